@@ -1,4 +1,4 @@
-"""What tests share: a cache of their own, and a CuPy of our own where one is asked for."""
+"""Fixtures that tests share: a separate cache, a fake CuPy, a real GPU."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from tests.sizes import largest_files, largest_functions
 
 @pytest.fixture(autouse=True, scope="session")
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Compiled kernels and measured speeds of the user's neither matter nor change.
+    """A separate cache: tests neither use nor change the user's compiled kernels and speeds.
 
-    ``GPUBOOST_TEST_CACHE_DIR`` names a folder that keeps kernels for the next run, on a GPU.
+    On a GPU, ``GPUBOOST_TEST_CACHE_DIR`` names a folder that keeps kernels for the next run.
     """
     folder = kernel_folder() or tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
@@ -44,7 +44,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path) -> Iterator[fake_cupy.Machine]:
-    """Two devices that the CUDA backend takes for real ones, and an empty cache."""
+    """Two fake devices that the CUDA backend accepts as real ones, and an empty cache."""
     found = fake_cupy.Machine()
     monkeypatch.setenv("GPUBOOST_CACHE_DIR", str(tmp_path))
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy.make(found))
@@ -62,7 +62,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path) -> Iterator[fake_cupy.Mac
 
 @pytest.fixture
 def tensors(machine: fake_cupy.Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fake takes `Tensor` without a copy, as CuPy does."""
+    """Let the fake CuPy accept a `Tensor` without a copy, as CuPy does."""
     cupy: Any = sys.modules["cupy"]
     asarray = cupy.asarray
 
@@ -75,7 +75,7 @@ def tensors(machine: fake_cupy.Machine, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.fixture
 def copied(machine: fake_cupy.Machine, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Entries of every copy to the host."""
+    """The number of elements of every copy to the host."""
     sizes: list[int] = []
     get = fake_cupy.Array.get
 
@@ -89,7 +89,7 @@ def copied(machine: fake_cupy.Machine, monkeypatch: pytest.MonkeyPatch) -> list[
 
 @pytest.fixture
 def meter() -> Iterator[Any]:
-    """Counts the bytes of all arrays of `TrackedRuntime`."""
+    """A meter that counts the bytes of all arrays of `TrackedRuntime`."""
     from gpuboost.backends.cuda.runtime.shape_arrays import Meter
     from tests.memory.metered_runtime import Tracked
 
@@ -104,7 +104,7 @@ def meter() -> Iterator[Any]:
 
 @pytest.fixture
 def fit_on(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Fits a model on a backend."""
+    """A function that fits a model on a given backend."""
 
     def fit(backend: Any, model: Any, *data: Any, **words: Any) -> Any:
         monkeypatch.setattr(template, "choose_backend", lambda device, work: backend)
@@ -115,10 +115,11 @@ def fit_on(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 
 @pytest.fixture
 def gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The device; gives its memory back. A test that leaves the device unusable ends the run.
+    """The device, whose memory is released after the test.
 
-    Without a device, CuPy or a compiler the test is skipped; with ``GPUBOOST_REQUIRE_GPU=1`` it
-    fails. With ``GPUBOOST_TEST_SANITIZER=1`` every array has memory of its own.
+    A test that leaves the device unusable ends the run. Without a device, CuPy or a compiler the
+    test is skipped; with ``GPUBOOST_REQUIRE_GPU=1`` it fails. With ``GPUBOOST_TEST_SANITIZER=1``
+    every array has its own memory.
     """
     reason = devices.why_no_cuda()
     if reason and is_required():
@@ -140,14 +141,14 @@ def gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 @pytest.fixture
 def as_users_do() -> None:
-    """Skips where memory is arranged for a tool: counts of copies and graphs, and sizes, differ."""
+    """Skip the test under compute-sanitizer, where sizes and counts of copies and graphs differ."""
     if for_sanitizer():
         pytest.skip("GPUBOOST_TEST_SANITIZER arranges memory in another way")
 
 
 @pytest.fixture
 def pool(gpu: Any, as_users_do: None) -> Any:
-    """The pool that all arrays come from."""
+    """CuPy's memory pool, which all arrays come from."""
     import cupy
 
     return cupy.get_default_memory_pool()
@@ -155,7 +156,7 @@ def pool(gpu: Any, as_users_do: None) -> Any:
 
 @pytest.fixture
 def needs_memory(gpu: Any) -> Callable[[int], None]:
-    """Skips where a table of so many bytes cannot fit."""
+    """A function that skips the test if a table of so many bytes does not fit the device."""
 
     def skip(n_bytes: int) -> None:
         if gpu.mem_info[0] < n_bytes and not rows_are_capped():
@@ -166,7 +167,7 @@ def needs_memory(gpu: Any) -> Callable[[int], None]:
 
 @pytest.fixture
 def graphs(gpu: Any, as_users_do: None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """How often a graph was captured; batches are of four trees."""
+    """A list with one entry for each captured graph; batches have four trees."""
     from gpuboost.backends.cuda.runtime.cupy import CupyRuntime
 
     capture, captured = CupyRuntime.capture, []
@@ -181,7 +182,7 @@ def graphs(gpu: Any, as_users_do: None, monkeypatch: pytest.MonkeyPatch) -> list
 
 
 def _forget_runtime() -> None:
-    """Have the module that imports CuPy imported anew."""
+    """Forget the module that imports CuPy, so that it is imported again."""
     sys.modules.pop("gpuboost.backends.cuda.runtime.cupy", None)
     if hasattr(runtime, "cupy"):
         del runtime.cupy
@@ -189,7 +190,7 @@ def _forget_runtime() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Before pytest-xdist looks at its options."""
+    """Set the number of processes before pytest-xdist reads its options."""
     spread_over_cores(config)
 
 
@@ -206,7 +207,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Size is a feature, and it is measured."""
+    """Print the largest files and functions of the package."""
     for what, found in (("files", largest_files()), ("functions", largest_functions())):
         told = ", ".join(f"{name} {lines}" for lines, name in found[:4])
         terminalreporter.write_line(f"largest {what}, in lines: {told}")

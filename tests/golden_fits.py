@@ -1,7 +1,8 @@
 """Fits whose models must stay as they are: their options, and the SHA-256 of each model.
 
-``python -m tests.golden_fits`` makes ``tests/data/golden_fits.json`` anew, with NumPy. Do that only
-for a change that CHANGELOG.md names under "Models that change"; what it prints is what changes.
+``python -m tests.golden_fits`` writes ``tests/data/golden_fits.json`` anew, with NumPy, and prints
+the fits whose models change. Do that only for a change that CHANGELOG.md lists under "Models that
+change".
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ BACKENDS = {160: ("numpy", "numba", "cuda"), 600: ("numpy", "numba")}  # by the 
 
 @dataclass(frozen=True)
 class GoldenFit:
-    """A case with a table of so many rows."""
+    """A case with a table of ``n_rows`` rows."""
 
     case: Case
     n_rows: int
@@ -30,7 +31,7 @@ class GoldenFit:
         return f"{self.case}, {self.n_rows} rows"
 
     def fingerprint(self, device: str) -> str:
-        """SHA-256 of the model that a device makes."""
+        """SHA-256 of the model that is fitted on a device."""
         X, y, words = self.case.given(self.n_rows)
         weight = words.pop("sample_weight", None)
         model: Any = make(self.case.name, **words).set_params(device=device)
@@ -38,20 +39,20 @@ class GoldenFit:
 
 
 def golden_fits() -> Iterator[GoldenFit]:
-    """All of them: each estimator as it comes, and with each of its options."""
+    """All golden fits: each estimator with its defaults, and with each of its options."""
     every = (*map(Case, NAMES), *CASES, *REPLAYED_FORESTS, *BOOSTED)
-    cases = {str(case): case for case in every}  # some stand in two lists
+    cases = {str(case): case for case in every}  # some are in two lists
     for n_rows in BACKENDS:
         yield from (GoldenFit(case, n_rows) for case in cases.values())
 
 
 def recorded() -> dict[str, str]:
-    """The SHA-256 of each fit, by its text."""
+    """The recorded SHA-256 of each fit, by the string of the fit."""
     return json.loads(FILE.read_text(encoding="utf-8"))["fits"]
 
 
 def main() -> int:
-    """Write the file, and print the fits whose models differ from those in it."""
+    """Write the file, and print the fits whose models differ from those recorded before."""
     before = recorded() if FILE.exists() else {}
     now = {str(fit): fit.fingerprint("numpy") for fit in golden_fits()}
     for name in sorted(before.keys() | now.keys()):

@@ -1,4 +1,4 @@
-"""How large files and functions of the package are; every test run ends with the largest."""
+"""Sizes of the files and functions of the package; every test run prints the largest."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def module_of(path: Path) -> str:
 
 
 def functions_of(path: Path) -> Iterator[tuple[int, str]]:
-    """Length of every function without its docstring."""
+    """Length in lines, without the docstring, and name of every function."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.FunctionDef):
             doc = ast.get_docstring(node, clean=False)
@@ -75,7 +75,7 @@ def code_lines_of_kernels(text: str) -> int:
 
 
 def code_lines() -> dict[str, int]:
-    """Lines of code of the package, of the kernels, and of docstrings."""
+    """Numbers of lines: code of the package, code of the kernels, and docstrings."""
     texts = [path.read_text() for path in SOURCES]
     return {
         "gpuboost": sum(map(code_lines_of_python, texts)),

@@ -1,4 +1,4 @@
-"""Imports go one way, optional libraries stay where they belong, files stay small."""
+"""Imports go one way, only backends import optional libraries, and files stay small."""
 
 from __future__ import annotations
 

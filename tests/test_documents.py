@@ -1,4 +1,4 @@
-"""The documents: tables are those of the result files, links lead somewhere, examples run."""
+"""The documents: tables match the result files, links have targets, and examples run."""
 
 from __future__ import annotations
 

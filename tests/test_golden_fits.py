@@ -1,4 +1,4 @@
-"""Models stay as they are, on every backend; `tests.golden_fits` says which, and records them."""
+"""The models that `tests.golden_fits` recorded stay the same on every backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The project's words: terms of the field with one meaning each; coined names do not come back."""
+"""Names in the code are terms of the field with one meaning each; struck names stay out."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Files kept for the user between processes: compiled kernels, speeds, and what Numba has compiled.
+"""The user's cache folder: compiled kernels, measured speeds, and what Numba has compiled.
 
-Nothing here may be needed: a folder that cannot be written, or a file that is damaged, costs time
-and no more. Numba keeps its machine code itself; here a file for each program says which folder has
-it, so that ``device="auto"`` knows without importing Numba. A program counts as compiled for the
-same versions of Python and Numba, the same processor, the same sources and ``NUMBA_CACHE_DIR``.
+The cache is optional: if its folder cannot be written or a file is damaged, only time is lost.
+Numba stores its machine code itself; here, a file for each program names the folder it is in, so
+that ``device="auto"`` need not import Numba to know. A program counts as compiled for the same
+versions of Python and Numba, the same processor, the same sources and ``NUMBA_CACHE_DIR``.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ SUFFIX = ".compiled"
 _DIGEST_BYTES = hashlib.sha256().digest_size
 _NUMBA_SOURCES = Path(__file__).parent / "numba"
 _ENGINE = Path(__file__).parents[1] / "engine"
-# Modules of the engine whose functions are compiled, or whose constants are compiled in.
+# Modules of the engine whose functions or constants are part of compiled code.
 ENGINE_MODULES = (
     *("numerics", "randomness", "criteria", "task", "fixed_point", "targets", "order_statistics"),
-    *("losses/formulas", "losses/base", "losses/table", "ensembles/boosting"),
+    *("losses/formulas", "losses/base", "losses/table", "ensembles/boosting", "quantise"),
 )
 
 
 def cache_folder() -> Path:
-    """Where the files lie: ``GPUBOOST_CACHE_DIR``, else gpuboost's folder in the user's cache."""
+    """The cache folder: ``GPUBOOST_CACHE_DIR``, else gpuboost's folder in the user's cache."""
     chosen = os.environ.get("GPUBOOST_CACHE_DIR")
     if chosen:
         return Path(chosen)
@@ -46,12 +46,12 @@ def cache_folder() -> Path:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file as a whole: whoever reads it meanwhile sees the old one or the new one.
+    """Write a file atomically: concurrent readers see the old content or the new one.
 
     Raises
     ------
     OSError
-        It cannot be written.
+        The file cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, written = tempfile.mkstemp(dir=path.parent, prefix=path.name)
@@ -66,7 +66,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def keep(path: Path, content: bytes) -> None:
-    """Write a file that `recall` can check; not at all where that is not allowed."""
+    """Write a file that `recall` can check; do nothing if the folder cannot be written."""
     with suppress(OSError):
         replace_file(path, hashlib.sha256(content).digest() + content)
 
@@ -100,7 +100,7 @@ def source_stamp() -> str:
 
 
 def marker(program: str) -> Path:
-    """The file that says which folder has a program: one for each installation and choice of it."""
+    """The file that names a program's folder: one for each installation and Numba cache folder."""
     python = f"py{sys.version_info[0]}{sys.version_info[1]}{getattr(sys, 'abiflags', '')}"
     place = f"{_NUMBA_SOURCES} {os.environ.get('NUMBA_CACHE_DIR', '')}"
     own = hashlib.sha256(place.encode()).hexdigest()[:16]
@@ -109,7 +109,7 @@ def marker(program: str) -> Path:
 
 
 def compiled_programs() -> dict[str, Path]:
-    """Programs that need no compiler here, and the folder that each is in."""
+    """Programs that are already compiled for this installation, each with its folder."""
     try:
         kept = {program: recall(marker(program)) or b"" for program in PROGRAMS}
     except metadata.PackageNotFoundError:  # there is no Numba
@@ -120,5 +120,5 @@ def compiled_programs() -> dict[str, Path]:
 
 
 def mark_compiled(folder: Path, program: str) -> None:
-    """Say that a program of these sources lies in the folder."""
+    """Record that a program compiled from the present sources is in the folder."""
     keep(marker(program), f"{source_stamp()} {folder}".encode())

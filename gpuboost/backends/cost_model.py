@@ -1,10 +1,10 @@
-"""How long a piece of work takes in each backend: what ``device="auto"`` decides by.
+"""Estimates of how long a piece of work takes in each backend, used by ``device="auto"``.
 
-Work is counted in four units: visits of Numba (a row looked at for a feature), bytes that kernels
-move, launches, and bytes copied to or from a GPU. Other costs are shares of these. `Speed` has the
+Work is counted in four units: visits in Numba (one row for one feature), bytes that kernels move,
+launches, and bytes copied to or from a GPU. Other costs are multiples of these. `Speed` holds the
 seconds of each unit, measured on two cores of a server processor or counted from the kernels;
-``gpuboost info --calibrate`` measures those of this machine and keeps them. An error of a factor of
-two costs little; starting a compiler or a GPU for a small fit would cost more.
+``gpuboost info --calibrate`` measures them on the user's machine and stores them. An error of a
+factor of two costs little; starting a compiler or a GPU for a small fit would cost more.
 """
 
 from __future__ import annotations
@@ -20,62 +20,62 @@ from gpuboost.backends.cache import GROW_MANY, GROW_ONE, PREDICT, cache_folder, 
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.task import NO_LIMIT
 
-# NumPy searches levels whose nodes have many rows, and look at all features, by one histogram; else
-# it goes feature by feature, and where nodes have few rows it sorts them. Seconds of a feature of a
-# level of a batch of trees, however few rows, and of a row looked at for a feature.
+# NumPy searches a level by one histogram of all features (WHOLE) if nodes have many rows and
+# consider all features. Otherwise it goes feature by feature, and sorts the rows of small nodes.
+# CALL: seconds per feature, level and batch of trees; VISIT: seconds per row and feature.
 NUMPY_BATCH_ROWS = 1 << 17  # rows of the trees that grow together
-WHOLE_ROWS, UNSORTED_ROWS = 128, 16  # of a node, on average
+WHOLE_ROWS, UNSORTED_ROWS = 128, 16  # smallest mean number of rows of a node
 WHOLE_CALL, FEATURE_CALL = 4e-5, 2.2e-4
 WHOLE_VISIT, FEATURE_VISIT, SORTED_VISIT = 2.5e-9, 7e-9, 5e-8
-NUMPY_STEP = 20e-9  # a row on a level of a tree, in prediction
+NUMPY_STEP = 20e-9  # seconds per row and level of a tree, in prediction
 
-# Visits of Numba: a node searched for a feature, by all threads and by one; a row looked at for a
-# feature by rounds, which sum half of the rows; the gradient, weight and leaf of a row in a round;
-# a row on a level of a tree, in prediction.
+# Costs in visits of Numba: a node searched for a feature, and the factor if one thread does all; a
+# row for a feature in boosting, which sums half of the rows; the gradient, weight and leaf of a row
+# in a round; a row on a level of a tree, in prediction.
 NODE_VISITS, ALONE, ROUND_VISIT, ROUND_ROW_VISITS, STEP_VISITS = 125, 2, 0.2, 45, 2
-TREE_SECONDS, BIN_SECONDS = 3e-4, 1e-8  # on any host: a tree, and a value that is binned
+TREE_SECONDS, BIN_SECONDS = 3e-4, 1e-8  # on any host: per tree, and per value that is binned
 
-CUDA_BATCH_ROWS = 1 << 27  # rows of the trees that a GPU grows together: its memory limits them
-CUDA_NODES = 2**31 - 1  # of a tree: their places are int32
+CUDA_BATCH_ROWS = 1 << 27  # rows of the trees that a GPU grows together, limited by its memory
+CUDA_NODES = 2**31 - 1  # largest number of nodes of a tree: their indices are int32
 CUDA_START_SECONDS = 1.5  # the first use of CUDA in a process, kernels read from disk
-# Trees no deeper than this, or of no more leaves, a GPU grows without being asked how many nodes
-# there are. Few go deeper than 1.5 log2(n), of two million rows 32 levels; a level without nodes
-# costs its launches. So a deeper limit is taken for none, of which the host asks.
+# A GPU grows trees of at most this depth, or this many leaves, without the host reading the number
+# of nodes. Few trees go deeper than 1.5 log2(n), which is 32 levels for two million rows, and a
+# level without nodes costs its launches. With deeper limits the host reads the number of nodes.
 SYNC_FREE_DEPTH, SYNC_FREE_LEAVES = 32, 64
 
-# Launches: to bin a feature, most of them to sort its values; to predict; a round that is replayed
-# as one launch, and each of its kernels, for which the device waits and not the host.
+# Launches to bin a feature, most of them to sort its values; to predict; to replay a round as one
+# graph; and per kernel of that graph, in launches of the host, though only the device waits.
 BINNING_LAUNCHES, PREDICTION_LAUNCHES = 20, 4
 REPLAY_LAUNCHES, KERNEL_LAUNCHES = 1.5, 0.075
 
-# Bytes that kernels read and write. A row on a level: one sector of codes and its word where
-# histograms are summed; a sector and its places where it is moved. A row looked at for a feature: a
-# share of its sector, and time to add. A node looked at for a feature: cells cleared, added to and
-# searched. A row on a level of a tree, in prediction.
+# Bytes that kernels read and write. ROW, per row and level: a sector of codes and a word for the
+# histograms, a sector and the positions for the partition. VISIT, per row and feature: a share
+# of the sector, and the time to add. NODE, per node and feature: cells cleared, added to and
+# searched. STEP, per row and level of a tree, in prediction.
 ROW_TRAFFIC, VISIT_TRAFFIC, NODE_TRAFFIC = 32 + 12 + (4 + 32) + 24, 2.5, 3 * 24 * 256
 STEP_TRAFFIC = 10
 
 
 @dataclass(frozen=True)
 class Launches:
-    """Kernels and fills of a batch of trees, counted: those of each level, and the others."""
+    """Numbers of kernels and fills of a batch of trees: before the levels, and of each level."""
 
     start: int
     level: int
 
     def of(self, levels: float) -> float:
-        """Of so many levels in all."""
+        """Launches of a batch of trees with this many levels."""
         return self.start + self.level * levels
 
 
 TREE_LAUNCHES = Launches(16, 14)
-FOREST_LAUNCHES = Launches(16, 22)  # nodes look at few features, and there are many of them
-BOOSTING_LAUNCHES, ADABOOST_LAUNCHES = Launches(27, 14), Launches(21, 11)  # of a round
+FOREST_LAUNCHES = Launches(16, 22)  # many nodes, each with few candidate features
+BOOSTING_LAUNCHES, ADABOOST_LAUNCHES = Launches(27, 14), Launches(21, 11)  # per round
 
 
 @dataclass(frozen=True)
 class Amount:
-    """Work in the units of `Speed`: visits for Numba, the others for a GPU."""
+    """An amount of work in the units of `Speed`: visits for Numba, the others for a GPU."""
 
     visits: float = 0.0
     traffic: float = 0.0
@@ -87,22 +87,22 @@ class Amount:
 class Speed:
     """Seconds of each unit of work on this machine."""
 
-    numba_visit: float = 4e-10  # a row, feature and level of one tree of many that grow together
-    cuda_traffic: float = 5e-13  # a byte that kernels read or write: 2 TB in a second
-    cuda_launch: float = 2e-5  # on the host, Python's time included
-    cuda_byte: float = 2e-10  # copied from or to memory that is not pinned
+    numba_visit: float = 4e-10  # per row, feature and level, with many trees growing together
+    cuda_traffic: float = 5e-13  # per byte that kernels read or write: 2 TB per second
+    cuda_launch: float = 2e-5  # per launch on the host, Python's time included
+    cuda_byte: float = 2e-10  # per byte copied from or to memory that is not pinned
 
     def on_cuda(self, amount: Amount) -> float:
-        """Seconds that a GPU needs."""
+        """Seconds that a GPU needs for this amount of work."""
         traffic, copies = amount.traffic * self.cuda_traffic, amount.bytes * self.cuda_byte
         return traffic + amount.launches * self.cuda_launch + copies
 
 
 @dataclass(frozen=True)
 class Work:
-    """Seconds of a piece of work in each backend, without its start."""
+    """Seconds of a piece of work in each backend, without starting the backend."""
 
-    program: str  # of Numba, which is compiled once
+    program: str  # the Numba program, which is compiled once
     numpy: float
     numba: float
     cuda: float = math.inf
@@ -110,53 +110,53 @@ class Work:
 
 @dataclass(frozen=True)
 class Growth:
-    """Trees to grow, as far as it matters for how long that takes."""
+    """The properties of trees to grow that determine how long growing takes."""
 
     n_samples: int
     n_features: int
-    n_candidate_features: int  # features that a node looks at
-    n_trees: int  # that grow together
+    n_candidate_features: int  # features considered at a node
+    n_trees: int  # number of trees that grow together
     max_depth: int
     n_channels: int
-    value_bytes: int = 4  # of a value of the table, 4 or 8; 1 if it is binned already
-    n_rounds: int = 1  # how many times such trees grow, each time after the ones before
+    value_bytes: int = 4  # bytes of a value of the table, 4 or 8; 1 if it is binned already
+    n_rounds: int = 1  # number of successive rounds of ``n_trees`` trees
     max_leaf_nodes: int = NO_LIMIT
     min_samples_leaf: int = 1
     ccp_alpha: float = 0.0
 
     @property
     def depth(self) -> float:
-        """Levels that most rows reach: trees have them in leaves after about log2(n).
+        """Levels that most rows reach: about log2(n), after which they lie in leaves.
 
-        Those that grow best first, after two more levels than if they had their leaves on one.
+        Best-first trees go two levels deeper than a balanced tree with as many leaves.
         """
         levels = math.log2(max(2, self.n_samples))
         return min(levels, self.levels, math.log2(self.max_leaf_nodes) + 2)
 
     @property
     def levels(self) -> float:
-        """Levels that any rows reach: the last ones go about half as deep again."""
+        """Levels of the whole tree: about half as many again as most rows reach."""
         levels = 1.5 * math.log2(max(2, self.n_samples))
         most = min(self.max_leaf_nodes - 1, 2 * math.log2(self.max_leaf_nodes))
         return min(levels, self.max_depth, most)
 
     @property
     def is_sync_free(self) -> bool:
-        """Whether a GPU grows the trees without being asked how many nodes there are."""
+        """Whether a GPU grows the trees without the host reading the number of nodes."""
         return self.max_depth <= SYNC_FREE_DEPTH or self.max_leaf_nodes <= SYNC_FREE_LEAVES
 
     @property
     def is_replayed(self) -> bool:
-        """Whether a GPU replays the rounds: what is pruned is finished by the host.
+        """Whether a GPU replays the rounds; pruned trees are finished by the host instead.
 
-        Not looked at is memory: of rounds whose levels take dozens of slices (see
-        cuda/level/slices.py) the host asks, too, but these launches are few.
+        Memory is not considered: if levels take dozens of slices (see cuda/level/slices.py), the
+        host reads the number of nodes too, but the launches matter little then.
         """
         return self.n_rounds > 1 and self.is_sync_free and self.ccp_alpha == 0.0
 
 
 def growth_work(growth: Growth) -> Work:
-    """Seconds of growing trees."""
+    """Seconds to grow trees."""
     amount, speed = growth_amount(growth), measured_speed()
     host = 0.001 + TREE_SECONDS * growth.n_rounds * growth.n_trees
     if growth.value_bytes > 1:
@@ -173,9 +173,9 @@ def growth_work(growth: Growth) -> Work:
 
 
 def growth_amount(growth: Growth) -> Amount:
-    """What is done to grow trees; on a GPU, from a table on the host and to trees there."""
+    """Work to grow trees; on a GPU this includes copying the table there and the trees back."""
     n, n_trees = growth.n_samples, float(growth.n_rounds) * growth.n_trees
-    # Nodes of a tree: all of its levels, or of a deep one a quarter of its rows.
+    # Nodes of a tree: those of a complete tree, but at most a quarter of its rows.
     of_tree = min(2.0 ** min(growth.max_depth + 1, 32), 2.0 * growth.max_leaf_nodes)
     n_nodes = n_trees * min(of_tree, max(1.0, n / 4))
     rows, searched = n_trees * n, n_nodes * growth.n_candidate_features
@@ -187,7 +187,7 @@ def growth_amount(growth: Growth) -> Amount:
         numba = rows * ROUND_ROW_VISITS + ROUND_VISIT * visits + alone * NODE_VISITS * searched
     else:
         numba = alone * (visits + NODE_VISITS * searched)
-    # To make the rows, with gradients or draws, takes as long as a level.
+    # Preparing the rows, with their gradients or draws, takes as long as one level.
     traffic = ROW_TRAFFIC * rows * (growth.depth + 1) + VISIT_TRAFFIC * visits
     row_bytes = growth.n_features * growth.value_bytes + 4 * (1 + growth.n_channels)
     return Amount(
@@ -199,14 +199,14 @@ def growth_amount(growth: Growth) -> Amount:
 
 
 def _launches(growth: Growth) -> float:
-    """What a host launches for a GPU, of all levels that there could be where it does not ask."""
+    """Launches of kernels on a GPU; sync-free growth launches every level that the limits allow."""
     kind = TREE_LAUNCHES if growth.n_candidate_features == growth.n_features else FOREST_LAUNCHES
     n_rounds, levels = growth.n_rounds, growth.levels
     if growth.is_sync_free:
         levels = min(growth.max_depth, growth.max_leaf_nodes - 1)
     of_batch = (BOOSTING_LAUNCHES if n_rounds > 1 else kind).of(levels)
     binning = BINNING_LAUNCHES * growth.n_features if growth.value_bytes > 1 else 0
-    if growth.is_replayed:  # after one round that is recorded and one that is captured
+    if growth.is_replayed:  # after two rounds that are launched: one recorded, one captured
         replay = REPLAY_LAUNCHES + KERNEL_LAUNCHES * of_batch
         return 2 * of_batch + (n_rounds - 2) * replay + binning
     batches = n_rounds * math.ceil(growth.n_trees * growth.n_samples / CUDA_BATCH_ROWS)
@@ -214,9 +214,9 @@ def _launches(growth: Growth) -> float:
 
 
 def _numpy_seconds(growth: Growth) -> float:
-    """Of searching and summing, by how large the nodes of a level are."""
+    """Seconds of NumPy to build and search histograms, by the size of the nodes of a level."""
     n, n_candidates, depth = growth.n_samples, growth.n_candidate_features, growth.depth
-    # Levels whose nodes have so many rows on average, were all of them full.
+    # Number of levels whose nodes have at least ``rows`` rows on average in a complete tree.
     large, unsorted = (
         min(max(0.0, 1 + math.log2(n / rows)), depth) for rows in (WHOLE_ROWS, UNSORTED_ROWS)
     )
@@ -231,7 +231,7 @@ def _numpy_seconds(growth: Growth) -> float:
 
 
 def prediction_amount(n_samples: int, row_bytes: int, ensemble: Ensemble) -> Amount:
-    """What is done to predict: every row takes a step per level of every tree."""
+    """Work to predict: every row takes one step per level of every tree."""
     leaves = max(2.0, len(ensemble.left) / max(1, ensemble.n_trees) / 2)
     steps = float(n_samples) * ensemble.n_trees * 1.5 * math.log2(leaves)
     copied = float(n_samples) * (row_bytes + 8 * ensemble.n_values) + 16.0 * len(ensemble.left)
@@ -239,7 +239,7 @@ def prediction_amount(n_samples: int, row_bytes: int, ensemble: Ensemble) -> Amo
 
 
 def prediction_work(n_samples: int, row_bytes: int, ensemble: Ensemble) -> Work:
-    """Seconds of predicting rows of so many bytes."""
+    """Seconds to predict rows of ``row_bytes`` bytes."""
     amount, speed = prediction_amount(n_samples, row_bytes, ensemble), measured_speed()
     return Work(
         PREDICT,
@@ -249,17 +249,17 @@ def prediction_work(n_samples: int, row_bytes: int, ensemble: Ensemble) -> Work:
     )
 
 
-# ---- what was measured on this machine -----------------------------------------------------------
+# ---- measured constants --------------------------------------------------------------------------
 
 
 def speed_file() -> Path:
-    """Where measured constants are kept."""
+    """The file that holds measured constants."""
     return cache_folder() / "speed.json"
 
 
 @cache
 def measured_speed() -> Speed:
-    """The constants of this machine, the usual ones where none were measured."""
+    """The constants measured on this machine, or the defaults if none were measured."""
     path = speed_file()
     try:
         seconds = json.loads(path.read_bytes())["seconds"]
@@ -279,12 +279,12 @@ def measured_speed() -> Speed:
 
 
 def keep_speed(speed: Speed, machine: str) -> Path:
-    """Write constants for this and later processes; the file they are in.
+    """Write constants for this and later processes; return the file.
 
     Raises
     ------
     OSError
-        It cannot be written.
+        The file cannot be written.
     """
     content = {"machine": machine, "seconds": asdict(speed)}
     path = speed_file()

@@ -1,4 +1,4 @@
-"""What lies on a GPU already: it is worked on where it is."""
+"""Arrays that are already on a GPU: they are used where they are."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ _ADVICE = "copy it to the host, as cupy.asnumpy(X) does,"
 
 
 def adopt_features(X: Any, device: Any) -> tuple[Any, Any]:
-    """Features as CuPy's array and the device they are on; those of the host as they are.
+    """Features on a GPU as a CuPy array, and their device; other features are returned unchanged.
 
     Parameters
     ----------
     X : object
-        Anything. What has ``__cuda_array_interface__``, or DLPack on a CUDA device, becomes an
-        array of CuPy over the same memory.
+        Any object. If it has ``__cuda_array_interface__``, or DLPack on a CUDA device, it becomes a
+        CuPy array over the same memory.
     device : str
-        The device that was asked for.
+        The device parameter of the user.
 
     Returns
     -------
     X : object
     device : str
-        For features on a GPU "cuda:N", the device they are on; else the one that was asked for.
+        "cuda:N", the device of features on a GPU; else ``device`` unchanged.
 
     Raises
     ------
     TypeError
-        The features are on a GPU, and the device is not.
+        The features are on a GPU, and ``device`` is not a GPU.
     ValueError
-        They are on another GPU.
+        The features are on another GPU than ``device``.
     RuntimeError
         The GPU cannot be used; the message says why.
     """
@@ -65,16 +65,16 @@ def adopt_features(X: Any, device: Any) -> tuple[Any, Any]:
 
 
 def adopt_targets(values: Any, device: Any) -> Any:
-    """Targets or weights where a fit works on them; those of the host as they are.
+    """Targets or weights where the fit needs them; those on the host are returned unchanged.
 
-    On the device that the fit will run on they become CuPy's array over the same memory. What lies
-    on a GPU and is wanted elsewhere is copied to the host: the fit runs on the host or on another
-    GPU, or with features of the host and device="auto", where that is not yet decided.
+    Values on the device that the fit runs on become a CuPy array over the same memory. Values on a
+    GPU are copied to the host if the fit runs on the host or on another GPU, or if its device is
+    not yet decided (features on the host and device="auto").
 
     Parameters
     ----------
     values : object
-        Anything, None as well.
+        Any object, or None.
     device : str
         As `adopt_features` returns it.
     """
@@ -89,7 +89,7 @@ def adopt_targets(values: Any, device: Any) -> Any:
 
 
 def _as_cupy_array(X: Any) -> Any:
-    """Another library's array over the same memory."""
+    """A CuPy array over the memory of another library's array."""
     import cupy
 
     by_interface = hasattr(X, "__cuda_array_interface__")
@@ -97,30 +97,30 @@ def _as_cupy_array(X: Any) -> Any:
 
 
 def inverse_link(link: Link, raw: Any) -> Any:
-    """``link.inverse`` of raw predictions (n, columns), where these are: the same bits anywhere."""
+    """``link.inverse`` of raw predictions (n, columns), on their device; all give the same bits."""
     return backend_of(raw).inverse_link(link, raw) if is_on_device(raw) else link.inverse(raw)
 
 
 def log_shares(share: Any) -> Any:
-    """Logarithms of probabilities, where these are: the same bits anywhere."""
+    """Logarithms of probabilities, on their device; all give the same bits."""
     return backend_of(share).log_shares(share) if is_on_device(share) else links.log_shares(share)
 
 
 def matrix_of_ones(indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
-    """A sparse matrix with ones at some places of each row, where ``indices`` are.
+    """A sparse matrix whose entries are ones, on the device of ``indices``.
 
     Parameters
     ----------
-    indices : int32 or int64 (nnz,), of NumPy or of CuPy
-        Columns, row after row.
+    indices : NumPy or CuPy array of int32 or int64 (nnz,)
+        Columns of the ones, row after row.
     indptr : int32 or int64 (n + 1,)
-        Where the rows begin.
+        Start of each row in ``indices``.
     shape : tuple of int
 
     Returns
     -------
     scipy.sparse.csr_matrix of int64, or cupyx.scipy.sparse.csr_matrix of float64
-        CuPy's holds no integers.
+        CuPy's sparse matrices cannot hold integers.
     """
     xp: Any = array_module(indices)
     if is_cupy_array(indices):

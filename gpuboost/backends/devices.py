@@ -1,6 +1,6 @@
-"""Which CUDA devices there are, and why one cannot be used. CuPy is imported by the first question.
+"""Which CUDA devices there are, and why one cannot be used. CuPy is imported on the first call.
 
-The answers hold for one process: a forked child of a process that used CUDA cannot use it.
+The answers hold for one process: a forked child of a process that used CUDA cannot use CUDA.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import os
 from dataclasses import dataclass
 from functools import cache
 
-OLDEST = 75  # compute capability that the kernels are compiled and audited for, and newer
-# Before this version a sort that had no memory for its workspace returned a wrong order, and no
-# error: https://github.com/cupy/cupy/issues/9894.
+OLDEST = 75  # lowest compute capability that the kernels are compiled and audited for
+# In older versions a sort that ran out of memory for its workspace returned a wrong order without
+# an error: https://github.com/cupy/cupy/issues/9894.
 OLDEST_CUPY = (14, 1)
 
 
@@ -25,11 +25,11 @@ class Device:
     number : int
         N of "cuda:N".
     model : str
-        Such as "NVIDIA H200".
+        Name of the model, such as "NVIDIA H200".
     capability : int
         90 for compute capability 9.0.
     memory : int
-        Bytes it has.
+        Size of its memory in bytes.
     """
 
     number: int
@@ -40,7 +40,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Found:
-    """What CuPy finds: devices, or the reason why there are none."""
+    """The devices that CuPy finds, or the reason why there are none."""
 
     devices: tuple[Device, ...]
     reason: str
@@ -71,7 +71,7 @@ def why_no_cuda(device: str = "cuda") -> str:
 
 
 def device_number(device: str) -> int:
-    """N of "cuda:N"; of "cuda" the device that is current in this thread."""
+    """N of "cuda:N"; for "cuda", the current device of this thread."""
     _, colon, number = device.partition(":")
     if colon:
         return int(number)
@@ -81,7 +81,7 @@ def device_number(device: str) -> int:
 
 
 def cuda_devices() -> Found:
-    """All devices; their numbers are their places."""
+    """All devices, in the order of their numbers."""
     global _process
     if _process not in (None, os.getpid()):
         return Found((), "this process was forked from one that used CUDA; start it by spawn")
@@ -91,7 +91,7 @@ def cuda_devices() -> Found:
     return found
 
 
-_process: int | None = None  # the one that found devices, which a fork inherits
+_process: int | None = None  # id of the process that found devices; a forked child inherits it
 
 
 @cache
@@ -130,7 +130,7 @@ def _find(process: int) -> Found:
 
 
 def cuda_versions() -> str:
-    """Versions of CuPy, of the compiler and of the CUDA that the driver serves."""
+    """Versions of CuPy, of the compiler and of the CUDA that the driver supports."""
     import cupy
 
     driver = cupy.cuda.runtime.driverGetVersion()
@@ -140,7 +140,7 @@ def cuda_versions() -> str:
 
 
 def _read(number: int) -> Device:
-    """What CuPy tells of a device."""
+    """The device with this number, as CuPy describes it."""
     import cupy
 
     facts = cupy.cuda.runtime.getDeviceProperties(number)

@@ -1,7 +1,7 @@
-"""Which backend runs a piece of work. Backends are imported here, on first use, and nowhere else.
+"""The choice of a backend. Backends are imported here, on first use, and nowhere else.
 
-All backends make the same model, so "auto" may choose by speed alone, as
-`gpuboost.backends.cost_model` estimates it, with what is lost before a backend has started.
+All backends make the same model, so "auto" chooses by speed alone: the seconds estimated by
+`gpuboost.backends.cost_model` plus the time to start the backend.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 DEVICES = '"auto", "cpu", "cuda", "cuda:N", "numpy" or "numba"'
 LOAD_SECONDS = 1.5  # import Numba and read compiled functions from disk
-# A compiler takes up to a minute, but once for an installation: NumPy is left for work that would
-# take this long with it, or has taken it in this process, or none would ever compile.
+# Compilation takes up to a minute, but only once for each installation. With its full cost nothing
+# would ever be compiled, so it counts as this many seconds, less those NumPy has run instead.
 COMPILE_SECONDS = 5.0
 CUDA_COMPILE_SECONDS = 5.0  # all kernels, once for an installation
 CUDA_LEAD = 2.0  # how much faster a GPU must be: others may wait for it, and estimates are rough
 
 
 def choose_backend(device: Any, work: Work) -> Backend:
-    """The backend for a device.
+    """Choose the backend for a device.
 
     Parameters
     ----------
     device : str
-        "auto": the fastest for the work of those that can be used; "cpu": the faster of NumPy and
-        Numba; "numpy", "numba", "cuda" (the current device) or "cuda:N": that one.
+        "auto": the fastest usable backend for the work; "cpu": the faster of NumPy and Numba;
+        "numpy", "numba", "cuda" (the current device) or "cuda:N": the named one.
     work : Work
 
     Raises
@@ -44,7 +44,7 @@ def choose_backend(device: Any, work: Work) -> Backend:
     ValueError
         There is no such device.
     RuntimeError
-        It cannot be used here; the message says why.
+        The device cannot be used here; the message says why.
     """
     check_device(device)
     if device == "auto" and _cuda_pays(work):
@@ -61,12 +61,12 @@ def choose_backend(device: Any, work: Work) -> Backend:
 
 
 def backend_of(array: Any) -> CudaBackend:
-    """The backend of the device that an array of CuPy is on."""
+    """The backend of the device that a CuPy array is on."""
     return cuda_backend(array.device.id)
 
 
 def check_device(device: Any) -> None:
-    """Check that a device exists and can be used here; raises as `choose_backend` does."""
+    """Check that a device exists and can be used here; raise as `choose_backend` does."""
     if not isinstance(device, str) or not re.fullmatch(r"auto|cpu|numpy|numba|cuda(:\d+)?", device):
         raise ValueError(f"device must be {DEVICES}, got {device!r}")
     if device in ("auto", "cpu", "numpy"):
@@ -79,25 +79,25 @@ def check_device(device: Any) -> None:
 
 
 def available_backends() -> list[tuple[str, bool, str]]:
-    """Name, whether it can be used, and if not why not, of every backend."""
+    """For every backend: its name, whether it can be used, and if not, why."""
     reasons = {"numpy": "", "numba": _why_no_numba(), "cuda": why_no_cuda()}
     return [(name, not reason, reason) for name, reason in reasons.items()]
 
 
 _loaded_programs: set[str] = set()  # programs that Numba has run in this process
-_spent: dict[str, float] = {}  # seconds of NumPy in this process, for want of each program
-_started_cuda: set[int] = set()  # processes that have; a forked child is another one
+_spent: dict[str, float] = {}  # by program: seconds that NumPy has run in its place
+_started_cuda: set[int] = set()  # ids of processes that started CUDA; a forked child has another
 
 
 def _numba_pays(work: Work) -> bool:
-    """Whether Numba is the faster, its start included."""
+    """Whether Numba is faster than NumPy, its start included."""
     saved = work.numpy - work.numba
     lost = _numba_start_seconds(work.program) - _spent.get(work.program, 0.0)
     return saved > max(lost, 0.0) and not _why_no_numba()
 
 
 def _cuda_pays(work: Work) -> bool:
-    """Whether a GPU is the fastest, its start included. CuPy is imported only if it would be."""
+    """Whether a GPU is fastest, its start included. CuPy is imported only if estimates say so."""
     fastest = min(work.numpy, work.numba + _numba_start_seconds(work.program))
     return CUDA_LEAD * (work.cuda + _cuda_start_seconds()) < fastest and not why_no_cuda()
 
@@ -119,7 +119,7 @@ def _numba_start_seconds(program: str) -> float:
 
 @cache
 def _programs_on_disk() -> frozenset[str]:
-    """Programs of the Numba backend that lie on disk as machine code, when first asked for."""
+    """Programs of the Numba backend that were on disk as machine code at the first call."""
     return frozenset(compiled_programs())
 
 
@@ -138,7 +138,7 @@ def _numba_backend() -> Backend:
 
 
 def cuda_backend(number: int) -> CudaBackend:
-    """The backend of a device by its number."""
+    """The backend of the CUDA device with this number."""
     _started_cuda.add(os.getpid())
     return _backend_of(number)
 
@@ -153,7 +153,7 @@ def _backend_of(number: int) -> CudaBackend:
 
 @cache
 def _why_no_numba() -> str:
-    """Why Numba cannot be used, empty if it can. Numba is imported only where it is wanted."""
+    """Why Numba cannot be used, empty if it can. Numba is imported only by this call."""
     if importlib.util.find_spec("numba") is None:
         return "Numba is not installed; pip install numba"
     try:

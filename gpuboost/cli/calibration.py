@@ -1,6 +1,6 @@
-"""Measures what `gpuboost.backends.cost_model` decides by: ``gpuboost info --calibrate``.
+"""``gpuboost info --calibrate``: measures the constants of `gpuboost.backends.cost_model`.
 
-Everything is timed through estimators, as users meet it.
+Everything is timed through the public estimators.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from gpuboost.estimators.forest.forest import RandomForestClassifier
 N_FEATURES, CANDIDATE_FEATURES = 16, 4
 FEW_TREES, MORE_TREES = 1, 9
 CPU_ROWS, CUDA_ROWS = 100_000, 1_000_000
-SMALL_ROWS = 1000  # of a table that is nearly no work
-REPEATS = 3  # the fastest counts
-SMALLEST_SECONDS = 1e-13  # seconds; a difference within the noise is not below
+SMALL_ROWS = 1000  # rows of a table that takes almost no work
+REPEATS = 3  # runs, of which the fastest counts
+SMALLEST_SECONDS = 1e-13  # lower bound per unit; noise can make a measured difference negative
 
 
 def measure(usable: list[str], cpu_rows: int = CPU_ROWS, cuda_rows: int = CUDA_ROWS) -> Speed:
-    """The constants of this machine; the usual ones of devices that cannot be used.
+    """The constants of this machine; default ones for devices that cannot be used.
 
     Parameters
     ----------
     usable : list of str
-        Names of backends, as `gpuboost.backends.select.available_backends` has them.
+        Names of backends, as in `gpuboost.backends.select.available_backends`.
     cpu_rows, cuda_rows : int
-        Rows of the tables that are timed.
+        Number of rows of the tables that are timed.
     """
     speed = Speed()
     if "numba" in usable:
@@ -51,7 +51,7 @@ def measure(usable: list[str], cpu_rows: int = CPU_ROWS, cuda_rows: int = CUDA_R
 
 
 def slope(device: str, n_rows: int, unit: str) -> float:
-    """Seconds of a unit of `Amount`: what more trees take longer, over what they do more."""
+    """Seconds per unit of `Amount`: the extra time of more trees divided by their extra work."""
     numbers = FEW_TREES, MORE_TREES
     few, more = (seconds_of_a_fit(device, n_rows, n_trees) for n_trees in numbers)
     amounts = [getattr(growth_of(n_rows, n_trees), unit) for n_trees in numbers]
@@ -59,13 +59,13 @@ def slope(device: str, n_rows: int, unit: str) -> float:
 
 
 def seconds_of_a_launch(device: str) -> float:
-    """Of a fit that is nothing but launches."""
+    """Seconds per launch, from a fit that takes hardly more than its launches."""
     seconds = seconds_of_a_fit(device, SMALL_ROWS, FEW_TREES)
     return seconds / growth_of(SMALL_ROWS, FEW_TREES).launches
 
 
 def seconds_of_a_fit(device: str, n_rows: int, n_trees: int) -> float:
-    """Of a forest on data that are binned already."""
+    """Seconds to fit a forest on data that is binned already."""
     X, y = table(n_rows)
     data, model = Dataset(X), forest(device, n_trees)
     model.fit(data, y)
@@ -73,7 +73,7 @@ def seconds_of_a_fit(device: str, n_rows: int, n_trees: int) -> float:
 
 
 def seconds_of_a_byte(device: str, n_rows: int) -> float:
-    """Of a prediction that does little more than copy its rows."""
+    """Seconds per byte, from a prediction that does little more than copy its rows."""
     X, y = table(n_rows)
     model = forest(device, FEW_TREES, max_depth=1).fit(X[:SMALL_ROWS], y[:SMALL_ROWS])
     X = X.astype(np.float64)
@@ -83,19 +83,19 @@ def seconds_of_a_byte(device: str, n_rows: int) -> float:
 
 
 def growth_of(n_samples: int, n_trees: int) -> Amount:
-    """The work of a forest of trees to the end."""
+    """The amount of work of a forest of fully grown trees."""
     shape = (n_samples, N_FEATURES, CANDIDATE_FEATURES, n_trees)
     return growth_amount(Growth(*shape, NO_LIMIT, n_channels=1, value_bytes=1))
 
 
 def forest(device: str, n_trees: int, **parameters: Any) -> Any:
-    """A forest as most people grow it, to the end and with a few features in each node."""
+    """A typical forest: fully grown trees with a few candidate features at each node."""
     make: Any = RandomForestClassifier
     return make(n_trees, random_state=0, device=device, **parameters)
 
 
 def table(n_rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Features and two classes that no tree separates at once."""
+    """Features and two classes that take a deep tree to separate."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n_rows, N_FEATURES)).astype(np.float32)
     return X, X.sum(axis=1) + rng.normal(size=n_rows) > 0
@@ -112,5 +112,5 @@ def fastest(run: Callable[[], Any]) -> float:
 
 
 def machine_name() -> str:
-    """What the constants are of."""
+    """Name of the machine that the constants are measured on."""
     return f"{platform.node()}, {platform.processor() or platform.machine()}"

@@ -1,4 +1,4 @@
-"""``gpuboost demo``: every estimator on real and synthetic tables, beside scikit-learn's."""
+"""``gpuboost demo``: compares every estimator with scikit-learn's, on real and synthetic tables."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ REAL_TABLES = ("iris", "wine", "breast_cancer", "digits", "diabetes")
 SYNTHETIC_FEATURES = 16
 TEST_SHARE = 0.25
 MAX_TREES, FEWEST_TREES = 20, 2
-NUMPY_ROWS = 20_000  # of the synthetic table where nothing faster than NumPy can be used
+NUMPY_ROWS = 20_000  # rows of the synthetic table if no backend but NumPy can be used
 
 
 @dataclass(frozen=True)
 class DemoOptions:
-    """What the command line asks for.
+    """Options of the command line.
 
     Attributes
     ----------
     device : str
     rows : int
-        Rows of the synthetic table.
+        Number of rows of the synthetic table.
     seconds : float
-        What the whole demonstration should take at most; trees are chosen for it.
+        Time that the whole demonstration should take at most; it determines the number of trees.
     seed : int
     """
 
@@ -50,7 +50,7 @@ def estimator_names(is_classification: bool) -> list[str]:
 
 
 def run(options: DemoOptions, out: TextIO | None = None) -> int:
-    """Train everything, show progress, print the table; the exit status."""
+    """Train everything, show progress, print the table; return the exit status."""
     out = out or sys.stdout
     started = time.perf_counter()
     print(f"gpuboost {gpuboost.__version__}, device {options.device!r}\n", file=out)
@@ -93,7 +93,7 @@ def load_table(name: str, seed: int) -> Table:
 
 
 def make_tables(rows: int, seed: int) -> list[Table]:
-    """Friedman's first function with noise, as a regression and as two classes."""
+    """Friedman's first problem with noise, as a regression and as two classes."""
     from sklearn.datasets import make_friedman1
 
     X, y = make_friedman1(rows, SYNTHETIC_FEATURES, noise=2.0, random_state=seed)
@@ -115,21 +115,21 @@ def _split(name: str, X: np.ndarray, y: np.ndarray, is_classification: bool, see
 
 
 def small_jobs(tables: list[Table]) -> list[Job]:
-    """Every estimator, with its defaults, on every table of its kind."""
+    """Every estimator with default parameters on every table of its kind."""
     return [
         Job(name, table) for table in tables for name in estimator_names(table.is_classification)
     ]
 
 
 def sized(waiting: list[Job], tree_seconds: float, core_seconds: float) -> Job:
-    """The first waiting ensemble, of so many trees that scikit-learn has time for them all.
+    """The first waiting ensemble, with as many trees as scikit-learn has time for.
 
     Parameters
     ----------
     tree_seconds : float
-        What one of scikit-learn's single trees took.
+        Seconds that a single tree of scikit-learn took.
     core_seconds : float
-        Seconds times cores that are left.
+        Seconds times cores that are left for all waiting ensembles.
     """
     job = waiting[0]
     share = core_seconds / len(waiting)
@@ -144,7 +144,7 @@ def trees_for(seconds: float, tree_seconds: float) -> int:
 
 
 def chosen_sentence(lines: list[Line], options: DemoOptions) -> str:
-    """Which sizes were chosen."""
+    """A sentence about the chosen sizes."""
     chosen = [line.job for line in lines if line.job.parameters]
     trees = ", ".join(f"{job.estimator} {job.parameters['n_estimators']}" for job in chosen)
     return (
@@ -157,7 +157,7 @@ def chosen_sentence(lines: list[Line], options: DemoOptions) -> str:
 
 
 def warm_up(tables: list[Table], backend: str, seed: int, out: TextIO) -> None:
-    """Compile for the fits and say so: two trees on all rows, as few rows use other programs."""
+    """Compile for the fits and say so: two trees on all rows, since few rows use other programs."""
     text = "Warm-up: compiling for {} (once on this machine, then kept on disk) ..."
     print(text.format(backend), end=" ", file=out, flush=True)
     started = time.perf_counter()
@@ -169,7 +169,7 @@ def warm_up(tables: list[Table], backend: str, seed: int, out: TextIO) -> None:
 
 
 def fastest_backend(device: str) -> str:
-    """The backend of ``device``; of "auto" and "cpu" the one that is fastest on much work."""
+    """The backend of ``device``; for "auto" and "cpu" the fastest one on large data."""
     from gpuboost.backends.select import available_backends
 
     if device not in ("auto", "cpu"):
@@ -198,7 +198,7 @@ def one_model(tables: list[Table], options: DemoOptions) -> tuple[bool, str]:
 
 
 def compare(job: Job, options: DemoOptions, bar: tqdm) -> Line:
-    """Train ours, then scikit-learn's, with the same parameters."""
+    """Train our estimator, then scikit-learn's, with the same parameters."""
     words = {"random_state": options.seed, **job.parameters}
     what = f"{job.estimator} on {job.table.name}"
     _show(bar, what)
@@ -208,7 +208,7 @@ def compare(job: Job, options: DemoOptions, bar: tqdm) -> Line:
 
 
 def _show(bar: tqdm, what: str) -> None:
-    """Begin the next fit."""
+    """Show the next fit in the progress bar."""
     bar.set_description_str(what[:60].ljust(60))
     bar.update()
 
@@ -225,7 +225,7 @@ def _train(model: Any, job: Job) -> Outcome:
     import joblib
 
     table = job.table
-    # Threads, where scikit-learn's bagging would start processes: quicker, and quicker to start.
+    # Threads are faster for scikit-learn's bagging than processes, and start faster.
     with joblib.parallel_config(backend="threading"):
         started = time.perf_counter()
         model.fit(table.X_train, table.y_train)

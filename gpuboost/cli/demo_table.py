@@ -1,4 +1,4 @@
-"""What ``gpuboost demo`` trains and shows: jobs, their outcome, the table."""
+"""The jobs of ``gpuboost demo``, their outcomes and the table that shows them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 
 SYNTHETIC = "synthetic"
 
-# What one tree of each ensemble costs scikit-learn, in single trees on all rows (measured on
-# 200,000 x 16; scikit-learn's defaults).
+# Time that scikit-learn takes for one tree of each ensemble, relative to a single tree on all rows
+# (measured on 200,000 rows x 16 features with default parameters).
 TREE_COST = {
     "BaggingClassifier": 0.8,
     "BaggingRegressor": 0.8,
@@ -19,7 +19,7 @@ TREE_COST = {
     "RandomForestRegressor": 0.9,
     "ExtraTreesClassifier": 0.1,
     "ExtraTreesRegressor": 0.35,
-    "AdaBoostClassifier": 0.15,  # those below have one thread
+    "AdaBoostClassifier": 0.15,  # this and the following ensembles use one thread
     "AdaBoostRegressor": 0.35,
     "GradientBoostingClassifier": 0.35,
     "GradientBoostingRegressor": 0.35,
@@ -28,7 +28,7 @@ TREE_COST = {
 
 @dataclass(frozen=True)
 class Table:
-    """Training and test part of one table."""
+    """The training and test rows of one table."""
 
     name: str
     X_train: np.ndarray
@@ -48,13 +48,13 @@ class Job:
 
     @property
     def is_ensemble(self) -> bool:
-        """Whether it has several trees."""
+        """Whether the estimator has several trees."""
         return self.estimator in TREE_COST
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a fit took and how its model scores on the test part."""
+    """The time of a fit and the score of its model on the test rows."""
 
     seconds: float
     score: float
@@ -63,7 +63,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the table at the end."""
+    """One line of the final table."""
 
     job: Job
     ours: Outcome
@@ -75,7 +75,7 @@ _TITLES = "estimator,rows x features,device,seconds,score,sklearn s,score,ratio"
 
 
 def table_text(lines: list[Line]) -> str:
-    """The outcome as plain text, a block for each table."""
+    """The outcomes as plain text, with a block for each table."""
     header = _ROW.format(*_TITLES.split(","))
     rule = "-" * len(header)
     text = [header, rule]

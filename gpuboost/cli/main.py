@@ -13,12 +13,12 @@ from importlib import metadata
 
 from gpuboost import __version__
 
-MAX_ROWS = 100_000_000  # of the demonstration: its two tables then take 13 GB
+MAX_ROWS = 100_000_000  # of the demonstration, whose two tables then take 13 GB
 PACKAGES = ("numpy", "scikit-learn", "numba", "cupy-cuda12x", "cupy-cuda13x", "pandas", "polars")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; its exit status."""
+    """Run a command and return its exit status."""
     args = parser().parse_args(arguments)
     try:
         return args.run(args)
@@ -69,7 +69,7 @@ def run_demo(args: argparse.Namespace) -> int:
     from gpuboost.backends.select import check_device
     from gpuboost.cli.demo import DemoOptions, run
 
-    check_device(args.device)  # before tables are made and other estimators trained
+    check_device(args.device)  # before any table is made
     return run(DemoOptions(args.device, args.rows, args.seconds, args.seed))
 
 
@@ -82,7 +82,7 @@ def run_info(args: argparse.Namespace) -> int:
 
 
 def calibrate() -> None:
-    """Measure the constants that "auto" decides by, and keep them."""
+    """Measure the constants by which "auto" decides, and save them."""
     from gpuboost.backends.cost_model import keep_speed
     from gpuboost.backends.select import available_backends
     from gpuboost.cli.calibration import machine_name, measure
@@ -121,7 +121,7 @@ def info_text() -> str:
 
 
 def what_auto_does(usable: Sequence[str]) -> str:
-    """Which of the usable backends is taken when."""
+    """A sentence about which of the usable backends "auto" chooses when."""
     order = [name for name in ("cuda", "numba", "numpy") if name in usable]
     if len(order) == 1:
         return f"always {order[0]}"
@@ -129,7 +129,7 @@ def what_auto_does(usable: Sequence[str]) -> str:
 
 
 def gpus() -> list[str]:
-    """A line for each CUDA device, and one with the versions that go with them."""
+    """A line for each CUDA device, and one with the versions of CUDA."""
     from gpuboost.backends.devices import cuda_devices, cuda_versions
 
     devices = cuda_devices().devices
@@ -142,7 +142,7 @@ def gpus() -> list[str]:
 
 
 def speeds() -> str:
-    """Which constants "auto" decides by."""
+    """Where the constants come from by which "auto" decides."""
     from gpuboost.backends.cost_model import measured_speed, speed_file
 
     measured_speed()  # warns of a file that cannot be used
@@ -151,7 +151,7 @@ def speeds() -> str:
 
 
 def compile_cache() -> str:
-    """Which programs of the Numba backend are compiled and kept on disk."""
+    """The programs of the Numba backend that are compiled and kept on disk."""
     from gpuboost.backends.cache import compiled_programs
 
     if importlib.util.find_spec("numba") is None:
@@ -164,7 +164,7 @@ def compile_cache() -> str:
 
 
 def installed(package: str) -> str:
-    """Version of a package, or that it is not there."""
+    """Version of a package, or "not installed"."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -172,7 +172,7 @@ def installed(package: str) -> str:
 
 
 def _whole_number(low: int, high: int, text: str) -> int:
-    """A number of rows, or a seed, from the command line."""
+    """Parse a number of rows or a seed from the command line."""
     try:
         number = int(text)
     except ValueError:
@@ -183,7 +183,7 @@ def _whole_number(low: int, high: int, text: str) -> int:
 
 
 def _seconds(text: str) -> float:
-    """A time from the command line."""
+    """Parse a number of seconds from the command line."""
     try:
         seconds = float(text)
     except ValueError:

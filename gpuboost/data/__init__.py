@@ -1,1 +1,1 @@
-"""What a user brings: read, judged, and binned."""
+"""User input: read, checked and binned."""

@@ -1,4 +1,4 @@
-"""Warnings that point at the user's own line."""
+"""Warnings that point at a line of the user's code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn, naming the line outside this package that led here."""
+    """Warn, naming the line of the caller outside this package."""
     frame, depth = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, depth = frame.f_back, depth + 1

@@ -1,4 +1,4 @@
-"""Anything array-like to one host ndarray: one table of (is it, how), walked once."""
+"""Conversion of array-likes to host ndarrays, by one table of (type test, conversion)."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from gpuboost.engine.array_modules import array_module, copy_to_host, is_cupy_ar
 Array = np.ndarray[Any, Any]
 
 _CUDA_DEVICES = (2, 13)  # kDLCUDA and kDLCUDAManaged of DLPack
-_SMALLEST_FLOAT32 = 2.0**-149  # the unit of denormal ones
-_NORMAL_FLOAT32 = 0x00800000  # bits of the smallest that is not denormal
+_SMALLEST_FLOAT32 = 2.0**-149  # smallest positive one, which is denormal
+_NORMAL_FLOAT32 = 0x00800000  # bits of the smallest normal one
 
 
 def as_host_array(values: Any, name: str) -> Array:
-    """Return `values` as a host ndarray of any dtype, without a copy where there is a choice.
+    """Return `values` as a host ndarray of any dtype, without a copy where possible.
 
     Parameters
     ----------
     values : array-like
     name : str
-        What the user calls it, for the message.
+        Name of the argument, for the error message.
 
     Raises
     ------
     TypeError
-        For sparse matrices, of which only features may be some, and for what is not array-like.
+        For sparse matrices (only X may be sparse), and for values that are not array-like.
     ValueError
         For nested lists of different lengths.
     """
@@ -46,12 +46,12 @@ def as_host_array(values: Any, name: str) -> Array:
 
 
 def dense_from_sparse(values: Any, dtype: Any) -> Array:
-    """Return a sparse matrix of SciPy as an ndarray, by columns where it is kept by columns.
+    """Return a SciPy sparse matrix as an ndarray, in column order if the matrix is stored so.
 
     Raises
     ------
     MemoryError
-        If there is no room for it.
+        If the dense array does not fit in memory.
     """
     order = "F" if values.format == "csc" else "C"
     try:
@@ -74,7 +74,7 @@ def refuse_sparse(values: Any) -> Any:
 
 
 def copy_device_array_to_host(values: Any) -> Array:
-    """Copy an array from a GPU, by the method its library has for this."""
+    """Copy an array from a GPU to the host, by the method of its library."""
     if hasattr(values, "cpu"):  # PyTorch
         return values.detach().cpu().numpy()
     if hasattr(values, "copy_to_host"):  # Numba
@@ -85,7 +85,7 @@ def copy_device_array_to_host(values: Any) -> Array:
 
 
 def is_on_device(values: Any) -> bool:
-    """Return whether something is an array on a CUDA device."""
+    """Return whether an object is an array on a CUDA device."""
     if isinstance(values, np.ndarray):
         return False
     if hasattr(values, "__cuda_array_interface__"):
@@ -95,10 +95,9 @@ def is_on_device(values: Any) -> bool:
 
 
 def to_float64(values: Any) -> Any:
-    """Return numbers of NumPy or CuPy as float64, where they are.
+    """Return a NumPy or CuPy array of numbers as float64, on the same device.
 
-    CuPy compiles its own conversion so that it takes denormal float32 for zero. Those are made from
-    their bits here.
+    CuPy's own conversion flushes denormal float32 to zero, so here these are made from their bits.
     """
     if isinstance(values, np.ndarray) or values.dtype != np.float32:
         return values.astype(np.float64, copy=False)
@@ -106,7 +105,7 @@ def to_float64(values: Any) -> Any:
 
 
 def widen_float32(values: Any) -> Any:
-    """Return float32 as float64; denormal ones without arithmetic of float32."""
+    """Return float32 as float64, converting denormal values without float32 arithmetic."""
     xp = array_module(values)
     bits = values.view(np.int32)
     magnitude = bits & np.int32(0x7FFFFFFF)
@@ -116,14 +115,14 @@ def widen_float32(values: Any) -> Any:
 
 
 def to_module_of(array: Any, other: Any) -> Any:
-    """Return an array where another one is: as it is, or copied from the host to its GPU."""
+    """Return an array on the device of another: as it is, or copied from the host to the GPU."""
     if isinstance(array, np.ndarray) and not isinstance(other, np.ndarray):
         return array_module(other).asarray(array)
     return array
 
 
 def _masked_to_array(values: np.ma.MaskedArray[Any, Any]) -> Array:
-    """Masked entries become NaN where there are any."""
+    """Return a plain array in which masked entries are NaN."""
     if not np.ma.is_masked(values):
         return np.asarray(values.data)
     plain = np.array(values.data)

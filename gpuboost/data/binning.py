@@ -1,4 +1,4 @@
-"""Learn the bins of a table, and code tables by them."""
+"""Learn the bins of a table, and code tables with them."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from gpuboost.engine.bins import MAX_BINS, BinMapper, BinnedMatrix
 from gpuboost.engine.numerics import midpoint
 
 _COLUMN_BLOCK = 4  # columns sorted at once by a thread: a cache line of X holds several of a row
-_CODER_BLOCK = 16  # columns coded at once, whose bucket tables (64 KiB each) fit the second cache
+_CODER_BLOCK = 16  # columns coded at once; their bucket tables (64 KiB each) fit the L2 cache
 _ROW_CHUNK = 1 << 15  # rows coded at once
-_MIN_ROWS = 1 << 12  # fewer than this do not pay for a bucket table (measured: 3,000)
-_DEEPEST_BUCKET = 8  # edges in one bucket from where binary search is as fast
+_MIN_ROWS = 1 << 12  # rows from which a bucket table is faster (measured: 3,000)
+_DEEPEST_BUCKET = 8  # edges in one bucket from which binary search is as fast
 _N_BUCKETS = 1 << 16
 _HIGH_HALF = 1 if sys.byteorder == "little" else 0
-# Buckets of negative values rank in reverse, below those of positive values.
+# Buckets of negative values are in reverse order, below those of positive values.
 _RANK_OF_BUCKET = np.where(
     np.arange(_N_BUCKETS) < _N_BUCKETS // 2,
     np.arange(_N_BUCKETS) + _N_BUCKETS // 2,
@@ -52,7 +52,7 @@ def fit_bin_mapper(
     """Learn the bins of every column.
 
     A column with at most `max_bins` distinct values gets a bin for each. Otherwise the bins are
-    quantiles: one that holds several distinct values has at most `2 / max_bins` of the weight.
+    quantiles: a bin with several distinct values has at most `2 / max_bins` of the weight.
 
     Parameters
     ----------
@@ -62,13 +62,13 @@ def fit_bin_mapper(
     max_bins : int
         Between 2 and `MAX_BINS`.
     weights : ndarray of shape (n_samples,), optional
-        Weight k counts as k equal rows; rows of weight 0 are left out.
+        A row of weight k counts as k equal rows; rows of weight 0 are left out.
     n_threads : int
 
     Returns
     -------
     BinMapper
-        The same for float32 values and for their float64 copies, and for any order of the rows.
+        The result is the same for float32 values and their float64 copies, and for any row order.
     """
     rows, counts = (None, None) if weights is None else weighted_rows(weights)
 
@@ -90,7 +90,7 @@ def fit_bin_mapper(
 
 @dataclass(frozen=True)
 class ColumnBins:
-    """The bins of one column: `low` and `high` of shape (n_bins,), `edges` of one less."""
+    """The bins of one column: `low` and `high` (n_bins,), and `edges` (n_bins - 1,)."""
 
     low: NDArray[np.float64]
     high: NDArray[np.float64]
@@ -102,7 +102,7 @@ class ColumnBins:
 
 
 def assemble_mapper(bins: list[ColumnBins], is_categorical: NDArray[np.bool_]) -> BinMapper:
-    """Return the bins of all columns."""
+    """Return the bins of all columns as a mapper."""
     n_bins = np.array([b.n_bins for b in bins], dtype=np.int32)
     low, high = np.empty((2, len(bins), int(n_bins.max())))
     for feature, b in enumerate(bins):
@@ -114,7 +114,7 @@ def assemble_mapper(bins: list[ColumnBins], is_categorical: NDArray[np.bool_]) -
 
 
 def _parallel(task: Callable[[Any], Any], items: Iterable[Any], n_threads: int) -> list[Any]:
-    """Map over items with threads; the tasks are NumPy calls that release the lock."""
+    """Map over items in a thread pool; the tasks are NumPy calls, which release the GIL."""
     if n_threads == 1:
         return [task(item) for item in items]
     with ThreadPoolExecutor(n_threads) as pool:
@@ -122,13 +122,13 @@ def _parallel(task: Callable[[Any], Any], items: Iterable[Any], n_threads: int) 
 
 
 def category_bins(largest: float) -> ColumnBins:
-    """Return one bin per code up to the largest."""
+    """Return the bins of a categorical column: one per code up to the largest."""
     codes = np.arange(int(largest) + 1, dtype=np.float64)
     return ColumnBins(codes, codes, np.empty(0))
 
 
 def _bins_of_column(column: Floats, counts: NDArray[np.int64] | None, max_bins: int) -> ColumnBins:
-    """Bins of a contiguous numeric column, which is sorted in place where that is enough."""
+    """Bins of a contiguous numeric column, which may be sorted in place."""
     values, cumulative = distinct_values(column, counts)
     return value_bins(values.__getitem__, cumulative, max_bins)
 
@@ -141,9 +141,9 @@ def value_bins(
     Parameters
     ----------
     values_at : callable
-        Gives the distinct values at some of their places in order.
+        Returns the distinct values at the given positions of their sorted order.
     cumulative : array of int64 of shape (n_distinct,)
-        Weight of all rows up to each distinct value; of the array module `xp`.
+        Weight of all rows up to each distinct value, an array of the module `xp`.
     max_bins : int
     xp : module
     """
@@ -163,9 +163,9 @@ def value_bins(
 
 
 def bin_columns(X: Floats, mapper: BinMapper, n_threads: int = 1) -> BinnedMatrix:
-    """Code a matrix: the number of edges below each value, the code itself for categories.
+    """Bin a matrix: the code of a value is the number of edges below it, a category keeps its code.
 
-    NaN, and a category the mapper has no bin for, get the missing code.
+    NaN and categories without a bin in the mapper get the missing code.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def _code_chunk(
     first: int,
     start: int,
 ) -> list[int]:
-    """Code a chunk of rows of a block of features; return how many are missing in each."""
+    """Code a chunk of rows of a block of features; return the number of missing values of each."""
     rows = slice(start, start + _ROW_CHUNK)
     n_missing = []
     columns = np.ascontiguousarray(X[rows, first : first + len(coders)].T)
@@ -216,7 +216,7 @@ def _code_chunk(
 def _column_coder(
     mapper: BinMapper, feature: int, dtype: np.dtype[Any], n_samples: int
 ) -> Callable[[Floats], Codes]:
-    """Choose how to code a column: directly, by buckets where these pay, or by binary search."""
+    """Choose how to code a column: directly, by buckets if this is faster, or by binary search."""
     if mapper.is_categorical[feature]:
         return lambda column: column.astype(np.uint8)
     table = mapper.edge_table_float32() if dtype == np.float32 else mapper.edge_table()
@@ -242,8 +242,8 @@ def _code_by_buckets(
 ) -> NDArray[np.uint8]:
     """Count the edges below each value: those in lower buckets, then those in its own.
 
-    Buckets rise with the values, so edges in lower buckets are below; in its own bucket a value
-    is compared with `depth` edges, the most that any bucket has.
+    Buckets increase with the values, so all edges in lower buckets are below a value. In its own
+    bucket, it is compared with `depth` edges, the largest number in any bucket.
     """
     codes = below[_buckets(column)]
     for _ in range(depth):

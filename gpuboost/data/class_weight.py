@@ -1,4 +1,4 @@
-"""What each class weighs: scikit-learn's `class_weight`, checked and as one array."""
+"""Class weights: scikit-learn's `class_weight`, checked and converted to an array."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuboost.data.parameters import number_between
 
 
 def check_class_weight(class_weight: Any, choices: Collection[str] = ("balanced",)) -> None:
-    """Refuse what is not None, a dict or one of `choices`."""
+    """Check that `class_weight` is None, a dict or one of `choices`."""
     if class_weight is None or isinstance(class_weight, Mapping):
         return
     if isinstance(class_weight, list) and all(isinstance(c, Mapping) for c in class_weight):
@@ -32,14 +32,14 @@ def check_class_weight(class_weight: Any, choices: Collection[str] = ("balanced"
 def class_weights(
     class_weight: Any, codes: NDArray[np.int32], classes: Array
 ) -> NDArray[np.float64] | None:
-    """Return the weight of each class for the rows given, or None if all weigh the same.
+    """Return the weight of each class for the given rows; None if `class_weight` is None.
 
     Parameters
     ----------
     class_weight : None, "balanced" or dict
-        "balanced" is `n_samples / (n_classes * count)`, as in scikit-learn. A label that a dict
-        lacks weighs 1.
-    codes : ndarray of int32 of shape (n_samples,), of NumPy or of CuPy
+        "balanced" is `n_samples / (n_classes * count)`, as in scikit-learn. A class that is not in
+        a dict has weight 1.
+    codes : NumPy or CuPy array of int32 of shape (n_samples,)
     classes : ndarray of shape (n_classes,)
 
     Returns
@@ -49,8 +49,8 @@ def class_weights(
     Raises
     ------
     ValueError
-        For labels that are no classes where a class has no weight, as in scikit-learn, and for
-        weights that are negative or not finite.
+        If the dict has labels that are not classes while some class has no weight, as in
+        scikit-learn, or if a weight is negative or not finite.
     """
     check_class_weight(class_weight)
     if class_weight is None:
@@ -61,7 +61,7 @@ def class_weights(
     labels = classes.tolist()
     unknown = [label for label in class_weight if label not in labels]
     without = [label for label in labels if label not in class_weight]
-    if unknown and without:  # a label too many alone is a class that these rows do not have
+    if unknown and without:  # extra labels alone may be classes that these rows do not have
         raise ValueError(
             f"class_weight has the labels {unknown!r}, which are not in y, and no weight for "
             f"{without!r:.200}; its keys must be among the classes {labels!r:.200}"
@@ -74,7 +74,7 @@ def class_weights(
 
 
 def balanced_weights(counts: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
-    """Return `n / (n_classes * count)` of the classes that occur, and 0 for those that do not."""
+    """Return `n / (n_classes * count)` for classes that occur, and 0 for those that do not."""
     present = counts > 0
     weights = np.zeros(len(counts), dtype=np.float64)
     total = float(counts.sum())

@@ -1,4 +1,4 @@
-"""A table read, checked and binned once, for many fits."""
+"""Tables that are read, checked and binned once for many fits."""
 
 from __future__ import annotations
 
@@ -16,39 +16,42 @@ from gpuboost.engine.bins import MAX_BINS, BinMapper, BinnedMatrix
 
 
 class Dataset:
-    """Features that are read, checked and binned once; stands in for `X`.
+    """Features that are read, checked and binned once.
 
-    Pass it to `fit`, `predict` and `score` in place of `X`. It keeps codes of one byte per value
-    and not `X` itself. ``data[rows]`` takes rows by a slice, a mask or places; their bins are those
-    of the whole, so in a cross-validation the bin edges (nothing else) know the test rows.
+    Pass a dataset to `fit`, `predict` and `score` in place of `X`. It keeps one byte per value, not
+    `X` itself. ``data[rows]`` selects rows by a slice, a mask or indices and keeps the bins of the
+    whole dataset, so in a cross-validation the bin edges (nothing else) depend on the test rows.
 
-    Of other rows than those the bins were learnt from, a dataset knows the bins alone. A value that
-    lies between the training values of two bins may then go the other way than in
-    ``predict(X)`` at a threshold that lies there too. On training rows of positive weight both are
-    the same.
+    For rows other than those the bins were learnt from, a dataset has only bin codes. A value that
+    lies between the training values of two bins may then fall on the other side of a threshold
+    between them than in ``predict(X)``. On training rows of positive weight both are the same.
 
     Parameters
     ----------
     X : array-like or data frame of shape (n_samples, n_features)
-        NaN is missing. What is on a GPU, weights as well, is copied to the host.
+        NaN is missing. X and weights on a GPU are copied to the host.
     categorical_features : "from_dtype", None, or array-like of bool, int or str
-        Which features are categories: those of a categorical type, none, or by mask, place or name.
+        Which features are categorical: those with a categorical dtype, none, or the features given
+        by a mask, indices or names.
     max_bins : int
-        Value bins per feature, from 2 to 255.
+        Maximum number of bins per feature, from 2 to 255; missing values have an extra bin.
     sample_weight : array-like of shape (n_samples,), optional
         Weights for the bin edges, which are quantiles. `fit` has its own `sample_weight`.
     reference : Dataset, optional
-        Take the features and bins of this dataset, as test data must. The parameters above, but for
-        `X`, are then its own and may not be given.
+        Dataset whose features and bins are used; test data needs the training data here. The
+        parameters above, except `X`, may not be given with it.
     n_jobs : int, optional
-        Threads; None: every processor the process may use (``OMP_NUM_THREADS`` lowers it), -1 all.
+        Number of threads. None: one per processor that the process may use, at most
+        ``OMP_NUM_THREADS``. -1: one per processor.
 
     Attributes
     ----------
     schema : FeatureSchema
+        Names and kinds of the features.
     binned : BinnedMatrix
+        Codes and bins.
     feature_names_in_ : ndarray of str of shape (n_features,)
-        Only if all names are strings.
+        Names of the features, if all of them are strings.
 
     Examples
     --------
@@ -114,9 +117,9 @@ class Dataset:
         return self.schema.names
 
     def __getitem__(self, rows: Any) -> Dataset:
-        """Return some of the rows, chosen by a slice, a mask or places, as a dataset."""
+        """Return the rows given by a slice, a mask or indices as a dataset."""
         if isinstance(rows, tuple) and len(rows) == 2 and rows[1] is Ellipsis:
-            rows = rows[0]  # how scikit-learn takes rows
+            rows = rows[0]  # scikit-learn indexes rows this way
         chosen = rows if isinstance(rows, slice) else np.asarray(rows)
         if isinstance(chosen, np.ndarray):
             if chosen.size == 0 and chosen.ndim == 1 and chosen.dtype.kind == "f":
@@ -149,7 +152,7 @@ class Dataset:
 def _check_reference(
     reference: Any, categorical_features: Any, max_bins: Any, sample_weight: Any
 ) -> None:
-    """With a reference, nothing that it decides may be given."""
+    """Check that no parameter is given that the reference determines."""
     if not isinstance(reference, Dataset):
         raise TypeError(f"reference must be a Dataset, got {type(reference).__name__}")
     given = {

@@ -1,9 +1,9 @@
-"""What a user brings -> one float matrix and a schema.
+"""Conversion of X to one float matrix and a schema.
 
-A frame or an array becomes a `Table` (columns as numbers or as categories); from there on all
-inputs go the same way. Numeric columns become float32 where that is exact, else float64; a
+A data frame or an array becomes a `Table` (columns as numbers or as categories); from there all
+inputs are treated alike. Numeric columns become float32 if that is exact, else float64; a
 categorical column becomes its codes. The levels of a feature are coded in sorted order, so the
-codes depend on the values alone and not on the library which held them.
+codes depend only on the values, not on the library that held them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gpuboost.engine.bins import MAX_BINS
 
 @dataclass(frozen=True, eq=False)
 class FeatureSchema:
-    """What training data looked like: what `apply_schema` holds other data to.
+    """The columns of the training data, which `apply_schema` requires of other data.
 
     Attributes
     ----------
@@ -33,8 +33,8 @@ class FeatureSchema:
     n_features : int
     is_categorical : ndarray of bool of shape (n_features,)
     codes : tuple of (dict or None), one per feature
-        Code of each known category, in sorted order; the rarest come last, and share a code, where
-        there are too many. None for a numeric feature.
+        Code of each known category, in sorted order; if there are too many, the rarest come last
+        and share a code. None for a numeric feature.
     """
 
     names: Names | None
@@ -43,7 +43,7 @@ class FeatureSchema:
     codes: tuple[dict[Any, int] | None, ...]
 
     def check_columns(self, names: Names | None, n_features: int, owner: str) -> None:
-        """Hold names and number of the features of other data to these."""
+        """Check that other data has the same names and number of features."""
         check_names(names, self.names, owner)
         if n_features != self.n_features:
             raise ValueError(
@@ -52,7 +52,7 @@ class FeatureSchema:
             )
 
     def update_hash(self, sha: Any) -> None:
-        """Feed the code of every category to a `hashlib` object; numbers and text as such."""
+        """Feed each category and its code to a `hashlib` object; numbers and text differ."""
         for feature in np.flatnonzero(self.is_categorical).tolist():
             known = self.codes[feature] or {}
             sha.update(f"feature {feature}: {len(known)} categories".encode())
@@ -64,24 +64,26 @@ class FeatureSchema:
 def fit_schema(
     X: Any, categorical_features: Any = "from_dtype"
 ) -> tuple[NDArray[np.floating[Any]], FeatureSchema]:
-    """Learn the columns of `X` and return it as a matrix, where `X` is: an array of CuPy stays one.
+    """Learn the columns of `X` and return it as a matrix; a CuPy array stays on its device.
 
     Parameters
     ----------
     X : array-like or data frame of shape (n_samples, n_features)
     categorical_features : "from_dtype", None, or array-like of bool, int or str
-        Which features are categories: those of a categorical type, none, or by mask, place or name.
+        Which features are categorical: those with a categorical dtype, none, or the features given
+        by a mask, indices or names.
 
     Returns
     -------
     X : ndarray of float32 or float64 of shape (n_samples, n_features)
-        Not copied if it is such an array already and has no categories.
+        `X` itself if it is such an array and has no categories.
     schema : FeatureSchema
 
     Raises
     ------
     TypeError, ValueError
-        For what is no table, has a column that is no number, or a wrong `categorical_features`.
+        If `X` is not a table or has a column that is not numeric, or `categorical_features` is
+        wrong.
     """
     table = read_table(X)
     is_categorical = _resolve_categorical(categorical_features, table)
@@ -100,14 +102,14 @@ def fit_schema(
 def apply_schema(
     X: Any, schema: FeatureSchema, owner: str = "Dataset"
 ) -> NDArray[np.floating[Any]]:
-    """Return other data as a matrix with the codes of the training data.
+    """Return other data as a matrix, with the categorical codes of the training data.
 
     Parameters
     ----------
     X : array-like or data frame of shape (n_samples, n_features)
     schema : FeatureSchema
     owner : str
-        Class that expects the features, for the messages.
+        Name of the class that expects the features, for error messages.
 
     Returns
     -------
@@ -135,7 +137,7 @@ def apply_schema(
 def _assemble(
     table: Table, is_categorical: NDArray[np.bool_], encode: Callable[[int], Array]
 ) -> Array:
-    """One matrix of the numbers and the codes of a table."""
+    """One matrix with the numbers and the codes of a table."""
     if isinstance(table, ArrayTable) and not is_categorical.any():
         return to_floats(table.array, None)
     numeric = np.flatnonzero(~is_categorical)
@@ -180,7 +182,7 @@ def _resolve_categorical(choice: Any, table: Table) -> NDArray[np.bool_]:
 
 
 def _feature_places(chosen: Array, table: Table) -> Any:
-    """Places of the features named or numbered."""
+    """Indices of the features given by name or index."""
     if chosen.dtype.kind in "iu":
         outside = chosen[(chosen < 0) | (chosen >= table.n_features)]
         if outside.size:
@@ -210,7 +212,7 @@ def _feature_places(chosen: Array, table: Table) -> Any:
 
 
 def _choose_codes(values: Sequence[Any], counts: NDArray[np.int64]) -> dict[Any, int]:
-    """Code the levels that occur in sorted order; the rarest share the last code if too many."""
+    """Code the levels that occur, in sorted order; if too many, the rarest share the last code."""
     weight: dict[Any, int] = {}
     for value, count in zip(values, counts.tolist(), strict=True):
         if count and not is_missing_label(value):
@@ -234,8 +236,8 @@ def _look_up(codes: Codes, values: Sequence[Any], known: dict[Any, int]) -> NDAr
 def _code_of(level: Any, known: dict[Any, int]) -> float:
     """The code of a level, NaN if it is unknown.
 
-    A fraction is also known by its float32: 0.2 is a category of training data that was float32,
-    where it was 0.20000000298.
+    A fraction also matches its float32 value: 0.2 is found if the training data was float32, where
+    it is 0.20000000298.
     """
     code = known.get(level, np.nan)
     if code != code and isinstance(level, float):
@@ -256,7 +258,7 @@ def _level_text(level: Any) -> str:
 
 
 def _level_order(level: Any) -> tuple[bool, Any, str]:
-    """Numbers by value come first, then everything else as text."""
+    """Sort key of a level: numbers come first, by value, then everything else as text."""
     if isinstance(level, Number):
         return False, level, ""
     return True, 0, str(level)
@@ -266,7 +268,7 @@ def _level_order(level: Any) -> tuple[bool, Any, str]:
 
 
 def check_names(names: Names | None, fitted: Names | None, owner: str) -> None:
-    """Hold the names to those of the training data, as scikit-learn does."""
+    """Check names against those of the training data, as scikit-learn does."""
     if names is None and fitted is None:
         return
     if fitted is None:
@@ -290,5 +292,5 @@ def check_names(names: Names | None, fitted: Names | None, owner: str) -> None:
 
 
 def _bullets(names: list[str]) -> str:
-    """The first five names, a line each."""
+    """The first five names, one per line."""
     return "".join(f"- {name}\n" for name in [*names[:5], *["..."] * (len(names) > 5)])

@@ -1,4 +1,4 @@
-"""Checks of single parameters: each returns the value, or says what it must be."""
+"""Checks of single parameters: each returns the value, or raises an error with what is allowed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from joblib import cpu_count, effective_n_jobs
 
 
 def one_of(name: str, value: Any, allowed: Collection[Any]) -> Any:
-    """Return `value` if it is one of `allowed`; a string of NumPy as a string."""
+    """Return `value` if it is one of `allowed`; a NumPy string becomes a str."""
     value = str(value) if isinstance(value, str) else value
     for choice in allowed:
         if type(choice) is type(value) and choice == value:
@@ -23,7 +23,7 @@ def one_of(name: str, value: Any, allowed: Collection[Any]) -> Any:
 
 
 def boolean(name: str, value: Any) -> bool:
-    """Return `value` as bool if it is one."""
+    """Return `value` as bool if it is a Python or NumPy bool."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     raise TypeError(f"{name} must be True or False, got {value!r}")
@@ -71,15 +71,15 @@ def number_between(
 
 
 def fraction(name: str, value: Any, *, zero: bool = False, one: bool = True) -> float:
-    """Return `value` as float if it lies between 0 and 1; the ends count if so told."""
+    """Return `value` as float if it lies between 0 and 1; `zero` and `one` include the ends."""
     return number_between(name, value, 0.0, 1.0, low_included=zero, high_included=one)
 
 
 def thread_count(n_jobs: Any) -> int:
-    """Return the number of threads `n_jobs` stands for; -1 is all processors, as in joblib.
+    """Return the number of threads that `n_jobs` stands for; -1 is all processors, as in joblib.
 
-    None is every processor the process may use. ``OMP_NUM_THREADS``, which joblib sets in the
-    processes it starts, lowers that, so that a grid search over several processes does not start
+    None is all processors that the process may use, but at most ``OMP_NUM_THREADS``. joblib sets
+    this variable in its worker processes, so a grid search over several processes does not start
     more threads than there are processors.
     """
     if n_jobs is None:

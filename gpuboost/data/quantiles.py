@@ -1,10 +1,10 @@
-"""Exact quantiles of a column: integer weights, equal shares, no order of the rows in the result.
+"""Exact quantiles of a column, with integer weights; the order of the rows does not matter.
 
 `weighted_rows`, `limit_heavy` and `quantile_cuts` take arrays of any array module; arrays as long
-as the data stay where they are.
+as the data stay on their device.
 
-The quantiles do not depend on the unit of the weights if it is a power of two, so rows given k
-times and rows of weight k have the same ones.
+The quantiles do not depend on the unit of the weights if it is a power of two, so rows repeated k
+times and rows of weight k have the same quantiles.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ Floats = NDArray[np.floating[Any]]
 
 
 def weighted_rows(weights: Floats) -> tuple[NDArray[np.intp] | None, NDArray[np.int64] | None]:
-    """Rows of positive weight and their weights as integers; None where all are equal.
+    """Rows of positive weight (None: all), and their weights as integers (None: all equal).
 
-    The unit is a power of two that depends on nothing but the largest weight and the number of
-    rows, so sums are exact, free of order and below 2**_WEIGHT_BITS. No weight rounds to 0.
+    The unit is a power of two that depends only on the largest weight and the number of rows, so
+    sums are exact, independent of order and below 2**_WEIGHT_BITS. No weight rounds to 0.
     """
     xp = array_module(weights)
     rows = xp.flatnonzero(weights > 0)
@@ -60,16 +60,17 @@ def distinct_values(
 
 
 def limit_heavy(cumulative: Any, max_bins: int, xp: Any = np) -> Any:
-    """Cut the weight of values that fill bins alone to what two shares of the rest weigh.
+    """Limit the weight of heavy values, which get bins of their own, to two shares of the total.
 
-    With h heavy values and a light rest L, two of `max_bins` shares of the cut total are
-    `c = 2 (L + h c) / max_bins`, so `c = 2 L / (max_bins - 2 h)`; h is the fewest that are above.
+    With h heavy values of limited weight c and total weight L of the others, two of `max_bins`
+    shares are `c = 2 (L + h c) / max_bins`, so `c = 2 L / (max_bins - 2 h)`. The smallest h is
+    taken for which all other values weigh at most c.
     """
     counts, total = cumulative.copy(), int(cumulative[-1])
     counts[1:] -= cumulative[:-1]
     if int(counts.max()) * max_bins <= 2 * total:
         return cumulative
-    # Fill the bits there are: the cut weight is then the same for k rows and for one of weight k.
+    # Use all bits: the limited weight is then the same for k rows and for one row of weight k.
     shift = max(0, _WEIGHT_BITS - total.bit_length())
     counts, total = counts << shift, total << shift
     n_largest = (max_bins - 1) // 2 + 1
@@ -83,10 +84,10 @@ def limit_heavy(cumulative: Any, max_bins: int, xp: Any = np) -> Any:
 
 
 def quantile_cuts(cumulative: Any, max_bins: int, xp: Any = np) -> NDArray[np.intp]:
-    """Index of the first value of every bin but the first, for the most bins that are allowed.
+    """Index of the first value of each bin but the first, for as many bins as are allowed.
 
-    `max_bins` shares never give more than `max_bins` bins but may give fewer, where several
-    boundaries fall into one value; so find by bisection how many shares there is room for.
+    `max_bins` shares give at most `max_bins` bins, but fewer if several boundaries fall into one
+    value. Bisection finds the largest number of shares that gives at most `max_bins` bins.
     """
     cuts = _cuts_of_shares(cumulative, max_bins, xp)
     enough, too_many = max_bins, 1 << _SHARE_BITS
@@ -110,8 +111,8 @@ def _cuts_of_shares(cumulative: Any, n_shares: int, xp: Any) -> NDArray[np.intp]
         boundaries          ^             ^     ^          ^
         cuts              |         |                |   |
 
-    So a bin of several values has one boundary at most, in its first value, and weighs less than
-    two shares. There is nothing before the first value: its first boundary cuts after it.
+    So a bin of several values contains at most one boundary, in its first value, and weighs less
+    than two shares. Nothing lies before the first value, so its first boundary cuts after it.
     """
     total = int(cumulative[-1])
     boundaries = np.arange(1, n_shares) * total // n_shares

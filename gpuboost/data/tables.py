@@ -1,6 +1,7 @@
 """A user's table as columns: each as numbers, or as codes into a list of levels.
 
-Data frames are met through `narwhals`, which imports none of their libraries; arrays in `arrays`.
+Data frames are read through `narwhals`, which imports none of their libraries; see `arrays` for
+arrays.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ Names = NDArray[np.object_]
 
 @dataclass(frozen=True, eq=False)
 class ArrayTable:
-    """A 2-d array, of NumPy or of CuPy. Categories are read on the host in either case."""
+    """A 2-d NumPy or CuPy array, whose categories are read on the host."""
 
     array: Array
     n_samples: int
     n_features: int
     names = None
-    category_types = False  # of all features
+    category_types = False  # for all features
 
     def fits_float32(self, feature: int) -> bool:
         return _float_type(self.array.dtype) == np.float32
@@ -59,7 +60,7 @@ class ArrayTable:
 
 @dataclass(frozen=True, eq=False)
 class FrameTable:
-    """A data frame, as the series that `narwhals` makes of its columns."""
+    """A data frame, as a list of `narwhals` series."""
 
     columns: list[nw.Series[Any]]
     names: Names | None
@@ -110,17 +111,17 @@ class FrameTable:
         )
 
 
-# Columns by their place. `categories` gives codes (-1 = missing) into a list of levels.
+# Columns by index. `categories` returns codes (-1 = missing) into a list of levels.
 Table = ArrayTable | FrameTable
 
 
 def read_table(X: Any) -> Table:
-    """A data frame or an array as columns; what a sparse matrix does not hold is zero."""
+    """A data frame or an array as columns; entries that a sparse matrix does not store are 0."""
     if is_sparse(X):
         X = dense_from_sparse(X, X.dtype if X.dtype.kind == "c" else _float_type(X.dtype))
     if nw.dependencies.is_into_dataframe(X):
         return _read_frame(X)
-    # Arrow record batches, and what other libraries hand out under this name; a Series is no table.
+    # Arrow record batches, and tables of other libraries with this method; a Series is not a table.
     if hasattr(X, "__arrow_c_stream__") and not nw.dependencies.is_into_series(X):
         return _read_frame(nw.from_arrow(X, backend="pyarrow"))
     array = X if is_cupy_array(X) else as_host_array(X, "X")
@@ -140,7 +141,7 @@ def _read_frame(frame: Any) -> FrameTable:
 
 
 def _string_names(names: list[Any]) -> Names | None:
-    """The names if all are strings, None if none is."""
+    """The names if all of them are strings, None if none is."""
     kinds = sorted({type(name).__name__ for name in names})
     if not names or "str" not in kinds:
         return None
@@ -157,13 +158,13 @@ def _string_names(names: list[Any]) -> Names | None:
 
 
 def _float_type(dtype: np.dtype[Any]) -> type[np.floating[Any]]:
-    """The float that holds a type: float32 where that is exact."""
+    """The float type for values of a dtype: float32 if that is exact, else float64."""
     small = 4 if dtype.kind == "f" else 2
     return np.float32 if dtype.kind in "fbiu" and dtype.itemsize <= small else np.float64
 
 
 def to_floats(values: Array, label: str | None) -> Array:
-    """Floats of an array of any type; `label` names its column, None stands for a whole matrix."""
+    """An array of any type as floats; `label` names its column in errors, None means a matrix."""
     kind = values.dtype.kind
     if kind in "fbiu":
         return values.astype(_float_type(values.dtype), copy=False)
@@ -190,14 +191,14 @@ def to_floats(values: Array, label: str | None) -> Array:
 
 
 def _categories_of_numbers(column: Array) -> tuple[Codes, list[Any]]:
-    """Levels that are numbers; whole ones as int, for reading."""
+    """Codes and levels of numbers; integral levels become int, to be readable."""
     values, codes = np.unique(column, return_inverse=True)
     levels = [int(v) if v.is_integer() else v for v in values.tolist()]
     return np.where(np.isnan(column), -1, codes), levels
 
 
 def _categories_of_objects(values: list[Any], label: str) -> tuple[Codes, list[Any]]:
-    """Levels that are any Python objects."""
+    """Codes and levels of arbitrary Python objects."""
     try:
         place: dict[Hashable, int] = {level: i for i, level in enumerate(dict.fromkeys(values))}
     except TypeError as error:
@@ -217,7 +218,7 @@ def _encode_pandas(series: nw.Series[Any]) -> tuple[Codes, list[Any]]:
 
 
 def _encode_polars(series: nw.Series[Any]) -> tuple[Codes, list[Any]]:
-    # A Categorical's own codes number the strings of the whole process; an Enum's are from 0.
+    # The codes of a Categorical number all strings of the process; those of an Enum start at 0.
     text = series.cast(nw.String)
     levels = text.drop_nulls().unique().sort().to_list()
     physical = text.cast(nw.Enum(levels)).to_native().to_physical()

@@ -1,10 +1,10 @@
-"""The only place that judges user input; everything after it trusts what it gets.
+"""Validation of user input; later stages rely on it.
 
-Targets and weights, like features, are judged where they are: of what lies on a GPU as an array of
-CuPy, classes and a few numbers come to the host. Arrays of other libraries are copied there.
+Features, targets and weights are checked on their device: from CuPy arrays, only the classes and a
+few numbers are copied to the host. Arrays of other GPU libraries are copied to the host.
 
-Every message says what was given, what is allowed and what to do. Where scikit-learn has a known
-wording for an error, its key phrase is kept.
+Each error message says what was given, what is allowed and what to do. Where scikit-learn has a
+message for an error, its key phrase is kept.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from gpuboost.data.arrays import (
 
 MAX_ROWS = 2**31 - 1  # rows are numbered with int32 in the engine and the kernels
 _ROW_CHUNK = 1 << 16
-_DEVICE_ROW_CHUNK = 1 << 22  # every chunk is waited for
-_DENSE_RANGE = 1 << 16  # labels in a range up to this are numbered by a table, not by sorting
+_DEVICE_ROW_CHUNK = 1 << 22  # the host waits for each chunk
+_DENSE_RANGE = 1 << 16  # labels within a range up to this are coded by a table, not by sorting
 
 # ---- features ----------------------------------------------------------------------------------
 
 
 def feature_label(feature: int, names: Any) -> str:
-    """Return what to call a feature in a message: "feature 3", or "feature 3 ('age')"."""
+    """Return the name of a feature in messages: "feature 3", or "feature 3 ('age')"."""
     return f"feature {feature}" + (f" ({str(names[feature])!r})" if names is not None else "")
 
 
 def check_shape(X: Array) -> None:
-    """Refuse what is not a table of at least one and at most `MAX_ROWS` rows.
+    """Check that X is a table with at least one and at most `MAX_ROWS` rows.
 
     Raises
     ------
@@ -67,18 +67,19 @@ def check_shape(X: Array) -> None:
 
 
 def check_features(X: NDArray[np.floating[Any]], names: Any = None) -> NDArray[np.floating[Any]]:
-    """Return a float matrix as it is, if it has a fit shape and no infinity. NaN is missing.
+    """Return a float matrix unchanged if its shape is valid and it has no infinity.
 
     Parameters
     ----------
-    X : ndarray of float32 or float64, of NumPy or of CuPy
+    X : NumPy or CuPy array of float32 or float64
+        NaN is missing.
     names : ndarray of str, optional
-        Feature names for the message.
+        Feature names for the error message.
 
     Raises
     ------
     ValueError
-        For a wrong shape, or infinite values, naming the first feature that has one.
+        For a wrong shape or for infinite values, naming the first feature that has one.
     """
     check_shape(X)
     xp = array_module(X)
@@ -98,7 +99,7 @@ def check_features(X: NDArray[np.floating[Any]], names: Any = None) -> NDArray[n
 
 
 def check_weights(weights: Any, n_samples: int) -> NDArray[np.float64] | None:
-    """Return sample weights as float64 of shape (n_samples,) where they are, None for None.
+    """Return sample weights as float64 (n_samples,) on their device; None for None.
 
     Raises
     ------
@@ -136,7 +137,7 @@ def check_weights(weights: Any, n_samples: int) -> NDArray[np.float64] | None:
 
 
 def check_classes(y: Any) -> tuple[NDArray[np.int32], Array]:
-    """Return the class of each row as a number, and the sorted classes.
+    """Return the class number of each row, and the sorted classes.
 
     Parameters
     ----------
@@ -146,14 +147,14 @@ def check_classes(y: Any) -> tuple[NDArray[np.int32], Array]:
     Returns
     -------
     codes : ndarray of int32 of shape (n_samples,)
-        On the GPU if y is an array of CuPy.
+        On the GPU if y is a CuPy array.
     classes : ndarray of shape (n_classes,)
         On the host.
 
     Raises
     ------
     ValueError
-        For missing labels, numbers that are not whole, labels of mixed types, several outputs.
+        For missing labels, numbers that are not whole, labels of mixed types or several outputs.
     """
     y = _labels_as_vector(_read_target(y))
     if y.dtype.kind == "O":
@@ -182,12 +183,12 @@ def check_classes(y: Any) -> tuple[NDArray[np.int32], Array]:
 def check_targets(y: Any) -> NDArray[np.float64]:
     """Return regression targets as float64 of shape (n_samples,) or (n_samples, n_outputs).
 
-    They stay where they are. A single column becomes a vector.
+    They stay on their device. A single column becomes a vector.
 
     Raises
     ------
     ValueError
-        For what is not numeric, not finite, or not of one or two dimensions.
+        For targets that are not numeric, not finite, or not of one or two dimensions.
     """
     y = _read_target(y)
     if y.ndim not in (1, 2) or 0 in y.shape:
@@ -201,9 +202,9 @@ def check_targets(y: Any) -> NDArray[np.float64]:
 
 
 def check_counts(y: np.ndarray, inside: np.ndarray | None) -> None:
-    """Refuse targets (n_samples, n_outputs) of the criterion 'poisson' that nothing can be made of.
+    """Check that targets (n_samples, n_outputs) are valid for the criterion 'poisson'.
 
-    ``inside``: rows that have weight; None for all.
+    ``inside`` is a mask of the rows that have weight; None for all.
     """
     largest, smallest = float((y if inside is None else y[inside]).max()), float(y.min())
     if smallest < 0.0 or largest == 0.0:
@@ -216,7 +217,7 @@ def check_counts(y: np.ndarray, inside: np.ndarray | None) -> None:
 
 
 def check_same_length(X: Any, y: Any) -> None:
-    """Refuse X and y of different lengths."""
+    """Check that X and y have the same length."""
     if len(X) != len(y):
         raise ValueError(
             "Found input variables with inconsistent numbers of samples: X has "
@@ -234,7 +235,7 @@ def _read_target(y: Any) -> Array:
 
 
 def _where_it_is(values: Any, name: str) -> Array:
-    """An array of CuPy as it is, anything else as an array of the host."""
+    """A CuPy array as it is, anything else as a host array."""
     return values if is_cupy_array(values) else as_host_array(values, name)
 
 
@@ -257,7 +258,7 @@ def _labels_as_vector(y: Array) -> Array:
 
 
 def warn_of_column() -> None:
-    """scikit-learn's warning of targets that are a column."""
+    """Warn, as scikit-learn does, that y is a column."""
     warn_user(
         "A column-vector y was passed when a 1d array was expected. Please change the shape of y "
         "to (n_samples,), for example using ravel().",
@@ -266,7 +267,7 @@ def warn_of_column() -> None:
 
 
 def _code_dense(y: Array, lowest: int, dtype: Any) -> tuple[NDArray[np.int32], Array]:
-    """Number labels of a small range without sorting the rows; the classes are of a type."""
+    """Code labels of a small range without sorting the rows; classes get the given dtype."""
     xp = array_module(y)
     place = y.astype(np.int64) - lowest
     present = xp.bincount(place) > 0
@@ -275,7 +276,7 @@ def _code_dense(y: Array, lowest: int, dtype: Any) -> tuple[NDArray[np.int32], A
 
 
 def _code_objects(y: Array) -> tuple[NDArray[np.int32], Array]:
-    """Number labels that are Python objects. Numbers among themselves become a numeric array."""
+    """Code labels that are Python objects; if all are numbers, the classes are numeric."""
     labels = y.tolist()
     try:
         distinct = set(labels)
@@ -305,7 +306,7 @@ def _code_objects(y: Array) -> tuple[NDArray[np.int32], Array]:
 
 
 def _to_numbers(values: Array, name: str) -> NDArray[np.float64]:
-    """float64 of any array that is numeric or converts, where it is."""
+    """An array that is numeric or convertible as float64, on its device."""
     if values.dtype.kind in "fbiuOUST":
         try:
             return to_float64(values)
@@ -333,8 +334,8 @@ def _check_finite(values: Array, name: str) -> None:
 def check_flush_to_zero() -> None:
     """Warn if another library made this thread round denormal numbers to zero.
 
-    Some libraries compiled with -ffast-math set this for the process when they are loaded. Models
-    are then no longer the same on all devices.
+    Loading a library compiled with -ffast-math can set this for the process. Models are then no
+    longer the same on all devices.
 
     Warns
     -----

@@ -1,6 +1,6 @@
-"""Which array module an array is of, and where it lies: NumPy's on the host, CuPy's on a GPU.
+"""The array module of an array and its device: NumPy on the host, CuPy on a GPU.
 
-CuPy is met, never fetched: whoever made one of its arrays has imported it.
+CuPy is never imported here: whoever made a CuPy array has imported it.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ import numpy as np
 
 
 def array_module(array: Any) -> Any:
-    """NumPy, or CuPy for its arrays."""
+    """CuPy for CuPy arrays, else NumPy."""
     return np if isinstance(array, np.ndarray) else sys.modules["cupy"]
 
 
 def is_cupy_array(values: Any) -> bool:
-    """Whether something is an array of CuPy."""
+    """Whether an object is a CuPy array."""
     cupy = sys.modules.get("cupy")
     return cupy is not None and isinstance(values, cupy.ndarray)
 
 
 def working_on(array: Any) -> AbstractContextManager[Any]:
-    """A context in which the device of an array is the current one."""
+    """A context that makes the device of an array the current one."""
     return nullcontext() if isinstance(array, np.ndarray) else array.device
 
 
 def copy_to_host(array: Any) -> np.ndarray:
-    """An array of NumPy as it is, one of CuPy as a copy on the host."""
+    """A NumPy array as it is, a CuPy array as a copy on the host."""
     if not hasattr(array, "get"):
         return array
     with working_on(array):

@@ -1,4 +1,4 @@
-"""Weighted means by sums of integers, so in no particular order."""
+"""Weighted means by integer sums, which do not depend on their order."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def weighted_mean(values: np.ndarray, weights: np.ndarray | None = None) -> np.n
     ----------
     values : float64 (n, K)
     weights : float64 (n,), optional
-        At least one of them positive.
+        At least one is positive.
 
     Returns
     -------
     float64 (K,)
-        Infinite where a value is.
+        Infinite where a column has an infinite value.
     """
     if weights is None:
         return _sum(values) / float(len(values))
@@ -47,7 +47,7 @@ def _sum(values: np.ndarray) -> np.ndarray:
 
 
 def plane_scales(largest: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:
-    """Powers of two that make fixed-point numbers of values up to ``largest``.
+    """Powers of two that convert values up to ``largest`` to fixed-point numbers.
 
     Parameters
     ----------
@@ -56,10 +56,10 @@ def plane_scales(largest: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray
     Returns
     -------
     scales : float64 (3, K)
-        Two whose product scales the first plane (their exponent may pass that of float64), and
-        that of the second one.
+        Two factors whose product scales the first plane (as one factor it could overflow float64),
+        and the factor of the second plane.
     exponents : int64 (2, K)
-        Of both planes.
+        Exponents of the two planes.
     """
     exponent = bits - np.where(largest > 0.0, np.frexp(largest)[1], 0).astype(np.int64)
     halves = exponent // 2, exponent - exponent // 2, np.full_like(exponent, bits)

@@ -1,4 +1,4 @@
-"""The bins of a table's features, and a table as codes of these bins.
+"""The bins of a table's features, and the binned matrix of their codes.
 
 A value bin ``b`` of a feature holds the values ``edges[b - 1] < x <= edges[b]``, so the code of a
 value is the number of edges below it::
@@ -25,15 +25,15 @@ MAX_BINS = 255  # value bins per feature; the missing code is at most 255, so co
 
 @dataclass(frozen=True, eq=False)
 class BinRule:
-    """What bins of a matrix are learnt by.
+    """How the bins of a matrix are learnt.
 
     Attributes
     ----------
     is_categorical : ndarray of bool of shape (n_features,)
     max_bins : int
-        Value bins of a feature of numbers at most.
+        Maximum number of value bins of a numeric feature.
     weights : ndarray of float64 of shape (n_samples,), optional
-        Edges are quantiles of rows that weigh so much; of a GPU too where the backend is one.
+        Weights of the rows, of which edges are quantiles; for a GPU backend possibly on the GPU.
     """
 
     is_categorical: NDArray[np.bool_]
@@ -52,8 +52,8 @@ class BinMapper:
     n_bins : ndarray of int32 of shape (n_features,)
         Value bins of each feature, at least 1.
     low, high, center : ndarray of float64 of shape (n_features, width - 1)
-        Smallest and largest training value of each bin and their midpoint; bins a feature does not
-        have repeat its last one. For categories all three are the code itself.
+        Smallest and largest training value of each bin, and their midpoint. Entries beyond the bins
+        of a feature repeat its last bin. For categories all three are the code itself.
     is_categorical : ndarray of bool of shape (n_features,)
     """
 
@@ -75,7 +75,7 @@ class BinMapper:
 
     @property
     def width(self) -> int:
-        """Codes a histogram has room for: the value bins and the missing one."""
+        """Number of bins of a histogram: the value bins and the missing one."""
         return self.missing_code + 1
 
     @cached_property
@@ -101,7 +101,7 @@ class BinMapper:
         return self._edges32
 
     def update_hash(self, sha: Any) -> None:
-        """Feed everything that decides a code to a `hashlib` object, in one fixed byte order."""
+        """Feed everything that determines codes to a `hashlib` object, in a fixed byte order."""
         sha.update(np.int64(self.n_features).astype("<i8").tobytes())
         sha.update(self.n_bins.astype("<i4").tobytes())
         sha.update(self.is_categorical.astype("u1").tobytes())
@@ -111,14 +111,14 @@ class BinMapper:
 
 @dataclass(frozen=True, eq=False)
 class BinnedMatrix:
-    """A matrix as codes, feature by feature.
+    """The codes of a matrix, feature by feature.
 
     Attributes
     ----------
     codes : ndarray of uint8 of shape (n_features, n_samples), C-contiguous
     mapper : BinMapper
     n_missing : ndarray of int64 of shape (n_features,)
-        Samples with the missing code.
+        Number of samples with the missing code.
     """
 
     codes: NDArray[np.uint8]

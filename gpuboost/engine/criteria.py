@@ -1,49 +1,49 @@
-"""Criteria: what decides between splits. Functions of integer sums, each in one written order.
+"""Criteria that choose splits: functions of integer sums, evaluated in a fixed order.
 
 A node with sums ``g[k]`` per channel k and hessian (weight) ``h`` is split into a left part
 ``gl[k]``, ``hl`` and the rest. All arguments are float64 holding integers; a gain is valid only
 where ``hl > 0`` and ``h - hl > 0``.
 
-VARIANCE (gini, squared_error) is the centred form of the rise of sum_k g_k**2 / h:
+VARIANCE (gini, squared_error) is the increase of sum_k g_k**2 / h, in centred form:
 
     sum_k (gl_k h - g_k hl)**2 / (hl hr) / h
 
-where equal child means give exactly zero, because equal products round equally. The division by
-h is left to `gain`: it is the same for all candidates of a node. ENTROPY is the rise of
-sum_k f(g_k) - f(h), f(x) = x log x. MISCLASSIFICATION is the rise of max_k g_k.
+Equal child means give exactly zero, because equal products round equally. The division by h is
+left to `gain_of`, since it is the same for all candidates of a node. ENTROPY is the increase of
+sum_k f(g_k) - f(h), f(x) = x log x. MISCLASSIFICATION is the increase of max_k g_k.
 
-NEWTON is what boosting with regularisation needs (Chen and Guestrin, KDD 2016, eq. 5 to 7, with l1
-and bounds as in their implementation). A part with sums g, h takes the value v that maximises
+NEWTON is for boosting with regularisation (Chen and Guestrin, KDD 2016, eq. 5 to 7, with l1 and
+bounds as in their implementation). A part with sums g, h has the value v that maximises
 
     sum_k 2 g_k v_k - (h + l2) v_k**2 - 2 l1 abs(v_k),    lower <= v_k <= upper,
 
-and the gain is the rise of that maximum. With l1 = l2 = 0 and no bounds it is that of VARIANCE, but
-for rounding.
+and the gain is the increase of this maximum. With l1 = l2 = 0 and no bounds it equals the gain of
+VARIANCE, except for rounding.
 
-POISSON is the fall of half the Poisson deviance of rows with values y >= 0, where g_k is their
-weighted sum: with m = g_k / h, the rise of sum_k g_k log m. Of the left and the right part s it is
-written as
+POISSON is the decrease of half the Poisson deviance of rows with values y >= 0, whose weighted sum
+is g_k: with m = g_k / h, the increase of sum_k g_k log m. In terms of the left and right part s it
+is
 
     sum_k m (hl phi(x_l) + hr phi(x_r)),    x_s = (g_s h - g_k h_s) / (g_k h_s),
 
-phi(x) = (1 + x) log(1 + x) - x, which is x**2 / 2 and more: no term is negative, so what is left
-by cancellation is not taken for a rise, and equal means give exactly zero as with VARIANCE. A part
-whose g_k is zero predicts that nothing can ever happen; a split that makes one is not valid.
+where phi(x) = (1 + x) log(1 + x) - x is about x**2 / 2 and never negative: cancellation cannot
+produce a false gain, and equal means give exactly zero as with VARIANCE. A part whose g_k is zero
+predicts a mean of zero, so a split with such a part is not valid.
 
 TWOING (Breiman, Friedman, Olshen, Stone: Classification and Regression Trees, 1984, section 4.3)
 is for classes: hl hr / h / 4 times the square of sum_k abs(gl_k / hl - gr_k / hr). That is half the
-rise of VARIANCE if classes are merged into the two sets that the split parts best. It is computed
-as
+VARIANCE gain after merging the classes into the two sets that the split separates best. Computed
+is four times this value,
 
     (sum_k abs(gl_k h - g_k hl))**2 / (hl hr) / h,
 
-four times as much, where equal shares of classes give exactly zero.
+which is exactly zero for equal class shares.
 
-For two classes there is one channel, the second class (``g``, while the first is ``h - g``); by
-symmetry VARIANCE needs no more, the others look at both, the first class first.
+Two classes have one channel, the second class (``g``; the first is ``h - g``). By symmetry VARIANCE
+needs only this channel; the other criteria use both classes, the first class first.
 
-Each criterion is a row of `CRITERIA`. NumPy passes arrays, the Numba backend loads this module
-compiled, ``kernels/common/criteria.cuh`` has a copy.
+Each criterion is a row of `CRITERIA`. NumPy passes arrays, the Numba backend compiles this module,
+``kernels/common/criteria.cuh`` has a copy.
 """
 
 from collections.abc import Callable
@@ -55,12 +55,12 @@ import numpy as np
 from gpuboost.engine.numerics import half_deviance, in_order, log, log2, select
 
 VARIANCE, ENTROPY, MISCLASSIFICATION, NEWTON, POISSON = 0, 1, 2, 3, 4
-ABSOLUTE, TWOING = 5, 6  # the first asks for a `MedianTarget`; its trees are grown by VARIANCE
+ABSOLUTE, TWOING = 5, 6  # ABSOLUTE needs a `MedianTarget`; its trees are grown with VARIANCE
 _NOT_ALLOWED = -np.inf
 
 
 def variance_term(gl, g, hl, h):
-    """One channel's share of the VARIANCE gain, to be added up over channels in order."""
+    """Term of one channel in the VARIANCE gain, to be summed over channels in order."""
     x = gl * h - g * hl
     return x * x
 
@@ -71,7 +71,7 @@ def variance_gain(terms, hl, hr):
 
 
 def add_variance(sums, gl, g, hl, h):
-    """Sums of left, right and node with one channel more."""
+    """Sums of left, right and node after adding one channel."""
     left, right, node = sums
     return left + variance_term(gl, g, hl, h), right, node
 
@@ -82,7 +82,7 @@ def variance_score(sums, hl, h):
 
 
 def entropy_term(g):
-    """f(g) = g log g, 0 at 0; to be added up over channels, left and right apart."""
+    """f(g) = g log g, 0 at 0; to be summed over channels, separately for left and right."""
     return select(g > 0.0, g * log(np.maximum(g, 1.0)), 0.0)
 
 
@@ -93,12 +93,12 @@ def entropy_gain(left, right, node, hl, hr):
 
 
 def entropy_node(terms, h):
-    """The node's own part of `entropy_gain` from the sum of its channels' terms."""
+    """The node's term of `entropy_gain`, from the sum of its channels' terms."""
     return terms - entropy_term(h)
 
 
 def add_entropy(sums, gl, g, hl, h):
-    """Sums of left, right and node with one channel more."""
+    """Sums of left, right and node after adding one channel."""
     left, right, node = sums
     return left + entropy_term(gl), right + entropy_term(g - gl), node + entropy_term(g)
 
@@ -110,12 +110,12 @@ def entropy_score(sums, hl, h):
 
 
 def misclassification_gain(left, right, node):
-    """MISCLASSIFICATION gain from the largest channel of the left, the right and the node."""
+    """MISCLASSIFICATION gain from the largest channels of left, right and node."""
     return (left + right) - node
 
 
 def add_misclassification(sums, gl, g, hl, h):
-    """The largest of left, right and node with one channel more."""
+    """Largest channels of left, right and node after adding one channel."""
     left, right, node = sums
     return np.maximum(left, gl), np.maximum(right, g - gl), np.maximum(node, g)
 
@@ -126,7 +126,7 @@ def misclassification_score(sums, hl, h):
 
 
 def poisson_term(gl, g, hl, h):
-    """One output's share of the POISSON gain, to be added up; minus infinity if not allowed."""
+    """Term of one output in the POISSON gain, to be summed; minus infinity if not valid."""
     gr, hr = g - gl, h - hl
     x, all_of_it = gl * h - g * hl, np.maximum(g, 1.0)
     left = hl * half_deviance(x / (all_of_it * hl))
@@ -135,12 +135,12 @@ def poisson_term(gl, g, hl, h):
 
 
 def poisson_gain(terms):
-    """POISSON gain from the sum of its channels' terms, -1 where the split is not valid."""
+    """POISSON gain from the sum of the channels' terms, -1 where the split is not valid."""
     return select(terms >= 0.0, terms, -1.0)
 
 
 def add_poisson(sums, gl, g, hl, h):
-    """Sums of left, right and node with one channel more."""
+    """Sums of left, right and node after adding one channel."""
     left, right, node = sums
     return left + poisson_term(gl, g, hl, h), right, node
 
@@ -151,17 +151,17 @@ def poisson_score(sums, hl, h):
 
 
 def twoing_term(gl, g, hl, h):
-    """One class's share of the root of the TWOING gain, to be added up in order."""
+    """Term of one class in the square root of the TWOING gain, to be summed in order."""
     return np.abs(gl * h - g * hl)
 
 
 def twoing_gain(terms, hl, hr, h):
-    """TWOING gain of a split, times four, from the sum of its classes' terms."""
+    """Four times the TWOING gain of a split, from the sum of the classes' terms."""
     return terms * terms / (hl * hr) / h
 
 
 def add_twoing(sums, gl, g, hl, h):
-    """Sums of left, right and node with one channel more."""
+    """Sums of left, right and node after adding one channel."""
     left, right, node = sums
     return left + twoing_term(gl, g, hl, h), right, node
 
@@ -172,20 +172,20 @@ def twoing_score(sums, hl, h):
 
 
 def newton_value(g, h, l1, l2):
-    """The best value of a part without bounds: the gradient, shrunk by l1, over h + l2."""
+    """The best value of a part without bounds: the gradient, shrunk by l1, divided by h + l2."""
     size = np.maximum(np.abs(g) - l1, 0.0)
     return select(g < 0.0, -size, size) / (h + l2)
 
 
 def bounded(value, lower, upper):
-    """The nearest value within the bounds of a node."""
+    """A value clipped to the bounds of a node."""
     return np.minimum(np.maximum(value, lower), upper)
 
 
 def values_in_bounds(g, h, regular, bounds):
-    """The values of parts within the bounds of their nodes.
+    """The best values of parts within the bounds of their nodes.
 
-    ``regular``: l1 and l2; ``bounds``: lower and upper.
+    ``regular`` is (l1, l2), ``bounds`` is (lower, upper).
     """
     l1, l2 = regular
     lower, upper = bounds
@@ -193,25 +193,25 @@ def values_in_bounds(g, h, regular, bounds):
 
 
 def newton_term(g, h, value, l1, l2):
-    """What a part with this value adds to NEWTON; to be added up over channels in order."""
+    """NEWTON term of a part with this value, to be summed over channels in order."""
     return value * (2.0 * g - (h + l2) * value) - 2.0 * l1 * np.abs(value)
 
 
 def newton_gain(left, right, node):
-    """NEWTON gain from the sums of the terms of the left, the right and the node."""
+    """NEWTON gain from the sums of terms of left, right and node."""
     return (left + right) - node
 
 
 def middle(left, right):
-    """The bound between the values of two children of a monotonic split."""
+    """The bound that separates the values of the two children of a monotonic split."""
     return (left + right) * 0.5
 
 
 def bounds_of_children(sign, left, right, bounds):
-    """Bounds (lower, upper) of the left and the right child of a split, whose values are given.
+    """Bounds (lower, upper) of the left and right child of a split, from the children's values.
 
-    Each has those of the node, but for a `middle` that keeps their values apart if ``sign`` is 1
-    (they rise) or -1 (they fall).
+    They are the node's bounds, except that `middle` separates the children if ``sign`` is 1
+    (increasing values) or -1 (decreasing values).
     """
     between = middle(left, right)
     lower, upper = bounds
@@ -221,7 +221,7 @@ def bounds_of_children(sign, left, right, bounds):
 
 
 def gain_of(criterion, score, h):
-    """Gain of a split from its score: that of VARIANCE is still times the node's hessian."""
+    """Gain of a split from its score; a VARIANCE score is the gain times the node's hessian."""
     return score / h if criterion == VARIANCE else score
 
 
@@ -236,40 +236,40 @@ def entropy(share):
 
 
 def misclassification_rate(share):
-    """Share of what is not of the largest class, of class shares (m, V)."""
+    """Share of all classes but the largest, from class shares (m, V)."""
     return 1.0 - share.max(axis=1)
 
 
 @dataclass(frozen=True)
 class Criterion:
-    """What there is to know of a criterion: one row of `CRITERIA`.
+    """All facts about a criterion: one row of `CRITERIA`.
 
     Attributes
     ----------
     number : int
-        Backends compile the functions by it; ``kernels/common`` has the same.
+        Identifies the functions in backends; ``kernels/common`` has the same numbers.
     add, score : callable or None
         ``add(sums, gl, g, hl, h)`` adds one channel to the sums of left, right and node, which
-        start as zeros; ``score(sums, hl, h)`` is -1 where a split is not valid. None where splits
+        start as zeros; ``score(sums, hl, h)`` is -1 where a split is not valid. None if splits
         are not scored channel by channel.
     impurity : callable
-        Of nodes, from class shares (m, V).
+        Impurity of nodes from class shares (m, V).
     class_names, value_names : tuple of str
-        What users call it in a classification, and in a regression.
+        Its names for users, in classifiers and in regressors.
     note : str
-        For users, behind the names.
+        Explanation for users, shown after the names.
     both_classes : bool
-        Of two classes, whose second is the one channel, the first is added too, before it.
+        With two classes, whose only channel is the second class, the first is added too, before it.
     class_unit : float
-        From gains to the fall of weight times impurity of classes.
+        Factor from gains to the decrease of weight times impurity of classes.
     power : int
-        Of the units of targets, that gains are in.
+        Power of the unit of targets in which gains are.
     counts : bool
-        Targets are at least 0 and are not centred; the impurity is their half Poisson deviance.
+        Targets are at least 0 and not centred; the impurity is half their Poisson deviance.
     by_median : bool
         Trees split by signs about medians (`MedianTarget`).
     compiled_apart : bool
-        Kernels know it where they are compiled for it alone; others would have registers for it.
+        Only kernels compiled for this criterion include it; others would need more registers.
     """
 
     number: int
@@ -317,7 +317,7 @@ _ROWS = (
         twoing_score,
         class_names=("twoing",),
         note="'gini' of the two sets of classes that a split parts best",
-        class_unit=0.5,  # the fall of the gini of two sets, each class with its double
+        class_unit=0.5,  # the gain is twice the gini decrease of the two sets of classes
         compiled_apart=True,
     ),
     Criterion(NEWTON, both_classes=False, compiled_apart=True),
@@ -340,4 +340,4 @@ _ROWS = (
         compiled_apart=True,
     ),
 )
-CRITERIA = {row.number: row for row in _ROWS}  # in the order in which users are told of them
+CRITERIA = {row.number: row for row in _ROWS}  # in the order of user documentation

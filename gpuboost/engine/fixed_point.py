@@ -1,16 +1,16 @@
-"""From targets and weights to the integers that trees are grown on.
+"""Conversion of targets and weights to the integers that trees are grown on.
 
-Sums of integers do not depend on their order, which is why every backend finds the same model.
-Two kinds of integers are made. *Split statistics* (`ValueTarget.values`, `TreeRows.weight`) are
-narrow and fast: rounding them decides between nearly equal splits. Targets closer than 2**-28 of
-their range count as equal (so beside an outlier of 1e9 times the rest, the rest is one leaf); with
-many rows or with real weights bits are fewer, so that sums fit (see `quantise`). *Leaf sums*
-(``wide``) are fixed-point numbers of about 62 - log2(n) bits in two planes, which give a leaf its
-value to about the precision of float64, whatever the range of targets and weights.
+Sums of integers do not depend on their order, which is why all backends produce the same model.
+There are two kinds of integers. *Split statistics* (`ValueTarget.values`, `TreeRows.weight`) are
+narrow and fast; their rounding can only decide between nearly equal splits. Targets closer than
+2**-28 of their range count as equal (so if one outlier is 1e9 times the rest, the rest is one
+leaf). With many rows or with real weights there are fewer bits, so that sums fit (see `quantise`).
+*Leaf sums* (``wide``) are fixed-point numbers of about 62 - log2(n) bits in two planes, which give
+leaf values to about the precision of float64, whatever the range of targets and weights.
 
-Arrays as long as the data stay where they are, on the host or on a GPU; what is one number per
-column lies on the host. Floating point here is one operation an element, and its only reductions
-are largest and smallest, so all devices find the same bits.
+Arrays as long as the data stay on their device; arrays with one number per column are on the host.
+Floating point is used for one operation per element, and its only reductions are maximum and
+minimum, so all devices compute the same bits.
 """
 
 from __future__ import annotations
@@ -22,23 +22,22 @@ import numpy as np
 
 from gpuboost.engine.array_modules import array_module, copy_to_host
 
-WEIGHT_BITS = 16  # a weight; integer weights up to 2**16 are exact
-MEAN_BITS = 12  # of the mean weight, where real weights span a wide range
-CLASS_WEIGHT_BITS, VALUE_WEIGHT_BITS = 28, 20  # the most of a weight then; values have what is left
+WEIGHT_BITS = 16  # of a weight; integer weights up to 2**16 are exact
+MEAN_BITS = 12  # of the mean weight, if real weights span a wide range
+CLASS_WEIGHT_BITS, VALUE_WEIGHT_BITS = 28, 20  # maximum of a weight then; values get the other bits
 SUM_BITS = 62  # no sum of a fit reaches 2**63
 
 
 @dataclass(frozen=True)
 class WeightFacts:
-    """What a target must know of the weights of a fit, on the host or where they are.
+    """The facts about the weights of a fit that a target depends on.
 
     Attributes
     ----------
     total, largest : float
-        Bounds of the sum of a tree's integer weights, and of each of them.
+        Upper bounds of the sum of a tree's integer weights, and of each of them.
     real : float64 (n,) or None
-        Real weights that leaf values are made of, at most 1; None if the integer weights are all
-        there is.
+        Real weights for leaf values, at most 1; None if only the integer weights count.
     inside : bool (n,) or None
         Rows that may be in a tree; None: all.
     """
@@ -64,7 +63,7 @@ def exponent_of(x: np.ndarray) -> np.ndarray:
 
 
 def scale_by_power(x: np.ndarray, exponent: np.ndarray | int) -> np.ndarray:
-    """``x * 2**exponent``, where ``x`` is; one exponent, or one for each column."""
+    """``x * 2**exponent`` on the device of ``x``, with one exponent or one for each column."""
     xp = array_module(x)
     if np.ndim(exponent) == 0:
         return xp.ldexp(x, np.int32(exponent))
@@ -82,8 +81,8 @@ def two_planes(x: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:
 
     Returns
     -------
-    planes : int64 (n, 2 K), where ``x`` is
-        Column 2k holds the leading bits of column k, column 2k + 1 what they leave.
+    planes : int64 (n, 2 K), on the device of ``x``
+        Column 2k holds the leading bits of column k, column 2k + 1 the remaining bits.
     exponents : int64 (2 K,)
         x[:, k] = planes[:, 2k] * 2**-exponents[2k] + planes[:, 2k+1] * 2**-exponents[2k+1]
     """
@@ -105,16 +104,16 @@ def planes_to_float(sums: np.ndarray, exponents: np.ndarray) -> np.ndarray:
 
 
 def exact_mean(y: np.ndarray) -> np.ndarray:
-    """Mean of each column of ``y`` (n, K) by an integer sum, so in no particular order."""
+    """Mean of each column of ``y`` (n, K) by an integer sum, which does not depend on the order."""
     exponent = SUM_BITS - sum_bits(len(y)) - exponent_of(y)
     total = array_module(y).rint(scale_by_power(y, exponent)).astype(np.int64).sum(axis=0)
     return np.ldexp(copy_to_host(total) / len(y), -exponent)
 
 
 def total_of(x: np.ndarray) -> float:
-    """Sum of ``x`` (n,) in no particular order, to the last bit or nearly so.
+    """Sum of ``x`` (n,), independent of the order and nearly exact.
 
-    Entries that are smaller by far than the largest are rounded before they are added.
+    Entries much smaller than the largest one are rounded before they are added.
     """
     planes, exponents = two_planes(x[:, None], SUM_BITS - sum_bits(len(x)))
     high, low = copy_to_host(planes.sum(axis=0)).tolist()

@@ -1,7 +1,7 @@
-"""Floating point that decides: the same IEEE operations on every backend.
+"""Floating-point functions with the same IEEE operations on every backend.
 
-NumPy's and Numba's ``log`` and ``exp`` differ in the last bit, so what decides a split or makes a
-gradient uses ours. Written branch-free for arrays (NumPy) and scalars (Numba);
+NumPy's and Numba's ``log`` and ``exp`` differ in the last bit, so splits and gradients are computed
+with these functions. They are branch-free, for arrays (NumPy) and scalars (Numba);
 ``kernels/common/common.cuh`` holds a copy.
 """
 
@@ -15,14 +15,14 @@ _EXPONENT_OF_ONE = np.int64(0x3FF0000000000000)
 _BIAS, _S52 = np.int64(1023), np.int64(52)
 _ONE, _ZERO = np.int64(1), np.int64(0)
 _INVERSE_LN2 = 1.44269504088896338700e00
-_NEXT_TO_NOTHING = 1e-300  # r log r is 0 there, for all purposes
-_TO_WHOLE = 6755399441055744.0  # 1.5 * 2**52: adding it rounds to a whole number, in the low bits
+_NEXT_TO_NOTHING = 1e-300  # r log r is practically 0 here
+_TO_WHOLE = 6755399441055744.0  # 1.5 * 2**52: adding it rounds to an integer, in the low bits
 _EXP_SMALLEST, _EXP_LARGEST = -708.0, 709.782712893384
 _SCALE = np.int64(1022 << 52)  # the exponent field of 1/2
 
 
 def select(condition, yes, no):
-    """``yes`` where the condition holds, else ``no``; for scalars where this is compiled."""
+    """``yes`` where the condition holds, else ``no``; compiled, it takes scalars."""
     return np.where(condition, yes, no)
 
 
@@ -63,9 +63,9 @@ def log(x):
 
 
 def log2(x):
-    """Binary logarithm of normal positive float64 values, exact for powers of two; of arrays.
+    """Binary logarithm of an array of normal positive float64 values, exact for powers of two.
 
-    To about one unit in the last place where x is at most 1; above, absolutely so.
+    For x up to 1 the error is about one unit in the last place; above, it is as small absolutely.
     """
     mantissa, exponent = np.frexp(x)  # in [1/2, 1)
     return exponent + log(mantissa) * _INVERSE_LN2
@@ -74,8 +74,9 @@ def log2(x):
 def half_deviance(x):
     """(1 + x) log(1 + x) - x for x >= -1: half the Poisson deviance of 1 + x from 1.
 
-    To some twenty units in the last place, never below 0, and 0 for 0 alone. Near 0 the terms
-    cancel; c = x - log(1 + x), half of x**2 or so, is known without that, and x**2 - c - x c too.
+    The error is about twenty units in the last place; the result is never negative, and 0 only for
+    0. Near 0 the terms cancel, so there it is x**2 - c - x c, where c = x - log(1 + x), about
+    x**2 / 2, is computed without cancellation.
     """
     ratio = np.maximum(1.0 + x, _NEXT_TO_NOTHING)
     c = 0.5 * x * x - log_series(x)
@@ -88,8 +89,8 @@ def exp(x):
 
     x = k ln 2 + r with abs(r) <= ln(2) / 2; exp r = 1 + r + r**2 q(r), q the polynomial of degree
     10 that interpolates (exp r - 1 - r) / r**2 in the Chebyshev points. Below -708 the result is
-    exactly 0 (the last values before that, and denormal ones, are flushed), above
-    709.782712893384 infinite; that of NaN is NaN.
+    exactly 0 (denormal results and the smallest normal ones are flushed), above 709.782712893384 it
+    is infinite. NaN gives NaN.
     """
     inside = select(x < _EXP_SMALLEST, _EXP_SMALLEST, select(x > _EXP_LARGEST, _EXP_LARGEST, x))
     shifted = inside * _INVERSE_LN2 + _TO_WHOLE
@@ -102,7 +103,7 @@ def exp(x):
     q = 8.333333333326112e-03 + r * (1.388888888888373e-03 + r * q)
     q = 0.5 + r * (1.666666666666667e-01 + r * (4.166666666666667e-02 + r * q))
     p = 1.0 + (high + (r * r * q - low))
-    # 2**(k - 1) by its exponent field, which the largest k leave in range, times 2 p.
+    # 2**(k - 1), made from its exponent field, times 2 p: 2**k would overflow for the largest k.
     scale = float_of((bits_of(shifted) << _S52) + _SCALE)
     result = select(x < _EXP_SMALLEST, 0.0, (p + p) * scale)
     result = select(x > _EXP_LARGEST, np.inf, result)
@@ -110,9 +111,9 @@ def exp(x):
 
 
 def midway(total, a, b):
-    """Values v with a <= v < b, midway where float64 has one; ``total`` is a + b, if it overflows.
+    """Values v with a <= v < b, midway if possible; ``total`` is a + b, which may overflow.
 
-    Halving first would round denormals, adding first overflows above 9e307. Never -0.0.
+    Halving first would round denormals, and adding first overflows above 9e307. Never -0.0.
     """
     middle = select(np.abs(total) < np.inf, total * 0.5, a * 0.5 + b * 0.5)
     return select(middle < b, middle, a) + 0.0
@@ -127,7 +128,7 @@ def midpoint(a, b):
 
 
 def in_order(columns):
-    """Sum over the columns of an array (m, V), first to last, where they are."""
+    """Sum over the columns of an array (m, V), from first to last, on its device."""
     total = 0.0
     for k in range(columns.shape[1]):
         total = total + columns[:, k]

@@ -6,9 +6,9 @@ the group and ``cut = level * W`` (float64, rounded once)::
 
     lower = smallest v with C(v) >= cut         upper = smallest v with C(v) > cut
 
-Every value between is a minimum; the quantile is their midpoint, which for the median of an even
-number of equal weights is what everybody expects. (scikit-learn's boosting takes the lower one
-where rows have weights, and interpolates by position where they have none.)
+Every value between them is a minimum. The quantile is their midpoint, which is the usual median for
+an even number of equal weights. (scikit-learn's boosting takes the lower value if rows have weights
+and otherwise interpolates by position.)
 """
 
 from __future__ import annotations
@@ -27,37 +27,37 @@ from gpuboost.engine.fixed_point import (
     two_planes,
 )
 
-WEIGHT_BITS = 46  # cumulative weights stay below, so they are float64 values
+WEIGHT_BITS = 46  # of cumulative weights, which are therefore exact in float64
 
 
 @dataclass(frozen=True)
 class Groups:
-    """Rows by group; of groups without weight all statistics are 0.
+    """Rows by group. All statistics of a group without weight are 0.
 
     Attributes
     ----------
     rows : int64 (m,)
-        Rows of the first group, of the second, and so on; within a group in any order.
+        Rows of the first group, then of the second, and so on; in any order within a group.
     starts : int64 (n_groups + 1,)
-        Where each group starts in ``rows``, and m.
+        Start of each group in ``rows``, followed by m.
     """
 
     rows: np.ndarray
     starts: np.ndarray
 
     def sum(self, values: np.ndarray) -> np.ndarray:
-        """Sums over each group of integers (m, ...) that stand in the order of ``rows``."""
+        """Sums over each group of integers (m, ...) given in the order of ``rows``."""
         until = np.zeros((len(values) + 1, *values.shape[1:]), dtype=values.dtype)
         np.cumsum(values, axis=0, out=until[1:])
         return until[self.starts[1:]] - until[self.starts[:-1]]
 
     def spread(self, values: np.ndarray) -> np.ndarray:
-        """Values of the groups, once for each row."""
+        """Values of the groups, repeated for each row."""
         return np.repeat(values, np.diff(self.starts), axis=0)
 
 
 class OrderStatistics(Protocol):
-    """The functions of this module, or a backend's that find the same."""
+    """The functions of this module, or a backend's functions with the same results."""
 
     def groups_of(self, leaf_of_row: np.ndarray, n_groups: int) -> Groups:
         """See `groups_of`."""
@@ -82,28 +82,28 @@ class OrderStatistics(Protocol):
 
 
 def one_group(n: int) -> Groups:
-    """All rows."""
+    """One group of all rows."""
     return Groups(np.arange(n), np.array([0, n]))
 
 
 def groups_of(leaf_of_row: np.ndarray, n_groups: int) -> Groups:
-    """Rows by the group of each, negative for rows that are in none."""
+    """Groups from the group number of each row, which is negative for rows in no group."""
     group = np.maximum(leaf_of_row, -1) + 1
     starts = np.cumsum(np.bincount(group, minlength=n_groups + 1))
     return Groups(_grouped(group)[starts[0] :], starts - starts[0])
 
 
 def _grouped(group: np.ndarray) -> np.ndarray:
-    """Positions in ascending order of their group, first ones first."""
+    """Positions sorted stably by their group."""
     keys = group.astype(np.uint16) if group.max(initial=0) < 1 << 16 else group
-    return np.argsort(keys, kind="stable")  # of 16 bits: a radix sort
+    return np.argsort(keys, kind="stable")  # a radix sort for 16 bits
 
 
 def integer_weights(weights: np.ndarray | None, n: int) -> np.ndarray:
-    """Weights in units of a power of two, where they are: int64 (n,), positive where the weight is.
+    """Weights in units of a power of two, on their device: int64 (n,), positive where weights are.
 
-    The unit depends on the largest weight and the number of rows alone. Weights that are all the
-    same, or 0, are ones.
+    The unit depends only on the largest weight and the number of rows. If all positive weights are
+    equal, they become ones.
     """
     if weights is None:
         return np.ones(n, dtype=np.int64)
@@ -124,7 +124,7 @@ def weighted_quantiles(
     ----------
     values : float64 (n,)
     weights : int64 (n,)
-        Of `integer_weights`.
+        From `integer_weights`.
     level : float
         Strictly between 0 and 1.
 
@@ -137,16 +137,16 @@ def weighted_quantiles(
 
 
 def between(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    """The quantile between its bounds."""
+    """The quantile from its lower and upper values."""
     return np.where(lower == upper, lower, 0.5 * lower + 0.5 * upper)
 
 
 def quantile_bounds(
     values: np.ndarray, weights: np.ndarray, groups: Groups, level: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The lower and the upper value of the quantile of each group, and the weight of the group.
+    """Lower and upper value of the quantile of each group, and the weight of the group.
 
-    ``values`` (n,) may be numbers of any kind. Of groups without weight the values mean nothing.
+    ``values`` (n,) may have any numeric type. For groups without weight the results are arbitrary.
     """
     n_groups = len(groups.starts) - 1
     of_rows = values[groups.rows]
@@ -165,13 +165,13 @@ def quantile_bounds(
 def mean_of_clipped(
     values: np.ndarray, weights: np.ndarray, groups: Groups, centres: np.ndarray, limit: float
 ) -> np.ndarray:
-    """Weighted mean of ``values - centre``, cut off at -limit and limit, of each group.
+    """Weighted mean of ``values - centre``, clipped to -limit and limit, of each group.
 
     Parameters
     ----------
     values : float64 (n,)
     weights : int64 (n,)
-        Of `integer_weights`.
+        From `integer_weights`.
     centres : float64 (n_groups,)
     limit : float
 

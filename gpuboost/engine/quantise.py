@@ -1,4 +1,4 @@
-"""From targets and weights to the integers of `gpuboost.engine.targets`, where the data lie."""
+"""Conversion of targets and weights to the integers of `gpuboost.engine.targets`."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from gpuboost.engine.numerics import in_order, log
 from gpuboost.engine.order_statistics import integer_weights
 from gpuboost.engine.targets import ClassTarget, MedianTarget, RegressionTarget, ValueTarget
 
-VALUE_BITS = 28  # a target, centred; with weights of 17 bits, weight * value and weight fit 62
-EXACT_BITS = 53  # sums of targets below 2**53 are float64 values, so equal means gain exactly 0
-MAX_SUM = 2.0**1000  # of targets that are not centred, with room for their weights
-MIN_VALUE_BITS = 12  # of a target, even where sums may then pass EXACT_BITS
+VALUE_BITS = 28  # of a centred target; weight * value and a weight of 17 bits then fit 62 bits
+EXACT_BITS = 53  # sums of targets below 2**53 are exact in float64, so equal means gain exactly 0
+MAX_SUM = 2.0**1000  # of targets that are not centred; leaves a margin for their weights
+MIN_VALUE_BITS = 12  # of a target, even if sums may then exceed EXACT_BITS
 
 
 def class_target(classes: np.ndarray, n_classes: int, facts: WeightFacts) -> ClassTarget:
-    """Target of a classification, where the classes and weights are.
+    """Target of a classification, on the device of the classes and weights.
 
     Parameters
     ----------
@@ -41,27 +41,27 @@ def class_target(classes: np.ndarray, n_classes: int, facts: WeightFacts) -> Cla
 
 
 def regression_target(y: np.ndarray, facts: WeightFacts, criterion: int) -> RegressionTarget:
-    """Target of a regression (n, K) for a score, where the values and weights are."""
+    """Target (n, K) of a regression with a criterion, on the device of the values and weights."""
     if CRITERIA[criterion].by_median:
         return median_target(y, facts)
     return value_target(y, facts, criterion)
 
 
 def value_target(y: np.ndarray, facts: WeightFacts, criterion: int = VARIANCE) -> ValueTarget:
-    """Target of a regression, where the values and weights are.
+    """Target of a regression, on the device of the values and weights.
 
     Parameters
     ----------
     y : float64 (n, K)
-        Rows that are in no tree do not matter, whatever they hold. With POISSON none is negative.
+        Values of rows that are in no tree do not matter. With POISSON none is negative.
     criterion : int
-        What splits are scored with. POISSON asks for sums of ``y`` itself, so it is not centred:
-        0 stays 0, and what is positive stays positive.
+        Criterion of the splits. POISSON needs sums of ``y`` itself, so ``y`` is not centred:
+        0 stays 0, and positive values stay positive.
     """
     counts = CRITERIA[criterion].counts
     centred, mean = _of_trees(y, facts.inside) if counts else centre_targets(y, facts.inside)
-    # One scale for all outputs, so that their gains may be added; squares are of targets in
-    # [-1, 1], because those of huge or tiny ones would leave the range of float64.
+    # All outputs have one scale, so that their gains may be added. Targets are scaled to [-1, 1]
+    # before squaring, because squares of huge or tiny ones would leave the range of float64.
     unit = int(exponent_of(centred).max())
     xp, bits = array_module(y), _value_bits(facts)
     values = xp.rint(scale_by_power(centred, bits - unit)).astype(np.int32)
@@ -80,12 +80,12 @@ def value_target(y: np.ndarray, facts: WeightFacts, criterion: int = VARIANCE) -
 
 
 def median_target(y: np.ndarray, facts: WeightFacts) -> MedianTarget:
-    """Target of a regression whose leaves are medians, where the values and weights are.
+    """Target of a regression whose leaves are medians, on the device of the values and weights.
 
     Parameters
     ----------
     y : float64 (n, K)
-        Rows that are in no tree do not matter, whatever they hold.
+        Values of rows that are in no tree do not matter.
     """
     xp = array_module(y)
     centred, mean = centre_targets(y, facts.inside)
@@ -110,17 +110,17 @@ def median_target(y: np.ndarray, facts: WeightFacts) -> MedianTarget:
 
 
 def _leaf_columns(columns: np.ndarray, facts: WeightFacts) -> tuple[np.ndarray, np.ndarray]:
-    """Planes of what leaves add up, and their exponents: times the weights where these are real."""
+    """Planes for leaf sums and their exponents; columns are multiplied by real weights."""
     if facts.real is None:
         return two_planes(columns, SUM_BITS - sum_bits(max(facts.total, len(columns))))
     return two_planes(columns * facts.real[:, None], SUM_BITS - sum_bits(len(columns)))
 
 
 def _y_log_y(x: np.ndarray) -> np.ndarray:
-    """Of each of x in [0, 1], where they are.
+    """x log x for each x in [0, 1], on the device of ``x``.
 
-    The host makes it, whose logarithm is the one of all devices. What is so small that the sums of
-    a fit do not know it counts as 0.
+    It is computed on the host, whose logarithm is the same for all devices. Values too small to
+    change the sums of a fit count as 0.
     """
     host = copy_to_host(x)
     known = np.where(host > 2.0**-1000, host, 1.0)
@@ -128,7 +128,7 @@ def _y_log_y(x: np.ndarray) -> np.ndarray:
 
 
 def _of_trees(y: np.ndarray, inside: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Targets as they are, 0 for rows that are in no tree; and what they are centred on, 0."""
+    """Targets that are not centred, 0 for rows that are in no tree, and zeros as their mean."""
     kept = y if inside is None else array_module(y).where(inside[:, None], y, 0.0)
     largest = float(kept.max())
     if largest * len(kept) > MAX_SUM:
@@ -140,7 +140,7 @@ def _of_trees(y: np.ndarray, inside: np.ndarray | None) -> tuple[np.ndarray, np.
 
 
 def centre_targets(y: np.ndarray, inside: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Targets less their mean, 0 for rows that are in no tree; and the mean."""
+    """Targets minus their mean, 0 for rows that are in no tree, and the mean."""
     xp, mean = array_module(y), exact_mean(y if inside is None else y[inside])
     centred = y - xp.asarray(mean)
     if inside is not None:
@@ -156,9 +156,9 @@ def centre_targets(y: np.ndarray, inside: np.ndarray | None) -> tuple[np.ndarray
 def _value_bits(facts: WeightFacts) -> int:
     """Bits of a quantised target.
 
-    Sums stay exact in float64 where `MIN_VALUE_BITS` allow it and weights are whole: means of
-    real weights are not equal to the last bit. Weight times target and weight fit one packed word,
-    and sums an int64, in any case.
+    With integer weights, sums stay exact in float64 if `MIN_VALUE_BITS` allow it; with real weights
+    equal means differ in the last bit anyway. In any case weight times target and weight fit in one
+    packed word, and sums in an int64.
     """
     sums = EXACT_BITS if facts.real is None else SUM_BITS
     exact = max(MIN_VALUE_BITS, min(VALUE_BITS, sums - sum_bits(facts.total)))

@@ -1,17 +1,17 @@
-"""Every random number of the library: a counter hash, never a stream.
+"""Counter-based random numbers, the source of all randomness in the library.
 
-A number is a hash of *what it is for* (seed, purpose, tree, node or row, index), so it does not
-depend on the order of the work, on threads or on the device. The hash is the finaliser of
-SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
+A number is a hash of *its use* (seed, purpose, tree, node or row, index), so it does not depend on
+the order of the work, on threads or on the device. The hash is the finaliser of SplitMix64 (Steele,
+Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
 
 The functions are branch-free over ``uint64``: NumPy passes arrays (scalars would warn on
-wrap-around), the Numba backend loads this module with its functions compiled, and
-``kernels/common/common.cuh`` holds a copy that tests compare with this one.
+wrap-around), the Numba backend compiles this module, and ``kernels/common/common.cuh`` holds a copy
+that tests compare with this one.
 """
 
 import numpy as np
 
-# Purposes: the second word of every hash, one for each use of randomness.
+# Purposes: the second word of each hash, one per use of randomness.
 GROW, DRAW_ROWS, KEEP_ROWS, KEEP_FEATURES, ROUND_WEIGHT, ROUND_GRADIENT = 1, 2, 3, 4, 5, 6
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio: spreads consecutive counters
@@ -56,7 +56,7 @@ def multiply_high(a, b):
 
 
 def left_key(key):
-    """Key of a node's left child. A node's key is the chain of turns from the root."""
+    """Key of a node's left child. A node's key is a hash chain of the turns from the root."""
     return mix(key ^ _TURN_LEFT)
 
 
@@ -66,15 +66,15 @@ def right_key(key):
 
 
 def feature_rank(key, feature):
-    """Sort key of ``feature`` in the order in which the node ``key`` looks at features.
+    """Sort key of ``feature`` in the order in which the node ``key`` considers features.
 
-    Smaller is earlier. The low half is the feature itself: ranks of a node never tie.
+    Smaller ranks come first. The low half is the feature itself, so ranks of a node never tie.
     """
     return (hash_index(key, feature) & _HIGH_HALF) | feature
 
 
 def level_key(root_key, depth):
-    """Key by which the features of a level are drawn: those of the smallest `feature_rank`."""
+    """Key that draws the features of a level, which are those of the smallest `feature_rank`."""
     return hash_index(root_key ^ _LEVEL, depth)
 
 
@@ -94,9 +94,9 @@ def category_goes_left(key, feature, code):
 
 
 def stream_key(seed, purpose, index):
-    """Key of one stream, ``index`` being most often the number of the tree; array of one word.
+    """Key of a stream as an array of one word; ``index`` is usually the number of the tree.
 
-    An array of indices has an array of keys.
+    An array of indices gives an array of keys.
     """
     words = np.array([seed], dtype=np.uint64)
     for part in (purpose, index):

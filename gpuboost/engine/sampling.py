@@ -1,7 +1,7 @@
-"""Which rows a tree sees and with what integer weight; which features it may look at.
+"""Sampling of the rows of a tree, with their integer weights, and of its candidate features.
 
-What is learnt of weights is learnt where they are, on the host or on a GPU. The rows of a tree are
-made on the host here; a GPU makes them itself (`backends.cuda.sampling.draw`).
+Facts about the weights are computed on their device. The functions here make the rows of a tree on
+the host; a GPU makes them itself (`backends.cuda.sampling.draw`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gpuboost.engine.fixed_point import (
 from gpuboost.engine.numerics import log
 from gpuboost.engine.tree_rows import TreeRows
 
-FACTOR_BITS = 40  # factors smaller than 2**-40 of the largest would be lost in the leaf sums
+FACTOR_BITS = 40  # factors below 2**-40 of the largest would be lost in the leaf sums
 ALL_ROWS, WITH_REPLACEMENT, WITHOUT_REPLACEMENT = "all", "bootstrap", "subset"
 
 
@@ -35,32 +35,32 @@ ALL_ROWS, WITH_REPLACEMENT, WITHOUT_REPLACEMENT = "all", "bootstrap", "subset"
 class RowSampler:
     """Makes the `TreeRows` of any tree of a fit.
 
-    Its arrays are NumPy's, or all of them lie on one GPU. `rows` and `draw_counts` need them on the
-    host (``copied_to_host``). Pickled, they are there.
+    All arrays are on the host or on one GPU. `rows` and `draw_counts` need them on the host
+    (``copied_to_host``). Pickling copies them to the host.
 
     Parameters
     ----------
     method : {"all", "bootstrap", "subset"}
     n_samples, n_draws : int
-        Rows there are, and rows drawn by the two methods that draw.
+        Number of rows, and number of rows drawn by "bootstrap" and "subset".
     seed : int
     weights : float64 (n_samples,) or None
-        Weights of the rows, or, where rows are drawn, in proportion to which they are drawn.
+        Weights of the rows; if rows are drawn, they are drawn in proportion to these.
     balance : int32 (n_samples,) or None
-        Class codes: every tree weights classes in inverse proportion to their draws
+        Class codes. Each tree weights classes in inverse proportion to their draws
         (``class_weight="balanced_subsample"``).
     row_factor : float64 (n_samples,) or None
-        Multiplies the draw counts of every tree; not with ``method="all"``. Those below
+        Multiplies the draw counts of each tree; not with ``method="all"``. Factors below
         2**-FACTOR_BITS of the largest become 0.
 
     Attributes
     ----------
     cumulative : uint64 (n_samples,) or None
-        Running sum of the weights as fixed-point numbers, if rows are drawn by it.
+        Running sum of the weights as fixed-point numbers, if rows are drawn by weight.
     whole : int32 (n_samples,) or None
-        The weights of all rows as whole multiples of a unit, if they are.
+        The weights of all rows as integer multiples of a unit, if they are.
     brief : TreeRows
-        The rows of any tree without the rows: how its leaf sums are to be read.
+        A `TreeRows` without rows, with what all trees share: how leaf sums are to be read.
     """
 
     method: str
@@ -108,22 +108,22 @@ class RowSampler:
 
     @property
     def reweighs(self) -> bool:
-        """Whether draw counts are multiplied by weights: each tree has leaf sums of its own."""
+        """Whether draw counts are multiplied by weights; each tree then has its own leaf sums."""
         factors = self.balance is not None or self.row_factor is not None
         return self.method != ALL_ROWS and factors
 
     @property
     def has_real_weights(self) -> bool:
-        """Whether the integer weights of a tree are real ones, rounded by a hash of the row."""
+        """Whether integer weights of a tree are real weights, rounded by a hash of the row."""
         all_real = self.method == ALL_ROWS and self.weights is not None and self.whole is None
         return self.reweighs or all_real
 
     @cached_property
     def bounds(self) -> tuple[float, float]:
-        """Bounds of the sum of a tree's integer weights, and of each of them.
+        """Upper bounds of the sum of a tree's integer weights, and of each of them.
 
-        A row drawn m times on average is drawn more than 2 m + 64 times with probability below
-        exp(-60): no bootstrap will ever see it.
+        A row drawn m times on average is drawn more than 2 m + 64 times with a negligible
+        probability below exp(-60).
         """
         if self.reweighs:
             return self.n_samples * 2.0**WEIGHT_BITS, 2.0**WEIGHT_BITS
@@ -141,7 +141,7 @@ class RowSampler:
 
     @property
     def weight_facts(self) -> WeightFacts:
-        """What a target must know of the weights."""
+        """The facts about the weights that a target depends on."""
         if self.weights is None:
             return WeightFacts(*self.bounds)
         real, inside = None, self.weights > 0
@@ -151,7 +151,7 @@ class RowSampler:
 
     @property
     def lost(self) -> float:
-        """Share of the rows that no tree chooses its splits by, their weights being too small."""
+        """Fraction of the rows whose weights are too small to take part in choosing splits."""
         if self.method != ALL_ROWS or not self.has_real_weights:
             return 0.0
         assert self.weights is not None
@@ -161,18 +161,18 @@ class RowSampler:
 
     @cached_property
     def max_rows(self) -> int:
-        """Rows that a tree has at most."""
+        """Maximum number of rows of a tree."""
         n_rows = self.n_samples
         for weights in (self.weights, self.row_factor):
             if weights is not None:
                 n_rows = min(n_rows, int((weights > 0).sum()))
         return n_rows if self.method == ALL_ROWS else min(n_rows, self.n_draws)
 
-    # ---- where it is -----------------------------------------------------------------------
+    # ---- device ----------------------------------------------------------------------------
 
     @property
     def place(self) -> str:
-        """Where its arrays are, by the name of a backend there: "cuda:0", or "" for the host."""
+        """Device of the arrays, by the name of a backend there: "cuda:0", or "" for the host."""
         for array in self._arrays().values():
             if not isinstance(array, np.ndarray):
                 return f"cuda:{array.device.id}"
@@ -180,11 +180,11 @@ class RowSampler:
 
     @cached_property
     def copied_to_host(self) -> RowSampler:
-        """The same with its arrays on the host; itself if they are there."""
+        """The sampler with its arrays on the host; itself if they are there."""
         return self._like(self.__getstate__()) if self.place else self
 
     def drawing_only(self) -> RowSampler:
-        """What a fitted model keeps: enough to draw the same rows again."""
+        """A sampler for a fitted model, with only what is needed to draw the same rows again."""
         known = {"balance": None, "row_factor": None}
         if self.method == ALL_ROWS:
             known |= {"weights": None, "whole": None}
@@ -195,12 +195,12 @@ class RowSampler:
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     def __getstate__(self) -> dict[str, Any]:
-        """All fields, arrays as copies on the host; nothing that is computed when asked for."""
+        """All fields, with arrays copied to the host, but without cached properties."""
         state = {f.name: getattr(self, f.name) for f in fields(self)}
         return state | {name: copy_to_host(array) for name, array in self._arrays().items()}
 
     def _like(self, state: dict[str, Any]) -> RowSampler:
-        """A sampler of such fields, none of them computed again."""
+        """A sampler with the given fields, none of them computed again."""
         made = object.__new__(RowSampler)
         made.__dict__.update(state)
         return made
@@ -239,7 +239,7 @@ class RowSampler:
                 rows = randomness.multiply_high(words, np.uint64(self.n_samples))
             else:
                 drawn = randomness.multiply_high(words, self.cumulative[-1])
-                # Sorted, because then it walks along: 3 ms in place of 36 for 100k rows.
+                # Sorting makes memory accesses sequential: 3 ms instead of 36 ms for 100,000 rows.
                 rows = np.searchsorted(self.cumulative, np.sort(drawn), side="right")
             return np.bincount(rows.astype(np.int64), minlength=self.n_samples).astype(np.int32)
         key = randomness.stream_key(self.seed, randomness.KEEP_ROWS, tree)
@@ -276,11 +276,11 @@ class RowSampler:
 
 
 def own_exponents(n_samples: int, n_draws: int, row_factor: np.ndarray | None) -> np.ndarray:
-    """Powers of two of the two planes of weights that a tree has to itself: int64 (2,).
+    """Exponents of the two planes of a tree's own weights: int64 (2,).
 
-    They come from a bound, so they are the same for all trees and known before any is drawn: the
-    weights of a tree add up to at most ``n_draws`` times the largest factor, since balancing keeps
-    the sum of the draws.
+    They follow from a bound, so they are the same for all trees and known before rows are drawn:
+    the weights of a tree sum to at most ``n_draws`` times the largest factor, since balancing
+    preserves the sum of the draws.
     """
     factor_exponent = 0 if row_factor is None else int(exponent_of(row_factor[:, None])[0])
     high = SUM_BITS - 1 - sum_bits(n_draws) - factor_exponent
@@ -288,7 +288,7 @@ def own_exponents(n_samples: int, n_draws: int, row_factor: np.ndarray | None) -
 
 
 def planes_at(x: np.ndarray, exponents: np.ndarray) -> np.ndarray:
-    """`fixed_point.two_planes` of ``x`` (n,) at given powers of two: int64 (n, 2)."""
+    """`fixed_point.two_planes` of ``x`` (n,) with the given exponents: int64 (n, 2)."""
     scaled = np.ldexp(x, exponents[0])
     high = np.rint(scaled)
     low = np.rint(np.ldexp(scaled - high, exponents[1] - exponents[0]))
@@ -296,15 +296,15 @@ def planes_at(x: np.ndarray, exponents: np.ndarray) -> np.ndarray:
 
 
 def fixed_point(weights: np.ndarray) -> np.ndarray:
-    """Weights (n,) as integers whose sum a word holds: uint64 (n,), where they are."""
+    """Weights (n,) as integers whose sum fits in a word: uint64 (n,), on their device."""
     exponent = SUM_BITS - sum_bits(len(weights)) - exponent_of(weights[:, None])[0]
     return array_module(weights).rint(scale_by_power(weights, exponent)).astype(np.uint64)
 
 
 def whole_weights(weights: np.ndarray) -> tuple[np.ndarray | None, float]:
-    """Weights as whole numbers up to 2**WEIGHT_BITS times a unit, if they are: int32 (n,), unit.
+    """Weights as integers up to 2**WEIGHT_BITS times a unit, if they are: int32 (n,), unit.
 
-    The unit is 1 or the smallest positive weight; equal weights are thus no weights.
+    The unit is 1 or the smallest positive weight, so equal weights become ones.
     """
     xp, largest = array_module(weights), float(weights.max())
     smallest_weight = float(xp.where(weights > 0, weights, np.inf).min())
@@ -318,18 +318,18 @@ def whole_weights(weights: np.ndarray) -> tuple[np.ndarray | None, float]:
 
 
 def scale_weights(weights: np.ndarray, bits: int = WEIGHT_BITS) -> np.ndarray:
-    """Weights times the power of two that brings the largest just below 2**bits."""
+    """Weights times the power of two that makes the largest just less than 2**bits."""
     return scale_by_power(weights, bits - exponent_of(weights[:, None])[0])
 
 
 def bits_for(weights: np.ndarray) -> int:
-    """Bits of integer weights of which the mean still has `MEAN_BITS`."""
+    """Bits of integer weights with which the mean weight has `MEAN_BITS`."""
     scaled = scale_weights(weights[weights > 0], 0)  # at most 1
     return MEAN_BITS + sum_bits(1.0 / float(exact_mean(scaled[:, None])[0]))
 
 
 def smallest(order: np.ndarray, count: int) -> np.ndarray:
-    """Mask of the ``count`` smallest entries; among equal ones the first."""
+    """Mask of the ``count`` smallest entries; ties go to the first ones."""
     last = np.partition(order, count - 1)[count - 1]
     mask = order < last
     ties = np.flatnonzero(order == last)
@@ -338,7 +338,7 @@ def smallest(order: np.ndarray, count: int) -> np.ndarray:
 
 
 def draw_features(seed: int, tree: int, n_features: int, count: int, replace: bool) -> np.ndarray:
-    """Features of one tree, ascending int32; drawn with replacement some stand there twice."""
+    """Features of one tree, ascending int32; with replacement, some may be repeated."""
     key = randomness.stream_key(seed, randomness.KEEP_FEATURES, tree)
     if replace:
         words = randomness.hash_index(key, np.arange(count, dtype=np.uint64))
@@ -353,12 +353,12 @@ def root_key(seed: int, tree: int) -> int:
 
 
 def root_keys(seed: int, trees: np.ndarray) -> np.ndarray:
-    """`root_key` of many trees: uint64, of the shape of ``trees``."""
+    """`root_key` of many trees: uint64, with the shape of ``trees``."""
     return randomness.stream_key(seed, randomness.GROW, trees)
 
 
 def _largest_share(sampler: RowSampler) -> float:
-    """How likely the row that is drawn most often is to be drawn."""
+    """Probability of the row that is most likely to be drawn."""
     cumulative, n = sampler.cumulative, sampler.n_samples
     if cumulative is None:
         return 1.0 / n

@@ -1,30 +1,30 @@
-"""Targets in integers, the same for every tree of a fit: classes, values, medians or gradients.
+"""Targets in integers, the same for all trees of a fit: classes, values, medians or gradients.
 
-What backends ask of any target:
+All targets have these attributes and methods, which backends use:
 
 ``by_class``, ``is_multiclass``
-    Targets are classes; a histogram's channels are, being more than two.
+    Whether targets are classes; whether there are more than two, each with its own channel.
 ``by_median``
-    Rows are split by their side of the node's median.
+    Whether rows are split by their side of the node's median.
 ``has_gradients``
-    Gradients come with the rows of each tree (`TreeRows.gradient`).
+    Whether gradients come with the rows of each tree (`TreeRows.gradient`).
 ``n_channels``, ``n_classes``
-    Gradient channels of a histogram; classes that leaf sums are kept for, 1 without classes.
+    Gradient channels of a histogram; classes in the leaf sums, 1 without classes.
 ``purity``
-    How it is known that a node is pure: by its sums ("TWO_CLASSES", "CLASSES"), by the ranges of
-    its rows' values or signs ("RANGES"), or "NEVER", because no node is.
+    How a pure node is recognised: by its sums ("TWO_CLASSES", "CLASSES"), by the ranges of its
+    rows' values or signs ("RANGES"), or "NEVER" if no node is pure.
 ``wide``
-    int64 (n, P): what leaf values are made of, summed exactly over each leaf's rows (times the
-    row's draw count if ``TreeRows.draws``). ``exponents`` (P,) are the powers of two of its columns
-    (see `fixed_point.two_planes`). None where there is no more to sum than integer weights, or
-    where the rows of a tree bring their own.
+    int64 (n, P): terms of the leaf values, summed exactly over each leaf's rows (times the row's
+    draw count if ``TreeRows.draws``). ``exponents`` (P,) are the powers of two of its columns (see
+    `fixed_point.two_planes`). None if leaf values need only integer weights, or if the rows of a
+    tree have their own.
 ``gain_unit(criterion)``
-    Factor from `GrownTree.gain` to the rise of weight times impurity.
+    Factor from `GrownTree.gain` to the decrease of weight times impurity.
 ``row_channels(row, rows)``
-    What the given rows of a tree add to the channels: gradients int64 (r, K), or of more than two
-    classes None, and then the class of each row: int64 (r,).
+    Contributions of the given rows of a tree to the channels: gradients int64 (r, K) and None, or
+    for more than two classes None and the class of each row, int64 (r,).
 ``node_values(sums, hessian, rows, criterion)``
-    What a finished tree says of its nodes. (Trees of gradients are finished by their rounds.)
+    `NodeValues` of a finished tree. (Trees of gradients are finished by their rounds.)
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ RowChannels = tuple[np.ndarray | None, np.ndarray | None]  # gradients, or else 
 
 @dataclass(frozen=True)
 class NodeValues:
-    """What a tree says of each node: value (m, V), impurity (m,) and weight (m,), float64."""
+    """Value (m, V), impurity (m,) and weight (m,) of each node of a tree, float64."""
 
     value: np.ndarray
     impurity: np.ndarray
@@ -54,14 +54,14 @@ class NodeValues:
 
 
 class _Target:
-    """What a target is not, unless its class says so."""
+    """Defaults of the attributes of targets."""
 
     by_class = by_median = has_gradients = False
 
 
 @dataclass(frozen=True)
 class ClassTarget(_Target):
-    """Classes: a channel is the weight of a class, or for two classes that of class 1.
+    """Classes. A channel is the weight of a class; two classes have one channel, class 1.
 
     Attributes
     ----------
@@ -86,16 +86,16 @@ class ClassTarget(_Target):
 
     @property
     def n_channels(self) -> int:
-        """1 for two classes, else their number."""
+        """1 for two classes, else the number of classes."""
         return self.n_classes if self.is_multiclass else 1
 
     @property
     def purity(self) -> str:
-        """A node is pure when one class has all of its weight."""
+        """A node is pure if one class has all of its weight."""
         return "CLASSES" if self.is_multiclass else "TWO_CLASSES"
 
     def gain_unit(self, criterion: int) -> float:
-        """Where two classes have one channel, its double has equal terms."""
+        """Factor 2 if two classes share one channel, since their terms are equal."""
         of = CRITERIA[criterion]
         return of.class_unit * (1.0 if of.both_classes or self.is_multiclass else 2.0)
 
@@ -109,7 +109,7 @@ class ClassTarget(_Target):
     def class_sums(self, hessian: np.ndarray, gradient: np.ndarray) -> np.ndarray:
         """Weight of each class in nodes: int64 (m, n_classes).
 
-        What leaf values are made of where weights are whole. A target of one class has no second.
+        Leaf values follow from these if weights are integers. A single class has one column.
         """
         if self.is_multiclass:
             return gradient
@@ -119,7 +119,7 @@ class ClassTarget(_Target):
     def node_values(
         self, sums: np.ndarray, hessian: np.ndarray, rows: TreeRows, criterion: int
     ) -> NodeValues:
-        """Shares of classes, their impurity, and weight of every node from its leaf sums."""
+        """Class shares, impurity and weight of each node, from its leaf sums."""
         per_class = sums.astype(np.float64)
         if self.wide is not None or rows.wide is not None:
             exponents = self.exponents if rows.exponents is None else rows.exponents
@@ -131,7 +131,7 @@ class ClassTarget(_Target):
 
 @dataclass(frozen=True)
 class _OfOutputs(_Target):
-    """Targets of a channel for each output, in units of 2**-value_exponent."""
+    """Targets with one channel per output, in units of 2**-value_exponent."""
 
     n_channels: int
     value_exponent: int = 0
@@ -139,11 +139,11 @@ class _OfOutputs(_Target):
     is_multiclass, n_classes = False, 1
 
     def gain_unit(self, criterion: int) -> float:
-        """Targets are scaled by powers of two, and impurity is the mean over outputs."""
+        """Undoes the scaling of targets by powers of two; impurity is the mean over outputs."""
         power = CRITERIA[criterion].power
         exponent = -power * self.value_exponent
         if power > 1:
-            # Squares of targets beyond 1e120 would leave the range: their gains have another unit.
+            # Squares of targets beyond 1e120 would overflow; gains then have another unit.
             exponent = min(max(exponent, -800), 800)
         return float(np.ldexp(1.0 / self.n_channels, exponent))
 
@@ -152,18 +152,18 @@ class _OfOutputs(_Target):
 class ValueTarget(_OfOutputs):
     """Values of a regression: a channel is the sum of weight * values[:, k].
 
-    A node is pure when every values[:, k] agrees.
+    A node is pure if each values[:, k] is the same for all its rows.
 
     Attributes
     ----------
     values : int32 (n, K)
         The centred target (POISSON: the target, not centred), times 2**value_exponent.
     wide : int64 (n, P)
-        Targets, their sum of squares (POISSON: of y log y), which is of targets divided by
-        2**square_unit, and the weight where it is real.
+        Planes of the targets, of the sum of their squares (POISSON: of y log y) after division by
+        2**square_unit, and of the weight if it is real.
     exponents : int64 (P,)
     mean : float64 (K,)
-        What targets were centred on.
+        Mean that was subtracted from the targets.
     """
 
     values: np.ndarray
@@ -199,31 +199,31 @@ class ValueTarget(_OfOutputs):
 
 @dataclass(frozen=True, kw_only=True)
 class MedianTarget(_OfOutputs):
-    """Values whose medians trees fit.
+    """Values for trees of the absolute error, whose leaves are medians.
 
     The absolute error of a node is least at the median of its targets, and its gradient is the sign
-    of what a target lies above or below that. So such a tree splits by signs, in place of targets
-    less their mean. They are about each node's own median: signs about the root's say of rows below
-    the first split hardly more than on which side of it they are.
+    of a target's difference from the median. Such a tree splits by these signs, where others split
+    by targets minus their mean. Each node uses its own median: signs about the root's median would
+    say little more about the rows below the first split than their side of it.
 
-    A median is the middle between two of the targets (`order_statistics`), which are told by their
-    ranks; so it is exact, and nothing but the order of targets decides over splits.
+    A median is the midpoint of two targets (`order_statistics`), which are identified by their
+    ranks, so it is exact, and splits depend only on the order of the targets.
 
-    A channel is the sum of weight * sign; a node is pure when the signs of every output agree.
+    A channel is the sum of weight * sign; a node is pure if all rows have equal signs per output.
 
     Attributes
     ----------
     ranks : int32 (n, K)
-        Of the targets, from 0, among the distinct ones of their output.
+        Ranks of the targets, from 0, among the distinct targets of their output.
     levels : K arrays of float64
         The distinct targets of each output.
     wide : int64 (n, P)
-        Targets, centred, and the weight.
+        Planes of the centred targets and of the weight.
     exponents : int64 (P,)
     mean : float64 (K,)
-        What targets in ``wide`` were centred on.
+        Mean that was subtracted from the targets in ``wide``.
     median_weight : int64 (n,) or None
-        What medians weigh rows with; None: the weights of the tree.
+        Weights of rows in medians; None: the weights of the tree.
     """
 
     ranks: np.ndarray
@@ -241,16 +241,16 @@ class MedianTarget(_OfOutputs):
         return 6 * self.n_channels + 2
 
     def row_channels(self, row: np.ndarray, rows: TreeRows) -> RowChannels:
-        """Zeros: signs are those of nodes."""
+        """Zeros, because signs depend on the node."""
         return np.zeros((len(row), self.n_channels), np.int64), None
 
     def node_values(
         self, sums: np.ndarray, hessian: np.ndarray, rows: TreeRows, criterion: int
     ) -> NodeValues:
-        """Medians (m, K), mean absolute deviation from them over outputs (m,), and weight (m,).
+        """Medians (m, K), mean absolute deviations over outputs (m,), and weights (m,).
 
-        With s the signs of rows and c the median, the deviations of a node add up to
-        ``sum(w s y) - c sum(w s)``: rows of sign 0 are at the median.
+        With s the signs of rows and c the median, the deviations in a node sum to
+        ``sum(w s y) - c sum(w s)``, since rows of sign 0 are at the median.
         """
         k, exponents = self.n_channels, self.exponents
         bounds = sums[:, : 2 * k]
@@ -270,32 +270,33 @@ class MedianTarget(_OfOutputs):
 class GradientTarget(_OfOutputs):
     """Gradients of boosting, which come with the rows of each tree; no node is pure.
 
-    Gradients are integers divided by 2**(value_exponent + e), hessians by 2**e for some e.
+    Gradients are integers divided by 2**(value_exponent + e), hessians integers divided by 2**e,
+    for some e.
     """
 
     has_gradients, purity = True, "NEVER"
-    wide, exponents = None, np.zeros(0, np.int64)  # rows bring them
+    wide, exponents = None, np.zeros(0, np.int64)  # they come with the rows
 
     def row_channels(self, row: np.ndarray, rows: TreeRows) -> RowChannels:
-        """The gradients that rows bring."""
+        """The gradients of the rows."""
         assert rows.gradient is not None
         return rows.gradient[row].astype(np.int64), None
 
 
 def median_signs(ranks: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    """1 for ranks above the median, -1 for those below, 0 where they are it: int8."""
+    """1 for ranks above the median, -1 for ranks below, 0 at the median: int8."""
     return (ranks >= upper).astype(np.int8) - (ranks <= lower).astype(np.int8)
 
 
 RegressionTarget = ValueTarget | MedianTarget
-LabelTarget = ClassTarget | RegressionTarget  # what users bring
+LabelTarget = ClassTarget | RegressionTarget  # made from a user's y
 Target = LabelTarget | GradientTarget
 AnyTarget = TypeVar("AnyTarget", bound=LabelTarget)
 _OF_ROWS = ("classes", "values", "ranks", "wide", "median_weight")
 
 
 def map_rows(target: AnyTarget, change: Callable[[np.ndarray], np.ndarray]) -> AnyTarget:
-    """The target of other rows: each of its arrays of rows as ``change`` makes it."""
+    """The target with ``change`` applied to each of its arrays that have one entry per row."""
     own = {name: getattr(target, name, None) for name in _OF_ROWS}
     changed = {name: change(array) for name, array in own.items() if array is not None}
     return replace(target, **changed)  # type: ignore[arg-type]  # names of its own fields

@@ -1,6 +1,6 @@
-"""What is asked of a backend, and what it gives back: frozen descriptions, no behaviour.
+"""The tasks and results of backends, as frozen dataclasses.
 
-The contract of `grow` is in `gpuboost.backends.protocol`; these are its words.
+`gpuboost.backends.protocol` has the contract of `grow`, which takes and returns them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from gpuboost.engine.tree_rows import TreeRows
 NO_LIMIT = 2**31 - 1
 LEAF = -1
 MISSING_RIGHT, MISSING_LEFT, MISSING_UNSEEN = 0, 1, 2
-ONE_HOT_LEVELS = 4  # categorical features with at most so many levels split one against the rest
+ONE_HOT_LEVELS = 4  # categorical features with at most this many levels split one from the rest
 ONLY_MISSING_RIGHT = -1  # `next_bin` of a split that sends every value left
 
 
 @dataclass(frozen=True)
 class Regularisation:
-    """What the NEWTON score and the values of its leaves are held to, in integer units.
+    """Penalties and constraints of NEWTON leaf values, in integer units.
 
     A value is a gradient divided by a hessian; integer units are those of the integers that a tree
     is grown on (`targets.GradientTarget`).
@@ -35,9 +35,9 @@ class Regularisation:
     l1, l2 : float
         Weights of abs(value) and of its square.
     max_value : float
-        Largest absolute value.
+        Maximum absolute value.
     monotonic : tuple of int, or None
-        Of each feature 1 (values rise with it), -1 (they fall) or 0. Only with one channel.
+        1 (values increase with it), -1 (they decrease) or 0 per feature. Only with one channel.
     """
 
     l1: float = 0.0
@@ -48,30 +48,30 @@ class Regularisation:
 
 @dataclass(frozen=True)
 class TreeOptions:
-    """Limits and policy of one tree, most of them as scikit-learn's parameter of that name.
+    """Options of one tree, most of them as scikit-learn's parameter of the same name.
 
     Attributes
     ----------
     min_hessian : int
-        Smallest integer weight of a child.
+        Minimum integer weight of a child.
     level_features : int
-        So many of the tree's features are drawn for each level.
+        Number of features drawn for each level from those of the tree.
     interactions : tuple of tuple of int, or None
-        Groups of features: those a path splits on must lie in one of them together.
+        Groups of features; all features that a path splits on must be in one group.
     hashed_order : bool
-        Whether a node looks at features in an order of its own, not in that of their numbers.
+        Whether each node considers features in an order of its own instead of by number.
     needs_gain : bool
-        Whether a split must have a gain above zero.
+        Whether the gain of a split must be positive.
     min_decrease : float
-        ``min_impurity_decrease`` where gains do not say what a split does to the impurity (targets
-        of medians): held to when the tree is finished, backends do not look at it.
+        ``min_impurity_decrease`` for targets of medians, whose gains are not impurity decreases.
+        It is applied to the finished tree; backends ignore it.
     min_category_fraction : float
-        Categories that are sorted count as missing in nodes where they have a smaller share than
-        this of the hessian of the root. Only with gradients.
+        In features whose categories are sorted, a category whose hessian in a node is a smaller
+        fraction than this of the root's hessian counts as missing. Only with gradients.
     regularisation : Regularisation
-        Of the NEWTON score; others do not look at it.
+        Used by NEWTON only.
     ccp_alpha : float
-        What a leaf costs when the finished tree is pruned (`growth.pruning`); no backend's affair.
+        Cost of a leaf when the finished tree is pruned (`growth.pruning`); backends ignore it.
     """
 
     criterion: int
@@ -95,13 +95,13 @@ class TreeOptions:
 
     @property
     def directions(self) -> tuple[int, ...] | None:
-        """`Regularisation.monotonic`; not None where nodes have bounds of their own (NEWTON)."""
+        """`Regularisation.monotonic`; not None only if nodes have their own bounds (NEWTON)."""
         return self.regularisation.monotonic if self.criterion == NEWTON else None
 
     def as_grown(self) -> TreeOptions:
-        """Options that trees of medians are grown with; those of other criteria as they are.
+        """Options for growing, which differ for trees of medians.
 
-        What a split does to the absolute error is not known before its children have medians.
+        The decrease of the absolute error by a split is known only when its children have medians.
         """
         if not CRITERIA[self.criterion].by_median:
             return self
@@ -110,16 +110,17 @@ class TreeOptions:
 
     @property
     def deepest(self) -> int:
-        """Depth that no node lies below; a node of best-first growth has a split at each above."""
+        """Maximum depth of a node. In best-first growth, each ancestor takes one of the splits."""
         if self.max_leaf_nodes == NO_LIMIT:
             return self.max_depth
         return min(self.max_depth, self.max_leaf_nodes - 1)
 
     def max_splits(self, depth: int) -> int:
-        """Nodes of a tree that ``max_leaf_nodes`` lets split at a depth, at most.
+        """Maximum number of nodes of a tree that ``max_leaf_nodes`` lets split at a depth.
 
-        Those above them are split, too: above ``m + 1`` nodes lie at least ``m // 2 + 1``, above
-        these ``m // 4 + 1`` and so on, ``2 * m`` but for the ones in ``m`` beside a node a level.
+        Their ancestors are split, too: ``m + 1`` nodes have at least ``m // 2 + 1`` parents, these
+        ``m // 4 + 1`` and so on. That makes ``2 * m`` splits minus the number of one bits in ``m``,
+        plus one split per level.
         """
         free = self.max_leaf_nodes - 2 - depth
         return 0 if free < 0 else 1 + min(free, (free + free.bit_length()) // 2)
@@ -129,8 +130,8 @@ class TreeOptions:
 class GrowTask:
     """A batch of trees to grow over one binned matrix.
 
-    ``rows_of`` makes the rows of a tree on the host. Where they are what ``sampler`` makes, a
-    device may draw them itself; None: they are nobody's but those of ``rows_of``.
+    ``rows_of`` makes the rows of a tree on the host. If ``sampler`` is not None, it makes the same
+    rows, and a device may draw them itself.
     """
 
     matrix: BinnedMatrix
@@ -145,7 +146,7 @@ class GrowTask:
     sampler: RowSampler | None = None
 
     def tree_features(self, tree: int) -> np.ndarray:
-        """Features the tree may look at, ascending int32."""
+        """Candidate features of the tree, ascending int32."""
         if self.features_of is None:
             return np.arange(self.matrix.n_features, dtype=np.int32)
         return self.features_of(tree)
@@ -160,28 +161,29 @@ class GrownTree:
     feature : int32 (m,)
         Split feature, `LEAF` in leaves.
     bin, next_bin : int16 (m,)
-        Last occupied bin that goes left, and the first occupied bin that goes right
-        (`ONLY_MISSING_RIGHT` if no value does). Random thresholds: the bin of the threshold and
-        the one after it.
+        Last occupied bin that goes left, and first occupied bin that goes right
+        (`ONLY_MISSING_RIGHT` if no value does). For random thresholds the bin of the threshold and
+        the next one.
     draw : float64 (m,)
-        The random threshold, NaN where there is none.
+        The random threshold, NaN if there is none.
     missing : int8 (m,)
-        `MISSING_RIGHT`, `MISSING_LEFT`, or `MISSING_UNSEEN` where no row had it missing.
+        `MISSING_RIGHT`, `MISSING_LEFT`, or `MISSING_UNSEEN` if no row misses the feature.
     left : int32 (m,)
         Left child, 0 in leaves.
     gain : float64 (m,)
-        Rise of the score in integer units, 0 in leaves.
+        Gain of the split in integer units, 0 in leaves.
     category : int32 (m,)
         Row of ``masks`` for categorical splits, else -1.
     masks : uint32 (c, 16)
-        Bit ``code`` of the first 8 words is set when the code goes left, of the last 8 when the
-        node has rows of that code.
+        Bit ``code`` of the first 8 words is set if the code goes left, of the last 8 words if the
+        node has rows with that code.
     count, hessian : int64 (m,)
         Rows, and sum of integer weights.
     sums : int64 (m, P)
-        Leaf sums (internal nodes: of all their rows). Columns as in ``Target.wide``; class weights
-        (m, n_classes) where that is None, planes of classes (m, n_classes * P) for classification;
-        for medians those of `backends.protocol`.
+        Leaf sums; for internal nodes the sums over all their rows. Columns are those of
+        ``Target.wide`` for a regression and planes of classes (m, n_classes * P) for a
+        classification, or class weights (m, n_classes) if ``wide`` is None. For medians see
+        `backends.protocol`.
     """
 
     feature: np.ndarray

@@ -9,26 +9,26 @@ import numpy as np
 
 @dataclass(frozen=True)
 class TreeRows:
-    """The rows of one tree: its integer weights, and the sums its leaf values need.
+    """The rows of one tree: their integer weights, and the terms of its leaf sums.
 
     Attributes
     ----------
     weight : int32 (n,)
-        Integer weight, draw count or hessian; what splits are scored with.
+        Integer weight, draw count or hessian, with which splits are scored.
     inside : bool (n,) or None
-        Rows in the tree; None: those of positive ``weight``. They differ only where a small real
+        Rows in the tree; None: those with positive ``weight``. They differ only if a small real
         weight was rounded to zero: such a row follows the splits and counts as a row.
     draws : bool
         Whether ``weight`` multiplies the rows of ``wide`` in the leaf sums.
     wide : int64 (n, P) or None
-        This tree's own leaf sums, in place of ``Target.wide``.
+        This tree's own terms of leaf sums, in place of ``Target.wide``.
     exponents : int64 (P,) or None
-        Those of ``wide``, in place of ``Target.exponents``.
+        Exponents of ``wide``, in place of ``Target.exponents``.
     unit : float
-        The user's weights are those that leaf sums add up, times this.
+        Factor from the weights in leaf sums to the user's weights.
     gradient : int32 (n, K) or None
-        In place of ``weight`` times a target: what boosting fits, the direction in which raw
-        predictions are to move (Friedman's pseudo-residual; the loss's gradient times -1).
+        In boosting, replaces ``weight`` times a target: the direction in which raw predictions are
+        to move (Friedman's pseudo-residual; the loss's gradient times -1).
     """
 
     weight: np.ndarray

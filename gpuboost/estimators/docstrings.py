@@ -1,7 +1,7 @@
-"""Docstrings of the public estimators, put together from those of the classes they are made of.
+"""Docstrings of the public estimators, assembled from those of their base classes.
 
-The class that has a parameter or a fitted attribute tells it in its docstring, once. Defaults, what
-methods take and the errors they raise follow from signatures.
+Each parameter and fitted attribute is documented once, in the docstring of the class that has it.
+Defaults, arguments of methods and the errors they raise are derived from signatures.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gpuboost.engine.losses.table import CLASSIFICATION, REGRESSION
 
 
 def _criteria(names_of: str) -> str:
-    """The criteria of classifiers or of regressors: names of one criterion with "or"."""
+    """The criteria of classifiers or of regressors, synonyms joined by "or"."""
     entries = []
     for row in CRITERIA.values():
         if names := getattr(row, names_of):
@@ -26,7 +26,7 @@ def _criteria(names_of: str) -> str:
     return ", ".join(entries)
 
 
-# What stands in braces in the docstrings of the classes.
+# Texts for the names in braces in the docstrings of the classes.
 FILLED_IN = {
     "criteria": f"Classifiers: {_criteria('class_names')}. Regressors: {_criteria('value_names')}",
     "losses of regressors": ", ".join(map(repr, REGRESSION)),
@@ -61,7 +61,7 @@ True
 
 
 def documented(estimator: type) -> type:
-    """Class decorator: make the docstrings of an estimator and of its methods."""
+    """Class decorator: assemble the docstrings of an estimator and of its methods."""
     if documented.__doc__ is None:  # python -OO
         return estimator
     estimator.__doc__ = TEXT.format(
@@ -79,9 +79,9 @@ def documented(estimator: type) -> type:
 
 
 def _entries(classes: list[type], section: str) -> dict[str, tuple[str, str]]:
-    """Type and text of what classes tell in a section, by name; the first that tells it counts.
+    """Type and text of each entry in a section of the classes' docstrings; the first one counts.
 
-    Public estimators among them repeat what others have documented, with defaults of their own.
+    Public estimators among them are skipped: they repeat entries, with defaults of their own.
     """
     found: dict[str, tuple[str, str]] = {}
     for each in classes:
@@ -96,12 +96,12 @@ def _entries(classes: list[type], section: str) -> dict[str, tuple[str, str]]:
 
 
 def _classes_of(estimator: type) -> list[type]:
-    """The classes that an estimator is made of, from itself down to the mixins."""
+    """The classes of an estimator's hierarchy, mixins last."""
     return sorted(estimator.__mro__, key=lambda each: not is_dataclass(each))
 
 
 def _parameters(estimator: type) -> str:
-    """The parameters of an estimator, those of its own class first; its trees tell theirs."""
+    """The parameters of an estimator, its own first; its trees' classes document theirs."""
     classes, trees = _classes_of(estimator), getattr(estimator, "_tree_class", object).__mro__
     entries = _entries([*classes, *trees], "Parameters")
     default = {item.name: item.default for item in fields(estimator)}  # type: ignore[arg-type]
@@ -117,7 +117,7 @@ def _parameters(estimator: type) -> str:
 
 
 def _attributes(estimator: type) -> str:
-    """The fitted attributes of an estimator; one "with" a parameter only if it has that."""
+    """The fitted attributes of an estimator; those "with" a parameter only if it has that one."""
     lines = []
     for name, (kind, text) in _entries(_classes_of(estimator), "Attributes").items():
         needs = re.findall(r"with ``(\w+)``", kind)
@@ -126,7 +126,7 @@ def _attributes(estimator: type) -> str:
     return "\n".join(lines)
 
 
-# What methods take.
+# Arguments of methods.
 TAKEN = {
     "X": "array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)",
     "y": "array-like of shape (n_samples,) or, in a regression, (n_samples, n_outputs)",
@@ -156,7 +156,7 @@ RuntimeError
 
 
 def _of_method(name: str, method: Callable[..., object]) -> str:
-    """Docstring of a public method with what it takes and the errors it raises."""
+    """Docstring of a public method, with its arguments and the errors it raises."""
     text, given = cleandoc(method.__doc__ or ""), signature(method).parameters
     if "\nRaises\n" in text:  # of a class that several estimators have
         return text

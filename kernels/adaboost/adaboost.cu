@@ -1,20 +1,20 @@
-// Rounds of AdaBoost: the predictions of a tree, its error, the weights of the next round, and the
-// rows drawn by these weights. The same numbers as gpuboost/engine/ensembles/adaboost.py.
+// Rounds of AdaBoost: the predictions of a tree, its error, the weights of the next round, and rows
+// drawn by these weights. Results equal gpuboost/engine/ensembles/adaboost.py.
 //
-//   weights     float64 (n,)      of the rows; they add up to 1, and stay 0 where they are 0
+//   weights     float64 (n,)      row weights; they add up to 1, and zero weights stay zero
 //   wrong       uint8 (n,)        whether the tree predicts another class than the row has
-//   loss        float64 (n,)      of a regression, from 0 to 1; -1 for rows without weight
-//   sums        int64 (2,)        fixed-point sums: weights of wrong rows (weights times losses),
-//                                 and all weights
-//   largest     uint64 (1,)       bits of the largest of some numbers, none of them negative
-//   factors     float64 (2,)      the weights of right and of wrong rows are multiplied by these;
-//                                 of a regression the first: the weight of a row without loss is
-//                                 multiplied by exp(-factor)
+//   loss        float64 (n,)      for regression, from 0 to 1; -1 for rows of weight zero
+//   sums        int64 (2,)        fixed-point sums: weights of wrong rows (for regression, weights
+//                                 times losses), and all weights
+//   largest     uint64 (1,)       bit pattern of the largest of some non-negative numbers
+//   factors     float64 (2,)      factors of the weights of right and of wrong rows; for regression
+//                                 only the first: the weight of a row without loss is multiplied
+//                                 by exp(-factor)
 //
 // Sums and largest numbers are zero before the launch.
 //
-// Launch unless said otherwise: grid (any), BOOST_THREADS threads; a thread takes a row, then the
-// row that lies as many threads further on as the grid has; no dynamic shared memory.
+// Launch, unless a kernel says otherwise: any grid of BOOST_THREADS threads, which loop over rows
+// with the stride of the grid; no dynamic shared memory.
 
 #include "common/goes_left.cuh"
 #include "common/rounds.cuh"
@@ -24,8 +24,8 @@
 constexpr double FIXED_POINT = 2305843009213693952.0;  // 2**61
 constexpr double MIN_WEIGHT = 6.223015277861142e-61;  // 2**-200
 constexpr int32 LINEAR = 0, SQUARE = 1, EXPONENTIAL = 2;
-constexpr int32 SUMS = 3;  // both sums, and what is largest
-constexpr int32 WEIGHT_PART = 4096;  // rows that a block makes a running sum of
+constexpr int32 SUMS = 3;  // both sums, and the largest number
+constexpr int32 WEIGHT_PART = 4096;  // rows of a block's running sum
 
 __device__ __forceinline__ int64 fixed_point(double weight)
 {
@@ -43,8 +43,8 @@ __device__ __forceinline__ int64 threads_of_grid() { return (int64)gridDim.x * B
 //   x   left child, 0 in leaves
 //   y   feature
 //   z   largest code that goes left, and flags above its bits
-//   w   row of `masks` of a categorical split; in a leaf the predicted class, the first of those
-//       with the largest share
+//   w   row of `masks` of a categorical split; in a leaf the predicted class (the first one if
+//       several have the largest share)
 constexpr uint32 CODE_OF_SPLIT = 0xff, MISSING_GOES_LEFT = 0x100, BY_MASK = 0x200;
 
 // packed uint32 (m, 4): the nodes of one tree, aligned to 16 bytes. table, feature, ..., value:
@@ -141,8 +141,8 @@ evaluate_classes(In<uint8> codes, int64 n, int32 missing_code, In<uint32> packed
     add_warp(sums + 1, all);
 }
 
-// value float64 (m,): of the nodes. miss float64 (n,): absolute errors of the rows with weight, -1
-// for the others.
+// value float64 (m,): node values. miss float64 (n,): absolute errors of rows with positive weight,
+// -1 for the others.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 find_misses(In<uint8> codes, int64 n, int32 missing_code, In<uint32> packed, In<uint32> masks,
             In<double> value, In<double> y, In<double> weights, Out<double> miss,
@@ -191,7 +191,7 @@ evaluate_values(int32 kind, int64 n, In<uint64> largest, In<double> weights, Out
 // ---- Error and vote of a round -----------------------------------------------------------------
 
 constexpr double LARGEST_VOTE = 700.0, LARGEST_STEP = 20.0;
-constexpr int32 QUOTIENT_BITS = 55;  // one for rounding, and one for all that is left
+constexpr int32 QUOTIENT_BITS = 55;  // 53, a rounding bit and a sticky bit
 
 // part / whole, rounded once: 0 <= part <= whole < 2**62.
 __device__ __forceinline__ double share_of(int64 part, int64 whole)
@@ -208,8 +208,8 @@ __device__ __forceinline__ double share_of(int64 part, int64 whole)
     return scaled((double)(part != 0 ? quotient | 1 : quotient), 1 - QUOTIENT_BITS - shift);
 }
 
-// Where the error is 0 or no better than chance, the factors leave the weights as they are, so the
-// next round can be launched before the host has read the error.
+// If the error is 0 or no better than chance, the factors leave the weights unchanged, so the next
+// round can be launched before the host has read the error.
 //
 //   chance       error of a random guess           n_classes    2 for a regression
 //   facts        float64 (6,): error, vote, Z_t, whether the tree's predictions are reversed; then
@@ -322,8 +322,8 @@ sum_parts(In<double> weights, In<double> of_class, In<int32> label, int32 weight
     add_warp(kept + blockIdx.x, own);
 }
 
-// cumulative uint64 (n,): running sum of these weights; first int64 (parts,): that of the parts
-// before. Launch: a block a part.
+// cumulative uint64 (n,): running sum of these weights; first int64 (parts,): their sum over the
+// parts before each part. Launch: one block per part.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 add_up(In<double> weights, In<double> of_class, In<int32> label, int32 weighted, int64 n,
        In<uint64> largest, int32 bits, In<int64> first, Out<uint64> cumulative)
@@ -345,7 +345,7 @@ add_up(In<double> weights, In<double> of_class, In<int32> label, int32 weighted,
     }
 }
 
-// Draw counts, uint32 (n,), of which none is to be above `capacity`.
+// Clip draw counts, uint32 (n,), to `capacity`.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 cap_draws(Out<uint32> drawn, int64 n, uint32 capacity)
 {

@@ -1,16 +1,16 @@
-// Rounds of gradient boosting: gradients of the loss, their integers, the rows of trees, and mean
-// losses. The same numbers as gpuboost/engine/ensembles/boosting.py and averages.py.
+// Rounds of gradient boosting: gradients of the loss, as integers, the rows of trees, and mean
+// losses. Results equal gpuboost/engine/ensembles/boosting.py and averages.py.
 //
-//   y           float64 (Y, n)      targets, Y = K or 1; codes of classes are Y = 1
+//   y           float64 (Y, n)      targets, Y = K or 1; Y = 1 for codes of classes
 //   raw         float64 (K, n)      raw predictions
 //   weights     float64 (n,)        read only if `weighted`
 //   parameter   float64 (K,)        of the loss
-//   gradient    float64 (K, n)      the loss's gradient times -1 and the weight
-//   hessian     float64 (H, n)      times the weight; H = K, or 1: the same for all columns
-//   largest     uint64 (2,)         bits of the largest absolute gradient and hessian
+//   gradient    float64 (K, n)      negative gradient of the loss times the weight
+//   hessian     float64 (H, n)      hessian times the weight; H = K, or 1 if all columns share it
+//   largest     uint64 (2,)         bit patterns of the largest absolute gradient and hessian
 //   exponents   int32 (4,)          powers of two of narrow and of wide integers, see scale_round
 //
-// Launch unless said otherwise: one block of BOOST_THREADS threads for BOOST_THREADS rows; no
+// Launch, unless a kernel says otherwise: one thread per row, in blocks of BOOST_THREADS; no
 // dynamic shared memory. FORMULA is the number of the loss in losses.cuh.
 
 #include "boosting/losses.cuh"
@@ -21,7 +21,7 @@
 #define FORMULA 0
 #endif
 
-constexpr int32 LOSS_BLOCKS = 3;  // of kernels that know the loss; asking for more spills registers
+constexpr int32 LOSS_BLOCKS = 3;  // of kernels that compute the loss; asking for more spills
 constexpr int32 LIST_PART = 4096;  // rows that a block lists
 constexpr int32 GRADIENT_BITS = 24, HESSIAN_BITS = 16, VALUE_BITS = 28;
 constexpr int32 EXACT_BITS = 53;
@@ -107,7 +107,7 @@ differentiate(In<double> y, In<double> raw, In<double> weights, int32 weighted,
     update_largest(of_warp, largest + 1, heaviest);
 }
 
-// largest[which] of numbers given by the caller: gradients or hessians of a custom loss.
+// Update largest[which] with the given numbers: gradients or hessians of a user-defined loss.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 find_largest(In<double> values, int64 n_values, int32 which, Out<uint64> largest)
 {
@@ -118,8 +118,8 @@ find_largest(In<double> values, int64 n_values, int32 which, Out<uint64> largest
 
 // ---- Integers ----------------------------------------------------------------------------------
 
-// Exponents of the round; and parameters given in the units of the loss, converted to those of its
-// integers.
+// Compute the exponents of the round, and convert parameters from units of the loss to integer
+// units.
 //
 //   given       float64 (4,)        l1, l2, largest value, smallest hessian of a leaf
 //   regular     float64 (3,)        min_hessian int64 (1,)        unit float64 (1,) of gains
@@ -158,8 +158,8 @@ struct TrainingRows {
     }
 };
 
-// kept int64 (1, parts), zero before the launch: rows inside of each part of LIST_PART rows.
-// Launch: a block a part.
+// kept int64 (1, parts), zero before the launch: drawn rows of each part of LIST_PART rows.
+// Launch: one block per part.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 count_inside(In<uint32> drawn, int32 subset, In<double> weights, int32 weighted, int64 n,
              Out<int64> kept)
@@ -179,11 +179,11 @@ struct Quantiser {
     In<int32> exponents;
     int64 n;
     int32 n_outputs;   // columns of the tree
-    int32 n_hessians;  // of hessians: as many, or one
-    bool is_shared;    // the one hessian is that of all trees
+    int32 n_hessians;  // n_outputs, or 1
+    bool is_shared;    // whether all trees share one hessian
     bool is_whole;
 
-    // The hessian that splits go by.
+    // The hessian that splits are scored by.
     __device__ __forceinline__ double shared_hessian(int64 row, int64 column) const
     {
         const double* own = hessian + column * n + row;
@@ -204,7 +204,7 @@ struct Quantiser {
     }
 };
 
-// Rows of trees, one tree after the other; columns of target are `room` apart.
+// Rows of trees, in the order of the trees; columns of target are `room` apart.
 struct RoundRows {
     Out<uint32> row;
     Out<uint32> weight;
@@ -233,9 +233,9 @@ __device__ __forceinline__ void put_row(const RoundRows& rows, const Quantiser& 
     }
 }
 
-// The rows of trees, ascending. first int64 (parts,), count int64 (1,): of roots.cu. count_out
-// int64 (T,). trees_per_round: as many trees as there are columns fit one column each; one tree
-// fits all columns. is_shared: H is 1.
+// List the rows of trees, ascending. first int64 (parts,), count int64 (1,): from roots.cu.
+// count_out int64 (T,). trees_per_round: either one tree per column, or one tree that fits all
+// columns. is_shared: H is 1.
 // Launch: grid (parts, T).
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 list_round(In<uint64> trees, In<uint64> seed, In<uint32> drawn, int32 subset, In<double> weights,
@@ -283,14 +283,14 @@ __device__ __forceinline__ double loss_of(const LossRows& rows, int64 row)
     return total / (double)rows.n_columns;
 }
 
-// The sums of mean losses: losses times weights, and weights, of the rows that the round has drawn;
-// then the same of the other rows. If all rows are drawn only the first two are computed, and
-// without weights only the first.
+// The sums for mean losses: losses times weights, and weights, of the rows that the round has
+// drawn; then of the other rows. If all rows are drawn only the first two are computed; without
+// weights, only the first.
 constexpr int32 LOSSES_INSIDE = 0, WEIGHTS_INSIDE = 1, LOSSES_OUTSIDE = 2, WEIGHTS_OUTSIDE = 3;
 
-// loss float64 (n,): of each row, times its weight. drawn uint32 (n,): how often, read only if
-// `subset`. largest uint64 (4,), zero before the launch: bits of the largest number of each sum,
-// where a row that is not in it has weight 0.
+// loss float64 (n,): loss of each row times its weight. drawn uint32 (n,): draw counts, read only
+// if `subset`. largest uint64 (4,), zero before the launch: bit pattern of the largest summand of
+// each sum; rows that are not in the sum count as 0.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, LOSS_BLOCKS)
 row_losses(In<double> y, In<double> raw, In<double> weights, int32 weighted, In<uint32> drawn,
            int32 subset, In<double> parameter, int64 n, int32 n_outputs, int32 n_columns,
@@ -315,9 +315,9 @@ row_losses(In<double> y, In<double> raw, In<double> weights, int32 weighted, In<
     update_largest(of_warp, largest + WEIGHTS_OUTSIDE, outside);
 }
 
-// Sums of two planes of fixed-point numbers: sums int64 (4, 2), zero before the launch. Nothing is
-// added where the largest is not finite. bits: of a number, see `averages.plane_scales`.
-// Launch: grid (rows, sums); a thread takes row after row.
+// Sums of fixed-point numbers in two planes: sums int64 (4, 2), zero before the launch. Nothing is
+// added if the largest summand is not finite. bits: of a number, see `averages.plane_scales`.
+// Launch: grid (rows, sums); threads loop over rows.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 sum_planes(In<double> loss, In<double> weights, int32 weighted, In<uint32> drawn, int32 subset,
            int64 n, In<uint64> largest, int32 bits, Out<int64> sums)

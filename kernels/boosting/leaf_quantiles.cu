@@ -1,24 +1,24 @@
-// Leaves of a round of boosting whose values are quantiles of the residuals of their rows, found by
-// quantiles.cu: a leaf is a group, and the residuals of its rows lie side by side.
+// Sets leaf values to quantiles of the residuals of their rows, which quantiles.cu finds: each leaf
+// is a group, whose residuals are contiguous.
 //
 //   key, weight, n_pieces, slot, first, rows, size, level   of groups, see quantiles.cu
 //
-// Launch of kernels over pieces: grid (any), BOOST_THREADS threads; blocks take pieces in turn.
-// Launch of kernels over groups or nodes: a thread is one of them, blocks of BOOST_THREADS threads.
-// No dynamic shared memory.
+// Launch over pieces: any grid of BOOST_THREADS threads; blocks loop over pieces. Launch over
+// groups or nodes: one thread per group or node, in blocks of BOOST_THREADS. No dynamic shared
+// memory.
 
 #include "boosting/quantiles.cuh"
 #include "growth/trees.cuh"
 
 // ---- Leaves of a level -------------------------------------------------------------------------
 
-// Make a group of each node of a level that was not split: its number, the places of its residuals
-// and their pieces. The numbers of groups differ from run to run, their quantiles do not.
+// Make a group of each node of a level that was not split: its number, the places of its residuals,
+// and their pieces. Group numbers differ from run to run; quantiles do not.
 //
 //   n_with_offset int64 (1,), n_groups and n_cut int32 (1,)    zero before the first level
 //   level_of float64 (K,)      of each column
-//   offset     int64 (nodes,)    where the residuals of the node begin
-//   node_of    int32 (g,)        the node of a group; the first node of the level is *first_node
+//   offset     int64 (nodes,)    offset of the node's residuals
+//   node_of    int32 (g,)        node of a group; the first node of the level is *first_node
 //   tree_of    int32 (g,)        level (g,)
 //
 // Launch: over nodes.
@@ -45,8 +45,8 @@ offset_leaves(In<int32> size, In<uint8> accepted, In<int32> tree, In<int64> coun
     }
 }
 
-// key and weight of the rows of the nodes of a level that were not split. row, tree, accepted and
-// pieces as in sums.cu; start int64 (nodes,): where the rows of a node begin.
+// Write key and weight of the rows of nodes of a level that were not split. row, tree, accepted and
+// pieces as in sums.cu; start int64 (nodes,): first row of a node.
 // Launch: over the pieces of the level.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 key_residuals(In<uint32> row, In<int32> tree, In<uint8> accepted, In<int64> start, In<int64> offset,
@@ -70,8 +70,8 @@ key_residuals(In<uint32> row, In<int32> tree, In<uint8> accepted, In<int64> star
 
 // ---- Rows that traverse finished trees ---------------------------------------------------------
 
-// Nodes of finished trees as one level, for offset_leaves; count and taken get zeros. size int32
-// (1,). Launch: over nodes, of room for as many as `capacity`.
+// Write the nodes of finished trees in the form of one level, for offset_leaves; count and taken
+// become zero. size int32 (1,). Launch: over `capacity` nodes.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 mark_leaves(In<int64> table, int32 n_trees, int64 capacity, In<int32> left, Out<int32> size,
             Out<uint8> accepted, Out<int32> tree, Out<int64> count, Out<int64> taken)
@@ -85,12 +85,13 @@ mark_leaves(In<int64> table, int32 n_trees, int64 capacity, In<int32> left, Out<
     taken[node] = 0;
 }
 
-// The leaf of each row of each tree among the nodes of all, and how many rows each leaf has.
+// Find the leaf of each row of each tree, as index among the nodes of all trees, and the number of
+// rows of each leaf.
 //
 //   row    uint32 (r,)    rows of trees, n_rows[t] of them from start[t] on
 //   leaf   int32 (r,)     count   int64 (nodes,)
 //
-// Launch: grid (any, T); blocks take rows in turn.
+// Launch: grid (any, T); blocks loop over rows.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 count_leaves(In<uint32> row, In<int64> start, In<int64> n_rows, In<uint8> codes, int64 n,
              int32 missing_code, In<int64> table, int32 n_trees, In<int32> feature, In<uint8> code,
@@ -107,8 +108,9 @@ count_leaves(In<uint32> row, In<int64> start, In<int64> n_rows, In<uint8> codes,
     }
 }
 
-// key and weight of these rows, those of a leaf in any order, which does not change quantiles.
-// taken int64 (nodes,), zero before the launch: rows written so far. Launch: as count_leaves.
+// Write key and weight of these rows. Within a leaf their order may vary, which does not change
+// quantiles. taken int64 (nodes,), zero before the launch: rows written so far. Launch: as
+// count_leaves.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 key_walked(In<uint32> row, In<int64> start, In<int64> n_rows, In<int32> leaf, In<int64> offset,
            In<uint64> trees, int32 trees_per_round, In<double> y, In<double> raw, int64 n,
@@ -129,9 +131,9 @@ key_walked(In<uint32> row, In<int64> start, In<int64> n_rows, In<int32> leaf, In
 
 // ---- Splits taken back -------------------------------------------------------------------------
 
-// The first group of each leaf: several groups lie in one leaf where splits were taken back.
-// leaf int32 (nodes,): of each node, see best_first.cu; first_of int32 (nodes,): the largest number
-// before the launch. Launch: over groups.
+// Find the first group of each leaf; a leaf has several groups if splits were taken back.
+// leaf int32 (nodes,): leaf of each node, see best_first.cu; first_of int32 (nodes,): the largest
+// int32 before the launch. Launch: over groups.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 first_groups(In<int32> size, In<int32> node_of, In<int32> leaf, Out<int32> first_of)
 {
@@ -153,9 +155,9 @@ join_groups(In<int32> size, In<int32> n_pieces, In<int32> node_of, In<int32> lea
     joined[at] = first_of[own] == (int32)at ? own : -1;
 }
 
-// ---- Residuals about the median, for huber -----------------------------------------------------
+// ---- Residuals about the median, for the Huber loss --------------------------------------------
 
-// A number less its group's quantile, clipped to -limit and limit, times its weight.
+// A number minus its group's quantile, clipped to [-limit, limit], times its weight.
 __device__ __forceinline__ double clipped_residual(const Numbers& numbers, int64 at, double centre,
                                                    double limit)
 {
@@ -163,7 +165,7 @@ __device__ __forceinline__ double clipped_residual(const Numbers& numbers, int64
            * (double)numbers.weight_of(at);
 }
 
-// largest uint64 (T,), zero before the launch: bits of the largest size of a term of each tree.
+// largest uint64 (T,), zero before the launch: bit pattern of each tree's largest absolute term.
 // limit float64 (K,): of each column. Launch: over pieces.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 largest_terms(In<uint64> key, In<int64> weight, int32 weighted, In<int32> n_pieces, In<int32> slot,
@@ -184,7 +186,7 @@ largest_terms(In<uint64> key, In<int64> weight, int32 weighted, In<int32> n_piec
     }
 }
 
-// Bits of an entry, so that sums of n entries fit.
+// Bits of a summand such that sums of n summands fit.
 __device__ __forceinline__ int32 bits_of_entry(int64 n)
 {
     return SUM_BITS - (n <= 1 ? 0 : 64 - __clzll(n - 1));
@@ -219,8 +221,8 @@ sum_terms(In<uint64> key, In<int64> weight, int32 weighted, In<int32> n_pieces, 
 
 // ---- Leaves ------------------------------------------------------------------------------------
 
-// value float64 (nodes,): the quantile of each leaf, if `clipped` plus the mean of its terms, times
-// the learning rate. With `placed`, node_of holds places of the store, see leaves.cu.
+// value float64 (nodes,): the quantile of each leaf (plus, if `clipped`, the mean of its terms)
+// times the learning rate. With `placed`, node_of holds places in the store, see leaves.cu.
 // Launch: over groups.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 set_leaf_quantiles(In<int32> size, In<int32> node_of, In<int32> tree_of, In<double> centre,

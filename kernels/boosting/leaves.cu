@@ -1,21 +1,22 @@
-// Leaves of the rows of a round of boosting; adding their values to raw predictions.
+// Finds the leaves of rows in a round of boosting and adds their values to raw predictions.
 //
 //   raw         float64 (K, n)      raw predictions
-//   place       int32 (T, n)        of each row in each tree the place of its leaf in the store of
-//                                   the round, see node_buffer.cu; -1: not seen by the tree
-//   number_of   int32 (places,)     the node at each place, among those of all trees
-//   value       float64 (., V)      of these nodes
+//   place       int32 (T, n)        place of each row's leaf in the store of the round, see
+//                                   node_buffer.cu; -1: the tree was not grown on the row
+//   number_of   int32 (places,)     node at each place, as index among the nodes of all trees
+//   value       float64 (., V)      values of these nodes
 //
-// Launch unless said otherwise: grid (rows, trees), BOOST_THREADS threads; a thread is a row of one
-// tree; no shared memory.
+// Launch, unless a kernel says otherwise: grid (rows, trees), BOOST_THREADS threads; one thread per
+// row and tree; no shared memory.
 
 #include "common/rounds.cuh"
 #include "growth/trees.cuh"
 
-// ---- Leaves, as the partition leaves them ------------------------------------------------------
+// ---- Leaves from the partition -----------------------------------------------------------------
 
-// place: of the rows of the nodes that were not split, which begin at place *first_node. row, tree,
-// accepted and pieces as in sums.cu. Launch: grid (any), a block takes pieces in turn.
+// Write `place` for the rows of nodes that were not split; the first node of the level has place
+// *first_node. row, tree, accepted and pieces as in sums.cu. Launch: grid (any), blocks loop over
+// pieces.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 keep_leaves(In<uint32> row, In<int32> tree, In<uint8> accepted, In<int32> n_pieces, In<int32> slot,
             In<int64> first, In<int32> rows, int64 n, In<int32> first_node, Out<int32> place)
@@ -34,8 +35,8 @@ keep_leaves(In<uint32> row, In<int32> tree, In<uint8> accepted, In<int32> n_piec
 
 // ---- Raw predictions ---------------------------------------------------------------------------
 
-// Add the value of a node to a row. Tree t of the launch adds to columns of its own, see list_round
-// of gradients.cu: it is tree trees[t] of the fit.
+// Add the value of a node to a row. Tree t of the launch is tree trees[t] of the fit and adds to
+// its own columns, see list_round of gradients.cu.
 struct RawPredictions {
     In<double> value;
     In<uint64> trees;
@@ -53,8 +54,8 @@ struct RawPredictions {
     }
 };
 
-// Add the values of the leaves of rows of codes uint8 (F, n). With `follows`, rows that the tree
-// has seen are at the places that the partition left them at; all others traverse the tree.
+// Add leaf values to rows of codes uint8 (F, n). With `follows`, rows that the tree was grown on
+// have their leaf in `place`; all others traverse the tree.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 add_leaves(In<uint8> codes, int64 n, int32 missing_code, In<int64> table, int32 n_trees,
            In<int32> feature, In<uint8> code, In<uint8> missing_left, In<int32> left,
@@ -72,7 +73,7 @@ add_leaves(In<uint8> codes, int64 n, int32 missing_code, In<int64> table, int32 
     predictions.add(tree, row, n, leaf);
 }
 
-// Add the values of the leaves of rows that are not binned, values (n, F) by their strides.
+// Add leaf values to rows that are not binned, values (n, F) given their strides.
 template <typename Value>
 __device__ __forceinline__ void add_by_value(const Value* values, int64 n, int64 row_stride,
                                              int64 column_stride, const FinishedTrees& nodes,

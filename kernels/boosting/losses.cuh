@@ -1,5 +1,5 @@
-// Gradient, hessian and value of each loss: gpuboost/engine/losses/formulas.py, the same operations
-// in the same order. For one row and one column of raw predictions, of weight 1.
+// Gradient, hessian and value of each loss, for one row of weight 1 and one column of raw
+// predictions: gpuboost/engine/losses/formulas.py, the same operations in the same order.
 #ifndef GPUBOOST_LOSSES_CUH
 #define GPUBOOST_LOSSES_CUH
 
@@ -17,7 +17,7 @@
     ROW(9, exponential)    \
     ROW(10, log_cosh)
 
-constexpr int32 SOFTMAX = 8;  // whose functions take what is made of the whole row
+constexpr int32 SOFTMAX = 8;  // its functions also take values computed from the whole row
 
 constexpr double MAX_RAW = 300.0;
 constexpr double MAX_STEP = 8.0;
@@ -28,13 +28,13 @@ struct Derivatives {
     double hessian;
 };
 
-// A raw prediction cut off where exp would make it infinite.
+// A raw prediction, clipped so that its exponential is finite.
 __device__ __forceinline__ double inside(double raw)
 {
     return raw > MAX_RAW ? MAX_RAW : raw < -MAX_RAW ? -MAX_RAW : raw;
 }
 
-// The hessian raised so far that the row's own Newton step is at most MAX_STEP.
+// The hessian, raised if necessary so that the row's own Newton step is at most MAX_STEP.
 __device__ __forceinline__ double raised(double gradient, double hessian)
 {
     const double minimum = (gradient < 0.0 ? -gradient : gradient) * (1.0 / MAX_STEP);
@@ -172,7 +172,7 @@ __device__ __forceinline__ double sigmoid(double raw)
     return (raw > 0.0 ? 1.0 : small) / (1.0 + small);
 }
 
-// What a class's probability is proportional to; `largest` raw prediction of the row.
+// Number that a class's probability is proportional to; `largest` raw prediction of the row.
 __device__ __forceinline__ double softmax_weight(double raw, double largest)
 {
     return natural_exp(raw - largest);
@@ -185,7 +185,7 @@ __device__ __forceinline__ Derivatives softmax(double y, double probability, dou
     return {gradient, factor * raised(gradient, probability * (1.0 - probability))};
 }
 
-// Of a row whose class has the raw prediction `raw`; `total` of the row's softmax weights.
+// Loss of a row whose class has raw prediction `raw`; `total` is the sum of its softmax weights.
 __device__ __forceinline__ double softmax_loss(double raw, double largest, double total)
 {
     return (largest - raw) + natural_log(total);

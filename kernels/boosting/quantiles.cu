@@ -1,26 +1,24 @@
-// Weighted quantiles of groups of numbers.
-// The same numbers as gpuboost/engine/order_statistics.py.
+// Weighted quantiles of groups of numbers. Results equal gpuboost/engine/order_statistics.py.
 //
-// Numbers are found by radix select, see radix_select.cuh, eight bits at a time.
+// Quantiles are found by radix select, see radix_select.cuh, eight bits at a time.
 //
-//   key       uint64 (r,)           bits of numbers, in the order of the numbers
+//   key       uint64 (r,)           numbers as ordered integers
 //   weight    int64 (r,)            read only if `weighted`; else each number counts once
-//   n_pieces  int32 (1,)            the arrays have room for more
-//   slot, first, rows   int32, int64, int32 (pieces,)    group, first number, how many of it
-//   size      int32 (1,)            groups; there is room for g
+//   n_pieces  int32 (1,)            at most the length of arrays of pieces
+//   slot, first, rows   int32, int64, int32 (pieces,)    group, first number, count of numbers
+//   size      int32 (1,)            number of groups, at most g
 //   level     float64 (g,)          of the quantile
 //   prefix    uint64 (g,)           digits found so far
 //   below     int64 (g,)            weight of the numbers below all candidates
 //   total     int64 (g,)            weight of the group
-//   more      uint8 (g,)            whether the numbers up to the one found have exactly the weight
-//                                   asked for, so that the next number counts as well
-//   above     uint64 (g,)           the next number, if so
+//   more      uint8 (g,)            whether the numbers up to the one found have exactly the goal
+//                                   weight, so that the quantile also depends on the next number
+//   above     uint64 (g,)           the next number, if `more`
 //   counts    int64 (., DIGITS)     of the GROUPS_AT_ONCE groups from `first_group` on; zero before
-//                                   the first digit, and after the last
+//                                   the first digit and after the last
 //
-// Launch of kernels over pieces: grid (any), BOOST_THREADS threads; blocks take pieces in turn.
-// Launch of kernels over groups: a thread is a group, blocks of BOOST_THREADS threads. No dynamic
-// shared memory.
+// Launch over pieces: any grid of BOOST_THREADS threads; blocks loop over pieces. Launch over
+// groups: one thread per group, in blocks of BOOST_THREADS. No dynamic shared memory.
 
 #include "boosting/quantiles.cuh"
 #include "common/radix_select.cuh"
@@ -28,7 +26,7 @@
 constexpr int32 DIGIT_BITS = 8;
 constexpr int32 DIGITS = 256;
 constexpr int32 FIRST_SHIFT = 56;      // of the first digit
-constexpr int32 GROUPS_AT_ONCE = 65536;  // whose counts there is room for
+constexpr int32 GROUPS_AT_ONCE = 65536;  // capacity of `counts`
 constexpr int32 GROUPS_OF_BLOCK = BOOST_THREADS / WARP;
 constexpr uint64 BEYOND = 0xffffffffffffffffull;  // no number has these bits
 
@@ -69,8 +67,8 @@ count_key_digits(In<uint64> key, In<int64> weight, int32 weighted, In<int32> n_p
     }
 }
 
-// The digit at `shift` of the first number up to which there is `level` of the group's weight.
-// Launch: grid (any); GROUPS_OF_BLOCK warps a block, which take groups in turn.
+// Find the digit at `shift` of the first number such that numbers up to it have `level` of the
+// group's weight. Launch: any grid of GROUPS_OF_BLOCK warps per block, which loop over groups.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 choose_key_digits(In<int32> size, In<double> level, int32 shift, Out<uint64> prefix,
                   Out<int64> below, Out<int64> total, Out<uint8> more, Out<uint64> above,
@@ -123,7 +121,7 @@ find_above(In<uint64> key, In<int64> weight, int32 weighted, In<int32> n_pieces,
     }
 }
 
-// quantile float64 (g,): the number found, or with `more` midway between it and the next one.
+// quantile float64 (g,): the number found; with `more`, midway between it and the next number.
 // Launch: over groups.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 take_quantiles(In<int32> size, In<int64> total, In<uint64> prefix, In<uint8> more, In<uint64> above,
@@ -138,7 +136,7 @@ take_quantiles(In<int32> size, In<int64> total, In<uint64> prefix, In<uint8> mor
     quantile[group] = (total[group] > 0 ? middle : 0.0) + 0.0;
 }
 
-// ---- Sizes of residuals ------------------------------------------------------------------------
+// ---- Absolute residuals ------------------------------------------------------------------------
 
 // key (K, n): the absolute residuals of all rows. Launch: grid (rows, K).
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)

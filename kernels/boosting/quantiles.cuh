@@ -1,4 +1,4 @@
-// Numbers as keys: integers in the order of the numbers, for quantiles.
+// Numbers as keys, that is integers in the order of the numbers, for quantiles.
 #ifndef GPUBOOST_QUANTILES_CUH
 #define GPUBOOST_QUANTILES_CUH
 
@@ -7,7 +7,7 @@
 constexpr int32 QUANTILE_PIECE = 4096; // numbers of a piece, at most
 constexpr uint64 SIGN = 0x8000000000000000ull;
 
-// Bits that are in order as the numbers are; both zeros are one.
+// The key of a number: an integer in the same order; 0.0 and -0.0 have the same key.
 __device__ __forceinline__ uint64 key_of(double number)
 {
     const uint64 bits = (uint64)__double_as_longlong(number + 0.0);
@@ -19,7 +19,7 @@ __device__ __forceinline__ double number_of(uint64 key)
     return __longlong_as_double((int64)((key & SIGN) != 0 ? key ^ SIGN : ~key));
 }
 
-// The numbers of all groups; those of a group lie side by side.
+// The numbers of all groups; those of a group are contiguous.
 struct Numbers {
     In<uint64> key;
     In<int64> weight;
@@ -28,7 +28,7 @@ struct Numbers {
     __device__ __forceinline__ int64 weight_of(int64 at) const { return weighted ? weight[at] : 1; }
 };
 
-// Target less raw prediction; y float64 (n_outputs, n), raw float64 (K, n).
+// Target minus raw prediction; y float64 (n_outputs, n), raw float64 (K, n).
 struct Residuals {
     In<double> y;
     In<double> raw;

@@ -1,4 +1,4 @@
-// Which of the threads of a block that are chosen a thread is.
+// The rank of a thread among the chosen threads of its block.
 #ifndef GPUBOOST_BLOCK_RANK_CUH
 #define GPUBOOST_BLOCK_RANK_CUH
 
@@ -7,7 +7,7 @@ struct BlockRank {
     int32 all;     // chosen threads
 };
 
-// Every thread of the block takes part; `of_warp` has room for a number of each warp.
+// Every thread of the block takes part; `of_warp` is scratch, one number per warp.
 template <int32 WARPS>
 __device__ __forceinline__ BlockRank block_rank(int32 (&of_warp)[WARPS], bool is_chosen)
 {

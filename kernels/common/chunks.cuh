@@ -1,13 +1,13 @@
 // Running sums over all nodes (or pieces of rows) of a level, by many blocks.
 //
-//   tile     CHUNK_THREADS items side by side, one for each thread of a block
-//   chunk    tiles side by side, the same number in each; a block takes a chunk, tile by tile
+//   tile     CHUNK_THREADS contiguous items, one for each thread of a block
+//   chunk    contiguous tiles, the same number in each; a block processes a chunk tile by tile
 //   totals   int64 (n_chunks,)    sum over each chunk, from an earlier launch
 //
 //   tiles     0 1 2   3 4 5   6
 //   totals      a       b     c         the block of chunk 2 begins with a + b
 //
-// A single chunk needs no totals: if a level has room for a few tiles only, one launch is enough.
+// A single chunk needs no totals: if the capacity of a level is a few tiles, one launch is enough.
 
 #include "common/running_sum.cuh"
 

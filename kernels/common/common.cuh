@@ -13,8 +13,8 @@ typedef unsigned int uint32;
 typedef long long int64;
 typedef unsigned long long uint64;
 
-// What a kernel reads alone, and what it writes: no other pointer leads to the same memory. As a
-// member of a struct the compiler takes either for a plain pointer.
+// An array that a kernel only reads (In), or writes (Out), and that no other pointer aliases. In a
+// struct member the compiler ignores the restriction.
 template <typename T>
 using In = const T* __restrict__;
 template <typename T>
@@ -37,32 +37,32 @@ constexpr int32 MISSING_RIGHT = 0, MISSING_LEFT = 1, MISSING_UNSEEN = 2;
 constexpr int32 ONE_HOT_LEVELS = 4;
 constexpr int32 ONLY_MISSING_RIGHT = -1;
 constexpr int32 LEAF = -1;
-constexpr double EPSILON = 2.220446049250313e-16;  // a decrease of impurity may be short by so much
+constexpr double EPSILON = 2.220446049250313e-16;  // tolerance of min_impurity_decrease
 constexpr int32 CODE_WORDS = 8;   // 32-bit words of a set of codes
 constexpr int32 MASK_WORDS = 16;  // of a mask: the codes that go left, and those that are occupied
 
-// ---- What a kernel is compiled for -------------------------------------------------------------
+// ---- Compile-time constants --------------------------------------------------------------------
 
 #ifndef GRADIENTS
-#define GRADIENTS 0  // whether targets are gradients that come with rows, not to be weighted
+#define GRADIENTS 0  // whether targets are gradients, which are not multiplied by weights
 #endif
 #ifndef CRITERION
-#define CRITERION -1  // the one criterion there is; -1: those that all kernels know, by number
+#define CRITERION -1  // the only criterion; -1: any of those in all kernels, chosen at run time
 #endif
 #ifndef MONOTONIC
-#define MONOTONIC 0  // whether features are, so that nodes have bounds of their own; NEWTON only
+#define MONOTONIC 0  // whether a feature is monotonic, so that nodes have bounds; NEWTON only
 #endif
 #ifndef RARE_CATEGORIES
 #define RARE_CATEGORIES 0  // whether rare categories go where missing values go
 #endif
 #ifndef ALLOWED_BY_NODE
-#define ALLOWED_BY_NODE 0  // whether each node has features of its own, or each tree
+#define ALLOWED_BY_NODE 0  // whether each node, not each tree, has its own allowed features
 #endif
 #ifndef ALLOWED_BY_LEVEL
-#define ALLOWED_BY_LEVEL 0  // whether a level may look at features that the one above did not
+#define ALLOWED_BY_LEVEL 0  // whether allowed features change from level to level
 #endif
 #ifndef HASHED_ORDER
-#define HASHED_ORDER 1  // whether each node looks at features in an order of its own
+#define HASHED_ORDER 1  // whether each node has its own, hashed order of features
 #endif
 
 // ---- Random numbers: gpuboost/engine/randomness.py ---------------------------------------------
@@ -84,7 +84,7 @@ __device__ __forceinline__ uint64 hash_index(uint64 key, uint64 index)
 constexpr int32 DRAW_ROWS = 2, KEEP_ROWS = 3, KEEP_FEATURES = 4, ROUND_WEIGHT = 5;
 constexpr int32 ROUND_GRADIENT = 6;
 
-// Key of one stream; `index` is most often the number of the tree.
+// Key of one stream; `index` is usually the number of the tree.
 __device__ __forceinline__ uint64 stream_key(uint64 seed, int32 purpose, uint64 index)
 {
     return hash_index(hash_index(seed, (uint64)purpose), index);
@@ -100,15 +100,15 @@ __device__ __forceinline__ double uniform(uint64 word)
 __device__ __forceinline__ uint64 left_key(uint64 key) { return mix(key ^ 0x8EBC6AF09C88C6E3ull); }
 __device__ __forceinline__ uint64 right_key(uint64 key) { return mix(key ^ 0x589965CC75374CC3ull); }
 
-// Sort key of a feature in the order in which a node looks at features.
+// Sort key of a feature in the node's hashed order.
 __device__ __forceinline__ uint64 feature_rank(uint64 key, uint64 feature)
 {
     return (hash_index(key, feature) & 0xFFFFFFFF00000000ull) | feature;
 }
 
-constexpr uint64 EVERY_RANK = 0xffffffffffffffffull;  // beyond that of any feature
+constexpr uint64 EVERY_RANK = 0xffffffffffffffffull;  // above the rank of any feature
 
-// The same where a node may look at features in the order of their numbers.
+// Sort key of a feature in the node's order, which may be the order of feature numbers.
 __device__ __forceinline__ uint64 order_rank(uint64 key, uint64 feature)
 {
     return HASHED_ORDER ? feature_rank(key, feature) : feature;
@@ -120,13 +120,13 @@ __device__ __forceinline__ uint64 level_key(uint64 root_key, uint64 depth)
     return hash_index(root_key ^ 0xA0761D6478BD642Full, depth);
 }
 
-// Which row of the features that may be listed at is that of a node.
+// Row of a node in the mask of allowed features.
 __device__ __forceinline__ int64 allowed_row(int32 node, int32 tree)
 {
     return ALLOWED_BY_NODE ? node : tree;
 }
 
-// Where between the smallest and largest value a random threshold lies.
+// Relative position, in [0, 1), of a random threshold between the smallest and largest value.
 __device__ __forceinline__ double threshold_draw(uint64 key, uint64 feature)
 {
     return uniform(hash_index(key ^ 0x1D8E4E27C47D124Full, feature));
@@ -277,7 +277,7 @@ __device__ __forceinline__ Number warp_running_sum(Number value)
     return value;
 }
 
-// Add what the lanes have to a sum in global memory, by one atomic.
+// Add the lanes' values to a sum in global memory, by one atomic.
 __device__ __forceinline__ void add_warp(int64* sum, int64 own)
 {
     const int64 total = warp_sum(own);

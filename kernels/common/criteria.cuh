@@ -1,4 +1,4 @@
-// Criteria: gpuboost/engine/criteria.py, the same operations in the same order. The prelude has it.
+// Criteria, in the prelude: gpuboost/engine/criteria.py, the same operations in the same order.
 #ifndef GPUBOOST_CRITERIA_CUH
 #define GPUBOOST_CRITERIA_CUH
 
@@ -46,7 +46,7 @@ __device__ __forceinline__ double poisson_term(double gl, double g, double hl, d
     const double x = gl * h - g * hl;
     double sum = 0.0;
     #pragma unroll 1
-    for (int32 side = 0; side < 2; ++side) {  // the code of one side, to save registers
+    for (int32 side = 0; side < 2; ++side) {  // a loop, to save registers
         const double part = side == 0 ? hl : hr;
         sum = sum + part * half_deviance((side == 0 ? x : -x) / (g * part));
     }
@@ -98,7 +98,7 @@ __device__ __forceinline__ double middle_of(double left, double right)
     return (left + right) * 0.5;
 }
 
-// What the channels of a candidate add up to. `ordered`: NEWTON alone.
+// Sums over the channels of a candidate. `ordered`: NEWTON only.
 struct Terms {
     double left;
     double right;
@@ -106,7 +106,7 @@ struct Terms {
     bool ordered;
 };
 
-// NEWTON of one channel: what values are held to, and the direction of the feature.
+// NEWTON with one channel: regularisation and bounds of values, and the direction of the feature.
 struct Regular {
     double l1;
     double l2;
@@ -136,8 +136,8 @@ __device__ __forceinline__ void add_newton(Terms& terms, const Regular& regular,
 
 // ---- The criteria that add up channels --------------------------------------------------------
 //
-// BOTH_CLASSES: of two classes, whose second is the one channel, the first is added too, before it.
-// The score is -1 where the split is not valid.
+// BOTH_CLASSES: with two classes, whose second is the only channel, the first is added before it.
+// The score is -1 if the split is not valid.
 
 struct Variance {
     static constexpr bool BOTH_CLASSES = false;
@@ -223,7 +223,7 @@ struct Newton {
     }
 };
 
-// What `use` makes of a criterion: the one that the kernel is compiled for, or that of the number.
+// Call `use` with a criterion: the one that the kernel is compiled for, or that with the number.
 template <typename Use>
 __device__ __forceinline__ auto with_criterion(int32 number, const Use& use)
 {
@@ -235,7 +235,8 @@ __device__ __forceinline__ auto with_criterion(int32 number, const Use& use)
     else return use(Misclassification());
 }
 
-// The uses. Structs, since NVRTC before 13 takes a lambda with an `auto` parameter for the host's.
+// Arguments of with_criterion. They are structs because NVRTC before 13 treats a lambda with an
+// `auto` parameter as a host function.
 struct AddsBothClasses {
     template <typename Criterion>
     __device__ __forceinline__ bool operator()(Criterion) const
@@ -281,7 +282,7 @@ __device__ __forceinline__ void add_channel(Terms& terms, int32 number, double g
     with_criterion(number, AddChannel{terms, gl, g, hl, h});
 }
 
-// -1 where the split is not valid.
+// Score of a candidate, -1 if the split is not valid.
 __device__ __forceinline__ double score_of(const Terms& terms, int32 number, double hl, double h)
 {
     return with_criterion(number, ScoreOf{terms, hl, h});

@@ -1,9 +1,9 @@
-// Arrays filled with one value, and 0, step, 2 * step, ...
+// Fills arrays with one value, or with 0, step, 2 * step, ...
 //
 //   to      uint8, uint32 or uint64 (n,)    the array, as words of the size of its items
 //
-// Launch: grid (any), FILL_THREADS threads; a thread takes an item, then the item that lies as many
-// threads further on as the grid has. No shared memory.
+// Launch: any grid of FILL_THREADS threads, which loop over items with the stride of the grid. No
+// shared memory.
 
 constexpr int32 FILL_THREADS = 256;
 constexpr int32 FILL_BLOCKS = 8;  // per multiprocessor

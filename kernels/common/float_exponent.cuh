@@ -1,4 +1,4 @@
-// Powers of two of a float64, which no rounding touches.
+// Exact scaling of float64 by powers of two.
 #ifndef GPUBOOST_FLOAT_EXPONENT_CUH
 #define GPUBOOST_FLOAT_EXPONENT_CUH
 
@@ -14,8 +14,8 @@ __device__ __forceinline__ double scaled(double x, int32 exponent)
     return x * power_of_two(exponent / 2) * power_of_two(exponent - exponent / 2);
 }
 
-// The smallest e with x < 2**e, from the bits of a float64 that is not negative; 0 of zero.
-// Denormals have theirs.
+// The smallest e with x < 2**e, from the bits of a non-negative float64; 0 for zero. Works for
+// denormals, too.
 __device__ __forceinline__ int32 exponent_above(uint64 bits)
 {
     const int32 field = (int32)(bits >> 52);

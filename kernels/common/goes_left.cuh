@@ -1,11 +1,11 @@
-// Which child a row goes to: the one rule of partitions, subtrees, finished trees and predictions.
+// Which child a row goes to, in partitions, subtrees, finished trees and predictions.
 //
 //   x                           the row goes left if
 //   missing                     the split sends missing values left
 //   of a categorical feature    x is in the split's set of codes
 //   of a numeric feature        x is at most the split's bin, or threshold
 //
-// Nodes are stored in several layouts. Each has a type with the answers of one split:
+// Nodes are stored in several layouts. Each layout has a type with these methods:
 //
 //   is_missing(x)    missing_left()    is_categorical()    in_set(x)    at_most(x)
 #ifndef GPUBOOST_GOES_LEFT_CUH

@@ -1,18 +1,18 @@
-// Radix select: the first number of a group, in ascending order, up to which the weights of the
-// numbers reach a goal. Nothing is sorted: the number is found digit by digit, leading digit first.
+// Radix select: find the smallest number of a group such that the numbers up to it have at least a
+// goal weight. Nothing is sorted; the number is found digit by digit, leading digit first.
 //
-//   count     the weights of the candidates by their next digit; candidates are the numbers that
-//             begin with the digits found so far
-//   choose    the first digit up to which the weights, with those of all smaller numbers, reach the
-//             goal
+//   count     sum the weights of the candidates by their next digit; candidates are the numbers
+//             that begin with the digits found so far
+//   choose    find the first digit at which the running sum of weights, including those of all
+//             smaller numbers, reaches the goal
 //
 //   numbers 12 17 21 23 30, of weight 1; goal 3
 //   digit   1    2    3         weights   2  2  1       2 + 2 >= 3: the number begins with 2
 //   digit   1    3              weights   1  1          2 + 1 >= 3: the number is 21
 //
-// How digits are counted follows from how many numbers a group has and where they lie: medians of
-// nodes (level/median.cu) count few values of a digit in registers, quantiles of leaves
-// (boosting/quantiles.cu) and drawn rows (sampling/draw.cu) many in shared memory.
+// How digits are counted depends on the size of groups: medians of nodes (level/median.cu) count a
+// narrow digit in registers; quantiles of leaves (boosting/quantiles.cu) and drawn rows
+// (sampling/draw.cu) count a wide digit in shared memory.
 #ifndef GPUBOOST_RADIX_SELECT_CUH
 #define GPUBOOST_RADIX_SELECT_CUH
 
@@ -20,25 +20,25 @@
 template <typename Number>
 __device__ __forceinline__ Number bits_above(int32 shift, int32 bits)
 {
-    return ~(Number)0 << shift << bits;  // in two steps: there may be none
+    return ~(Number)0 << shift << bits;  // two shifts, because shift + bits may be all bits
 }
 
-// Whether a number has the bits that `found` has, as far as these are settled.
+// Whether a number agrees with `found` in the settled bits.
 template <typename Number>
 __device__ __forceinline__ bool is_candidate(Number number, Number found, Number settled)
 {
     return ((number ^ found) & settled) == 0;
 }
 
-// Weights by digit, as LANES lanes of a warp (or one thread) read them: each has DIGITS / LANES
-// digits side by side.
+// Weights by digit, read by LANES lanes of a warp (or one thread): each lane has DIGITS / LANES
+// contiguous digits.
 struct DigitWeights {
     int64 before;  // of the lanes before this one
     int64 own;
     int64 all;
 };
 
-// Every one of the lanes takes part.
+// All LANES lanes take part.
 template <int32 LANES, int32 DIGITS, typename Count>
 __device__ __forceinline__ DigitWeights digit_weights(const Count* counts)
 {
@@ -52,13 +52,13 @@ __device__ __forceinline__ DigitWeights digit_weights(const Count* counts)
 }
 
 struct ChosenDigit {
-    int32 digit;   // -1 where it is another lane's
+    int32 digit;   // -1 if another lane has it
     int64 below;   // weight of all smaller numbers
     int64 weight;  // of the candidates that have this digit
 };
 
-// The first digit for which `reached`, of the weight up to and including it, is true; `below` is
-// the weight of the numbers smaller than all candidates. Leaves the counts zero.
+// The first digit for which `reached(weight up to and including the digit)` is true; `below` is the
+// weight of the numbers smaller than all candidates. Leaves the counts zero.
 template <int32 LANES, int32 DIGITS, typename Count, typename Reached>
 __device__ __forceinline__ ChosenDigit next_digit(Count* counts, const DigitWeights& weights,
                                                   int64 below, const Reached& reached)

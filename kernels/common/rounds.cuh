@@ -1,4 +1,4 @@
-// What the kernels of a round of boosting and of AdaBoost have in common.
+// Definitions shared by the kernels of boosting rounds and of AdaBoost rounds.
 #ifndef GPUBOOST_ROUNDS_CUH
 #define GPUBOOST_ROUNDS_CUH
 
@@ -9,7 +9,7 @@ constexpr int32 BOOST_BLOCKS = 4;  // per multiprocessor; asking for more spills
 
 constexpr int32 SUM_BITS = 62;   // of a sum of fixed-point numbers
 
-// Exponents: of narrow gradients and hessians, and of wide ones.
+// Indices of exponents: of narrow gradients and hessians, and of wide ones.
 constexpr int32 NARROW_GRADIENT = 0, NARROW_HESSIAN = 1, WIDE_GRADIENT = 2, WIDE_HESSIAN = 3;
 
 __device__ __forceinline__ int64 row_of_thread()
@@ -17,14 +17,15 @@ __device__ __forceinline__ int64 row_of_thread()
     return (int64)blockIdx.x * BOOST_THREADS + threadIdx.x;
 }
 
-// Raise *largest to the largest size of the threads, as bits. Every thread of the block takes part;
-// of_warp uint64 (BOOST_WARPS,) is shared memory. One atomic a block: all go to the same word.
+// Raise *largest, a bit pattern, to the largest `size` of the block. Every thread of the block
+// takes part; of_warp uint64 (BOOST_WARPS,) is shared memory. There is one atomic per block,
+// because all blocks update the same word.
 __device__ __forceinline__ void update_largest(uint64* of_warp, uint64* largest, double size)
 {
     const int32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    const uint64 bits = (uint64)__double_as_longlong(size);  // in order for numbers of one sign
+    const uint64 bits = (uint64)__double_as_longlong(size);  // in the order of non-negative numbers
     const uint64 own = warp_max(bits);
-    __syncthreads();  // the call before has read its words
+    __syncthreads();  // the previous call has finished reading of_warp
     if (lane == 0) of_warp[warp] = own;
     __syncthreads();
     if (warp != 0) return;

@@ -1,11 +1,11 @@
-// The running sum over a block of one number for each thread.
+// The running sum over the threads of a block, of one number per thread.
 
 struct RunningSum {
     int64 before;  // of the threads before this one
     int64 all;
 };
 
-// Every thread of the block takes part; `warp_sums` has room for a number of each warp.
+// Every thread of the block takes part; `warp_sums` is scratch, one number per warp.
 template <int32 WARPS>
 __device__ __forceinline__ RunningSum running_sum(int64 (&warp_sums)[WARPS], int64 own)
 {
@@ -14,7 +14,7 @@ __device__ __forceinline__ RunningSum running_sum(int64 (&warp_sums)[WARPS], int
     if (lane == WARP - 1) warp_sums[warp] = value;
     __syncthreads();
     RunningSum sum = {value - own, 0};
-    #pragma unroll 4  // all at once would need more registers than a thread of a large block has
+    #pragma unroll 4  // full unrolling would need more registers than threads of a large block have
     for (int32 w = 0; w < WARPS; ++w) {
         sum.before += w < warp ? warp_sums[w] : 0;
         sum.all += warp_sums[w];

@@ -1,19 +1,19 @@
-// Codes of a matrix: how many edges of its feature are below each value.
+// Codes of a matrix: the number of edges of its feature that are below each value.
 //
-//   X          float32 or float64 (n, F), its strides counted in values; NaN is missing
-//   edges      the same type, (F, n_edges), padded with infinity; float32 ones are rounded down
-//   n_bins     int32 (F,)       value bins, and levels of a categorical feature, whose values are
-//              codes already; one that is not among the levels counts as missing
-//   codes      uint8 (F, n_total), of which `first` and the n - 1 columns behind it are written
-//   n_missing  int64 (F,)       missing codes, added to what is there
+//   X          float32 or float64 (n, F), strides counted in values; NaN is missing
+//   edges      the same type, (F, n_edges), padded with infinity; float32 edges are rounded down
+//   n_bins     int32 (F,)       number of value bins, or of levels of a categorical feature, whose
+//              values are codes already; unknown levels count as missing
+//   codes      uint8 (F, n_total); columns first, ..., first + n - 1 are written
+//   n_missing  int64 (F,)       the number of missing codes is added to it
 //
 // Launch: grid (blocks of rows, blocks of BIN_FEATURES features), BIN_THREADS threads, no dynamic
 // shared memory. A block takes `rows_per_block` rows, BIN_THREADS at a time: it copies their values
 // to shared memory, neighbours in memory by neighbours; then a thread is a row, all lanes search
 // the edges of one feature, and a warp writes 32 codes side by side.
 //
-// Before there are edges, a column is sorted by `sort_keys`: integers in the order of the values,
-// so that a radix sort will do and denormal numbers stay what they are.
+// To find edges, columns are sorted by `sort_keys`: integers in the order of the values, so that a
+// radix sort can be used and denormal numbers are not flushed to zero.
 
 constexpr int32 BIN_THREADS = 256;
 constexpr int32 MAX_EDGES = 256;
@@ -101,7 +101,7 @@ bin_values(In<Value> X, int64 n, int64 row_stride, int64 column_stride, int32 n_
     }
 }
 
-// The largest integer for NaN, the same one for both zeros.
+// The key of a value: the largest integer for NaN, the same key for 0.0 and -0.0.
 __device__ __forceinline__ Key sort_key(Value x)
 {
     constexpr int32 BITS = 8 * sizeof(Key) - 1;
@@ -116,8 +116,8 @@ __device__ __forceinline__ Key sort_key(Value x)
     return key == -1 ? 0 : key;
 }
 
-// keys (n,): of the values x[start + row[i] * stride], with i for row[i] unless `picked`.
-// row int64 (n,).
+// keys (n,): keys of the values x[start + row[i] * stride], with i in place of row[i] unless
+// `picked`. row int64 (n,).
 extern "C" __global__ void __launch_bounds__(BIN_THREADS)
 sort_keys(In<Value> x, In<int64> row, int32 picked, int64 n, int64 stride, int64 start,
           Out<Key> keys)

@@ -1,25 +1,26 @@
-// Best-first growth (`max_leaf_nodes`) of trees that grow level by level: which splits the queue of
-// each tree takes, as far as its nodes are known, and at the end which nodes are leaves after all.
+// Best-first growth (`max_leaf_nodes`) of trees that grow level by level. After each level the
+// priority queue of each tree chooses among the splits known so far; at the end, nodes whose splits
+// were taken back become leaves.
 //
-// A queue takes the waiting split with the largest gain, of equal ones the one with the smallest
-// key, until it has taken `capacity` splits. The nodes of a new level have no children yet, so the
-// splits taken before keep their order, and each new split is inserted right before the first split
-// that was taken after its parent's and that it precedes:
+// A queue takes the waiting split with the largest gain (if equal, the smallest key) until it has
+// taken `capacity` splits. The nodes of a new level have no children yet, so the splits taken
+// before keep their order, and each new split is inserted right before the first split that was
+// taken after its parent's and that it precedes:
 //
-//   taken before     9 7 8 2 5         a, of gain 6, is a child of 7; b, of gain 1, is one of 8
-//   and now          9 7 8 a 2 5 b     the splits behind `capacity` are taken back
+//   taken before     9 7 8 2 5         a (gain 6) is a child of 7; b (gain 1) is a child of 8
+//   taken now        9 7 8 a 2 5 b     splits beyond `capacity` are taken back
 //
 //   size, tree, key, accepted   of a level, see policy.cu, select_split.cu; gain float64 (nodes,)
-//   first         int32 (1,)          place of the first node of the level, 0 of the roots: node i
-//                                     is known by place *first + i, as in node_buffer.cu
+//   first         int32 (1,)          place of the first node of the level in the node buffer; node
+//                                     i has place *first + i, see node_buffer.cu
 //   length        int32 (T,)          splits that each queue has taken, zero before the first level
-//   gain, key, node   float64, uint64, int32 (T, most)   of these, in order; `node` is a place
-//   turn          int32 (T, most)     of the i-th node of the tree that is split in a level: its
-//                                     place in that order
+//   gain, key, node   float64, uint64, int32 (T, most)   of these splits, in order; `node` is a
+//                                     place
+//   turn          int32 (T, most)     position in that order of the i-th split node of the level
 //   parent        int32 (places,)     place of the parent; before the first level NO_NODE
 //
-// Launch of kernels over trees: a block of QUEUE_THREADS threads for each; over places: one block
-// of so many threads for so many. No dynamic shared memory.
+// Launch over trees: one block of QUEUE_THREADS threads per tree. Launch over places: one thread
+// per place, in blocks of QUEUE_THREADS. No dynamic shared memory.
 
 #include "common/running_sum.cuh"
 
@@ -28,28 +29,28 @@ constexpr int32 QUEUE_BLOCKS = 2;  // on a multiprocessor, at least
 constexpr int32 QUEUE_WARPS = QUEUE_THREADS / WARP;
 constexpr int32 NO_PARENT = -1, NO_NODE = -2;
 constexpr int32 NEVER = 0x7FFFFFFF;  // the slot of a node that is not split
-constexpr int32 GROUP = 128;  // splits taken before that a node passes at once
+constexpr int32 GROUP = 128;  // earlier splits that a node can skip at once
 
-// Splits by their place in the order, or by their node.
+// Splits, indexed by position in the order or by node.
 struct SplitOrder {
     In<double> gain;
     In<uint64> key;
 
-    // Whether split `a` goes before split `b` of `other`; of equal ones neither does.
+    // Whether split `a` precedes split `b` of `other`; false if they are equal.
     __device__ __forceinline__ bool before(int64 a, const SplitOrder& other, int64 b) const
     {
         return gain[a] > other.gain[b] || (gain[a] == other.gain[b] && key[a] < other.key[b]);
     }
 };
 
-// The first node of a tree or of one after it; nodes lie in the order of their trees.
+// The first node of tree `wanted` or of a later tree; nodes are sorted by tree.
 __device__ __forceinline__ int64 first_of_tree(const int32* tree, int64 n_nodes, int32 wanted)
 {
     return first_not((int64)0, n_nodes, [&](int64 node) { return tree[node] < wanted; });
 }
 
-// The nodes of a level in the order in which they come: those that come before an earlier split
-// first, then in the order of SplitOrder. Nodes that are not split are last.
+// Order of the nodes of a level: by the earlier split that they precede, then by SplitOrder. Nodes
+// that are not split are last.
 struct NodeOrder {
     const int32* slot;
     SplitOrder nodes;
@@ -62,8 +63,8 @@ struct NodeOrder {
     }
 };
 
-// The last split in the order of each group of GROUP splits taken before: a node that does not
-// precede it precedes none of the group. The first group is never asked for.
+// Find the last split, by SplitOrder, of each group of GROUP earlier splits: a node that does not
+// precede it precedes none of the group. The first group is not needed.
 __device__ __forceinline__ void find_last_of_groups(const SplitOrder& taken, int64 n_taken,
                                                     int32* worst)
 {
@@ -77,7 +78,7 @@ __device__ __forceinline__ void find_last_of_groups(const SplitOrder& taken, int
     }
 }
 
-// The first of the splits taken before, from `at` on, that a node goes before.
+// The first earlier split, from `at` on, that a node precedes.
 __device__ __forceinline__ int64 find_slot(const SplitOrder& nodes, int64 node,
                                            const SplitOrder& taken, int64 n_taken,
                                            const int32* worst, int64 at)
@@ -90,8 +91,8 @@ __device__ __forceinline__ int64 find_slot(const SplitOrder& nodes, int64 node,
     return n_taken;
 }
 
-// Sort the nodes from `begin` to `end` into the same places of what is returned, `sorted` or
-// `other`: runs of as many as there are threads by counting, then two runs into one by halving.
+// Sort the nodes from `begin` to `end` into the same range of the returned array, `sorted` or
+// `other`: first runs of one node per thread by counting, then merge pairs of runs by bisection.
 // Every thread of the block takes part.
 __device__ __forceinline__ const int32* sort_nodes(const NodeOrder& order, int64 begin, int64 end,
                                                    int32* sorted, int32* other)
@@ -120,20 +121,20 @@ __device__ __forceinline__ const int32* sort_nodes(const NodeOrder& order, int64
     return sorted;
 }
 
-// How many of the sorted nodes from `begin` to `end` come before the split taken in place `place`.
+// Number of sorted nodes from `begin` to `end` that precede the earlier split at position `place`.
 __device__ __forceinline__ int64 nodes_before(const int32* slot, const int32* sorted, int64 begin,
                                               int64 end, int64 place)
 {
     return first_not(begin, end, [&](int64 at) { return slot[sorted[at]] <= place; }) - begin;
 }
 
-// Take the splits of a level into the queues. On return `accepted` are those that were taken.
+// Insert the splits of a level into the queues. On return `accepted` marks those that were taken.
 //
-//   gain_before, ..., node_before   the order before, gain_after, ..., node_after the one then
-//   worst           int32 (T, most / GROUP + 1)   room for `find_last_of_groups`
-//   slot, place     int32 (nodes,)   of each node the splits taken before that come before it; and
-//                                    its place in the new order
-//   sorted, other   int32 (nodes,)   room for `sort_nodes`
+//   gain_before, ..., node_before   the old order; gain_after, ..., node_after: the new one
+//   worst           int32 (T, most / GROUP + 1)   scratch of `find_last_of_groups`
+//   slot, place     int32 (nodes,)   number of earlier splits that precede each node; position of
+//                                    the node in the new order
+//   sorted, other   int32 (nodes,)   scratch of `sort_nodes`
 //
 // Launch: over trees.
 extern "C" __global__ void __launch_bounds__(QUEUE_THREADS, QUEUE_BLOCKS)
@@ -149,7 +150,7 @@ take_splits(In<int32> size, In<int32> tree, In<uint64> key, In<double> gain, Out
     const int64 end = first_of_tree(tree, *size, (int32)blockIdx.x + 1);
     const SplitOrder nodes = {gain, key}, taken = {gain_before + own, key_before + own};
 
-    // The splits taken before that come before each node: children lie in the order of parents.
+    // Find the earlier splits that precede each node; children are in the order of their parents.
     worst += (int64)blockIdx.x * (capacity / GROUP + 1);
     find_last_of_groups(taken, n_taken, worst);
     __syncthreads();
@@ -182,7 +183,7 @@ take_splits(In<int32> size, In<int32> tree, In<uint64> key, In<double> gain, Out
     }
     __syncthreads();
 
-    // Which nodes are split: low halves of sums count those, high halves all that could be.
+    // Mark the nodes that are split: low halves of sums count those, high halves all candidates.
     int64 counted = 0;
     for (int64 start = begin; start < end; start += QUEUE_THREADS) {
         const int64 node = start + threadIdx.x;
@@ -210,8 +211,8 @@ mark_splits(In<int32> length, In<int32> node, int32 capacity, Out<uint8> is_spli
     }
 }
 
-// The leaf that a node lies in: itself, or above it where splits were taken back; of a node that is
-// split itself.
+// The leaf that contains a node: the node itself, or an ancestor if splits were taken back. For a
+// split node, the node itself.
 __device__ __forceinline__ int32 leaf_above(int32 place, In<int32> parent, In<uint8> is_split)
 {
     int32 found = place;
@@ -221,7 +222,7 @@ __device__ __forceinline__ int32 leaf_above(int32 place, In<int32> parent, In<ui
     return found;
 }
 
-// Add the sums of a node, int64 (places, n_sums), to those of the leaf that it lies in.
+// Add the sums of a node, int64 (places, n_sums), to those of the leaf that contains it.
 __device__ __forceinline__ void add_to_leaf(int64* sums, int32 n_sums, int32 place, int32 leaf)
 {
     for (int64 k = 0; k < n_sums; ++k) {
@@ -229,12 +230,12 @@ __device__ __forceinline__ void add_to_leaf(int64* sums, int32 n_sums, int32 pla
     }
 }
 
-// Make leaves in a store (node_buffer.cu) of nodes whose splits were taken back; those below stay
-// where they are, and no node is their parent.
+// Turn nodes of the store (node_buffer.cu) whose splits were taken back into leaves. Their
+// descendants stay in the store, but are no node's children.
 //
 //   leaf   int32 (places,)           see `leaf_above`
-//   sums   int64 (places, n_sums)    of leaves; of all others zero. On return leaves have those of
-//                                    the leaves below them, too
+//   sums   int64 (places, n_sums)    sums of leaves, zero for other nodes. On return the sums of
+//                                    former descendants are added to those of their leaf
 //
 // Launch: over places.
 extern "C" __global__ void __launch_bounds__(QUEUE_THREADS, QUEUE_BLOCKS)
@@ -254,7 +255,8 @@ cut_nodes(int32 n_places, In<int32> parent, In<uint8> is_split, int32 n_sums, Ou
     }
 }
 
-// number_of int32 (places,): places get those of the leaves that they lie in. Launch: over places.
+// number_of int32 (places,): set to the number of the leaf that contains each place. Launch: over
+// places.
 extern "C" __global__ void __launch_bounds__(QUEUE_THREADS, QUEUE_BLOCKS)
 hand_numbers(int32 n_places, In<int32> parent, In<int32> leaf, int32* number_of)
 {

@@ -1,8 +1,7 @@
-// The shared memory of a block that grows subtrees, its rows and sums, for subtree.cuh.
+// State of a block that grows subtrees: its shared memory, rows and sums, for subtree.cuh.
 //
-// The rows of the root of the subtree lie in shared memory; nodes below it are ranges of `order`,
-// which lists the places of rows and which partitions reorder. A thread takes a row, then the row
-// THREADS further on.
+// The rows of the subtree's root are in shared memory. Nodes below it are ranges of `order`, which
+// lists the places of rows; partitions reorder it. Threads loop over rows with stride THREADS.
 //
 //   place        0   1   2   3   4   5         order   3 0 | 5 1 2 4
 //   row        907  14  33  86   5  61         node      a |    b
@@ -14,22 +13,22 @@
 
 #include "level/accept.cuh"
 
-// Most rows of the root of a subtree: two for each thread; in a warp, one for each lane.
+// Largest number of rows of a subtree's root: two for each thread; in a warp, one for each lane.
 constexpr int32 SMALL_ROWS = 512;
 template <int32 THREADS>
 constexpr int32 MAX_ROWS = THREADS == WARP ? WARP : SMALL_ROWS;
-// Depth of the stack: the smaller child goes first, so it is one more than MAX_ROWS can be halved.
+// Capacity of the stack: the smaller child is grown first, so log2(MAX_ROWS) + 1 suffices.
 template <int32 THREADS>
 constexpr int32 STACK = THREADS == WARP ? 6 : 10;
 
-// ---- What a block works on ---------------------------------------------------------------------
+// ---- State of a block --------------------------------------------------------------------------
 
-// A node that is still to be grown.
+// A node on the stack, yet to be grown.
 struct OpenNode {
     uint64 key;
     int32 start;  // its first place in `order`
     int32 count;
-    int32 levels;  // that may be below it
+    int32 levels;  // number of levels allowed below it
     int32 place;   // in the store
 };
 
@@ -42,7 +41,7 @@ struct NodeSplit {
     uint32 mask[MASK_WORDS];
 };
 
-// What is the same for all nodes of a tree.
+// Data that the nodes of a tree share.
 struct Tree {
     In<uint8> allowed;
     In<int64> wide;
@@ -64,11 +63,11 @@ struct BlockState {
     uint32 weight[MAX_ROWS<THREADS>];
     uint16 order[MAX_ROWS<THREADS>];
     uint16 moved[MAX_ROWS<THREADS>];
-    uint32 present[CODE_WORDS];  // codes of values that the node has, zero between features
+    uint32 present[CODE_WORDS];  // set of codes that occur in the node, zero between features
     uint8 codes[THREADS + 1];  // of cells: see `Feature`
 };
 
-// What is the same for all nodes.
+// The binned matrix.
 struct Matrix {
     In<uint8> tiles;
     In<int32> n_bins;
@@ -87,14 +86,14 @@ struct Limits {
     AcceptRule accept;
 };
 
-// The columns that leaf values are made of; without columns, the weights of classes.
+// The columns that leaf sums are made of; without columns, leaf sums are the weights of classes.
 struct LeafColumns {
     int32 n_columns;
     int32 n_classes;
     bool draws;
 };
 
-// The same of all trees of the batch; `wide` has so many numbers for each of its parts.
+// Data of all trees of the batch; each part of `wide` has `wide_size` numbers.
 struct Trees {
     In<int64> min_hessian;
     In<int64> min_category;
@@ -122,14 +121,14 @@ struct Store {
     Out<int32> feature;
     Out<int16> bin;
     Out<int16> next_bin;
-    Out<double> draw;  // (0,) where no threshold is random
+    Out<double> draw;  // (0,) if no threshold is random
     Out<int8> missing;
-    Out<uint32> mask;  // (0,) where no feature is categorical
+    Out<uint32> mask;  // (0,) if no feature is categorical
     Out<int64> sums;
     bool masks;
 };
 
-// What is the same for all nodes of a launch.
+// Data that all nodes of a launch share.
 struct Task {
     Matrix matrix;
     Limits limits;
@@ -139,8 +138,8 @@ struct Task {
 
 // ---- Dynamic shared memory ---------------------------------------------------------------------
 
-// Sums in two halves, because only 32-bit shared atomics are native: K gradients, then the
-// hessian, then (in the low half alone) one more than the place of a row of positive weight.
+// Sums in two 32-bit halves, because only 32-bit shared atomics are native: K gradients, then the
+// hessian, then (low half only) the place of a row of positive weight, plus one.
 struct Sums {
     uint32* low;
     uint32* high;
@@ -151,7 +150,7 @@ struct Sums {
     }
 };
 
-// The histogram of one feature; `counts` is null where rows are not counted, `high` for classes.
+// The histogram of one feature; `counts` is null if rows are not counted, `high` for classes.
 struct HistogramView {
     uint32* weights;
     uint32* counts;
@@ -181,7 +180,7 @@ struct Layout {
     uint32* sums;     // of two nodes
     HistogramView cells;
     int32* target;    // columns MAX_ROWS apart
-    int32 n_words;    // of sums and cells together, which lie side by side
+    int32 n_words;    // of sums and cells together, which are contiguous
 };
 
 template <int32 THREADS>
@@ -203,7 +202,7 @@ __device__ __forceinline__ Layout layout(int64* memory, const Options& options, 
     return made;
 }
 
-// The sums of every second node.
+// One of the two sets of sums, which nodes use in turn.
 __device__ __forceinline__ Sums sums_of(const Layout& shared, int32 n_channels, int32 which)
 {
     uint32* low = shared.sums + which * 2 * (n_channels + 2);
@@ -246,7 +245,7 @@ __device__ __forceinline__ void add_rows(const BlockState<THREADS>& state, const
     }
 }
 
-// Whether a thread has found that the node is not pure; for several classes, that it is pure.
+// Whether this thread has found that the node is not pure; with several classes, that it is pure.
 template <int32 THREADS>
 __device__ __forceinline__ bool knows_purity(const BlockState<THREADS>& state, const Layout& shared,
                                              const Sums& sums, const OpenNode& node,
@@ -261,7 +260,7 @@ __device__ __forceinline__ bool knows_purity(const BlockState<THREADS>& state, c
         for (int32 k = t; k < n_channels; k += THREADS) pure |= sums.of(k) == hessian;
         return pure;
     }
-    const uint32 other = sums.low[n_channels + 1] - 1;  // there is one where the hessian is not 0
+    const uint32 other = sums.low[n_channels + 1] - 1;  // valid if the hessian is not 0
     bool differs = false;
     #pragma unroll 1
     for (int32 i = t; i < node.count; i += THREADS) {
@@ -291,7 +290,7 @@ __device__ __forceinline__ bool may_split(const BlockState<THREADS>& state, cons
 
 // ---- Rows --------------------------------------------------------------------------------------
 
-// Rows of the level, and where those of one node begin.
+// Rows of the level, and the first row of one node.
 struct Rows {
     uint32* row;
     uint32* weight;
@@ -333,7 +332,7 @@ __device__ __forceinline__ void clear_all(BlockState<THREADS>& state, const Layo
     if (t == 0) state.codes[THREADS] = NO_CODE;
 }
 
-// Zero the sums for the next node but one.
+// Zero the sums, for the node after the next.
 template <int32 THREADS>
 __device__ __forceinline__ void clear_sums(const Sums& sums, int32 n_channels)
 {

@@ -1,18 +1,17 @@
-// Finished trees from the nodes of the store: thresholds, directions of missing values, values,
-// impurities and their decreases; the same operations in the same order as
-// gpuboost/engine/growth/tree.py.
+// Finishes the nodes of the store: thresholds, directions of missing values, values, impurities and
+// impurity decreases; the same operations in the same order as gpuboost/engine/growth/tree.py.
 //
-//   table, order, category, level_end   the numbers of the nodes, by node_buffer.cu
-//   left, count, ..., sums              the store, where left is a number by now
+//   table, order, category, level_end   the numbers of the nodes, from node_buffer.cu
+//   left, count, ..., sums              the store, in which left is now a number
 //   center, low, high                   float64 (F, width), see thresholds.cuh
 //
-// Output, node i of tree t at table[NODE_ROW][t] + i: the arrays of a `Tree`, integers as narrow as
-// possible:
+// Output, node i of tree t at table[NODE_ROW][t] + i: the arrays of a `Tree`, with integers as
+// narrow as possible:
 //
 //   feature int16 or int32              threshold float64      code, missing_left uint8
 //   left, category int32                masks uint32 (., CODE_WORDS)
 //   value float64 (., V)                gain, impurity float64
-//   weight float64, or uint32 where weights are whole          count uint32
+//   weight float64, or uint32 if weights are whole numbers     count uint32
 
 #include "common/rounds.cuh"
 #include "growth/node_buffer.cuh"
@@ -28,14 +27,14 @@ constexpr int32 ORDER_BLOCKS = 2;  // per multiprocessor
 // Kinds of values: shares of classes; means, those of POISSON; medians; steps of boosting.
 constexpr int32 SHARES = 0, MEANS = 1, POISSON_MEANS = 2, MEDIANS = 3, STEPS = 4;
 
-// How values follow from sums: `engine.task.Target`.
+// How values are computed from sums: `engine.task.Target`.
 //
-//   exponents    int32 (planes,)   none where the sums of classes are whole weights; of steps
-//                                  those of the round, see scale_round of gradients.cu
+//   exponents    int32 (planes,)   empty if the sums of classes are whole weights; for steps those
+//                                  of the round, see scale_round of gradients.cu
 //   mean         float64 (V,)
-//   levels       float64           the targets of each output, those of output k from
-//   first_level  int32 (V,)        first_level[k] on; of medians
-//   given        float64 (3,)      l1, l2 and the largest step; of steps
+//   levels       float64           for medians: the sorted targets of each output, those of output
+//   first_level  int32 (V,)        k from first_level[k] on
+//   given        float64 (3,)      for steps: l1, l2 and the largest step
 //   rate         float64 (1,)      factor of steps
 struct ValueRule {
     In<int32> exponents;
@@ -51,7 +50,7 @@ struct ValueRule {
     int32 n_planes;
     int32 square_unit;
 
-    // A sum in two planes, whose exponents are from `e` on.
+    // A sum in two planes, with exponents `e` and `e + 1`.
     __device__ __forceinline__ double planes(const int64* sums, int32 e) const
     {
         return ldexp((double)sums[0], -exponents[e]) + ldexp((double)sums[1], -exponents[e + 1]);
@@ -79,7 +78,7 @@ __device__ __forceinline__ double binary_log(double x)
     return exponent + natural_log(mantissa) * 1.44269504088896338700e00;
 }
 
-// Shares of classes, and their gini, entropy or misclassification rate.
+// Shares of classes, and their Gini impurity, entropy or misclassification rate.
 __device__ __forceinline__ NodeSummary summarise_classes(const ValueRule& rule, const int64* sums,
                                                          double* value)
 {
@@ -123,7 +122,7 @@ __device__ __forceinline__ NodeSummary summarise_means(const ValueRule& rule, co
     return {ldexp(at_least_zero(spread) / (double)n, squared), weight};
 }
 
-// Medians, and the mean over outputs of the absolute deviation; without `value` not the medians.
+// Medians (if `value` is given), and the mean over outputs of the absolute deviation.
 __device__ __forceinline__ NodeSummary summarise_medians(const ValueRule& rule, const int64* sums,
                                                          double* value)
 {
@@ -145,7 +144,7 @@ __device__ __forceinline__ NodeSummary summarise_medians(const ValueRule& rule, 
     return {deviation / weight / (double)n, weight};
 }
 
-// Steps, each by a hessian of its own or all by one: `engine.ensembles.boosting.newton_steps`.
+// Steps, with a hessian per output or a shared one: `engine.ensembles.boosting.newton_steps`.
 __device__ __forceinline__ NodeSummary summarise_steps(const ValueRule& rule, const int64* sums,
                                                        int64 hessian, double* value)
 {
@@ -156,7 +155,7 @@ __device__ __forceinline__ NodeSummary summarise_steps(const ValueRule& rule, co
         const int64 of_hessian = sums[n + (n_hessians == 1 ? 0 : k)];
         const double g = ldexp((double)sums[k], -rule.exponents[WIDE_GRADIENT]);
         const double h = ldexp((double)of_hessian, -rule.exponents[WIDE_HESSIAN]);
-        const bool flat = h + l2 <= 0.0;  // hessians so small that they were rounded to zero
+        const bool flat = h + l2 <= 0.0;  // all hessians were rounded to zero
         const double step = flat ? 0.0 : newton_value(g, h, l1, l2);
         value[k] = bounded(step, -largest, largest) * *rule.rate;
     }
@@ -177,7 +176,7 @@ struct Masks {
     Out<uint32> to;
 };
 
-// The codes that go left; codes of which the node has no rows go where missing values go.
+// Write the codes that go left; codes that do not occur in the node go where missing values go.
 __device__ __forceinline__ void write_mask(const Masks& masks, int64 place, int64 to, bool to_left)
 {
     const uint32* own = masks.from + place * MASK_WORDS;
@@ -186,17 +185,17 @@ __device__ __forceinline__ void write_mask(const Masks& masks, int64 place, int6
     }
 }
 
-// `unit`, float64 (1,): factor of weights, except of steps; `unit_of_gain`, float64 (1,): factor
-// of gains, except of medians. `has_draws`, `has_masks`: whether the store has these arrays.
+// `unit`, float64 (1,): factor of weights, not used for steps; `unit_of_gain`, float64 (1,): factor
+// of gains, not used for medians. `has_draws`, `has_masks`: whether the store has these arrays.
 // `is_narrow`, `is_whole`: which of the arrays of features and of weights are written.
 // `number_of`, int32 (places,), written only if `numbers`: the number of the node at each place
 // among the nodes of all trees.
 //
-// A tree whose rows have no weight is a root without a value. Its boosting step is made
-// nevertheless: rows may read it before the host learns that there is no tree.
+// If all rows of a tree have weight zero, the tree is a root without a value. Its boosting step is
+// computed nevertheless, because rows may read it before the host raises the error.
 //
-// Launch: grid (any), FINISH_THREADS threads, no shared memory; a thread takes a node, then the
-// node that lies as many threads further on as the grid has.
+// Launch: any grid of FINISH_THREADS threads, which loop over nodes with the stride of the grid; no
+// shared memory.
 extern "C" __global__ void __launch_bounds__(FINISH_THREADS, FINISH_BLOCKS)
 finish_nodes(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels, int32 n_trees,
              In<int64> table, In<int32> order, In<int32> category, In<int32> left, In<uint32> count,
@@ -285,17 +284,18 @@ finish_nodes(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels,
 
 // ---- Values in monotonic order -----------------------------------------------------------------
 
-// Clip the values of each tree (of two classes, the shares of the second one) to the bounds set by
-// the monotonic splits above each node: `in_monotonic_order` of engine. Then multiply them by the
-// rate.
+// Clip the values of each tree (with two classes, the shares of the second one) to the bounds set
+// by the monotonic splits above each node: `in_monotonic_order` of engine. Then multiply them by
+// the rate.
 //
 //   largest, rate  float64 (1,)
 //   feature        int32 (m,)       of the store
 //   left           int32            of the finished trees
 //   sign           int8 (F,)        the direction of each feature
-//   lower, upper   float64 (.,)     room for bounds, a number for each node
+//   lower, upper   float64 (.,)     scratch, bounds of each node
 //
-// Launch: a block of ORDER_THREADS threads for each tree, no shared memory; a level at a time.
+// Launch: one block of ORDER_THREADS threads per tree, no shared memory. A block processes one
+// level at a time.
 extern "C" __global__ void __launch_bounds__(ORDER_THREADS, ORDER_BLOCKS)
 order_values(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels, int32 n_trees,
              In<int64> table, In<int32> order, In<int32> level_end, In<int32> feature,
@@ -310,7 +310,7 @@ order_values(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels,
     double* last = value + base * n_values + n_values - 1;
     lower += base;
     upper += base;
-    if (threadIdx.x == 0) {  // the thread that reads them
+    if (threadIdx.x == 0) {  // the same thread reads them
         lower[0] = -*largest;
         upper[0] = *largest;
     }

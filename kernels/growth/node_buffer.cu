@@ -1,13 +1,13 @@
-// The node buffer ("store") of a batch of trees: each level is appended when it is done, and nodes
-// are numbered at the end.
+// The node buffer ("store") of a batch of trees: each level is appended after it is grown, and
+// nodes are numbered at the end.
 //
-// The store has arrays with room for all nodes that there can be; the root of tree t is node t:
+// The arrays of the store have the capacity of all possible nodes; the root of tree t is node t:
 //
 //   left     int32, place of the left child, 0 in leaves       feature, bin, next_bin, draw,
 //   count    uint32                                            missing, mask  as select_split.cu
 //   hessian  int64          gain   float64, -1 in leaves       sums   int64 (m, sums), of leaves
 //
-// draw and mask may have no entries: no threshold is random, no feature categorical.
+// draw is empty if no threshold is random; mask is empty if no feature is categorical.
 
 #include "common/running_sum.cuh"
 #include "growth/node_buffer.cuh"
@@ -18,8 +18,8 @@ constexpr int32 NUMBER_THREADS = 1024;
 constexpr int32 NUMBER_BLOCKS = 1;  // per multiprocessor
 constexpr int32 NUMBER_WARPS = NUMBER_THREADS / WARP;
 
-// What `sums` of a level are: the sums of leaves; the weights of the second of two classes; the
-// weights of all classes.
+// Kinds of `sums` of a level: leaf sums; weights of the second of two classes; weights of all
+// classes.
 constexpr int32 LEAF_SUMS = 0, OF_SECOND_CLASS = 1, OF_CLASSES = 2;
 
 struct LeafSums {
@@ -35,17 +35,17 @@ struct LeafSums {
     }
 };
 
-// Write the nodes of a level to the store: node i to place *first + i; the children of split nodes
-// get places behind all stored nodes, by the rank of their parent. Nodes with at most `small_rows`
-// rows are left out, because subtrees.cu stores them; if `small_rows` is 0, none are.
-// `all_sums`: write the sums of split nodes, too.
+// Write the nodes of a level to the store: node i to place *first + i. The children of split nodes
+// get the places after all stored nodes, by the rank of their parent. Nodes with at most
+// `small_rows` rows are skipped, because subtrees.cu stores them. `all_sums`: write the sums of
+// split nodes, too.
 //
 //   size, count, hessian, accepted, gain, ..., mask, rank, next_size: of the level, select_split.cu
 //                                                                       children.cu
-//   first, stored   int32 (1,)     following   int32 (1,), nodes stored with the children
+//   first, stored   int32 (1,)     following   int32 (1,), size of the store with the children
 //
-// Launch: any grid of STORE_THREADS threads, no shared memory; a thread takes a node, then the node
-// that lies as many threads further on as the grid has.
+// Launch: any grid of STORE_THREADS threads, which loop over nodes with the stride of the grid; no
+// shared memory.
 extern "C" __global__ void __launch_bounds__(STORE_THREADS, STORE_BLOCKS)
 store_level(In<int32> size, In<int64> count, In<int64> hessian, In<uint8> accepted, In<double> gain,
             In<int32> feature, In<int16> bin, In<int16> next_bin, In<double> draw, In<int8> missing,
@@ -94,10 +94,10 @@ struct StoredNodes {
     bool has_masks;
 };
 
-// Number the nodes below a root breadth-first: order[i] is the place of node i in the store, left
-// becomes the number of the left child, category[i] which of the tree's categorical splits it is,
-// else -1. Level l ends before node ends[l]. Every thread of the block takes part; returns the
-// levels, nodes and categorical splits there are.
+// Number the nodes of a tree breadth-first: order[i] is the place of node i in the store, left
+// becomes the number of the left child, category[i] is the index of the node's split among the
+// tree's categorical splits, else -1. Level l ends before node ends[l]. Every thread of the block
+// takes part; returns the numbers of levels, nodes and categorical splits.
 //
 //   level    a   b   c         d   e   f   g        children of inner nodes side by side, by the
 //   left     >   0   >    ->   a's     c's          inner nodes before each: a running sum
@@ -113,7 +113,7 @@ __device__ __forceinline__ Numbered number_below(int64 (&warp_sums)[NUMBER_WARPS
 {
     Numbered found = {0, 1, 0};
     int64 first = 0;
-    if (threadIdx.x == 0) order[0] = root;  // the thread that reads it
+    if (threadIdx.x == 0) order[0] = root;  // the same thread reads it
     while (first < found.nodes) {
         const int64 end = found.nodes;
         for (int64 tile = first; tile < end; tile += NUMBER_THREADS) {
@@ -122,7 +122,7 @@ __device__ __forceinline__ Numbered number_below(int64 (&warp_sums)[NUMBER_WARPS
             const int32 child = node < end ? stored.left[place] : 0;
             const bool by_mask = child > 0 && stored.has_masks
                                  && stored.is_categorical[stored.feature[place]] != 0;
-            // Two sums in one: inner nodes, and above them those split by a category.
+            // Two sums in one: inner nodes in the low bits, categorical splits in the high bits.
             const int64 own = (child > 0 ? 1 : 0) + (by_mask ? 1ll << 32 : 0);
             const RunningSum sum = running_sum(warp_sums, own);
             if (child > 0) {
@@ -145,7 +145,8 @@ __device__ __forceinline__ Numbered number_below(int64 (&warp_sums)[NUMBER_WARPS
     return found;
 }
 
-// Sums of inner nodes, from those of leaves upwards. Every thread of the block takes part.
+// Compute the sums of inner nodes from their children, bottom-up. Every thread of the block takes
+// part.
 __device__ __forceinline__ void sum_children(const StoredNodes& stored, const int32* order,
                                              const int32* ends, int64 n_levels)
 {
@@ -164,11 +165,11 @@ __device__ __forceinline__ void sum_children(const StoredNodes& stored, const in
     }
 }
 
-// Number the nodes of each tree. order, category (read and written only with `has_masks`) and
-// level_end have the room for each tree that node_buffer.cuh says; table as there, whose numbers
-// of each tree are written. `adds`: whether inner nodes still need their sums.
+// Number the nodes of each tree. In order, category (used only with `has_masks`) and level_end each
+// tree has the capacity given in node_buffer.cuh. The table gets each tree's own numbers of nodes
+// and masks. `adds`: compute the sums of inner nodes, too.
 //
-// Launch: a block of NUMBER_THREADS threads for each tree, no dynamic shared memory.
+// Launch: one block of NUMBER_THREADS threads per tree, no dynamic shared memory.
 extern "C" __global__ void __launch_bounds__(NUMBER_THREADS, NUMBER_BLOCKS)
 number_nodes(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels, int32 n_trees,
              In<int64> hessian, In<int32> feature, In<uint8> is_categorical, int32 has_masks,
@@ -192,9 +193,9 @@ number_nodes(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels,
     table[HESSIAN_ROW * width + tree] = hessian[tree];
 }
 
-// Where the nodes and masks of each tree begin among those of all trees: the first two rows of the
-// table become running sums. The table of one tree has them already.
-// Launch: one block of NUMBER_THREADS threads; a thread takes a tree, a tile of trees at a time.
+// Turn the first two rows of the table into running sums: where the nodes and masks of each tree
+// begin among those of all trees. The table of a single tree needs no change.
+// Launch: one block of NUMBER_THREADS threads, which loops over tiles of trees, one per thread.
 extern "C" __global__ void __launch_bounds__(NUMBER_THREADS, NUMBER_BLOCKS)
 place_trees(int32 n_trees, Out<int64> table)
 {

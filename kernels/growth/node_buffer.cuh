@@ -1,13 +1,15 @@
-// Where the nodes of a batch of trees lie: room in the node buffer, and the table of trees.
+// Capacities of numbered trees in arrays of all trees, and the table of trees.
 #ifndef GPUBOOST_NODE_BUFFER_CUH
 #define GPUBOOST_NODE_BUFFER_CUH
 
-// Where the room of each finished tree for its nodes, and for its levels, begins among that of the
-// batch: a tree has no more leaves than its rows allow, and no more levels than leaves.
+// Offsets of each finished tree in arrays of the nodes, and of the levels, of all trees. They leave
+// space for the largest sizes: a tree has no more leaves than its rows allow, and no more levels
+// than leaves.
 //
 //   start   int64 (trees,)    first row of each tree
 //
-// `min_rows`: of a leaf. `max_nodes`, `max_levels`: of a tree, 0 for no limit.
+// `min_rows`: smallest number of rows of a leaf. `max_nodes`, `max_levels`: limits of a tree, 0 for
+// no limit.
 struct Capacities {
     In<int64> start;
     int64 min_rows;
@@ -26,11 +28,11 @@ struct Capacities {
     }
 };
 
-// Rows of the table of trees, int64 (3, trees + 1): the first node and the first mask of each among
-// those of all, with their number at the end; and the integer weight of each root.
+// Rows of the table of trees, int64 (3, trees + 1): offset of each tree's nodes and of its masks
+// among those of all trees, with the total at the end; and the integer weight of each root.
 constexpr int32 NODE_ROW = 0, MASK_ROW = 1, HESSIAN_ROW = 2;
 
-// The tree of a node, which is numbered among those of all trees.
+// The tree of a node, given its index among the nodes of all trees.
 __device__ __forceinline__ int32 tree_of(In<int64> first_node, int32 n_trees, int64 node)
 {
     return first_not(1, n_trees, [&](int32 tree) { return first_node[tree] <= node; }) - 1;

@@ -1,16 +1,16 @@
-// Growing the subtree of a node with few rows in one block of THREADS threads (a warp is a block,
-// too), without histograms in global memory: for subtrees.cu.
+// Grows the subtree of a node with few rows in one block of THREADS threads (or one warp), without
+// histograms in global memory: for subtrees.cu.
 //
-// New nodes are appended to a store in global memory, children side by side, in the order in which
-// blocks come to it:
+// New nodes are appended to the store in global memory as blocks finish them, with siblings side by
+// side:
 //
-//   size     int32 (1,)     nodes of the store, those of the levels so far among them
+//   size     int32 (1,)     nodes in the store, including those of the levels so far
 //   left     int32, place of the left child, 0 in leaves       feature, bin, next_bin, draw,
 //   count    uint32                                            missing, mask  as select_split.cu
 //   hessian  int64          gain   float64, -1 in leaves       sums   int64 (m, sums), of leaves
 //
-// Cost: each feature of a node costs a pass over the node's rows, whose codes are in the cache, a
-// scan of the cells, and 7 + 2 K barriers (9 + 2 K where rows are counted).
+// Each feature of a node costs a pass over the node's rows, whose codes are in the cache, a scan of
+// the cells, and 7 + 2 K barriers (9 + 2 K if rows are counted).
 #ifndef GPUBOOST_SUBTREE_CUH
 #define GPUBOOST_SUBTREE_CUH
 
@@ -33,9 +33,8 @@ __device__ __forceinline__ Column column_of(const Matrix& matrix, int32 feature)
             matrix.tile};
 }
 
-// The feature whose rank follows that of `last` among those that the tree may look at, the first
-// one if `last` is -1; -1 if there is none. Every thread of the block takes part, and passes
-// another barrier before the next call.
+// The next allowed feature of the tree after `last` by rank, or the first one if `last` is -1; -1
+// if there is none. Every thread of the block takes part; a barrier is needed before the next call.
 template <int32 THREADS>
 __device__ __forceinline__ int32 next_feature(BlockState<THREADS>& state, int32 n_features,
                                               uint64 key, int32 last)
@@ -68,7 +67,7 @@ __device__ __forceinline__ void add_row(const Layout& shared, const Options& opt
     }
 }
 
-// How many codes of a set are lower.
+// Number of codes of a set that are lower than `code`.
 __device__ __forceinline__ int32 codes_below(const uint32* words, int32 code)
 {
     int32 below = 0;
@@ -78,8 +77,8 @@ __device__ __forceinline__ int32 codes_below(const uint32* words, int32 code)
     return below;
 }
 
-// Add the rows of a node to the histogram of a feature: a row for each lane, and the codes that the
-// node has as cells, the missing one last. Every thread of the block takes part.
+// Add the rows of a node to the histogram of a feature, one row per lane. Its cells are the codes
+// that occur in the node, the missing code last. Every thread of the block takes part.
 template <int32 THREADS>
 __device__ __forceinline__ void add_to_few_cells(BlockState<THREADS>& state, const Layout& shared,
                                                  const OpenNode& node, const Options& options,
@@ -135,7 +134,7 @@ __device__ __forceinline__ void clear_cells(BlockState<THREADS>& state, const Hi
     }
 }
 
-// The largest gain of the block, as `best_position` left it.
+// The largest score of the block, after `best_position`.
 template <int32 THREADS>
 __device__ __forceinline__ double largest_score(const Workspace<THREADS>& space)
 {
@@ -147,10 +146,11 @@ __device__ __forceinline__ double largest_score(const Workspace<THREADS>& space)
 struct Found {
     double score;  // -1 for none
     int32 feature;
-    bool could;  // whether a feature could split
+    bool could;  // whether any feature can split the node
 };
 
-// Whether a gain by feature f is better than what was found: of equal ones the smaller rank is.
+// Whether a split by feature f is better than the one found; if scores are equal, the smaller rank
+// is better.
 __device__ __forceinline__ bool is_better(double score, int32 f, const Found& found, uint64 key)
 {
     if (score < 0.0 || score < found.score) return false;
@@ -193,7 +193,7 @@ __device__ __forceinline__ void evaluate_feature(BlockState<THREADS>& state, con
     clear_cells(state, cells, options.n_channels);
 }
 
-// The best split of a node. If the node looks at all features, their order only decides ties. Every
+// The best split of a node. If all features are candidates, their order only decides ties. Every
 // thread of the block takes part.
 template <int32 THREADS>
 __device__ __forceinline__ Found find_split(BlockState<THREADS>& state, const Layout& shared,
@@ -249,7 +249,7 @@ struct BlockSplit {
 };
 
 // Stable partition of the rows of a node; returns how many go left. Every thread of the block takes
-// part, and passes another barrier before rows are read.
+// part; a barrier is needed before rows are read.
 //
 //   order   r0 l0 r1 l1 r2      moved   l0 l1 r2 r1 r0      order   l0 l1 r0 r1 r2
 template <int32 THREADS>
@@ -289,7 +289,7 @@ __device__ __forceinline__ int32 partition(BlockState<THREADS>& state, const Mat
 
 // ---- Results -----------------------------------------------------------------------------------
 
-// Leaf sums: a warp takes a sum, its lanes take rows.
+// Write leaf sums: one warp per sum, whose lanes loop over rows.
 template <int32 THREADS>
 __device__ __forceinline__ void write_sums(const BlockState<THREADS>& state, const Layout& shared,
                                            const Sums& sums, const OpenNode& node,
@@ -321,7 +321,7 @@ __device__ __forceinline__ void write_sums(const BlockState<THREADS>& state, con
     }
 }
 
-// Write a node to the store, by one thread; masks are written by several.
+// Write a node to the store, by one thread; several threads write masks.
 template <int32 THREADS>
 __device__ __forceinline__ void write_node(const BlockState<THREADS>& state, const Store& store,
                                            const OpenNode& node, int64 hessian, double gain,
@@ -340,7 +340,7 @@ __device__ __forceinline__ void write_node(const BlockState<THREADS>& state, con
     if (options.random_thresholds) store.draw[at] = state.split.draw;
 }
 
-// Push the children of a node onto the stack, by one thread: the larger one below the smaller one.
+// Push the children of a node onto the stack, by one thread: the larger child first.
 __device__ __forceinline__ void push_children(OpenNode* top, const OpenNode& node, int32 n_left,
                                               int32 place)
 {
@@ -353,8 +353,8 @@ __device__ __forceinline__ void push_children(OpenNode* top, const OpenNode& nod
 }
 
 // Search and split the node at place `at` of the stack; its children take its place. Returns the
-// number of nodes pushed, 2 or 0. `sums` are zero before. Every thread of the block takes part, and
-// passes another barrier before the next node.
+// number of nodes pushed, 2 or 0. `sums` must be zero. Every thread of the block takes part; a
+// barrier is needed before the next node.
 template <int32 THREADS>
 __device__ __forceinline__ int32 grow_node(BlockState<THREADS>& state, const Layout& shared,
                                            const Sums& sums, const Task& task, int32 at)

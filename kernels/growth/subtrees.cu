@@ -1,34 +1,34 @@
-// Nodes with few rows, grown to their leaves: those with more than WARP rows by one block each, the
-// others by one warp each.
+// Grows nodes with few rows to their leaves: nodes with more than WARP rows by one block each,
+// smaller ones by one warp each.
 //
-//   grow_small    the nodes that policy.cu lists, until nodes have at most WARP rows; these go to a
-//                 second list
-//   grow_tiny     the nodes of the second list; most nodes of a deep tree
+//   grow_small    grows the nodes that policy.cu lists, until nodes have at most WARP rows; these
+//                 go to a second list
+//   grow_tiny     grows the nodes of the second list, which are most nodes of a deep tree
 //
 // Input:
 //
 //   row, weight   uint32 (r,)      target int32 (C, r)    rows of the level, see histogram.cu
-//   small         int32 (nodes,)   roots of the subtrees, sizes[2] of them, by policy.cu
+//   small         int32 (nodes,)   roots of the subtrees, sizes[2] of them, from policy.cu
 //   tree, key, start, count        of the nodes of the level
 //   min_hessian, min_category, root_hessian   int64 (trees,)   allowed uint8 (trees, F)
 //   tiles         uint8 (tiles, n, tile)                  codes of a row side by side
 //   n_bins        int32 (F,)   is_categorical uint8 (F,)   center float64 (F, width - 1)
 //   wide          int64 (., n, P)   wide_of int32 (trees,)   see sums.cu; n_columns is P, 0 where
-//                                   leaf values are made of the weights of classes
+//                                   leaf sums are the weights of classes
 //
-// The second list; the rows of its nodes are written back to where the rows of the block's first
-// node were, in another order:
+// The second list. The rows of its nodes are written back, reordered, to the rows of the subtree's
+// root in global memory:
 //
-//   n_tiny     int32 (1,), zero before the launch         place, of the store
+//   n_tiny     int32 (1,), zero before the launch         place: in the store
 //   tiny_tree, tiny_count, tiny_levels, place   int32     tiny_start int64     tiny_key uint64
 //
-// Output: nodes in the store of subtree.cuh, in which the nodes of the level have places by their
-// numbers. draw and mask may have no entries: no threshold is random, no feature categorical.
+// Output: nodes in the store of subtree.cuh, in which node i of the level has place *first + i.
+// draw is empty if no threshold is random; mask is empty if no feature is categorical.
 //
-// Launch: grid (any), SPLIT_THREADS threads for grow_small and WARP threads for grow_tiny, dynamic
-// shared memory as block_state.cuh says. A block takes a node and all below it, then the next node.
-// In grow_tiny a lane takes a row, and in the search one of the codes that the node has, so nothing
-// is as wide as the bins.
+// Launch: any grid of SPLIT_THREADS threads for grow_small and WARP threads for grow_tiny, dynamic
+// shared memory as in block_state.cuh. Blocks loop over nodes; a block grows a node's whole subtree
+// before the next. In grow_tiny a lane holds one row and, in the search, one code that occurs in
+// the node, so no array has the length of all bins.
 
 #include "level/split.cuh"
 #include "growth/block_state.cuh"
@@ -47,7 +47,7 @@ struct TinyNodes {
     Out<uint64> key;
 };
 
-// Append a node to the list of grow_tiny, and write its rows back.
+// Append a node to the list of grow_tiny and write its rows back to global memory.
 template <int32 THREADS>
 __device__ __forceinline__ void append_tiny(const BlockState<THREADS>& state, const Layout& shared,
                                             const Rows& rows, const TinyNodes& tiny,
@@ -75,7 +75,7 @@ __device__ __forceinline__ void append_tiny(const BlockState<THREADS>& state, co
     tiny.key[at] = node.key;
 }
 
-// Grow a node to its leaves, or until nodes are tiny. `turn` says which of the two sums is next.
+// Grow a node to its leaves, or until nodes are tiny. `turn` is the set of sums to use next.
 template <int32 THREADS>
 __device__ __forceinline__ void grow_subtree(BlockState<THREADS>& state, const Layout& shared,
                                              const Rows& rows, const Task& task,
@@ -101,7 +101,7 @@ __device__ __forceinline__ void grow_subtree(BlockState<THREADS>& state, const L
     if (THREADS > WARP) __syncthreads();
 }
 
-// `levels`: how many may be below a node; `first`: its first node in the store.
+// `levels`: number of levels allowed below a node; `first`: place of the level's first node.
 extern "C" __global__ void __launch_bounds__(SPLIT_THREADS, SMALL_BLOCKS)
 grow_small(uint32* row, uint32* weight, int32* target, int64 n_rows, In<int32> small,
            In<int32> sizes, In<int32> tree, In<uint64> key, In<int64> start, In<int64> count,

@@ -1,4 +1,4 @@
-// Thresholds of splits by a number, as `engine.growth.tree.find_thresholds` makes them.
+// Thresholds of numeric splits, equal to `engine.growth.tree.find_thresholds`.
 #ifndef GPUBOOST_THRESHOLDS_CUH
 #define GPUBOOST_THRESHOLDS_CUH
 
@@ -10,7 +10,7 @@ struct Bins {
     int32 width;
 };
 
-// Values v with a <= v < b, midway where float64 has one: gpuboost/engine/numerics.py.
+// A value v with a <= v < b, the midpoint if float64 has one: gpuboost/engine/numerics.py.
 __device__ __forceinline__ double midpoint(double a, double b)
 {
     const double total = a + b;
@@ -19,8 +19,8 @@ __device__ __forceinline__ double midpoint(double a, double b)
     return (middle < b ? middle : a) + 0.0;
 }
 
-// Where a split by a number is: the last code that goes left, of all codes and not only of those
-// that the node has, and the threshold. As `engine.growth.tree.find_thresholds`.
+// A numeric split: the last code that goes left (among all codes, not only those that occur in the
+// node) and the threshold.
 struct Threshold {
     int32 code;
     double value;

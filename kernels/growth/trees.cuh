@@ -1,4 +1,4 @@
-// Finished trees, as finish.cu leaves them, and rows that walk down them.
+// Finished trees, from finish.cu, and their traversal by rows.
 #ifndef GPUBOOST_TREES_CUH
 #define GPUBOOST_TREES_CUH
 
@@ -10,8 +10,8 @@ constexpr int32 LAST_CODE = 255;
 //   table   int64 (3, trees + 1), see node_buffer.cuh
 //   feature, left, category int32    code, missing_left uint8    masks uint32 (., CODE_WORDS)
 //
-// are of all trees, one after the other; left and category count in each tree. category and masks
-// are read only if `has_masks`.
+// are concatenated over all trees; left and category count within each tree. category and masks are
+// read only if `has_masks`.
 struct FinishedTrees {
     In<int64> table;
     int32 n_trees;
@@ -23,7 +23,7 @@ struct FinishedTrees {
     In<int32> category;
     In<uint32> masks;
 
-    // What a split is to `goes_left`, of codes and of values alike.
+    // The split of a node for `goes_left`, by codes or by values.
     struct Split {
         const FinishedTrees& trees;
         int64 tree;
@@ -58,7 +58,7 @@ struct FinishedTrees {
         __device__ __forceinline__ bool at_most(double x) const { return x <= threshold[node]; }
     };
 
-    // The leaf of a row of codes uint8 (F, n), among the nodes of all trees.
+    // The leaf of a row of codes uint8 (F, n), as index among the nodes of all trees.
     __device__ __forceinline__ int64 leaf_of(In<uint8> codes, int64 n, int64 row,
                                              int32 missing_code, int64 tree) const
     {
@@ -72,7 +72,7 @@ struct FinishedTrees {
         return node;
     }
 
-    // The same of a row of values, (n, F) by their strides; NaN is missing.
+    // The same for a row of values (n, F), given their strides; NaN is missing.
     template <typename Value>
     __device__ __forceinline__ int64 leaf_of(In<Value> values, int64 column_stride,
                                              In<double> threshold, int64 tree) const

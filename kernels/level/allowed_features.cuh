@@ -1,4 +1,4 @@
-// The features that a node may look at, in its order, for a warp that stands for the node.
+// The features that a node may split on, in the node's order; one warp per node.
 #ifndef GPUBOOST_ALLOWED_FEATURES_CUH
 #define GPUBOOST_ALLOWED_FEATURES_CUH
 
@@ -7,7 +7,7 @@ struct AllowedFeatures {
     uint64 key;
     int32 n_features;
 
-    // The rank of a feature, beyond all others where it may not be listed at.
+    // The rank of a feature; EVERY_RANK if the node may not split on it.
     __device__ __forceinline__ uint64 rank(int32 f) const
     {
         if (f >= n_features || allowed[f] == 0) return EVERY_RANK;
@@ -26,8 +26,8 @@ __device__ __forceinline__ int32 count_up_to(const AllowedFeatures& choice, uint
     return count;
 }
 
-// The largest rank of the first `max_features` features, found by halving; EVERY_RANK if there are
-// no more. Every lane takes part.
+// The largest rank of the first `max_features` features, found by bisection; EVERY_RANK if there
+// are no more features. Every lane takes part.
 __device__ __forceinline__ uint64 last_rank(const AllowedFeatures& choice, int32 max_features)
 {
     if (count_up_to(choice, EVERY_RANK) <= max_features) return EVERY_RANK;

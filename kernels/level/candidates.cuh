@@ -1,8 +1,8 @@
 // The candidate splits of one node by one feature, for split.cuh.
 //
-// A block has THREADS threads. The codes are put in an order, thread t holds the item at position
-// t, and the left child gets the items up to a position (or one item alone). Kinds of features
-// differ only in the order and the candidates:
+// A block has THREADS threads. The codes are sorted, thread t holds the item at position t, and the
+// left child gets the items up to a position (or one item alone). Kinds of features differ only in
+// the order and the candidates:
 //
 //   kind                 order             items taken        left           candidates
 //   numeric              code              all values         up to t        occupied codes
@@ -11,19 +11,19 @@
 //   more categories      gradient / weight occupied           up to t        occupied codes
 //   random categories    code              drawn to go left   up to t        the last position
 //
-// Of more than a few categories, those that are rare in the node may be left out of the order; they
-// go where missing values go (RARE_CATEGORIES).
+// With more categories, those that are rare in the node may be left out of the order; they go where
+// missing values go (RARE_CATEGORIES).
 //
 // In a block of SPLIT_THREADS threads a cell is a code. A block of one warp (THREADS == WARP)
-// serves nodes with at most WARP rows: its cells are the codes that the node has, in ascending
-// order, and `Feature::codes` lists them.
+// searches nodes with at most WARP rows: its cells are the codes that occur in the node, in
+// ascending order, and `Feature::codes` lists them.
 //
-// Histograms are read through a type with `hessian(cell)`, `count(cell)`, `gradient(cell, k)`,
-// `plane(cell, p)` and `missing_code()`, the cell of missing values, wherever they lie.
+// Histograms in global or shared memory are read through a type with `hessian(cell)`,
+// `count(cell)`, `gradient(cell, k)`, `plane(cell, p)` and `missing_code()`, the missing cell.
 #ifndef GPUBOOST_CANDIDATES_CUH
 #define GPUBOOST_CANDIDATES_CUH
 
-constexpr int32 SPLIT_THREADS = 256;  // of a block for any node: as many as there are codes
+constexpr int32 SPLIT_THREADS = 256;  // of a block for any node: one per code
 constexpr int32 SPLIT_BLOCKS = 2;     // per multiprocessor; asking for more spills registers
 constexpr int32 NOWHERE = SPLIT_THREADS;
 constexpr int32 BOTH = 0, ONLY_RIGHT = 1, ONLY_LEFT = 2;  // directions of missing values tried
@@ -65,12 +65,12 @@ __device__ __forceinline__ int32 highest(const uint32 (&words)[WARPS])
     return -1;
 }
 
-// ---- What a block works on ---------------------------------------------------------------------
+// ---- State of a block --------------------------------------------------------------------------
 
 template <int32 THREADS>
 struct Workspace {
     static constexpr int32 WARPS = THREADS / WARP;
-    uint32 occupied[WARPS];  // values, without the missing code
+    uint32 occupied[WARPS];  // codes of values, without the missing code
     uint32 drawn[WARPS];
     int64 warp_sums[WARPS];
     double warp_score[WARPS];
@@ -103,7 +103,7 @@ struct Feature {
     int32 index;
     int32 n_bins;
     bool categorical;
-    int32 sign;          // 1 where values rise with it, -1 where they fall, else 0; for NEWTON
+    int32 sign;          // 1 if leaf values rise with it, -1 if they fall, else 0; for NEWTON
     In<double> center;   // of its bins
     const uint8* codes;  // of the cells, then NO_CODE at least once; null: a cell is a code
 
@@ -125,7 +125,7 @@ struct Item {
     int32 bin;
     int32 next_bin;
     double draw;
-    bool leaves_rare;  // what is not taken goes where missing values go
+    bool leaves_rare;  // whether codes that are not taken go where missing values go
 };
 
 __device__ __forceinline__ double no_draw() { return __longlong_as_double(0x7ff8000000000000ll); }

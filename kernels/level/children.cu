@@ -7,26 +7,26 @@
 //   gone       int64 (nodes,)    rows of accepted nodes before that go left
 //   cut        int32 (nodes,)    pieces of the children's rows before those of its own
 //
-// rank, to and gone are written for accepted nodes only. Arrays of the pieces of their rows:
+// rank, to and gone are written for accepted nodes only. Arrays of the pieces of the level's rows:
 //
 //   piece, first, left   int32, int64, int64 (pieces,)    node, first row and rows that go left
 //   left_at, right_at    int64 (pieces,)    where the rows of each side go; the rows of a parent
 //                                           lie side by side, left before right
 //
-// Running sums go over chunks, see chunks.cuh. The launches depend on the room of the level:
+// Running sums are computed by chunks, see chunks.cuh. The launches depend on the level's capacity:
 //
 //   few nodes and few pieces     place_rows
 //   few nodes, many pieces       place_nodes, place_pieces
 //   many nodes                   count_children, place_nodes, place_pieces
 //
-// and then make_children, always.
+// make_children always follows.
 
 #include "common/chunks.cuh"
 
 constexpr int32 CHILD_THREADS = 256;
 constexpr int32 CHILD_BLOCKS = 4;  // on a multiprocessor
 
-// ---- Of nodes ----------------------------------------------------------------------------------
+// ---- Places of nodes ---------------------------------------------------------------------------
 
 struct Parents {
     In<int64> count;
@@ -35,7 +35,7 @@ struct Parents {
     int32 piece_rows;
 };
 
-// Numbers that are summed over nodes.
+// Counts that are summed over nodes.
 struct NodeCounts {
     int64 numbers;  // accepted nodes packed with pieces of the children's rows
     int64 rows;
@@ -51,7 +51,7 @@ __device__ __forceinline__ NodeCounts counts_of(const Parents& parents, int64 no
     return {packed(1, pieces), rows, left};
 }
 
-// totals int64 (3, chunks): the fields of a share, summed. Launch: grid (chunks of nodes),
+// totals int64 (3, chunks): sums of the fields over each chunk. Launch: grid (chunks of nodes),
 // CHUNK_THREADS threads.
 extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
 count_children(In<int32> size, In<int64> count, In<uint8> accepted, In<int64> n_left,
@@ -111,7 +111,7 @@ __device__ __forceinline__ void place_chunk_of_nodes(int64 (&warp_sums)[CHUNK_WA
     }
 }
 
-// ---- Of pieces ---------------------------------------------------------------------------------
+// ---- Places of pieces --------------------------------------------------------------------------
 
 struct Pieces {
     In<int64> start;  // of nodes
@@ -121,7 +121,7 @@ struct Pieces {
     In<int64> first;
     In<int64> left;
 
-    // Whether its rows go anywhere.
+    // Whether its rows move to children.
     __device__ __forceinline__ bool moves(int64 piece) const { return accepted[node[piece]] != 0; }
 };
 
@@ -168,10 +168,10 @@ __device__ __forceinline__ void place_chunk_of_pieces(int64 (&warp_sums)[CHUNK_W
 
 // ---- Launches ----------------------------------------------------------------------------------
 
-// Places of nodes; and sums over chunks of pieces, totals int64 (chunks of pieces,). Launch: a
-// block of CHUNK_THREADS threads for each chunk of nodes, and then for each chunk of pieces.
+// Places of nodes; and sums over chunks of pieces, totals int64 (chunks of pieces,). Launch: one
+// block of CHUNK_THREADS threads for each chunk of nodes, then one for each chunk of pieces.
 //
-//   node_totals   of count_children; one chunk of nodes needs none
+//   node_totals   from count_children; not needed for one chunk of nodes
 extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
 place_nodes(In<int32> size, In<int64> start, In<int64> count, In<uint8> accepted, In<int64> n_left,
             In<int32> n_pieces, In<int32> piece_node, In<int64> first, In<int64> left,
@@ -204,7 +204,7 @@ place_pieces(In<int64> start, In<uint8> accepted, In<int64> n_left, In<int32> n_
                           left_at, right_at);
 }
 
-// Both, of one chunk. Launch: one block of CHUNK_THREADS threads.
+// Places of nodes and pieces, if each has one chunk. Launch: one block of CHUNK_THREADS threads.
 extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
 place_rows(In<int32> size, In<int64> start, In<int64> count, In<uint8> accepted, In<int64> n_left,
            In<int32> n_pieces, In<int32> piece_node, In<int64> first, In<int64> left,
@@ -223,7 +223,7 @@ place_rows(In<int32> size, In<int64> start, In<int64> count, In<uint8> accepted,
 
 // ---- The children ------------------------------------------------------------------------------
 
-// The last of some ascending numbers that is not above a value; the first of them is not.
+// Index of the last of ascending numbers that is at most `value`; the first one must be.
 __device__ __forceinline__ int64 last_up_to(In<int32> numbers, int64 n, int64 value)
 {
     return first_not((int64)1, n, [&](int64 i) { return numbers[i] <= value; }) - 1;
@@ -233,10 +233,10 @@ __device__ __forceinline__ int64 last_up_to(In<int32> numbers, int64 n, int64 va
 //
 //   left_hessian int64 (nodes,)   left_gradient int64 (nodes, K)    sums of left children
 //
-// The parent of a piece is the last node whose pieces begin at or before it. The pieces of a node
-// that is not accepted begin where those of the next node do, so it is never the last one.
+// The parent of a piece is the last node whose pieces begin at or before it. A node that is not
+// accepted has no pieces, so it begins where the next node does and is never the last one.
 //
-// Launch: grid (any), CHILD_THREADS threads; a thread takes nodes, and then pieces.
+// Launch: grid (any), CHILD_THREADS threads, which loop over nodes and then over pieces.
 extern "C" __global__ void __launch_bounds__(CHILD_THREADS, CHILD_BLOCKS)
 make_children(In<int32> size, In<int32> tree, In<uint64> key, In<int64> count, In<int64> hessian,
               In<int64> gradient, In<uint8> accepted, In<int64> n_left, In<int32> rank,

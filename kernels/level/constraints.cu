@@ -1,16 +1,16 @@
-// Constraints of nodes: bounds of their values, and the features that they may look at.
+// Constraints of nodes: bounds of their values, and the features that they may split on.
 //
-//   size        int32 (1,)          nodes of the level; arrays of nodes have room for more
+//   size        int32 (1,)          nodes of the level, at most the length of arrays of nodes
 //   regular     float64 (3,)        l1, l2, largest value
-//   lower, upper   float64 (nodes,)    bounds of the values of the node and of all below it
-//   groups      uint32 (nodes, W)   a bit for each group that holds all features of the path
-//   of_feature  uint32 (F, W)       the groups that each feature is in
-//   monotonic   int8 (F,)           1 where values rise with a feature, -1 where they fall, else 0
+//   lower, upper   float64 (nodes,)    bounds of the values of the node and its descendants
+//   groups      uint32 (nodes, W)   a bit for each group that contains all features of the path
+//   of_feature  uint32 (F, W)       the groups that contain each feature
+//   monotonic   int8 (F,)           1 if leaf values rise with a feature, -1 if they fall, else 0
 //
 // lower and upper exist only if a feature is monotonic; W is 0 without groups.
 //
-// Launch: grid (any), CONSTRAINT_THREADS threads; a thread takes a node, then the node that lies as
-// many threads further on as the grid has; no shared memory.
+// Launch: any grid of CONSTRAINT_THREADS threads, which loop over nodes with the stride of the
+// grid; no shared memory.
 
 #include "level/allowed_features.cuh"
 
@@ -23,7 +23,7 @@ __device__ __forceinline__ int64 first_of_thread()
 
 __device__ __forceinline__ int64 thread_count() { return (int64)gridDim.x * CONSTRAINT_THREADS; }
 
-// The roots: nothing has been split yet.
+// Constraints of the roots, whose paths have no splits.
 extern "C" __global__ void __launch_bounds__(CONSTRAINT_THREADS)
 hold_roots(In<int32> size, In<double> regular, int32 bounded_nodes, int32 n_words,
            Out<double> lower, Out<double> upper, Out<uint32> groups)
@@ -54,8 +54,8 @@ __device__ __forceinline__ double between_children(const Part& node, const Part&
     return middle_of(bounded(of_left, lower, upper), bounded(of_right, lower, upper));
 }
 
-// The children of accepted nodes, see children.cu; arrays of children end in `_out`. Where a
-// feature is monotonic there is one channel.
+// Constraints of the children of accepted nodes, see children.cu; arrays of children end in `_out`.
+// If a feature is monotonic there is one channel.
 extern "C" __global__ void __launch_bounds__(CONSTRAINT_THREADS)
 hold_children(In<int32> size, In<uint8> accepted, In<int32> rank, In<int32> feature,
               In<int64> hessian, In<int64> gradient, In<int64> left_hessian,
@@ -85,8 +85,8 @@ hold_children(In<int32> size, In<uint8> accepted, In<int32> rank, In<int32> feat
     }
 }
 
-// The features that the groups of each node allow, allowed_out uint8 (nodes, F), among those of its
-// tree, allowed uint8 (trees, F).
+// allowed_out uint8 (nodes, F): which features of its tree, allowed uint8 (trees, F), the groups of
+// each node allow.
 extern "C" __global__ void __launch_bounds__(CONSTRAINT_THREADS)
 allow_by_groups(In<int32> size, In<int32> tree, In<uint32> groups, In<uint32> of_feature,
                 In<uint8> allowed, int32 n_features, int32 n_words, Out<uint8> allowed_out)
@@ -102,8 +102,8 @@ allow_by_groups(In<int32> size, In<int32> tree, In<uint32> groups, In<uint32> of
     }
 }
 
-// The features that each tree may look at in a level: the first `count` in an order of the level's
-// own. Launch: grid (trees), one warp.
+// The features that each tree may split on in a level: the first `count` in the level's own order.
+// Launch: grid (trees), one warp.
 extern "C" __global__ void __launch_bounds__(WARP)
 draw_level(In<uint64> root_key, In<uint8> allowed, int32 depth, int32 n_features, int32 count,
            Out<uint8> allowed_out)

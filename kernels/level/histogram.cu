@@ -1,39 +1,38 @@
-// Histograms of the nodes of a level: per node, feature and code the sums of its rows.
+// Histograms of the nodes of a level: sums over rows for each node, feature and code.
 //
 //   codes      uint8  (tiles, n, tile)        `tile` features of a row side by side
-//   listed     int32  (slots, M) or (1, M)    features whose histograms are built, -1 behind the
-//                                             last; the rows of this list are `stride` apart (0:
-//                                             one for all)
-//   row        uint32 (r,)                    row of the matrix, those of a node side by side
+//   listed     int32  (slots, M) or (1, M)    features whose histograms are built, then -1; lists
+//                                             of slots are `stride` entries apart (0: one list
+//                                             for all)
+//   row        uint32 (r,)                    row of the matrix; those of a node are contiguous
 //   weight     uint32 (r,)                    at most 2**31 - 1
 //   target     int32  (C, r)                  values of each output; [class is 1]; or the class,
 //                                             ascending in each node
-//   n_pieces   int32  (1,)                    the arrays of pieces have room for more
-//   slot, first, rows   int32, int64, int32 (pieces,)    what each block does, by policy.cu
+//   n_pieces   int32  (1,)                    at most the length of arrays of pieces
+//   slot, first, rows   int32, int64, int32 (pieces,)    pieces of rows, from policy.cu
 //   histogram  int64  (slots, M, width, 2 + K)    weight, rows, gradients; zero before the launch
 //
-// Launch: grid (any, M / TILE, K or, of more than two classes, 1), HISTOGRAM_THREADS threads,
-// shared memory below. A block takes a piece, then the next one of its, of those whose slots are
-// among the `n_slots` from `first_slot` on: pieces lie by slot.
-// It adds the rows of a piece, which are of one node (slot), in TILE of its features; of values and
-// of two classes one channel of gradients, of more classes all of them, one after the other.
-// A warp takes 32 / TILE rows, a lane one feature:
+// Launch: grid (any, M / TILE, K; 1 with more than two classes), HISTOGRAM_THREADS threads, shared
+// memory below. Blocks loop over the pieces of the `n_slots` slots from `first_slot` on; pieces are
+// sorted by slot. All rows of a piece belong to one node (slot). A block adds them for TILE
+// features: for values and two classes to one channel of gradients, for more classes to all
+// channels in turn. A warp takes 32 / TILE rows, a lane one feature:
 //
 //                lane 0   lane 1   ...  lane 31
 //   row 7        code 3   code 9        code 3
 //   adds to      [3][0]   [9][1]        [3][31]    of a plane [bin][lane]: every lane its own bank
 //
-// Shared memory: uint32 [plane][width][TILE]. Only 32-bit shared atomics are native, so a plane of
-// weights may not wrap (the host bounds the rows of a block by the largest weight) and a gradient
-// is two planes, the low half with a carry into the high one.
+// Shared memory: uint32 [plane][width][TILE]. Only 32-bit shared atomics are native. So a plane of
+// weights must not wrap (the host limits the rows of a block by the largest weight), and a gradient
+// has two planes, with a carry from the low half into the high one.
 
 #ifndef TILE
-#define TILE 32  // features of a block: fewer where few are listed at or shared memory is small
+#define TILE 32  // features per block: fewer if few are listed or shared memory is small
 #endif
 
 constexpr int32 HISTOGRAM_THREADS = 512;
-constexpr int32 VALUE_PLANES = 4;        // low and high half, weight, rows if they are counted
-constexpr int32 CLASS_PLANES = 3;        // weight of a class, of all, rows if they are counted
+constexpr int32 VALUE_PLANES = 4;        // low and high half, weight; rows if counted
+constexpr int32 CLASS_PLANES = 3;        // weight of one class, of all classes; rows if counted
 constexpr int32 CLASS_STATIC_BYTES = 16;  // of shared memory, beside the planes
 constexpr int32 HISTOGRAM_BLOCKS = 2;    // per multiprocessor; asking for more spills registers
 constexpr int32 ROWS_AHEAD = 4;          // loads in flight per lane before their additions
@@ -42,9 +41,8 @@ constexpr uint32 NO_CELL = 0xffffffffu;
 
 #include "level/shared_histogram.cuh"
 
-// Regression, and two classes: channel blockIdx.z is the sum of weight * target[blockIdx.z]; of
-// gradients, the sum of target[blockIdx.z].
-// Channel 0 also sums weights and counts rows.
+// Regression, and two classes: channel blockIdx.z is the sum of weight * target[blockIdx.z]; for
+// gradients, the sum of target[blockIdx.z]. Channel 0 also sums weights and counts rows.
 extern "C" __global__ void __launch_bounds__(HISTOGRAM_THREADS, HISTOGRAM_BLOCKS)
 histogram_values(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> target,
                  In<int32> n_pieces, In<int32> slot, In<int64> first, In<int32> rows,
@@ -112,19 +110,19 @@ histogram_values(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> t
 
 // ---- More than two classes ---------------------------------------------------------------------
 //
-// The rows of a node are sorted by class, so those of a piece are segments of one class each, and
-// a code is read once whatever the number of classes:
+// The rows of a node are sorted by class, so a piece consists of segments of one class each, and a
+// code is read once whatever the number of classes:
 //
 //   class       0 0 0 0 0 0 0 0   1 1   2   3 3 3 3 3 3 3 3 3
 //   added to    shared, flushed | global  | shared, flushed
 //
-// Where a segment has rows enough, its sums are made in shared memory and flushed. That costs a
-// look at every cell, so the rows of shorter ones are added to global memory at once, which is
-// about as many atomics as their flush would be. Weights of all classes, and rows, are summed in
-// shared memory on the side and flushed once for the piece: making them of the classes' sums later
-// would be exact too, but read K numbers for each cell, however few rows a node has.
+// Long segments are summed in shared memory and flushed. A flush reads every cell, so the rows of
+// short segments are added directly to global memory, which takes about as many atomics. The
+// weights of all classes together, and row counts, are also summed in shared memory and flushed
+// once per piece. Computing them from the sums of classes later would be exact too, but would read
+// K numbers for each cell even if a node has few rows.
 
-// Segments of at least width / SHORT rows are flushed. A 64-bit global atomic is taken to cost as
+// Segments of at least width / SHORT rows are flushed. A 64-bit global atomic is assumed to cost as
 // much as SHORT * SHORT * 2 words of shared memory: r rows spread evenly over `width` codes save
 // r * r / (2 * width) atomics of a lane, whose cells are `width` words.
 constexpr int32 SHORT = 5;
@@ -141,7 +139,7 @@ struct ClassRows {
 struct ClassPlanes {
     uint32* weights;  // of one segment
     uint32* totals;
-    uint32* counts;  // null where rows are not counted
+    uint32* counts;  // null if rows are not counted
 };
 
 // The histogram of a slot in global memory.
@@ -158,7 +156,7 @@ struct Output {
     }
 };
 
-// Segments found, of this turn and of the next.
+// Segments found in this iteration and the next.
 struct Segment {
     int32 first[2];
     int32 end[2];
@@ -168,7 +166,7 @@ static_assert(sizeof(Segment) <= CLASS_STATIC_BYTES, "the host leaves no room fo
 constexpr int32 ANY_CLASS = -1;
 
 struct ClassEntry {
-    uint32 cell;  // NO_CELL where there is no row, or one of another class than is wanted
+    uint32 cell;  // NO_CELL if there is no row, or its class is not the segment's
     uint32 weight;
     int32 own;
 };
@@ -185,9 +183,9 @@ __device__ __forceinline__ ClassEntry class_entry(const Column& column, const Cl
     return entry;
 }
 
-// The first row from `at` on where a segment of at least `minimum` rows begins, rows.count if there
-// is none; `at` is where one begins, and *first is rows.count. Every thread of the block takes
-// part, and meets a barrier.
+// The first row from `at` on where a segment of at least `minimum` rows begins; rows.count if there
+// is none. A segment must begin at `at`, and *first must be rows.count. Every thread of the block
+// takes part; the function has a barrier.
 __device__ __forceinline__ int32 find_segment(const ClassRows& rows, int32 at, int32 minimum,
                                               int32* first)
 {
@@ -224,13 +222,13 @@ __device__ __forceinline__ void add_scattered(const Column& column, const ClassR
     }
 }
 
-// Add the rows of the segment that begins at `first` to shared memory. *end is rows.count before,
-// and then the end of the segment.
+// Add the rows of the segment that begins at `first` to shared memory. *end must be rows.count and
+// becomes the end of the segment.
 __device__ __forceinline__ void add_segment(const Column& column, const ClassRows& rows,
                                             int32 first, const ClassPlanes& planes, int32* end)
 {
     const int32 wanted = rows.target[first];
-    int32 beyond = rows.count;  // the first of this thread's rows that is of another class
+    int32 beyond = rows.count;  // the first of this thread's rows with another class
     for (int32 at = first + (int32)threadIdx.x / TILE; at < beyond; at += ROWS_AHEAD * ROW_STRIDE) {
         ClassEntry entry[ROWS_AHEAD];
         #pragma unroll
@@ -248,11 +246,11 @@ __device__ __forceinline__ void add_segment(const Column& column, const ClassRow
             if (planes.counts != nullptr) atomicAdd(planes.counts + cell, 1u);
         }
     }
-    // Some lane has the first row beyond, and the first lane of a row has a feature.
+    // Some thread has the first row beyond; only the first lane of each row needs to write.
     if (threadIdx.x % TILE == 0 && beyond < rows.count) atomicMin(end, beyond);
 }
 
-// Move the sums of one class to global memory, and to those of all classes.
+// Add the sums of one class to global memory and to the totals of all classes, and clear them.
 __device__ __forceinline__ void flush_segment(const ClassPlanes& planes, const Output& output,
                                               int32 cells, int32 own)
 {
@@ -264,8 +262,9 @@ __device__ __forceinline__ void flush_segment(const ClassPlanes& planes, const O
     }
 }
 
-// Add the rows of a piece, segment by segment. Every thread of the block takes part, after a
-// barrier, and meets another before the totals are read. A thread without a feature adds nothing.
+// Add the rows of a piece, segment by segment. Every thread of the block takes part; a barrier is
+// needed before the call, and another before the totals are read. A thread without a feature adds
+// nothing.
 __device__ __forceinline__ void add_classes(const Column& column, const ClassRows& rows,
                                             const ClassPlanes& planes, const Output& output,
                                             Segment& segment)
@@ -284,7 +283,7 @@ __device__ __forceinline__ void add_classes(const Column& column, const ClassRow
     }
 }
 
-// Channel k is the weight of class k; the total is that of all classes.
+// Channel k is the weight of class k; the hessian is the weight of all classes.
 extern "C" __global__ void __launch_bounds__(HISTOGRAM_THREADS, HISTOGRAM_BLOCKS)
 histogram_classes(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> target,
                   In<int32> n_pieces, In<int32> slot, In<int64> first, In<int32> rows,
@@ -330,8 +329,8 @@ histogram_classes(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> 
     }
 }
 
-// Zero the histograms of a level: those of the `n_slots` slots from `first_slot` on that there are,
-// n_cells int64 numbers each. sizes[0] of policy.cu is the number of slots.
+// Zero the histograms of the `n_slots` slots from `first_slot` on, up to the last slot of the level
+// (sizes[0] of policy.cu); each has n_cells int64 numbers.
 // Launch: any grid of HISTOGRAM_THREADS threads.
 extern "C" __global__ void __launch_bounds__(HISTOGRAM_THREADS)
 zero_histograms(In<int32> sizes, int32 first_slot, int32 n_slots, int64 n_cells,

@@ -2,8 +2,7 @@
 #ifndef GPUBOOST_HISTOGRAM_VIEW_CUH
 #define GPUBOOST_HISTOGRAM_VIEW_CUH
 
-// `Plane` is int64, volatile where it must be read past the first cache, in which atomics do not
-// arrive.
+// `Plane` is int64, volatile if it must bypass the L1 cache, which global atomics do not update.
 template <class Plane>
 struct GlobalHistogram {
     const Plane* first;

@@ -1,18 +1,18 @@
-// Medians of nodes: each row's side of the median of its node, and sums of deviations from it.
+// Medians of nodes: the sign of each row about its node's median, and sums of deviations from it.
 //
 //   row, weight   uint32 (r,)       rank int32 (K, r): ranks of targets, from 0
 //   heavy         int64 (n,)        weights of the rows of the matrix in medians, if has_heavy;
-//                                   else their weights in the tree are taken
-//   n_pieces      int32 (1,)        the arrays have room for more
+//                                   else these are their weights in the tree
+//   n_pieces      int32 (1,)        at most the length of arrays of pieces
 //   slot, first, rows   int32, int64, int32 (pieces,)    node, first row, number of rows
-//   lower, upper  int32 (nodes, K)  the smallest ranks up to which lies half of the weight of the
-//                                   node, and more than half
+//   lower, upper  int32 (nodes, K)  smallest ranks such that targets up to them have at least half,
+//                                   and more than half, of the node's weight
 //
 // `lower` is found by radix select, see radix_select.cuh. Digits are narrow, because deep levels
 // have many nodes: a thread counts the weights of its rows in registers.
 //
-// Launch unless said otherwise: any grid of MEDIAN_THREADS threads, no shared memory; a block takes
-// a piece, then the piece that lies as many blocks further on as the grid has.
+// Launch, unless a kernel says otherwise: any grid of MEDIAN_THREADS threads, no shared memory;
+// blocks loop over pieces with the stride of the grid.
 
 #include "common/radix_select.cuh"
 
@@ -24,7 +24,7 @@ constexpr int32 DIGITS = 1 << DIGIT_BITS;
 constexpr int32 NO_RANK = 0x7fffffff;
 constexpr int64 NOT_FOUND = -1;
 
-// What a row weighs in the median.
+// The weight of a row in the median.
 struct MedianWeights {
     In<uint32> row;
     In<uint32> weight;
@@ -37,8 +37,8 @@ struct MedianWeights {
     }
 };
 
-// counts int64 (nodes, K, DIGITS), zero before the first launch: weights of the candidates, by
-// their digit at bit `shift`.
+// counts int64 (nodes, K, DIGITS), zero before the first launch: weights of the candidates by their
+// digit at bit `shift`.
 extern "C" __global__ void __launch_bounds__(MEDIAN_THREADS, MEDIAN_BLOCKS)
 count_ranks(In<uint32> row, In<uint32> weight, In<int32> rank, In<int64> heavy, int32 has_heavy,
             In<int32> n_pieces, In<int32> slot, In<int64> first, In<int32> rows, int64 n_rows,
@@ -71,13 +71,13 @@ count_ranks(In<uint32> row, In<uint32> weight, In<int32> rank, In<int64> heavy, 
     }
 }
 
-// The next digit of `lower`, which is zero before the first launch. Leaves the counts zero.
+// Find the next digit of `lower`, which is zero before the first launch. Leaves the counts zero.
 //
 //   below, total  int64 (nodes, K)   weight of the ranks below all candidates, and of the node;
 //                                    written by the first launch
 //
-// With the last digit, at shift 0: if more than half of the weight lies up to `lower`, `upper` is
-// `lower`; if exactly half does, `below` is NOT_FOUND and `upper` NO_RANK until find_next_ranks.
+// With the last digit, at shift 0: if ranks up to `lower` have more than half the weight, `upper`
+// is `lower`; if exactly half, `below` is NOT_FOUND and `upper` is NO_RANK until find_next_ranks.
 // Launch: blocks of MEDIAN_THREADS threads, one thread for each node and output.
 extern "C" __global__ void __launch_bounds__(MEDIAN_THREADS, MEDIAN_BLOCKS)
 choose_rank_digits(In<int32> size, int32 n_outputs, int32 shift, int32 is_first, Out<int64> counts,
@@ -99,7 +99,7 @@ choose_rank_digits(In<int32> size, int32 n_outputs, int32 shift, int32 is_first,
     below[cell] = is_half ? NOT_FOUND : chosen.below;
 }
 
-// `upper` where half of the weight lies up to `lower`: the next rank above it.
+// Set `upper` to the next rank above `lower` if ranks up to `lower` have exactly half the weight.
 extern "C" __global__ void __launch_bounds__(MEDIAN_THREADS, MEDIAN_BLOCKS)
 find_next_ranks(In<uint32> row, In<uint32> weight, In<int32> rank, In<int64> heavy, int32 has_heavy,
                 In<int32> n_pieces, In<int32> slot, In<int64> first, In<int32> rows, int64 n_rows,
@@ -128,7 +128,7 @@ __device__ __forceinline__ int32 side_of_median(int32 rank, int32 lower, int32 u
     return (int32)(rank >= upper) - (int32)(rank <= lower);
 }
 
-// sign int32 (K, r): on which side of the median of its node a row is.
+// sign int32 (K, r): the sign of a row's target about the median of its node.
 extern "C" __global__ void __launch_bounds__(MEDIAN_THREADS, SIGNS_BLOCKS)
 put_signs(In<int32> rank, In<int32> n_pieces, In<int32> slot, In<int64> first, In<int32> rows,
           int64 n_rows, int32 n_outputs, In<int32> lower, In<int32> upper, Out<int32> sign)
@@ -145,7 +145,7 @@ put_signs(In<int32> rank, In<int32> n_pieces, In<int32> slot, In<int64> first, I
     }
 }
 
-// The sum of a column over a warp's rows, times the weight if `draws`, to `sum`.
+// Add a column over a warp's rows, times the weight if `draws`, to `sum`.
 __device__ __forceinline__ void add_column(const int64* wide, int32 n_columns, int32 column,
                                            const uint32* row, const uint32* weight,
                                            const int32* sign, int32 end, bool draws, int64* sum)

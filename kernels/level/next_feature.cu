@@ -1,15 +1,15 @@
-// The next features of nodes that none of the first features could split, until one can. There are
-// few such nodes: their rows all have one value of each feature listed at.
+// Try further features for nodes that no listed feature can split, until one can. Such nodes are
+// rare: each listed feature is constant over their rows.
 //
-//   undecided   uint8 (nodes,)        of select_split.cu
-//   last        uint64 (slots,)       of select_split.cu
-//   histogram   int64 (slots, width, 2 + K)               room for that of one feature
+//   undecided   uint8 (nodes,)        from select_split.cu
+//   last        uint64 (slots,)       from select_split.cu
+//   histogram   int64 (slots, width, 2 + K)               scratch, for one feature
 //   row, weight, target               the rows, see histogram.cu; n_rows between columns of target
 //   others                            as in split.cu
 //
-// A block of SPLIT_THREADS threads takes a node, then the node that lies as many blocks further on
-// as the grid has. It adds the rows of the node to the histogram in global memory by 64-bit
-// atomics, so that there may be any number of classes.
+// Blocks of SPLIT_THREADS threads loop over nodes with the stride of the grid. A block adds the
+// rows of a node to a histogram in global memory by 64-bit atomics, which works for any number of
+// classes.
 //
 // Launch: any grid; static shared memory only.
 
@@ -49,8 +49,8 @@ __device__ __forceinline__ void build(int64* cells, In<uint8> codes, const Rows&
     __syncthreads();
 }
 
-// Per slot: listed int32, the feature that could split, -1 if none could; and its split, as written
-// by split.cu for an entry of its lists.
+// Per slot: listed int32, the feature that can split the node, -1 if none can; and its split, as
+// split.cu writes it for an entry of its lists.
 extern "C" __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
 try_next_features(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> target,
                   In<int32> size, In<int32> slot, In<uint8> undecided, In<int64> start,

@@ -4,21 +4,20 @@
 //   after    node a: l l l | r r                              node c: l | r
 //
 // The partition is stable, so rows that are sorted by class stay sorted. The rows of the level are
-// cut into pieces, and pieces into words of WARP rows. The first pass finds which way each row
-// goes, stores that as a bit, and counts; children.cu turns counts into places; the second pass
+// cut into pieces, and pieces into words of WARP rows. The first pass stores for each row a bit,
+// whether it goes left, and counts the bits. children.cu turns counts into places. The second pass
 // moves the rows.
 //
 //   codes      uint8 (F, n)        code of each feature and row
 //   row, weight   uint32 (r,)      target int32 (C, r), columns `n_rows` apart
-//   n_pieces   int32 (1,)          the arrays have room for more
+//   n_pieces   int32 (1,)          at most the length of arrays of pieces
 //   node, first, rows   int32, int64, int32 (pieces,)    node, first row, number of rows
-//   accepted, feature, bin, missing   uint8, int32, int16, int8 (nodes,)   of select_split.cu
+//   accepted, feature, bin, missing   uint8, int32, int16, int8 (nodes,)   from select_split.cu
 //   mask       uint32 (nodes, 16)  of categorical splits
 //   turns      uint32 (pieces, WARP)   a bit for each row of a piece: whether it goes left
 //
-// Launch: grid (any), PARTITION_THREADS threads; a block takes a piece, then the piece that lies as
-// many blocks further on as the grid has. A warp takes every PARTITION_WARPS-th word of a piece. No
-// dynamic shared memory.
+// Launch: any grid of PARTITION_THREADS threads; blocks loop over pieces with the stride of the
+// grid. A warp takes every PARTITION_WARPS-th word of a piece. No dynamic shared memory.
 
 #include "common/goes_left.cuh"
 
@@ -106,7 +105,7 @@ partition_move(In<uint32> row, In<uint32> weight, In<int32> target, In<int32> n_
         const int64 begin = first[piece], left_base = left_at[piece], right_base = right_at[piece];
         const int32 end = rows[piece];
 
-        // Each lane has a word of the piece, and how many rows before it go left.
+        // Each lane holds one word of the piece and the number of rows before it that go left.
         const uint32 turn = turns[piece * PIECE_WORDS + lane];
         const int32 before = warp_running_sum(__popc(turn)) - __popc(turn);
 

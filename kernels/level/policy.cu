@@ -1,17 +1,17 @@
-// Policy of a level on the device: which nodes are searched, and where their histograms lie;
-// children.cu makes the next level. The host never reads the number of nodes: it launches for as
-// many as there can be, and every kernel reads the number from device memory.
+// Policy of a level on the device: which nodes are searched, and which slots their histograms get;
+// children.cu makes the next level. The host launches kernels for the largest possible number of
+// nodes; kernels read the actual number from device memory.
 //
-//   size       int32 (1,)      nodes of the level; arrays of nodes have room for more
+//   size       int32 (1,)      nodes of the level, at most the length of arrays of nodes
 //   tree       int32 (nodes,)  start, count, hessian  int64 (nodes,)   gradient int64 (nodes, K)
-//   parent     int32 (nodes,)  slot of the parent's histogram in the level before, -1 if unknown
+//   parent     int32 (nodes,)  slot of the parent's histogram in the level before, -1 if not kept
 //
 // Children come in pairs, left before right: below the roots the sibling of node i is i ^ 1.
 //
-// Launch of all kernels: grid (chunks of nodes, shares), CHUNK_THREADS threads, see chunks.cuh; a
-// thread takes a node. The blocks of a column of the grid go through the nodes of one chunk: all
-// count the pieces of the nodes' rows and write a share of them, the first also writes the arrays
-// of nodes. No dynamic shared memory.
+// Launch of all kernels: grid (chunks of nodes, shares), CHUNK_THREADS threads, see chunks.cuh; one
+// thread per node. All blocks with the same blockIdx.x process the nodes of one chunk: each counts
+// the pieces of the nodes' rows and writes a share of them; the first also writes the arrays of
+// nodes. No dynamic shared memory.
 
 #include "common/chunks.cuh"
 
@@ -19,21 +19,22 @@ constexpr int32 FROM_ROWS = -1;  // `source` of a histogram that is summed from 
 
 struct Workspace {
     int64 warp_sums[CHUNK_WARPS];
-    int32 end[CHUNK_THREADS];   // pieces up to that of each thread's node, in the tile
-    int32 slot[CHUNK_THREADS];  // what they belong to
+    int32 end[CHUNK_THREADS];   // pieces in the tile up to the last of each thread's node
+    int32 slot[CHUNK_THREADS];  // node or slot that they belong to
 };
 
 // ---- Work lists: the rows of nodes, cut into pieces for the blocks of a launch -----------------
 
 struct Work {
-    Out<int32> slot;   // what a piece belongs to
+    Out<int32> slot;   // node or slot that a piece belongs to
     Out<int64> first;  // its first row
     Out<int32> rows;
     int32 capacity;  // rows of a piece
 };
 
-// Append the pieces of the rows of a tile of nodes to a list of `made` pieces; `pieces` is how many
-// this thread's node has. Returns the new length. Every thread of the block takes part.
+// Append the pieces of the rows of a tile of nodes to a list of `made` pieces; `pieces` is the
+// number of pieces of this thread's node. Returns the new length. Every thread of the block takes
+// part.
 //
 //   thread        0        1   2
 //   pieces     a a a a           c c       end   4 4 6
@@ -59,7 +60,8 @@ __device__ __forceinline__ int64 append_work(Workspace& space, const Work& work,
     return made + sum.all;
 }
 
-// The pieces of the rows of the first level. One chunk: each block goes through all roots.
+// Write the pieces of the rows of the first level. There is one chunk: each block processes all
+// roots.
 extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
 cut_roots(In<int32> size, In<int64> start, In<int64> count, int32 piece_rows, Out<int32> work_slot,
           Out<int64> work_first, Out<int32> work_rows, Out<int32> n_pieces)
@@ -82,14 +84,14 @@ cut_roots(In<int32> size, In<int64> start, In<int64> count, int32 piece_rows, Ou
 struct Limits {
     In<int64> min_hessian;  // (trees,)
     int64 smallest;         // rows of a node that may be split
-    int64 small_rows;       // nodes with at most so many are left to subtrees.cu
+    int64 small_rows;       // nodes with at most this many rows are left to subtrees.cu
     int32 n_channels;
-    int32 purity;                           // how pure nodes are recognised
+    int32 purity;                           // how nodes are tested for purity
     bool deeper;                            // whether the depth allows children
 };
 
-// `purity`: two classes in one channel; one channel for each class; the range of the targets;
-// gradients, which make no node pure.
+// How nodes are tested for purity: by two classes in one channel; by one channel per class; by the
+// range of the targets; not at all (gradients).
 constexpr int32 TWO_CLASSES = 0, CLASSES = 1, RANGES = 2, NEVER = 3;
 
 struct Nodes {
@@ -130,22 +132,22 @@ __device__ __forceinline__ bool is_searched(const Nodes& nodes, const Limits& li
     return nodes.count[node] > limits.small_rows && may_split(nodes, limits, node);
 }
 
-// Of two siblings the one that has more rows; of equals the right one.
+// Whether a node has more rows than its sibling; if both have as many, the right one is larger.
 __device__ __forceinline__ bool is_larger(const Nodes& nodes, int64 node)
 {
     const bool left = nodes.count[node & ~1ll] > nodes.count[node | 1ll];
     return left == ((node & 1) == 0);
 }
 
-// What happens to a node in its level.
+// What the policy decides for a node.
 struct Role {
-    bool is_open;  // is searched in this level
+    bool is_open;  // it is searched in this level
     bool has_histogram;
-    bool by_subtraction;  // the histogram is the parent's less the sibling's
-    bool is_small;        // is left to subtrees.cu
+    bool by_subtraction;  // its histogram is the parent's minus the sibling's
+    bool is_small;        // it is left to subtrees.cu
 };
 
-// Every lane of the warp takes part: siblings are side by side.
+// Every lane of the warp takes part; siblings are neighbouring lanes.
 __device__ __forceinline__ Role role_of(const Nodes& nodes, const Limits& limits, int64 node,
                                         bool inside)
 {
@@ -163,7 +165,7 @@ __device__ __forceinline__ int64 pieces_in(const Nodes& nodes, const Role& role,
     return role.has_histogram && !role.by_subtraction ? pieces_of(nodes.count[node], capacity) : 0;
 }
 
-// Sums over the chunks, before open_nodes where there are several. Launch: one share.
+// Sums over the chunks, needed before open_nodes if there are several. Launch: one share.
 //
 //   totals   int64 (2, chunks)    slots packed with small nodes; pieces of work
 extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
@@ -187,18 +189,18 @@ count_open(In<int32> size, In<int32> tree, In<int64> start, In<int64> count, In<
     write_total(warp_sums, totals + gridDim.x + blockIdx.x, pieces);
 }
 
-// Histograms of the level, one slot for each node that needs one: the open nodes, and
-// the smaller siblings of open nodes whose parent's histogram is known.
+// Assign histogram slots to the nodes that need one: the open nodes, and the smaller siblings of
+// open nodes whose parent's histogram was kept.
 //
-//   totals   of count_open
-//   slot     int32 (nodes,)    the node's, -1 for none
-//   node_of_slot  int32 (nodes,)    whose a slot is
-//   source   int32 (nodes,)    FROM_ROWS, or the parent's slot in the level before, from which
-//                              that of the sibling is subtracted
-//   open     uint8 (nodes,)    whether the node is searched here
+//   totals   from count_open
+//   slot     int32 (nodes,)    slot of the node, -1 for none
+//   node_of_slot  int32 (nodes,)    node of the slot
+//   source   int32 (nodes,)    FROM_ROWS, or the slot in the level before of the parent's
+//                              histogram, from which the sibling's is subtracted
+//   open     uint8 (nodes,)    whether the node is searched in this level
 //   small    int32 (nodes,)    the nodes left to subtrees.cu
-//   sizes    int32 (3,)        slots, pieces of work, small nodes
-//   work                       the rows that are summed, by slot
+//   sizes    int32 (3,)        number of slots, of pieces of work and of small nodes
+//   work                       pieces of the rows to sum, by slot
 extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
 open_nodes(In<int32> size, In<int32> tree, In<int64> start, In<int64> count, In<int64> hessian,
            In<int64> gradient, In<int32> low, In<int32> high, In<int32> parent,

@@ -1,15 +1,15 @@
-// The best split of every node: which features it looks at, the best of their splits, the sums of
-// the left child, and whether the split is accepted.
+// The best split of every node: its listed features, the best of their splits, the sums of the left
+// child, and whether the split is accepted.
 //
-//   score, could, ...   (slots, M)    of split.cu
+//   score, could, ...   (slots, M)    from split.cu
 //   listed      int32 (slots, M) or (1, M)    features of the lists, see histogram.cu
 //   size, slot, open                 see policy.cu; key, tree, hessian of the nodes
 //   root_hessian int64 (trees,)      allowed uint8 (trees or nodes, F), see split.cu
 //   unit        float64 (1,)         from a gain to a decrease of weight times impurity
 //
-// Launch: any grid of (WARP, SELECT_WARPS) threads; a warp takes a node, then the node that lies as
-// many warps further on as the grid has; no shared memory. Nodes whose slots are not among the
-// `n_slots` from `first_slot` on are left out.
+// Launch: any grid of (WARP, SELECT_WARPS) threads; warps loop over nodes with the stride of the
+// grid; no shared memory. Only nodes whose slots are among the `n_slots` from `first_slot` on are
+// processed.
 
 #include "common/goes_left.cuh"
 #include "level/accept.cuh"
@@ -18,15 +18,15 @@
 constexpr int32 SELECT_WARPS = 4;
 constexpr int32 SELECT_BLOCKS = 8;  // per multiprocessor, at least
 
-// The first node of a warp, and from one of its nodes to the next.
+// The first node of a warp, and the stride to its next node.
 __device__ __forceinline__ int32 first_node() { return blockIdx.x * SELECT_WARPS + threadIdx.y; }
 __device__ __forceinline__ int32 nodes_at_once() { return gridDim.x * SELECT_WARPS; }
 
 // ---- Which features ----------------------------------------------------------------------------
 
-// The first `max_features` features of every open node, in ascending order: listed int32
-// (slots, max_features), -1 behind the last. last uint64 (slots,): the largest of their ranks,
-// EVERY_RANK if the node has no other features.
+// List the first `max_features` features of every open node, in ascending order: listed int32
+// (slots, max_features), then -1. last uint64 (slots,): the largest of their ranks, EVERY_RANK if
+// the node has no other features.
 extern "C" __global__ void __launch_bounds__(WARP * SELECT_WARPS, SELECT_BLOCKS)
 choose_features(In<int32> size, In<int32> slot, In<uint8> open, In<uint64> key, In<int32> tree,
                 In<uint8> allowed, int32 first_slot, int32 n_slots, int32 n_features,
@@ -128,7 +128,7 @@ struct Splits {
     Out<double> draw;
     Out<int8> missing;
     Out<uint8> categorical;
-    Out<uint32> mask;  // (nodes, 0) where no feature is categorical
+    Out<uint32> mask;  // (nodes, 0) if no feature is categorical
     Out<int64> left_hessian;
     Out<int64> left_gradient;
     Out<uint8> accepted;
@@ -149,8 +149,8 @@ __device__ __forceinline__ void write_none(const Splits& splits, int64 node, int
     for (int32 w = 0; w < MASK_WORDS; ++w) splits.mask[node * MASK_WORDS + w] = 0;
 }
 
-// Sum of one plane of a histogram over the codes that go left: bit j of `left_codes` is set when
-// code lane + 32 j does. Every lane takes part and gets the sum.
+// Sum of one plane of a histogram over the codes that go left: bit j of `left_codes` is set if code
+// lane + 32 j does. Every lane takes part and gets the sum.
 __device__ __forceinline__ int64 sum_left(const int64* cells, uint32 left_codes, int32 planes,
                                           int32 plane)
 {
@@ -196,9 +196,9 @@ __device__ __forceinline__ uint32 codes_left(const Found& found, int64 at, bool 
     return left_codes;
 }
 
-// The best split of every node and whether it is accepted: `gain` is -1 where it is not. With
-// `fill`, nodes that are not open get no split. undecided uint8 (nodes,), zero before the launch:
-// nodes that no feature of the list could split, while other features are left; `last_listed` is
+// Write the best split of every node and whether it is accepted; if not, `gain` is -1. With `fill`,
+// nodes that are not open are marked as not split. undecided uint8 (nodes,), zero before the
+// launch: whether no listed feature can split the node while others are left. `last_listed` is
 // `last` of choose_features.
 extern "C" __global__ void __launch_bounds__(WARP * SELECT_WARPS, SELECT_BLOCKS)
 decide_splits(In<int32> size, In<int32> slot, In<uint8> open, In<uint64> key, In<int32> tree,
@@ -227,12 +227,12 @@ decide_splits(In<int32> size, In<int32> slot, In<uint8> open, In<uint64> key, In
         const int32 own = slot[node] - first_slot;
         if (own < 0 || own >= n_slots) continue;
 
-        // Which feature. If none of the first ones could split, next_feature.cu tries the others.
+        // Choose the feature. If no listed feature can split, next_feature.cu tries the others.
         const Entries entries = {listed + (int64)own * stride, (int64)own * n_listed, n_listed};
         const AllowedFeatures choice = {allowed + allowed_row(node, tree[node]) * n_features,
                                         key[node],
                                n_features};
-        const bool all = stride == 0;  // the list is of all features
+        const bool all = stride == 0;  // whether the list has all features
         const uint64 last = all ? last_rank(choice, max_features) : EVERY_RANK;
         const uint64 could_first = first_splittable(choice, found, entries);
         const bool none_could = could_first == EVERY_RANK;

@@ -1,8 +1,8 @@
-// The histogram of a block in shared memory, and where its pieces of rows are: for histogram.cu.
+// The histogram of a block in shared memory, and the pieces of rows it sums, for histogram.cu.
 #ifndef GPUBOOST_SHARED_HISTOGRAM_CUH
 #define GPUBOOST_SHARED_HISTOGRAM_CUH
 
-// The first piece of the slots from `first_slot` on, of `n_pieces` that lie by slot.
+// The first piece with a slot of `first_slot` or more, of `n_pieces` pieces sorted by slot.
 __device__ __forceinline__ int32 first_piece(In<int32> slot, int32 n_pieces, int32 first_slot)
 {
     const int32 end = first_slot == 0 ? 0 : n_pieces;
@@ -18,7 +18,7 @@ struct Entry {
 
 // The codes of one lane's feature.
 struct Column {
-    const uint8* codes;  // null where the lane has no feature
+    const uint8* codes;  // null if the lane has no feature
     int64 stride;
     int32 lane;
 
@@ -28,7 +28,7 @@ struct Column {
     }
 };
 
-// The list entry that a lane stands for.
+// The entry of the feature list that a lane sums.
 __device__ __forceinline__ int32 entry_of(int32 lane) { return (int32)blockIdx.y * TILE + lane; }
 
 __device__ __forceinline__ Column column_of(const uint8* codes, const int32* listed, int32 n_listed,
@@ -45,7 +45,7 @@ __device__ __forceinline__ void zero(uint32* cells, int32 n_cells)
     for (int32 i = threadIdx.x; i < n_cells; i += HISTOGRAM_THREADS) cells[i] = 0;
 }
 
-// Where a cell of shared memory goes in the histogram; null behind the end of the list.
+// The place of a shared-memory cell in the global histogram; null beyond the end of the list.
 __device__ __forceinline__ int64* output_cell(int64* histogram, int32 slot, int32 n_listed,
                                               int32 width, int32 planes, int32 cell)
 {
@@ -54,7 +54,7 @@ __device__ __forceinline__ int64* output_cell(int64* histogram, int32 slot, int3
     return histogram + (((int64)slot * n_listed + entry) * width + cell / TILE) * planes;
 }
 
-// The sum in a cell, which is zero for the next piece then.
+// Return the sum in a cell and clear it for the next piece.
 __device__ __forceinline__ uint32 take(uint32* cell)
 {
     const uint32 sum = *cell;

@@ -1,23 +1,22 @@
 // The best split of every open node by each feature; select_split.cu takes the best feature.
 //
 //   histogram   int64 (slots, M, width, 2 + K)    weight, rows, gradients; last code = missing
-//   previous    the same of the level before
-//   sizes       int32 (3,)            the first is how many slots there are
+//   previous    histograms of the level before
+//   sizes       int32 (3,)            the first entry is the number of slots
 //   node        int32 (slots,)        slot, source int32 (nodes,)   open uint8 (nodes,)
 //                                     see policy.cu
 //   hessian, count   int64 (nodes,)   gradient   int64 (nodes, K)   sums of the nodes
 //   key uint64 (nodes,)               tree int32 (nodes,)
 //   min_hessian, min_category   int64 (trees,)
-//                                     allowed uint8 (trees, F)      features that nodes may look
-//                                     at; (nodes, F) where kernels are compiled for that
+//                                     allowed uint8 (trees, F)      features that nodes may split
+//                                     on; (nodes, F) with ALLOWED_BY_NODE
 //   regular     float64 (3,)          l1, l2, largest value         monotonic int8 (F,)
-//   lower, upper   float64 (nodes,)   bounds of values; read where features are monotonic
+//   lower, upper   float64 (nodes,)   bounds of values; read only with MONOTONIC
 //   listed      int32 (slots, M) or (1, M)        features of the histograms, see histogram.cu
 //   n_bins      int32 (F,)   is_categorical uint8 (F,)   center float64 (F, width - 1)
 //
-// A block of SPLIT_THREADS threads takes one slot and one feature that its node looks at, then the
-// same feature of another slot. Where the histogram is the parent's less the sibling's, the block
-// writes the difference first.
+// A block of SPLIT_THREADS threads searches one listed feature of one slot, then the same entry of
+// another slot. If the histogram is found by subtraction, the block writes the difference first.
 //
 // Launch: grid (any, features), from entry `first_entry` of the lists on, because a grid has at
 // most 65535 rows; slots are the `n_slots` from `first_slot` on. Static shared memory only.
@@ -25,9 +24,9 @@
 #include "level/histogram_view.cuh"
 #include "level/split.cuh"
 
-// Per slot and feature: gain float64, could uint8, bin and next_bin int16, draw float64,
-// missing int8 (slots, M); mask uint32 (slots, M, MASK_WORDS) of categorical features. Where gain
-// is -1 there is no valid split, and nothing else but `could` is defined.
+// Per slot and feature: score float64, could uint8, bin and next_bin int16, draw float64,
+// missing int8 (slots, M); mask uint32 (slots, M, MASK_WORDS) of categorical features. A score of
+// -1 means no valid split: then only `could` is defined.
 extern "C" __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
 split_features(int64* histogram, In<int64> previous, In<int32> sizes, In<int32> node_of_slot,
                In<int32> slot, In<int32> source, In<uint8> open, In<int64> hessian, In<int64> count,
@@ -46,7 +45,7 @@ split_features(int64* histogram, In<int64> previous, In<int32> sizes, In<int32> 
     const int32 end = min(n_slots, sizes[0] - first_slot);
     for (int32 own = blockIdx.x; own < end; own += gridDim.x) {
         const int32 n = node_of_slot[first_slot + own];
-        if (open[n] == 0) continue;  // its sibling's histogram is found from its own
+        if (open[n] == 0) continue;  // its histogram is only for its sibling's subtraction
         const int64 out = (int64)own * n_listed + entry;
         const int32 f = listed[(int64)own * stride + entry];
         const bool is_allowed = f >= 0 && allowed[allowed_row(n, tree[n]) * n_features + f] != 0;
@@ -58,7 +57,7 @@ split_features(int64* histogram, In<int64> previous, In<int32> sizes, In<int32> 
             if (!ALLOWED_BY_LEVEL) continue;
         }
 
-        // The histogram, by subtraction where it was not summed.
+        // The histogram, by subtraction if it was not summed.
         const int64 n_cells = (int64)width * (2 + n_channels);
         int64* cells_of_node = histogram + out * n_cells;
         if (source[n] >= 0) {
@@ -71,10 +70,10 @@ split_features(int64* histogram, In<int64> previous, In<int32> sizes, In<int32> 
         }
         if (ALLOWED_BY_LEVEL && !is_allowed) continue;  // the histogram is for the levels below
 
-        // Which codes are occupied. With fewer than two there is no split.
+        // Find the occupied codes. With fewer than two there is no split.
         const GlobalHistogram<int64> cells = {cells_of_node, width, n_channels};
         const bool occupied = t < width && cells.hessian(t) > 0;
-        const bool has_choice = __syncthreads_count(occupied) >= 2;  // the missing bin among them
+        const bool has_choice = __syncthreads_count(occupied) >= 2;  // the missing bin included
         if (t == 0) {
             could[out] = has_choice;
             score[out] = -1.0;

@@ -7,9 +7,9 @@
 
 // ---- Features in order -------------------------------------------------------------------------
 
-// The smallest rank, `minimum` or more, of a feature that may be listed at, else EVERY_RANK.
-// `of_warp` has room for a rank of each warp. Every thread of the block takes part, and passes
-// another barrier before the next call.
+// The smallest rank, `minimum` or more, of an allowed feature; EVERY_RANK if there is none.
+// `of_warp` is scratch, one rank per warp. Every thread of the block takes part; a barrier is
+// needed before the next call.
 template <int32 WARPS>
 __device__ __forceinline__ uint64 next_rank(uint64 (&of_warp)[WARPS],
                                             In<uint8> allowed, int32 n_features,
@@ -33,7 +33,7 @@ __device__ __forceinline__ uint64 next_rank(uint64 (&of_warp)[WARPS],
 
 struct Sum {
     int64 left;
-    int64 all;  // of all items taken; not where left is one item alone
+    int64 all;  // over all items taken; undefined if left is one item alone
 };
 
 // Sums over the threads up to this one, and over all. Every thread of the block takes part.
@@ -100,7 +100,7 @@ __device__ __forceinline__ bool is_valid(const Node& node, const Options& option
 struct Scores {
     double missing_right;
     double missing_left;
-    bool seen;  // whether anything is missing, or rare
+    bool seen;  // whether any value is missing or rare
 };
 
 // Gains of this thread's candidate, -1 where it is not valid. Every thread of the block takes part.
@@ -111,13 +111,13 @@ __device__ __forceinline__ Scores scores_of(Workspace<THREADS>& space, const His
                                             int32 directions)
 {
     const int32 at_missing = cells.missing_code();
-    const bool rest = RARE_CATEGORIES && item.leaves_rare;  // all that is not taken
+    const bool rest = RARE_CATEGORIES && item.leaves_rare;  // missing and rare values
     const Sum hessians = left_sum(space, cells, item, 0);
     const Sum counts = options.min_samples_leaf > 1 ? left_sum(space, cells, item, 1) : Sum{0, 0};
     const int64 hessian = hessians.left, count = counts.left;
     const int64 missing_hessian = rest ? node.hessian - hessians.all : cells.hessian(at_missing);
     const int64 missing_count = rest ? node.count - counts.all : cells.count(at_missing);
-    // What is missing, alone on the right, may be rare itself.
+    // Missing and rare values, if alone on the right, may be too rare together.
     const bool few = rest && hessian == hessians.all && missing_hessian < node.min_category;
     const bool right = item.candidate && !(missing_hessian > 0 && directions == ONLY_LEFT)
                        && !few && is_valid(node, options, hessian, count);
@@ -140,7 +140,7 @@ __device__ __forceinline__ Scores scores_of(Workspace<THREADS>& space, const His
             left ? score_of(left_terms, options.criterion, hl_left, h) : -1.0, missing_hessian > 0};
 }
 
-// Twice the position of the largest gain of the block, the first of equals, and 1 more if missing
+// Twice the position of the largest score of the block (the first one if equal), plus 1 if missing
 // values go left there. Every thread takes part.
 template <int32 THREADS>
 __device__ __forceinline__ int32 best_position(Workspace<THREADS>& space, double score,
@@ -191,12 +191,12 @@ struct Best {
     int32 position;      // of the best candidate; the thread there holds its item and score
     double score;        // of this thread's candidate
     bool missing_left;   // whether it sends missing values left
-    bool seen;           // whether anything is missing, or rare
-    bool rare_left;      // whether rare categories go left, in the best split
+    bool seen;           // whether any value is missing or rare
+    bool rare_left;      // whether rare categories go left in the best split
     Item item;
 };
 
-// Whether this thread holds the best split, and there is one.
+// Whether there is a best split and this thread holds it.
 __device__ __forceinline__ bool holds_best(const Best& best)
 {
     return (int32)threadIdx.x == best.position && best.score >= 0.0;
@@ -209,7 +209,7 @@ __device__ __forceinline__ int8 direction(const Best& best)
     return best.missing_left ? MISSING_LEFT : MISSING_RIGHT;
 }
 
-// Whether this thread's cell goes left in the best split, a categorical one.
+// Whether this thread's cell goes left in the best split, which must be categorical.
 template <int32 THREADS>
 __device__ __forceinline__ bool cell_goes_left(const Best& best, const Workspace<THREADS>& space)
 {
@@ -256,7 +256,7 @@ __device__ __forceinline__ Best best_split(Workspace<THREADS>& space, const Hist
     return best;
 }
 
-// Where the best split is written; `mask` only for categorical features.
+// Arrays to write the best split to; `mask` only for categorical features.
 struct SplitOutput {
     Out<double> score;
     Out<int16> bin;
@@ -266,7 +266,7 @@ struct SplitOutput {
     Out<uint32> mask;
 };
 
-// Word `word` of a set of codes, made of one of cells; a block is a warp.
+// Convert a set of cells to word `word` of a set of codes; a block is a warp.
 __device__ __forceinline__ uint32 word_of_codes(const Feature& feature, uint32 cells, int32 word)
 {
     uint32 bits = 0;
@@ -277,7 +277,7 @@ __device__ __forceinline__ uint32 word_of_codes(const Feature& feature, uint32 c
     return bits;
 }
 
-// Write the best split, by the thread that holds it, and its mask, by all threads.
+// Write the best split (by the thread that holds it) and its mask (by all threads).
 template <int32 THREADS, class HistogramView>
 __device__ __forceinline__ void write_best(const Best& best, const Workspace<THREADS>& space,
                                            const HistogramView& cells, const Feature& feature,

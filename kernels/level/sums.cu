@@ -1,19 +1,19 @@
-// Sums over the rows of nodes: statistics of roots, ranges of targets, leaf values.
+// Sums over the rows of nodes: gradients and hessians of roots, ranges of targets, leaf sums.
 //
 //   row, weight   uint32 (r,)      target int32 (C, r): values, [class is 1], or the class,
 //                                  ascending in each node
-//   n_pieces      int32 (1,)       the arrays have room for more
+//   n_pieces      int32 (1,)       at most the length of arrays of pieces
 //   slot, first, rows   int32, int64, int32 (pieces,)    node, first row, number of rows
 //
-// Launch: any grid of SUMS_THREADS threads, no shared memory. A block takes a piece, then the piece
-// that lies as many blocks further on as the grid has. Each warp sums over its rows and adds one
-// number per column to the sums of the node in global memory, by integer atomics.
+// Launch: any grid of SUMS_THREADS threads, no shared memory. Blocks loop over pieces with the
+// stride of the grid. Each warp sums over its rows and adds one number per column to the sums of
+// the node in global memory, by integer atomics.
 
 constexpr int32 SUMS_THREADS = 256;
 constexpr int32 SUMS_BLOCKS = 4;  // per multiprocessor; asking for more spills registers
 constexpr int32 RANGES_BLOCKS = 8;  // of target_ranges
 
-// The classes that the rows of a piece may have, if there are more than two: their rows are sorted.
+// The range of classes of the rows of a piece, which are sorted, if there are more than two.
 struct Classes {
     int32 first;
     int32 end;
@@ -26,7 +26,7 @@ __device__ __forceinline__ Classes classes_of(const int32* target, int32 rows, i
 }
 
 // hessian int64 (nodes,), gradient int64 (nodes, K), zero before the launch. by_class: gradients
-// are the weights of classes, else sums of weight * target[k], or of target[k] where that is a
+// are the weights of classes; else sums of weight * target[k], or of target[k] if that is a
 // gradient.
 extern "C" __global__ void __launch_bounds__(SUMS_THREADS, SUMS_BLOCKS)
 node_sums(In<uint32> weight, In<int32> target, In<int32> n_pieces, In<int32> slot, In<int64> first,
@@ -54,8 +54,8 @@ node_sums(In<uint32> weight, In<int32> target, In<int32> n_pieces, In<int32> slo
     }
 }
 
-// low, high int32 (nodes, K): smallest and largest target of the rows of positive weight; before
-// the launch 2**31 - 1 and its negative.
+// low, high int32 (nodes, K): smallest and largest target of the rows of positive weight; they must
+// be 2**31 - 1 and its negative before the launch.
 extern "C" __global__ void __launch_bounds__(SUMS_THREADS, RANGES_BLOCKS)
 target_ranges(In<uint32> weight, In<int32> target, In<int32> n_pieces, In<int32> slot,
               In<int64> first, In<int32> rows, int64 n_rows, int32 n_channels, Out<int32> low,
@@ -83,8 +83,8 @@ target_ranges(In<uint32> weight, In<int32> target, In<int32> n_pieces, In<int32>
 }
 
 // sums int64 (nodes, classes * P), zero before the launch: for every node of more than `small_rows`
-// rows that was not split, wide (trees, n, P) summed per class (n_classes = 1: over all rows),
-// times the weight if `draws`. wide_of int32 (trees,): each tree's part of `wide`.
+// rows that was not split, the sums per class of wide (trees, n, P), times the weight if `draws`;
+// n_classes = 1 sums over all rows. wide_of int32 (trees,): the part of `wide` of each tree.
 extern "C" __global__ void __launch_bounds__(SUMS_THREADS, SUMS_BLOCKS)
 leaf_sums(In<uint32> row, In<uint32> weight, In<int32> target, In<int64> wide, In<int32> wide_of,
           In<int32> tree, In<int64> count, In<uint8> accepted, In<int32> n_pieces, In<int32> slot,

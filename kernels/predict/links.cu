@@ -1,9 +1,9 @@
-// Predictions of raw predictions: gpuboost/engine/losses/links.py, the same operations in the same
-// order.
+// Inverse links, from raw predictions to predictions: gpuboost/engine/losses/links.py, the same
+// operations in the same order.
 //
 //   raw float64 (n, K)
 //
-// Launch: one block of LINK_THREADS threads for so many rows (of means: numbers); no shared memory.
+// Launch: one thread per row (for means, per number), in blocks of LINK_THREADS; no shared memory.
 
 #include "boosting/losses.cuh"
 
@@ -18,7 +18,7 @@ __device__ __forceinline__ int64 own_place()
     return (int64)blockIdx.x * LINK_THREADS + threadIdx.x;
 }
 
-// mean float64 (n,): of n numbers, whatever their rows.
+// mean float64 (n,): of n numbers, regardless of rows.
 extern "C" __global__ void __launch_bounds__(LINK_THREADS, LINK_BLOCKS)
 means_of_logs(In<double> raw, int64 n, Out<double> mean)
 {
@@ -26,7 +26,7 @@ means_of_logs(In<double> raw, int64 n, Out<double> mean)
     if (at < n) mean[at] = natural_exp(inside(raw[at]));
 }
 
-// share float64 (n, 2): of both classes, K = 1. factor: 2 where raw is half the log-odds, else 1.
+// share float64 (n, 2): of both classes, K = 1. factor: 2 if raw is half the log-odds, else 1.
 extern "C" __global__ void __launch_bounds__(LINK_THREADS, LINK_BLOCKS)
 shares_of_odds(In<double> raw, int64 n, double factor, Out<double> share)
 {
@@ -56,7 +56,7 @@ shares_of_logs(In<double> raw, int64 n, int32 n_columns, Out<double> share)
     for (int32 k = 0; k < n_columns; ++k) to[k] = to[k] / total;
 }
 
-// logs float64 (n,): of n probabilities, minus infinity of 0.
+// logs float64 (n,): of n probabilities; minus infinity for 0.
 extern "C" __global__ void __launch_bounds__(LINK_THREADS, LINK_BLOCKS)
 logs_of_shares(In<double> share, int64 n, Out<double> logs)
 {

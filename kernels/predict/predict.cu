@@ -2,12 +2,12 @@
 // of the trees.
 //
 // Counted, not measured: 10M rows x 500 trees of depth 8 are 1.25e9 steps of a warp, each of 20
-// instructions and some 5 passes through the first cache or shared memory. On an H200 each of the
-// two takes 27 to 29 ms, and reading X 0.3 ms. Therefore nodes are small (8 bytes if possible), a
-// node knows whether its children are leaves, which saves a load, and a thread traverses
-// TREES_AT_ONCE trees at once to hide latency.
+// instructions and about 5 passes through the L1 cache or shared memory. On an H200 each of the two
+// takes 27 to 29 ms, and reading X 0.3 ms. Therefore nodes are small (8 bytes if possible), a node
+// stores whether its children are leaves, which saves a load, and a thread traverses TREES_AT_ONCE
+// trees at once to hide latency.
 //
-//   nodes    uint32 (m, 2 or 4)    one record each, below; those of tree t begin at offset[t]
+//   nodes    uint32 (m, 2 or 4)    records as below; those of tree t begin at offset[t]
 //   offset   int64 (T + 1,)        value   float64 (m, V)
 //   masks    uint32 (c, 8)         read only if has_masks
 //   X        float32 or float64 (n, F), its strides counted in values; NaN is missing
@@ -16,12 +16,13 @@
 //   float    | threshold 32 |  flags 4, feature 28  |  left child 32  |  -  |
 //   double   |     threshold 64     |  flags 4, feature 28  |  left child 32  |
 //
-// Children count from the root of the tree, the right one follows the left one. Float32 values are
-// compared with thresholds rounded down. In place of a threshold, categories have a row of masks.
+// Children are numbered from the root of the tree; the right child follows the left one. Float32
+// values are compared with thresholds rounded down. A categorical split has a row of masks in place
+// of a threshold.
 //
-// Launch: a thread is a row; PREDICT_THREADS threads or fewer. If `staged`, a block first copies
+// Launch: one thread per row, at most PREDICT_THREADS per block. If `staged`, a block first copies
 // the values of its rows to shared memory, [feature][row] and a row of padding: each lane then
-// reads a bank of its own, whatever feature it looks at. Dynamic shared memory, in bytes:
+// reads its own bank, whatever feature it reads. Dynamic shared memory, in bytes:
 //   predict       8 * values_per_block * threads, if values_per_block > 1, and the staged rows
 //   find_leaves   the staged rows: sizeof(value) * F * (threads + 1)
 
@@ -152,7 +153,7 @@ __device__ __forceinline__ bool goes_right(const Node& node, Value x, const uint
     return PLAIN ? node.exceeds_threshold(x) : !goes_left(NodeSplit{node, masks}, x);
 }
 
-// The left or right child of a node; ~k if that is the leaf k.
+// The left or right child of a node; ~k if the child is leaf k.
 __device__ __forceinline__ int32 child_of(const Node& node, uint32 right)
 {
     constexpr int32 LEFT_IS_LEAF = Node::FEATURE_BITS + FLAG_BITS - 1;
@@ -167,7 +168,7 @@ __device__ __forceinline__ void traverse(const Forest& forest, const Value* row,
 {
     for (int32 tree = first; tree < last; tree += TREES_AT_ONCE) {
         const uint32* root[TREES_AT_ONCE];
-        int32 at[TREES_AT_ONCE];  // below zero once the leaf is reached
+        int32 at[TREES_AT_ONCE];  // negative once a leaf is reached
         int32 all = -1;
         #pragma unroll
         for (int32 w = 0; w < TREES_AT_ONCE; ++w) {
@@ -209,13 +210,13 @@ struct Rows {
     int32 n_features;
 };
 
-// Copy the values of the block's rows to `tile`; returns whether one of them is missing.
+// Copy the values of the block's rows to `tile`; returns whether any of them is missing.
 __device__ __forceinline__ bool stage(const Rows& rows, Value* tile)
 {
     const int32 pitch = blockDim.x + 1;
     const int64 first = (int64)blockIdx.x * blockDim.x;
     const int32 n_rows = (int32)min((int64)blockDim.x, rows.n - first);
-    const bool by_row = rows.column_stride == 1;  // neighbours in memory are read by neighbours
+    const bool by_row = rows.column_stride == 1;  // so that reads are coalesced
     const int32 inner = by_row ? rows.n_features : n_rows;
     bool missing = false;
     for (int32 i = threadIdx.x; i < n_rows * rows.n_features; i += blockDim.x) {
@@ -257,7 +258,7 @@ struct ValueSums {
     const double* value;  // of the first of the block's values
     int32 n_values, n_own, step;
     double one;
-    double* many;  // [value][thread] from the own thread on, where there are several
+    double* many;  // [value][thread], from this thread on, if there are several values
 
     __device__ __forceinline__ void add(int32 tree, uint32 leaf)
     {
@@ -299,7 +300,7 @@ predict(In<uint32> nodes, In<int64> offset, In<uint32> masks, In<double> value, 
 // ---- Leaves ------------------------------------------------------------------------------------
 
 struct LeafNumbers {
-    int32* found;  // of the own row
+    int32* found;  // of this thread's row
     int64 n;
 
     __device__ __forceinline__ void add(int32 tree, uint32 leaf)
@@ -325,8 +326,8 @@ find_leaves(In<uint32> nodes, In<int64> offset, In<uint32> masks, In<Value> X, i
     traverse_rows(forest, rows, tile, first, last, leaves);
 }
 
-// The second half of a prediction of few rows, for which blocks share the trees: add the values of
-// the leaves found, in the order of the trees. A thread is a row and one of its values.
+// The second pass of predicting few rows, after find_leaves: add the values of the leaves in the
+// order of the trees. One thread per row and value.
 extern "C" __global__ void __launch_bounds__(PREDICT_THREADS)
 add_values(In<int32> found, In<int64> offset, In<double> value, int64 n, int32 n_trees,
            int32 n_values, Out<double> total)
@@ -343,8 +344,8 @@ add_values(In<int32> found, In<int64> offset, In<double> value, int64 n, int32 n
     total[i] = sum;
 }
 
-// Out-of-bag sums: the same over the trees that did not draw the row, added to total float64 (N, V)
-// and, the number of these trees, to count int64 (N,), for rows start, ..., start + n - 1 of N.
+// Out-of-bag sums, for rows start, ..., start + n - 1 of N: add the values of trees that did not
+// draw the row to total float64 (N, V), and the number of these trees to count int64 (N,).
 //   found   int32 (T, n)     drawn   uint32, how often tree t drew row r: drawn[t * stride + r]
 extern "C" __global__ void __launch_bounds__(PREDICT_THREADS)
 add_out_of_bag(In<int32> found, In<int64> offset, In<double> value, In<uint32> drawn, int64 stride,

@@ -1,14 +1,15 @@
-// The rows of trees: how often each is drawn, its weight, and the list of the rows of a tree. The
-// same numbers as gpuboost/engine/sampling.py, for a batch of trees at once.
+// Draws the rows of trees: draw counts, weights, and the list of the rows of each tree. Results
+// equal gpuboost/engine/sampling.py, for a batch of trees at once.
 //
 //   seed        uint64 (1,)     with `trees`, the key of random numbers
 //   trees       uint64 (T,)     numbers of the trees
-//   drawn       uint32 (T, n)   how often each row is drawn; `stride` n, or 0: one for all trees
-//   kept        int64 (T, parts)    rows of each part that are in the tree
-//   order       uint32 (n,)     the order in which rows are listed, where they are `ordered`
+//   drawn       uint32 (T, n)   draw counts; `stride` is n, or 0 if all trees share them
+//   kept        int64 (T, parts)    number of rows of each part that are in the tree
+//   order       uint32 (n,)     the order in which rows are listed, if `ordered`
 //
-// Launch unless said otherwise: one block of DRAW_THREADS threads for each part of each tree, the
-// parts of a tree side by side; a part is PART of its rows (or draws). No dynamic shared memory.
+// Launch, unless a kernel says otherwise: one block of DRAW_THREADS threads for each part of each
+// tree; the parts of a tree are contiguous, and a part is PART of its rows (or draws). No dynamic
+// shared memory.
 
 #include "common/block_rank.cuh"
 #include "common/float_exponent.cuh"
@@ -19,7 +20,7 @@ constexpr int32 DRAW_THREADS = 256;
 constexpr int32 DRAW_WARPS = DRAW_THREADS / WARP;
 constexpr int32 DRAW_BLOCKS = 4;  // per multiprocessor; asking for more spills registers
 constexpr int32 PART = 4096;
-constexpr int32 DIGIT_PART = 16384;  // of passes that end with a flush of DIGITS counts
+constexpr int32 DIGIT_PART = 16384;  // for passes that end with a flush of DIGITS counts
 
 struct Part {
     int64 tree;
@@ -36,13 +37,13 @@ __device__ __forceinline__ Part part_of(int64 n_items, int64 size)
 
 // ---- With replacement --------------------------------------------------------------------------
 
-// The first of entries low, ..., high - 1 of a running sum that lies above a value; high if none.
+// The first of entries low, ..., high - 1 of a running sum that is above `value`; high if none is.
 __device__ __forceinline__ int64 first_above(In<uint64> sum, int64 low, int64 high, uint64 value)
 {
     return first_not(low, high, [&](int64 entry) { return __ldg(sum + entry) <= value; });
 }
 
-// Every row with the same probability. drawn: zero before the launch; parts are of draws.
+// Draw rows with equal probability. drawn: zero before the launch; parts are of draws.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
 draw_uniform(In<uint64> trees, In<uint64> seed, int64 n_samples, int64 n_draws, Out<uint32> drawn)
 {
@@ -54,11 +55,11 @@ draw_uniform(In<uint64> trees, In<uint64> seed, int64 n_samples, int64 n_draws, 
     }
 }
 
-// Where a search in the running sum may begin: guide[j] is the row that the smallest random word
-// with leading bits j draws, guide[last] the last row.
+// Make a guide, which gives the row where a search in the running sum may begin: guide[j] is the
+// row drawn by the smallest random word with leading bits j, guide[last] the last row.
 //
 //   cumulative uint64 (n,)    running sum of fixed-point weights
-//   guide uint32 (last + 1,)  last a power of two, 2**(64 - shift); one thread an entry
+//   guide uint32 (last + 1,)  last is a power of two, 2**(64 - shift); one thread per entry
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
 make_guide(In<uint64> cumulative, int64 n_samples, int32 shift, int64 last, Out<uint32> guide)
 {
@@ -70,7 +71,7 @@ make_guide(In<uint64> cumulative, int64 n_samples, int32 shift, int64 last, Out<
     guide[j] = (uint32)(inside ? first_above(cumulative, 0, n_samples, smallest) : n_samples - 1);
 }
 
-// Every row in proportion to its weight. drawn: zero before the launch; parts are of draws.
+// Draw rows in proportion to their weights. drawn: zero before the launch; parts are of draws.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
 draw_weighted(In<uint64> trees, In<uint64> seed, In<uint64> cumulative, In<uint32> guide,
               int32 shift, int64 n_samples, int64 n_draws, Out<uint32> drawn)
@@ -92,15 +93,15 @@ draw_weighted(In<uint64> trees, In<uint64> seed, In<uint64> cumulative, In<uint3
 // drawn is found by radix select, see radix_select.cuh: first the digits of its key, then those of
 // its number.
 //
-//   last     uint64 (T, 2)    key and number of the last row drawn, as far as digits are found
+//   last     uint64 (T, 2)    key and number of the last row drawn, in the digits found so far
 //   wanted   int64 (T,)       rows still to be found among the candidates; 0: `last` is complete
 //   settled  bits of the number (key, or row if `of_row`) that earlier digits have settled
-//   digits   uint32 (T, DIGITS)    rows by their next digit; zero before the first launch
+//   digits   uint32 (T, DIGITS)    counts of rows by next digit; zero before the first launch
 
 constexpr int32 DIGITS = 2048;
-constexpr double HALF_STEP = 5.551115123125783e-17;  // 2**-54: lifts a uniform number off 0
+constexpr double HALF_STEP = 5.551115123125783e-17;  // 2**-54: added to uniform numbers, to avoid 0
 
-// Sort key of a row: a random word, or where rows have weights an exponential with that rate.
+// Sort key of a row: a random word; if rows have weights, an exponential with the weight as rate.
 __device__ __forceinline__ uint64 order_key(uint64 key, int64 row, In<double> weights,
                                             bool weighted)
 {
@@ -109,7 +110,7 @@ __device__ __forceinline__ uint64 order_key(uint64 key, int64 row, In<double> we
     const double weight = weights[row];
     if (!(weight > 0.0)) return 0x7FF0000000000000ull;
     const double order = -natural_log(uniform(word) + HALF_STEP) / weight;
-    return (uint64)__double_as_longlong(order + 0.0);  // no -0.0: as bits it would come last
+    return (uint64)__double_as_longlong(order + 0.0);  // not -0.0, whose bits would sort last
 }
 
 // Parts are of DIGIT_PART rows.
@@ -138,7 +139,7 @@ count_digits(In<uint64> trees, In<uint64> seed, In<double> weights, int32 weight
     }
 }
 
-// Launch: a block of one warp for each tree. Leaves `digits` zero.
+// Launch: one block of one warp per tree. Leaves `digits` zero.
 extern "C" __global__ void __launch_bounds__(WARP)
 choose_digit(Out<uint32> digits, Out<uint64> last, Out<int64> wanted, int32 shift, int32 of_row)
 {
@@ -152,7 +153,7 @@ choose_digit(Out<uint32> digits, Out<uint64> last, Out<int64> wanted, int32 shif
         own, counts, 0, [&](int64 sum) { return sum >= goal; });
     if (chosen.digit < 0) return;
     const int64 rest = goal - chosen.below;
-    const bool all = rest == chosen.weight;  // all that begin so are drawn
+    const bool all = rest == chosen.weight;  // whether all rows with these digits are drawn
     uint64* number = last + 2 * tree + (of_row ? 1 : 0);
     *number |= (uint64)chosen.digit << shift | (all ? (1ull << shift) - 1 : 0);
     if (all && !of_row) last[2 * tree + 1] = ~0ull;
@@ -177,7 +178,7 @@ mark_smallest(In<uint64> trees, In<uint64> seed, In<double> weights, int32 weigh
 // ---- Real weights ------------------------------------------------------------------------------
 //
 //   factor         float64 (n,)             weights of the rows
-//   code           int32 (n,)               classes to balance; not read if there is one
+//   code           int32 (n,)               classes to balance; not read if n_classes is 1
 //   class_weight   float64 (T, n_classes)   weights of the classes in each tree
 
 constexpr int32 CLASS_COUNTS = 1024;
@@ -198,8 +199,8 @@ __device__ __forceinline__ double weight_of(const Weights& weights, int64 tree, 
            * weights.class_weight[tree * weights.n_classes + code];
 }
 
-// in_class int64 (T, n_classes): draws of each class; zero before the launch. blockIdx.y: which
-// CLASS_COUNTS of the classes.
+// in_class int64 (T, n_classes): draws of each class; zero before the launch. blockIdx.y is a range
+// of CLASS_COUNTS classes.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
 count_classes(In<uint32> drawn, In<int32> code, int64 n_samples, int32 n_classes,
               Out<int64> in_class)
@@ -223,7 +224,7 @@ count_classes(In<uint32> drawn, In<int32> code, int64 n_samples, int32 n_classes
 
 // ---- The list of a tree's rows -----------------------------------------------------------------
 
-// Rows that are drawn. kept: zero before the launch, here and below.
+// Count the rows that are drawn. kept: zero before the launch, here and below.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
 count_drawn(In<uint32> drawn, int64 stride, In<uint32> order, int32 ordered, int64 n_samples,
             Out<int64> kept)
@@ -237,8 +238,8 @@ count_drawn(In<uint32> drawn, int64 stride, In<uint32> order, int32 ordered, int
     add_warp(kept + blockIdx.x, own);
 }
 
-// Rows of positive weight. largest uint64 (T,): bits of each tree's largest weight, as floating
-// point; zero before the launch.
+// Count the rows of positive weight. largest uint64 (T,): bit pattern of each tree's largest weight
+// as float64; zero before the launch.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
 count_weighted(In<uint32> drawn, int64 stride, In<double> factor, In<int32> code,
                In<double> class_weight, int32 n_classes, In<uint32> order, int32 ordered,
@@ -261,7 +262,7 @@ count_weighted(In<uint32> drawn, int64 stride, In<double> factor, In<int32> code
     }
 }
 
-// first int64 (T, parts): place of each part's first row.
+// List the rows that are drawn. first int64 (T, parts): place of each part's first row.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
 list_drawn(In<uint32> drawn, int64 stride, In<int64> first, In<uint32> order, int32 ordered,
            In<int32> target, int64 n_samples, int32 n_columns, int64 room, Out<uint32> row_out,
@@ -282,9 +283,9 @@ list_drawn(In<uint32> drawn, int64 stride, In<int64> first, In<uint32> order, in
     }
 }
 
-// Weights are rounded up or down by a hash of the row after scaling by 2**exponent[tree].
-// Where trees have leaf sums of their own (own_sums): wide int64 (T, n, 2), planes of the weights
-// at 2**high and 2**(high + low), of rows in the tree.
+// List the rows of positive weight. Weights are scaled by 2**exponent[tree], then rounded up or
+// down by a hash of the row. With own_sums, trees have leaf sums of their own: wide int64
+// (T, n, 2), planes of the weights of rows in the tree, at 2**high and 2**(high + low).
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
 list_weighted(In<uint64> trees, In<uint64> seed, In<uint32> drawn, int64 stride, In<double> factor,
               In<int32> code, In<double> class_weight, int32 n_classes, In<int32> exponent,

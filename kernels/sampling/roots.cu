@@ -1,8 +1,8 @@
-// The roots of a batch of trees: arrays with a few numbers for each tree, made from the results of
-// draw.cu and sums.cu. T trees, n_parts parts of the rows of each.
+// The roots of a batch of trees: a few numbers for each tree, from the results of draw.cu and
+// sums.cu. There are T trees, and n_parts parts of the rows of each.
 //
-// Launch of all kernels: one block of ROOTS_THREADS threads; a thread takes a tree (or a part),
-// then the one that lies ROOTS_THREADS further on. No dynamic shared memory.
+// Launch of all kernels: one block of ROOTS_THREADS threads, which loop over trees (or parts) with
+// stride ROOTS_THREADS. No dynamic shared memory.
 
 #include "common/float_exponent.cuh"
 #include "common/running_sum.cuh"
@@ -11,13 +11,13 @@ constexpr int32 ROOTS_THREADS = 1024;
 constexpr int32 ROOTS_BLOCKS = 1;  // in all; more on a multiprocessor would cost registers
 constexpr int32 ROOTS_WARPS = ROOTS_THREADS / WARP;
 
-// Where the rows of each part of each tree begin, and how many each tree has.
+// Find the first row of each part of each tree, and the number of rows of each tree.
 //
-//   kept    int64 (T, n_parts)    rows of the parts
-//   first   int64 (T, n_parts)    rows of the parts before, of all trees
+//   kept    int64 (T, n_parts)    number of rows of each part
+//   first   int64 (T, n_parts)    number of rows of all parts before, over all trees
 //   count   int64 (T,)
 //
-// A thread adds up n_each parts that lie side by side, and then writes them.
+// A thread sums n_each contiguous parts, and then writes their offsets.
 extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
 place_parts(In<int64> kept, int64 n_trees, int64 n_parts, int64* first, Out<int64> count)
 {
@@ -39,7 +39,7 @@ place_parts(In<int64> kept, int64 n_trees, int64 n_parts, int64* first, Out<int6
     }
 }
 
-// The nodes of the first level, in order of the trees; arrays of nodes end in `_out`.
+// Make the nodes of the first level, in the order of the trees; arrays of nodes end in `_out`.
 extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
 make_roots(In<int64> count, In<uint64> key, int32 n_trees, Out<int32> size_out, Out<int32> tree_out,
            Out<uint64> key_out, Out<int64> start_out, Out<int64> count_out, Out<int32> parent_out)
@@ -62,8 +62,9 @@ make_roots(In<int64> count, In<uint64> key, int32 n_trees, Out<int32> size_out, 
     if (threadIdx.x == 0) *size_out = n_trees;
 }
 
-// Smallest integer weight of a child in each tree, from the weights of the roots: a share of them,
-// and at least `minimum`, int64 (1,); and that of a category that is not rare, another share.
+// Smallest integer weight of a child in each tree: a share of the root's weight, at least
+// `minimum`, int64 (1,). Smallest weight of a category that is not rare: another share of the
+// root's weight.
 extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
 limit_hessian(In<int64> hessian, int32 n_trees, double share, double category_share,
               In<int64> minimum, Out<int64> smallest, Out<int64> min_category)
@@ -76,9 +77,9 @@ limit_hessian(In<int64> hessian, int32 n_trees, double share, double category_sh
 
 // ---- Real weights ------------------------------------------------------------------------------
 
-// The power of two, at most `capacity`, that brings the largest weight of each tree below 2**bits.
+// The power of two, at most `capacity`, that scales the largest weight of each tree below 2**bits.
 //
-//   largest   uint64 (T,)    bits of it, as floating point
+//   largest   uint64 (T,)    bit pattern of the largest weight as float64
 //   unit      float64 (T,)   the reciprocal of that power
 extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
 scale_trees(In<uint64> largest, int32 n_trees, int32 bits, int32 capacity, Out<int32> exponent,

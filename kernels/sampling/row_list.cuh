@@ -1,21 +1,21 @@
-// The list of the rows of trees, one tree after the other: for draw.cu.
+// The list of the rows of trees, in the order of the trees, for draw.cu.
 #ifndef GPUBOOST_ROW_LIST_CUH
 #define GPUBOOST_ROW_LIST_CUH
 
 // The order in which the rows of every tree are listed.
 struct Order {
-    In<uint32> rows;  // (n,), read only where there is an order of its own
+    In<uint32> rows;  // (n,), read only if `given`
     bool given;
 
     __device__ __forceinline__ int64 row(int64 place) const { return given ? rows[place] : place; }
 };
 
-// Rows of trees, one tree after the other.
+// Rows of trees, in the order of the trees.
 struct Rows {
     In<int32> target;  // (C, n)
     int64 n_samples;
     int32 n_columns;
-    int64 room;  // columns of target_out are so far apart
+    int64 room;  // stride between columns of target_out
     Out<uint32> row;
     Out<uint32> weight;
     Out<int32> target_out;

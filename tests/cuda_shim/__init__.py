@@ -1,14 +1,19 @@
-"""Runs CUDA kernels on the CPU: compiles a ``.cu`` with g++, launches it on NumPy arrays.
+"""Runs CUDA kernels on the CPU: compiles a ``.cu`` file with g++ and launches it on NumPy arrays.
 
-The calling convention is CuPy's, so host code that drives a GPU can drive this instead::
+The calling convention is CuPy's, so the host code for a GPU can use this module instead::
 
     module = Module(source_text)
     module.get_function("histogram")((blocks,), (256,), (codes, np.int32(n), out), shared_mem=1024)
 
-Flavours: ``plain`` (fast; faults and deadlocks raise), ``guard`` (arrays end at a page that cannot
-be touched), ``race`` (unordered accesses raise), ``undefined`` (index outside a static array,
-overflow, bad shift, conversion out of range raise), ``asan`` (AddressSanitizer; needs
-`run_under_asan`) and ``ucontext`` (plain, with the portable switch between threads).
+A kernel can be compiled in six flavours:
+
+- ``plain`` is fast; faults and deadlocks raise;
+- ``guard``: arrays end at a memory page that is protected, so an access beyond the end raises;
+- ``race``: unordered accesses raise;
+- ``undefined``: an index outside a static array, an overflow, a bad shift or a conversion out of
+  range raises;
+- ``asan`` uses AddressSanitizer and needs `run_under_asan`;
+- ``ucontext`` is plain, with the portable switch between threads.
 """
 
 from tests.cuda_shim.asan import run_under_asan

@@ -1,4 +1,4 @@
-"""The CUDA backend on one device, or on whatever stands for one."""
+"""The CUDA backend, on one device."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from gpuboost.engine.task import GrownTree, GrowTask
 
 
 class CudaBackend:
-    """Kernels on the device of a runtime; see `gpuboost.backends.protocol.Backend`.
+    """Runs kernels on the device of a runtime; see `gpuboost.backends.protocol.Backend`.
 
-    ``n_threads`` says nothing to a device. The device is the current one only while it works, never
-    while a caller holds what it was given.
+    ``n_threads`` is ignored. The device is made current only while a method or generator of this
+    class runs, so it is not left current in the code of the caller.
     """
 
     threshold_finder: ThresholdFinder | None = None
@@ -37,7 +37,7 @@ class CudaBackend:
         self.name = runtime.name
 
     def fit_bins(self, X: np.ndarray, rule: BinRule, n_threads: int) -> BinnedMatrix:
-        """Learn the bins of ``X`` (n, F) and code it."""
+        """Find the bins of ``X`` (n, F) and compute its codes."""
         from gpuboost.backends.cuda.data.binning import fit_bins
 
         with self.runtime.active():
@@ -70,13 +70,13 @@ class CudaBackend:
             yield tree
 
     def booster(self, task: BoostTask) -> Booster:
-        """Start a fit of gradient boosting, whose rows stay on the device."""
+        """Start a fit of gradient boosting; its rows stay on the device."""
         with self.runtime.active():
             budget = self.runtime.memory_budget()
         return CudaBooster(self.runtime, replace(task, memory_budget=budget))
 
     def reweighter(self, task: ReweightTask) -> Reweighter:
-        """Start a fit of AdaBoost, whose rows stay on the device."""
+        """Start a fit of AdaBoost; its rows stay on the device."""
         with self.runtime.active():
             budget = self.runtime.memory_budget()
         return CudaReweighter(self.runtime, replace(task, memory_budget=budget))
@@ -96,14 +96,14 @@ class CudaBackend:
             return apply(self.runtime, ensemble, X)
 
     def inverse_link(self, link: Link, raw: np.ndarray) -> np.ndarray:
-        """Predictions of raw ones that lie on the device, and stay there."""
+        """Convert raw predictions to predictions; both arrays are on the device."""
         from gpuboost.backends.cuda.predict.inverse_links import inverse
 
         with self.runtime.active():
             return inverse(self.runtime, link, raw)
 
     def log_shares(self, share: np.ndarray) -> np.ndarray:
-        """Logarithms of probabilities that lie on the device, and stay there."""
+        """Logarithms of probabilities; both arrays are on the device."""
         from gpuboost.backends.cuda.predict.inverse_links import log_shares
 
         with self.runtime.active():
@@ -116,7 +116,7 @@ class CudaBackend:
         draws: Sequence[tuple[RowSampler, int]],
         n_threads: int,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Out-of-bag sums of leaf values, and of how many trees."""
+        """Out-of-bag sums of leaf values, and the number of trees in each sum."""
         from gpuboost.backends.cuda.predict.out_of_bag import sum_out_of_bag
 
         with self.runtime.active():

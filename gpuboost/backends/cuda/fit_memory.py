@@ -11,10 +11,10 @@ from gpuboost.engine.ensembles.boosting_task import BoostTask
 
 
 def boosting_peak(task: BoostTask, shape: DeviceShape) -> int:
-    """Most bytes held while trees are boosted, as many at once as ``task.memory_budget`` has room.
+    """Peak bytes of boosting, with as many trees at once as fit ``task.memory_budget``.
 
-    A round is launched, and its losses are summed, at the latest when its values are added by the
-    host. Not counted is what a loss of the user's makes.
+    The dry run launches a round and sums its losses, as happens last if the host finishes trees.
+    Arrays that a user-defined loss allocates are not counted.
     """
     n, n_trees, options = task.matrix.n_samples, task.trees_per_round, task.options
 
@@ -30,10 +30,10 @@ def boosting_peak(task: BoostTask, shape: DeviceShape) -> int:
 
 
 def reweighting_peak(task: ReweightTask, shape: DeviceShape) -> int:
-    """Most bytes held while AdaBoost's trees grow, one after the other.
+    """Peak bytes of AdaBoost, which grows one tree at a time.
 
-    The first round is launched by itself; the memory of those that are replayed is held from then
-    on.
+    The dry run has two rounds: the first is not recorded; the second is, and its memory is held
+    from then on.
     """
     n, options = task.matrix.n_samples, task.options
 

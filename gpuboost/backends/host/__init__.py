@@ -1,1 +1,1 @@
-"""What the backends on the host share."""
+"""Code shared by the NumPy and Numba backends."""

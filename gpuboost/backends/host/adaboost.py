@@ -1,4 +1,4 @@
-"""Rounds of AdaBoost on the host: what the NumPy and Numba backends share."""
+"""Rounds of AdaBoost on the host, shared by the NumPy and Numba backends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class HostReweighter:
         self._least = np.where(self._weights > 0.0, adaboost.MIN_WEIGHT, 0.0)
 
     def boost(self, number: int) -> Round:
-        """Grow the tree of a round, and make the weights of the next."""
+        """Grow the tree of a round, and compute the weights of the next round."""
         task, objective = self._task, self._task.objective
         rows = self._rows(number)
         ((_, grown),) = self._backend.grow(task.growing(number, lambda tree: rows))
@@ -45,7 +45,7 @@ class HostReweighter:
         return Round(lambda: tree, error, outcome.vote, outcome.bound)
 
     def _rows(self, number: int) -> TreeRows:
-        """The rows of a tree; those of the first are exact where the weights are whole."""
+        """The rows of a tree; the first tree's weights are exact if they are whole numbers."""
         task, weights = self._task, self._weights
         if number == 0 and task.starts_whole():
             return task.sampler.rows(number)
@@ -57,7 +57,7 @@ class HostReweighter:
 
 
 def finish_round(task: ReweightTask, grown: GrownTree, rows: TreeRows) -> Tree:
-    """The tree of a round, pruned if it is to be; of ``rows`` what says how to read leaf sums."""
+    """The finished tree of a round, pruned if asked for; ``rows`` says how to read leaf sums."""
     options = task.options
     whole = finish_tree(grown, task.matrix.mapper, task.objective.target, rows, options)
     return pruned(cut_back(whole, options.min_decrease), options.ccp_alpha)

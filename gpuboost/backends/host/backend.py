@@ -1,4 +1,4 @@
-"""What the backends that work on the host's arrays share: learning bins, and out-of-bag sums."""
+"""The base class of the NumPy and Numba backends: learning bins, and out-of-bag sums."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gpuboost.engine.task import GrowTask
 
 
 class HostBackend(Backend):
-    """The part of `gpuboost.backends.protocol.Backend` that follows from the rest of it."""
+    """The methods of `gpuboost.backends.protocol.Backend` that can be built from the others."""
 
     threshold_finder: ThresholdFinder | None = None
 
@@ -40,7 +40,7 @@ class HostBackend(Backend):
         return HostReweighter(self, task)
 
     def fit_bins(self, X: np.ndarray, rule: BinRule, n_threads: int) -> BinnedMatrix:
-        """Learn the bins of ``X`` (n, F) and code it."""
+        """Learn the bins of ``X`` (n, F) and bin it."""
         given = (rule.is_categorical, rule.max_bins, rule.weights)
         mapper = fit_bin_mapper(X, *given, n_threads)
         return self.bin(X, mapper, n_threads)
@@ -52,7 +52,7 @@ class HostBackend(Backend):
         draws: Sequence[tuple[RowSampler, int]],
         n_threads: int,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Out-of-bag sums of leaf values, and of how many trees."""
+        """Out-of-bag sums of leaf values, and the number of trees in each sum."""
         outside = _out_of_bag_rows(draws, n_threads)
         total = np.zeros((matrix.n_samples, ensemble.n_values))
         count = np.zeros(matrix.n_samples, dtype=np.int64)
@@ -68,7 +68,7 @@ class HostBackend(Backend):
 
 
 def _out_of_bag_rows(draws: Sequence[tuple[RowSampler, int]], n_threads: int) -> np.ndarray:
-    """Which rows each tree did not see, one bit each: uint8 (n_trees, ceil(n_samples / 8))."""
+    """The rows that each tree did not draw, as bits: uint8 (n_trees, ceil(n_samples / 8))."""
     with ThreadPoolExecutor(n_threads) as pool:
         bits = pool.map(lambda draw: np.packbits(draw[0].draw_counts(draw[1]) == 0), draws)
         return np.stack(list(bits))

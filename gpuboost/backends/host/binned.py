@@ -1,4 +1,4 @@
-"""Binned data in place of X: trees that take codes where they took values, and rows of codes."""
+"""Prediction on binned data: its rows as blocks of float32 codes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 from gpuboost.engine.array_modules import array_module, working_on
 from gpuboost.engine.bins import BinnedMatrix
 
-ROWS_PER_BLOCK = 2**15  # turned into floats at a time
+ROWS_PER_BLOCK = 2**15  # rows converted to floats at a time
 DEVICE_ROWS_PER_BLOCK = 2**20
 
 
 def code_blocks(matrix: BinnedMatrix) -> Iterator[tuple[slice, np.ndarray]]:
-    """Rows of a binned matrix as float32 codes with NaN for missing, (n, F) a block.
+    """Yield blocks of rows of a binned matrix: float32 codes (n, F), NaN for missing values.
 
-    Blocks lie where the codes do.
+    Blocks are on the same device as the codes.
     """
     xp = array_module(matrix.codes)
     size = ROWS_PER_BLOCK if xp is np else DEVICE_ROWS_PER_BLOCK

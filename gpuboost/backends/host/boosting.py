@@ -1,8 +1,8 @@
-"""Rounds of gradient boosting on the host: what the NumPy and Numba backends share.
+"""Rounds of gradient boosting on the host, shared by the NumPy and Numba backends.
 
-    a round    gradients -> integers -> trees -> values of leaves -> raw predictions
+    a round    gradients -> integers -> trees -> leaf values -> raw predictions
 
-The steps are methods, so that a backend can put a faster one in place of each.
+Each step is a method, so that a backend can override it with a faster one.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class HostBooster:
         own = task.train.raw.copy()
         self._raw = [own if self._is_train(rows) else rows.raw.copy() for rows in self._sets]
         self._whole = self._whole_hessian()
-        self.parameter = np.zeros(task.loss.columns)  # of the loss, in the last round
+        self.parameter = np.zeros(task.loss.columns)  # the loss's round parameter
         self._drawn: tuple[int, np.ndarray | None] = (-1, None)
 
-    # ---- what the trainer asks for -------------------------------------------------------------
+    # ---- the interface of a booster ------------------------------------------------------------
 
     def boost(self, number: int, learning_rate: float) -> DoneRound:
         """Fit the trees of a round, and add them to the raw predictions."""
@@ -66,7 +66,10 @@ class HostBooster:
         return DoneRound([tree for tree, _ in found], losses)
 
     def _parts(self, number: int) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Weights of the rows that a round draws, None for their own, and of the others, if any."""
+        """Row weights for the mean loss inside and outside a round; both None if it has all rows.
+
+        The second is also None if no row outside the round has weight.
+        """
         inside = self.rows_of_round(number)
         if self.task.sampler.method == ALL_ROWS or inside is None:
             return None, None
@@ -101,23 +104,23 @@ class HostBooster:
         return self._raw[rows]
 
     def _predicted(self, rows: int = 0, weights: np.ndarray | None = None) -> Predicted:
-        """A row set as a loss sees it, by its own weights or by others."""
+        """A row set in the form that losses take, with its own weights or with ``weights``."""
         own = self._sets[rows]
         by = own.weights if weights is None else weights
         return Predicted(own.y, self._raw[rows], by, self.order)
 
     def close(self) -> None:
-        """There is nothing to give back."""
+        """Do nothing: there is nothing to release."""
 
     def _is_train(self, rows: RowSet) -> bool:
-        """Whether raw predictions are those of the training rows."""
+        """Whether a row set shares the raw predictions of the training rows."""
         train = self.task.train
         return rows.data is train.data and rows.raw is train.raw
 
     # ---- the steps of a round ------------------------------------------------------------------
 
     def gradients(self, number: int) -> Gradients:
-        """What the loss says of the training rows, and which of them are in this round."""
+        """Gradients of the loss at the training rows, and which rows are in this round."""
         loss, rows = self.task.loss, self._predicted()
         gradient, hessian = loss.gradients(rows, self.parameter)
         if loss.constant_hessian:
@@ -132,11 +135,11 @@ class HostBooster:
         return self._drawn[1]
 
     def mean_loss(self, rows: int = 0, weights: np.ndarray | None = None) -> float:
-        """Mean loss of a row set by its own weights, or by others."""
+        """Mean loss of a row set, with its own weights or with ``weights``."""
         return self.task.loss.mean_loss(self._predicted(rows, weights), self.parameter)
 
     def scale(self, made: Gradients) -> Scale:
-        """Exponents of the round's integers."""
+        """Scale of the round's integers, as exponents of 2."""
         return Scale.of(made)
 
     def grow(self, number: int, made: Gradients, scale: Scale) -> Sequence[GrownTree]:
@@ -144,7 +147,7 @@ class HostBooster:
         return [grown for _, grown in self.backend.grow(self.grow_task(number, made, scale))]
 
     def grow_task(self, number: int, made: Gradients, scale: Scale) -> GrowTask:
-        """What is to be grown in a round."""
+        """The `GrowTask` of a round."""
         task, n_trees = self.task, self.task.trees_per_round
         first, width = number * n_trees, 1 if n_trees > 1 else task.loss.columns
 
@@ -166,13 +169,13 @@ class HostBooster:
         )
 
     def quantised(self, made: Gradients, scale: Scale, columns: slice, key: np.ndarray) -> TreeRows:
-        """The rows of one tree in integers."""
+        """The rows of one tree with integer gradients and weights."""
         return quantised(made, scale, columns, key)
 
     def leaves(self, tree: Tree, data: BinnedMatrix | np.ndarray, column: int | None) -> np.ndarray:
         """The leaf of every row: int32 (n,).
 
-        ``column`` is that of the tree in this round if the rows are those of training.
+        ``column`` is the tree's column in this round for training rows, else None.
         """
         if isinstance(data, np.ndarray):
             return self.backend.apply(Ensemble.of_one(tree), data, self.task.n_threads)[:, 0]
@@ -181,19 +184,19 @@ class HostBooster:
     def leaf_values(
         self, loss: OrderStatisticLoss, tree: Tree, leaf: np.ndarray, column: int
     ) -> np.ndarray:
-        """The loss's own value of each leaf of a tree; ``leaf`` is -1 for rows left out."""
+        """Leaf values of a tree by the loss's own rule; ``leaf`` is -1 for rows left out."""
         leaves = np.flatnonzero(tree.left == 0)
-        place = np.full(tree.node_count + 1, -1, dtype=np.int32)  # the last one for leaf -1
+        place = np.full(tree.node_count + 1, -1, dtype=np.int32)  # the last element: leaf -1
         place[leaves] = np.arange(len(leaves))
         groups, rows = self.order.groups_of(place[leaf], len(leaves)), self._predicted()
         return loss.leaf_values(rows, groups, column, self.parameter)
 
     def update(self, raw: np.ndarray, tree: Tree, leaf: np.ndarray, column: int) -> None:
-        """Add the values of the rows' leaves to raw predictions, in place."""
+        """Add the value of each row's leaf to its raw predictions, in place."""
         raw[:, column : column + tree.value.shape[1]] += tree.value[leaf]
 
     def _whole_hessian(self) -> np.ndarray | None:
-        """The hessian of every round, if it is a whole number."""
+        """The hessians, if they are the same whole numbers in every round; else None."""
         train: RowSet = self.task.train
         if not self.task.loss.constant_hessian:
             return None
@@ -206,9 +209,10 @@ class HostBooster:
 def rows_with_weight(
     task: BoostTask, number: int, draw: Callable[[int], np.ndarray]
 ) -> np.ndarray | None:
-    """Rows of a round that weigh something: bool (n,), None for all.
+    """Rows of a round that have positive weight: bool (n,), None for all.
 
-    ``draw`` says how often, or whether, the round draws each row; it is not asked if it draws all.
+    ``draw`` returns how often, or whether, the round draws each row; it is not called if the
+    sampler draws all rows.
     """
     weights, sampler = task.train.weights, task.sampler
     inside = None if weights is None or (weights > 0).all() else weights > 0
@@ -221,7 +225,7 @@ def rows_with_weight(
 
 
 def no_row_error(sampler: RowSampler, number: int) -> ValueError:
-    """What to say of a round that has drawn no row with weight."""
+    """The error for a round that has drawn no row with positive weight."""
     return ValueError(
         f"none of the {sampler.n_draws} rows drawn for round {number} has a positive "
         "sample_weight; raise subsample, or leave rows of weight 0 out of the data"

@@ -1,4 +1,4 @@
-"""Grown trees finished on the host, for backends that do not do it where they grow them."""
+"""Finishing of grown trees on the host, for backends that do not finish them on a device."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def finish_grown(
     grown_trees: Iterable[tuple[int, GrownTree]],
     threshold_finder: ThresholdFinder | None = None,
 ) -> Iterator[tuple[int, Tree]]:
-    """Finish trees as they come; see `gpuboost.backends.protocol.Backend.grow_finished`.
+    """Finish trees as they arrive; see `gpuboost.backends.protocol.Backend.grow_finished`.
 
-    ``threshold_finder`` is that of the backend.
+    ``threshold_finder`` is `gpuboost.backends.protocol.Backend.threshold_finder`.
     """
     sampler, target = task.sampler, task.target
     assert sampler is not None and not isinstance(target, GradientTarget)
@@ -35,7 +35,7 @@ def finish_grown(
 
 
 def check_weight(sampler: RowSampler, tree: int, has_weight: bool) -> None:
-    """A tree needs rows. A device that drew them itself says so when the tree is grown."""
+    """Raise ValueError if no row drawn for a tree has weight."""
     if not has_weight:
         raise ValueError(
             f"all {sampler.n_draws} rows drawn for tree {tree} are of classes whose "
@@ -45,7 +45,7 @@ def check_weight(sampler: RowSampler, tree: int, has_weight: bool) -> None:
 
 
 def in_threads(work: Callable[[Any], Any], items: Iterable[Any], n_threads: int) -> Iterator[Any]:
-    """Do ``work`` on items as they come; results in order."""
+    """Apply ``work`` to items as they arrive; yield the results in order."""
     if n_threads == 1:
         yield from map(work, items)
         return

@@ -1,4 +1,4 @@
-"""The Numba backend: compiled for the CPU, on threads of our own."""
+"""The Numba backend: code compiled for the CPU, run by gpuboost's own threads."""
 
 from __future__ import annotations
 
@@ -42,5 +42,5 @@ class NumbaBackend(HostBackend):
         return NumbaBooster(self, task)
 
     def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
-        """Grow the trees of ``task``, ``n_threads`` at a time; yields them in order."""
+        """Grow the trees of ``task``, ``n_threads`` at a time; yield them in order."""
         yield from TreeGrower(task).grow_all()

@@ -1,4 +1,4 @@
-"""Codes of a matrix: a branch-free binary search per value, threads over chunks of rows."""
+"""Binning: a branch-free binary search for each value, with chunks of rows for the threads."""
 
 # mypy: check-untyped-defs=False
 # Numba gives compiled functions their types.
@@ -14,12 +14,12 @@ from gpuboost.backends.numba.threads.map import contiguous, in_threads, row_chun
 from gpuboost.engine.bins import BinMapper, BinnedMatrix
 
 ROWS_PER_CHUNK = 1 << 14
-ROWS_PER_BLOCK = 256  # rows whose values stay in the first cache while features are walked
-TABLE_WIDTH = 256  # edges of a feature, padded with +inf so that every step of a search is inside
+ROWS_PER_BLOCK = 256  # rows whose values stay in the L1 cache while features are binned in turn
+TABLE_WIDTH = 256  # edges of a feature, padded with +inf so that a search never leaves the table
 
 
 class Coder(NamedTuple):
-    """What turns values into codes: edges (F, `TABLE_WIDTH`), bins, kinds, and the missing code."""
+    """The bin mapper for compiled code: edges (F, `TABLE_WIDTH`), bins, kinds, missing code."""
 
     table: np.ndarray
     n_bins: np.ndarray
@@ -54,7 +54,7 @@ def code_rows(coder, X, start, codes, n_missing):
 
 @inlined
 def _count_edges_below(values, found, n, edges, n_bins):
-    """The number of edges below each value, bit by bit: a search in step for all values."""
+    """Count the edges below each value, bit by bit: all values take each search step together."""
     step = np.int32(1)
     while step < n_bins:
         step *= np.int32(2)
@@ -67,7 +67,7 @@ def _count_edges_below(values, found, n, edges, n_bins):
 
 
 def bin_matrix(X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
-    """Equal to `data.binning.bin_columns`."""
+    """Bin a matrix; equal to `data.binning.bin_columns`."""
     n_samples, n_features = X.shape
     edges = mapper.edge_table_float32() if X.dtype == np.float32 else mapper.edge_table()
     table = np.full((n_features, TABLE_WIDTH), np.inf, dtype=X.dtype)

@@ -1,8 +1,8 @@
-"""Compilation: our decorators, and the engine's formulas compiled from their one source.
+"""Compilation: decorators, and the engine's formulas compiled from their only source.
 
 `gpuboost.engine.numerics`, `randomness`, `criteria` and `losses.formulas` are written for arrays.
-Here each is loaded a second time with its functions compiled for scalars, so what NumPy and Numba
-compute is one text. The three functions that only arrays know (`select`, `bits_of`,
+Here each module is loaded a second time with its functions compiled for scalars, so that NumPy and
+Numba share one source. The three functions that work on arrays only (`select`, `bits_of`,
 `float_of`) are replaced by machine instructions.
 """
 
@@ -33,36 +33,37 @@ from gpuboost.backends.cache import (
     source_stamp,
 )
 
-# Never fastmath: what decides is IEEE arithmetic in one written order. Helpers do not count
-# references (`_nrt`): for tuples of arrays that costs more than looking at a small node. So they
-# must not allocate; their arrays are alive as long as the entry that calls them runs.
+# Never fastmath: results depend on IEEE arithmetic in the written order. Helpers do not count
+# references (`_nrt`), which for tuples of arrays costs more than searching a small node. So they
+# must not allocate; their arrays live as long as the entry that calls them runs.
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 _NOT_COUNTED: dict[str, Any] = {"_nrt": False}
-# The compiler puts it into its caller.
+# Always inlined into its caller by LLVM.
 inlined: Any = njit(**_OPTIONS, **_NOT_COUNTED, forceinline=True)
-# A step of the one function that calls it: not optimised alone first, and then with its caller.
+# A step of the only function that calls it: inlined by Numba, so it is optimised only once.
 spliced: Any = njit(**_OPTIONS, **_NOT_COUNTED, inline="always")
-# Stays a function of its own: large, or called once per node at most.
+# Compiled as a separate function: it is large, or called at most once per node.
 helper: Any = njit(**_OPTIONS, **_NOT_COUNTED)
-# A helper that makes arrays.
+# A helper that allocates arrays.
 allocating: Any = njit(**_OPTIONS)
 
 
 def entry(function: Any) -> Any:
-    """Compile on first call what Python calls, and keep the machine code on disk."""
+    """Compile a function that Python calls, on its first call, and cache it on disk."""
     return _kept(njit(**_OPTIONS)(function))
 
 
 def entry_without_counts(function: Any) -> Any:
-    """The same for what makes no arrays: it and what is spliced into it count no references.
+    """As `entry`, without reference counts, for functions that allocate no arrays.
 
-    What counts them would let go of arrays that uncounted helpers return and it never took.
+    With reference counts, an array that an uncounted helper returns would be released without
+    having been acquired.
     """
     return _kept(njit(**_OPTIONS, **_NOT_COUNTED)(function))
 
 
 def _kept(dispatcher: Any) -> Any:
-    """A compiled function whose machine code is kept on disk."""
+    """Make a compiled function keep its machine code on disk."""
     try:
         dispatcher.enable_caching()
     except RuntimeError:  # nowhere to write: compile in every process
@@ -72,17 +73,18 @@ def _kept(dispatcher: Any) -> Any:
 
 
 class _MarkingFile(IndexDataCacheFile):
-    """A cache file that also says, to those who have not imported Numba, what is compiled."""
+    """A Numba cache file that also records what is compiled, readable without Numba."""
 
     def __init__(self, folder: Path, name: str, program: Callable[[Any], str | None]) -> None:
         super().__init__(str(folder), name, source_stamp())
         self._folder, self._name, self._program = folder, name, program
 
     def save(self, key: Any, data: Any) -> None:
-        """Keep a function compiled for the argument types ``key[0]``.
+        """Save a function compiled for the argument types ``key[0]``.
 
-        Numba numbers the files of code by what it has read in the index. Processes that compile
-        for different types at once would take one number, and one would find the other's code.
+        Numba numbers the code files from the index it has read. Two processes that compile for
+        different types at once would use the same number, and one would load the other's code;
+        so the file names contain a hash of the types.
         """
         of_types = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
         self._data_name_pattern = f"{self._name}-{of_types}.{{number:d}}.nbc"
@@ -92,7 +94,7 @@ class _MarkingFile(IndexDataCacheFile):
             mark_compiled(self._folder, program)
 
 
-# What an entry compiled for some argument types is the main part of.
+# The program that an entry belongs to, by its argument types.
 _PROGRAMS: dict[str, Callable[[Any], str | None]] = {
     "grow": lambda arguments: GROW_ONE if types.none in arguments else GROW_MANY,
     "sum_values": lambda arguments: PREDICT,
@@ -101,10 +103,10 @@ _PROGRAMS: dict[str, Callable[[Any], str | None]] = {
 
 
 def _stamped_file(cache: Any, function: str) -> IndexDataCacheFile:
-    """The cache file of this state of the sources; files of other states are removed.
+    """The cache file for the present sources; files of other versions are removed.
 
-    Numba looks at the file of the function alone to tell whether its cache is stale, but the code
-    of other files is compiled into it, and it reads signatures whose classes may be gone.
+    Numba checks only the function's own source file for changes. But functions of other files are
+    compiled in too, and stale signatures may name classes that no longer exist.
     """
     path, base = Path(cache.cache_path), cache._impl.filename_base
     name = f"{base}-{source_stamp()[:16]}"
@@ -115,12 +117,12 @@ def _stamped_file(cache: Any, function: str) -> IndexDataCacheFile:
     return _MarkingFile(path, name, _PROGRAMS.get(function, lambda arguments: None))
 
 
-_instruction: Any = intrinsic  # its type hides that Python never calls what it makes
+_instruction: Any = intrinsic  # typed Any: only compiled code calls the result
 
 
 @_instruction
 def bits_of(typing_context, x):
-    """Bit pattern of a float64 as int64."""
+    """The bit pattern of a float64 as an int64."""
 
     def generate(context, builder, signature, arguments):
         return builder.bitcast(arguments[0], context.get_value_type(types.int64))
@@ -155,9 +157,9 @@ def select(condition, yes, no):
 
 
 def by_number(functions: dict[int, Any]) -> Any:
-    """Compiled functions as one that is told first the number of the one it calls.
+    """A compiled function whose first argument is the number of the function that it calls.
 
-    The last one is called for every number that no other one has.
+    Numbers without a function call the last one.
     """
     (_, last), *others = reversed(functions.items())
     chosen = _only(last)
@@ -167,7 +169,7 @@ def by_number(functions: dict[int, Any]) -> Any:
 
 
 def _only(function: Any) -> Any:
-    """A function whatever the number is."""
+    """Call the function whatever the number is."""
 
     @helper
     def run(number, *arguments):
@@ -177,7 +179,7 @@ def _only(function: Any) -> Any:
 
 
 def _this_or(own: int, function: Any, others: Any) -> Any:
-    """A function if the number is its own, else one of others."""
+    """Call the function if the number is ``own``, else one of the others."""
 
     @helper
     def run(number, *arguments):
@@ -192,10 +194,10 @@ _REPLACED = {"select": select, "bits_of": bits_of, "float_of": float_of}
 
 
 def _load_compiled(name: str, known: dict[str, Any]) -> ModuleType:
-    """A second copy of an engine module whose functions are compiled, those of ``known`` too.
+    """A second copy of an engine module, with its functions and those of ``known`` compiled.
 
-    Numba compiles a function when it is first called, so those that only arrays know, which no
-    compiled code calls, do no harm.
+    Numba compiles a function when it is first called, so functions that work on arrays only, which
+    no compiled code calls, do no harm.
     """
     spec = importlib.util.find_spec(f"gpuboost.engine.{name}")
     assert spec is not None and spec.loader is not None

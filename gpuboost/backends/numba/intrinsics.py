@@ -1,6 +1,7 @@
-"""What Python has no word for: memory fetched ahead, and words of threads.
+"""Machine instructions that Python lacks: prefetches, and atomic operations on int64 words.
 
-What a thread wrote before `store_release` of a word is there for those who `load_acquire` it.
+Everything that a thread wrote before `store_release` is visible to threads that see the stored
+value by `load_acquire`.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-_instruction: Any = intrinsic  # its type hides that Python never calls what it makes
+_instruction: Any = intrinsic  # typed Any: only compiled code calls the result
 _FOR_READING, _KEEP, _DATA = 0, 3, 1
 
 
 @_instruction
 def prefetch(typing_context, array, row, column):
-    """Ask for the cache line of ``array[row, column]``; nobody waits for it."""
+    """Prefetch the cache line of ``array[row, column]`` without waiting for it."""
 
     def generate(context, builder, signature, arguments):
         kind = signature.args[0]
@@ -40,7 +41,7 @@ def prefetch(typing_context, array, row, column):
 
 
 def _own_symbol(name: str) -> str:
-    """A name for compiled code of the system's call that lets other threads run."""
+    """Register the system call that yields the processor under ``name``, for compiled code."""
     system = ctypes.CDLL("kernel32" if sys.platform == "win32" else None)
     call = system.SwitchToThread if sys.platform == "win32" else system.sched_yield
     llvm.add_symbol(name, ctypes.cast(call, ctypes.c_void_p).value)
@@ -51,7 +52,7 @@ let_others_run = types.ExternalFunction(_own_symbol("gpuboost_yield"), types.int
 
 
 def _word(context, builder, signature, arguments):
-    """Pointer to ``array[i]``, without a look at the bounds."""
+    """Pointer to ``array[i]``, without a bounds check."""
     kind = signature.args[0]
     view = context.make_array(kind)(context, builder, arguments[0])
     return cgutils.get_item_pointer(context, builder, kind, view, [arguments[1]], wraparound=False)
@@ -59,7 +60,7 @@ def _word(context, builder, signature, arguments):
 
 @_instruction
 def raise_by_one(typing_context, words, i):
-    """The number in ``words[i]``, int64, which is raised: no two threads get the same."""
+    """Atomically add 1 to ``words[i]``, int64, and return its previous value."""
 
     def generate(context, builder, signature, arguments):
         at = _word(context, builder, signature, arguments)
@@ -70,7 +71,7 @@ def raise_by_one(typing_context, words, i):
 
 @_instruction
 def load_acquire(typing_context, words, i):
-    """The number in ``words[i]``, int64, as it is now."""
+    """The present value of ``words[i]``, int64, with acquire order."""
 
     def generate(context, builder, signature, arguments):
         at = _word(context, builder, signature, arguments)
@@ -81,7 +82,7 @@ def load_acquire(typing_context, words, i):
 
 @_instruction
 def store_release(typing_context, words, i, number):
-    """Put a number into ``words[i]``, int64."""
+    """Store a number in ``words[i]``, int64, with release order."""
 
     def generate(context, builder, signature, arguments):
         at = _word(context, builder, signature, arguments)

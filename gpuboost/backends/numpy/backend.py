@@ -1,4 +1,4 @@
-"""The NumPy backend: the readable reference, and the quick choice for little work."""
+"""The NumPy backend: the readable reference, and the fastest choice for small data."""
 
 from __future__ import annotations
 

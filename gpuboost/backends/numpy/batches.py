@@ -1,4 +1,4 @@
-"""Trees in batches that share a frontier, a batch for each thread at a time."""
+"""Batches of trees that share a frontier; each thread grows one batch at a time."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 
 from gpuboost.engine.task import GrowTask
 
-ROWS_PER_BATCH = 1 << 17  # trees share a frontier up to so many rows: fits the caches
-_LARGEST_KEPT = (32 << 20) - (1 << 16)  # bytes; no larger piece moves the threshold of glibc
+ROWS_PER_BATCH = 1 << 17  # rows of trees that share a frontier: they fit the caches
+_LARGEST_KEPT = (32 << 20) - (1 << 16)  # bytes; larger blocks do not raise glibc's threshold
 
 Grown = TypeVar("Grown")
 
 
 def in_batches(task: GrowTask, grow: Callable[[Sequence[int]], Grown]) -> Iterator[Grown]:
-    """What ``grow`` makes of the trees of each batch, in order."""
+    """Yield the result of ``grow`` for the trees of each batch, in order."""
     _keep_freed_memory()
     size = max(1, ROWS_PER_BATCH // task.matrix.n_samples)
     size = max(1, min(size, -(-len(task.trees) // task.n_threads)))
@@ -30,9 +30,9 @@ def in_batches(task: GrowTask, grow: Callable[[Sequence[int]], Grown]) -> Iterat
 
 
 def _keep_freed_memory() -> None:
-    """Let glibc keep what temporaries are made in, which it gives back to the system too soon.
+    """Make glibc keep freed memory for later temporaries instead of returning it to the system.
 
-    How much it keeps follows from the largest piece freed so far; this one is never touched. Page
-    faults were a tenth of the time of a forest of 10,000 rows.
+    The amount that glibc keeps grows with the largest block freed so far; this one is never written
+    to. Without it, page faults take a tenth of the time of a forest of 10,000 rows.
     """
     np.empty(_LARGEST_KEPT, dtype=np.uint8)

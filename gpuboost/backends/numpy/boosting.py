@@ -1,4 +1,4 @@
-"""Rounds of boosting in NumPy: where a row ends is known when its tree is grown."""
+"""Rounds of boosting in NumPy: growing a tree also gives the leaf of each of its rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class NumpyBooster(HostBooster):
     """See `gpuboost.backends.protocol.Booster`."""
 
     def grow(self, number: int, made: Gradients, scale: Scale) -> Sequence[GrownTree]:
-        """Grow the trees of a round, and remember the leaves of their rows."""
+        """Grow the trees of a round, and store the leaf of each row."""
         asked = self.grow_task(number, made, scale)
         self._leaves: list[np.ndarray] = []
         trees = []
@@ -42,17 +42,17 @@ class NumpyBooster(HostBooster):
 
 
 def _grow(task: GrowTask, trees: Sequence[int]) -> tuple[list[GrownTree], np.ndarray]:
-    """Trees of one batch, and the leaves of their rows."""
+    """The trees of one batch, and the leaf of each row in each of them."""
     ops = _RoundOps(task, trees)
     return grow_levels(ops, task, len(trees)).trees(n_threads=1), ops.leaves()
 
 
 class _RoundOps(NumpyLevelOps):
-    """Level operations that note in which leaf each row of each tree ends."""
+    """Level operations that record the leaf of each row in each tree."""
 
     def __init__(self, task: GrowTask, trees: Sequence[int]) -> None:
         super().__init__(task, trees)
-        self._tree = np.zeros(0, dtype=np.int32)  # of each node so far
+        self._tree = np.zeros(0, dtype=np.int32)  # tree of each node so far
         self._node = np.zeros((len(trees), task.matrix.n_samples), dtype=np.int32)
 
     def leaf_sums(self, rows: RowBlock, frontier: Frontier, accepted: np.ndarray) -> np.ndarray:
@@ -66,6 +66,6 @@ class _RoundOps(NumpyLevelOps):
         return super().leaf_sums(rows, frontier, accepted)
 
     def leaves(self) -> np.ndarray:
-        """The leaf of its tree in which each row ended: int32 (trees, n), 0 for rows in none."""
+        """The leaf of each row in each tree: int32 (trees, n), 0 for rows outside the tree."""
         _, number_in_tree = tree_nodes(self._tree, len(self._node))[0]
         return number_in_tree.astype(np.int32).take(self._node)

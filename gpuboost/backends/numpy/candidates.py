@@ -1,4 +1,4 @@
-"""Ways to split a node by one feature, and the best of them."""
+"""The candidate splits of a node by one feature, and the best of them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gpuboost.backends.numpy.scores import NodeLimits, Scorer, Sums
 
 @dataclass(frozen=True)
 class Missing:
-    """What the missing bin of each node holds; arrays over the nodes of the frontier slice.
+    """Sums of the missing bin of each node; arrays over the nodes of the frontier slice.
 
-    ``may_left`` and ``may_right``: the directions that are tried.
+    ``may_left`` and ``may_right`` tell in which directions missing values may go.
     """
 
     hessian: np.ndarray
@@ -24,7 +24,7 @@ class Missing:
     may_right: np.ndarray
 
     def joined_by(self, groups: Groups) -> Missing:
-        """The same with what rare categories hold, which go where missing values go."""
+        """These sums plus those of rare categories, which go where missing values go."""
         hessian, count, gradient = self.hessian.copy(), self.count.copy(), self.gradient.copy()
         np.add.at(hessian, groups.node, groups.hessian)
         np.add.at(count, groups.node, groups.count)
@@ -39,7 +39,7 @@ class Best:
     Attributes
     ----------
     node, at : int64 (b,)
-        Node, and index of its candidate.
+        Node, and index of its best candidate.
     score : float64 (b,)
         Negative if no candidate is valid.
     missing_left : bool (b,)
@@ -56,8 +56,8 @@ def best_candidates(
 ) -> Best:
     """Evaluate every candidate with missing values right, then left, and take the best.
 
-    ``found`` are left parts, without the missing values, that a split may have, node after node; of
-    equal gains the first of a node wins. ``limits`` and ``feature`` are those of the nodes.
+    ``found`` holds the left sides of the candidates, without missing values, node after node; of
+    equal scores the first candidate of a node wins. ``limits`` and ``feature`` are per node.
     """
     node = found.node
 

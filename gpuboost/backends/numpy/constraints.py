@@ -1,4 +1,4 @@
-"""What nodes are held to by those above: bounds of values, and groups of features."""
+"""Constraints that nodes inherit from their ancestors: value bounds and interaction groups."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuboost.engine.task import GrowTask
 
 
 class Constraints:
-    """The constraints of a fit: monotonic features, and features that may interact."""
+    """The constraints of a fit: monotonic features, and groups of features that may interact."""
 
     def __init__(self, task: GrowTask) -> None:
         options, features = task.options, np.arange(task.matrix.n_features)
@@ -25,19 +25,19 @@ class Constraints:
         self._groups = np.array(groups, dtype=bool).reshape(len(groups), len(features))
 
     def of_roots(self, m: int) -> dict[str, Any]:
-        """What m roots are held to: columns of `Frontier`."""
+        """Constraints of m roots, as columns of `Frontier`."""
         groups = np.ones((m, len(self._groups)), dtype=bool)
         return {"bounds": NodeBounds.of_roots(m, self._max_value), "groups": groups}
 
     def of_children(
         self, node: Frontier, feature: np.ndarray, hessian: np.ndarray, gradient: np.ndarray
     ) -> dict[str, Any]:
-        """The same of the children, by turns, of nodes split by ``feature``.
+        """Constraints of the children (left, right, left, ...) of nodes split by ``feature``.
 
         Parameters
         ----------
         hessian, gradient : int64 (m,), (m, K)
-            Of the left part.
+            Sums of the left child.
         """
         groups = node.groups & self._groups[:, feature].T
         bounds = node.bounds[np.arange(len(feature)).repeat(2)]
@@ -49,18 +49,18 @@ class Constraints:
         return {"bounds": bounds, "groups": groups.repeat(2, axis=0)}
 
     def values(self, g: Any, h: Any, bounds: NodeBounds) -> Any:
-        """Values of parts with these sums; NEWTON alone."""
+        """Values of nodes or sides with these sums; for NEWTON only."""
         return criteria.values_in_bounds(g, h, self._regular, (bounds.lower, bounds.upper))
 
     def in_order(self, feature: np.ndarray, left: Any, right: Any) -> Any:
-        """Whether the values of the sides of splits by ``feature`` are as they must be."""
+        """Whether the values of both sides satisfy the monotonic constraint of ``feature``."""
         if self._directions is None:
             return True
         sign = self._directions[feature]
         return sign * left <= sign * right
 
     def allow(self, node: Frontier, allowed: np.ndarray) -> np.ndarray:
-        """Of the features that nodes may look at, bool (m, F), those of their groups."""
+        """Restrict the ``allowed`` features of nodes, bool (m, F), to those of their groups."""
         if not self._has_groups:
             return allowed
         return allowed & (node.groups[:, :, None] & self._groups).any(axis=1)

@@ -23,7 +23,7 @@ from gpuboost.engine.task import (
 
 @dataclass(frozen=True)
 class NodeFeature:
-    """One feature of each node of a frontier: the question that a split search answers.
+    """The input of a split search: one feature for each node of a frontier.
 
     Attributes
     ----------
@@ -48,14 +48,14 @@ class FeatureSplitter:
         self.task = task
         self.mapper = task.matrix.mapper
         self.min_hessian = min_hessian
-        self.min_category = min_category  # hessian of a category that is not rare, by tree
+        self.min_category = min_category  # by tree: smallest hessian of a category that is not rare
         self._scorer = Scorer(task)
         self.mask_words = 16 if self.mapper.is_categorical.any() else 0
 
     def split(self, asked: NodeFeature, groups: Groups) -> tuple[Splits, np.ndarray]:
         """Splits of the asked nodes, and which of them the feature could split at all.
 
-        ``groups.node`` counts within ``asked``.
+        ``groups.node`` is the position of a node in ``asked``.
         """
         m = len(asked.feature)
         n_channels = asked.frontier.gradient.shape[1]
@@ -91,7 +91,7 @@ class FeatureSplitter:
     def _numeric(
         self, asked: NodeFeature, groups: Groups, missing: Missing, splits: Splits
     ) -> None:
-        """Left is every value up to an occupied bin, or up to the bin of a random threshold."""
+        """Split numeric features: left is every value up to an occupied bin or a random one."""
         values = groups.take(np.flatnonzero(groups.code != self.task.matrix.missing_code))
         prefix = prefix_sums(values)
         occupied = np.flatnonzero(values.hessian > 0)
@@ -117,7 +117,7 @@ class FeatureSplitter:
     def _random_threshold(
         self, asked: NodeFeature, low: np.ndarray, high: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """A threshold uniform between the centres of two bins, and the last bin it reaches."""
+        """A threshold drawn uniformly between two bin centres, and the last bin up to it."""
         centre, feature = self.mapper.center, asked.feature
         u = randomness.threshold_draw(asked.frontier.key, feature.astype(np.uint64))
         draw = centre[feature, low] * (1.0 - u) + centre[feature, high] * u
@@ -133,7 +133,7 @@ class FeatureSplitter:
     def _categorical(
         self, asked: NodeFeature, groups: Groups, missing: Missing, splits: Splits
     ) -> None:
-        """Left is a set of categories: drawn, one alone, or the first few in order of g / h."""
+        """Split categorical features: left is a random set, one category, or the first by g / h."""
         values = groups.take(np.flatnonzero(groups.code != self.task.matrix.missing_code))
         values = values.take(np.flatnonzero(values.hessian > 0))
         levels = self.mapper.n_bins[asked.feature[values.node]]
@@ -204,7 +204,7 @@ class FeatureSplitter:
     def _record_best(
         self, asked: NodeFeature, splits: Splits, found: Groups, missing: Missing
     ) -> Best:
-        """The best candidate of each node; what every kind of split has in common is written."""
+        """The best candidate of each node; fills the columns that all kinds of splits share."""
         limits = NodeLimits.of(asked.frontier, self.min_hessian)
         best = best_candidates(found, missing, self._scorer, limits, asked.feature)
         node, left = best.node, best.missing_left

@@ -8,17 +8,17 @@ import numpy as np
 
 from gpuboost.backends.numpy.rows import RowBlock
 
-# Up to this many histogram cells per row a dense histogram is faster than sorting the rows.
+# With at most this many histogram cells per row, a dense histogram is faster than sorting the rows.
 DENSE_CELLS_PER_ROW = 16
 
 
 @dataclass(frozen=True)
 class Groups:
-    """Rows of a node with one code, node after node, codes ascending (the missing code last).
+    """Sums over the rows of a node with the same code; nodes ascend, then codes (missing last).
 
         node   0  0  0 | 1  1 | 3  3  3  3
         code   2  5  M | 0  7 | 1  2  8  M
-        first  0         3      5            of the nodes that have any
+        first  0         3      5            first group of each node that has rows
 
     Attributes
     ----------
@@ -47,10 +47,10 @@ def group_rows(
     ----------
     rows : RowBlock
     node, code : int64 (r,)
-        ``node`` is not descending.
+        ``node`` is in ascending order.
     shape : (nodes, width, K)
     counted : bool
-        Whether row counts are needed (zeros if not).
+        Whether to count rows; counts are 0 otherwise.
     """
     n_nodes, width, n_channels = shape
     key = node * width + code
@@ -99,7 +99,7 @@ def dense_groups(histogram: np.ndarray, counted: bool) -> Groups:
 def _sorted_groups(
     rows: RowBlock, key: np.ndarray, shape: tuple[int, int, int], counted: bool
 ) -> Groups:
-    """The same by sorting, for many nodes of few rows."""
+    """`group_rows` by sorting, for many nodes with few rows."""
     _, width, n_channels = shape
     place = np.arange(len(key), dtype=np.uint64)
     packed = np.sort((key.astype(np.uint64) << np.uint64(32)) | place)

@@ -1,4 +1,4 @@
-"""The best split of nodes by all their numeric features at once, from whole histograms."""
+"""The best split of each node over all its numeric features at once, from whole histograms."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from gpuboost.engine.task import (
     GrowTask,
 )
 
-CELLS_PER_BLOCK = 1 << 15  # of histograms scanned together (of 2**13 to 2**16 the quickest)
-UNUSED = np.uint64(2**64 - 1)  # rank of a feature that a node may not look at
-_BY_CELL = (slice(None), None, None)  # numbers of nodes beside cells (nodes, features, bins)
+CELLS_PER_BLOCK = 1 << 15  # histogram cells scanned together (fastest of 2**13 to 2**16)
+UNUSED = np.uint64(2**64 - 1)  # rank of a feature that a node may not use
+_BY_CELL = (slice(None), None, None)  # broadcasts values of nodes over (nodes, features, bins)
 
 
 class HistogramSearch:
-    """Scans the histograms of nodes: every bin of every feature in the same few steps.
+    """Scans the histograms of nodes, vectorised over all bins and features.
 
-    Histograms are int64 (m, P, F, width), their planes hessian, K gradients and, where rows are
-    counted, counts; the last code is the missing one.
+    Histograms are int64 (m, P, F, width). The planes are the hessian, K gradients and, if rows are
+    counted, the count; the last code is the missing one.
     """
 
     def __init__(self, task: GrowTask, min_hessian: np.ndarray) -> None:
@@ -35,7 +35,8 @@ class HistogramSearch:
     def best(self, histogram: np.ndarray, node: Frontier, rank: np.ndarray) -> Splits:
         """The best split of each node, in blocks of nodes and features.
 
-        ``rank`` uint64 (m, F): of equal gains that of the smallest is taken, none of `UNUSED`.
+        ``rank`` uint64 (m, F): of equal scores the one of smallest rank is taken; features of rank
+        `UNUSED` are skipped.
         """
         splits = Splits.none(len(node), node.gradient.shape[1], self._mask_words)
         width = histogram.shape[3]
@@ -87,9 +88,9 @@ class HistogramSearch:
         node: Frontier,
         features: np.ndarray,
     ) -> np.ndarray | None:
-        """Gains with missing values on the left, -1 for none; None where nothing is missing.
+        """Scores with missing values on the left, -1 where invalid; None if nothing is missing.
 
-        Rows without weight are not seen: where no other value is missing they only go right.
+        Only missing values of rows with weight count; without any, missing values go right.
         """
         has_weight = missing[:, 0] > 0
         seen = np.flatnonzero(has_weight.any(axis=0))
@@ -104,7 +105,7 @@ class HistogramSearch:
     def _scores(
         self, sums: np.ndarray, candidate: np.ndarray, node: Frontier, features: np.ndarray
     ) -> np.ndarray:
-        """Gains of the candidates by their left sums, -1 of the others: float64 (m, F, bins)."""
+        """Scores of candidates from their left sums, -1 elsewhere: float64 (m, F, bins)."""
         gradient = [sums[:, 1 + k] for k in range(node.gradient.shape[1])]
         limits = NodeLimits.of(node, self._min_hessian).at(_BY_CELL)
         left = Sums(sums[:, 0], sums[:, -1], gradient)
@@ -113,6 +114,6 @@ class HistogramSearch:
 
 
 def _next_occupied(hessian: np.ndarray, bins: np.ndarray) -> np.ndarray:
-    """The first occupied bin after each of ``bins``, of values (m, bins)."""
+    """The first occupied bin after each of ``bins`` (m,), by the hessians (m, bins)."""
     after = (hessian > 0) & (np.arange(hessian.shape[1]) > bins[:, None])
     return np.where(after.any(axis=1), after.argmax(axis=1), ONLY_MISSING_RIGHT)

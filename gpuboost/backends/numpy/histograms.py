@@ -1,4 +1,4 @@
-"""Which histograms of a level are built from rows, and which by subtraction from the parent's."""
+"""Histograms of a level: the smaller siblings' from rows, the larger siblings' by subtraction."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from gpuboost.engine.growth.frontier import Frontier
 
 
 class SiblingHistograms:
-    """The histograms of the level searched last, from which those of the next level follow.
+    """The histograms of the last level, used to make those of the next level.
 
-    Of two siblings whose parent's histogram is known, the one with fewer rows is built from its
-    rows, the other is the difference:
+    If the histogram of a parent is known, the smaller of its two children is built from rows, and
+    the larger one is the difference:
 
-        parent   |##########|       known from the level before
+        parent   |##########|       known from the previous level
         smaller  |###|              built
         larger       |#######|      parent - smaller
     """
 
     def __init__(self) -> None:
-        self._histograms: Any = None  # of the open nodes of the level searched last
-        self._place: Any = None  # of each node's histogram in them, -1 for none
-        self._parent: Any = None  # the same of each node's parent
+        self._histograms: Any = None  # of the open nodes of the last level
+        self._place: Any = None  # index of each node in them, -1 for none
+        self._parent: Any = None  # index of each node's parent in them, -1 for none
 
     def of_level(
         self, frontier: Frontier, open_nodes: np.ndarray, build: Callable[[np.ndarray], np.ndarray]
     ) -> np.ndarray:
-        """Histograms of the open nodes, int64 (len(open_nodes), P, F, width); they are kept.
+        """Histograms of the open nodes, int64 (len(open_nodes), P, F, width), which are kept.
 
-        ``build`` makes those of given nodes (ascending) from their rows.
+        ``build`` computes the histograms of the given nodes (ascending) from their rows.
         """
         place = np.full(len(frontier), -1)
         place[open_nodes] = np.arange(len(open_nodes))
@@ -50,11 +50,11 @@ class SiblingHistograms:
         return histogram
 
     def forget(self) -> None:
-        """Keep no histogram; the next level is built from rows."""
+        """Drop all histograms; those of the next level are built from rows."""
         self._histograms = self._place = self._parent = None
 
     def descend(self, accepted: np.ndarray) -> None:
-        """Go on to the children of the accepted nodes."""
+        """Make the children of the accepted nodes the present level."""
         place, self._place, self._parent = self._place, None, None
         if place is not None:
             self._parent = np.repeat(place[np.flatnonzero(accepted)], 2)
@@ -62,7 +62,7 @@ class SiblingHistograms:
     def _pairs(
         self, frontier: Frontier, place: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Larger open siblings with a known parent histogram, their smaller ones, the parents."""
+        """Larger open siblings with a known parent histogram, their siblings, and the parents."""
         if self._parent is None:
             none = np.zeros(0, dtype=np.int64)
             return none, none, none

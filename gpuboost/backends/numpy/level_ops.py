@@ -1,4 +1,4 @@
-"""Split search over a whole frontier: which features a node looks at, and in what slices."""
+"""Split search over a whole frontier, feature by feature or by histograms, in slices of nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpuboost.engine import randomness
 from gpuboost.engine.growth.frontier import Frontier, Splits
 from gpuboost.engine.task import GrowTask
 
-# Temporaries of one pass at their peak: per row, per row and channel, per node and feature.
+# Peak size of the temporaries of one pass: per row, per row and channel, per node and feature.
 BYTES_PER_ROW, BYTES_PER_CHANNEL, BYTES_PER_RANK = 120, 64, 24
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 
@@ -40,7 +40,7 @@ class NumpyLevelOps(RowOps):
         return rows, frontier
 
     def candidates(self, rows: RowBlock, frontier: Frontier, depth: int) -> np.ndarray:
-        """Nodes to be searched, ascending; and the features each of the level may look at."""
+        """Nodes to be searched, ascending; also determines the candidate features of each node."""
         found = super().candidates(rows, frontier, depth)
         self._allowed = self._features_of_nodes(frontier, depth)
         widest = int(self._allowed[found].sum(axis=1).max(initial=0))
@@ -48,7 +48,7 @@ class NumpyLevelOps(RowOps):
         return found
 
     def _features_of_nodes(self, frontier: Frontier, depth: int) -> np.ndarray:
-        """Features that each node may look at: bool (m, F)."""
+        """Features that each node may split on: bool (m, F)."""
         options, features = self.task.options, np.arange(self._of_tree.shape[1], dtype=np.uint64)
         of_tree = self._of_tree
         if options.level_features < len(features):
@@ -71,7 +71,7 @@ class NumpyLevelOps(RowOps):
         return splits
 
     def _slices(self, count: np.ndarray, nodes: np.ndarray) -> list[np.ndarray]:
-        """Runs of nodes whose rows fit the budget; a single node may exceed it."""
+        """Slices of nodes whose rows fit the memory budget; a single node may exceed it."""
         of_row = BYTES_PER_ROW + BYTES_PER_CHANNEL * self.task.target.n_channels
         of_node = BYTES_PER_RANK * self.task.matrix.n_features
         ends = np.cumsum(count[nodes] * of_row + of_node)
@@ -80,9 +80,10 @@ class NumpyLevelOps(RowOps):
         return [part for part in np.split(nodes, cuts) if len(part)]
 
     def _walk(self, rows: RowBlock, frontier: Frontier, nodes: np.ndarray, splits: Splits) -> None:
-        """Walk each node's features in the order of their ranks.
+        """Evaluate each node's features in the order of their ranks.
 
-        The first ``max_features`` count; where none of them could split, the next that could.
+        These are the first ``max_features``; if none of them could split, also the following ones
+        up to the first that could.
         """
         ranks = self._sorted_ranks(frontier.key[nodes], self._allowed[nodes])
         waiting = np.ones(len(nodes), dtype=bool)
@@ -96,7 +97,7 @@ class NumpyLevelOps(RowOps):
             waiting[at[could]] = False
 
     def _sorted_ranks(self, key: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-        """Ranks of the features each node may look at, ascending: uint64 (m, F)."""
+        """Ranks of the features each node may split on, ascending: uint64 (m, F)."""
         features = np.arange(self.task.matrix.n_features, dtype=np.uint64)
         ranks = self._ranks(key[:, None], features)
         if not allowed.all():
@@ -104,7 +105,7 @@ class NumpyLevelOps(RowOps):
         return np.sort(ranks, axis=1)
 
     def _ranks(self, key: np.ndarray, features: np.ndarray) -> np.ndarray:
-        """What features are ordered by, the low half being the feature: uint64."""
+        """Ranks that order the features, uint64; the low 32 bits are the feature."""
         if self.task.options.hashed_order:
             return randomness.feature_rank(key, features)
         return np.broadcast_to(features, np.broadcast_shapes(key.shape, features.shape))
@@ -112,7 +113,7 @@ class NumpyLevelOps(RowOps):
     def _one_feature(
         self, rows: RowBlock, frontier: Frontier, nodes: np.ndarray, rank: np.ndarray
     ) -> tuple[Splits, np.ndarray]:
-        """Splits of the nodes by the one feature that ``rank`` names, and which could split."""
+        """Splits of each node by the feature in its ``rank``, and which nodes it could split."""
         matrix = self.task.matrix
         node = frontier.take(nodes)
         feature = (rank & _LOW_HALF).astype(np.int64)
@@ -130,7 +131,7 @@ class NumpyLevelOps(RowOps):
         return self.task.options.min_samples_leaf > 1
 
     def _looks_at_all(self, frontier: Frontier, open_nodes: np.ndarray) -> bool:
-        """Whether whole histograms pay: all features are looked at, and nodes are large."""
+        """Whether to build whole histograms: if nodes are large and consider all features."""
         planes = 1 + frontier.gradient.shape[1] + self._counted
         cells = len(open_nodes) * self.task.matrix.width
         size = cells * self.task.matrix.n_features * planes * 8
@@ -138,7 +139,7 @@ class NumpyLevelOps(RowOps):
         return (
             bool(len(open_nodes))
             and self._n_slots == self._allowed.shape[1]
-            and 2 * size <= self.task.memory_budget  # this level's and its parents'
+            and 2 * size <= self.task.memory_budget  # histograms of this level and of the parents
             and cells * planes <= 4 * n_rows
         )
 
@@ -146,7 +147,7 @@ class NumpyLevelOps(RowOps):
         self, rows: RowBlock, frontier: Frontier, open_nodes: np.ndarray, splits: Splits
     ) -> Splits:
         """Build or subtract the histograms of the open nodes, then scan them."""
-        if self.task.target.by_median:  # gradients of a node are not those of its parent
+        if self.task.target.by_median:  # the gradients of a row change from node to node
             self._histograms.forget()
         histogram = self._histograms.of_level(
             frontier, open_nodes, lambda nodes: self._build(rows, frontier, nodes)
@@ -188,6 +189,6 @@ class NumpyLevelOps(RowOps):
     def partition(
         self, rows: RowBlock, frontier: Frontier, splits: Splits, accepted: np.ndarray
     ) -> tuple[RowBlock, Frontier]:
-        """As `RowOps.partition`, remembering which histogram is whose parent's."""
+        """As `RowOps.partition`, and keep the link from each child to its parent's histogram."""
         self._histograms.descend(accepted)
         return super().partition(rows, frontier, splits, accepted)

@@ -1,4 +1,4 @@
-"""Prediction in NumPy: every row of a chunk takes one step down per pass."""
+"""Prediction in NumPy: in each pass, every row of a chunk moves one level down the tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of a batch of trees, and the primitives that move or sum them."""
+"""The rows of a batch of trees, and the operations that move or sum them."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from gpuboost.engine.tree_rows import TreeRows
 
 @dataclass(frozen=True)
 class RowBlock:
-    """Rows of the open nodes, those of a node side by side, with their statistics.
+    """Rows of the open nodes, contiguous for each node, with their statistics.
 
     Attributes
     ----------
     row : int64 (r,)
-        Row of the binned matrix; one that several trees share is there once for each.
+        Row of the binned matrix; a row that several trees use occurs once for each of them.
     hessian : int64 (r,)
         Integer weight.
     gradient : int64 (r, K) or None
-        weight * value of each output, weight * [class is 1], the gradients of boosting, or weight
-        * sign about the medians of the node; None for more than two classes.
+        weight * value of each output, weight * [class is 1], the gradient of boosting, or weight
+        * sign about the node's medians; None for more than two classes.
     label : int64 (r,) or None
-        Class, where there are more than two.
+        Class, if there are more than two.
     """
 
     row: np.ndarray
@@ -50,7 +50,7 @@ class RowBlock:
     label: np.ndarray | None
 
     def take(self, at: np.ndarray) -> RowBlock:
-        """The rows at the given places."""
+        """The rows at the given positions."""
         return RowBlock(
             self.row.take(at),
             self.hessian.take(at),
@@ -67,7 +67,7 @@ def tree_block(target: Target, rows: TreeRows) -> RowBlock:
 
 
 def segment_sums(column: np.ndarray, start: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """Sums over column[start[i] : start[i] + count[i]]; the segments are disjoint, ascending."""
+    """Sums over column[start[i] : start[i] + count[i]], for disjoint and ascending segments."""
     if not len(start):
         return np.zeros((0, *column.shape[1:]), dtype=column.dtype)
     edges = np.column_stack([start, start + count]).ravel()
@@ -77,7 +77,7 @@ def segment_sums(column: np.ndarray, start: np.ndarray, count: np.ndarray) -> np
 
 
 class RowOps:
-    """All of `gpuboost.engine.growth.operations.LevelOps` but the search for splits."""
+    """All methods of `gpuboost.engine.growth.operations.LevelOps` except the split search."""
 
     def __init__(self, task: GrowTask, trees: Sequence[int]) -> None:
         self.task, self.trees = task, trees
@@ -117,7 +117,7 @@ class RowOps:
         return joined, frontier
 
     def set_median_gradients(self, rows: RowBlock, frontier: Frontier) -> tuple[RowBlock, Frontier]:
-        """The rows' signs about the medians of their nodes, as gradients."""
+        """Set the gradient of each row to its sign about the medians of its node."""
         target, n_rows = self.task.target, len(rows.row)
         assert isinstance(target, MedianTarget)
         weight = rows.hessian if target.median_weight is None else target.median_weight[rows.row]
@@ -134,7 +134,7 @@ class RowOps:
         return replace(rows, gradient=gradient), replace(frontier, gradient=sums)
 
     def finished(self, frontier: Frontier, depth: int) -> bool:
-        """Whether there are no nodes."""
+        """Whether no node is left."""
         return not len(frontier)
 
     def candidates(self, rows: RowBlock, frontier: Frontier, depth: int) -> np.ndarray:
@@ -153,12 +153,12 @@ class RowOps:
     def limit_to_best_first(
         self, frontier: Frontier, splits: Splits, accepted: np.ndarray
     ) -> np.ndarray:
-        """The accepted nodes that best-first growth has reached too: bool (m,)."""
+        """The accepted nodes that best-first growth may still split: bool (m,)."""
         gain = gains(self.task.options.criterion, splits, frontier)
         return self._known.limit_to_best_first(frontier, np.where(accepted, gain, -1.0))
 
     def to_host(self, level: Level) -> dict[str, np.ndarray]:
-        """What `History` keeps of a level; NumPy arrays are on the host."""
+        """The columns of a level that `History` keeps; NumPy arrays are already on the host."""
         parts = {**vars(level.splits), **vars(level.frontier)}
         gain = gains(self.task.options.criterion, level.splits, level.frontier)
         parts["gain"] = np.where(level.accepted, gain, -1.0)
@@ -175,7 +175,7 @@ class RowOps:
         return sums.reshape(-1, k)
 
     def is_pure(self, rows: RowBlock, frontier: Frontier) -> np.ndarray:
-        """Nodes of one class, or whose quantised targets, or signs, all agree."""
+        """Nodes with a single class, or whose rows have equal quantised targets or signs."""
         target = self.task.target
         if target.has_gradients:
             return np.zeros(len(frontier), dtype=bool)
@@ -200,7 +200,7 @@ class RowOps:
         return sums
 
     def _median_sums(self, rows: RowBlock, node: Frontier) -> np.ndarray:
-        """What is told of medians and deviations from them: int64 (m, 6 K + 2), of all nodes."""
+        """Medians of all nodes, and sums of deviations from them: int64 (m, 6 K + 2)."""
         target = self.task.target
         assert isinstance(target, MedianTarget)
         wide = target.wide.take(rows.row, axis=0)
@@ -233,12 +233,12 @@ class RowOps:
         return planes.reshape(len(node), target.n_classes * wide.shape[1])
 
     def _wide(self, row: np.ndarray, node: Frontier) -> np.ndarray:
-        """Leaf-sum columns of the rows of some nodes: the target's, or those of their own trees."""
+        """Columns of the leaf sums for the rows of some nodes, from the target or their trees."""
         if self.tree_rows[0].wide is None:
             assert self.task.target.wide is not None
             return self.task.target.wide.take(row, axis=0)
         of_tree = np.cumsum(np.bincount(node.tree, node.count, len(self.tree_rows)))
-        parts = np.split(row, of_tree[:-1].astype(np.int64))  # nodes stand in the order of trees
+        parts = np.split(row, of_tree[:-1].astype(np.int64))  # nodes are in the order of trees
         wide = [own.wide for own in self.tree_rows]
         return np.concatenate(
             [
@@ -271,9 +271,9 @@ class RowOps:
     def _children(
         self, node: Frontier, n_left: np.ndarray, splits: Splits, parents: np.ndarray
     ) -> Frontier:
-        """Left and right children, by turns, of the split nodes, which are ``parents`` of a level.
+        """The children (left, right, left, ...) of the split nodes ``parents`` of a level.
 
-        ``n_left`` int64 (m,): rows of the left child.
+        ``n_left`` int64 (m,): number of rows of each left child.
         """
         hessian, gradient = splits.left_hessian[parents], splits.left_gradient[parents]
         held_to = self._constraints.of_children(node, splits.feature[parents], hessian, gradient)
@@ -315,6 +315,6 @@ def _concatenate(parts: list[np.ndarray | None]) -> np.ndarray | None:
 
 
 def ranges(start: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """The numbers start[i], ..., start[i] + count[i] - 1 of every i, one after the other."""
+    """Concatenation over i of the numbers start[i], ..., start[i] + count[i] - 1."""
     shift = start - (np.cumsum(count) - count)
     return np.arange(int(count.sum())) + np.repeat(shift, count)

@@ -1,4 +1,4 @@
-"""Gains of splits from what they send left, for arrays of any shape."""
+"""Scores of splits from the sums of their left sides, for arrays of any shape."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from gpuboost.engine.growth.constraints import NodeBounds
 from gpuboost.engine.growth.frontier import Frontier
 from gpuboost.engine.task import GrowTask
 
-_NO_SPLIT = 0.5  # left hessian of what is no valid split: between integers, so no side divides by 0
+_NO_SPLIT = 0.5  # left hessian of invalid splits: not an integer, so neither side divides by 0
 
 
 @dataclass(frozen=True)
 class Sums:
-    """Integer sums of the left sides of splits: int64 arrays of one shape, ``gradient`` of K.
+    """Integer sums of the left sides of splits: int64 arrays of one shape; K of ``gradient``.
 
-    ``count`` means something only where `TreeOptions.min_samples_leaf` is above 1.
+    ``count`` is used only if `TreeOptions.min_samples_leaf` is above 1.
     """
 
     hessian: np.ndarray
@@ -31,7 +31,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class NodeLimits:
-    """What both sides of a node's splits add up to, and what is asked of them.
+    """Sums of each node, and the limits that both sides of its splits must satisfy.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class NodeLimits:
     minimum : int64 (m,)
         Smallest hessian of a side.
     bounds : NodeBounds
-        Of the values of the sides.
+        Bounds of the values of both sides.
     """
 
     hessian: np.ndarray
@@ -51,19 +51,19 @@ class NodeLimits:
 
     @classmethod
     def of(cls, node: Frontier, min_hessian: np.ndarray) -> NodeLimits:
-        """Those of a frontier; ``min_hessian`` int64 (trees,)."""
+        """The limits of the nodes of a frontier; ``min_hessian`` int64 (trees,)."""
         minimum, gradient = min_hessian[node.tree], list(node.gradient.T)
         return cls(node.hessian, node.count, gradient, minimum, node.bounds)
 
     def at(self, index: Any) -> NodeLimits:
-        """The same to stand beside the sums of splits: arrays indexed by ``index``."""
+        """All arrays indexed by ``index``, to broadcast with the sums of splits."""
         gradient = [column[index] for column in self.gradient]
         rest = self.minimum[index], self.bounds[index]
         return NodeLimits(self.hessian[index], self.count[index], gradient, *rest)
 
 
 class Scorer:
-    """Gains of splits under the options of a fit."""
+    """Computes the scores of splits under the options of a fit."""
 
     def __init__(self, task: GrowTask) -> None:
         self._options, target = task.options, task.target
@@ -71,14 +71,14 @@ class Scorer:
         self._two_classes = target.by_class and not target.is_multiclass
 
     def scores(self, left: Sums, node: NodeLimits, feature: np.ndarray) -> np.ndarray:
-        """Gain of each split by its left sums; -1 where it is not valid.
+        """Score of each split from its left sums; -1 if it is not valid.
 
         Parameters
         ----------
         left : Sums
         node : NodeLimits
         feature : int64
-            Both of shapes that ``left`` can be broadcast with.
+            ``node`` and ``feature`` have shapes that broadcast with ``left``.
         """
         options, hessian = self._options, left.hessian
         valid = (hessian >= node.minimum) & (node.hessian - hessian >= node.minimum)
@@ -104,7 +104,7 @@ class Scorer:
         node: NodeLimits,
         feature: np.ndarray,
     ) -> tuple[Any, Any]:
-        """Gains, and whether the values of the sides are as the feature's constraint has them."""
+        """Scores, and whether the values of both sides satisfy the monotonic constraint."""
         l1, l2 = self._options.regularisation.l1, self._options.regularisation.l2
         sides: list[Any] = [0.0, 0.0, 0.0]
         ordered: Any = True
@@ -120,7 +120,7 @@ class Scorer:
     def _score(
         self, pairs: list[tuple[np.ndarray, np.ndarray]], hl: np.ndarray, h: np.ndarray
     ) -> Any:
-        """Scores by the criteria that know no values of sides."""
+        """Scores by the criteria other than NEWTON."""
         criterion = criteria.CRITERIA[self._options.criterion]
         assert criterion.add is not None and criterion.score is not None
         if self._two_classes and criterion.both_classes:

@@ -1,1 +1,1 @@
-"""Trees together: ensembles, rounds of boosting, rounds of AdaBoost."""
+"""Ensembles of trees, and rounds of gradient boosting and of AdaBoost."""

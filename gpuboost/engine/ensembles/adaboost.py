@@ -1,7 +1,8 @@
 """The mathematics of AdaBoost: errors, votes, and weights of the next round.
 
-Weights of the rows add up to 1. Sums of them are made of fixed-point integers, so they have no
-order; exponentials and logarithms are our own; the rest is one expression per row.
+Weights of the rows sum to 1. Their sums are computed with fixed-point integers, so they do not
+depend on the order; exponentials and logarithms are those of `numerics`; all else is one expression
+per row.
 
 References
 ----------
@@ -29,25 +30,25 @@ from gpuboost.engine.numerics import exp, log
 from gpuboost.engine.sampling import WITH_REPLACEMENT, RowSampler
 from gpuboost.engine.tree_rows import TreeRows
 
-FIXED_POINT = 2.0 ** (SUM_BITS - 1)  # weights add up to 1, and to a little more by rounding
-MIN_WEIGHT = 2.0**-200  # of a row: it stays in the trees, however often they were right about it
+FIXED_POINT = 2.0 ** (SUM_BITS - 1)  # weights sum to 1, or slightly more after rounding
+MIN_WEIGHT = 2.0**-200  # of a row, so that it stays in the trees however often they are right
 LARGEST_VOTE = 700.0  # its exponential is finite
-LARGEST_STEP = 20.0  # of a vote, as weights of a regression see it: their sum stays to be told
+LARGEST_STEP = 20.0  # of a vote in a regression's weight update, so that weights do not vanish
 PERFECT_VOTE = 1.0  # of a tree without errors, whose alpha is infinite; as in scikit-learn
 PERFECT_BOUND = 0.6065306597126334  # exp(-PERFECT_VOTE / 2)
 
 
 @dataclass(frozen=True)
 class WeightBits:
-    """Bits that integer weights of a tree have: those of the largest, and of their sum."""
+    """Bits of the integer weights of a tree: of the largest one, and of their sum."""
 
     largest: int
     total: int
 
 
-# A sum of 2**28 leaves the packed word of a node room for a hundred times the rows' rounding.
+# With a sum of 2**28, the packed word of a node has room for a hundred times the rounding of rows.
 CLASS_BITS = WeightBits(largest=28, total=28)
-# Here a word holds weight times target: 18 bits leave the targets 23 (see `fixed_point`).
+# In a regression a word holds weight times target: 18 bits leave 23 for targets (`fixed_point`).
 VALUE_BITS = WeightBits(largest=18, total=30)
 
 
@@ -55,17 +56,17 @@ VALUE_BITS = WeightBits(largest=18, total=30)
 
 
 def fixed_point(weights: np.ndarray) -> np.ndarray:
-    """Weights, or weights times losses up to 1, as integers: int64 (n,), where they are."""
+    """Weights, or weights times losses up to 1, as integers: int64 (n,), on their device."""
     return array_module(weights).rint(weights * FIXED_POINT).astype(np.int64)
 
 
 def share_of(part: int, whole: int) -> float:
-    """What share of a fixed-point sum another one is, to the last bit."""
+    """The fraction of a fixed-point sum that another one is, correctly rounded."""
     return part / whole
 
 
 def start_weights(weights: np.ndarray | None, n_samples: int) -> np.ndarray:
-    """The first round's weights, which add up to 1: float64 (n,), where ``weights`` are."""
+    """Weights of the first round, which sum to 1: float64 (n,), on the device of ``weights``."""
     if weights is None:
         return np.full(n_samples, 1.0 / n_samples)
     below_one = scale_by_power(weights, -int(exponent_of(weights[:, None])[0]))
@@ -74,7 +75,7 @@ def start_weights(weights: np.ndarray | None, n_samples: int) -> np.ndarray:
 
 
 def normalised(weights: np.ndarray) -> np.ndarray:
-    """Weights whose sum is at most 1, made to add up to 1."""
+    """Weights whose sum is at most 1, scaled to sum to 1."""
     return weights / (int(fixed_point(weights).sum()) / FIXED_POINT)
 
 
@@ -82,7 +83,7 @@ def normalised(weights: np.ndarray) -> np.ndarray:
 
 
 def weight_exponent(largest: float, bits: WeightBits) -> int:
-    """Power of two that makes integers of weights the largest of which is given."""
+    """Exponent that scales weights with the given largest one to integers."""
     return min(bits.largest - int(np.frexp(largest)[1]), bits.total)
 
 
@@ -92,21 +93,21 @@ def reweighted_rows(weights: np.ndarray, bits: WeightBits, seed: int, tree: int)
     Parameters
     ----------
     weights : float64 (n,)
-        They add up to 1 at most.
+        Their sum is at most 1.
     """
     exponent = weight_exponent(float(weights.max()), bits)
     key = randomness.stream_key(seed, randomness.ROUND_WEIGHT, tree)
     words = randomness.hash_index(key, np.arange(len(weights), dtype=np.uint64))
     scaled = weights * 2.0**exponent
     scaled += randomness.uniform(words)
-    weight = scaled.astype(np.int32)  # none is negative: rounded down
+    weight = scaled.astype(np.int32)  # rounds down, since none is negative
     inside = weights > 0.0
     lost = not np.array_equal(inside, weight > 0)
     return TreeRows(weight, inside if lost else None, draws=True, unit=2.0**-exponent)
 
 
 def resampled_rows(weights: np.ndarray, bits: WeightBits, seed: int, tree: int) -> TreeRows:
-    """As many rows as there are, drawn with replacement in proportion to their weights."""
+    """A bootstrap sample of ``n`` rows, drawn in proportion to their weights."""
     n = len(weights)
     draws = RowSampler(WITH_REPLACEMENT, n, n, seed, weights).draw_counts(tree)
     return TreeRows(np.minimum(draws, 2**bits.largest), None, draws=True, unit=1.0 / n)
@@ -117,7 +118,7 @@ def resampled_rows(weights: np.ndarray, bits: WeightBits, seed: int, tree: int) 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a round comes to.
+    """The result of a round.
 
     Attributes
     ----------
@@ -126,9 +127,9 @@ class Outcome:
     vote : float
         Weight of the tree in the ensemble: 2 alpha.
     bound : float
-        Z_t, by which the bound of the training error is multiplied; 1 in a regression.
+        Z_t, a factor of the bound of the training error; 1 in a regression.
     weights : float64 (n,)
-        Of the next round, adding up to 1.
+        Weights of the next round, which sum to 1.
     """
 
     error: float
@@ -138,13 +139,13 @@ class Outcome:
 
 
 def class_error(weights: np.ndarray, wrong: np.ndarray) -> float:
-    """Share of the weight in the rows that a tree gets wrong, epsilon_t of [1]."""
+    """Weighted error of a tree: the weight fraction of the rows it gets wrong, epsilon_t of [1]."""
     fixed = fixed_point(weights)
     return share_of(int((fixed * wrong).sum()), int(fixed.sum()))
 
 
 def class_vote(error: float, n_classes: int, learning_rate: float) -> float:
-    """Weight of a tree: log((1 - e) / e) + log(K - 1) [3]; of two classes, 2 alpha of [1]."""
+    """Weight of a tree: log((1 - e) / e) + log(K - 1) [3]; for two classes, 2 alpha of [1]."""
     odds = np.array([(1.0 - error) / error, max(n_classes - 1, 1)], dtype=np.float64)
     first, second = log(odds)
     return min(learning_rate * float(first + second), LARGEST_VOTE)
@@ -153,11 +154,11 @@ def class_vote(error: float, n_classes: int, learning_rate: float) -> float:
 def class_round(
     weights: np.ndarray, wrong: np.ndarray, error: float, n_classes: int, learning_rate: float
 ) -> Outcome:
-    """Weights times exp(-alpha) where the tree is right and exp(alpha) where it is wrong [1].
+    """Multiply weights by exp(-alpha) where the tree is right and exp(alpha) where it is wrong [1].
 
-    Z_t is what they add up to. A row that the ensemble gets wrong has at least half of all votes
-    against its class, so exp of half of (votes against - votes for) is at least 1: with any number
-    of classes the product of the Z_t bounds the training error, as in [2].
+    Z_t is their sum. If the ensemble gets a row wrong, at least half of all votes are against its
+    class, so the exponential of half of (votes against - votes for) is at least 1. Hence with any
+    number of classes the product of the Z_t bounds the training error, as in [2].
     """
     vote = class_vote(error, n_classes, learning_rate)
     factors, bound = class_factors(error, vote)
@@ -165,22 +166,22 @@ def class_round(
 
 
 def class_factors(error: float, vote: float) -> tuple[np.ndarray, float]:
-    """What weights of right and of wrong rows are multiplied by, float64 (2,), and Z_t."""
+    """Factors of the weights of right and of wrong rows, float64 (2,), and Z_t."""
     right_factor, wrong_factor = exp(np.array([-0.5 * vote, 0.5 * vote]))
     bound = float((1.0 - error) * right_factor + error * wrong_factor)
     return np.array([right_factor, wrong_factor]) / bound, bound
 
 
 def swapped(shares: np.ndarray) -> np.ndarray:
-    """Class shares (m, 2) of a tree that says the opposite everywhere."""
+    """Class shares (m, 2) of a tree that predicts the other class everywhere."""
     opposite = shares[:, ::-1].copy()
-    tied = opposite[:, 0] == opposite[:, 1]  # of equal shares the first class is predicted
+    tied = opposite[:, 0] == opposite[:, 1]  # the first class is predicted for equal shares
     opposite[tied, 0] = np.nextafter(opposite[tied, 0], 0.0)
     return opposite
 
 
 def votes_of(shares: np.ndarray, vote: np.ndarray) -> np.ndarray:
-    """What leaves add to the decision function.
+    """Contributions of leaves to the decision function.
 
     Parameters
     ----------
@@ -192,8 +193,8 @@ def votes_of(shares: np.ndarray, vote: np.ndarray) -> np.ndarray:
     Returns
     -------
     float64 (m, 1) for two classes, else (m, K)
-        Twice the weight, with the sign of the class; or the weight for the largest class and
-        -1 / (K - 1) of it for the others, equation (6) of [3].
+        Two classes: twice the weight, with the sign of the class. Others: the weight for the
+        largest class, and -1 / (K - 1) times it for the other classes, equation (6) of [3].
     """
     n_classes = shares.shape[1]
     if n_classes == 1:
@@ -210,17 +211,17 @@ def votes_of(shares: np.ndarray, vote: np.ndarray) -> np.ndarray:
 
 
 def linear_loss(share: np.ndarray) -> np.ndarray:
-    """Absolute error as a share of the largest one [4]."""
+    """Absolute error, relative to the largest one [4]."""
     return share
 
 
 def square_loss(share: np.ndarray) -> np.ndarray:
-    """Its square [4]."""
+    """Square of the relative absolute error [4]."""
     return share * share
 
 
 def exponential_loss(share: np.ndarray) -> np.ndarray:
-    """1 - exp(-share) [4]."""
+    """1 - exp(-relative absolute error) [4]."""
     return 1.0 - exp(-share)
 
 
@@ -234,7 +235,7 @@ LOSSES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 def value_losses(
     predicted: np.ndarray, y: np.ndarray, weights: np.ndarray, loss: Callable[..., Any]
 ) -> np.ndarray:
-    """Loss of each row, from 0 to 1; only rows that have weight say what the largest error is."""
+    """Loss of each row, from 0 to 1, relative to the largest error of rows that have weight."""
     error = np.where(weights > 0.0, np.abs(predicted - y), 0.0)
     largest = error.max()
     return loss(error / largest if largest > 0.0 else error)
@@ -249,30 +250,30 @@ def value_error(weights: np.ndarray, losses: np.ndarray) -> float:
 def value_round(
     weights: np.ndarray, losses: np.ndarray, error: float, learning_rate: float
 ) -> Outcome:
-    """Weights times beta ** (1 - loss) with beta = e / (1 - e) [4]; the vote is log(1 / beta)."""
+    """Multiply weights by beta ** (1 - loss), beta = e / (1 - e) [4]; the vote is log(1 / beta)."""
     vote = class_vote(error, 2, learning_rate)
     return Outcome(error, vote, 1.0, normalised(weights * exp((losses - 1.0) * value_step(vote))))
 
 
 def value_step(vote: float) -> float:
-    """By what power of e the weight of a row without loss falls."""
+    """Decrease of the logarithm of a row's weight if the row has no loss."""
     return min(vote, LARGEST_STEP)
 
 
 def whole_votes(votes: np.ndarray) -> np.ndarray:
-    """Votes as integers, so that sums of them have no order: int64 (T,)."""
+    """Votes as integers, so that their sums do not depend on the order: int64 (T,)."""
     exponent = SUM_BITS - 1 - sum_bits(len(votes)) - int(np.frexp(votes.max())[1])
     return np.rint(np.ldexp(votes, exponent)).astype(np.int64)
 
 
 def weighted_median(values: Any, votes: Any, xp: Any = np) -> Any:
-    """Of each row the smallest value that, with all below, has half of the votes [4].
+    """Weighted median of each row: the smallest value up to which there are half the votes [4].
 
     Parameters
     ----------
     values : float64 (n, T)
     votes : int64 (T,)
-        From `whole_votes`, where the values are.
+        From `whole_votes`, on the device of the values.
     """
     order = xp.argsort(values, axis=1)
     reached = xp.cumsum(votes[order], axis=1)

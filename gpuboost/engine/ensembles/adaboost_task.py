@@ -1,4 +1,4 @@
-"""What a fit of AdaBoost asks of a backend, and what judges its trees: see `adaboost`."""
+"""The task of an AdaBoost fit for a backend, and the objectives that evaluate its trees."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ClassObjective:
     codes : int32 (n,)
         Class of each row.
     may_reverse : bool
-        Whether a tree that is worse than chance is taken for its opposite.
+        Whether a tree that is worse than chance is reversed.
     """
 
     codes: np.ndarray
@@ -45,17 +45,17 @@ class ClassObjective:
     def of(
         cls, codes: np.ndarray, n_classes: int, learning_rate: float, may_reverse: bool
     ) -> ClassObjective:
-        """The judge of a fit; trees that must be monotonic may not be reversed."""
+        """The objective of a fit; trees that must be monotonic may not be reversed."""
         target = class_target(codes, n_classes, weight_facts(cls.bits))
         return cls(codes, n_classes, learning_rate, may_reverse and n_classes == 2, target)
 
     @property
     def chance(self) -> float:
-        """The error of guessing."""
+        """The error of random guessing."""
         return 1.0 - 1.0 / self.n_classes if self.n_classes > 1 else 1.0
 
     def look(self, tree: Tree, leaves: np.ndarray, weights: np.ndarray) -> tuple[Tree, Any, float]:
-        """The tree, reversed if it is worse than chance; which rows it gets wrong; its error."""
+        """The tree, reversed if worse than chance; a mask of the rows it gets wrong; its error."""
         wrong = predicted_classes(tree)[leaves] != self.codes
         error = adaboost.class_error(weights, wrong)
         if self.reverses(error):
@@ -64,7 +64,7 @@ class ClassObjective:
         return tree, wrong, error
 
     def reverses(self, error: float) -> bool:
-        """Whether a tree of such an error is taken for its opposite."""
+        """Whether a tree with this error is reversed."""
         return self.may_reverse and error > self.chance
 
     def vote(self, error: float) -> float:
@@ -72,7 +72,7 @@ class ClassObjective:
         return adaboost.class_vote(error, self.n_classes, self.learning_rate)
 
     def outcome(self, seen: Any, weights: np.ndarray, error: float) -> Outcome:
-        """Vote and weights that follow."""
+        """The vote of the tree, and the weights of the next round."""
         return adaboost.class_round(weights, seen, error, self.n_classes, self.learning_rate)
 
 
@@ -98,7 +98,7 @@ class ValueObjective:
     def of(
         cls, y: np.ndarray, loss: str, learning_rate: float, inside: Any, criterion: int
     ) -> ValueObjective:
-        """The judge of a fit; ``inside``: rows that have weight, None for all."""
+        """The objective of a fit; ``inside``: rows that have weight, None for all."""
         facts = replace(weight_facts(cls.bits), inside=inside)
         return cls(y, loss, learning_rate, regression_target(y[:, None], facts, criterion))
 
@@ -113,33 +113,33 @@ class ValueObjective:
         return adaboost.class_vote(error, 2, self.learning_rate)
 
     def outcome(self, seen: Any, weights: np.ndarray, error: float) -> Outcome:
-        """Vote and weights that follow."""
+        """The vote of the tree, and the weights of the next round."""
         return adaboost.value_round(weights, seen, error, self.learning_rate)
 
 
 def weight_facts(bits: WeightBits) -> WeightFacts:
-    """What a target must know of the weights of all rounds."""
+    """The facts that a target depends on, for the weights of all rounds."""
     return WeightFacts(float(2**bits.total), float(2**bits.largest))
 
 
 def predicted_classes(tree: Tree) -> np.ndarray:
-    """The class that each node says, the first of equals: int32 (m,)."""
+    """The class that each node predicts; ties go to the first class: int32 (m,)."""
     return tree.value.argmax(axis=1).astype(np.int32)
 
 
 def reversed_tree(tree: Tree) -> Tree:
-    """The tree of two classes that says the opposite everywhere."""
+    """The tree of two classes that predicts the other class everywhere."""
     return replace(tree, value=adaboost.swapped(tree.value))
 
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """What a round comes to.
+    """The tree of a round and its facts.
 
     Attributes
     ----------
     read_tree : callable
-        Returns the tree; waits for it where a device is still busy with the copy.
+        Returns the tree, after waiting for a device that is still copying it.
     error, vote, bound : float
     """
 
@@ -150,27 +150,27 @@ class Round:
 
     @classmethod
     def last(cls, read_tree: Callable[[], Tree], error: float) -> Round:
-        """A round without errors, or no better than chance, which no weights follow from."""
+        """A round without errors or no better than chance, after which there are no new weights."""
         return cls(read_tree, error, PERFECT_VOTE, PERFECT_BOUND if error == 0.0 else 1.0)
 
 
 def goes_on(error: float, chance: float) -> bool:
-    """Whether weights of another round follow from an error."""
+    """Whether another round follows a round with this error."""
     return 0.0 < error < chance
 
 
 @dataclass(frozen=True, eq=False)
 class ReweightTask:
-    """All that stays the same from round to round.
+    """Everything that stays the same from round to round.
 
     Attributes
     ----------
     sampler : RowSampler
         All rows, with the weights of the first round, and the seed.
     boosting : str
-        `REWEIGHTING`: trees see all rows by their weights; `RESAMPLING`: rows drawn by these.
+        `REWEIGHTING`: trees use all rows with their weights; `RESAMPLING`: rows drawn by weight.
     of_class : float64 (K,) or None
-        Up to 1: multiplies the weights that trees see, and not those that errors are made of.
+        Class weights up to 1, which multiply the weights in trees but not those in errors.
     """
 
     matrix: BinnedMatrix
@@ -184,14 +184,14 @@ class ReweightTask:
     memory_budget: int = 256 * 2**20
 
     def starts_whole(self) -> bool:
-        """Whether the first tree gets the weights as they are, being integers that fit."""
+        """Whether the first tree uses the weights unchanged, because they are small integers."""
         facts, bits = self.sampler.weight_facts, self.objective.bits
         if self.of_class is not None or self.boosting != REWEIGHTING or facts.real is not None:
             return False
         return facts.total <= 2**bits.total and facts.largest <= 2**bits.largest
 
     def growing(self, number: int, rows_of: Callable[[int], TreeRows]) -> GrowTask:
-        """What is grown in a round."""
+        """The task of growing the tree of a round."""
         return GrowTask(
             self.matrix,
             self.objective.target,

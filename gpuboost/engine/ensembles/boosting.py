@@ -1,16 +1,16 @@
-"""A round of gradient boosting in integers: from gradients to the rows of trees, and to values.
+"""A round of gradient boosting in integers: from gradients to the rows of trees and leaf values.
 
 A round fits trees to the direction in which raw predictions are to move (Friedman, Greedy function
 approximation, 2001; Newton steps as in Chen and Guestrin, XGBoost, 2016). With ``gradient`` the
 loss's derivative times -1 and ``hessian`` its second derivative, both times the row's weight, a
 leaf moves the raw prediction of its rows by sum(gradient) / sum(hessian).
 
-Integers are made twice, as for other trees: narrow ones choose splits, wide ones make the values
-of leaves. Where hessians are whole weights, the same for a whole fit, they are taken as they are
-and gradients are rounded to nearest, so a round is the regression tree of the residuals, ties
-included. Else both are rounded up or down by a hash of the row, so that sums stay unbiased however
-many orders of magnitude they span; but no hessian is below 1, 2**-HESSIAN_BITS of the largest, so
-that a row always has weight where it has a gradient.
+As for other trees there are two sets of integers: narrow ones choose splits, wide ones give leaf
+values. If hessians are integer weights, the same in all rounds, they are used unchanged and
+gradients are rounded to nearest, so a round is the regression tree of the residuals, including
+ties. Otherwise both are rounded up or down by a hash of the row, so that sums stay unbiased however
+many orders of magnitude they span. No hessian is below 1 (2**-HESSIAN_BITS of the largest), so each
+row with a gradient has weight.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _LOW_HALF = np.uint64(0xFFFFFFFF)
 
 @dataclass(frozen=True)
 class Gradients:
-    """What a loss says of every row, times the row's weight; the loss's gradient times -1.
+    """Gradients (times -1) and hessians of a loss in each row, times the row's weight.
 
     Attributes
     ----------
     gradient : float64 (n, K)
-    hessian : float64 (n, K), or (n, 1): the same for all columns
+    hessian : float64 (n, K), or (n, 1) if it is the same for all columns
     whole : int32 (n,) or None
-        The hessian of every round, if it is a whole number of at most 2**WEIGHT_BITS.
+        The hessian of all rounds, if it is an integer of at most 2**WEIGHT_BITS.
     inside : bool (n,) or None
         Rows that trees are grown on; None: all.
     """
@@ -59,7 +59,7 @@ class Gradients:
 
 @dataclass(frozen=True)
 class Scale:
-    """Exponents of two between a round's real numbers and its integers: integer = real * 2**e.
+    """Exponents that convert the real numbers of a round to integers: integer = real * 2**e.
 
     ``gradient`` and ``hessian`` are those of the narrow integers, ``wide_gradient`` and
     ``wide_hessian`` those of the wide ones.
@@ -72,14 +72,14 @@ class Scale:
 
     @classmethod
     def of(cls, made: Gradients) -> Scale:
-        """The scale of a round, from its largest numbers: it depends on no order."""
+        """The scale of a round, from its largest gradient and hessian."""
         largest = int(exponent_of(made.gradient.reshape(-1, 1))[0])
         heaviest = int(exponent_of(made.hessian.reshape(-1, 1))[0])
         return cls.of_exponents(largest, heaviest, len(made.gradient), made.whole is not None)
 
     @classmethod
     def of_exponents(cls, largest: int, heaviest: int, n_rows: int, is_whole: bool) -> Scale:
-        """The same from the exponents of the largest gradient and hessian (`exponent_of`)."""
+        """The scale from the exponents of the largest gradient and hessian (`exponent_of`)."""
         rows = sum_bits(n_rows)
         exponents = GRADIENT_BITS - largest, HESSIAN_BITS - heaviest
         if is_whole:
@@ -87,7 +87,7 @@ class Scale:
         return cls(*exponents, SUM_BITS - rows - largest, SUM_BITS - rows - heaviest)
 
     def options(self, of_user: TreeOptions, min_hessian: float) -> TreeOptions:
-        """Options whose regularisation is in the units of gradients and hessians, for integers."""
+        """Options with the regularisation converted to the units of the integers."""
         regular, unit = of_user.regularisation, self.gradient - self.hessian
         in_integers = replace(
             regular,
@@ -99,12 +99,12 @@ class Scale:
         return replace(of_user, regularisation=in_integers, min_hessian=max(1, minimum))
 
     def target(self, n_outputs: int) -> GradientTarget:
-        """The target of trees with so many values in a leaf."""
+        """The target of trees with ``n_outputs`` values per leaf."""
         return GradientTarget(n_outputs, self.gradient - self.hessian)
 
 
 def quantised(made: Gradients, scale: Scale, columns: slice, key: np.ndarray) -> TreeRows:
-    """The rows of the tree that fits some columns of gradients; ``key``, uint64 (1,), rounds."""
+    """The rows of a tree for some gradient columns; ``key``, uint64 (1,), seeds the rounding."""
     gradient = made.gradient[:, columns]
     hessian = made.hessian if made.hessian.shape[1] == 1 else made.hessian[:, columns]
     planes = (
@@ -135,15 +135,15 @@ def unit_draws(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def mean_of_columns(hessian: np.ndarray) -> np.ndarray:
-    """The hessian that splits of a tree of several columns go by: float64 (n,)."""
+    """The hessian by which a tree of several columns is split: float64 (n,)."""
     return in_order(hessian) * (1.0 / hessian.shape[1])
 
 
 @dataclass(frozen=True)
 class LeafRule:
-    """How the values of a tree follow from its sums; in the units of gradients and hessians.
+    """How leaf values are computed from leaf sums, in the units of gradients and hessians.
 
-    ``ccp_alpha`` is what a leaf costs when the tree is pruned.
+    ``ccp_alpha`` is the cost of a leaf when the tree is pruned.
     """
 
     regularisation: Regularisation
@@ -164,7 +164,7 @@ def finish_boosted(
     rule: LeafRule,
     threshold_finder: ThresholdFinder | None = None,
 ) -> Tree:
-    """Turn the integers of a grown tree into thresholds and Newton steps, and prune it."""
+    """Compute thresholds and Newton steps from the integers of a grown tree, and prune it."""
     values = newton_steps(grown, scale, n_outputs, rule.regularisation) * rule.learning_rate
     weight = np.ldexp(grown.hessian.astype(np.float64), -scale.hessian)
     unknown = np.full(len(weight), np.nan)
@@ -186,7 +186,7 @@ def newton_steps(
 
 
 def with_leaf_values(tree: Tree, values: np.ndarray) -> Tree:
-    """The tree with other values (n_leaves,) in its leaves, which are in the order of nodes."""
+    """The tree with the given leaf values (n_leaves,), in the order of nodes."""
     value = tree.value.copy()
     value[tree.left == 0, 0] = values
     return replace(tree, value=value)

@@ -1,4 +1,4 @@
-"""What a fit of gradient boosting asks of a backend: frozen descriptions, as `engine.task`."""
+"""The tasks and results of gradient boosting in a backend, as frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from gpuboost.engine.task import TreeOptions
 
 @dataclass(frozen=True, eq=False)
 class RowSet:
-    """Rows whose raw predictions a fit follows: those it trains on, or some it only watches.
+    """Rows whose raw predictions a fit updates, for training or only for evaluation.
 
     Attributes
     ----------
     data : BinnedMatrix, or float32 or float64 (n, F)
-        Rows that are only watched need not be binned: values between bins go as in prediction.
+        Evaluation rows need not be binned; they are then compared with thresholds.
     y : float64 (n,) or (n, n_outputs), or class codes int32 (n,)
     weights : float64 (n,) or None
     raw : float64 (n, columns)
@@ -36,25 +36,26 @@ class RowSet:
 
 @dataclass(frozen=True, eq=False)
 class BoostTask:
-    """All that stays the same from round to round.
+    """Everything that stays the same from round to round.
 
     Attributes
     ----------
     matrix : BinnedMatrix
     train : RowSet
-        Of the matrix.
+        The rows of the matrix.
     watched : tuple of RowSet
+        Evaluation rows.
     loss : Loss
     options : TreeOptions
-        Its regularisation in the units of the loss.
+        Options with the regularisation in the units of the loss.
     min_hessian : float
-        Smallest sum of hessians of a leaf, in the units of the loss.
+        Minimum sum of hessians in a leaf, in the units of the loss.
     sums_outputs : bool
-        One tree a round holds all columns in its leaves; else there is a tree for each column.
+        Whether one tree per round holds all columns in its leaves; else each column has a tree.
     sampler : RowSampler
-        Draws the rows of round r as those of tree r, by its draw counts alone.
+        Draws the rows of round r as those of tree r; only its draw counts are used.
     features_of : callable or None
-        Ascending int32 features of a tree, from its number; None: all.
+        Ascending int32 features of a tree, given its number; None: all.
     """
 
     matrix: BinnedMatrix
@@ -72,23 +73,23 @@ class BoostTask:
 
     @property
     def trees_per_round(self) -> int:
-        """One, or one for each column of raw predictions."""
+        """1, or the number of columns of raw predictions."""
         return 1 if self.sums_outputs else self.loss.columns
 
 
 @dataclass(frozen=True)
 class RoundLosses:
-    """Mean losses after a round, of all row sets, with the parameter that the loss had in it.
+    """Mean losses of all row sets after a round, with the loss's parameter in that round.
 
     Attributes
     ----------
     train : float
-        Of the training rows that the round was fitted on.
+        Loss of the training rows that the round was fitted on.
     outside : (float, float) or None
-        Of the other ones that have weight, before the round and after it; None if there are none,
-        or if rounds do not draw their rows.
+        Loss of the other training rows that have weight, before and after the round; None if there
+        are none, or if rounds use all rows.
     watched : tuple of float
-        Of the sets that are watched.
+        Loss of each set of evaluation rows.
     """
 
     train: float
@@ -104,5 +105,5 @@ class DoneRound:
     losses: RoundLosses
 
     def read(self) -> DoneRound:
-        """Return the round itself: nothing is left to wait for."""
+        """Return the round itself, since there is nothing to wait for."""
         return self

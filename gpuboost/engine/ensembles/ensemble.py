@@ -1,4 +1,4 @@
-"""All trees of a model in one struct of arrays: what prediction reads."""
+"""All trees of a model in one struct of arrays, from which predictions are made."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ import numpy as np
 from gpuboost.engine.bins import BinMapper
 from gpuboost.engine.growth.tree import TREE_TYPES, Tree
 
-# Columns are joined by threads, of which most of the time goes into memory that is new, if there
-# are so many nodes; by no more of them, as each holds a column twice.
+# From this many nodes, columns are joined in threads, which spend most of their time on newly
+# allocated memory; the number of threads is limited, since each holds a column twice.
 _MANY_NODES, _MAX_THREADS = 1 << 17, 4
 
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Trees one after the other, node by node.
+    """Concatenated trees.
 
     Attributes
     ----------
     offset : int64 (T + 1,)
-        Nodes of tree t are offset[t] to offset[t + 1]; ``left`` counts from offset[t].
+        The nodes of tree t are offset[t] to offset[t + 1] - 1; ``left`` is relative to offset[t].
     mask_offset : int64 (T + 1,)
-        The same for rows of ``masks``; ``category`` counts from mask_offset[t].
+        Likewise for rows of ``masks``; ``category`` is relative to mask_offset[t].
     feature, threshold, code, missing_left, left, category, masks, value, gain, impurity, weight,
     count
         The arrays of `Tree`, concatenated.
@@ -50,7 +50,7 @@ class Ensemble:
 
     def __post_init__(self) -> None:
         for f in fields(self):
-            getattr(self, f.name).flags.writeable = False  # views of a model do not change it
+            getattr(self, f.name).flags.writeable = False  # views cannot change the model
 
     def __setstate__(self, state: dict[str, np.ndarray]) -> None:
         self.__dict__.update(state)
@@ -60,8 +60,8 @@ class Ensemble:
     def of(cls, trees: Iterable[Tree], n_threads: int = 1) -> Ensemble:
         """Concatenate finished trees, column by column, in the types of `Tree`.
 
-        From a generator each tree is taken as it comes, and its arrays are given up as they are
-        joined, so that memory never holds all trees twice. Trees that were cut from one array share
+        The trees of a generator are consumed one by one, and their arrays are released as they are
+        joined, so that memory never holds all trees twice. Trees that are slices of one array share
         it.
         """
         pieces: dict[str, list[np.ndarray]] = {f.name: [] for f in fields(Tree)}
@@ -89,17 +89,17 @@ class Ensemble:
 
     @property
     def n_trees(self) -> int:
-        """Trees in the ensemble."""
+        """Number of trees."""
         return len(self.offset) - 1
 
     @property
     def n_values(self) -> int:
-        """Classes or outputs of a leaf."""
+        """Number of classes or outputs of a leaf."""
         return self.value.shape[1]
 
     @cached_property
     def on_codes(self) -> Ensemble:
-        """The ensemble that takes codes where this one takes values; backends cache it."""
+        """The ensemble for codes in place of values; backends cache it."""
         return replace(self, threshold=self.code.astype(np.float64))
 
     @cached_property
@@ -114,7 +114,7 @@ class Ensemble:
         return tuple(found)
 
     def importances(self, n_features: int) -> np.ndarray:
-        """Mean over trees of each tree's normalised gain per feature; sums to 1 (or 0)."""
+        """Mean over trees of the normalised gain per feature; the sum is 1 (or 0)."""
         total = np.zeros(n_features)
         for tree in self.trees:
             gains = impurity_decrease_per_feature(tree, n_features)
@@ -135,7 +135,7 @@ class Ensemble:
 
 
 def _joined(parts: list[np.ndarray], kind: type) -> np.ndarray:
-    """Parts one after the other; what they were cut from, if that is all there is in it."""
+    """Concatenated parts; the array of which they are slices, if they are all of it."""
     whole = parts[0].base
     if isinstance(whole, np.ndarray) and whole.dtype == kind and _is_cut_into(whole, parts):
         return whole
@@ -143,7 +143,7 @@ def _joined(parts: list[np.ndarray], kind: type) -> np.ndarray:
 
 
 def _is_cut_into(whole: np.ndarray, parts: list[np.ndarray]) -> bool:
-    """Whether some views of an array are all of it, in order."""
+    """Whether the parts are views that cover an array completely and in order."""
     if whole.shape[1:] != parts[0].shape[1:] or len(whole) != sum(map(len, parts)):
         return False
     at = whole.ctypes.data
@@ -155,11 +155,11 @@ def _is_cut_into(whole: np.ndarray, parts: list[np.ndarray]) -> bool:
 
 
 def impurity_decrease_per_feature(tree: Tree, n_features: int) -> np.ndarray:
-    """Sum of the gains of each feature's splits."""
+    """Total impurity decrease of each feature's splits."""
     inner = tree.feature >= 0
     return np.bincount(tree.feature[inner], tree.impurity_decrease[inner], minlength=n_features)
 
 
 def offsets(sizes: list[int]) -> np.ndarray:
-    """Where each of several pieces starts, and where the last one ends: int64."""
+    """Start of each of several pieces, and end of the last one: int64."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Which leaf of a tree each training row is in, told by the codes it was grown on."""
+"""The leaf of each training row in a tree, found from the codes that the tree was grown on."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def leaves_of_codes(tree: Tree, codes: np.ndarray, missing_code: int) -> np.ndar
     depths = levels(tree.left)
     if len(depths) == 1:
         return np.zeros(n_samples, dtype=np.int32)
-    # All rows start at the root: its feature is one row of the matrix.
+    # All rows start at the root, whose feature is one row of the matrix.
     step = _steps(tree, depths[0], missing_code)
     node = step[0, codes[int(tree.feature[0])]]
     left = tree.left
@@ -43,7 +43,7 @@ def leaves_of_codes(tree: Tree, codes: np.ndarray, missing_code: int) -> np.ndar
 
 
 def _steps(tree: Tree, nodes: slice, missing_code: int) -> np.ndarray:
-    """Where rows go from the nodes of one level, by their code: int32 (nodes, N_CODES).
+    """Child of each node of one level for each code: int32 (nodes, N_CODES).
 
     A leaf is its own child.
     """

@@ -1,1 +1,1 @@
-"""Growing trees level by level, and what becomes of a grown tree."""
+"""Growing trees level by level, and finishing grown trees."""

@@ -1,8 +1,8 @@
 """Best-first growth (``max_leaf_nodes``) of a tree that is grown level by level.
 
-The splits of a node do not depend on when it is split. So best-first growth only chooses *which*
-nodes are split, and that choice can be replayed over the nodes known so far: what the queue does
-not reach now it never will, since nodes not known yet can only get ahead of it.
+The split of a node does not depend on when it is split, so best-first growth only chooses *which*
+nodes are split. This choice can be replayed over the nodes known so far: a node that the queue does
+not reach now is never reached, since later nodes can only come before it in the queue.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import numpy as np
 
 
 def reached(left: np.ndarray, gain: np.ndarray, key: np.ndarray, max_leaf_nodes: int) -> np.ndarray:
-    """Nodes of one tree that best-first growth splits, as far as the tree is known.
+    """Nodes that best-first growth splits, among the known nodes of one tree.
 
     Parameters
     ----------
     left : int64 (m,)
         Left child, the right one follows it; 0 in leaves and in nodes not split yet.
     gain : float64 (m,)
-        Gain of each node's split, negative where it has none.
+        Gain of each node's split, negative if it has none.
     key : uint64 (m,)
-        Of equal rises the smaller key goes first.
+        Among equal gains, the smaller key comes first.
     max_leaf_nodes : int
     """
     chosen = np.zeros(len(left), dtype=bool)

@@ -1,4 +1,4 @@
-"""What best-first growth has reached of a batch of trees, level by level, on the host."""
+"""The nodes that best-first growth reaches in a batch of trees, level by level, on the host."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpuboost.engine.growth.level_history import children_by_level, joined, loca
 
 
 class BestFirstFrontier:
-    """The nodes of all levels so far, as far as the queue of their tree reads them.
+    """The nodes of all levels so far, with the columns that best-first growth needs.
 
     Parameters
     ----------

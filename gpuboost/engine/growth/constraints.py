@@ -1,4 +1,4 @@
-"""Bounds of values: what monotonic splits put between the values of all nodes below them."""
+"""Bounds that monotonic splits impose on the values of all nodes below them."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from gpuboost.engine.task import GrownTree, Regularisation
 
 @dataclass(frozen=True)
 class NodeBounds:
-    """Bounds of the values of nodes and of all below them, in integer units: float64 (m,) each."""
+    """Bounds of the values of nodes and their descendants, in integer units: float64 (m,) each."""
 
     lower: np.ndarray
     upper: np.ndarray
 
     @classmethod
     def of_roots(cls, m: int, largest: float) -> NodeBounds:
-        """Those of m roots."""
+        """The bounds of m roots."""
         return cls(np.full(m, -largest), np.full(m, largest))
 
     def __getitem__(self, nodes: Any) -> NodeBounds:
         return NodeBounds(self.lower[nodes], self.upper[nodes])
 
     def of_children(self, sign: np.ndarray, left: np.ndarray, right: np.ndarray) -> NodeBounds:
-        """Those of the children of all nodes, by turns; ``left``, ``right``: values of theirs."""
+        """The bounds of all children, left and right alternating; ``left``, ``right``: values."""
         bounds = self.lower, self.upper
         values = bounded(left, *bounds), bounded(right, *bounds)
         of_left, of_right = bounds_of_children(sign, *values, bounds)
@@ -35,16 +35,16 @@ class NodeBounds:
 
 
 def by_turns(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """What belongs to left and right children, by turns."""
+    """Entries of left and right children, alternating."""
     return np.stack([left, right], axis=1).reshape(2 * len(left), *left.shape[1:])
 
 
 def in_monotonic_order(value: np.ndarray, grown: GrownTree, regular: Regularisation) -> np.ndarray:
-    """Values of nodes (m, V) within the bounds that the monotonic splits above each put to it.
+    """Values of nodes (m, V), clipped to the bounds of the monotonic splits above each node.
 
-    The bounds are those of `backends.protocol`, with the values themselves in place of those that
-    splits were chosen by. Without monotonic features, values are as they were; with them they are
-    of one output, or shares of two classes, of which the second is held.
+    The bounds are those of `backends.protocol`, but computed from these values, not from those by
+    which splits were chosen. Without monotonic features the values are unchanged. With them there
+    is one output, or two classes, of which the share of the second is clipped.
     """
     if regular.monotonic is None:
         return value

@@ -1,4 +1,4 @@
-"""The nodes of one level of a batch of trees, and what became of them."""
+"""The nodes of one level of a batch of trees, and their splits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Array = Any  # an array of the backend's module: numpy.ndarray or cupy.ndarray
 
 @dataclass(frozen=True)
 class Frontier:
-    """Nodes of one depth, ordered by tree, then left to right. A device keeps its own kind.
+    """Nodes of one depth, ordered by tree, then left to right. A device has its own class.
 
     Their rows lie one after the other, ``count[i]`` of them from ``start[i]``:
 
@@ -32,9 +32,9 @@ class Frontier:
     hessian : int64 (m,)
     gradient : int64 (m, K)
     bounds : NodeBounds
-        Only NEWTON looks at them.
+        Used by NEWTON only.
     groups : bool (m, G)
-        Groups of features that hold all those of the node's path; G = 0 without such groups.
+        Interaction groups that contain all features of the node's path; G = 0 without groups.
     """
 
     tree: Array
@@ -50,7 +50,7 @@ class Frontier:
         return len(self.tree)
 
     def take(self, nodes: Array) -> Frontier:
-        """The given nodes; their rows stay where they are."""
+        """The given nodes; rows are not moved."""
         return type(self)(*(getattr(self, f.name)[nodes] for f in fields(self)))
 
 
@@ -61,9 +61,9 @@ class Splits:
     Attributes
     ----------
     score : float64 (m,)
-        As `scores` give it: VARIANCE still times the node's hessian.
+        Score of the split; with VARIANCE the gain times the node's hessian.
     rank : uint64 (m,)
-        `randomness.feature_rank` of the feature: of equal gains the smaller wins.
+        `randomness.feature_rank` of the feature; among equal scores the smaller rank wins.
     feature : int32 (m,)
     bin, next_bin : int16 (m,)
     draw : float64 (m,)
@@ -72,7 +72,7 @@ class Splits:
     left_gradient : int64 (m, K)
     categorical : bool (m,)
     mask : uint32 (m, 16)
-        As `spec.GrownTree.masks`; (m, 0) where no feature is categorical.
+        As in `task.GrownTree.masks`; (m, 0) if no feature is categorical.
     """
 
     score: Array
@@ -111,7 +111,7 @@ class Splits:
             getattr(self, f.name)[to] = getattr(found, f.name)[chosen]
 
     def set_better(self, nodes: Array, found: Splits) -> None:
-        """Let ``found``, splits of ``nodes``, replace what they beat, in place."""
+        """Replace, in place, the splits of ``nodes`` that are worse than those of ``found``."""
         score = self.score[nodes]
         tie = (found.score == score) & (found.rank < self.rank[nodes]) & (score >= 0.0)
         self.put(nodes, found, (found.score > score) | tie)

@@ -1,4 +1,4 @@
-"""What the level loop has grown so far, and the trees made of it."""
+"""The levels that the level loop has grown so far, and the trees made from them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from gpuboost.engine.growth.operations import Level, OpenOps
 from gpuboost.engine.growth.tree import sum_children
 from gpuboost.engine.task import LEAF, NO_LIMIT, GrownTree
 
-# What is kept of the nodes of a level: as in `Frontier` and `Splits`, but for ``gain``, which is
-# negative where a node was not split, and ``sums``, which counts only there.
+# Columns of the nodes of a level, as in `Frontier` and `Splits`, except ``gain``, which is negative
+# if a node was not split, and ``sums``, which is valid only then.
 COLUMNS = (
     *("tree", "key", "count", "hessian", "gain", "feature", "bin", "next_bin", "draw", "missing"),
     *("categorical", "mask", "sums"),
@@ -23,21 +23,21 @@ COLUMNS = (
 
 
 class History:
-    """Collects levels; splits them into trees at the end.
+    """Collects levels, and separates them into trees at the end.
 
-    Nodes are kept in the order they come: by level, in a level by tree. The children of a level's
-    split nodes are the next level, in order.
+    Nodes are ordered by level, and by tree within a level. The children of a level's split nodes
+    are the next level, in the same order.
     """
 
     def __init__(self, ops: OpenOps, n_trees: int, max_leaf_nodes: int, has_all_sums: bool) -> None:
         self._ops = ops
-        self._has_all_sums = has_all_sums  # not only those of leaves, which add up to the others
+        self._has_all_sums = has_all_sums  # else sums of leaves alone, from which others follow
         self._n_trees = n_trees
         self._max_leaf_nodes = max_leaf_nodes
         self._levels: list[Level] = []
 
     def add(self, frontier: Any, splits: Any, accepted: Array, sums: Any) -> None:
-        """Record a level, wherever its arrays are."""
+        """Record a level, whose arrays may be on any device."""
         self._levels.append(Level(frontier, splits, accepted, sums))
 
     def trees(self, n_threads: int) -> list[GrownTree]:
@@ -64,7 +64,7 @@ class History:
             return list(pool.map(tree_of, parts))
 
     def _on_host(self) -> list[dict[str, np.ndarray]]:
-        """The levels that have nodes, and the first one."""
+        """The first level, and the others that have nodes."""
         found: list[dict[str, np.ndarray]] = []
         for level in self._levels:
             columns = self._ops.to_host(level)
@@ -74,7 +74,7 @@ class History:
         return found
 
     def _pruned(self, own: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Without the splits that best-first growth did not reach after all."""
+        """Columns of one tree without the splits that best-first growth did not reach."""
         chosen = reached(own["left"], own["gain"], own["key"], self._max_leaf_nodes)
         if (chosen == (own["left"] > 0)).all():
             return own
@@ -95,7 +95,7 @@ def joined(levels: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
 
 
 def children_by_level(split: list[np.ndarray]) -> np.ndarray:
-    """Left child of every node of all levels, 0 for none, from which nodes were split: int64."""
+    """Left child of each node of all levels, 0 for none, given which nodes were split: int64."""
     left, size = [], 0
     for level in split:
         size += len(level)
@@ -106,9 +106,9 @@ def children_by_level(split: list[np.ndarray]) -> np.ndarray:
 
 
 def tree_nodes(tree: np.ndarray, n_trees: int) -> list[tuple[Any, np.ndarray]]:
-    """Per tree its nodes in order, and for every node of the batch its number in its tree.
+    """For each tree its nodes in order, and the number of each node of the batch in its tree.
 
-    Nodes are indices, or slices where those of a tree lie side by side.
+    The nodes of a tree are indices, or a slice if they are contiguous.
     """
     each = np.arange(n_trees + 1)
     if (tree[1:] >= tree[:-1]).all():
@@ -125,7 +125,7 @@ def tree_nodes(tree: np.ndarray, n_trees: int) -> list[tuple[Any, np.ndarray]]:
 
 
 def localised(left: np.ndarray, local: np.ndarray) -> np.ndarray:
-    """Children numbered within the tree; a child beyond the nodes known so far counts as none."""
+    """Children numbered within the tree; 0 also for children beyond the known nodes."""
     known = (left > 0) & (left < len(local))
     return np.where(known, local[np.where(known, left, 0)], 0)
 

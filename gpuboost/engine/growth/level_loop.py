@@ -1,16 +1,16 @@
 """Growing a batch of trees level by level: the loop that NumPy and CUDA share.
 
     until no node is left:
-        gradients about medians       targets of medians alone: signs of rows, sums of nodes
+        gradients about medians      only targets of medians: signs of rows, sums of nodes
         which nodes may split        policy: size, depth, purity
         find their best splits       histograms and scans, in slices that fit the memory budget
         which splits are taken       policy: min_impurity_decrease, max_leaf_nodes
         sum the leaves
         partition the rows           children become the next frontier
 
-The loop knows neither rows nor how many nodes there are: both live in what `LevelOps` returns and
-takes back. So a device need not be waited for: it keeps the nodes of levels itself
-(`DeviceResidentOps`).
+The loop knows neither the rows nor the number of nodes: they are part of the objects that
+`LevelOps` returns and takes. So it need not wait for a device, which keeps the nodes of levels
+itself (`DeviceResidentOps`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gpuboost.engine.task import NO_LIMIT, GrowTask
 
 
 def grow_levels(ops: LevelOps, task: GrowTask, n_trees: int) -> TreeBuilder:
-    """Grow the trees of a batch; none depends on which others share the batch.
+    """Grow the trees of a batch; a tree does not depend on the other trees in the batch.
 
     Parameters
     ----------
@@ -31,11 +31,11 @@ def grow_levels(ops: LevelOps, task: GrowTask, n_trees: int) -> TreeBuilder:
         The level operations of the batch.
     task : GrowTask
     n_trees : int
-        Trees of the batch.
+        Number of trees in the batch.
     """
     tree_builder = _all_levels(ops, task, n_trees)
     if isinstance(ops, DeviceResidentOps):
-        ops.end_batch()  # when nothing is held of rows and levels
+        ops.end_batch()  # by now rows and levels are released
     return tree_builder
 
 

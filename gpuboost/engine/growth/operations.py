@@ -1,4 +1,4 @@
-"""The operations that a level is made of: what the level loop asks of NumPy and of a device."""
+"""The operations of the level loop, which NumPy and CUDA implement."""
 
 from __future__ import annotations
 
@@ -12,53 +12,53 @@ from gpuboost.engine.task import GrownTree
 
 
 class LevelOps(Protocol):
-    """The primitives that the levels of one batch of trees are made of.
+    """The operations that grow the levels of one batch of trees.
 
-    ``rows`` and ``frontier`` are the backend's own: the rows of all open nodes with their
-    statistics, those of a node side by side, and the nodes. So are candidates, splits, accepted
-    and sums, one entry for each node.
+    ``rows`` and ``frontier`` are objects of the backend: the rows of all open nodes with their
+    statistics, contiguous for each node, and the nodes. So are candidates, splits, accepted and
+    sums, with one entry per node.
     """
 
     def roots(self) -> tuple[Any, Any]:
         """Rows and root nodes of the batch of trees."""
 
     def set_median_gradients(self, rows: Any, frontier: Any) -> tuple[Any, Any]:
-        """Rows and nodes of a target of medians, with the gradients about each node's median."""
+        """Rows and nodes with gradients about each node's median, for a target of medians."""
 
     def finished(self, frontier: Any, depth: int) -> bool:
-        """Whether the frontier is known to have no nodes. A device may learn it a level late."""
+        """Whether the frontier is known to be empty; a device may know it one level late."""
 
     def candidates(self, rows: Any, frontier: Any, depth: int) -> Any:
-        """Which nodes are large, shallow and impure enough to be searched."""
+        """Nodes that are large, shallow and impure enough to be searched for splits."""
 
     def find_splits(self, rows: Any, frontier: Any, candidates: Any) -> Any:
-        """Best split of every candidate, none for the others."""
+        """Best split of each candidate, none for the other nodes."""
 
     def accept(self, frontier: Any, splits: Any) -> Array:
-        """Which splits decrease impurity enough: one entry for each node."""
+        """Splits that decrease the impurity enough: one entry per node."""
 
     def leaf_sums(self, rows: Any, frontier: Any, accepted: Array) -> Array:
-        """Leaf sums of the nodes that are not split, for medians of all nodes: int64 (m, P)."""
+        """Leaf sums of nodes that are not split, or of all nodes for medians: int64 (m, P)."""
 
     def partition(self, rows: Any, frontier: Any, splits: Any, accepted: Array) -> tuple[Any, Any]:
-        """Rows of the accepted nodes moved to their children, stably, and the children."""
+        """The rows of accepted nodes, moved stably to their children, and the children."""
 
     def limit_to_best_first(self, frontier: Any, splits: Any, accepted: Array) -> Array:
-        """The accepted nodes that best-first growth has reached too, as far as nodes are known."""
+        """The accepted nodes that best-first growth also reaches, given the nodes known so far."""
 
 
 class OpenOps(LevelOps, Protocol):
-    """`LevelOps` whose levels are kept by a `History`."""
+    """`LevelOps` whose levels are collected by a `History`."""
 
     def to_host(self, level: Level) -> dict[str, np.ndarray]:
-        """Copy what `History` keeps of a level to NumPy arrays, those of `history.COLUMNS`."""
+        """The columns of a level that `History` keeps, `level_history.COLUMNS`, on the host."""
 
 
 class TreeBuilder(Protocol):
-    """Keeps what a batch of trees is made of, in place of `History`."""
+    """Collects the nodes of a batch of trees, as `History` does."""
 
     def add(self, frontier: Any, splits: Any, accepted: Array, sums: Any) -> None:
-        """A level is known."""
+        """Record a level."""
 
     def trees(self, n_threads: int) -> list[GrownTree]:
         """The trees of the batch, nodes breadth-first."""
@@ -68,20 +68,20 @@ class TreeBuilder(Protocol):
 class DeviceResidentOps(Protocol):
     """Operations that keep the nodes of levels themselves.
 
-    They may grow some nodes to their leaves outside the level loop, to which such a node is one
-    that is not split.
+    They may grow some nodes to their leaves outside the level loop; the loop treats such a node as
+    not split.
     """
 
     def tree_builder(self) -> TreeBuilder:
-        """What keeps the nodes; asked for when the roots are made."""
+        """The object that collects the nodes; called when the roots exist."""
 
     def end_batch(self) -> None:
-        """Do what is left to do when all levels are grown."""
+        """Finish the batch after all levels are grown."""
 
 
 @dataclass(frozen=True)
 class Level:
-    """One level as the backend knows it; ``sums`` is None while they are not made."""
+    """One level in the backend's form; ``sums`` is None until they are computed."""
 
     frontier: Any
     splits: Any

@@ -1,4 +1,4 @@
-"""Which nodes may split and which splits are taken: the reference of the kernels."""
+"""Rules for which nodes may split and which splits are taken; kernels are tested against them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gpuboost.engine.growth.frontier import Array, Frontier, Splits
 from gpuboost.engine.targets import Target
 from gpuboost.engine.task import TreeOptions
 
-EPSILON = 2.0**-52  # by which a decrease of impurity may miss min_impurity_decrease
+EPSILON = 2.0**-52  # tolerance of an impurity decrease below min_impurity_decrease
 
 
 def smallest_hessian(xp: Any, fraction: float, root_hessian: Array, minimum: int = 1) -> Array:
-    """Smallest integer weight of a child, per tree and at least ``minimum``: int64 (trees,)."""
+    """Minimum integer weight of a child in each tree, at least ``minimum``: int64 (trees,)."""
     share = xp.ceil(fraction * root_hessian.astype(xp.float64)).astype(xp.int64)
     return xp.maximum(share, minimum)
 
@@ -23,14 +23,14 @@ def smallest_hessian(xp: Any, fraction: float, root_hessian: Array, minimum: int
 def may_split(
     frontier: Frontier, depth: int, options: TreeOptions, min_hessian: np.ndarray
 ) -> np.ndarray:
-    """Nodes large and shallow enough to be searched: bool (m,)."""
+    """Nodes that are large and shallow enough to be searched: bool (m,)."""
     smallest = max(options.min_samples_split, 2 * options.min_samples_leaf)
     large = (frontier.count >= smallest) & (frontier.hessian >= 2 * min_hessian[frontier.tree])
     return large & (depth < options.deepest)
 
 
 def gains(criterion: int, splits: Splits, frontier: Frontier) -> np.ndarray:
-    """Rise of the score by each split, -1 where there is none: float64 (m,)."""
+    """Gain of each node's split, -1 if it has none: float64 (m,)."""
     return np.where(splits.score < 0, -1.0, gain_of(criterion, splits.score, frontier.hessian))
 
 

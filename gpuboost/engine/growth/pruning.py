@@ -1,14 +1,14 @@
 """Minimal cost-complexity pruning of finished trees.
 
-A tree costs its impurity, weighted by the share of the rows in each leaf, and ``ccp_alpha`` for
-every leaf. Of the trees that pruning leaves, the smallest of least cost is kept. With gain the fall
-of the impurity by all splits from a node downwards, the node is worth its splits up to ::
+The cost of a tree is the impurity of its leaves, weighted by their share of the rows, plus
+``ccp_alpha`` per leaf. The result is the smallest subtree of least cost. With gain(node) the
+impurity decrease of all splits from a node downwards, these splits pay for themselves up to ::
 
     alpha(node) = gain(node) / number of splits from the node downwards
 
-The weakest link, the node of the smallest alpha, becomes a leaf; that lowers the alphas above it;
-and so on, as long as the smallest is at most ``ccp_alpha``. It is done on finished trees, the same
-for all backends.
+The weakest link, the node with the smallest alpha, becomes a leaf, which lowers the alphas above
+it. This is repeated while the smallest alpha is at most ``ccp_alpha``. Pruning works on finished
+trees, in the same way for all backends.
 
 References
 ----------
@@ -28,7 +28,7 @@ from gpuboost.engine.growth.tree import Tree, levels
 
 
 def pruned(tree: Tree, ccp_alpha: float) -> Tree:
-    """The smallest tree of least cost; the tree itself if ``ccp_alpha`` is 0."""
+    """The smallest subtree of least cost; the tree itself if ``ccp_alpha`` is 0."""
     if ccp_alpha == 0.0:
         return tree
     links = _Links(tree, ccp_alpha)
@@ -38,14 +38,14 @@ def pruned(tree: Tree, ccp_alpha: float) -> Tree:
 
 
 def cut_back(tree: Tree, min_decrease: float) -> Tree:
-    """Without the splits that lower the impurity less, and all below them; itself if that is 0."""
+    """The tree without splits of a smaller impurity decrease and their subtrees; itself for 0."""
     if min_decrease == 0.0:
         return tree
     return _kept(tree, tree.impurity_decrease + EPSILON >= min_decrease)
 
 
 def _kept(tree: Tree, splits: np.ndarray) -> Tree:
-    """The tree of the chosen splits that are reached by chosen ones: bool (m,)."""
+    """The tree of the chosen splits whose ancestors are all chosen; ``splits``: bool (m,)."""
     splits = splits & (tree.left > 0)
     stays = np.zeros(tree.node_count, dtype=bool)
     stays[0] = True
@@ -56,7 +56,7 @@ def _kept(tree: Tree, splits: np.ndarray) -> Tree:
 
 
 def _without(tree: Tree, stays: np.ndarray, splits: np.ndarray) -> Tree:
-    """The tree of the nodes that stay, those that do not split being leaves."""
+    """The tree of the nodes that stay; those that do not split become leaves."""
     nodes, inner = np.flatnonzero(stays), splits[stays]
     place = np.cumsum(stays, dtype=np.int32) - np.int32(1)
     category = np.where(inner, tree.category[nodes], np.int32(-1))
@@ -81,14 +81,14 @@ def _without(tree: Tree, stays: np.ndarray, splits: np.ndarray) -> Tree:
 
 
 def pruning_path(tree: Tree) -> tuple[np.ndarray, np.ndarray]:
-    """Every ``ccp_alpha`` from which on one more node becomes a leaf, and the impurity then.
+    """Each ``ccp_alpha`` from which one more node becomes a leaf, and the impurity there.
 
     Returns
     -------
     ccp_alphas : float64 (n_steps + 1,)
         Ascending; the first is 0, for the whole tree.
     impurities : float64 (n_steps + 1,)
-        Of all leaves together, each by its share of the weight.
+        Total impurity of the leaves, weighted by their share of the weight.
     """
     leaves = tree.left == 0
     impurity = float((tree.impurity[leaves] * tree.weight[leaves]).sum() / tree.weight[0])
@@ -100,14 +100,14 @@ def pruning_path(tree: Tree) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _Links:
-    """The nodes of a tree that still split, and what their splits are worth.
+    """The nodes of a tree that still split, with the gain of their splits.
 
     Attributes
     ----------
     gain : list of float
-        Of all splits from each node downwards.
+        Total gain of the splits from each node downwards.
     n_splits : list of int
-        Their number.
+        Number of these splits.
     """
 
     def __init__(self, tree: Tree, maximum: float) -> None:
@@ -124,14 +124,14 @@ class _Links:
         self.gain, self.n_splits = gain.tolist(), n_splits.tolist()
 
     def weakest(self) -> Iterator[tuple[float, float]]:
-        """Make leaves of one node after the other: yield its alpha and its gain."""
+        """Turn one node after another into a leaf; yield its alpha and its gain."""
         inner = (node for node, left in enumerate(self._left) if left)
         queue = [(self._alpha(node), node) for node in inner if self._alpha(node) <= self._maximum]
         heapify(queue)
         while queue:
             alpha, node = heappop(queue)
             if self.n_splits[node] == 0 or alpha != self._alpha(node):
-                continue  # it is below a leaf by now, or has changed since it was queued
+                continue  # the node is now below a leaf, or has changed since it was queued
             gain, n_splits, above = self.gain[node], self.n_splits[node], self._parent[node]
             self._empty(node)
             while above >= 0:
@@ -146,7 +146,7 @@ class _Links:
         return self.gain[node] / self.n_splits[node]
 
     def _empty(self, node: int) -> None:
-        """Take the splits of a node, and of all below it, away."""
+        """Remove the splits of a node and of all nodes below it."""
         waiting = [node]
         while waiting:
             node = waiting.pop()

@@ -1,7 +1,7 @@
-"""A finished tree, and how a grown one becomes it.
+"""Finished trees, and how they are made from grown ones.
 
-What a backend grows is integers (`GrownTree`). Thresholds, values and impurities are made from
-them here, once for all backends.
+A backend grows a tree in integers (`GrownTree`). Its thresholds, values and impurities are computed
+here, in the same way for all backends.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ThresholdFinder = Callable[["GrownTree", BinMapper], "SplitThresholds"]
 class Tree:
     """One tree as a struct of arrays, breadth-first, ``children_right = left + 1``.
 
-    What is a whole number may have a narrower type until trees are joined (`Ensemble.of`).
+    Integer arrays may have narrower types until trees are joined (`Ensemble.of`).
 
     Attributes
     ----------
@@ -41,22 +41,22 @@ class Tree:
     threshold : float64 (m,)
         ``x <= threshold`` goes left; NaN in leaves and categorical splits.
     code : int16 (m,)
-        The same for binned data: ``code <= tree.code`` goes left.
+        The threshold for binned data: ``code <= tree.code`` goes left.
     missing_left : bool (m,)
-        Where missing values go (and unknown categories).
+        Whether missing values and unknown categories go left.
     left : int32 (m,)
         Left child, 0 in leaves.
     category : int32 (m,)
         Row of ``masks`` in categorical splits, else -1.
     masks : uint32 (c, 8)
-        Bit ``code`` set: the category goes left.
+        Bit ``code`` is set if the category goes left.
     value : float64 (m, V)
         Class shares, or the mean of each output.
     impurity_decrease : float64 (m,)
         Weighted impurity decrease of the split in units of the target, per unit of root weight.
     impurity, weight : float64 (m,)
     count : int64 (m,)
-        Rows of the node.
+        Number of rows in the node.
     """
 
     feature: np.ndarray
@@ -74,7 +74,7 @@ class Tree:
 
     @property
     def node_count(self) -> int:
-        """Nodes, leaves included."""
+        """Number of nodes, including leaves."""
         return len(self.feature)
 
     def depths(self) -> np.ndarray:
@@ -106,7 +106,7 @@ def levels(left: np.ndarray) -> list[slice]:
 
 
 def sum_children(left: np.ndarray, sums: np.ndarray) -> None:
-    """Fill the sums of internal nodes, in place, from those of the leaves (integers)."""
+    """Fill the sums of internal nodes (integers) in place from those of the leaves."""
     for nodes in reversed(levels(left)):
         inner = np.flatnonzero(left[nodes]) + nodes.start
         sums[inner] = sums[left[inner]] + sums[left[inner] + 1]
@@ -120,9 +120,9 @@ def finish_tree(
     options: TreeOptions,
     threshold_finder: ThresholdFinder | None = None,
 ) -> Tree:
-    """Turn the integers of a grown tree into thresholds, values and impurities.
+    """Compute thresholds, values and impurities from the integers of a grown tree.
 
-    A backend's own ``threshold_finder`` takes the place of `find_thresholds`.
+    A backend's own ``threshold_finder`` replaces `find_thresholds`.
     """
     found = target.node_values(grown.sums, grown.hessian, rows, options.criterion)
     value = in_monotonic_order(found.value, grown, options.regularisation)
@@ -131,13 +131,13 @@ def finish_tree(
     tree = with_values(grown, mapper, values, unit, threshold_finder)
     if not target.by_median:
         return tree
-    # Splits are chosen by signs: what they gain is told by the impurities.
+    # Splits were chosen by signs, so impurity decreases are computed from the impurities.
     return replace(tree, impurity_decrease=_decreases(grown.left, found.impurity, found.weight))
 
 
 @dataclass(frozen=True)
 class SplitThresholds:
-    """Which values splits send left: `Tree.threshold`, `Tree.code` and `Tree.missing_left`."""
+    """The values that splits send left: `Tree.threshold`, `Tree.code` and `Tree.missing_left`."""
 
     threshold: np.ndarray
     code: np.ndarray
@@ -151,7 +151,7 @@ def with_values(
     unit_of_gain: float,
     threshold_finder: ThresholdFinder | None = None,
 ) -> Tree:
-    """A tree of known values: thresholds, directions of missing values, gains per root weight."""
+    """A tree with the given node values, and its thresholds and impurity decreases."""
     thresholds = (threshold_finder or find_thresholds)(grown, mapper)
     return Tree(
         feature=grown.feature,
@@ -170,7 +170,7 @@ def with_values(
 
 
 def masks_with_unseen(grown: GrownTree, missing_left: np.ndarray) -> np.ndarray:
-    """Categories that go left; those the node has no rows of go where missing goes."""
+    """Categories that go left; those without rows in the node go where missing values go."""
     masks = grown.masks[:, :8].copy()
     if len(masks):
         to_left = grown.category[missing_left & (grown.category >= 0)]
@@ -179,7 +179,7 @@ def masks_with_unseen(grown: GrownTree, missing_left: np.ndarray) -> np.ndarray:
 
 
 def _decreases(left: np.ndarray, impurity: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """What each split takes from the impurity, per unit of the root's weight: float64 (m,)."""
+    """Impurity decrease of each split, per unit of the root's weight: float64 (m,)."""
     of_node = impurity * weight
     found, inner = np.zeros(len(left)), np.flatnonzero(left)
     children = of_node[left[inner]] + of_node[left[inner] + 1]
@@ -188,17 +188,17 @@ def _decreases(left: np.ndarray, impurity: np.ndarray, weight: np.ndarray) -> np
 
 
 def find_thresholds(grown: GrownTree, mapper: BinMapper) -> SplitThresholds:
-    """Threshold, its code and the direction of missing values of every node.
+    """Threshold, its code and the direction of missing values of each node.
 
-    Between the occupied bins b and b' of the node lie bins it has no rows in. The threshold is
-    midway between the largest value of b and the smallest of b', as if values were not binned, and
-    the code is that of the last bin whose centre it reaches:
+    Between the occupied bins b and b' of a node, there may be bins without rows in it. The
+    threshold is midway between the largest value of b and the smallest of b', as if values were not
+    binned. Its code is that of the last bin whose centre is at most the threshold:
 
         |  b  |     |     |  b' |      occupied: b, b'
               x     code  ^     x      ^ threshold
 
-    If it falls inside a wide bin it moves to that bin's border, so that for every training row
-    ``x <= threshold`` and ``code(x) <= code`` agree.
+    A threshold inside a wide bin moves to the border of the bin, so that ``x <= threshold`` and
+    ``code(x) <= code`` agree for each training row.
     """
     m = len(grown.feature)
     threshold, code = np.full(m, np.nan), np.zeros(m, dtype=np.int16)
@@ -224,7 +224,7 @@ def find_thresholds(grown: GrownTree, mapper: BinMapper) -> SplitThresholds:
 
 
 def _missing_left(grown: GrownTree) -> np.ndarray:
-    """Where missing values go: of nodes that had none in training, to the child of more rows."""
+    """Whether missing values go left; in nodes without any, they go to the child with more rows."""
     larger_left = np.zeros(len(grown.left), dtype=bool)
     inner = np.flatnonzero(grown.left)
     left = grown.left[inner]

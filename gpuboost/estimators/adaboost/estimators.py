@@ -1,4 +1,4 @@
-"""AdaBoost: trees one after the other, each on the rows that those before it got wrong."""
+"""AdaBoost: each tree gives more weight to the rows that the earlier trees got wrong."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ from gpuboost.estimators.trees.base_learners import checked_tree, from_sklearn
 from gpuboost.estimators.trees.many_trees import ManyTrees
 from gpuboost.estimators.trees.tree import DecisionTreeClassifier, DecisionTreeRegressor, SingleTree
 
-OF_THE_ESTIMATOR = ("max_depth", "criterion")  # parameters that an estimator brings
+OF_THE_ESTIMATOR = ("max_depth", "criterion")  # parameters that ``estimator`` sets
 BOOSTING = (REWEIGHTING, RESAMPLING)
-LEAVES_AT_A_TIME = 2**22  # values of which medians are taken together
+LEAVES_AT_A_TIME = 2**22  # leaf values per block of medians
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -54,13 +54,17 @@ class AdaBoost(ManyTrees):
     learning_rate : float
         Multiplies the weight of each tree.
     boosting : {'reweighting', 'resampling'}
-        Give every tree all rows with their weights, or rows drawn in proportion to these.
+        Whether each tree uses all rows with their weights, or rows drawn in proportion to
+        these weights.
 
     Attributes
     ----------
-    estimator_ : tree estimator, not fitted
-    estimator_weights_ : ndarray; weight of each tree, 2 alpha of a classifier
-    estimator_errors_ : ndarray; weighted error of each tree in its round
+    estimator_ : tree estimator
+        The unfitted template of the trees.
+    estimator_weights_ : ndarray of shape (n_trees,)
+        Weight of each tree; in a classifier, 2 alpha.
+    estimator_errors_ : ndarray of shape (n_trees,)
+        Weighted error of each tree in its round.
     """
 
     estimator: Any = field(default=None, kw_only=False)
@@ -78,7 +82,7 @@ class AdaBoost(ManyTrees):
 
     @property
     def _tree(self) -> SingleTree:
-        """A tree with the parameters that all have."""
+        """A tree with the parameters of all trees."""
         if self.estimator is None:
             own = {name: getattr(self, name) for name in OF_THE_ESTIMATOR}
             return self._tree_class(**own)
@@ -100,14 +104,14 @@ class AdaBoost(ManyTrees):
     def _objective(
         self, prepared: Prepared, learning_rate: float
     ) -> ClassObjective | ValueObjective:
-        """The errors and votes of the rounds."""
+        """The objective: how errors and votes of the rounds are computed."""
 
     def _weights_of_classes(self, labels: Any) -> np.ndarray | None:
-        """Class weights of the trees, at most 1: float64 (K,), None for ones."""
+        """Class weights of the trees, at most 1: float64 (K,), None if all are 1."""
         return None
 
     def _plan(self, inputs: FitInputs) -> tuple[GrowPlan, Growth]:
-        """All rounds; the sampler has the seed and the weights of the first."""
+        """Plan of all rounds; the sampler has the seed and the weights of the first round."""
         labels, n = inputs.labels, len(inputs.labels)
         n_rounds = integer_at_least("n_estimators", self.n_estimators, 1)
         number_between("learning_rate", self.learning_rate, 0.0, low_included=False)
@@ -152,7 +156,7 @@ class AdaBoost(ManyTrees):
     def fingerprint(self) -> str:
         """SHA-256 of what prediction reads: trees and their weights, bin edges, and categories.
 
-        Equal for equal data, parameters and seed, whatever device or number of threads.
+        Equal for equal data, parameters and seed, on any device and with any number of threads.
 
         Returns
         -------
@@ -171,20 +175,20 @@ class AdaBoostClassifier(Classifier, AdaBoost):
 
     Attributes
     ----------
-    training_error_bound_ : ndarray; after each round, what the training error cannot exceed: the
-        product of Z_t
+    training_error_bound_ : ndarray of shape (n_trees,)
+        Upper bound of the training error after each round: the product of Z_t.
     """
 
     _tree_class = DecisionTreeClassifier
     _their_trees = (sklearn.tree.DecisionTreeClassifier, sklearn.tree.ExtraTreeClassifier)
 
     def _weights(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
-        """The user's alone: class_weight is the estimator's, which weighs rows it is given."""
+        """The user's weights; class_weight is a parameter of the base tree."""
         return weights
 
     def _weights_of_classes(self, labels: Any) -> np.ndarray | None:
         choice = self._tree.class_weight
-        if self._class_factor(labels, None) is None:  # which looks whether they are in order
+        if self._class_factor(labels, None) is None:  # this also checks them
             return None
         of_class = class_weights(choice, labels.rows, labels.classes)
         return None if of_class is None else of_class / of_class.max()
@@ -205,19 +209,19 @@ class AdaBoostClassifier(Classifier, AdaBoost):
         Returns
         -------
         ndarray of float64 of shape (n_samples,) or (n_samples, n_classes)
-            As in scikit-learn. Two classes: from -2, all trees vote for the first, to 2. Others:
-            a column per class, 1 where all trees vote for it and -1 / (n_classes - 1) where none
-            does.
+            As in scikit-learn. Two classes: from -2, if all trees vote for the first, to 2.
+            Several classes: a column per class, 1 if all trees vote for it and
+            -1 / (n_classes - 1) if none does.
         """
         return self._as_decision(self._run(X, BoostedTrees.decision))
 
     def predict(self, X: Any) -> np.ndarray:
-        """Class with most votes, the first of equals.
+        """Class with most votes; ties go to the first class.
 
         Returns
         -------
         ndarray of shape (n_samples,)
-            On the GPU if X is, unless classes are strings, which cannot be there.
+            On the GPU if X is, except for string classes, which are on the host.
         """
         return self._class_of(self.decision_function(X))
 
@@ -265,18 +269,18 @@ class AdaBoostClassifier(Classifier, AdaBoost):
         yield from map(self._shares_of, self.staged_decision_function(X))
 
     def _as_decision(self, votes: np.ndarray) -> np.ndarray:
-        """Votes (n, 1 or K) as users get them: of two classes one number for a row."""
+        """Votes (n, 1 or K) in scikit-learn's shape: one number per row for two classes."""
         with working_on(votes):
             return votes[:, 0] if self.n_classes_ == 2 else votes
 
     def _class_of(self, votes: np.ndarray) -> np.ndarray:
-        """Label of the class with most votes, where the votes are if it can be there."""
+        """Label of the class with most votes, on the device of the votes unless a string."""
         with working_on(votes):
             return self._labels_at((votes > 0).astype(int) if votes.ndim == 1 else votes.argmax(1))
 
     def _shares_of(self, votes: np.ndarray) -> np.ndarray:
         """Equation (15) of Zhu and others (2009)."""
-        of_two = votes.ndim == 1  # half of them speaks for the second, and minus that for the first
+        of_two = votes.ndim == 1  # softmax of -votes / 2 and votes / 2
         with working_on(votes):
             votes = votes[:, None] if of_two else votes / max(self.n_classes_ - 1, 1)
         return inverse_link(LOGIT if of_two else SOFTMAX, votes)
@@ -290,12 +294,12 @@ class AdaBoostRegressor(Regressor, AdaBoost):
     Parameters
     ----------
     loss : {'linear', 'square', 'exponential'}
-        How a row's error, as a share of the largest, counts in the weights of the next round.
+        How a row's error, relative to the largest, enters its weight in the next round.
     """
 
     loss: str = "linear"
-    # As Drucker and scikit-learn have it. Reweighting is repeatable without a seed, and worse: R2
-    # of 40 splits 0.015 (standard error 0.003) lower on diabetes, 0.006 (0.001) on Friedman's 3rd.
+    # Drucker and scikit-learn resample. Reweighting is repeatable without a seed but worse: over
+    # 40 splits, R2 is 0.015 (standard error 0.003) lower on diabetes, 0.006 (0.001) on Friedman 3.
     boosting: str = "resampling"
     max_depth: int | None = 3
     criterion: str = "squared_error"
@@ -336,7 +340,7 @@ class AdaBoostRegressor(Regressor, AdaBoost):
             yield self._median(leaves, n_trees)
 
     def _median(self, leaves: np.ndarray, n_trees: int) -> np.ndarray:
-        """Median of the values of the first trees' leaves, some rows at a time."""
+        """Weighted median of the leaf values of the first ``n_trees`` trees, in blocks of rows."""
         xp, ensemble = array_module(leaves), self._ensemble
         with working_on(leaves):
             value = xp.asarray(ensemble.value[:, 0])

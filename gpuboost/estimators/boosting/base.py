@@ -1,4 +1,4 @@
-"""Base of gradient boosting: each tree is fitted to the gradients of the loss before it."""
+"""Base of gradient boosting: each tree is fitted to the gradients of the loss so far."""
 
 from __future__ import annotations
 
@@ -43,87 +43,100 @@ class GradientBoosting(ManyTrees):
     Parameters
     ----------
     learning_rate : float or callable
-        Multiplies what each tree adds; a function is called with the round, from 0.
+        Multiplies the contribution of each tree. A callable gets the number of the round, from
+        0, and returns its learning rate.
     n_estimators : int
-        Rounds, at most so many where fitting stops early.
+        Number of rounds; the maximum where fitting stops early.
     subsample : float
-        Share of the rows drawn for each round, without replacement (Friedman, Stochastic
+        Fraction of the rows drawn for each round, without replacement (Friedman, Stochastic
         gradient boosting, 2002).
     min_hessian_leaf : float
-        Smallest sum of hessians of a leaf: of weights where the loss is a squared error, of
-        p (1 - p) in a classification.
+        Minimum sum of hessians in a leaf: of weights with a squared error, of p (1 - p) in a
+        classification.
     min_samples_category : int, float or 'auto'
-        Categories with fewer rows in a node go where missing values go: none is split off
-        alone. Rows are counted by their hessians, the tree's mean being one row; a float is a
-        share of all rows. Only of features with more than 4 levels. 'auto': 20 rows, or with
-        log loss and poisson as many as have a hessian of 5 before the first round, if that is
-        more: 105 where one row in 20 is positive; at most one row in a hundred. 0: no category
-        is too rare.
-        HistGradientBoosting and LightGBM (``cat_smooth``) ask for 10 and smooth beside that.
+        Categories with fewer rows than this in a node are rare: none is split off alone, all go
+        where missing values go. Rows are counted by their hessians, in units of the tree's mean
+        hessian per row; a float is a fraction of all rows. Applies to features with more than
+        4 levels. 'auto': 20 rows or, with log loss and poisson, the number of rows with a total
+        hessian of 5 before the first round if that is more (105 if one row in 20 is positive),
+        but at most one row in a hundred. 0: no category is rare.
+        HistGradientBoosting and LightGBM (``cat_smooth``) use 10 and smooth in addition.
     max_features_per_level : int, float, 'sqrt', 'log2' or None
-        Features drawn for each level of a tree from those of the tree. None: all.
+        Number of features drawn for each level of a tree, from those of the tree. None: all.
     max_features_per_tree : int, float, 'sqrt', 'log2' or None
-        Features drawn for each tree. None: all.
+        Number of features drawn for each tree. None: all.
     l1_regularization : float
-        Weight of the absolute values of leaves: gradients of a leaf smaller than this give 0.
+        L1 penalty on leaf values: a leaf whose summed gradient is smaller than this gets 0.
     l2_regularization : float
-        Weight of the squared values of leaves.
+        L2 penalty on leaf values.
     max_delta_step : float
-        Largest absolute value of a leaf, before the learning rate. None: no limit.
+        Maximum absolute value of a leaf, before the learning rate. None: no limit.
     ccp_alpha : float
-        What a leaf costs when a tree is pruned, before its values are added, in the units of
-        ``min_impurity_decrease``: those of the variance of Newton's steps, weighted by hessian.
-        0: the whole tree.
+        Cost of each leaf when a tree is pruned, before its values are added to the model, in
+        the units of ``min_impurity_decrease``: those of the variance of Newton steps, weighted
+        by hessian. 0: no pruning.
     monotonic_cst : array-like of int of shape (n_features,), or dict
-        1 where predictions must rise with a feature, -1 where they must fall, 0 where they may
-        do both; or these by name.
+        1 where predictions must increase with a feature, -1 where they must decrease, 0 for no
+        constraint; or a dict of these by feature name.
     interaction_cst : 'pairwise', 'no_interactions', or sequence of sets of int or str
-        Groups of features that may follow one another on a path. Features in no group are one
-        of their own. None: all may.
+        Groups of features that may be split on along one path. Features in no group form one
+        more group. None: no constraint.
     multi_strategy : {'auto', 'one_output_per_tree', 'multi_output_tree'}
-        A tree for each class or output in every round, or one whose leaves hold all of them.
-        'auto': the first for classes, the second for outputs of a regression.
+        Whether each round grows one tree per class or output, or one tree whose leaves hold
+        all of them. 'auto': the former for classes, the latter for outputs of a regression.
     init : estimator or 'zero'
-        Predicts where boosting starts. None: the best constant.
+        Estimator whose predictions boosting starts from. None: the best constant.
     validation_fraction : float
-        Share of the rows set aside to decide when to stop, where ``n_iter_no_change`` says so
-        and `fit` is given no ``eval_set``.
+        Fraction of the rows set aside for early stopping, if ``n_iter_no_change`` is set and
+        `fit` is given no ``eval_set``.
     n_iter_no_change : int
-        Stop when so many rounds brought no improvement of more than ``tol``. The rounds stay in
-        the model; ``best_iteration_`` tells the best. None: do not stop early.
+        Stop after this many rounds without an improvement of more than ``tol``. The rounds stay
+        in the model; ``best_iteration_`` is the best of them. None: no early stopping.
     tol : float
-        The least improvement that counts.
+        Improvement that a round must exceed to count.
     eval_metric : str, callable, or list of these
-        Followed beside the loss on ``eval_set``, or on the rows set aside. Regressors: 'rmse',
-        'mse', 'mae', 'mape', 'r2', 'poisson_deviance', 'gamma_deviance', 'tweedie_deviance';
-        classifiers: 'accuracy', 'balanced_accuracy', 'error', 'log_loss', 'auc',
-        'average_precision'; or ``metric(truth, prediction)``, smaller being better unless it
-        has ``greater_is_better``, of classifiers with numbered classes and probabilities.
+        Metrics evaluated in addition to the loss, on ``eval_set`` or on the rows set aside.
+        Regressors: 'rmse', 'mse', 'mae', 'mape', 'r2', 'poisson_deviance', 'gamma_deviance',
+        'tweedie_deviance'. Classifiers: 'accuracy', 'balanced_accuracy', 'error', 'log_loss',
+        'auc', 'average_precision'. A callable is called as ``metric(truth, prediction)``, for
+        classifiers with class numbers and probabilities; smaller values are better unless it
+        has a true attribute ``greater_is_better``.
     callbacks : callable, or list of these
-        Called after each round with its number, learning rate and scores; one that returns True
-        ends the fit.
+        Called after each round with its number, learning rate and scores. A callback that
+        returns True ends the fit.
     criterion : str
-        Deprecated in scikit-learn; splits are chosen by the gain of Newton's step.
+        Deprecated in scikit-learn and ignored: splits are chosen by the gain of a Newton step.
     importance_type : {'gain', 'count'}
-        What ``feature_importances_`` adds up: gains of splits, or splits.
+        Whether ``feature_importances_`` sums the gains of splits or counts splits.
 
     Attributes
     ----------
-    estimators_ : ndarray of fitted trees of shape (n_estimators_, n_trees_per_iteration_)
-    n_estimators_ : int; rounds in the model
-    n_trees_per_iteration_ : int; trees of a round
-    max_features_ : int; features that a node looks at
-    baseline_ : ndarray; raw prediction before the first round
-    init_ : the fitted ``init`` estimator, where there is one
-    train_score_ : ndarray; mean loss of the training rows after each round
-    evals_result_ : dict; by name of a set of rows and of a metric, its value after each round
-    validation_score_ : ndarray; the last metric of the last set after each round, where
-        there are such sets
-    best_iteration_ : int; the best round, with ``n_iter_no_change``
-    oob_scores_ : ndarray; mean loss after each round of the rows not drawn for it, with
-        ``subsample``
-    oob_improvement_ : ndarray; what each round lowered that loss by
-    oob_score_ : float; the last of ``oob_scores_``
+    estimators_ : ndarray of tree estimators of shape (n_estimators_, n_trees_per_iteration_)
+        The fitted trees; read-only.
+    n_estimators_ : int
+        Number of rounds in the model.
+    n_trees_per_iteration_ : int
+        Number of trees grown in each round.
+    max_features_ : int
+        Number of candidate features at each node.
+    baseline_ : ndarray
+        Raw prediction before the first round.
+    init_ : estimator
+        The fitted ``init`` estimator, if there is one.
+    train_score_ : ndarray of shape (n_estimators_,)
+        Mean loss on the training rows after each round.
+    evals_result_ : dict of dict of list
+        Values after each round, by the name of the row set and the name of the metric.
+    validation_score_ : ndarray
+        Last metric on the last of these row sets after each round, if there are any.
+    best_iteration_ : int
+        Number of the best round, from 0, with ``n_iter_no_change``.
+    oob_scores_ : ndarray of shape (n_estimators_,)
+        Mean loss after each round on the rows not drawn for it, with ``subsample``.
+    oob_improvement_ : ndarray of shape (n_estimators_,)
+        Decrease of this loss in each round.
+    oob_score_ : float
+        The last value of ``oob_scores_``.
     """
 
     loss: Any = "squared_error"
@@ -182,15 +195,15 @@ class GradientBoosting(ManyTrees):
         Parameters
         ----------
         monitor : callable, optional
-            Called after each round with its number, this estimator and the facts of the fit; if it
-            returns true, the fit ends.
+            Called after each round with its number, this estimator and a dict with the state of
+            the fit; if it returns true, the fit ends.
         offset : array-like of shape (n_samples,) or (n_samples, columns), optional
             Raw prediction that each row starts from (base margin), such as the logarithm of an
-            exposure. The same must be given to `predict`.
+            exposure. `predict` must be given the offsets of its rows too.
         eval_set : list of (X, y), (X, y, sample_weight) or (X, y, sample_weight, offset), optional
-            Rows whose loss and ``eval_metric`` are kept in ``evals_result_``. With
-            ``n_iter_no_change`` the last metric of the last one decides when to stop, in place of
-            rows set aside.
+            Row sets whose loss and ``eval_metric`` are recorded in ``evals_result_``. With
+            ``n_iter_no_change``, the last metric of the last set decides when to stop, and no
+            training rows are set aside.
 
         Returns
         -------
@@ -224,10 +237,10 @@ class GradientBoosting(ManyTrees):
         return model, self._facts(fit, model)
 
     def _facts(self, fit: BoostingFit, model: BoostedRounds) -> dict[str, Any]:
-        """The fitted attributes that other estimators do not have."""
+        """The fitted attributes that are specific to gradient boosting."""
 
         def extended(name: str, new: list[float]) -> np.ndarray:
-            """Scores of all rounds, those before a warm start included."""
+            """Scores of all rounds, including those before a warm start."""
             return np.array([*(getattr(self, name, ()) if fit.setup.before else ()), *new])
 
         facts: dict[str, Any] = {
@@ -259,7 +272,7 @@ class GradientBoosting(ManyTrees):
             return trees + self._start(X, trees, offset)
 
     def _staged_raw(self, X: Any, offset: Any = None) -> Iterator[np.ndarray]:
-        """The same after each round."""
+        """Raw predictions after each round."""
         start = None
         for trees in self._run(X, BoostedRounds.staged_raw):
             with working_on(trees):
@@ -279,16 +292,18 @@ class GradientBoosting(ManyTrees):
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """Share of each feature in the gains of all splits, or in their number.
+        """Share of each feature in the total gain of the splits, or in their number.
 
-        See ``importance_type``; ndarray of shape (n_features,).
+        ndarray of shape (n_features,); see ``importance_type``.
         """
         check_is_fitted(self)
         kind = one_of("importance_type", self.importance_type, IMPORTANCES)
         return self._model.importances(self.n_features_in_, kind)
 
     def fingerprint(self) -> str:
-        """SHA-256 of what prediction reads; see the other estimators.
+        """SHA-256 of what prediction reads: trees, bin edges, categories and the baseline.
+
+        Equal for equal data, parameters and seed, on any device and with any number of threads.
 
         Returns
         -------
@@ -310,8 +325,8 @@ class GradientBoosting(ManyTrees):
     def estimators_(self) -> np.ndarray:
         """The trees as fitted regressors that share the arrays of this model.
 
-        ndarray of shape (n_estimators_, trees per round). A tree's value is what it adds to the raw
-        prediction, the learning rate included; impurities are not known (NaN).
+        ndarray of shape (n_estimators_, n_trees_per_iteration_). A tree predicts its contribution
+        to the raw prediction, including the learning rate; impurities are NaN.
         """
         check_is_fitted(self)
         trees = [self._tree_estimator(t, batch) for t, batch in self._trees_and_batches()]

@@ -13,9 +13,9 @@ from gpuboost.engine.averages import weighted_mean
 from gpuboost.engine.losses import Loss, Predicted
 from gpuboost.engine.losses.links import log_shares
 
-NEWTON_STEPS = 50  # at most, to find a baseline with offsets; about five are enough
+NEWTON_STEPS = 50  # maximum to find a baseline with offsets; about five are enough
 LONGEST_STEP = 2.0
-SMALLEST_SHARE = 1e-7  # of a class, as an ``init`` estimator predicts it
+SMALLEST_SHARE = 1e-7  # probabilities that an ``init`` estimator predicts are clipped to this
 
 
 def baseline(
@@ -26,7 +26,7 @@ def baseline(
     Parameters
     ----------
     offsets : float64 (n, columns) or None
-        Offsets, to which the constant is added.
+        Raw predictions that the constant is added to.
     """
     if offsets is None:
         return loss.baseline(y, weights)
@@ -50,9 +50,10 @@ def baseline(
 def information_of_row(
     loss: Loss, constant: np.ndarray, offsets: np.ndarray | None, weights: np.ndarray | None
 ) -> float:
-    """Mean hessian of a row where boosting starts, of all columns; 1.0 where hessians tell nothing.
+    """Mean hessian of a row before the first round; 1.0 where hessians carry no information.
 
-    Weights count beside each other: rows of twice the weight are no more rows.
+    It is the weighted mean over rows, so doubling all weights does not change it, and the mean
+    over columns.
     """
     if not loss.hessian_is_information:
         return 1.0
@@ -67,7 +68,7 @@ def information_of_row(
 
 
 def fitted_init(given: Any, X: Any, y: np.ndarray, weights: np.ndarray | None) -> Any:
-    """A clone of the ``init`` estimator, fitted; None for 'zero'."""
+    """A fitted clone of the ``init`` estimator; None for 'zero'."""
     if isinstance(given, str):
         if given != "zero":
             raise ValueError(f"init must be an estimator, 'zero' or None, got {given!r}")
@@ -90,10 +91,7 @@ def raw_of_init(init: Any, X: Any, loss: Loss) -> np.ndarray:
 
 
 def read_offset(given: Any, n: int, columns: int, near: Any = None) -> np.ndarray | None:
-    """Offsets that a user brings: float64 (n, columns).
-
-    They are where the array ``near`` is, on the host without one.
-    """
+    """The user's offsets: float64 (n, columns), on the device of ``near`` or else on the host."""
     if given is None:
         return None
     on_host = near is None or isinstance(near, np.ndarray)

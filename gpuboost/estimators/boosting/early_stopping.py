@@ -21,12 +21,12 @@ class MonitoredSet:
     Attributes
     ----------
     name : str
-        In ``evals_result_``.
+        Key in ``evals_result_``.
     place : int
-        Of the rows among the booster's row sets.
+        Index among the booster's row sets.
     rows : RowSet
     metrics : list of Metric
-        Beside the loss.
+        Metrics evaluated in addition to the loss.
     """
 
     name: str
@@ -35,7 +35,7 @@ class MonitoredSet:
     metrics: list[Metric]
 
     def scores(self, booster: Booster, loss: Loss, mean_loss: float) -> dict[str, float]:
-        """The given mean loss, and the metrics after the rounds so far."""
+        """The given mean loss and the value of each metric after the rounds so far, by name."""
         found = {loss.name: mean_loss}
         if self.metrics:
             prediction = loss.predict(booster.raw_predictions(self.place))
@@ -72,7 +72,7 @@ class EarlyStopping:
     waited: int = field(init=False, default=0)
 
     def stops(self, number: int, score: float) -> bool:
-        """Whether to stop after round ``number``, whose score this is."""
+        """Whether to stop after round ``number``, which has this score."""
         value = -score if self.greater_is_better else score
         if value < self.best - self.tol:
             self.best, self.best_round, self.waited = value, number, 0
@@ -83,15 +83,15 @@ class EarlyStopping:
 
 @dataclass(frozen=True)
 class RoundResult:
-    """The argument of callbacks after a round.
+    """What a callback is called with after a round.
 
     Attributes
     ----------
     number : int
-        0 for the first round.
+        Number of the round, from 0.
     learning_rate : float
     train_score : float
-        Loss of the rows that the round was fitted on.
+        Mean loss on the training rows.
     scores : dict of str to dict of str to list of float
         ``evals_result_`` so far.
     """
@@ -103,7 +103,7 @@ class RoundResult:
 
 
 def read_callbacks(given: Any) -> list[Callable[[RoundResult], Any]]:
-    """Functions called after every round; one that returns True stops the fit."""
+    """The user's callbacks as a list of functions."""
     several = [] if given is None else list(given) if isinstance(given, (list, tuple)) else [given]
     for each in several:
         if not callable(each):

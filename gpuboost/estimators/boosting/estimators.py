@@ -27,12 +27,13 @@ class GradientBoostingRegressor(Regressor, GradientBoosting):
     ----------
     loss : str or object
         {losses of regressors};
-        or an object with ``gradient(y, raw)`` and ``hessian(y, raw)``, arrays in and out, and
-        maybe ``loss(y, raw)``, ``predict(raw)`` and ``baseline(y, weights)``.
+        or an object with methods ``gradient(y, raw)`` and ``hessian(y, raw)``, which take and
+        return arrays, and optionally ``loss(y, raw)``, ``predict(raw)`` and
+        ``baseline(y, weights)``.
     alpha : float, or list of float for several quantiles
-        Level of loss='quantile'; share of the residuals that loss='huber' squares.
+        Level of loss='quantile'; fraction of the residuals that loss='huber' squares.
     tweedie_power : float
-        Power of the variance of loss='tweedie', between 1 and 2.
+        Variance power of loss='tweedie', between 1 and 2.
     """
 
     loss: Any = "squared_error"
@@ -72,8 +73,9 @@ class GradientBoostingClassifier(Classifier, GradientBoosting):
     ----------
     loss : str or object
         {losses of classifiers} (two classes);
-        or an object with ``gradient(y, raw)`` and ``hessian(y, raw)``, arrays in and out, and
-        maybe ``loss(y, raw)``, ``predict(raw)`` and ``baseline(y, weights)``.
+        or an object with methods ``gradient(y, raw)`` and ``hessian(y, raw)``, which take and
+        return arrays, and optionally ``loss(y, raw)``, ``predict(raw)`` and
+        ``baseline(y, weights)``.
     """
 
     loss: Any = "log_loss"
@@ -117,7 +119,7 @@ class GradientBoostingClassifier(Classifier, GradientBoosting):
         return map(self._probabilities, self._staged_raw(X, offset))
 
     def predict(self, X: Any, offset: Any = None) -> np.ndarray:
-        """Most probable class of each row, the first of equals.
+        """Most probable class of each row; ties go to the first class.
 
         Returns
         -------
@@ -130,7 +132,7 @@ class GradientBoostingClassifier(Classifier, GradientBoosting):
         return map(self._most_probable, self.staged_predict_proba(X, offset))
 
     def _probabilities(self, raw: np.ndarray) -> np.ndarray:
-        """Probability of each class, logistic if a user's loss does not define ``predict``."""
+        """Probability of each class; logistic or softmax if a user's loss has no ``predict``."""
         loss: Loss = self._model.loss
         if loss.formula != USER or hasattr(self.loss, "predict"):
             found = predictions(loss, raw)
@@ -144,13 +146,13 @@ class GradientBoostingClassifier(Classifier, GradientBoosting):
 
         Returns
         -------
-        ndarray of int64 of shape (n_samples, n_estimators_, trees per round)
+        ndarray of int64 of shape (n_samples, n_estimators_, n_trees_per_iteration_)
         """
         leaves = self._leaves(X)
         return leaves.reshape(len(leaves), self._model.n_rounds, -1)
 
 
 def _of_one_column(raw: np.ndarray) -> np.ndarray:
-    """A single column without its axis."""
+    """A single column as a vector; several as they are."""
     with working_on(raw):
         return raw[:, 0] if raw.shape[1] == 1 else raw

@@ -35,7 +35,7 @@ class BoostPlan:
     y : float64 (n,) or (n, n_outputs), or class codes int32 (n,)
     weights : float64 (n,) or None
     given_weights : float64 (n,) or None
-        The user's, without those of classes, for ``init``.
+        The user's weights without class weights, for ``init``.
     """
 
     loss: Loss
@@ -45,7 +45,7 @@ class BoostPlan:
 
 
 def boost_plan(estimator: Any, inputs: FitInputs) -> tuple[BoostPlan, Growth]:
-    """The plan of a fit of boosting, and how much work its rounds are."""
+    """The plan of a boosting fit, and the amount of work of its rounds."""
     labels, before = inputs.labels, inputs.before
     loss = estimator._make_loss(labels) if before is None else before.loss
     y = copy_to_host(labels.rows)
@@ -55,7 +55,7 @@ def boost_plan(estimator: Any, inputs: FitInputs) -> tuple[BoostPlan, Growth]:
 
 
 def growth_of(estimator: Any, inputs: FitInputs, loss: Loss) -> Growth:
-    """The work of the rounds, by which a device is chosen."""
+    """The amount of work of the rounds, from which a device is chosen."""
     n, n_features = len(inputs.labels), inputs.schema.n_features
     counts = options.FeatureCounts.of(estimator, n_features)
     trees, columns = (
@@ -113,7 +113,7 @@ def _read_rows(given: Any, estimator: Any, prepared: Prepared, init: Any) -> Row
 
 
 def _known_target(own: Labels, labels: Labels) -> np.ndarray:
-    """Targets as the training data has them."""
+    """Targets in the form of the training data."""
     if not isinstance(own, ClassLabels) or not isinstance(labels, ClassLabels):
         if own.rows.shape[1:] != labels.rows.shape[1:]:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Metrics that boosting can follow from round to round: scikit-learn's by name, or the user's."""
+"""Metrics that boosting evaluates after each round: scikit-learn's by name, or the user's."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Metric:
     score : callable
         ``score(truth, prediction, sample_weight=None) -> float``.
     takes : {VALUES, CLASSES, SHARES}
-        What it is given as prediction: a regressor's, the numbers of classes (the truth is numbered
-        as well), or their probabilities (of the second class alone if there are two).
+        What ``prediction`` is: a regressor's values, class numbers, or class probabilities (of the
+        second class alone if there are two). The truth of a classifier is class numbers.
     greater_is_better : bool
     """
 
@@ -71,9 +71,9 @@ def read_metrics(given: Any, is_classifier: bool) -> list[Metric]:
     Parameters
     ----------
     given : None, str, callable, or a list of these
-        Callables take (truth, prediction) or (truth, prediction, sample_weight=...), a prediction
-        being what `predict` returns, of a classifier the probabilities; smaller is better, unless
-        they have an attribute ``greater_is_better``.
+        Callables take (truth, prediction) or (truth, prediction, sample_weight=...); the prediction
+        is what `predict` returns or, for a classifier, `predict_proba`. Smaller values are better
+        unless the callable has a true attribute ``greater_is_better``.
     """
     if given is None:
         return []

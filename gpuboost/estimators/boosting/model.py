@@ -20,17 +20,18 @@ from gpuboost.estimators.model.fitted import FittedTrees, run_in_blocks
 
 @dataclass(frozen=True, eq=False)
 class BoostedRounds(FittedTrees):
-    """Trees of all rounds: a leaf's value is what it adds to raw predictions.
+    """Trees of all rounds, whose leaf values are added to raw predictions.
 
     Attributes
     ----------
     loss : Loss
     baseline : float64 (columns,)
-        Raw prediction before the first round, beside what ``init`` predicts.
+        Raw prediction before the first round, without the predictions of ``init``.
     trees_per_round : int
-        Trees t, t + trees_per_round, ... add to column t, or all to all columns if it is 1.
+        Trees t, t + trees_per_round, ... add to column t. If it is 1, each tree adds to all
+        columns.
     init : estimator or None
-        Fitted on the same features; predicts where boosting starts.
+        Fitted on the same features; boosting starts from its predictions.
     """
 
     loss: Loss
@@ -58,7 +59,7 @@ class BoostedRounds(FittedTrees):
     def staged_raw(
         self, data: np.ndarray | BinnedMatrix, backend: Backend, n_threads: int
     ) -> Iterator[np.ndarray]:
-        """The same after each round; every array is the caller's."""
+        """`raw` after each round; each array is a new one, which the caller may change."""
         k = self.trees_per_round
         total: Any = 0.0
         for number in range(self.n_rounds):
@@ -70,7 +71,7 @@ class BoostedRounds(FittedTrees):
             yield total
 
     def importances(self, n_features: int, kind: str = "gain") -> np.ndarray:
-        """Share of each feature in the gains of all splits, or in their number: (n_features,)."""
+        """Share of each feature in the total gain of splits, or in their number: (n_features,)."""
         total = np.zeros(n_features)
         for tree in self.ensemble.trees:
             if kind == "gain":
@@ -91,7 +92,7 @@ def predictions(loss: Loss, raw: np.ndarray) -> np.ndarray:
 def _sums(
     parts: Any, data: np.ndarray | BinnedMatrix, backend: Backend, n_threads: int
 ) -> np.ndarray:
-    """Raw predictions side by side, each by its own trees."""
+    """Sums of the trees' values, one column for each part of the ensemble."""
     if isinstance(data, BinnedMatrix):
         parts = [part.on_codes for part in parts]
 

@@ -1,4 +1,4 @@
-"""Parameters of gradient boosting, judged once and turned into what the engine takes."""
+"""Parameters of gradient boosting, checked once and converted for the engine."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from gpuboost.estimators.inputs.parameters import feature_count, tree_limits
 MULTI_STRATEGIES = ("auto", "one_output_per_tree", "multi_output_tree")
 IMPORTANCES = ("gain", "count")
 CRITERIA = ("deprecated", "friedman_mse", "squared_error")
-# Rows of a category that is not rare, and their hessians where these are information;
-# benchmarks/NOTES.md has the figures. In a small table all levels could be rare by that, so there
-# a share of the rows is enough.
+# Minimum rows of a category that is not rare, and their minimum total hessian where hessians carry
+# information; benchmarks/NOTES.md has the measurements. In a small table these could make all
+# categories rare, so a category with this share of the rows is never rare.
 CATEGORY_ROWS, CATEGORY_HESSIAN, CATEGORY_SHARE = 20, 5.0, 0.01
 
 
 @dataclass(frozen=True)
 class FeatureCounts:
-    """How many features a tree, a level of it and a node look at."""
+    """Numbers of candidate features of a tree, of a level of it, and of a node."""
 
     tree: int
     level: int
@@ -37,7 +37,7 @@ class FeatureCounts:
 
     @classmethod
     def of(cls, estimator: Any, n_features: int) -> FeatureCounts:
-        """Shares are of what the next larger part looks at."""
+        """A fraction of a node is of its level's features, one of a level of its tree's."""
         tree = feature_count(estimator.max_features_per_tree, n_features)
         level = feature_count(estimator.max_features_per_level, tree)
         return cls(tree, level, feature_count(estimator.max_features, level))
@@ -46,7 +46,7 @@ class FeatureCounts:
 def boosting_options(
     estimator: Any, n_samples: int, schema: FeatureSchema, loss: Loss
 ) -> TreeOptions:
-    """Limits and policy of a tree; regularisation in the units of the loss."""
+    """Options of the trees; regularisation is in the units of the loss."""
     check_criterion(estimator)
     one_of("importance_type", estimator.importance_type, IMPORTANCES)
     counts = FeatureCounts.of(estimator, schema.n_features)
@@ -65,15 +65,15 @@ def boosting_options(
 def category_fraction(
     estimator: Any, mapper: BinMapper, n_rows: float, information: float
 ) -> float:
-    """Share of a tree's hessian below which categories are rare; 0.0 where none are sorted.
+    """Share of a tree's hessian below which a category is rare; 0.0 if no feature is sorted.
 
     Parameters
     ----------
     mapper : BinMapper
     n_rows : float
-        Rows of a tree that have weight.
+        Number of rows of a tree that have weight.
     information : float
-        Hessian of a row where boosting starts (`boosting_start.information_of_row`).
+        Mean hessian of a row before the first round (`baseline.information_of_row`).
     """
     minimum = estimator.min_samples_category
     if isinstance(minimum, str) and minimum == "auto":
@@ -81,7 +81,7 @@ def category_fraction(
         share = min(CATEGORY_SHARE, rows / max(n_rows, 1.0))
     elif isinstance(minimum, Integral) and not isinstance(minimum, bool) and int(minimum) >= 0:
         share = min(1.0, int(minimum) / max(n_rows, 1.0))
-        share = math.nextafter(share, 0.0)  # so that times n_rows it is not above the rows
+        share = math.nextafter(share, 0.0)  # so that share * n_rows does not exceed ``minimum``
     elif (
         isinstance(minimum, Real)
         and not isinstance(minimum, Integral)
@@ -99,7 +99,7 @@ def category_fraction(
 
 
 def check_criterion(estimator: Any) -> None:
-    """Refuse what is no criterion in scikit-learn, and say that there is but one here."""
+    """Check ``criterion``, and warn that it has no effect."""
     if estimator.criterion != "deprecated":
         one_of("criterion", estimator.criterion, CRITERIA)
         warn_user(
@@ -110,7 +110,7 @@ def check_criterion(estimator: Any) -> None:
 
 
 def sums_outputs(estimator: Any, loss: Loss) -> bool:
-    """Whether one tree a round holds all columns in its leaves."""
+    """Whether each round grows one tree whose leaves hold all columns."""
     strategy = one_of("multi_strategy", estimator.multi_strategy, MULTI_STRATEGIES)
     if loss.columns == 1 or strategy == "one_output_per_tree":
         return False
@@ -125,7 +125,7 @@ def sums_outputs(estimator: Any, loss: Loss) -> bool:
 
 
 def learning_rates(given: Any) -> Callable[[int], float]:
-    """The learning rate of each round: the number, or what a function of the round says."""
+    """The learning rate of each round: a constant, or the user's function of the round."""
     if not callable(given):
         rate = number_between("learning_rate", given, 0.0)
         return lambda number: rate
@@ -138,7 +138,7 @@ def rows_of_round(subsample: Any, n_samples: int) -> int:
 
 
 def patience(n_iter_no_change: Any) -> int | None:
-    """Rounds without improvement after which boosting stops; None: it does not."""
+    """Rounds without improvement after which boosting stops; None: no early stopping."""
     if n_iter_no_change is None:
         return None
     return integer_at_least("n_iter_no_change", n_iter_no_change, 1)

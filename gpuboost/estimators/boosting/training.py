@@ -1,4 +1,4 @@
-"""The rounds of gradient boosting: what they start from, and how they run."""
+"""The rounds of gradient boosting: their setup and how they run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from gpuboost.estimators.trees.many_trees import check_growing
 
 @dataclass(eq=False)
 class RoundSetup:
-    """What the rounds of a fit start from.
+    """Everything that the rounds of a fit start from.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class RoundSetup:
         Offsets plus predictions of ``init``.
     init : estimator or None
     evaluated : list of RowSet
-        Rows of ``eval_set``; their ``raw`` does not include the baseline.
+        Row sets of ``eval_set``; their ``raw`` does not include the baseline.
     """
 
     estimator: Any
@@ -71,7 +71,7 @@ class RoundSetup:
 
     @property
     def before(self) -> BoostedRounds | None:
-        """The model that a warm start goes on from."""
+        """The model that a warm start adds rounds to."""
         return self.prepared.before
 
     @cached_property
@@ -109,7 +109,7 @@ class RoundSetup:
 
     @cached_property
     def weights(self) -> np.ndarray | None:
-        """Weights for growing trees: rows held out have weight 0."""
+        """Weights for growing trees; rows held out have weight 0."""
         if self.held_out is None:
             return self.plan.weights
         return np.where(self.held_out, 0.0, self._given_weights)
@@ -191,7 +191,7 @@ class RoundSetup:
         )
 
     def _rows_of_tree(self) -> float:
-        """How many rows with weight a tree is expected to have."""
+        """Expected number of rows of a tree that have weight."""
         weights, sampler = self.train.weights, self.sampler
         share = 1.0 if weights is None else int((weights > 0).sum()) / sampler.n_samples
         return sampler.n_draws * share
@@ -210,7 +210,7 @@ class BoostingFit:
     best_round: int | None = None
 
     def run(self, monitor: Callable[..., Any] | None) -> BoostedRounds:
-        """All rounds, and the model of them."""
+        """Run all rounds and return the model."""
         task = self.setup.task()
         with closing(self.setup.prepared.backend.booster(task)) as booster:
             self._rounds(booster, monitor)
@@ -261,7 +261,7 @@ class BoostingFit:
         unread.clear()
 
     def _early_stopping(self) -> EarlyStopping | None:
-        """Judges by the last metric of the last rows, as XGBoost does."""
+        """Early stopping by the last metric of the last row set, as in XGBoost."""
         estimator = self.setup.estimator
         patience = options.patience(estimator.n_iter_no_change)
         tol = number_between("tol", estimator.tol, 0.0)
@@ -272,7 +272,7 @@ class BoostingFit:
 
     @property
     def scores(self) -> list[float]:
-        """The last metric of the last rows, after each round."""
+        """The last metric of the last row set, after each round."""
         last = self.results[self.setup.monitored[-1].name]
         return last[list(last)[-1]]
 

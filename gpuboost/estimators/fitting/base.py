@@ -1,4 +1,4 @@
-"""Base of all estimators: parameters of the machine, `fit`, and the methods of a fitted model."""
+"""Base of all estimators: common parameters, `fit`, and the methods of a fitted model."""
 
 from __future__ import annotations
 
@@ -29,32 +29,37 @@ from gpuboost.estimators.model.fitted import FittedTrees
 class TreeModel(BaseEstimator, ABC):
     """Base of all estimators.
 
-    A fitted estimator keeps its trees and bins in ``_model`` and no data. The state changes only
-    when a fit has succeeded: after an error the estimator is what it was before.
+    A fitted estimator keeps its trees and bins in ``_model``, but no data. Its state changes only
+    when a fit succeeds: after an error the estimator is as it was before.
 
     Parameters
     ----------
     random_state : int, RandomState or None
-        Where randomness comes from; an int makes the model reproducible.
+        Source of randomness; an int makes the model reproducible.
     n_jobs : int
-        Threads; None: every processor the process may use (``OMP_NUM_THREADS`` lowers it), -1
-        all. It never changes the model.
+        Number of threads. None: one per processor that the process may use, at most
+        ``OMP_NUM_THREADS``. -1: one per processor. It never changes the model.
     device : str
-        'auto' (what is fastest for the size), 'cpu', 'cuda', 'cuda:N', or a backend by name,
-        'numpy' or 'numba'. It never changes the model.
+        'auto' (the fastest for the size of the data), 'cpu', 'cuda', 'cuda:N', or the name of
+        a backend, 'numpy' or 'numba'. It never changes the model.
     max_bins : int
-        Value bins per feature, from 2 to 255; NaN has a bin of its own.
+        Maximum number of bins per feature, from 2 to 255; missing values have an extra bin.
     categorical_features : 'from_dtype', None, or array-like of bool, int or str
-        Which features are categories: those of a categorical type, none, or by mask, place or
-        name.
+        Which features are categorical: those with a categorical dtype, none, or the features
+        given by a mask, indices or names.
 
     Attributes
     ----------
     n_features_in_ : int
-    feature_names_in_ : ndarray of str; only if all names are strings
+        Number of features.
+    feature_names_in_ : ndarray of str
+        Names of the features, if all of them are strings.
     n_outputs_ : int
+        Number of outputs.
     feature_importances_ : ndarray of shape (n_features,)
-    device_ : str; the backend that the trees were grown with
+        Normalised importance of each feature.
+    device_ : str
+        The backend that grew the trees.
     """
 
     random_state: Any = None
@@ -66,7 +71,7 @@ class TreeModel(BaseEstimator, ABC):
     _labels: ClassVar[Any]  # ClassLabels or ValueLabels
     _model: ClassVar[Any] = None
 
-    # ---- fit, and the steps that kinds of estimators define ------------------------------------
+    # ---- fit, and the steps that subclasses define ---------------------------------------------
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Grow the trees.
@@ -81,11 +86,11 @@ class TreeModel(BaseEstimator, ABC):
 
     @abstractmethod
     def _plan(self, inputs: FitInputs) -> tuple[Any, Growth]:
-        """A plan of the trees or rounds, and how much work they are."""
+        """The plan of the trees or rounds, and the amount of work."""
 
     @abstractmethod
     def _grow(self, prepared: Prepared) -> tuple[FittedTrees, dict[str, Any]]:
-        """The model, and the fitted attributes that not all estimators have."""
+        """The model, and the fitted attributes that are specific to this estimator."""
 
     @property
     def _tree(self) -> Any:
@@ -93,13 +98,13 @@ class TreeModel(BaseEstimator, ABC):
         return self
 
     def _voting_rule(self) -> str:
-        """How the trees of a classifier vote. Those of a regressor are always averaged."""
+        """How the trees of a classifier vote; the trees of a regressor are always averaged."""
         return one_of("voting", getattr(self, "voting", "soft"), ("soft", "hard"))
 
     def _weights(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
-        """Weights of the rows, by which they are also drawn if they are drawn.
+        """Weights of the rows; a draw of rows is in proportion to them.
 
-        In classifiers other than bagging they are multiplied by the weights of classes.
+        In classifiers other than bagging, they are multiplied by the class weights.
         """
         return weights
 
@@ -132,7 +137,7 @@ class TreeModel(BaseEstimator, ABC):
         return work(model, data, backend, thread_count(self.n_jobs))
 
     def _mean_values(self, X: Any) -> np.ndarray:
-        """Mean over trees of the leaf values, or the votes, of each row: float64 (n, V)."""
+        """Mean over the trees of each row's leaf values or votes: float64 (n, V)."""
         voting = self._voting_rule()
         return self._run(X, lambda model, *rest: model.predict(*rest, voting))
 
@@ -149,9 +154,9 @@ class TreeModel(BaseEstimator, ABC):
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """Share of each feature in the impurity decrease, ndarray of shape (n_features,).
+        """Share of each feature in the impurity decrease: ndarray of shape (n_features,).
 
-        The mean over trees, in AdaBoost by their weights.
+        It is the mean over the trees, weighted by tree in AdaBoost.
         """
         check_is_fitted(self)
         return self._model.importances(self.n_features_in_)
@@ -159,8 +164,8 @@ class TreeModel(BaseEstimator, ABC):
     def fingerprint(self) -> str:
         """SHA-256 of what prediction reads: trees, bin edges, and the codes of categories.
 
-        Equal for equal data, parameters and seed, whatever device or number of threads. What is
-        made of a leaf's values afterwards is not in it: the labels of classes, and ``voting``.
+        Equal for equal data, parameters and seed, on any device and with any number of threads.
+        Class labels and ``voting``, which apply to leaf values afterwards, are not included.
 
         Returns
         -------

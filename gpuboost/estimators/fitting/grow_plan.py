@@ -1,4 +1,4 @@
-"""Plans of trees that are known before the first of them grows, and how such trees are grown."""
+"""Plans of the trees of a fit, made before the first tree grows, and growing them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gpuboost.estimators.model.fitted import Batch, FittedTrees
 
 @dataclass(frozen=True, eq=False)
 class GrowPlan:
-    """Everything that decides what the trees of a fit are."""
+    """Everything that determines the trees of a fit."""
 
     options: TreeOptions
     batch: Batch
@@ -35,16 +35,16 @@ class GrowPlan:
 def tree_plan(
     estimator: Any, inputs: FitInputs, batch: Batch, in_turn: bool = False
 ) -> tuple[GrowPlan, Growth]:
-    """The plan of a batch of trees, and how much work they are.
+    """The plan of a batch of trees, and the amount of work to grow them.
 
     Parameters
     ----------
     estimator : object
-        Its ``_tree`` has the parameters of the trees.
+        Estimator whose ``_tree`` has the parameters of the trees.
     inputs : FitInputs
     batch : Batch
     in_turn : bool
-        Whether each tree waits for the one before.
+        Whether the trees grow one after another.
     """
     tree, labels, schema = estimator._tree, inputs.labels, inputs.schema
     n_features = schema.n_features if batch.feature_draw is None else batch.feature_draw.count
@@ -70,7 +70,7 @@ def tree_plan(
 
 
 def grow_trees(prepared: Prepared) -> FittedTrees:
-    """Grow the trees of a plan, after those of a model that is extended, and prune them."""
+    """Grow and prune the trees of a plan; a warm start appends them to the earlier model."""
     plan, execution, before = prepared.plan, prepared.execution, prepared.before
     options, batch = plan.options, plan.batch
     sampler, draw, seed = batch.sampler, batch.feature_draw, batch.sampler.seed
@@ -101,7 +101,7 @@ def grow_trees(prepared: Prepared) -> FittedTrees:
 
 
 def rows_with_weight(sampler: RowSampler, tree: int) -> TreeRows:
-    """The rows of a tree, of which some must have weight."""
+    """The rows of a tree; an error if none of them has weight."""
     rows = sampler.rows(tree)
     check_weight(sampler, tree, bool(rows.weight.any()))
     return rows
@@ -111,6 +111,6 @@ def with_progress(steps: Iterable[Any], total: int, verbose: int) -> Iterable[An
     """The steps, with a progress bar on standard error if ``verbose``."""
     if not verbose:
         return steps
-    from tqdm import tqdm  # imported only if it is used
+    from tqdm import tqdm  # imported only if used
 
     return tqdm(steps, total=total, desc="growing trees", unit="tree")

@@ -1,4 +1,4 @@
-"""Mixins: how classifiers and regressors turn the values of leaves into predictions."""
+"""Mixins of classifiers and regressors, which turn leaf values into predictions."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
 
 
 def copied_to_host(*given: Any) -> list[Any]:
-    """Arrays of a GPU copied to the host, for scikit-learn's metrics; others as they are."""
+    """Copies on the host of arrays on a GPU, for scikit-learn's metrics; other objects as given."""
     return [copy_device_array_to_host(each) if is_on_device(each) else each for each in given]
 
 
 def score_of(estimator: Any, found: Any, y: Any, weights: Any) -> float:
-    """Score of predictions by scikit-learn's metric."""
+    """Score of the predictions by the estimator's default metric of scikit-learn."""
     found, y, weights = copied_to_host(found, y, weights)
     return float(estimator._metric(y, found, sample_weight=weights))
 
@@ -33,17 +33,20 @@ class Classifier(ClassifierMixin):
     Parameters
     ----------
     class_weight : dict or str
-        Weight of each class by its label; 'balanced': in inverse proportion to its rows; in
-        forests also 'balanced_subsample': to its rows drawn for a tree. None: 1.
+        Weight of each class by its label. 'balanced': inversely proportional to its number of
+        rows. 'balanced_subsample' (forests only): the same for the rows drawn for each tree.
+        None: 1.
     voting : {'soft', 'hard'}
-        Average the class shares of the trees' leaves, or count one vote for each tree.
+        Whether to average the class shares in the trees' leaves or count one vote per tree.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
+        The class labels.
     n_classes_ : int
-    oob_decision_function_ : ndarray of shape (n_samples, n_classes); with ``oob_score``.
-        NaN for rows that every tree saw, where scikit-learn has 0
+        Number of classes.
+    oob_decision_function_ : ndarray of shape (n_samples, n_classes), with ``oob_score``
+        Out-of-bag class probabilities; NaN for rows that every tree saw, scikit-learn's is 0.
     """
 
     _labels: ClassVar[Any] = ClassLabels
@@ -56,22 +59,22 @@ class Classifier(ClassifierMixin):
         Returns
         -------
         ndarray of float64 of shape (n_samples, n_classes)
-            Mean over the trees of the class shares in a row's leaf; with ``voting="hard"``, where
-            there is that choice, the share of the trees that vote for the class.
+            Mean over the trees of the class shares in the row's leaf; with ``voting="hard"``, the
+            fraction of the trees that vote for the class.
         """
         return self._mean_values(X)
 
     def predict_log_proba(self: Any, X: Any) -> np.ndarray:
-        """Logarithm of `predict_proba`, minus infinity where that is 0."""
+        """Logarithm of `predict_proba`; minus infinity where a probability is 0."""
         return log_shares(self.predict_proba(X))
 
     def predict(self: Any, X: Any) -> np.ndarray:
-        """Most probable class of each row, the first of equals.
+        """Most probable class of each row; ties go to the first class.
 
         Returns
         -------
         ndarray of shape (n_samples,)
-            On the GPU if X is, unless classes are strings, which cannot be there.
+            On the GPU if X is, except for string classes, which are on the host.
         """
         return self._most_probable(self.predict_proba(X))
 
@@ -81,13 +84,13 @@ class Classifier(ClassifierMixin):
             return self._labels_at(shares.argmax(axis=1))
 
     def _labels_at(self: Any, places: np.ndarray) -> np.ndarray:
-        """Labels of classes by their number; strings are on the host."""
+        """Labels of the given class numbers; string labels are on the host."""
         if self.classes_.dtype.kind not in "biuf":
             return self.classes_.take(copy_to_host(places), axis=0)
         return array_module(places).asarray(self.classes_).take(places, axis=0)
 
     def score(self: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy.
+        """Accuracy of the predictions.
 
         Returns
         -------
@@ -96,23 +99,23 @@ class Classifier(ClassifierMixin):
         return score_of(self, self.predict(X), y, sample_weight)
 
     def _weights(self: Any, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
-        """Weights of the rows times those of their classes."""
+        """Weights of the rows times the weights of their classes."""
         of_class = self._class_factor(labels, weights)
         if of_class is None or weights is None:
             return weights if of_class is None else of_class
         return weights * of_class
 
     def _balance(self: Any, labels: Any) -> np.ndarray | None:
-        """Class codes if every tree balances its own draws."""
+        """Class codes if each tree balances the rows drawn for it, else None."""
         return labels.rows if self._balances_draws() else None
 
     def _class_factor(self: Any, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
-        """Weight of each row by its class, the same for all trees; None if all are 1."""
+        """Class weight of each row, the same for all trees; None if all are 1."""
         choice = self._tree.class_weight
         check_class_weight(choice, self._class_weights)
         if self._balances_draws():
             return None
-        if isinstance(choice, str):  # without draws all trees have the same balance
+        if isinstance(choice, str):  # without draws, 'balanced_subsample' means the same
             choice = "balanced"
         factor = labels.row_weights(choice)
         if factor is not None:
@@ -131,7 +134,7 @@ class Classifier(ClassifierMixin):
     def _out_of_bag_facts(
         self, labels: ClassLabels, means: np.ndarray, score: Callable[..., Any] | None
     ) -> dict[str, Any]:
-        """Fitted attributes from the mean vote of the trees that did not see a row."""
+        """Fitted attributes from the mean votes of the trees that did not see each row."""
         seen = ~np.isnan(means[:, 0])
         facts: dict[str, Any] = {"oob_decision_function_": means, "oob_score_": np.nan}
         if seen.any():
@@ -145,15 +148,15 @@ class Regressor(RegressorMixin):
 
     Attributes
     ----------
-    oob_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_outputs); with ``oob_score``.
-        NaN for rows that every tree saw, where scikit-learn has 0
+    oob_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_outputs), with ``oob_score``
+        Out-of-bag predictions; NaN for rows that every tree saw, scikit-learn's is 0.
     """
 
     _labels: ClassVar[Any] = ValueLabels
     _metric = staticmethod(r2_score)
 
     def predict(self: Any, X: Any) -> np.ndarray:
-        """Mean over the trees of the value of a row's leaf.
+        """Predicted value of each row: the mean over the trees of the value of its leaf.
 
         Returns
         -------
@@ -164,7 +167,7 @@ class Regressor(RegressorMixin):
             return values[:, 0] if self.n_outputs_ == 1 else values
 
     def score(self: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Coefficient of determination, the mean over outputs.
+        """Coefficient of determination (R2) of the predictions, averaged over outputs.
 
         Returns
         -------
@@ -175,7 +178,7 @@ class Regressor(RegressorMixin):
     def _out_of_bag_facts(
         self, labels: ValueLabels, means: np.ndarray, score: Callable[..., Any] | None
     ) -> dict[str, Any]:
-        """Fitted attributes from the mean value in the trees that did not see a row."""
+        """Fitted attributes from the mean values of the trees that did not see each row."""
         found = means.reshape(labels.rows.shape)
         seen = ~np.isnan(means[:, 0])
         facts: dict[str, Any] = {"oob_prediction_": found, "oob_score_": np.nan}

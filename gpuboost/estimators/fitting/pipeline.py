@@ -1,8 +1,8 @@
-"""The one way to a fitted model: every estimator's ``fit`` prepares, grows and keeps.
+"""The steps of every fit: prepare, grow, keep.
 
 `prepare` reads the parameters, then X, y and the weights, asks the estimator for its plan, chooses
-a backend and bins. The estimator grows its trees, or boosts its rounds, from what is `Prepared`.
-`keep` replaces the fitted attributes.
+a backend and bins X. From this `Prepared` object the estimator grows its trees or boosts its
+rounds. `keep` replaces the fitted attributes.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ Labels = ClassLabels | ValueLabels
 
 @dataclass(frozen=True, eq=False)
 class FitInputs:
-    """The input of an estimator's ``_plan``: all that was read, except the columns themselves.
+    """The input of an estimator's ``_plan``: everything that was read, without the columns of X.
 
     Attributes
     ----------
     labels : ClassLabels or ValueLabels
     weights : float64 (n_samples,) or None
-        The user's.
+        The user's weights.
     schema : FeatureSchema
     value_bytes : int
-        Of a value of X, 4 or 8; 1 if X is binned already.
+        Bytes per value of X: 4 or 8, or 1 if X is binned already.
     before : FittedTrees or None
         The model that a warm start adds trees to.
     """
@@ -55,12 +55,12 @@ class FitInputs:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """All that is known before the first tree grows.
+    """Everything that is known before the first tree grows.
 
     Attributes
     ----------
     plan : GrowPlan or BoostPlan
-        As the estimator's ``_plan`` returns it.
+        The plan that the estimator's ``_plan`` returned.
     before : FittedTrees or None
         The model that a warm start adds trees to.
     """
@@ -75,9 +75,9 @@ class Prepared:
 
 
 def run_fit(estimator: Any, X: Any, y: Any, sample_weight: Any, *of_rounds: Any) -> None:
-    """Prepare, grow and keep. What is prepared dies with this call, also where it ends in an error.
+    """Prepare, grow and keep. The prepared data is released on return, also after an error.
 
-    ``of_rounds`` are the arguments that only the estimator's ``_grow`` takes.
+    ``of_rounds`` are further arguments of the estimator's ``_grow``.
     """
     prepared = prepare(estimator, X, y, sample_weight)
     keep(estimator, prepared, *estimator._grow(prepared, *of_rounds))
@@ -102,7 +102,7 @@ def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Prepared:
 
 
 def check_same_labels(estimator: Any, labels: Labels) -> None:
-    """Check that the trees a warm start adds will have leaves of the same kind."""
+    """Check that a warm start keeps the classes and the number of outputs."""
     for name, value in labels.attributes().items():
         if not np.array_equal(getattr(estimator, name), value):
             raise ValueError(
@@ -112,7 +112,7 @@ def check_same_labels(estimator: Any, labels: Labels) -> None:
 
 
 def keep(estimator: Any, prepared: Prepared, model: FittedTrees, facts: dict[str, Any]) -> None:
-    """Replace the fitted attributes; ``facts`` are those that only some estimators have."""
+    """Replace the fitted attributes; ``facts`` are those specific to the estimator."""
     found = {
         "_model": model,
         "_binning": (estimator.max_bins, estimator.categorical_features),
@@ -128,11 +128,11 @@ def keep(estimator: Any, prepared: Prepared, model: FittedTrees, facts: dict[str
 
 @contextmanager
 def memory_advice() -> Iterator[None]:
-    """Add advice to a MemoryError."""
+    """Context that adds advice to a MemoryError."""
     try:
         yield
     except MemoryError as error:
-        clear_frames(error.__traceback__)  # who keeps the error must not keep the arrays
+        clear_frames(error.__traceback__)  # an error that is kept must not keep the arrays alive
         raise MemoryError(
             "Not enough memory for this fit; nothing of it was kept. Grow smaller trees (max_depth,"
             " max_leaf_nodes, min_samples_leaf), fewer of them (n_estimators), or several at a "

@@ -26,13 +26,14 @@ class Bagging(TreeEnsemble):
     Parameters
     ----------
     max_features : int or float
-        Features drawn for a tree (random subspaces); a float is a fraction of all.
+        Number of features drawn for each tree (random subspaces); a float is a fraction of all.
     bootstrap_features : bool
-        Draw the features of a tree with replacement.
+        Whether the features of a tree are drawn with replacement.
 
     Attributes
     ----------
-    estimators_features_ : list of ndarray; the features of each tree
+    estimators_features_ : list of ndarray
+        The features drawn for each tree.
     """
 
     estimator: Any = field(default=None, kw_only=False)
@@ -79,7 +80,7 @@ class Bagging(TreeEnsemble):
 
     @property
     def estimators_features_(self) -> list[np.ndarray]:
-        """Features of each tree in ascending order; drawn with replacement, some are repeated."""
+        """Features drawn for each tree, ascending; with replacement, some are repeated."""
         drawn = [batch.features(t) for t, batch in self._trees_and_batches()]
         return [np.arange(self.n_features_in_) if f is None else f for f in drawn]
 
@@ -94,7 +95,7 @@ class BaggingClassifier(Classifier, Bagging):
     _tree_class = DecisionTreeClassifier
 
     def _weights(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
-        """The user's weights; class_weight belongs to the base tree, see `_row_factor`."""
+        """The user's weights; class_weight is a parameter of the base tree, see `_row_factor`."""
         return weights
 
     def _row_factor(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:

@@ -26,20 +26,25 @@ class TreeEnsemble(ManyTrees):
     Parameters
     ----------
     bootstrap : bool
-        Draw the rows of a tree with replacement, in proportion to their weight. Otherwise a
-        forest gives every tree all rows, and bagging draws without replacement (pasting).
+        Whether the rows of a tree are drawn with replacement, in proportion to their weight.
+        Otherwise each tree of a forest uses all rows, and bagging draws rows without
+        replacement (pasting).
     oob_score : bool or callable
-        Predict every row with the trees that did not see it and score that: accuracy, R2, or
-        ``oob_score(truth, predicted)``, where classes are numbered.
+        Whether to predict each row with the trees that did not see it and score these
+        predictions: by accuracy, R2, or ``oob_score(truth, predicted)``, where classes are
+        class numbers.
     max_samples : int or float
-        Rows drawn for a tree; a float is a fraction of all rows, or of the sum of weights.
-        None: as many as there are.
+        Number of rows drawn for each tree; a float is a fraction of all rows or, with weights,
+        of their sum. None: as many as X has.
 
     Attributes
     ----------
-    estimator_ : tree estimator, not fitted
-    estimators_samples_ : list of ndarray; the rows drawn for each tree
-    oob_score_ : float; with ``oob_score``, of the rows not all trees saw
+    estimator_ : tree estimator
+        The unfitted template of the trees.
+    estimators_samples_ : list of ndarray
+        The rows drawn for each tree.
+    oob_score_ : float, with ``oob_score``
+        Score of the rows that at least one tree did not see.
     """
 
     bootstrap: bool = True
@@ -62,11 +67,11 @@ class TreeEnsemble(ManyTrees):
         return None
 
     def _balance(self, labels: Any) -> np.ndarray | None:
-        """Class codes if every tree is to balance the classes of the rows it draws."""
+        """Class codes if each tree balances the classes of the rows drawn for it, else None."""
         return None
 
     def _row_factor(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
-        """Factor of each row's number of draws, the same in every tree."""
+        """Factor that multiplies the draw count of each row, the same in every tree."""
         return None
 
     # ---- the steps of a fit --------------------------------------------------------------------
@@ -115,12 +120,12 @@ class TreeEnsemble(ManyTrees):
 
     @property
     def estimators_samples_(self) -> list[np.ndarray]:
-        """Rows drawn for each tree, ascending, as often as they were drawn."""
+        """Rows drawn for each tree, ascending, each repeated as often as it was drawn."""
         return [rows_drawn(batch.sampler, t) for t, batch in self._trees_and_batches()]
 
 
 def rows_drawn(sampler: RowSampler, tree: int) -> np.ndarray:
-    """Rows of a tree, each as often as it was drawn."""
+    """Rows of a tree, each repeated as often as it was drawn."""
     rows = np.arange(sampler.n_samples)
     if sampler.method == ALL_ROWS:
         return rows
@@ -128,7 +133,7 @@ def rows_drawn(sampler: RowSampler, tree: int) -> np.ndarray:
 
 
 def check_enough_rows(n_draws: int, n_rows: int) -> None:
-    """Check that enough rows have a weight to draw without replacement."""
+    """Check that enough rows have positive weight to be drawn without replacement."""
     if n_draws > n_rows:
         raise ValueError(
             f"max_samples asks for {n_draws} rows without replacement, but only {n_rows} have a "

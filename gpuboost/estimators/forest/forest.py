@@ -43,7 +43,7 @@ class Forest(TreeEnsemble):
 
     @property
     def splitter(self) -> str:
-        """Best or random thresholds, the default of the trees."""
+        """How thresholds are chosen: the default of the trees."""
         return self._tree_class.splitter
 
     def _row_draw(self, n_samples: int, weights: np.ndarray | None) -> tuple[str, int]:
@@ -57,7 +57,7 @@ class Forest(TreeEnsemble):
         return ALL_ROWS, n_samples
 
     def _empty_tree(self) -> SingleTree:
-        """A tree without class_weight, which is part of the forest's row weights already."""
+        """A tree without class_weight, which the forest's row weights already include."""
         own = self.get_params(deep=False)
         names = set(self._tree_class().get_params()) & set(own) - {"class_weight"}
         return self._tree_class(**{name: own[name] for name in names})
@@ -100,7 +100,7 @@ class RandomForestRegressor(Regressor, Forest):
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class ExtraTreesClassifier(Classifier, Forest):
-    """Extremely randomised trees for classification: thresholds are drawn at random."""
+    """Extremely randomised trees for classification: split thresholds are drawn at random."""
 
     criterion: str = "gini"
     max_features: float | str | None = "sqrt"
@@ -115,7 +115,7 @@ class ExtraTreesClassifier(Classifier, Forest):
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class ExtraTreesRegressor(Regressor, Forest):
-    """Extremely randomised trees for regression: thresholds are drawn at random."""
+    """Extremely randomised trees for regression: split thresholds are drawn at random."""
 
     bootstrap: bool = False
 

@@ -16,19 +16,19 @@ from gpuboost.estimators.model.fitted import Batch, FittedTrees
 def out_of_bag_means(
     model: FittedTrees, ensemble: Ensemble, matrix: BinnedMatrix, backend: Backend, n_threads: int
 ) -> np.ndarray:
-    """Mean over the trees that did not see a row, in their order, of its leaf's value.
+    """Mean leaf value of each row over the trees that did not see it, summed in tree order.
 
     Parameters
     ----------
     ensemble : Ensemble
-        The model's, or its votes.
+        The ensemble of the model, or its votes.
     matrix : BinnedMatrix
         Training data.
 
     Returns
     -------
     float64 (n, V)
-        NaN for rows that every tree saw, of which there is a warning.
+        NaN, with a warning, for rows that every tree saw.
     """
     check_same_rows(model.batches, matrix.n_samples)
     draws = []
@@ -36,7 +36,7 @@ def out_of_bag_means(
         here = batch.sampler.place == backend.name
         sampler = batch.sampler if here else batch.sampler.copied_to_host
         draws += [(sampler, tree) for tree in batch.trees]
-    coded = replace(ensemble).on_codes  # of a copy, so that the model does not keep it
+    coded = replace(ensemble).on_codes  # on a copy, so that the model does not cache it
     total, count = backend.sum_out_of_bag(coded, matrix, draws, n_threads)
     if not count.all():
         warn_user(

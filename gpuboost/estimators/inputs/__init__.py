@@ -1,1 +1,1 @@
-"""A user's X, y and parameters, read and judged for a fit."""
+"""Reading and checking a user's X, y and parameters for a fit."""

@@ -1,4 +1,4 @@
-"""Constraints that a user puts on trees: monotonic features, and features that may interact."""
+"""Constraints on trees: monotonic features and interaction groups."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INTERACTIONS = ("pairwise", "no_interactions")
 def with_constraints(
     options: TreeOptions, tree: Any, schema: FeatureSchema, labels: ClassLabels | ValueLabels
 ) -> TreeOptions:
-    """Options of a tree whose values, or share of the second class, are monotonic."""
+    """Options of a tree with the user's monotonic constraints on its values or class shares."""
     given = tree.monotonic_cst
     directions = monotonic_directions(given, schema)
     if directions is None:
@@ -40,7 +40,7 @@ def with_constraints(
 
 
 def regularisation(estimator: Any, schema: FeatureSchema, loss: Loss) -> Regularisation:
-    """What the values of leaves of boosting are held to."""
+    """Penalties, limits and monotonic constraints of the leaf values of boosting."""
     largest = float("inf")
     if estimator.max_delta_step is not None:
         largest = number_between(
@@ -62,7 +62,7 @@ def regularisation(estimator: Any, schema: FeatureSchema, loss: Loss) -> Regular
 
 
 def monotonic_directions(given: Any, schema: FeatureSchema) -> tuple[int, ...] | None:
-    """1, -1 or 0 of each feature; None if no feature is constrained."""
+    """1, -1 or 0 for each feature; None if no feature is constrained."""
     if given is None:
         return None
     if isinstance(given, Mapping):
@@ -106,7 +106,7 @@ def interaction_groups(given: Any, schema: FeatureSchema) -> tuple[tuple[int, ..
 
 
 def _feature(given: Any, schema: FeatureSchema) -> int:
-    """Index of a feature named in interaction_cst."""
+    """Index of a feature given in interaction_cst by name or index."""
     if isinstance(given, str):
         return _names(schema, "interaction_cst", [given]).index(given)
     if not isinstance(given, Integral) or int(given) not in range(schema.n_features):
@@ -118,7 +118,7 @@ def _feature(given: Any, schema: FeatureSchema) -> int:
 
 
 def _names(schema: FeatureSchema, parameter: str, wanted: list[Any]) -> list[str]:
-    """Names of the features, ``wanted`` among them."""
+    """Names of the features, checked to include the ``wanted`` ones."""
     names = [] if schema.names is None else list(schema.names)
     unknown = [name for name in wanted if name not in names]
     if unknown:

@@ -1,4 +1,4 @@
-"""Reads X: as checked columns, and these as bins."""
+"""Reads X into checked columns, and bins them."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Table:
     schema: FeatureSchema
     data: np.ndarray | BinnedMatrix
     n_samples: int
-    value_bytes: int  # 1 of a code
+    value_bytes: int  # 1 for codes
     max_bins: int
     mapper: BinMapper | None = None  # of the model that a warm start adds trees to
 
     def bin(self, weights: np.ndarray | None, backend: Backend, n_threads: int) -> BinnedMatrix:
-        """Codes; the edges are quantiles of weighted rows unless there are bins already."""
+        """Codes of the features; bin edges are weighted quantiles unless a mapper is given."""
         if isinstance(self.data, BinnedMatrix):
             return self.data
         if self.mapper is not None:
@@ -48,7 +48,7 @@ def read_training(X: Any, estimator: Any, before: FittedTrees | None) -> Table:
     ----------
     estimator : object with ``max_bins`` and ``categorical_features``
     before : FittedTrees or None
-        A model to add trees to; its columns and bins are kept.
+        A model to add trees to, whose columns and bins are kept.
     """
     max_bins = bin_limit(estimator.max_bins)
     if isinstance(X, Dataset):
@@ -70,8 +70,8 @@ def read_prediction(
 ) -> np.ndarray | BinnedMatrix:
     """Features to predict on: columns, or the codes of a `Dataset` with the model's bins.
 
-    On the rows of the training data both give the same leaves. Of other rows a `Dataset` knows the
-    bins alone, so a value between two bins can go the other way at a threshold that lies there.
+    On the training rows both give the same leaves. For other rows a `Dataset` has only bin codes,
+    so a value that lies between two bins can end up on the other side of a threshold there.
     """
     if not isinstance(X, Dataset):
         with where_they_are(X):
@@ -81,7 +81,7 @@ def read_prediction(
 
 
 def where_they_are(*given: Any) -> AbstractContextManager[Any]:
-    """A context in which the device of the given arrays, if they are on one, is the current one."""
+    """A context that makes the device of the given arrays, if any is on one, the current one."""
     for values in given:
         if is_cupy_array(values):
             return working_on(values)
@@ -91,7 +91,7 @@ def where_they_are(*given: Any) -> AbstractContextManager[Any]:
 def read_targets(
     kind: Any, y: Any, sample_weight: Any, n_samples: int
 ) -> tuple[ClassLabels | ValueLabels, np.ndarray | None]:
-    """Labels and weights to fit on: both on the GPU if one is there (`adopt_targets`).
+    """Labels and weights to fit on: both on the GPU if one of them is (`adopt_targets`).
 
     Parameters
     ----------

@@ -1,7 +1,8 @@
-"""Parameters of an estimator, judged once and turned into what the engine takes.
+"""Parameters of an estimator, checked once and converted for the engine.
 
-The estimators' classes only say which names there are. The values of a tree, of the draws and of
-the machine are judged here, with `data.parameters`; what needs a table or classes, beside those.
+The estimators' classes only define names and defaults. Parameters of trees, of draws and of the
+execution are checked here, with `data.parameters`; those that depend on X or on the classes are
+checked where these are read.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from gpuboost.engine.task import NO_LIMIT, TreeOptions
 CLASS_CRITERIA = {name: row.number for row in CRITERIA.values() for name in row.class_names}
 VALUE_CRITERIA = {name: row.number for row in CRITERIA.values() for name in row.value_names}
 MAX_DRAWS = 2**31 - 1  # draws are counted with int32
-MANY_DRAWS = 10  # times the rows there are: more, and a warning asks whether it is meant
+MANY_DRAWS = 10  # draws per row of X above which a warning asks whether that is intended
 SPLITTERS = {"best": False, "random": True}
 
 
 @dataclass(frozen=True)
 class Execution:
-    """Where and with what a fit runs; none of it changes the model."""
+    """Device, threads and verbosity of a fit; none of them changes the model."""
 
     device: str
     n_threads: int
@@ -46,7 +47,7 @@ class Execution:
 
 
 def execution_of(estimator: Any) -> Execution:
-    """The parameters of an estimator that say where it runs."""
+    """The execution parameters of an estimator."""
     verbose = getattr(estimator, "verbose", 0)
     if isinstance(verbose, (bool, np.bool_)):
         verbose = int(verbose)
@@ -55,9 +56,9 @@ def execution_of(estimator: Any) -> Execution:
 
 
 def draw_seed(random_state: Any, before: Any = None) -> int:
-    """The one number all randomness of a fit comes from, from 0 to 2**32 - 1.
+    """The seed of a fit, from 0 to 2**32 - 1.
 
-    A warm start, from the model ``before``, keeps the earlier one if it has no integer to go by.
+    A warm start from the model ``before`` keeps its seed unless ``random_state`` is an integer.
     """
     if before is not None and not isinstance(random_state, (int, np.integer)):
         return before.batches[-1].sampler.seed
@@ -76,22 +77,22 @@ def draw_seed(random_state: Any, before: Any = None) -> int:
 
 
 def bin_limit(max_bins: Any) -> int:
-    """Value bins per feature."""
+    """Maximum number of bins per feature, without the bin of missing values."""
     return integer_between("max_bins", max_bins, 2, MAX_BINS)
 
 
 def tree_options(
     tree: Any, n_samples: int, n_features: int, criteria: Mapping[str, int]
 ) -> TreeOptions:
-    """Limits and policy of a tree.
+    """Options of a tree.
 
     Parameters
     ----------
     tree : object with the parameters of a tree as attributes
     n_samples, n_features : int
-        What fractions are of: all rows, and the features the tree may look at.
+        All rows, and the candidate features of the tree; fractions refer to these numbers.
     criteria : mapping of str to int
-        Names and scores of the criteria there are.
+        The engine's number of each criterion, by name.
     """
     return TreeOptions(
         criterion=criterion_number(tree.criterion, criteria),
@@ -101,7 +102,7 @@ def tree_options(
 
 
 def tree_limits(tree: Any, n_samples: int, n_features: int) -> dict[str, Any]:
-    """Those of the options that limit the size of a tree, and the features of its nodes."""
+    """The options that limit the size of a tree and the candidate features of its nodes."""
     leaf = _rows(tree, "min_samples_leaf", 1, n_samples)
     split = max(2, _rows(tree, "min_samples_split", 2, n_samples))
     minimum = number_between("min_weight_fraction_leaf", tree.min_weight_fraction_leaf, 0.0, 0.5)
@@ -119,7 +120,7 @@ def tree_limits(tree: Any, n_samples: int, n_features: int) -> dict[str, Any]:
 
 
 def criterion_number(criterion: Any, criteria: Mapping[str, int]) -> int:
-    """The engine's score of a criterion."""
+    """The engine's number of a criterion."""
     if criterion == "friedman_mse" and criteria is VALUE_CRITERIA:
         warn_user(
             "criterion='friedman_mse' chooses the same splits as 'squared_error' and is deprecated "
@@ -131,7 +132,7 @@ def criterion_number(criterion: Any, criteria: Mapping[str, int]) -> int:
 
 
 def feature_count(max_features: Any, n_features: int) -> int:
-    """How many features a node looks at; more than there are means all, as in scikit-learn."""
+    """Number of candidate features of a node, at most ``n_features`` as in scikit-learn."""
     if max_features is None:
         return n_features
     roots = {"sqrt": math.isqrt(n_features), "log2": n_features.bit_length() - 1}
@@ -142,7 +143,7 @@ def feature_count(max_features: Any, n_features: int) -> int:
 
 
 def whole_or_share(name: str, value: Any, total: int, allowed: str) -> int:
-    """An integer of at least 1 as it is, a float in (0, 1] as that share of ``total``."""
+    """A count given as an integer of at least 1 or as a fraction in (0, 1] of ``total``."""
     message = f"{name} must be {allowed}, got {value!r}"
     if isinstance(value, (str, bool, np.bool_)) or not isinstance(value, Real):
         raise (ValueError if isinstance(value, str) else TypeError)(message)
@@ -153,7 +154,7 @@ def whole_or_share(name: str, value: Any, total: int, allowed: str) -> int:
 
 
 def _rows(tree: Any, name: str, minimum: int, n_samples: int) -> int:
-    """A number of rows, given as such or as a fraction of all rows, rounded up."""
+    """A number of rows given as an integer or as a fraction of all rows, rounded up."""
     value = getattr(tree, name)
     if isinstance(value, Real) and not isinstance(value, (Integral, bool)):
         return math.ceil(fraction(name, value, one=name == "min_samples_split") * n_samples)
@@ -166,7 +167,7 @@ def _rows(tree: Any, name: str, minimum: int, n_samples: int) -> int:
 
 
 def _limit(tree: Any, name: str, minimum: int) -> int:
-    """A limit, None for none."""
+    """A limit; None means no limit."""
     value = getattr(tree, name)
     return NO_LIMIT if value is None else min(integer_at_least(name, value, minimum), NO_LIMIT)
 
@@ -174,14 +175,15 @@ def _limit(tree: Any, name: str, minimum: int) -> int:
 def draw_count(
     max_samples: Any, n_samples: int, weights: np.ndarray | None, maximum: float = math.inf
 ) -> int:
-    """How many rows are drawn for a tree.
+    """Number of rows drawn for a tree.
 
     Parameters
     ----------
     max_samples : None, int or float
-        All; so many; or this share of the rows or, where there are weights, of their sum.
+        None: all rows; int: this many; float: this fraction of the rows or, with weights, of
+        their sum.
     maximum : float
-        The largest float allowed.
+        Largest float that is allowed.
     """
     if max_samples is None:
         return n_samples

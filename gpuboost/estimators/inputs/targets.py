@@ -1,4 +1,4 @@
-"""Targets: classes or values, read from ``y`` and turned into the integers of the engine."""
+"""Targets: classes or values, read from ``y`` and converted to the integers of the engine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gpuboost.estimators.inputs.parameters import CLASS_CRITERIA, VALUE_CRITERIA
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """The label of each row: ``rows`` (n,) or (n, n_outputs), of NumPy or of CuPy."""
+    """The label of each row: ``rows`` is a NumPy or CuPy array (n,) or (n, n_outputs)."""
 
     rows: np.ndarray
 
@@ -39,7 +39,7 @@ class ClassLabels(Labels):
 
     Attributes
     ----------
-    rows : int32 (n,), of NumPy or of CuPy
+    rows : int32 (n,), NumPy or CuPy array
     classes : ndarray (n_classes,), on the host
     """
 
@@ -55,16 +55,16 @@ class ClassLabels(Labels):
 
     @property
     def n_columns(self) -> int:
-        """Length of a leaf's value: one share for two classes."""
+        """Length of a leaf's value: the number of classes, but 1 for two classes."""
         return 1 if len(self.classes) <= 2 else len(self.classes)
 
     def target(self, sampler: RowSampler, criterion: int = VARIANCE) -> ClassTarget:
-        """The target in integers, the same for every score."""
+        """The target in integers, the same for all criteria."""
         _warn_of_small_weights(sampler)
         return class_target(self.rows, len(self.classes), sampler.weight_facts)
 
     def row_weights(self, class_weight: Any) -> np.ndarray | None:
-        """Weight of each row from that of its class."""
+        """Class weight of each row; None without class weights."""
         of_class = class_weights(class_weight, self.rows, self.classes)
         if of_class is None:
             return None
@@ -77,7 +77,7 @@ class ClassLabels(Labels):
 
 
 class ValueLabels(Labels):
-    """The values of each row: float64 (n,) or (n, n_outputs), of NumPy or of CuPy."""
+    """The values of each row: a NumPy or CuPy array, float64 (n,) or (n, n_outputs)."""
 
     criteria = VALUE_CRITERIA
     weight_bits = VALUE_WEIGHT_BITS
@@ -93,14 +93,14 @@ class ValueLabels(Labels):
         return 1 if self.rows.ndim == 1 else self.rows.shape[1]
 
     def target(self, sampler: RowSampler, criterion: int = VARIANCE) -> RegressionTarget:
-        """The target in integers, for a score."""
+        """The target in integers, for a criterion."""
         _warn_of_small_weights(sampler)
         columns, facts = self.rows.reshape(len(self.rows), -1), sampler.weight_facts
         if CRITERIA[criterion].counts:
             check_counts(columns, facts.inside)
-        with np.errstate(over="ignore"):  # a span too wide is an error, which it raises
+        with np.errstate(over="ignore"):  # if the span is too wide, it raises an error
             target = regression_target(columns, facts, criterion)
-        if isinstance(target, ValueTarget):  # ranks are told apart however close they are
+        if isinstance(target, ValueTarget):  # ranks distinguish values however close they are
             _warn_of_outliers(columns, target.values, facts.inside)
         return target
 
@@ -110,14 +110,14 @@ class ValueLabels(Labels):
 
 
 def _warn_of_outliers(y: np.ndarray, quantised: np.ndarray, inside: np.ndarray | None) -> None:
-    """Warn if so few bits are left of a target that most of its values count as equal.
+    """Warn if quantisation makes most values of a target equal.
 
-    The numbers of distinct values before and after are compared on about a thousand rows.
+    The numbers of distinct values before and after it are compared on about a thousand rows.
     """
     values, integers = _some_rows_on_host((y, quantised), inside)
     for k in range(y.shape[1]):
         fraction, exponent = np.frexp(values[:, k])
-        # Not by rounding errors; halved, so that the largest numbers stay numbers.
+        # Values that differ only by rounding errors count as equal. Halving avoids overflow.
         told_apart = np.ldexp(np.rint(fraction * 2.0**40), exponent - 41)
         before, after = len(np.unique(told_apart)), len(np.unique(integers[:, k]))
         if 2 * after < before:
@@ -132,7 +132,7 @@ def _warn_of_outliers(y: np.ndarray, quantised: np.ndarray, inside: np.ndarray |
 def _some_rows_on_host(
     arrays: tuple[np.ndarray, ...], inside: np.ndarray | None
 ) -> list[np.ndarray]:
-    """About a thousand evenly spaced rows of arrays, only of those ``inside``."""
+    """About a thousand evenly spaced rows of the arrays, chosen from those ``inside``."""
     if inside is None:
         step = max(1, len(arrays[0]) // 1000)
         return [copy_to_host(array[::step]) for array in arrays]
@@ -142,7 +142,7 @@ def _some_rows_on_host(
 
 
 def _warn_of_small_weights(sampler: RowSampler) -> None:
-    """Warn if most rows weigh so little that they do not take part in the choice of splits."""
+    """Warn if the weights of most rows are too small to take part in the choice of splits."""
     if sampler.lost > 0.5:
         assert sampler.weights is not None
         positive = sampler.weights[sampler.weights > 0]

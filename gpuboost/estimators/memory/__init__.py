@@ -1,1 +1,1 @@
-"""Memory of a fit on a device, estimated before it starts."""
+"""Estimates of the device memory of a fit, made before it starts."""

@@ -1,4 +1,4 @@
-"""Memory of a fit on a device, estimated before it starts."""
+"""Estimates of the device memory of a fit, made before it starts."""
 
 from __future__ import annotations
 
@@ -34,43 +34,44 @@ def estimate_memory(
     dtype: Any = np.float32,
     memory_budget: int | None = None,
 ) -> int:
-    """Most bytes that a fit of an estimator will hold on a CUDA device.
+    """Estimate the peak memory of a fit on a CUDA device, in bytes.
 
-    X is taken to come from the host. Trees of bounded depth are taken to be full, others to have
-    about as many nodes as rows: more than most data ask for of trees of more than a dozen levels.
-    Not counted is what CUDA itself takes, some hundred MB for each process; in boosting neither are
-    the rows of ``eval_set`` and what a loss of the user's own makes.
+    X is assumed to be on the host. Trees of bounded depth are assumed to be full, and other trees
+    to have about as many nodes as rows, which for trees of more than a dozen levels is more than
+    most data need. The estimate excludes the memory of CUDA itself, a few hundred MB per process,
+    and for boosting the rows of ``eval_set`` and the arrays of a user-defined loss.
 
     Parameters
     ----------
     estimator : a gpuboost estimator
-        Its parameters count; whether it is fitted does not.
+        Only its parameters matter; it need not be fitted.
     n_samples, n_features : int
         Shape of X.
     n_classes : int
-        Classes of a classification.
+        Number of classes of a classification.
     n_outputs : int
-        Outputs of a regression.
+        Number of outputs of a regression.
     n_categorical : int, optional
-        Features that are categories: their splits are masks. None: as many as the estimator's
-        ``categorical_features`` lists; none if that is "from_dtype" or None.
+        Number of categorical features. None: as many as the estimator's
+        ``categorical_features`` lists; 0 if that is "from_dtype" or None.
     weighted : bool
-        Whether real sample weights are given.
+        Whether `fit` is given sample weights that are real numbers.
     dtype : float32 or float64
         Type of X.
     memory_budget : int, optional
-        Bytes that the fit may use beside the binned matrix: with less, fewer trees grow at once
-        and levels are searched in slices. None: what a fit on the current device would use now;
-        without a device, as much as it wants.
+        Bytes that the fit may use in addition to the binned matrix. With a smaller budget, fewer
+        trees grow at once and levels are searched in slices. None: what a fit on the current
+        device would use now; without a device, no limit.
 
     Returns
     -------
     int
+        Bytes.
 
     Raises
     ------
     TypeError
-        ``estimator`` is none of gpuboost's.
+        ``estimator`` is not a gpuboost estimator.
     ValueError
         A number or a parameter of the estimator is out of range.
 
@@ -110,7 +111,7 @@ def estimate_memory(
 
 
 def _budget(given: int | None) -> tuple[int, DeviceShape]:
-    """Bytes that a fit may use, and the device; without either, no limit."""
+    """Bytes that a fit may use, and the shape of the device; no limit without a device."""
     if given is not None:
         return integer_at_least("memory_budget", given, 1), DeviceShape()
     if why_no_cuda():
@@ -121,7 +122,7 @@ def _budget(given: int | None) -> tuple[int, DeviceShape]:
 
 
 def _categorical_count(listed: Any, given: int | None, n_features: int) -> int:
-    """Features that are categories, by number, or by the mask, places or names of an estimator."""
+    """Number of categorical features, as given or listed by an estimator."""
     if given is not None:
         return integer_between("n_categorical", given, 0, n_features)
     if listed is None or isinstance(listed, str):

@@ -1,4 +1,4 @@
-"""Fits without data: tasks of the shapes of a fit, from which its memory is estimated."""
+"""Fits without data: tasks with the shapes of a real fit, from which its memory is estimated."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 from gpuboost.estimators.inputs.parameters import Execution, bin_limit
 from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
 
-_FEW = 8  # rows from which the columns of a target are learnt
+_FEW = 8  # rows from which the columns of a target are determined
 
 
 @dataclass(frozen=True)
 class ShapeOnlyTable:
-    """The shape of the data, which is all that is known."""
+    """The shape of the data, in place of the data."""
 
     n_samples: int
     n_features: int
@@ -50,18 +50,18 @@ class ShapeOnlyTable:
     dtype: np.dtype
 
     def labels(self, kind: Any) -> ClassLabels | ValueLabels:
-        """Labels of the shape there will be."""
+        """Labels with the shape of the real ones."""
         if issubclass(kind, ClassLabels):
             codes = np.arange(self.n_samples, dtype=np.int32) % np.int32(self.n_classes)
             return ShapeOnlyClasses(codes, np.arange(self.n_classes))
         return ShapeOnlyValues(np.broadcast_to(1.0, (self.n_samples, self.n_outputs)))
 
     def weights(self) -> np.ndarray | None:
-        """Real weights, none of them a whole multiple of another."""
+        """Real weights, none of them an integer multiple of another."""
         return np.linspace(0.6, 1.0, self.n_samples) ** 0.5 if self.weighted else None
 
     def matrix(self, max_bins: int) -> BinnedMatrix:
-        """Codes that take no memory."""
+        """A binned matrix whose codes take no memory."""
         shape = (self.n_features, max_bins)
         center = np.broadcast_to(0.0, shape)
         mapper = BinMapper(
@@ -77,27 +77,27 @@ class ShapeOnlyTable:
 
 
 class ShapeOnlyClasses(ClassLabels):
-    """Classes whose target is made from few rows."""
+    """Classes whose target is made from a few rows."""
 
     def target(self, sampler: RowSampler, criterion: int = VARIANCE) -> ClassTarget:
-        """A target with the columns there will be."""
+        """A target with the columns of the real one."""
         return self.target_of(sampler.weight_facts, criterion)
 
     def target_of(self, facts: WeightFacts, criterion: int) -> ClassTarget:
-        """The same by the weights alone."""
+        """The same target, from the facts about the weights."""
         found = class_target(self.rows[:_FEW], len(self.classes), _of_few_rows(facts))
         return _of_all_rows(found, len(self))
 
 
 class ShapeOnlyValues(ValueLabels):
-    """Values whose target is made from few rows."""
+    """Values whose target is made from a few rows."""
 
     def target(self, sampler: RowSampler, criterion: int = VARIANCE) -> RegressionTarget:
-        """A target with the columns there will be."""
+        """A target with the columns of the real one."""
         return self.target_of(sampler.weight_facts, criterion)
 
     def target_of(self, facts: WeightFacts, criterion: int) -> RegressionTarget:
-        """The same by the weights alone."""
+        """The same target, from the facts about the weights."""
         found = regression_target(self.rows[:_FEW], _of_few_rows(facts), criterion)
         return _of_all_rows(found, len(self))
 
@@ -112,7 +112,7 @@ def _of_few_rows(facts: WeightFacts) -> WeightFacts:
 
 
 def _of_all_rows(target: AnyTarget, n: int) -> AnyTarget:
-    """A target of few rows as one of n rows: the first one, n times, in no memory."""
+    """A target of n rows that repeats the first row and takes no memory."""
     return map_rows(target, lambda column: np.broadcast_to(column[:1], (n, *column.shape[1:])))
 
 
@@ -124,7 +124,7 @@ def prepare(estimator: Any, table: ShapeOnlyTable) -> Prepared:
     inputs = FitInputs(labels, table.weights(), schema, table.dtype.itemsize)
     plan, _ = estimator._plan(inputs)
     matrix = table.matrix(bin_limit(estimator.max_bins))
-    backend = cast("Backend", None)  # a task is made without one
+    backend = cast("Backend", None)  # making a task needs no backend
     return Prepared(schema, matrix, labels, plan, backend, Execution("cuda", 1, 0))
 
 
@@ -172,7 +172,7 @@ class ShapeOnlyRounds(RoundSetup):
 
     @cached_property
     def held_out(self) -> np.ndarray | None:
-        """As many rows as early stopping would set aside: bool (n,)."""
+        """A mask with as many rows as early stopping would set aside: bool (n,)."""
         if options.patience(self.estimator.n_iter_no_change) is None:
             return None
         share = fraction("validation_fraction", self.estimator.validation_fraction, one=False)
@@ -191,7 +191,7 @@ def boost_task(estimator: Any, table: ShapeOnlyTable) -> BoostTask:
 
 
 def _names_of_features(estimator: Any, n_features: int) -> np.ndarray:
-    """Names that the constraints use, and made-up names for the other features, in any order."""
+    """Names that the constraints use, and invented names for the other features, in any order."""
     monotonic = estimator._tree.monotonic_cst
     named = list(monotonic) if isinstance(monotonic, Mapping) else []
     groups = getattr(estimator, "interaction_cst", None)

@@ -1,4 +1,4 @@
-"""Fitted attributes that are made from the model when they are first asked for."""
+"""Fitted attributes that are computed from the model on first access."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A fitted model: its trees, the bins they were grown on, and how to predict with them.
 
-The same code predicts binned data (a `Dataset`, or out-of-bag training rows): codes replace values,
-and the code of each split replaces its threshold.
+The same code predicts on binned data (a `Dataset`, or out-of-bag training rows): codes take the
+place of values, and the code of each split that of its threshold.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class FeatureDraw:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Trees of one fit, and what their rows and features were drawn with.
+    """Trees of one fit, with the samplers of their rows and features.
 
-    A warm start adds a batch. A tree's randomness depends on the seed and its number alone, so
-    batches of the same data and seed make the same trees as one fit does.
+    A warm start adds a batch. A tree's randomness depends only on the seed and the tree's number,
+    so batches with the same data and seed have the same trees as a single fit.
     """
 
     trees: range
@@ -52,7 +52,7 @@ class Batch:
     feature_draw: FeatureDraw | None
 
     def features(self, tree: int) -> np.ndarray | None:
-        """Features drawn for the tree, None if it saw all."""
+        """Features drawn for the tree; None if it uses all."""
         if self.feature_draw is None:
             return None
         return self.feature_draw.features(self.sampler.seed, tree)
@@ -60,7 +60,7 @@ class Batch:
 
 @dataclass(frozen=True, eq=False)
 class FittedTrees:
-    """A model.
+    """A fitted model.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class FittedTrees:
     mapper : BinMapper
         Bins that the trees were grown on.
     schema : FeatureSchema
-        Columns that X must have.
+        The columns that X must have.
     batches : tuple of Batch
     """
 
@@ -78,13 +78,13 @@ class FittedTrees:
     batches: tuple[Batch, ...]
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields alone, without cached properties."""
+        """The fields, without cached properties."""
         state = {f.name: getattr(self, f.name) for f in fields(self)}
         return {**state, "ensemble": replace(self.ensemble)}
 
     @cached_property
     def votes(self) -> Ensemble:
-        """The trees with one vote for a leaf's largest class in place of its class shares."""
+        """The trees with a vote for each leaf's largest class in place of its class shares."""
         value = np.zeros_like(self.ensemble.value)
         value[np.arange(len(value)), self.ensemble.value.argmax(axis=1)] = 1.0
         return replace(self.ensemble, value=value)
@@ -92,7 +92,7 @@ class FittedTrees:
     def predict(
         self, data: np.ndarray | BinnedMatrix, backend: Backend, n_threads: int, voting: str
     ) -> np.ndarray:
-        """Mean over trees of leaf values, or with hard voting of votes: float64 (n, V)."""
+        """Mean over the trees of leaf values, or of votes with hard voting: float64 (n, V)."""
         ensemble = self._trees_for(data, hard=voting == "hard")
         total = run_in_blocks(data, lambda block: backend.predict(ensemble, block, n_threads))
         with working_on(total):
@@ -107,11 +107,11 @@ class FittedTrees:
         return run_in_blocks(data, lambda block: backend.apply(ensemble, block, n_threads))
 
     def importances(self, n_features: int) -> np.ndarray:
-        """Share of each feature in the impurity decrease, the mean over trees: (n_features,)."""
+        """Share of each feature in the impurity decrease, averaged over trees: (n_features,)."""
         return self.ensemble.importances(n_features)
 
     def _trees_for(self, data: np.ndarray | BinnedMatrix, hard: bool = False) -> Ensemble:
-        """The ensemble for columns or codes, always the same object: backends cache it."""
+        """The ensemble for columns or codes; always the same object, since backends cache it."""
         chosen = self.votes if hard else self.ensemble
         return chosen.on_codes if isinstance(data, BinnedMatrix) else chosen
 
@@ -126,14 +126,14 @@ def run_in_blocks(
 
 
 def select_bins(mapper: BinMapper, features: np.ndarray) -> BinMapper:
-    """The bins of some of the features."""
+    """The bins of the given features."""
     per_feature = ("n_bins", "low", "high", "center", "is_categorical")
     arrays = {name: getattr(mapper, name)[features] for name in per_feature}
     return replace(mapper, edges=tuple(mapper.edges[f] for f in features), **arrays)
 
 
 def select_columns(schema: FeatureSchema, features: np.ndarray) -> FeatureSchema:
-    """The columns of some of the features, without names."""
+    """The columns of the given features, without names."""
     return replace(
         schema,
         names=None,

@@ -1,4 +1,4 @@
-"""`tree_`: one tree in the arrays that scikit-learn's users know."""
+"""`tree_`: one tree as the arrays of scikit-learn's ``tree_``."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ UNDEFINED = -2  # scikit-learn's TREE_UNDEFINED
 class TreeView:
     """One tree, read-only, with the attributes of scikit-learn's ``tree_``.
 
-    Nodes are numbered breadth-first here and depth-first there. Categorical splits have a NaN
-    threshold, which scikit-learn's `export_text` and `plot_tree` print as nan; the categories they
-    send left are in ``categories_left(node)``. Methods take X as `predict` of the estimator does,
-    by place and not by name.
+    Nodes are numbered breadth-first, in scikit-learn depth-first. Categorical splits have a NaN
+    threshold, which scikit-learn's `export_text` and `plot_tree` print as nan;
+    ``categories_left(node)`` returns the categories they send left. Methods take the same X as
+    `predict` of the estimator, but match columns by position, not by name.
 
     Attributes
     ----------
     node_count, max_depth, n_leaves, n_features, n_outputs, max_n_classes : int
-        The depth is that of the deepest leaf, 0 for a root alone.
+        The depth is 0 if the root is a leaf.
     n_classes : ndarray of int of shape (n_outputs,)
     children_left, children_right : ndarray of int64 of shape (node_count,)
         -1 in leaves.
@@ -50,7 +50,7 @@ class TreeView:
     impurity, weighted_n_node_samples : ndarray of float64 of shape (node_count,)
     n_node_samples : ndarray of int64 of shape (node_count,)
     value : ndarray of float64 of shape (node_count, n_outputs, max_n_classes)
-        Class shares, or means with an empty last axis.
+        Class shares, or means with a last axis of length 1.
     """
 
     def __init__(self, tree: Tree, schema: FeatureSchema, n_classes: int) -> None:
@@ -77,8 +77,8 @@ class TreeView:
     def categories_left(self, node: int) -> np.ndarray:
         """Codes of the categories that a categorical split sends left.
 
-        The other codes go right, but for those that the node did not see: missing and unknown
-        categories go with them, see ``missing_go_to_left``.
+        The other codes go right, except those absent from the node's training rows: these go where
+        missing and unknown categories go, see ``missing_go_to_left``.
         """
         if self._tree.category[node] < 0:
             raise ValueError(
@@ -87,11 +87,11 @@ class TreeView:
         return np.flatnonzero(mask_bits(self._tree, node))
 
     def compute_node_depths(self) -> np.ndarray:
-        """Depth of each node, 1 at the root."""
+        """Depth of each node; the root has depth 1."""
         return self._tree.depths().astype(np.int64) + 1
 
     def compute_feature_importances(self, normalize: bool = True) -> np.ndarray:
-        """Sum per feature of the weighted impurity decrease, of the whole if ``normalize``."""
+        """Weighted impurity decrease per feature, as a share of the total if ``normalize``."""
         gains = impurity_decrease_per_feature(self._tree, self.n_features)
         total = gains.sum()
         return gains / total if normalize and total > 0 else gains
@@ -102,7 +102,7 @@ class TreeView:
         return check_features(apply_schema(here, schema, "tree_"))
 
     def predict(self, X: Any) -> np.ndarray:
-        """Value of each row's leaf, (n, classes), or (n, outputs, 1) in a regression."""
+        """Value of each row's leaf: (n, classes), or (n, outputs, 1) for a regression."""
         values = self.value[self.apply(X)]
         return values[:, 0] if self.max_n_classes > 1 else values
 
@@ -114,7 +114,7 @@ class TreeView:
         return backend.apply(ensemble, columns, 1)[:, 0].astype(np.int64)
 
     def decision_path(self, X: Any) -> csr_matrix:
-        """Matrix (n, node_count) with ones at the nodes that each row passes."""
+        """Matrix (n, node_count) with ones at the nodes that each row passes through."""
         return node_paths(Ensemble.of_one(self._tree), self.apply(X)[:, None])
 
     def compute_partial_dependence(
@@ -158,7 +158,7 @@ def mask_bits(tree: Tree, node: int) -> np.ndarray:
 def node_paths(ensemble: Ensemble, leaves: np.ndarray) -> csr_matrix:
     """Matrix (n, nodes) with ones at the nodes above each leaf (n, T) and at the leaf itself.
 
-    It is made where the leaves are; on a GPU it is a matrix of CuPy in float64.
+    If the leaves are on a GPU, it is a CuPy matrix of float64 there.
     """
     with working_on(leaves):
         indices, indptr = _columns_of_paths(ensemble, leaves)
@@ -166,11 +166,11 @@ def node_paths(ensemble: Ensemble, leaves: np.ndarray) -> csr_matrix:
 
 
 def _columns_of_paths(ensemble: Ensemble, leaves: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes on the ways to the leaves of each row, and where rows begin among them.
+    """Nodes on the paths to the leaves of each row, and where each row begins among them.
 
-    Nodes are numbered breadth-first, so the way down visits them in ascending order: a row of the
-    matrix is, tree after tree, filled from the leaf backwards; all rows and trees take a step at a
-    time.
+    Nodes are numbered breadth-first, so a path from the root visits them in ascending order. Each
+    row of the matrix is filled from the leaf backwards, tree after tree; each step moves up one
+    node in all rows and trees.
     """
     xp, n_trees = array_module(leaves), ensemble.n_trees
     node = (leaves + xp.asarray(ensemble.offset[:-1].astype(np.int64))).ravel()
@@ -190,7 +190,7 @@ def _columns_of_paths(ensemble: Ensemble, leaves: np.ndarray) -> tuple[np.ndarra
 
 
 def _parents(ensemble: Ensemble) -> np.ndarray:
-    """Parent of every node of an ensemble, in its numbering; 0 for roots."""
+    """Parent of each node of an ensemble, numbered across its trees; 0 for roots."""
     start = np.repeat(ensemble.offset[:-1], np.diff(ensemble.offset))
     inner = np.flatnonzero(ensemble.left)
     child = start[inner] + ensemble.left[inner]

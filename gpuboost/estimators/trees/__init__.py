@@ -1,1 +1,1 @@
-"""Single trees, and the views that all ensembles offer of their trees."""
+"""Single trees, and access to the trees of an ensemble."""

@@ -12,18 +12,18 @@ OF_THE_ENSEMBLE = ("device", "n_jobs", "max_bins", "categorical_features")
 def checked_tree(
     tree: Any, tree_class: type[SingleTree], ensemble: str, also: str = ""
 ) -> SingleTree:
-    """A base learner, checked to be one of our trees.
+    """Check that a base learner is a gpuboost tree, and return it.
 
     Parameters
     ----------
     tree : object
-        The ``estimator`` of the user.
+        The ``estimator`` that the user passed.
     tree_class : type
         The class of the trees; its subclasses are allowed too.
     ensemble : str
         Name of the ensemble, the same as in scikit-learn.
     also : str
-        What else is allowed, for the message.
+        What else is allowed, for the error message.
     """
     if not isinstance(tree, tree_class):
         allowed = " or ".join(each.__name__ for each in (tree_class, *tree_class.__subclasses__()))
@@ -42,13 +42,13 @@ def checked_tree(
 
 
 def from_sklearn(tree: Any, tree_class: type[SingleTree]) -> SingleTree:
-    """A tree of ours with the parameters of one of scikit-learn's.
+    """A gpuboost tree with the parameters of a scikit-learn tree.
 
     Parameters
     ----------
     tree : sklearn.tree.BaseDecisionTree
     tree_class : type
-        The class of our trees; it, or the subclass of the same name as ``tree`` has, is made.
+        The gpuboost class; of it and its subclasses, the one with the class name of ``tree``.
     """
     classes = (tree_class, *tree_class.__subclasses__())
     ours = next(each for each in classes if each.__name__ == type(tree).__name__)

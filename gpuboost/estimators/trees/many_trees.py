@@ -32,20 +32,21 @@ class ManyTrees(TreeModel):
     Parameters
     ----------
     estimator : tree estimator
-        A gpuboost decision tree or extra-tree whose parameters the trees have (in AdaBoost
-        scikit-learn's own trees too); None: a decision tree with the parameters there are here.
-        For other base learners there is scikit-learn's class of this name.
+        Decision tree or extra-tree of gpuboost (for AdaBoost also of scikit-learn) whose
+        parameters all trees get. None: a decision tree with default parameters, or with those
+        given here. For other base learners, use scikit-learn's class of the same name.
     n_estimators : int
-        Number of trees, at most so many where fitting can stop early.
+        Number of trees; the maximum where fitting can stop early.
     warm_start : bool
-        `fit` adds trees to those there are. The bins and categories of the first fit are kept;
-        on the same data the model is the same as if all trees were grown at once.
+        `fit` adds trees to the existing ones and keeps the bins and categories of the first
+        fit. On the same data, the model is the same as if all trees were grown at once.
     verbose : int
         Above 0, show a progress bar.
 
     Attributes
     ----------
-    estimators_ : list of fitted trees; cannot be assigned
+    estimators_ : list of tree estimators
+        The fitted trees; read-only.
     """
 
     if TYPE_CHECKING:
@@ -81,14 +82,14 @@ class ManyTrees(TreeModel):
         return self._leaves(X)
 
     def decision_path(self, X: Any) -> tuple[csr_matrix, np.ndarray]:
-        """Nodes that each row passes.
+        """Nodes on the paths of each row from the roots to its leaves.
 
         Returns
         -------
         indicator : csr_matrix of shape (n_samples, n_nodes)
-            1 where the row passes the node.
+            1 where the row passes through the node.
         n_nodes_ptr : ndarray of int64 of shape (n_estimators + 1,)
-            Columns of tree t are n_nodes_ptr[t] to n_nodes_ptr[t + 1].
+            The columns of tree t are n_nodes_ptr[t] to n_nodes_ptr[t + 1] - 1.
         """
         check_is_fitted(self)
         return node_paths(self._ensemble, self._leaves(X)), self._ensemble.offset.copy()
@@ -97,7 +98,7 @@ class ManyTrees(TreeModel):
     def estimators_(self) -> list[SingleTree]:
         """The trees, as fitted tree estimators that share the arrays of this model.
 
-        Their ``random_state`` tells them apart. A tree fitted with it draws other numbers.
+        Each has its own ``random_state``; refitting a tree with it draws other random numbers.
         """
         check_is_fitted(self)
         return [self._tree_estimator(t, batch) for t, batch in self._trees_and_batches()]
@@ -107,7 +108,7 @@ class ManyTrees(TreeModel):
         return ((t, batch) for batch in self._model.batches for t in batch.trees)
 
     def _tree_estimator(self, t: int, batch: Batch) -> SingleTree:
-        """Tree ``t`` as an estimator of its own. As in scikit-learn it has numbers for classes."""
+        """Tree ``t`` as an estimator, whose classes are numbers as in scikit-learn."""
         tree, mapper = self._ensemble.trees[t], self._model.mapper
         schema = replace(self._model.schema, names=None)
         features = batch.features(t)

@@ -1,4 +1,4 @@
-"""Decision trees: ensembles of one."""
+"""Single decision trees."""
 
 from __future__ import annotations
 
@@ -41,38 +41,42 @@ class SingleTree(TreeModel):
     Parameters
     ----------
     criterion : str
-        What a split improves. {criteria}.
+        Measure of the quality of a split. {criteria}.
     splitter : {'best', 'random'}
-        Best threshold of a feature, or one drawn at random.
+        Whether splits use the best threshold of a feature or one drawn at random.
     max_depth : int
-        Largest depth of a leaf; None: no limit.
+        Maximum depth of the tree. None: no limit.
     min_samples_split : int or float
-        Smallest number of rows that a split node has; a float is a fraction of all rows.
+        Minimum number of rows in a node that is split; a float is a fraction of all rows.
     min_samples_leaf : int or float
-        Smallest number of rows of a leaf; a float is a fraction of all rows.
+        Minimum number of rows in a leaf; a float is a fraction of all rows.
     min_weight_fraction_leaf : float
-        Smallest share of the tree's weight in a leaf, from 0 to 0.5.
+        Minimum fraction of the tree's weight in a leaf, from 0 to 0.5.
     max_features : int, float, 'sqrt', 'log2' or None
-        Features that a node looks at, drawn for each node; a float is a fraction of all.
-        None: all.
+        Number of features drawn at each node as candidates for its split; a float is a
+        fraction of all features. None: all.
     max_leaf_nodes : int
-        Largest number of leaves, grown best first; None: no limit.
+        Maximum number of leaves; the tree is then grown best-first. None: no limit.
     min_impurity_decrease : float
-        A split lowers the impurity, weighted by its share of the rows, by at least this much.
-        By 'absolute_error' the tree is cut back to such splits when it is grown.
+        A node is split only if this decreases the impurity, weighted by the node's share of
+        the rows, by at least this much. With 'absolute_error', the grown tree is pruned to
+        such splits.
     ccp_alpha : float
-        What a leaf costs, beside its impurity times its share of the rows: of the trees that
-        pruning leaves, the smallest of least cost is kept. 0: the whole tree.
+        Complexity parameter of minimal cost-complexity pruning: the cost of each leaf, added
+        to its impurity times its share of the rows. The smallest subtree of least cost is
+        kept. 0: no pruning.
     monotonic_cst : array-like of int of shape (n_features,), or dict
-        1 where the prediction (of the second class) must rise with a feature, -1 where it must
-        fall, 0 where it may do both; or these by name. Of two classes or one output, by 'gini'
-        or 'squared_error'.
+        1 where the prediction (of the second class) must increase with a feature, -1 where it
+        must decrease, 0 for no constraint; or a dict of these by feature name. Supported for
+        two classes with 'gini' and for one output with 'squared_error'.
 
     Attributes
     ----------
-    tree_ : the nodes, in arrays named as in scikit-learn. Splits by category have a NaN
-        threshold (`export_text` prints nan): see ``tree_.categories_left(node)``
-    max_features_ : int; features that a node looks at
+    tree_ : TreeView
+        The nodes, as arrays with scikit-learn's names. Categorical splits have a NaN threshold
+        (`export_text` prints nan); ``tree_.categories_left(node)`` returns their categories.
+    max_features_ : int
+        Number of candidate features at each node.
     """
 
     criterion: str = "squared_error"
@@ -117,19 +121,19 @@ class SingleTree(TreeModel):
         return super().fit(X, y, sample_weight)
 
     def cost_complexity_pruning_path(self, X: Any, y: Any, sample_weight: Any = None) -> Bunch:
-        """Every ``ccp_alpha`` from which on the tree of this data has a split less.
+        """Values of ``ccp_alpha`` at which pruning removes splits of the tree of this data.
 
         Returns
         -------
         Bunch
-            ``ccp_alphas``, ascending from 0, and the ``impurities`` of all leaves together.
+            ``ccp_alphas``, ascending from 0, and ``impurities``, the leaves' total at each.
         """
         whole = clone(self).set_params(ccp_alpha=0.0).fit(X, y, sample_weight)
         alphas, impurities = pruning_path(whole._ensemble.trees[0])
         return Bunch(ccp_alphas=alphas, impurities=impurities)
 
     def get_depth(self) -> int:
-        """Depth of the deepest leaf, 0 for a root alone."""
+        """Depth of the tree: 0 if the root is a leaf."""
         return self.tree_.max_depth
 
     def get_n_leaves(self) -> int:
@@ -150,12 +154,12 @@ class SingleTree(TreeModel):
             return leaves[:, 0]
 
     def decision_path(self, X: Any, check_input: bool = True) -> csr_matrix:
-        """Nodes that each row passes.
+        """Nodes on the path of each row from the root to its leaf.
 
         Returns
         -------
         csr_matrix of shape (n_samples, n_nodes)
-            1 where the row passes the node.
+            1 where the row passes through the node.
         """
         boolean("check_input", check_input)
         check_is_fitted(self)
@@ -174,18 +178,18 @@ class DecisionTreeClassifier(Classifier, SingleTree):
     __metadata_request__predict_proba: ClassVar = NO_THRESHOLD
 
     def predict(self, X: Any, check_input: bool = True) -> np.ndarray:
-        """Most probable class of each row, the first of equals.
+        """Most probable class of each row; ties go to the first class.
 
         Returns
         -------
         ndarray of shape (n_samples,)
-            On the GPU if X is, unless classes are strings, which cannot be there.
+            On the GPU if X is, except for string classes, which are on the host.
         """
         boolean("check_input", check_input)
         return super().predict(X)
 
     def predict_proba(self, X: Any, check_input: bool = True) -> np.ndarray:
-        """Probability of each class: its share in a row's leaf.
+        """Probability of each class: its share in the row's leaf.
 
         Returns
         -------
@@ -205,7 +209,7 @@ class DecisionTreeRegressor(Regressor, SingleTree):
     __metadata_request__predict: ClassVar = NO_THRESHOLD
 
     def predict(self, X: Any, check_input: bool = True) -> np.ndarray:
-        """Value of each row's leaf.
+        """Predicted value of each row: the value of its leaf.
 
         Returns
         -------
@@ -226,7 +230,7 @@ class DecisionTreeRegressor(Regressor, SingleTree):
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class ExtraTreeClassifier(DecisionTreeClassifier):
-    """An extremely randomised tree for classification: thresholds are drawn at random."""
+    """An extremely randomised tree for classification: split thresholds are drawn at random."""
 
     splitter: str = "random"
     max_features: float | str | None = "sqrt"
@@ -235,7 +239,7 @@ class ExtraTreeClassifier(DecisionTreeClassifier):
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class ExtraTreeRegressor(DecisionTreeRegressor):
-    """An extremely randomised tree for regression: thresholds are drawn at random."""
+    """An extremely randomised tree for regression: split thresholds are drawn at random."""
 
     splitter: str = "random"
     max_features: float | str | None = 1.0

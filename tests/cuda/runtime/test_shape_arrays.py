@@ -44,7 +44,7 @@ def test_phantoms_have_the_shapes_of_arrays() -> None:
     assert meter.now == UNIT
     del view
     assert meter.now == 0 and meter.peak >= 2 * UNIT
-    with pytest.raises(AttributeError, match="phantoms have no sort"):
+    with pytest.raises(AttributeError, match="shape arrays have no sort"):
         xp.sort(xp.ones(3))
 
 

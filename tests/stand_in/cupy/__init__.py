@@ -1,7 +1,8 @@
-"""The stand-in for CuPy under its own name.
+"""The stand-in for CuPy, importable as ``cupy``.
 
-In a process with ``PYTHONPATH=tests/stand_in:.`` the statement ``import cupy`` gives
-`tests.fakes.fake_cupy`, whose devices are the CPU. So tests and benchmarks of a GPU run unchanged.
+In a process with ``PYTHONPATH=tests/stand_in:.`` the statement ``import cupy`` gives the module
+that `tests.fakes.fake_cupy` makes. Its devices are the CPU, so tests and benchmarks for a GPU run
+unchanged.
 """
 
 import sys

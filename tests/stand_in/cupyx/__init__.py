@@ -1,1 +1,1 @@
-"""What the project uses of ``cupyx``, over the stand-in for CuPy."""
+"""The part of ``cupyx`` that the project uses, implemented with the stand-in for CuPy."""

@@ -1,9 +1,9 @@
 """AdaBoost on a device: see `gpuboost.backends.protocol.Reweighter`.
 
-Weights, targets and codes stay on the device, which finishes and judges the tree of a round, and
-says what the weights are multiplied by. So a round that is replayed is launched before the host
-has seen the one before; the host reads a tree and what its round has come to, in one piece. Trees
-that are pruned are copied to the host for that, and back to be judged.
+Weights, targets and codes stay on the device, which finishes and evaluates the tree of a round and
+computes the factors of the weights. A recorded round is therefore launched before the host has read
+the previous one. The host reads a tree and the results of its round in one copy. Trees that are
+pruned are copied to the host, pruned there, and copied back to be evaluated.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gpuboost.backends.cuda.growth.grower import TreeGrower
 from gpuboost.backends.cuda.growth.memory_plan import HISTOGRAM_SHARE
 from gpuboost.backends.cuda.growth.tree_arrays import Finished
 from gpuboost.backends.cuda.runtime.protocol import Runtime
-from gpuboost.backends.cuda.runtime.readback import MAX_WHOLE
+from gpuboost.backends.cuda.runtime.readback import is_copied_whole
 from gpuboost.backends.cuda.sampling.batch_inputs import InputsOfRounds
 from gpuboost.engine.ensembles import adaboost
 from gpuboost.engine.ensembles.adaboost_task import ReweightTask, Round
@@ -40,21 +40,21 @@ class CudaReweighter:
     ----------
     runtime : Runtime
     task : ReweightTask
-        ``memory_budget`` is for all arrays of the fit.
+        ``memory_budget`` is the number of bytes for all arrays of the fit.
 
     Attributes
     ----------
     rows : ReweightedRows
-        What the fit keeps on the device.
+        Device data of the fit.
     """
 
     def __init__(self, runtime: Runtime, task: ReweightTask) -> None:
         self._runtime, self._task = runtime, task
         self._evaluates_as_grown = is_evaluated_as_grown(task)
         self._ahead: Callable[[], tuple[Facts, TreeReader]] | None = (
-            None  # of a round that is launched
+            None  # reads a round launched early
         )
-        self._pending: TreeReader | None = None  # of the last round, if its tree is not here
+        self._pending: TreeReader | None = None  # reads the last tree, if not read
         with runtime.active():
             self._begin_fit()
 
@@ -73,10 +73,10 @@ class CudaReweighter:
         self.rows = cast("ReweightedRows", self._grower.rounds)
 
     def boost(self, number: int) -> Round:
-        """Grow the tree of a round, and make the weights of the next.
+        """Grow and evaluate the tree of a round.
 
-        The round after it is launched already where that is one launch: if no weights follow from
-        this one, it is launched in vain.
+        If rounds are recorded, the next round is launched before this one is read. If boosting
+        stops at this round, that work is discarded.
         """
         with self._runtime.active():
             if not self._evaluates_as_grown:
@@ -86,13 +86,13 @@ class CudaReweighter:
             if self._grower.recorded is not None and self._is_small and not is_last:
                 self._ahead = self._launched(number + 1)
             if self._pending is not None:
-                self._pending()  # while the device is busy
+                self._pending()  # while the device runs the next round
                 self._pending = None
             facts, read_tree = read()
             return facts.round(read_tree, self._task.objective.chance)
 
     def _launched(self, number: int) -> Callable[[], tuple[Facts, TreeReader]]:
-        """Launch a round; what waits for it."""
+        """Launch a round; returns a function that waits for its results."""
         self.launch(number)
         readback, names = self.rows.readback, self.rows.finished.columns
         if not self._is_small:
@@ -109,11 +109,11 @@ class CudaReweighter:
 
     @property
     def _is_small(self) -> bool:
-        """Whether a round is copied as a whole, with the room that its nodes do not take."""
-        return self.rows.readback.n_bytes <= MAX_WHOLE
+        """Whether a round is copied whole, including unused node capacity."""
+        return is_copied_whole(self.rows.readback.n_bytes)
 
     def _by_parts(self) -> tuple[Facts, TreeReader]:
-        """What the round launched last comes to, while its tree is still being copied."""
+        """Results of the round launched last, while its tree is still being copied."""
         runtime, rows = self._runtime, self.rows
         facts = Facts.of(runtime.read_later(rows.readback.arrays["facts"])())
         read = rows.finished.read_later(runtime, facts.n_nodes, facts.n_masks)
@@ -122,7 +122,7 @@ class CudaReweighter:
         return facts, self._pending
 
     def _boost_pruned(self, number: int) -> Round:
-        """A round whose tree is pruned before it is judged."""
+        """Run a round whose tree is pruned before it is evaluated."""
         runtime, rows, options = self._runtime, self.rows, self._task.options
         self.launch(number)
         _, (whole,) = rows.finished.copy_to_host(runtime)
@@ -134,9 +134,9 @@ class CudaReweighter:
         return found.round(lambda: kept, self._task.objective.chance)
 
     def launch(self, number: int) -> None:
-        """Launch a round: its weights, its tree, and what it comes to where none is pruned."""
+        """Launch a round: its weights, its tree and, unless trees are pruned, its evaluation."""
         self.rows.begin(number)
-        # The first round has no weights to make; those after it are alike.
+        # The first round computes no weights, so its launches differ from those of later rounds.
         self._grower.launch(self._inputs.of(number), again=0 < number < self._task.n_rounds - 1)
 
 

@@ -1,4 +1,4 @@
-"""Trees of AdaBoost judged on the device, and what a round comes to: launches of adaboost.cu."""
+"""Evaluates trees of AdaBoost on the device: launches of adaboost.cu."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ FACTS: Columns = {"facts": (np.float64, (N_FACTS,))}
 
 
 def is_evaluated_as_grown(task: ReweightTask) -> bool:
-    """Whether trees are judged as they are grown: none is pruned by the host before."""
+    """Whether trees are evaluated as grown, without being pruned on the host first."""
     return task.options.ccp_alpha == 0.0 and task.options.min_decrease == 0.0
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a round comes to, as the device has found it.
+    """Results of a round, computed on the device.
 
     Attributes
     ----------
     error, vote, bound : float
     is_reversed : bool
-        Whether the tree is taken for its opposite.
+        Whether the tree's predictions are reversed.
     n_nodes, n_masks : int
-        Of the tree.
+        Numbers of nodes and masks of the tree.
     """
 
     error: float
@@ -54,37 +54,37 @@ class Facts:
 
     @classmethod
     def of(cls, facts: np.ndarray) -> Facts:
-        """Those that the device has written."""
+        """Make the record from the array that the device has written."""
         error, vote, bound, is_reversed, n_nodes, n_masks = facts.tolist()
         return cls(error, vote, bound, is_reversed != 0.0, int(n_nodes), int(n_masks))
 
     def tree(self, copied: HostCopy, names: Iterable[str]) -> Tree:
-        """The tree of a round, of arrays of these names, in memory of its own."""
+        """The tree of a round, with the arrays ``names``, in memory of its own."""
         copied = copied.kept(lengths(names, self.n_nodes, self.n_masks))
         return self.reversed_if_worse(
             cut_tree(copied.part, names, (0, self.n_nodes), (0, self.n_masks))
         )
 
     def reversed_if_worse(self, tree: Tree) -> Tree:
-        """The tree, or its opposite."""
+        """The tree, with its predictions reversed if ``is_reversed``."""
         return reversed_tree(tree) if self.is_reversed else tree
 
     def round(self, read_tree: Callable[[], Tree], chance: float) -> Round:
-        """The round of a tree."""
+        """Make the `Round` of a tree."""
         if not goes_on(self.error, chance):
             return Round.last(read_tree, self.error)
         return Round(read_tree, self.error, self.vote, self.bound)
 
 
 class TreeObjective:
-    """Judges finished trees of a fit.
+    """Evaluates the finished trees of a fit.
 
     Parameters
     ----------
     runtime : Runtime
     task : ReweightTask
     weights : RowWeights
-        Of the rows, which say what an error weighs.
+        Weights of the rows.
     """
 
     def __init__(self, runtime: Runtime, task: ReweightTask, weights: RowWeights) -> None:
@@ -101,14 +101,14 @@ class TreeObjective:
         }
 
     def evaluate(self, finished: Finished, facts: Array) -> None:
-        """Find what a tree gets wrong, and what that comes to: ``facts``, and `factors`."""
+        """Evaluate a tree: write the results to ``facts`` and to `RowWeights.factors`."""
         weights = self._weights
         weights.evaluate(self._tell(finished))
         own = {"sums": weights.sums, "factors": weights.factors, "facts": facts}
         launch(self._runtime, "end_round", 1, finished, **self._given, **own)
 
     def _tell(self, finished: Finished) -> PackedTree:
-        """The tree as rows traverse it."""
+        """Pack the tree for traversal."""
         nodes = finished.columns
         left, value, has_masks = nodes["left"], nodes["value"], "masks" in nodes
         packed = self._runtime.xp.empty((len(left), 4), dtype=np.uint32)

@@ -1,4 +1,4 @@
-"""Weights of the rows of a fit of AdaBoost on the device, and errors: launches of adaboost.cu."""
+"""Row weights of AdaBoost on the device, and errors of trees: launches of adaboost.cu."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from gpuboost.engine.ensembles.adaboost_task import ClassObjective, ReweightTask
 from gpuboost.engine.growth.frontier import Array
 
 _LOSSES = {"linear": "LINEAR", "square": "SQUARE", "exponential": "EXPONENTIAL"}
-_BLOCKS = 8  # of a multiprocessor, of launches that take all rows in turn
+_BLOCKS = 8  # per multiprocessor, of launches that loop over all rows
 
 
 @dataclass(frozen=True)
 class PackedTree:
-    """A tree as rows traverse it: see pack_tree of adaboost.cu.
+    """A tree packed for traversal; see pack_tree of adaboost.cu.
 
     Attributes
     ----------
     packed : uint32 (m, 4)
         The nodes.
     masks : uint32 (c, 8)
-        Anything where no feature is categorical.
+        A placeholder if no feature is categorical.
     value : float64 (m, V)
     """
 
@@ -36,7 +36,7 @@ class PackedTree:
 
 
 class RowWeights:
-    """Weights, and what the tree of the last round says of the rows.
+    """Row weights, and the errors of the last tree on each row.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class RowWeights:
     task : ReweightTask
     codes : uint8 (F, n)
     start : float64 (n,)
-        Weights of the first round; it belongs to this.
+        Weights of the first round; the array is overwritten.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class RowWeights:
     factors : float64 (2,)
         See adaboost.cu.
     sums : int64 (3,)
-        Those of adaboost.cu and what is largest, zeros between rounds.
+        The sums and the largest number of adaboost.cu, zeros between rounds.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class RowWeights:
         self._n, self._all_blocks = n, runtime.n_multiprocessors * _BLOCKS
 
     def evaluate(self, tree: PackedTree) -> None:
-        """Find what a tree gets wrong, and the sums of it: `sums`, which are cleared before."""
+        """Find a tree's error on each row, and add to `sums`, which must be zero."""
         sums, seen, given = self.sums, self._seen, {"n": self._n, "weights": self.values}
         rows = {"codes": self._codes, "missing_code": self._missing_code, **given}
         if self._by_class:
@@ -94,7 +94,7 @@ class RowWeights:
         self.launch("evaluate_values", **given, **own)
 
     def reweigh(self) -> None:
-        """Make the weights that follow from the tree judged last, by `factors`."""
+        """Update the weights by the tree evaluated last, with `factors`."""
         given = {"n": self._n, "weights": self.values}
         if self._by_class:
             self.launch("reweigh_classes", wrong=self._seen, factors=self.factors, **given)
@@ -104,9 +104,9 @@ class RowWeights:
         self.launch("normalise", **given)
 
     def blocks_over(self, n: int) -> int:
-        """Blocks that take so many items in turn."""
+        """Number of blocks of a kernel that loops over ``n`` items."""
         return min(-(-n // constant("common/rounds.cuh", "BOOST_THREADS")), self._all_blocks)
 
     def launch(self, name: str, *records: Any, **values: Any) -> None:
-        """Launch a kernel of adaboost.cu whose blocks take all rows in turn."""
+        """Launch a kernel of adaboost.cu that loops over all rows."""
         launch(self._runtime, name, self.blocks_over(self._n), *records, **values)

@@ -1,7 +1,7 @@
-"""The rows of the trees of AdaBoost, made on the device: launches of draw.cu and adaboost.cu.
+"""Makes the rows of the trees of AdaBoost on the device: launches of draw.cu and adaboost.cu.
 
-The numbers are those of `reweighted_rows` and `resampled_rows` of `engine.ensembles.adaboost`.
-Nothing is read back, so a round is the same launches as the one before, the first one apart.
+Results equal `reweighted_rows` and `resampled_rows` of `engine.ensembles.adaboost`. Nothing is read
+back, so all rounds but the first have the same launches.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from gpuboost.engine.fixed_point import SUM_BITS, sum_bits
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.task import GrowTask
 
-# The integer weights of all rows of a tree do not add up to 2**32, so no block's sums wrap around,
-# however much one row weighs.
+# The integer weights of all rows of a tree add up to less than 2**32, so the sums of a block cannot
+# wrap around, whatever the largest weight is.
 ANY_ROWS = 1
 
 
 class ReweightedRows(RowsOfRounds):
-    """Makes the rows of the tree of a round; what a fit keeps on the device is in here.
+    """Makes the rows of the tree of a round, and holds the device data of a fit.
 
     Parameters
     ----------
     runtime : Runtime
     task : ReweightTask
     asked : GrowTask
-        What is grown.
+        Task of growing the trees.
     codes : uint8 (F, n)
     start : float64 (n,)
         Weights of the first round.
@@ -60,8 +60,8 @@ class ReweightedRows(RowsOfRounds):
     objective : TreeObjective
     finished : Finished
         The tree of the round launched last.
-    readback : Parcel
-        Its arrays, and the facts of the round, where it was judged.
+    readback : Readback
+        The arrays of that tree and, if it was evaluated, the results of the round.
     """
 
     finished: Finished
@@ -101,7 +101,7 @@ class ReweightedRows(RowsOfRounds):
         self._follows = True
 
     def begin(self, number: int) -> None:
-        """Begin a round: the weights of the first do not follow from anything."""
+        """Begin a round: all rounds but the first update the weights."""
         task, self._follows, self._whole = self._task, number > 0, None
         if number > 0 or not task.starts_whole():
             return
@@ -114,7 +114,7 @@ class ReweightedRows(RowsOfRounds):
     # ---- RowsOfRounds --------------------------------------------------------------------------
 
     def make(self, inputs: BatchInputs) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
-        """Rows of the tree, how many, leaf columns, and what a row weighs."""
+        """Rows of the tree, their number, leaf columns, and a stand-in for the largest weight."""
         xp = self._runtime.xp
         if self._follows:
             self.weights.reweigh()
@@ -127,7 +127,7 @@ class ReweightedRows(RowsOfRounds):
         return rows, count, leaf, ANY_ROWS
 
     def _list(self, keys: TreeKeys, rows: DeviceRows) -> Array:
-        """List the rows; how many there are."""
+        """List the rows; returns their number."""
         if self._rounding is not None and self._whole is None:
             count, self._unit = self._rounding.list_into(rows, keys, self._columns)
             return count
@@ -139,7 +139,7 @@ class ReweightedRows(RowsOfRounds):
         return self._device.list_drawn(drawn, 1, self._order, self._columns, rows)
 
     def add_leaves(self, inputs: BatchInputs, queue: SplitQueue | None, store: NodeBuffer) -> None:
-        """Finish the tree, and judge it."""
+        """Finish the tree and, unless it is to be pruned, evaluate it."""
         rule = replace(self._rule, unit=self._unit)
         columns = self._finisher.columns(*self._finisher.sizes(store), rule.n_values)
         self.readback = Readback(self._runtime.xp, FACTS | columns)
@@ -151,7 +151,7 @@ class ReweightedRows(RowsOfRounds):
 
 
 class ClassFactors:
-    """Weights of classes: float64 (1, K), and the classes of the rows; one of 1, and none."""
+    """Class weights, float64 (1, K), and the classes of rows; if not given, one weight of 1."""
 
     def __init__(self, runtime: Runtime, task: ReweightTask, known: Array) -> None:
         self.given = task.of_class is not None
@@ -161,12 +161,12 @@ class ClassFactors:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """As adaboost.cu takes it."""
+        """Arguments of adaboost.cu."""
         return {"of_class": self.weight, "label": self.label, "weighted": self.given}
 
 
 class RoundedWeights(RealWeights):
-    """Lists all rows that have weight, by weights rounded by a hash of the row."""
+    """Lists all rows of positive weight, with weights rounded by a hash of the row."""
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class RoundedWeights(RealWeights):
         self._once = device.xp.ones((1, len(weights)), dtype=np.uint32)
 
     def list_into(self, rows: DeviceRows, keys: TreeKeys, columns: Array) -> tuple[Array, Array]:
-        """List the rows of the tree; how many, and the unit of their integer weights."""
+        """List the rows of the tree; returns their number and the unit of integer weights."""
         self._unit = self._device.xp.empty(1, dtype=np.float64)
         return self.list_rows(keys, self._once, columns, rows)[0], self._unit
 
@@ -201,7 +201,7 @@ class Resampling:
     Attributes
     ----------
     unit : float64 (1,)
-        What counts of draws are multiplied by.
+        Factor of draw counts.
     """
 
     def __init__(

@@ -2,10 +2,9 @@
 
 Targets, weights, raw predictions, gradients, the rows of trees and their codes stay on the device.
 A round of bounded depth is one recording (`TreeGrower`): gradients, rows, levels, finished trees,
-the values of their leaves added to raw predictions, and mean losses. The host reads the trees and
-the losses, in one piece, when the next round is under way. Trees that are pruned, or of a round
-that does not fit the memory as a whole, are finished on the host and copied back, and their values
-added by walking them.
+updated raw predictions and mean losses. The host reads the trees and the losses in one copy while
+the next round runs. If trees are pruned, or a round does not fit memory as a whole, the host
+finishes the trees and copies them back, and rows traverse them to update raw predictions.
 """
 
 from __future__ import annotations
@@ -49,12 +48,12 @@ class CudaBooster:
     ----------
     runtime : Runtime
     task : BoostTask
-        ``memory_budget`` is for all arrays of the fit.
+        ``memory_budget`` is the number of bytes for all arrays of the fit.
 
     Attributes
     ----------
     rounds : RoundRows
-        What the fit keeps on the device.
+        Device data of the fit.
     """
 
     def __init__(self, runtime: Runtime, task: BoostTask) -> None:
@@ -67,7 +66,7 @@ class CudaBooster:
         asked = self._grow_task = grow_task(task)
         self._inputs = InputsOfRounds(asked, task.trees_per_round)
         self._at_once = trees_at_once(asked, task.memory_budget, DeviceShape.of(runtime))
-        # Pruning cuts one weakest link after another.
+        # Pruning removes one weakest link after another, so it is left to the host.
         adds = task.options.ccp_alpha == 0.0 and self._at_once >= task.trees_per_round
 
         def maker(own: Runtime, codes: Array) -> RoundRows:
@@ -79,10 +78,10 @@ class CudaBooster:
         self.rounds = cast("RoundRows", self._grower.rounds)
         self._kernels = self.rounds.kernels
         self._finisher = HostFinisher(task, self.rounds)
-        self._pending: PendingRound | None = None  # the last round, if it may not be finished
+        self._pending: PendingRound | None = None  # the last round, until it is read
         self._sets = self.rounds.sets
 
-    # ---- what the trainer asks for -------------------------------------------------------------
+    # ---- the Booster protocol ------------------------------------------------------------------
 
     def boost(self, number: int, learning_rate: float) -> FittedRound:
         """Fit the trees of a round, and add them to the raw predictions."""
@@ -105,14 +104,14 @@ class CudaBooster:
             return self._runtime.to_host(self._sets[rows].raw).T
 
     def close(self) -> None:
-        """There is nothing to give back but memory, which goes with the arrays."""
+        """Do nothing: memory is freed with the arrays."""
 
     # ---- the steps of a round ------------------------------------------------------------------
 
     def _add(self, trees: list[Tree]) -> list[Tree]:
         """Add the values of trees that the host has finished to the raw predictions.
 
-        The trees are returned, with leaves of their own if the loss has such.
+        Returns the trees, with leaf values replaced if the loss has its own leaf rule.
         """
         runtime, missing_code = self._runtime, self._task.matrix.missing_code
         finished = Finished.of(runtime, trees)
@@ -128,7 +127,7 @@ class CudaBooster:
         return trees
 
     def _grow(self, number: int) -> list[GrownTree]:
-        """Grow the trees of a round, as many together as fit."""
+        """Grow the trees of a round, as many at once as fit memory."""
         n_trees = self._task.trees_per_round
         first, grown = number * n_trees, []
         for start in range(first, first + n_trees, self._at_once):
@@ -138,7 +137,7 @@ class CudaBooster:
         return grown
 
     def launch(self, number: int) -> NodeBuffer:
-        """Launch a round, or of its trees as many as grow together."""
+        """Launch the first batch of trees of a round, which may be the whole round."""
         n_trees = self._task.trees_per_round
         again = n_trees % self._at_once == 0
         if self._at_once >= n_trees:
@@ -150,7 +149,7 @@ class CudaBooster:
     def _pending_round(
         self, leaves: RoundLeaves, number: int, user: UserLosses | None
     ) -> FittedRound:
-        """Launch a round that is read when it is asked for."""
+        """Launch a round that is read back later."""
         self.launch(number)
         if self._pending is not None:
             self._pending.copied()  # while the device is busy with the round launched now
@@ -162,7 +161,7 @@ class CudaBooster:
         return self._pending
 
     def _set_quantiles(self, loss: OrderStatisticLoss, finished: Finished, numbers: Array) -> None:
-        """Write the loss's own values to the leaves of finished trees."""
+        """Replace the leaf values of finished trees by those of the loss's leaf rule."""
         runtime, rounds, n_trees = self._runtime, self.rounds, len(numbers)
         xp, inside = runtime.xp, rounds.inside()
         row = xp.arange(rounds.rows.n) if inside is None else xp.flatnonzero(inside)
@@ -178,7 +177,7 @@ class CudaBooster:
 
 
 def grow_task(task: BoostTask) -> GrowTask:
-    """What is grown in a round, without its rows: those that stand for them have their sizes."""
+    """Task of growing a round's trees, with placeholder rows of the right sizes."""
     width = task.loss.columns if task.sums_outputs else 1
     n_hessians = 1 if task.loss.constant_hessian else width
     n = task.matrix.n_samples

@@ -1,4 +1,4 @@
-"""Mean losses of a round by a user's own loss."""
+"""Mean losses of a round for a user-defined loss."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from gpuboost.engine.growth.frontier import Array
 
 
 class UserLosses:
-    """Mean losses of a round by a loss of the user's, which is called with arrays of the device.
+    """Mean losses of a round for a user-defined loss, which is called with device arrays.
 
     Parameters
     ----------
     rounds : RoundRows
-        Of a round that has begun; its rows are drawn once more.
+        Rows of a round that has begun; they are drawn again here.
     number : int
-        Of the round.
+        Number of the round.
 
     Raises
     ------
     ValueError
-        The round has drawn no row with weight.
+        If all rows drawn for the round have weight zero.
     """
 
     def __init__(self, rounds: RoundRows, task: BoostTask, number: int) -> None:
@@ -43,7 +43,7 @@ class UserLosses:
             self._outside, self._before = outside, self._mean(train, outside)
 
     def after(self) -> RoundLosses:
-        """Those of the round, whose values are added."""
+        """Mean losses after leaf values were added to raw predictions."""
         train, *watched = self._rounds.sets
         outside = None
         if self._outside is not None:

@@ -1,4 +1,4 @@
-"""Which rows the trees of a round are grown on."""
+"""Draws the rows that the trees of a round are grown on."""
 
 from __future__ import annotations
 
@@ -58,22 +58,22 @@ class RowDraw:
 
     @property
     def draws(self) -> bool:
-        """Whether rounds draw some of the rows."""
+        """Whether rounds draw a subset of the rows."""
         return self._counts is not None
 
     @property
     def max_rows(self) -> int:
-        """Rows that a tree has at most."""
+        """Largest number of rows of a tree."""
         weights, sampler = self._task.train.weights, self._task.sampler
         positive = sampler.n_samples if weights is None else int((weights > 0).sum())
         return min(positive, sampler.n_draws) if self.draws else positive
 
     def counts(self) -> Array | None:
-        """How often each row is drawn for the round: uint32 (1, n), None for all once."""
+        """How often the round draws each row: uint32 (1, n), None for once each."""
         return None if self._counts is None else self._counts.of(self._keys)
 
     def place(self, drawn: Array | None) -> DrawnRows:
-        """Where the rows of the round will lie, of `counts`."""
+        """Compute where the rows of the round are listed, given their `counts`."""
         runtime, n, weights = self._kernels.runtime, self._rows.n, self._rows.weights
         n_parts = -(-n // constant("boosting/gradients.cu", "LIST_PART"))
         inside = optional("drawn", "subset", drawn, self._keys.trees.view(np.uint32))
@@ -87,7 +87,7 @@ class RowDraw:
         return DrawnRows(**inside, first=first, count=count)
 
     def inside(self, drawn: Array | None) -> Array | None:
-        """Rows that the trees of the round were grown on: bool (n,), None for all."""
+        """Mask of rows that the trees of the round were grown on: bool (n,), None for all."""
         weights = self._rows.weights
         if drawn is None:
             return None if weights is None else weights > 0.0
@@ -105,9 +105,9 @@ class DrawnRows:
     weights : float64 (n,)
         Read only if ``weighted``.
     first : int64 (parts,)
-        Where the rows of each part of all rows begin.
+        Offset of each part's drawn rows in the list.
     count : int64 (1,)
-        Rows in all.
+        Number of drawn rows.
     """
 
     drawn: Array
@@ -119,5 +119,5 @@ class DrawnRows:
 
     @property
     def n_parts(self) -> int:
-        """Parts of all rows, each of which a block lists."""
+        """Number of parts of all rows; one block lists one part."""
         return len(self.first)

@@ -1,4 +1,4 @@
-"""Gradients and hessians of a round, as numbers of the loss and as integers: gradients.cu."""
+"""Gradients and hessians of a round, in float64 and as integers: gradients.cu."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ class RoundGradients:
     ----------
     kernels : LossKernels
     gradient : float64 (K, n)
-        Times -1.
+        Negative gradients.
     hessian : float64 (H, n)
     largest : uint64 (2,)
-        Bits of the largest gradient and hessian of the round.
+        Bit patterns of the largest absolute gradient and hessian of the round.
     exponents : int32 (4,)
         `engine.ensembles.boosting.Scale` of the round.
     given : float64 (4,)
-        l1, l2, the largest value of a leaf and its smallest hessian, in the units of the loss.
+        l1, l2, the largest leaf value and the smallest hessian of a leaf, in units of the loss.
     whole : int32 (n,)
-        The hessian of every round, if it is a whole number; else one number that nobody reads.
+        Hessian of all rounds, if it is constant and a whole number; else a placeholder.
     is_whole : bool
     max_weight : int
         Largest integer weight that a row can have.
     n_outputs, n_hessians : int
-        Gradients and hessians of a row in one tree.
+        Numbers of gradients and hessians of a row in one tree.
     trees_per_round : int
     """
 
@@ -57,7 +57,7 @@ class RoundGradients:
 
     @classmethod
     def of(cls, kernels: LossKernels, task: BoostTask) -> RoundGradients:
-        """Allocate what the rounds of a fit need."""
+        """Allocate the arrays that the rounds of a fit share."""
         runtime, loss, n = kernels.runtime, task.loss, task.matrix.n_samples
         empty, n_outputs = runtime.xp.empty, loss.columns if task.sums_outputs else 1
         n_hessians = 1 if loss.constant_hessian else loss.columns
@@ -80,7 +80,7 @@ class RoundGradients:
 
     @property
     def n(self) -> int:
-        """Rows."""
+        """Number of rows."""
         return self.gradient.shape[1]
 
     @property
@@ -94,7 +94,7 @@ class RoundGradients:
         return len(self.hessian) == 1
 
     def ask_user(self, rows: DeviceRowSet) -> None:
-        """Call a loss of the user's with arrays of the device."""
+        """Compute gradients by a user-defined loss, called with device arrays."""
         runtime, loss = self.kernels.runtime, self.kernels.loss
         seen = rows.for_user(runtime.xp, rows.weights)
         g, h = loss.gradients(seen, np.zeros(loss.columns))
@@ -102,7 +102,7 @@ class RoundGradients:
         self.hessian[...] = h.T
 
     def find(self, rows: DeviceRowSet, parameter: Array) -> None:
-        """Differentiate the loss, unless the user has, and find the largest numbers."""
+        """Compute gradients and hessians, unless the loss is user-defined, and the largest ones."""
         fill(self.kernels.runtime, self.largest, 0)
         if self.kernels.has_kernels:
             out = (self.gradient, self.hessian, self.largest)
@@ -112,16 +112,16 @@ class RoundGradients:
         self.kernels.keep_largest(self.hessian, 1, self.largest)
 
     def scale(self, inputs: BatchInputs) -> None:
-        """Find the exponents of the round, and write what regularises its trees to ``inputs``."""
+        """Find the exponents of the round, and write its trees' regularisation to ``inputs``."""
         self.kernels.launch("scale_round", 1, self, inputs)
 
     def read_scale(self) -> Scale:
-        """The scale of the round launched last, for the host."""
+        """Read back the scale of the round launched last."""
         return Scale(*self.kernels.runtime.read_later(self.exponents)().tolist())
 
 
 def _whole_hessian(task: BoostTask) -> np.ndarray | None:
-    """The hessian of every round, if it is a whole number: int32 (n,)."""
+    """Hessian of all rounds, None if it is not constant or not whole: int32 (n,)."""
     weights = task.train.weights
     if not task.loss.constant_hessian:
         return None

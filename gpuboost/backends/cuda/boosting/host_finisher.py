@@ -1,7 +1,6 @@
-"""Trees of boosting rounds that the host finishes: pruned ones, and those of a round that does not
-fit the memory as a whole.
+"""Finishes boosted trees on the host if they are pruned or a round does not fit memory.
 
-All others the device finishes: `gpuboost.backends.cuda.growth.finish.Finisher`.
+All other trees are finished on the device: `gpuboost.backends.cuda.growth.finish.Finisher`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from gpuboost.engine.task import GrownTree
 
 
 class HostFinisher:
-    """Makes the trees of a round of what was grown.
+    """Finishes the grown trees of a round on the host.
 
     Parameters
     ----------
@@ -27,12 +26,12 @@ class HostFinisher:
         self._task, self._rounds = task, rounds
 
     def trees(self, grown: list[GrownTree], number: int, learning_rate: float) -> list[Tree]:
-        """Grown trees of a round with thresholds and Newton steps; those that were copied last.
+        """Add thresholds and Newton steps to the grown trees of the round launched last.
 
         Raises
         ------
         ValueError
-            The round has drawn no row with weight.
+            If all rows drawn for the round have weight zero.
         """
         task, scale = self._task, self._rounds.gradients.read_scale()
         if grown[0].count[0] == 0:

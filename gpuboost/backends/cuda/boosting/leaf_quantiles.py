@@ -1,6 +1,6 @@
-"""Leaves that take quantiles of the residuals of their rows: launches of leaf_quantiles.cu.
+"""Sets leaf values to quantiles of the residuals of their rows: launches of leaf_quantiles.cu.
 
-The numbers are those of `gpuboost.engine.order_statistics`.
+The results equal `gpuboost.engine.order_statistics`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gpuboost.engine.losses import OrderStatisticLoss
 
 
 class LeafQuantiles:
-    """Leaves of a round that take quantiles of the residuals of their rows.
+    """Collects the residuals of the leaves of a round and finds their quantiles.
 
     Parameters
     ----------
@@ -33,11 +33,11 @@ class LeafQuantiles:
     rows : DeviceRowSet
         The training rows.
     weights : int64 (n,) or None
-        Of `order_statistics.integer_weights`; None: ones.
+        Those of `order_statistics.integer_weights`; None if all are 1.
     capacity : int
-        Leaves that a round has at most.
+        Largest number of leaves of a round.
     max_rows : int
-        Rows of all trees of a round, at most.
+        Largest number of rows of all trees of a round.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class LeafQuantiles:
         self._clips = loss.clips_residuals
 
     def begin(self, capacity: int | None = None) -> None:
-        """Begin a round: no leaf is known; there are at most so many, if that is known better."""
+        """Begin a round without leaves; ``capacity`` may give a tighter bound on their number."""
         xp, runtime, n = self._runtime.xp, self._runtime, self._max_rows
         capacity = self._capacity if capacity is None else min(self._capacity, capacity)
         self._has_offset = zeros(runtime, 1, np.int64)
@@ -84,7 +84,7 @@ class LeafQuantiles:
         Parameters
         ----------
         row : uint32 (r,)
-            Rows of the matrix, those of a node side by side.
+            Rows of the matrix; those of a node are contiguous.
         first : int32 (1,)
             Place of the first node of the level.
         trees : uint64 (T,)
@@ -101,7 +101,7 @@ class LeafQuantiles:
     def _offsets(
         self, nodes: DeviceFrontier | _MarkedNodes, first: Array, given: dict[str, Any]
     ) -> Array:
-        """Where the rows of the leaves of a level come: int64 (m,)."""
+        """Offset of the residuals of each leaf of a level: int64 (m,)."""
         own, n = self._groups, len(nodes.tree)
         found = {"offset": self._runtime.xp.empty(n, dtype=np.int64), **self._of_groups}
         sizes = {"n_groups": own.size, "n_cut": own.pieces.n_pieces}
@@ -115,7 +115,7 @@ class LeafQuantiles:
 
     @property
     def _residuals(self) -> dict[str, Any]:
-        """What rows weigh, and where their residuals and weights go."""
+        """Weights of rows, and the arrays to write residuals and weights to."""
         own = self._groups
         weight = own.below if own.weight is None else own.weight
         weights = optional("weights", "weighted", self._weights, own.below)
@@ -124,7 +124,7 @@ class LeafQuantiles:
     def keep_walked(
         self, listed: ListedRows, finished: Finished, missing_code: int, trees: Array
     ) -> None:
-        """Keep the residuals of the rows in the leaves of finished trees, down which they walk."""
+        """Keep the residuals of the leaves of finished trees, which the listed rows traverse."""
         runtime, xp, n = self._runtime, self._runtime.xp, len(finished.columns["left"])
         nodes = empty(_MarkedNodes, xp, {}, n=n)
         own = {"capacity": n, "left": finished.columns["left"]}
@@ -155,14 +155,14 @@ class LeafQuantiles:
         trees : uint64 (T,)
             Numbers of the trees.
         parameter : float64 (K,)
-            Of the loss.
+            Parameter of the loss.
         n_rows : int64 (1,)
-            Rows of a tree.
+            Number of rows of a tree.
         rate : float64 (1,)
             The learning rate.
         value : float64 (nodes, 1) or (nodes,)
         places : PlacedLeaves, optional
-            Where nodes are known by their places in a store.
+            Needed if leaves were kept by place in the node buffer, not by number.
         """
         xp, runtime, own = self._runtime.xp, self._runtime, self._groups
         node_of, tree_of = self._of_groups["node_of"], self._of_groups["tree_of"]
@@ -186,7 +186,7 @@ class LeafQuantiles:
         )
 
     def _joined(self, node_of: Array, leaf: Array) -> Array:
-        """Let the first group of each leaf have all numbers; the nodes that groups are now."""
+        """Merge the groups of each leaf into the first; returns the node of each group."""
         own, first_of = self._groups, full(self._runtime, len(leaf), 2**31 - 1, np.int32)
         given = {"node_of": node_of, "leaf": leaf, "first_of": first_of}
         launch(self._runtime, "first_groups", blocks(len(own.level)), own, **given)
@@ -196,13 +196,13 @@ class LeafQuantiles:
         return joined
 
     def _over(self, pieces: Pieces) -> int:
-        """Blocks that take pieces in turn."""
+        """Number of blocks of a kernel that loops over pieces."""
         return striding_blocks(self._runtime, pieces.capacity)
 
 
 @dataclass(frozen=True, eq=False)
 class ListedRows:
-    """The rows of trees, one tree after the other.
+    """The rows of trees, in the order of the trees.
 
     Attributes
     ----------
@@ -218,7 +218,7 @@ class ListedRows:
 
 @dataclass(frozen=True, eq=False)
 class _MarkedNodes:
-    """Nodes of finished trees, as a level: which are leaves, and how many rows each has."""
+    """Nodes of finished trees in the form of a level, with the number of rows of each leaf."""
 
     size: Array = column(np.int32, 1)
     accepted: Array = column(np.uint8, "n")
@@ -229,14 +229,14 @@ class _MarkedNodes:
 
 @dataclass(frozen=True, eq=False)
 class PlacedLeaves:
-    """What the places of nodes in a store have become.
+    """Maps places in the node buffer to finished nodes.
 
     Attributes
     ----------
     number_of : int32 (m,)
-        The node of all trees at each place.
+        Index of each place's node among the finished nodes of all trees.
     leaf : int32 (m,) or None
-        Place of the leaf that a node lies in; None: no split was taken back.
+        Place of the leaf that contains each node; None if no split was taken back.
     """
 
     number_of: Array

@@ -1,7 +1,7 @@
-"""The leaves of the trees of a round, and what they add to raw predictions, on the device.
+"""Adds the leaf values of a round's trees to raw predictions on the device.
 
-Rows in the trees are followed by the partition to their places in the store of the round; others
-walk down the finished trees.
+For rows that trees are grown on, the partition tracks the leaf; other rows traverse the finished
+trees.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gpuboost.backends.cuda.runtime.arrays import Columns, allocate, bytes_of
 from gpuboost.backends.cuda.runtime.grid import striding_blocks
 from gpuboost.backends.cuda.runtime.launch import fill, launch
 from gpuboost.backends.cuda.runtime.protocol import Runtime
-from gpuboost.backends.cuda.runtime.readback import MAX_WHOLE, HostCopy, Readback
+from gpuboost.backends.cuda.runtime.readback import HostCopy, Readback, is_copied_whole
 from gpuboost.backends.cuda.runtime.readback import read_later as read_together
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.ensembles.boosting_task import BoostTask
@@ -36,12 +36,13 @@ from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.losses import OrderStatisticLoss
 from gpuboost.engine.task import NO_LIMIT
 
-# Of trees of so many levels rows are followed: deeper ones had better let go of nodes of few rows.
+# Up to this depth the partition tracks the leaf of each row. For deeper trees it is faster to grow
+# small nodes outside the level loop, where rows are not tracked.
 MONITORED_DEPTH = 12
 
 
 class RoundLeaves:
-    """Keeps the leaves of rounds whose trees grow together.
+    """Keeps the leaves of rounds whose trees grow in one batch.
 
     Parameters
     ----------
@@ -49,17 +50,17 @@ class RoundLeaves:
     task : BoostTask
     finisher : Finisher
     sets : list of DeviceRowSet
-        The training rows, and those of watched rows that have raw predictions of their own.
+        The training rows, and watched row sets with raw predictions of their own.
     max_rows : int
-        Rows that a tree has at most.
+        Largest number of rows of a tree.
 
     Attributes
     ----------
     follows : bool
-        Whether rows in the trees are followed by the partition, so that no node leaves the levels
-        (`small_rows_for`). Rows of deep trees are not: all of them walk down the finished trees.
-    readback : Parcel
-        What the host reads of the round begun last.
+        Whether the partition tracks the leaf of each row, so that no node may leave the level loop
+        (`small_rows_for`). Otherwise, for deep trees, all rows traverse the finished trees.
+    readback : Readback
+        Arrays that the host reads after the round begun last.
     """
 
     readback: Readback
@@ -85,23 +86,23 @@ class RoundLeaves:
         self._place = runtime.xp.empty(shape, dtype=np.int32)
         self._quantiles: LeafQuantiles | None = None
         trees = finisher.columns(self._capacity, self._capacity // 2, self._n_outputs)
-        # Trees are read with the rest where nobody asks for their size and it is not too much.
+        # Trees are part of the readback if the host does not read their size and they are small.
         self._of_readback = (
-            trees if not finisher.needs_size_readback and bytes_of(trees) <= MAX_WHOLE else {}
+            trees if not finisher.needs_size_readback and is_copied_whole(bytes_of(trees)) else {}
         )
 
     def refit(self, loss: OrderStatisticLoss, weights: Array | None) -> None:
-        """From now on leaves take quantiles of residuals, by `RoundRows.leaf_weights`."""
+        """Make leaf values quantiles of residuals, weighted by `RoundRows.leaf_weights`."""
         n_trees, rows = self._task.trees_per_round, self._sets[0]
         n_rows = n_trees * self._max_rows
-        # All that were leaves when their level was done, though splits above be taken back.
+        # All leaves of their level count, even if a split above is later taken back.
         capacity = max_stored_nodes(n_trees, n_rows, self._task.options, rows.n)
         max_leaves = (capacity + n_trees) // 2
         sizes = (min(n_rows, max_leaves), n_rows)
         self._quantiles = LeafQuantiles(self._runtime, loss, rows, weights, *sizes)
 
     def begin(self, others: Columns) -> dict[str, Array]:
-        """Begin a round; arrays for what else the host reads of it."""
+        """Begin a round; returns arrays of the columns ``others``, read back with its trees."""
         table: Columns = {"table": (np.int64, table_shape(self._task.trees_per_round))}
         self.readback = Readback(self._runtime.xp, {**others, **table, **self._of_readback})
         if self.follows and self._has_rows_outside:
@@ -113,11 +114,11 @@ class RoundLeaves:
 
     @property
     def table(self) -> Array:
-        """Where that of the round is made, see `NodeBuffer.end`."""
+        """Array for the table of the round's trees; see `NodeBuffer.end`."""
         return self.readback.arrays["table"]
 
     def keep_level(self, level: LevelLeaves) -> None:
-        """Keep which rows are in the leaves of a level, or where they are not followed the rows."""
+        """Keep the leaf of each row in the leaves of a level; if not tracked, the listed rows."""
         rows, frontier, accepted = level.rows, level.frontier, level.accepted
         if not self.follows:
             if self._quantiles is not None and self._listed is None:
@@ -144,11 +145,11 @@ class RoundLeaves:
         Parameters
         ----------
         queue : SplitQueue or None
-            Of best-first growth.
+            Queue of best-first growth.
         trees : uint64 (T,)
-            Their numbers.
-        own : parameter of the loss, rows of a tree
-            See `LeafQuantiles.finish`.
+            Numbers of the trees.
+        own : tuple of array
+            Parameter of the loss and number of rows of a tree; see `LeafQuantiles.finish`.
         """
         number_of = None
         if self.follows:
@@ -166,7 +167,7 @@ class RoundLeaves:
     def _keep_leaves(
         self, quantiles: LeafQuantiles, finished: Finished, store: NodeBuffer, trees: Array
     ) -> PlacedLeaves | None:
-        """Keep the residuals of leaves, if they are not kept; what is known of their places."""
+        """Keep the residuals of leaves unless kept by level; returns the map from places, if so."""
         if finished.number_of is not None:
             return PlacedLeaves(finished.number_of, store.leaf)
         assert self._listed is not None
@@ -183,20 +184,18 @@ class RoundLeaves:
         return allocate(self._runtime.xp, columns)
 
     def add(self, finished: Finished, trees: Array) -> None:
-        """Add the values of leaves to the raw predictions of all rows."""
+        """Add leaf values to the raw predictions of all rows."""
         missing_code = self._task.matrix.missing_code
         for number, rows in enumerate(self._sets):
             place = self._place if number == 0 and self.follows else None
             add_leaves(self._runtime, finished, trees, rows, missing_code, place)
 
     def read_later(self) -> Callable[[], HostCopy]:
-        """Start to copy what the host reads of the round, in one piece or as it is known."""
+        """Start to copy what the host reads of the round; calling the result waits for it."""
         read = self.readback.read_later(self._runtime)
         if self._of_readback:
             return read
-        if (
-            self._finisher.needs_size_readback
-        ):  # for as many nodes as there are the arrays have room
+        if self._finisher.needs_size_readback:  # the arrays have exactly as many nodes as there are
             exact = read_together(self._runtime, self._finished.columns)
             return lambda: read().beside(exact())
         packed = read()
@@ -213,14 +212,14 @@ def add_leaves(
     missing_code: int,
     place: Array | None,
 ) -> None:
-    """Add the values of the leaves of finished trees to the raw predictions of some rows.
+    """Add the leaf values of finished trees to the raw predictions of a row set.
 
     Parameters
     ----------
     trees : uint64 (T,)
-        Numbers of the trees, or of those of the round.
+        Numbers of the trees, in the ensemble or in the round.
     place : int32 (T, n) or None
-        Where rows are known to be, -1 for others; None: all of them walk.
+        Leaf of each row, -1 for rows that traverse the tree; None if all rows do.
     """
     own, n_outputs = finished.columns, finished.columns["value"].shape[1]
     given = {

@@ -1,8 +1,7 @@
 """Mean losses after a round of boosting: `gpuboost.engine.ensembles.boosting_task.RoundLosses`.
 
-They are sums of the rows' losses and weights, made by gradients.cu in the round itself; the host
-reads them together with the nodes of its trees. Which rows a round has drawn is known on the device
-alone.
+The launches of a round include kernels of gradients.cu that sum the losses and weights of rows; the
+host reads the sums together with the trees. Only the device knows which rows a round has drawn.
 """
 
 from __future__ import annotations
@@ -18,25 +17,25 @@ from gpuboost.engine.ensembles.boosting_task import RoundLosses
 from gpuboost.engine.fixed_point import SUM_BITS, planes_to_float, sum_bits
 from gpuboost.engine.growth.frontier import Array
 
-_SUM_BLOCKS = 1 << 10  # of a launch that sums: what is left is taken in turn
+_SUM_BLOCKS = 1 << 10  # of a launch: threads loop over more rows than that
 _NOT_FINITE = np.int64(0x7FF0000000000000)  # bits of infinity; those of NaN are above
-# What is summed of a row set, see row_losses of gradients.cu: losses and weights of the rows that
-# the round has drawn, then of the others. Of each sum there are the largest number and two planes.
+# Sums of a row set (row_losses of gradients.cu): losses and weights of the rows that the round has
+# drawn, then of the others. Each sum is three words: the largest summand and two planes.
 _SUMS = 4
 _WORDS = 3 * _SUMS
 INSIDE, OUTSIDE = 0, 1
 
 
 class MeanLosses:
-    """The sums that the mean losses of a round are made of.
+    """Sums losses and weights of row sets, for the mean losses of a round.
 
     Parameters
     ----------
     kernels : LossKernels
     sets : sequence of DeviceRowSet
-        The training rows, then those that are watched.
+        The training rows, then the watched row sets.
     draws : bool
-        Whether rounds draw some of the training rows.
+        Whether rounds draw a subset of the training rows.
     """
 
     def __init__(self, kernels: LossKernels, sets: Sequence[DeviceRowSet], draws: bool) -> None:
@@ -44,11 +43,11 @@ class MeanLosses:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Row sets, and with rows drawn the training rows before the round; numbers of each."""
+        """Shape of the sums: row sets (if rows are drawn, also the state before) by words."""
         return len(self._sets) + self._draws, _WORDS
 
     def begin(self, found: Array) -> None:
-        """Begin a round; ``found``, int64 of `shape`, is where its sums will be."""
+        """Begin a round; its sums will be written to ``found``, int64 of `shape`."""
         self.found = found
         fill(self._kernels.runtime, found, 0)
 
@@ -58,15 +57,15 @@ class MeanLosses:
         Parameters
         ----------
         drawn : uint32 (1, n) or None
-            How often the round draws each row; None: all.
+            How often the round draws each row; None if it draws all rows.
         parameter : float64 (K,)
-            Of the loss.
+            Parameter of the loss.
         """
         if drawn is not None:
             self._keep(len(self._sets), self._sets[0], drawn, parameter)
 
     def keep_after(self, drawn: Array | None, parameter: Array) -> None:
-        """Sum the losses of all row sets."""
+        """Sum the losses of all row sets after their raw predictions have changed."""
         for place, rows in enumerate(self._sets):
             self._keep(place, rows, drawn if place == 0 else None, parameter)
 
@@ -85,7 +84,7 @@ class MeanLosses:
         self._kernels.launch("sum_planes", grid, rows, sums=found[_SUMS:], **own, **by)
 
     def of_sums(self, found: np.ndarray) -> RoundLosses:
-        """Mean losses of the sums of a round, copied to the host."""
+        """Mean losses from the sums of a round, which are on the host."""
         train, *_ = self._sets
         outside = None
         if self._draws and found[0, 2 * OUTSIDE + 1] != 0:  # some of them have weight
@@ -97,14 +96,14 @@ class MeanLosses:
 
 
 def _mean(found: np.ndarray, rows: DeviceRowSet, part: int, drawn: bool) -> float:
-    """Mean loss of a part of a row set; ``drawn``: there are two, else all rows are inside."""
-    everything = not drawn and rows.weights is None  # the sum of weights was left out
+    """Mean loss of a part of a row set; unless ``drawn``, all rows are in the part inside."""
+    everything = not drawn and rows.weights is None  # the kernel does not sum weights
     weight = float(rows.n) if everything else _sum(found, 2 * part + 1, rows)
     return _sum(found, 2 * part, rows) / weight
 
 
 def _sum(found: np.ndarray, which: int, rows: DeviceRowSet) -> float:
-    """One of the sums, as `engine.averages` makes it."""
+    """One of the sums in float64, equal to that of `engine.averages`."""
     largest = found[which]
     if largest >= _NOT_FINITE:
         return float("inf")
@@ -115,5 +114,5 @@ def _sum(found: np.ndarray, which: int, rows: DeviceRowSet) -> float:
 
 
 def _bits(rows: DeviceRowSet) -> int:
-    """Bits of the fixed-point number of a row, see `averages.plane_scales`."""
+    """Bits of a row's fixed-point number; see `averages.plane_scales`."""
     return SUM_BITS - sum_bits(rows.n)

@@ -1,7 +1,7 @@
-"""Rounds that are read while the next one runs, so that no round waits for the host.
+"""Reads a round back while the next one runs, so that the device never waits for the host.
 
-The trees and losses of a round are copied when it is done, and the next round is launched before
-the host reads them.
+The copy of a round's trees and losses follows the round on the device; the host launches the next
+round before it reads the copy.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class PendingRound:
     read : callable
         Waits for the copy and returns it.
     losses : RoundLosses or MeanLosses
-        Or what makes them of the sums that the copy has.
+        Mean losses, or the object that computes them from sums in the copy.
     error : callable
-        Makes the error of a round that has drawn no row with weight.
+        Returns the error to raise if all rows drawn for the round have weight zero.
     """
 
     def __init__(
@@ -43,16 +43,16 @@ class PendingRound:
         """Wait for the round and return its trees and mean losses."""
         copied = self.copied()
         if not isinstance(self._losses, RoundLosses):
-            self._losses = self._losses.of_sums(self._sums)  # and let go of its rows
+            self._losses = self._losses.of_sums(self._sums)  # frees the rows
         return DoneRound([copied.tree(number) for number in range(self._n_trees)], self._losses)
 
     def copied(self) -> CopiedTrees:
-        """Wait for the copy of the round and return its trees, not yet cut apart.
+        """Wait for the copy of the round and return its trees, concatenated.
 
         Raises
         ------
         ValueError
-            The round has drawn no row with weight.
+            If all rows drawn for the round have weight zero.
         """
         if self._copied is None:
             readback = self._read()
@@ -65,12 +65,12 @@ class PendingRound:
 
 
 class CopiedTrees:
-    """Finished trees of a round on the host, in one piece of memory.
+    """Finished trees of a round on the host, concatenated.
 
     Parameters
     ----------
     readback : HostCopy
-        The table and the arrays of `finishing.Finished`, by their names; it may have others.
+        The table and the arrays of `gpuboost.backends.cuda.growth.tree_arrays.Finished`, by name.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class CopiedTrees:
         self.weights = weights[:-1]
         self._names = [name for name in NAMES if name in readback]
         used = lengths(self._names, self._nodes[-1], self._masks[-1])
-        self._readback = readback.kept(used)  # and neither pinned memory is kept nor spare room
+        self._readback = readback.kept(used)  # frees pinned memory and unused capacity
 
     def tree(self, number: int) -> Tree:
         """One of the trees."""

@@ -1,7 +1,7 @@
 """Weighted quantiles of groups of numbers on the device: launches of quantiles.cu.
 
-The numbers are those of `gpuboost.engine.order_statistics`, found without sorting and without a
-copy to the host, so that a recorded round can hold them.
+The results equal `gpuboost.engine.order_statistics`. They are found without sorting and without
+reading anything back, so the launches can be part of a recorded round.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from gpuboost.engine.growth.frontier import Array
 
 @dataclass(frozen=True, eq=False)
 class GroupedNumbers:
-    """Numbers by group, and what is found of them; see quantiles.cu.
+    """Numbers by group, and the state of the search for their quantiles; see quantiles.cu.
 
     Attributes
     ----------
     size : int32 (1,)
-        Groups there are.
+        Number of groups.
     pieces : Pieces
-        Of the numbers, by group.
+        Pieces of the numbers, by group.
     key : uint64 (r,)
-        The numbers, those of a group side by side.
+        The numbers as ordered integers; those of a group are contiguous.
     weight : int64 (r,) or None
-        None: each counts once.
+        None if each number counts once.
     level : float64 (g,)
     prefix, above : uint64 (g,)
     below, total : int64 (g,)
     more : uint8 (g,)
     counts : int64 (m, 256)
-        Of some groups at a time.
+        Histograms of digits, of some groups at a time.
     """
 
     size: Array
@@ -59,7 +59,7 @@ class GroupedNumbers:
     def empty(
         cls, xp: Any, size: Array, n_groups: int, pieces: Pieces, key: Array, weight: Array | None
     ) -> GroupedNumbers:
-        """Room for what is found of so many groups."""
+        """Allocate the state of ``n_groups`` groups."""
         lengths = {"n": n_groups, "n_at_once": min(n_groups, _at_once())}
         lengths["n_digits"] = constant("boosting/quantiles.cu", "DIGITS")
         own = {"size": size, "pieces": pieces, "key": key, "weight": weight}
@@ -67,7 +67,7 @@ class GroupedNumbers:
 
     @property
     def weights(self) -> dict[str, Any]:
-        """The weights as kernels take them."""
+        """The weights as kernel arguments."""
         return optional("weight", "weighted", self.weight, self.below)
 
     def find(self, runtime: Runtime, quantile: Array) -> None:
@@ -80,7 +80,7 @@ class GroupedNumbers:
         launch(runtime, "take_quantiles", blocks(n_groups), self, quantile=quantile)
 
     def _find_some(self, runtime: Runtime, first_group: int) -> None:
-        """Find the digits of as many groups as counts have room for."""
+        """Find the digits of as many groups as fit ``counts``."""
         n_blocks = striding_blocks(runtime, self.pieces.capacity)
         n_lanes = len(self.counts) * constant("common/common.cuh", "WARP")
         n_warp_blocks = striding_blocks(runtime, blocks(n_lanes))
@@ -93,14 +93,14 @@ class GroupedNumbers:
 
 
 class SizesQuantile:
-    """The quantile of the absolute residuals of all rows, for each column: huber's parameter.
+    """Quantile of absolute residuals for each column: the parameter of the Huber loss.
 
     Parameters
     ----------
     runtime : Runtime
     rows : DeviceRowSet
     weights : int64 (n,) or None
-        Of `order_statistics.integer_weights`; None: ones.
+        Those of `order_statistics.integer_weights`; None if all are 1.
     level : float
     """
 
@@ -121,14 +121,14 @@ class SizesQuantile:
         runtime.upload(np.full(n_columns, level), self._groups.level)
 
     def find(self, parameter: Array) -> None:
-        """Write the quantiles as the residuals are now: float64 (K,)."""
+        """Write the quantiles of the current residuals to ``parameter``: float64 (K,)."""
         rows, key = self._rows, self._groups.key
         launch(self._runtime, "key_sizes", (blocks(rows.n), len(rows.raw)), rows, key=key)
         self._groups.find(self._runtime, parameter)
 
 
 def pieces_of(runtime: Runtime, first: np.ndarray, count: np.ndarray, step: int) -> Pieces:
-    """Pieces of at most ``step`` numbers of groups that begin and count so, int64 (g,)."""
+    """Cut groups, given by ``first`` and ``count`` int64 (g,), into pieces of ``step`` numbers."""
     n_each = -(-count // step)
     slot = np.repeat(np.arange(len(count)), n_each)
     within = (np.arange(len(slot)) - np.repeat(np.cumsum(n_each) - n_each, n_each)) * step
@@ -142,10 +142,10 @@ def pieces_of(runtime: Runtime, first: np.ndarray, count: np.ndarray, step: int)
 
 
 def _at_once() -> int:
-    """Groups whose digits are counted at once."""
+    """Number of groups whose digits are counted at once."""
     return constant("boosting/quantiles.cu", "GROUPS_AT_ONCE")
 
 
 def blocks(n: int) -> int:
-    """Blocks that have a thread for each of n."""
+    """Number of blocks with one thread for each of n items."""
     return -(-n // constant("common/rounds.cuh", "BOOST_THREADS"))

@@ -1,7 +1,7 @@
-"""The rows of the trees of a round of boosting, made on the device: launches of gradients.cu.
+"""Makes the rows of the trees of a boosting round on the device: launches of gradients.cu.
 
-The numbers are those of `engine.ensembles.boosting.quantised`. Nothing is read back, so a round
-is the same launches as the one before.
+The results equal `engine.ensembles.boosting.quantised`. Nothing is read back, so all rounds have
+the same launches.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from gpuboost.engine.order_statistics import integer_weights
 
 
 class RoundRows(RowsOfRounds):
-    """Makes the rows of the trees of a round; what a fit keeps on the device is in here.
+    """Makes the rows of the trees of a round, and holds the device data of a fit.
 
     Parameters
     ----------
     runtime : Runtime
     task : BoostTask
     codes : uint8 (F, n)
-        Of the training rows.
+        Codes of the training rows.
     finisher : Finisher or None
-        Finishes the trees of rounds; None: the host does.
+        Finishes the trees of rounds; None if the host does.
 
     Attributes
     ----------
@@ -55,14 +55,14 @@ class RoundRows(RowsOfRounds):
     gradients : RoundGradients
     draw : RowDraw
     parameter : float64 (K,)
-        Of the loss, in the round launched last if that makes it; before the first such there is
-        nothing in it.
+        Parameter of the loss. If it changes in each round, it is that of the round launched last,
+        and undefined before the first round.
     sets : list of DeviceRowSet
-        The training rows, then those that are watched.
+        The training rows, then the watched row sets.
     losses : MeanLosses or None
-        Of the round; None where a loss of the user's makes them.
+        Mean losses of the round; None for a user-defined loss.
     leaves : RoundLeaves or None
-        Adds the values of leaves to raw predictions; None where that is left to the host.
+        Adds leaf values to raw predictions; None if the host finishes the trees.
     """
 
     leaves: RoundLeaves | None  # type: ignore[assignment]
@@ -91,7 +91,7 @@ class RoundRows(RowsOfRounds):
             self.leaves = made
 
     def _watched(self, given: RowSet) -> DeviceRowSet:
-        """A watched row set; one of the training rows shares what is known of these."""
+        """Copy a watched row set to the device; one of the training rows shares their arrays."""
         runtime, data, train = self.runtime, given.data, self.rows.given
         if data is train.data and given.raw is train.raw:
             weights = None if given.weights is None else runtime.asarray(given.weights)
@@ -102,12 +102,12 @@ class RoundRows(RowsOfRounds):
 
     @property
     def followed(self) -> list[DeviceRowSet]:
-        """The training rows, and watched sets that have raw predictions of their own."""
+        """The training rows, and watched row sets with raw predictions of their own."""
         watched = (rows for rows in self.sets[1:] if rows.raw is not self.rows.raw)
         return [self.rows, *watched]
 
     def _start_parameter(self) -> Array:
-        """The parameter of the loss, as it is if it is the same in all rounds: float64 (K,)."""
+        """Parameter of the loss, undefined if each round computes its own: float64 (K,)."""
         loss, runtime, rows = self._task.loss, self.runtime, self.rows
         if isinstance(loss, Huber):
             self._sizes_quantile = SizesQuantile(runtime, rows, self.leaf_weights, loss.alpha)
@@ -118,7 +118,7 @@ class RoundRows(RowsOfRounds):
 
     @cached_property
     def leaf_weights(self) -> Array | None:
-        """Weights of `order_statistics`: int64 (n,), None for ones."""
+        """Integer weights of `engine.order_statistics`: int64 (n,), None if all are 1."""
         given = self.rows.given.weights
         if given is None:
             return None
@@ -127,9 +127,10 @@ class RoundRows(RowsOfRounds):
     # ---- the rows of trees ---------------------------------------------------------------------
 
     def make(self, inputs: BatchInputs) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
-        """Rows of some trees of the round, one tree after the other, as `RowUploads.rows`.
+        """Make the rows of some trees of the round, in the order of the trees.
 
-        What regularises the trees is written to ``inputs``, in the units of their integers.
+        Returns are those of `RowUploads.rows`. The regularisation of the trees is written to
+        ``inputs``, in integer units.
         """
         if self.leaves is not None:
             self._read = self.leaves.begin(self._columns_read())
@@ -146,7 +147,7 @@ class RoundRows(RowsOfRounds):
     def _list(
         self, inputs: BatchInputs, drawn: DrawnRows
     ) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
-        """The rows that a round has drawn, with their integers, once for each tree."""
+        """List the drawn rows with their integer gradients and hessians, for each tree."""
         xp, n_trees, made = self.runtime.xp, len(inputs.key), self.gradients
         self._count = drawn.count
         rows = DeviceRows.empty(xp, n_trees * self._max_rows, made.n_outputs)
@@ -160,20 +161,20 @@ class RoundRows(RowsOfRounds):
         return rows, counts, LeafColumns(wide, wide_of, 1, draws=False), made.max_weight
 
     def _columns_read(self) -> Columns:
-        """What the host reads of a round beside the nodes of its trees."""
+        """Arrays that the host reads after a round, apart from the trees."""
         shape = (0, 0) if self.losses is None else self.losses.shape
         return {"losses": (np.int64, shape)}
 
-    # ---- what the trees say --------------------------------------------------------------------
+    # ---- leaves of the trees -------------------------------------------------------------------
 
     @property
     def follows(self) -> bool:
-        """Whether rows are followed by the partition to their leaves."""
+        """Whether the partition of each level tracks which leaf each row is in."""
         return self.leaves is not None and self.leaves.follows
 
     @property
     def table(self) -> Array | None:
-        """Where the table of the trees is made."""
+        """Array for the table of the trees."""
         return None if self.leaves is None else self.leaves.table
 
     def keep_level(self, level: LevelLeaves) -> None:
@@ -182,7 +183,7 @@ class RoundRows(RowsOfRounds):
             self.leaves.keep_level(level)
 
     def add_leaves(self, inputs: BatchInputs, queue: SplitQueue | None, store: NodeBuffer) -> None:
-        """Add the values of leaves to raw predictions, and sum the losses that are left then."""
+        """Add leaf values to raw predictions, then sum the losses."""
         if self.leaves is None:
             return
         made = self.gradients
@@ -193,17 +194,17 @@ class RoundRows(RowsOfRounds):
         self.keep_losses()
 
     def keep_losses(self) -> None:
-        """Sum the losses of rows to whose raw predictions the values of leaves are added."""
+        """Sum the losses, after leaf values were added to raw predictions."""
         if self.losses is not None:
             self.losses.keep_after(self._drawn, self.parameter)
 
-    # ---- after a round, where the host finishes trees -------------------------------------------
+    # ---- after a round whose trees the host finishes --------------------------------------------
 
     def mean_losses(self) -> RoundLosses:
-        """The mean losses of the round launched last."""
+        """Read back the mean losses of the round launched last."""
         assert self.losses is not None
         return self.losses.of_sums(self.runtime.read_later(self._read["losses"])())
 
     def inside(self) -> Array | None:
-        """Rows that the trees of the round were grown on: bool (n,), None for all."""
+        """Mask of rows that the trees of the round were grown on: bool (n,), None for all."""
         return self.draw.inside(self._drawn)

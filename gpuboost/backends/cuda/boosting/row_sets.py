@@ -18,18 +18,18 @@ from gpuboost.engine.losses import USER, Loss, Predicted
 
 @dataclass(frozen=True, eq=False)
 class DeviceRowSet:
-    """One row set of a fit; columns lie one after the other.
+    """One row set of a fit, stored by column.
 
     Attributes
     ----------
     given : RowSet
-        Where it came from.
+        The row set on the host.
     data : uint8 (F, n) or DeviceFeatures
-        Codes, or values that are not binned.
+        Codes, or features that are not binned.
     y : float64 (Y, n)
         Y = 1 for classes.
     raw : float64 (K, n)
-        Sets of the same rows share it.
+        Raw predictions; row sets of the same rows share them.
     weights : float64 (n,) or None
     """
 
@@ -41,21 +41,21 @@ class DeviceRowSet:
 
     @property
     def n(self) -> int:
-        """Rows."""
+        """Number of rows."""
         return self.raw.shape[1]
 
     @property
     def n_outputs(self) -> int:
-        """Columns of ``y``."""
+        """Number of columns of ``y``."""
         return len(self.y)
 
     @property
     def n_columns(self) -> int:
-        """Columns of ``raw``."""
+        """Number of columns of ``raw``."""
         return len(self.raw)
 
     def for_user(self, xp: Any, weights: Array | None) -> Predicted:
-        """The rows as a loss of the user's sees them, on the device."""
+        """The rows in the form that a user-defined loss gets, on the device."""
         y = self.y.T if self.given.y.ndim > 1 else self.y[0]
         if self.given.y.dtype != np.float64:
             y = y.astype(self.given.y.dtype)
@@ -63,7 +63,7 @@ class DeviceRowSet:
 
     @classmethod
     def of(cls, runtime: Runtime, given: RowSet, data: Array | DeviceFeatures) -> DeviceRowSet:
-        """Copy a row set to the device, but for its data, which are there."""
+        """Copy a row set to the device, except ``data``, which is there already."""
         y = np.asarray(given.y, dtype=np.float64).reshape(len(given.y), -1)
         weights = None if given.weights is None else runtime.asarray(given.weights)
         y, raw = (_columns_of(runtime, host) for host in (y, given.raw))
@@ -71,7 +71,7 @@ class DeviceRowSet:
 
 
 def _columns_of(runtime: Runtime, host: np.ndarray) -> Array:
-    """A copy of float64 (n, K) as columns (K, n) on the device."""
+    """Copy float64 (n, K) to the device as columns (K, n)."""
     there = runtime.xp.empty(host.shape[::-1], dtype=np.float64)
     runtime.upload(host.T, there)
     return there
@@ -79,7 +79,7 @@ def _columns_of(runtime: Runtime, host: np.ndarray) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class LossKernels:
-    """The launches of gradients.cu that know the loss.
+    """Launches of gradients.cu, compiled for one loss.
 
     Parameters
     ----------
@@ -92,26 +92,26 @@ class LossKernels:
 
     @property
     def has_kernels(self) -> bool:
-        """Whether the loss is not a user's."""
+        """Whether the loss is built in, not user-defined."""
         return self.loss.formula != USER
 
     def differentiate(
         self, rows: DeviceRowSet, parameter: Array, gradient: Array, hessian: Array, largest: Array
     ) -> None:
-        """Gradients (K, n), times -1, and hessians (H, n), and the largest of both."""
+        """Write negative gradients (K, n), hessians (H, n) and the largest of both."""
         own = {"parameter": parameter, "n_hessians": len(hessian), "largest": largest}
         found = {"gradient": gradient, "hessian": hessian}
         weights = optional("weights", "weighted", rows.weights, rows.y)
         self.launch("differentiate", _blocks(rows.n), rows, **own, **found, **weights)
 
     def keep_largest(self, values: Array, which: int, largest: Array) -> None:
-        """The largest size of some numbers, kept in one place of ``largest``."""
+        """Update entry ``which`` of ``largest`` with the largest absolute value of ``values``."""
         own = {"values": values, "n_values": values.size, "which": which, "largest": largest}
         self.launch("find_largest", _blocks(values.size), **own)
 
     def launch(self, name: str, grid: int | tuple[int, ...], *records: Any, **values: Any) -> None:
         """Launch a kernel of gradients.cu."""
-        constants = {"FORMULA": max(self.loss.formula, 0)}  # nothing of a user's loss is asked for
+        constants = {"FORMULA": max(self.loss.formula, 0)}  # not used for a user-defined loss
         launch(self.runtime, name, grid, *records, constants=constants, **values)
 
 
@@ -120,5 +120,5 @@ def _blocks(n: int) -> int:
 
 
 def optional(name: str, is_there: str, array: Array | None, stand_in: Array) -> dict[str, Any]:
-    """What a kernel takes for an array that need not be there, and whether it is."""
+    """Kernel arguments for an optional array: the array or a placeholder, and whether it exists."""
     return {name: stand_in if array is None else array, is_there: array is not None}

@@ -1,4 +1,4 @@
-"""Bins learnt and codes made on the device: the launches of bin.cu."""
+"""Finds bins and computes codes on the device: the launches of bin.cu."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from gpuboost.data.quantiles import weighted_rows
 from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
 from gpuboost.engine.growth.frontier import Array
 
-ROWS_PER_BLOCK = 4096  # over which a block's copy of the edges is shared
-# What a column needs besides X while it is learnt, in bytes a row: keys, their order, cumulative
-# weights and what a sort takes.
+ROWS_PER_BLOCK = 4096  # rows for which a block copies the edges to shared memory once
+# Bytes per row to find the bins of a column, besides X: keys, their order, cumulative weights and
+# the memory of a sort.
 LEARNING_BYTES = 64
 
 
 def fit_bins(runtime: Runtime, X: Array, rule: BinRule) -> BinnedMatrix:
-    """Learn the bins of a matrix and code it; X is copied once if the device has room for it.
+    """Find the bins of a matrix and compute its codes; X is copied once if it fits the device.
 
     Parameters
     ----------
     runtime : Runtime
     X : ndarray of float32 or float64 (n, F), on the host or on the device
     rule : BinRule
-        Its weights on the host or on the device.
+        Its weights may be on the host or on the device.
     """
     if X.nbytes + LEARNING_BYTES * len(X) <= runtime.memory_budget():
         features = copy_to_device(runtime, X)
@@ -39,7 +39,7 @@ def fit_bins(runtime: Runtime, X: Array, rule: BinRule) -> BinnedMatrix:
 
 
 def fit_mapper(runtime: Runtime, X: Array, rule: BinRule) -> BinMapper:
-    """Learn the bins of every column; equal to `gpuboost.data.binning.fit_bin_mapper`."""
+    """Find the bins of every column; equal to `gpuboost.data.binning.fit_bin_mapper`."""
     is_categorical, capacity = rule.is_categorical, rule.max_bins
     rows, counts = (None, None) if rule.weights is None else weighted_rows(rule.weights)
     rows, counts = (None if a is None else runtime.asarray(a) for a in (rows, counts))
@@ -56,7 +56,7 @@ def fit_mapper(runtime: Runtime, X: Array, rule: BinRule) -> BinMapper:
 
 
 def bin_matrix(runtime: Runtime, X: Array, mapper: BinMapper) -> BinnedMatrix:
-    """Code a matrix, on the host or on the device; the codes lie on the device.
+    """Compute the codes of a matrix on the host or the device; the codes are on the device.
 
     Equal to `gpuboost.data.binning.bin_columns`.
     """
@@ -79,10 +79,10 @@ def bin_matrix(runtime: Runtime, X: Array, mapper: BinMapper) -> BinnedMatrix:
 
 
 def _code(runtime: Runtime, X: DeviceFeatures, **given: Any) -> None:
-    """Code some rows."""
+    """Compute the codes of some rows."""
     threads = constant("data/bin.cu", "BIN_THREADS")
     grid_y = -(-X.n_features * X.itemsize // constant("data/bin.cu", "BIN_BYTES"))
-    share = -(-X.n * grid_y // (4 * runtime.n_multiprocessors))  # few rows are shared out
+    share = -(-X.n * grid_y // (4 * runtime.n_multiprocessors))  # if rows are few, use more blocks
     rows = min(ROWS_PER_BLOCK, -(-share // threads) * threads)
     grid, own = (-(-X.n // rows), grid_y), {"X": X.values, "rows_per_block": rows}
     launch(runtime, "bin_values", grid, X, constants=constants_of(X), **own, **given)

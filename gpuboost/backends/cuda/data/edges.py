@@ -1,7 +1,7 @@
-"""Bins of a column learnt on the device.
+"""Finds the bins of a column on the device.
 
-A column becomes integers in the order of its values, which the array module sorts; what comes to
-the host are the values at the borders of the bins. Places in the sorted column::
+Values become integer keys in the same order, which the array module sorts. Only the values at the
+borders of bins are copied to the host. Places in the sorted column::
 
     keys        3  3  5  5  5  9  nan
     last of        1        4  5         places of the last of equal keys
@@ -28,7 +28,7 @@ def learn_column(
     counts: Array | None,
     max_bins: int | None,
 ) -> ColumnBins:
-    """The bins of one column.
+    """Find the bins of one column.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def learn_column(
     X : DeviceFeatures
     feature : int
     rows : int64 (m,), or None for all
-        Rows that count.
+        Rows to use.
     counts : int64 (m,), or None
         How often each of them counts.
     max_bins : int, or None for a categorical feature
@@ -66,7 +66,7 @@ def learn_column(
 
 
 def _sort_keys(runtime: Runtime, X: DeviceFeatures, feature: int, rows: Array | None) -> Array:
-    """Integers in the order of the values of a column."""
+    """Sort keys of a column: integers in the order of its values."""
     n = X.n if rows is None else len(rows)
     keys = runtime.xp.empty(n, dtype=np.int32 if X.itemsize == 4 else np.int64)
     picked = runtime.xp.empty(1, dtype=np.int64) if rows is None else rows
@@ -78,12 +78,12 @@ def _sort_keys(runtime: Runtime, X: DeviceFeatures, feature: int, rows: Array | 
 
 
 def constants_of(X: DeviceFeatures) -> dict[str, int]:
-    """What bin.cu is compiled for, of some features."""
+    """Compile-time constants of bin.cu for the type of some features."""
     return {"DOUBLE": int(X.itemsize == 8)}
 
 
 def values_of(keys: np.ndarray) -> np.ndarray:
-    """The values that keys stand for."""
+    """Convert keys back to values."""
     largest = keys.dtype.type(np.iinfo(keys.dtype).max)
     bits = np.where(keys < 0, keys ^ largest, keys)
     return bits.view(np.float32 if keys.itemsize == 4 else np.float64)

@@ -1,4 +1,4 @@
-"""A matrix of features on the device, in the memory order it came in."""
+"""A matrix of features on the device, in row-major or column-major order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.engine.growth.frontier import Array
 
-HOST_BYTES = 1 << 28  # copied between host and device at a time
+HOST_BYTES = 1 << 28  # bytes copied between host and device at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,7 @@ class DeviceFeatures:
 
     @classmethod
     def of(cls, xp: Any, X: Array) -> DeviceFeatures:
-        """A matrix (n, F), copied only if neither its rows nor its columns are contiguous."""
+        """Wrap a matrix (n, F); it is copied only if neither rows nor columns are contiguous."""
         n, n_features = X.shape
         if X.flags.f_contiguous and not X.flags.c_contiguous:
             return cls(X.T, 1, n, n, n_features)
@@ -44,7 +44,7 @@ class DeviceFeatures:
 
 
 def copy_to_device(runtime: Runtime, X: Array) -> DeviceFeatures:
-    """A matrix of the host on the device, one of the device as it is."""
+    """Copy a host matrix to the device; a device matrix is used as it is."""
     if isinstance(X, runtime.xp.ndarray):
         return DeviceFeatures.of(runtime.xp, X)
     if X.flags.f_contiguous and not X.flags.c_contiguous:
@@ -55,9 +55,9 @@ def copy_to_device(runtime: Runtime, X: Array) -> DeviceFeatures:
 def parts_on_device(
     runtime: Runtime, X: Array, row_bytes: int = 0
 ) -> Iterator[tuple[slice, DeviceFeatures]]:
-    """Rows of the device all at once, of the host part by part.
+    """Yield a device matrix as a whole, a host matrix in parts of rows.
 
-    A part, and ``row_bytes`` for each of its rows, are at most `HOST_BYTES`.
+    Each row takes its own bytes and ``row_bytes``; a part takes at most `HOST_BYTES` in all.
     """
     step = len(X)
     if not isinstance(X, runtime.xp.ndarray):

@@ -14,16 +14,16 @@ from gpuboost.engine.growth.frontier import Array
 
 @dataclass(frozen=True)
 class DeviceMatrix:
-    """Codes in the two layouts that the kernels read, and what splits need to know of features.
+    """Codes in the two layouts that kernels read, and properties of features for splits.
 
     Attributes
     ----------
     codes : uint8 (F, n)
-        One column after the other, for the partition.
+        Codes by column, for the partition.
     tiles : uint8 (tiles, n, tile)
-        ``tile`` features of a row side by side, padded with zeros, for histograms.
+        Codes of ``tile`` features of a row side by side, padded with zeros, for histograms.
     features : int32 (F,)
-        0, 1, ...: what a node looks at that looks at all of them.
+        0, 1, ..., F - 1: the feature list of nodes whose histograms have all features.
     n_bins : int32 (F,)
     is_categorical : uint8 (F,)
     center : float64 (F, width - 1)
@@ -47,7 +47,7 @@ class DeviceMatrix:
 
     @property
     def has_masks(self) -> bool:
-        """Whether a feature is categorical, so that splits have masks."""
+        """Whether any feature is categorical, so that splits have masks."""
         return self.mask_words > 0
 
 

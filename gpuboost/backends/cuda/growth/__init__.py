@@ -1,1 +1,1 @@
-"""Batches of trees: the levels, the store of their nodes, finished trees, memory."""
+"""Growing a batch of trees: its levels, the node buffer, finished trees and memory."""

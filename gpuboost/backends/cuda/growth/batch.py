@@ -1,4 +1,4 @@
-"""What the levels of one batch of trees have in common, and where their nodes go."""
+"""State that all levels of one batch of trees share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpuboost.engine.growth.frontier import Array
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch of trees. ``small`` is None where no node goes there."""
+    """One batch of trees. ``small`` is None if no nodes leave the level loop."""
 
     n_trees: int
     policy: Policy
@@ -30,9 +30,9 @@ class Batch:
     def grow_small(
         self, rows: DeviceRows, frontier: DeviceFrontier, candidates: Search, depth: int
     ) -> None:
-        """Grow the nodes left to subtrees.cu, after the last histogram of their rows.
+        """Grow small nodes to their leaves with subtrees.cu.
 
-        Their rows are not what they were then.
+        This overwrites their rows, so all histograms of the level must be summed before.
         """
         if self.small is not None and self.policy.small_rows_at(depth):
             self.small.grow(rows, frontier, candidates, depth)
@@ -45,5 +45,5 @@ class Batch:
         sums: Array | None,
         depth: int,
     ) -> None:
-        """Store the nodes of a level, see `NodeBuffer.keep`."""
+        """Store the nodes of a level; see `NodeBuffer.keep`."""
         self.store.keep(frontier, splits, places, sums, self.policy.small_rows_at(depth))

@@ -17,16 +17,16 @@ from gpuboost.engine.task import NO_LIMIT, GrowTask, TreeOptions
 
 
 class SplitQueue:
-    """The queues of the trees of a batch: which splits ``max_leaf_nodes`` takes.
+    """Priority queues of the trees of a batch, which choose splits under ``max_leaf_nodes``.
 
     Parameters
     ----------
     runtime : Runtime
     options : TreeOptions
     n_trees, max_rows : int
-        Trees of the batch, and rows that one of them has at most.
+        Number of trees of the batch, and largest number of rows of a tree.
     n_places : int
-        Places that nodes have.
+        Capacity of the node buffer.
     """
 
     def __init__(
@@ -55,14 +55,14 @@ class SplitQueue:
         n_trees: int,
         n_rows: int,
     ) -> SplitQueue | None:
-        """Those of a batch; None where trees do not grow best first.
+        """Make the queues of a batch; None if its trees do not grow best first.
 
         Parameters
         ----------
         store : NodeBuffer
-            Where nodes have places.
+            Node buffer of the batch.
         n_trees, n_rows : int
-            Of the batch.
+            Number of trees and of rows of the batch.
         """
         if task.options.max_leaf_nodes == NO_LIMIT:
             return None
@@ -72,9 +72,9 @@ class SplitQueue:
     def limit_to_best_first(
         self, frontier: DeviceFrontier, splits: DeviceSplits, first: Array
     ) -> Array:
-        """Let ``splits.accepted`` be the splits that are taken as far as nodes are known.
+        """Restrict ``splits.accepted`` to splits that best-first growth takes, given nodes so far.
 
-        ``first`` is the place of the first node, int32 (1,).
+        ``first`` is the place of the first node of the level in the node buffer, int32 (1,).
         """
         xp, n = self._runtime.xp, frontier.capacity
         names = ("slot", "place", "sorted", "other")
@@ -89,19 +89,19 @@ class SplitQueue:
         return splits.accepted
 
     def cut(self, nodes: Store, adds: bool) -> Array:
-        """Make leaves of the nodes of a store whose splits were taken back.
+        """Make leaves of the nodes whose splits were taken back.
 
         Parameters
         ----------
         nodes : Store
             All nodes of the batch.
         adds : bool
-            Whether only leaves have sums, others zeros: if not, all nodes have theirs.
+            Whether only leaves have sums and inner nodes zeros; otherwise all nodes have sums.
 
         Returns
         -------
         leaf : int32 (m,)
-            Place of the leaf that each node lies in, most often itself.
+            Place of the leaf that contains each node; of a leaf, its own place.
         """
         leaf = self._runtime.xp.empty(self._n_places, dtype=np.int32)
         own = {"leaf": leaf, "n_sums": nodes.sums.shape[1] if adds else 0}
@@ -109,7 +109,7 @@ class SplitQueue:
         return leaf
 
     def hand_numbers(self, leaf: Array, number_of: Array) -> None:
-        """Give places the numbers of the leaves that they lie in: int32 (m,), by places."""
+        """Set the number of each place to that of the leaf that contains it: int32 (m,)."""
         self._over_places("hand_numbers", leaf=leaf, number_of=number_of)
 
     def _is_split(self) -> Array:

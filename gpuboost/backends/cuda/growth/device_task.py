@@ -1,4 +1,4 @@
-"""What all batches of the trees of a task share on a device."""
+"""Device data and kernels that all batches of a task share."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class DeviceTask:
     runtime : Runtime
     task : GrowTask
     maker : callable, optional
-        Makes what makes the rows of rounds, from the runtime and the codes there.
+        Returns the `RowsOfRounds` of a fit, given the runtime and the codes on the device.
 
     Attributes
     ----------
@@ -49,18 +49,18 @@ class DeviceTask:
     passes : RowKernels
     constraints : Constraints
     medians : MedianKernels or None
-        None where no target is fitted by medians.
+        None unless leaf values are medians.
     rounds : RowsOfRounds or None
-        What the maker has made.
+        Result of ``maker``.
     is_sync_free : bool
-        Whether levels are launched without asking how many nodes they have.
+        Whether levels are launched without reading back how many nodes they have.
     finisher : Finisher or None
-        None where the host finishes the trees.
+        None if the host finishes the trees.
 
     Raises
     ------
     ValueError
-        A tree of the task could have more nodes than there are places.
+        If a tree could have more nodes than int32 can number.
     """
 
     def __init__(self, runtime: Runtime, task: GrowTask, maker: RoundMaker | None = None) -> None:
@@ -88,21 +88,21 @@ class DeviceTask:
 
     @property
     def _counted(self) -> bool:
-        """Whether histograms count rows: only a limit on the rows of a leaf asks for it."""
+        """Whether histograms count rows, which only ``min_samples_leaf`` requires."""
         return self.task.options.min_samples_leaf > 1
 
     def by_lists(self, host: HostInputs) -> bool:
-        """Whether the nodes of a batch get histograms of the features they look at alone."""
+        """Whether a node's histogram has its listed features only, in place of all features."""
         return use_feature_lists(self.task.options.max_features, host.max_allowed)
 
     def kind_of(self, host: HostInputs) -> tuple[int, ...]:
-        """What of its inputs decides how a batch is launched: its size, and how it looks."""
+        """Key of the launches of a batch: batches of one kind can replay one recording."""
         return len(host.trees), int(self.by_lists(host))
 
     def rows(
         self, host: HostInputs, inputs: BatchInputs
     ) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
-        """Rows of trees one after the other, how many each has, leaf columns, largest weight."""
+        """Rows of the trees in order, number of rows of each, leaf columns, largest weight."""
         if isinstance(self._sampler, DeviceDrawing):
             return self._sampler.rows(inputs.keys)
         if isinstance(self._sampler, RowUploads):
@@ -111,7 +111,7 @@ class DeviceTask:
         return self.rounds.make(inputs)
 
     def policy(self, min_hessian: Array, n_trees: int, n_rows: int, max_weight: int) -> Policy:
-        """Which nodes of a batch of so many trees and rows may split."""
+        """Make the policy of a batch of ``n_trees`` trees and ``n_rows`` rows."""
         n_channels, options = self.task.target.n_channels, self.task.options
         small_rows = 0
         if self._may_leave(n_trees):
@@ -121,13 +121,13 @@ class DeviceTask:
         return Policy(*given, small_rows)
 
     def _may_leave(self, n_trees: int) -> bool:
-        """Whether small nodes may leave the loop: of rounds where there can be enough of them."""
+        """Whether small nodes may leave the level loop; of a round, only if there may be many."""
         wanted = SUBTREES_WANTED * self.runtime.n_multiprocessors
         many = n_trees << min(self.task.options.max_depth, DEEPEST) > wanted
         return self.rounds is None or (many and not self.rounds.follows)
 
     def histogram_builder(self, max_weight: int, by_lists: bool) -> HistogramBuilder:
-        """What sums the histograms of a batch whose rows have at most some weight."""
+        """Make the histogram builder of a batch whose rows weigh at most ``max_weight``."""
         n_listed = self.task.options.max_features if by_lists else self.matrix.n_features
         return HistogramBuilder(
             self.runtime,

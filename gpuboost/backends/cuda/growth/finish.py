@@ -1,7 +1,7 @@
-"""Trees finished on the device, as `gpuboost.engine.growth.tree.finish_tree` does: finish.cu.
+"""Finishes trees on the device, as `gpuboost.engine.growth.tree.finish_tree`: finish.cu.
 
-The host copies what a `Tree` holds and cuts it into trees. Integers are as narrow as they can be:
-they are widened where the trees of a model are joined, as all of them are.
+The host copies the arrays of all trees of a batch and slices them into `Tree` objects. Integers
+have the narrowest type possible and are widened when all trees of the model are concatenated.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.task import GrowTask
 
-_BLOCKS = 32  # per multiprocessor, at most: a thread takes node after node
+_BLOCKS = 32  # per multiprocessor, at most: each thread loops over nodes
 
 
 class Finisher:
-    """Finishes the nodes of one batch of trees of a task after the other.
+    """Finishes the nodes of the batches of a task.
 
     Parameters
     ----------
     runtime : Runtime
     task : GrowTask
     needs_size_readback : bool
-        Whether the host asks how many nodes there are, so that arrays need no room for more.
-    rule : Reading or None
-        How sums are to be read; None where each batch says it for itself.
+        Whether the host reads the number of nodes, to allocate arrays of exactly that size.
+    rule : ValueRule or None
+        How sums become leaf values; None if each batch passes its own rule.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Finisher:
             name: runtime.asarray(np.ascontiguousarray(each)) for name, each in bins.items()
         }
         self._has_masks = bool(mapper.is_categorical.any())
-        # Rows of rounds walk down finished trees: there is one type of features for them.
+        # In rounds, rows traverse finished trees by a kernel that takes int32 features only.
         has_narrow_features = task.matrix.n_features <= np.iinfo(np.int16).max
         self._is_narrow = has_narrow_features and rule is not None
         self._is_whole = rule is not None and _has_whole_weights(task, rule.n_planes)
@@ -63,17 +63,16 @@ class Finisher:
 
     @classmethod
     def of(cls, runtime: Runtime, task: GrowTask, needs_size_readback: bool) -> Finisher | None:
-        """That of a task; None where trees are finished on the host.
+        """Make the finisher of a task; None if trees are finished on the host.
 
-        That is where the rows of trees are known to none but ``rows_of``, which may give each leaf
-        sums of its own.
+        Trees whose rows come from ``rows_of``, which may give leaves sums of any kind, are.
         """
         if task.sampler is None or task.target.has_gradients:
             return None
         return cls(runtime, task, needs_size_readback, ValueRule.of_target(runtime, task))
 
     def columns(self, n: int, n_masks: int, n_values: int) -> Columns:
-        """The arrays of n nodes, as they are in `Finished`."""
+        """Types and shapes of the arrays of n nodes, as in `Finished`."""
         columns: Columns = {
             "feature": (np.int16 if self._is_narrow else np.int32, (n,)),
             "threshold": (np.float64, (n,)),
@@ -92,7 +91,7 @@ class Finisher:
         return columns | masks
 
     def finish(self, store: NodeBuffer) -> Finished:
-        """Finish the nodes of a store, which are numbered."""
+        """Finish the nodes of a node buffer, which must be numbered."""
         assert self._rule is not None
         n, n_masks = self.sizes(store)
         columns = self.columns(n, n_masks, self._rule.n_values)
@@ -101,15 +100,15 @@ class Finisher:
         return found
 
     def sizes(self, store: NodeBuffer) -> tuple[int, int]:
-        """Nodes and masks there are to be room for."""
+        """Numbers of nodes and masks to allocate."""
         if not self.needs_size_readback:
             return store.max_finished, store.max_finished // 2
         table = self._runtime.read_later(store.numbers.table)()
-        n = min(store.max_finished, int(table[0, -1]))  # where memory is foretold, of all levels
+        n = min(store.max_finished, int(table[0, -1]))  # a dry run reads an estimate
         return n, min(int(table[1, -1]), (n - store.n_trees) // 2)
 
     def finish_into(self, found: Finished, store: NodeBuffer, rule: ValueRule) -> None:
-        """Finish the nodes of a store into arrays that are there."""
+        """Finish the nodes of a node buffer into existing arrays."""
         self._finish_nodes(store, found, rule)
         if self._signs is not None:
             self._order_values(store, found.columns, rule)
@@ -122,7 +121,7 @@ class Finisher:
             "has_draws": store.has_draws,
             "has_masks": self._has_masks,
             "width": self._bins["center"].shape[1],
-            "rate": rule.rate if self._signs is None else self._one,  # after they are in order
+            "rate": rule.rate if self._signs is None else self._one,  # see order_values
             "criterion": self._task.options.criterion,
             "n_sums": store.n_sums,
             "is_narrow": self._is_narrow,
@@ -140,10 +139,10 @@ class Finisher:
         launch(runtime, "finish_nodes", n_blocks, *known, **given, **own)
 
     def _places(self, nodes: Store, arrays: dict[str, Array]) -> dict[str, Array]:
-        """Where features, weights and masks are written.
+        """Arrays that features, weights and masks are written to.
 
-        Of two places for one array nothing is written to the other, nor to those that are not
-        asked for.
+        Features and weights have a narrow and a wide array each, of which the kernel writes one;
+        arrays that are not needed have a placeholder.
         """
         narrow, wide = (nodes.bin, arrays["feature"])
         if self._is_narrow:
@@ -172,7 +171,7 @@ class Finisher:
 
 
 def _has_whole_weights(task: GrowTask, n_planes: int) -> bool:
-    """Whether weights of nodes are integers of 32 bits: draws, or rows."""
+    """Whether node weights are 32-bit integers, that is numbers of draws or rows."""
     target, sampler = task.target, task.sampler
     assert sampler is not None
     own_planes = 0 if target.by_class else 2 * (target.n_channels + 1)

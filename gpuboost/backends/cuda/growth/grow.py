@@ -1,4 +1,4 @@
-"""The CUDA backend: the level loop over kernels, on whatever `Runtime` runs them."""
+"""Grow the trees of a task with the CUDA backend, in batches that fit the memory budget."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from gpuboost.engine.task import GrownTree, GrowTask
 def grow_trees(runtime: Runtime, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
     """Grow the trees of a task, as `gpuboost.backends.protocol.Backend.grow`.
 
-    As many trees share a frontier as fit the memory budget with their rows and levels. The first
-    such batch is recorded where that can be done, and the others are replayed.
+    A batch is as many trees as fit the memory budget; they share one frontier. If possible, the
+    launches of the first batch are recorded and replayed for the others.
     """
     for grower, host, again in _batches(runtime, task):
         yield from zip(host.trees, grower.grow(host, again), strict=True)
 
 
 def grow_finished(runtime: Runtime, task: GrowTask) -> Iterator[tuple[int, Tree]]:
-    """The same trees, as `gpuboost.backends.protocol.Backend.grow_finished`.
+    """Grow and finish trees, as `gpuboost.backends.protocol.Backend.grow_finished`.
 
-    Where the device does not finish them (`finishing.Finisher.of` says when), the host does.
+    The host finishes trees that the device cannot finish; see `Finisher.of`.
     """
     for grower, host, again in _batches(runtime, task):
         if grower.finishes:
@@ -38,7 +38,7 @@ def grow_finished(runtime: Runtime, task: GrowTask) -> Iterator[tuple[int, Tree]
 
 
 def _batches(runtime: Runtime, task: GrowTask) -> Iterator[tuple[TreeGrower, HostInputs, bool]]:
-    """What grows the trees of a task, those of each batch, and whether more batches follow it."""
+    """Yield for each batch the grower, its inputs and whether a batch of its size follows."""
     budget = task.memory_budget
     task = replace(task, memory_budget=max(1, int(HISTOGRAM_SHARE * budget)))
     size = trees_at_once(task, budget, DeviceShape.of(runtime))

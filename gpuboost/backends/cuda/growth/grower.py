@@ -1,4 +1,4 @@
-"""Grows batch after batch of trees; batches that are alike are recorded once and replayed."""
+"""Grows trees batch by batch; the launches of the first batch are recorded and replayed."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from gpuboost.engine.task import GrownTree, GrowTask
 
 @dataclass(frozen=True)
 class RecordedBatch:
-    """A batch that was launched once.
+    """The recorded launches of a batch, with their inputs and results.
 
     Attributes
     ----------
     launches : Recording
     inputs : BatchInputs
-        What the launches begin with.
+        Device arrays that the launches read.
     nodes : NodeBuffer
-        Reads what they leave behind.
+        Node buffer that they write.
     kind : tuple of int
-        `DeviceTask.kind_of` the batch: others of this kind are the same launches.
+        `DeviceTask.kind_of` the batch; batches of the same kind need the same launches.
     """
 
     launches: Recording
@@ -42,26 +42,26 @@ class RecordedBatch:
 class TreeGrower:
     """Grows trees of one task on one device.
 
-    The matrix and the target are copied once. A batch is launched kernel by kernel, or, where one
-    of its kind was recorded before, all at once: as a CUDA graph on a GPU. The memory of a
-    recording is kept until the grower is given up or a batch of another kind comes.
+    The matrix and the target are copied to the device once. A batch is launched kernel by kernel
+    or, if a batch of its kind was recorded before, as one CUDA graph. The memory of a recording is
+    freed with the grower, or when a batch of another kind is grown.
 
     Parameters
     ----------
     runtime : Runtime
     task : GrowTask
-        ``memory_budget`` is for the histograms of a level.
+        ``memory_budget`` is the number of bytes for the histograms of a level.
     budget : int
-        Bytes that a batch may take in all.
+        Bytes that a whole batch may take.
     maker : callable, optional
         See `DeviceTask`.
 
     Attributes
     ----------
     rounds : RowsOfRounds or None
-        What the maker has made.
+        Result of ``maker``.
     recorded : RecordedBatch or None
-        What is replayed for batches of its kind.
+        Batch whose launches are replayed.
     """
 
     def __init__(
@@ -72,17 +72,17 @@ class TreeGrower:
         self._shared = DeviceTask(self._runtime, task, maker)
         self.rounds = self._shared.rounds
         self.recorded: RecordedBatch | None = None
-        self._not_recorded: set[tuple[int, ...]] = set()  # kinds of batches that cannot be
+        self._not_recorded: set[tuple[int, ...]] = set()  # kinds that cannot be recorded
 
     def grow(self, host: HostInputs, again: bool) -> list[GrownTree]:
-        """Grow some trees together.
+        """Grow a batch of trees.
 
         Parameters
         ----------
         host : HostInputs
-            Those of some trees of the task, or of one that differs in nothing else.
+            Inputs of trees of the task, or of a task that differs only in its trees.
         again : bool
-            Whether more batches of as many trees will follow.
+            Whether a batch of as many trees will follow.
         """
         return self.launch(host, again).trees(self._task.n_threads)
 
@@ -92,12 +92,12 @@ class TreeGrower:
         return self._shared.finisher is not None
 
     def grow_finished(self, host: HostInputs, again: bool) -> list[Tree]:
-        """The same trees, finished where they grow.
+        """Grow a batch of trees and finish them on the device.
 
         Raises
         ------
         ValueError
-            None of the rows drawn for a tree has weight.
+            If all rows drawn for a tree have weight zero.
         """
         assert self._task.sampler is not None
         nodes = self.launch(host, again)
@@ -107,7 +107,7 @@ class TreeGrower:
         return trees
 
     def launch(self, host: HostInputs, again: bool) -> NodeBuffer:
-        """Launch all of a batch, as `grow`; of batches of one kind the last one can be read."""
+        """Launch a batch; the node buffer is overwritten by the next batch of the same kind."""
         kind = self._shared.kind_of(host)
         if self.recorded is not None and self.recorded.kind == kind:
             return self._replay(self.recorded, host)
@@ -124,7 +124,7 @@ class TreeGrower:
         return self._levels(host, host.to_device(self._runtime))
 
     def _record(self, host: HostInputs) -> NodeBuffer | None:
-        """Launch a batch and keep the launches; None where it cannot be replayed, or not fit."""
+        """Launch a batch and record it; None if it cannot be replayed or does not fit memory."""
         shape = DeviceShape.of(self._runtime)
         recorded = dry_run_recorded(self._task, host, shape, self._maker)
         if recorded is None or recorded.total > self._budget:
@@ -136,7 +136,7 @@ class TreeGrower:
         return nodes
 
     def _replay(self, recorded: RecordedBatch, host: HostInputs) -> NodeBuffer:
-        """Launch the recorded batch over other inputs."""
+        """Replay the recorded launches with the inputs of another batch."""
         recorded.inputs.replace_by(host, self._runtime)
         recorded.launches.replay()
         return recorded.nodes

@@ -1,4 +1,4 @@
-"""What a round does with its trees while they grow: of boosting and of AdaBoost."""
+"""Callbacks of a round of boosting or AdaBoost while its trees grow."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LevelLeaves:
         Nodes that are split; the others are leaves.
     inputs : BatchInputs
     first : int32 (1,)
-        Place of the first node in the store of the batch.
+        Place of the level's first node in the node buffer.
     """
 
     rows: DeviceRows
@@ -36,21 +36,21 @@ class LevelLeaves:
 
 
 class RowsOfRounds(ABC):
-    """Makes the rows of rounds, and follows what becomes of them while trees grow."""
+    """Makes the rows of a round's trees and uses the leaves they reach."""
 
     @property
     def follows(self) -> bool:
-        """Whether rows are followed by the partition, level by level, to their leaves."""
+        """Whether the partition of each level tracks which leaf each row is in."""
         return False
 
     @property
     def table(self) -> Array | None:
-        """Where the table of the trees is to be made, see `NodeBuffer.end`; None: anywhere."""
+        """Array to write the table of the trees to, see `NodeBuffer.end`; None for a new one."""
         return None
 
     @abstractmethod
     def make(self, inputs: BatchInputs) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
-        """Rows of trees one after the other, how many each has, leaf columns, largest weight."""
+        """Rows of the trees in order, number of rows of each, leaf columns, largest weight."""
 
     def keep_level(self, level: LevelLeaves) -> None:
         """Keep the leaves of a level."""
@@ -58,4 +58,4 @@ class RowsOfRounds(ABC):
 
     @abstractmethod
     def add_leaves(self, inputs: BatchInputs, queue: SplitQueue | None, store: NodeBuffer) -> None:
-        """Make use of the leaves, when all levels are grown; ``queue`` of best-first growth."""
+        """Use the leaves once all levels are grown; ``queue`` is that of best-first growth."""

@@ -1,4 +1,4 @@
-"""The level operations on a device: every pass over rows, bins or nodes is a kernel."""
+"""Level operations on a device: each pass over rows, bins or nodes is a kernel launch."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ from gpuboost.engine.growth.frontier import Array
 
 
 class CudaLevelOps:
-    """`gpuboost.engine.growth.operations.LevelOps` of a batch of trees, as launches of kernels.
+    """`gpuboost.engine.growth.operations.LevelOps` of a batch of trees, as kernel launches.
 
     Parameters
     ----------
     shared : DeviceTask
-        The task, with what is on the device for all batches.
+        The task, with device data and kernels of all batches.
     host : HostInputs
-        Which trees grow.
+        Inputs of the batch on the host.
     inputs : BatchInputs
-        The same on the device.
+        The same inputs on the device.
     """
 
     def __init__(self, shared: DeviceTask, host: HostInputs, inputs: BatchInputs) -> None:
         self._shared, self._host, self._inputs = shared, host, inputs
         self._runtime, self._options = shared.runtime, shared.task.options
-        self._n_nodes: Callable[[], int] = lambda: len(host.trees)  # of the level, at most
-        self._histogram: Array = None  # of the level searched last, while the next may use it
-        # Of the level that is searched:
+        self._n_nodes: Callable[[], int] = lambda: len(host.trees)  # bound for the level
+        self._histogram: Array = None  # of the level before, if kept for subtraction
+        # State of the current level:
         self._depth = 0
         self._medians: Medians
         self._search: Search
-        self._allowed: Array  # features, as `Constraints.allowed` says
-        self._sums: Array | None = None  # of its leaves
+        self._allowed: Array  # features; see `Constraints.allowed`
+        self._sums: Array | None = None  # leaf sums
 
     # ---- the roots -----------------------------------------------------------------------------
 
@@ -57,7 +57,8 @@ class CudaLevelOps:
         shared, task, n = self._shared, self._shared.task, len(self._host.trees)
         xp, n_channels = self._runtime.xp, task.target.n_channels
         rows, count, leaf, largest = shared.rows(self._host, self._inputs)
-        # Rows are cut before their sums are known, from which the limits of the policy are made.
+        # Rows must be cut into pieces before they are summed, and `min_hessian` depends on the
+        # sums: until then the policy has `count` in its place.
         policy = shared.policy(count, n, len(rows), largest)
         pieces = policy.empty_pieces(xp.empty(1, dtype=xp.int32), n)
         of_roots = {"size": xp.empty(1, np.int32), "pieces": pieces}
@@ -73,9 +74,9 @@ class CudaLevelOps:
         return rows, shared.constraints.hold_roots(frontier, self._inputs)
 
     def _min_hessians(self, roots: DeviceFrontier) -> tuple[Array, Array]:
-        """Smallest integer weight of a child and of a category that is not rare in each tree.
+        """Smallest integer weight of a child, and of a category that is not rare, in each tree.
 
-        As `engine.growth.policy.smallest_hessian`.
+        See `engine.growth.policy.smallest_hessian`.
         """
         options, empty = self._options, self._runtime.xp.empty
         shares = (options.min_weight_fraction_leaf, options.min_category_fraction)
@@ -117,7 +118,7 @@ class CudaLevelOps:
         return Batch(len(self._host.trees), policy, builder, slices, search, leaf, store, small)
 
     def tree_builder(self) -> NodeBuffer:
-        """What keeps the nodes of the batch."""
+        """Node buffer of the batch."""
         return self._batch.store
 
     # ---- a level -------------------------------------------------------------------------------
@@ -125,7 +126,7 @@ class CudaLevelOps:
     def set_median_gradients(
         self, rows: DeviceRows, frontier: DeviceFrontier
     ) -> tuple[DeviceRows, DeviceFrontier]:
-        """The rows' signs about the medians of their nodes, and the sums of nodes, in place."""
+        """Write rows' signs about the medians of their nodes, and sums of nodes, in place."""
         medians = self._shared.medians
         assert medians is not None
         self._medians = medians.find(rows, frontier)
@@ -134,16 +135,16 @@ class CudaLevelOps:
         return rows, frontier
 
     def finished(self, frontier: DeviceFrontier, depth: int) -> bool:
-        """Whether there can be no nodes."""
+        """Whether the level is certain to have no nodes."""
         return frontier.capacity == 0
 
     def candidates(self, rows: DeviceRows, frontier: DeviceFrontier, depth: int) -> Search:
-        """Which nodes are searched."""
+        """Choose the nodes to search for splits."""
         batch, shared = self._batch, self._shared
         by_ranges = shared.task.target.purity == "RANGES"
         ranges = shared.passes.ranges(rows, frontier) if by_ranges else None
         is_new = self._histogram is None and depth < self._options.deepest
-        if depth > 0 and is_new:  # roots have no parents anyway
+        if depth > 0 and is_new:  # roots never have parents
             fill(self._runtime, frontier.parent, -1)
         per_piece = batch.builder.rows_per_block(len(rows))
         self._depth = depth
@@ -156,8 +157,8 @@ class CudaLevelOps:
     ) -> DeviceSplits:
         """Best split of every candidate.
 
-        The histograms of a level are kept for the next one if both fit the memory budget; those of
-        a level that does not fit at once are summed in slices of slots.
+        A level's histograms are kept for subtraction in the next level if both fit the memory
+        budget. If the histograms of one level do not fit, they are built and searched in slices.
         """
         batch, xp, capacity = self._batch, self._runtime.xp, frontier.capacity
         by_parents = self._histogram is not None
@@ -182,27 +183,27 @@ class CudaLevelOps:
         return splits
 
     def _keeps(self, capacity: int, n_histograms: int) -> bool:
-        """Whether so many histograms of a level of ``capacity`` nodes are kept for the next."""
+        """Whether the histograms of a level of ``capacity`` nodes are kept for the next level."""
         batch, is_last = self._batch, self._depth + 1 >= self._options.deepest
         if is_last or batch.search.by_lists or self._shared.medians is not None:
             return False
         return batch.slices.keep(n_histograms, capacity, self._depth)
 
     def accept(self, frontier: DeviceFrontier, splits: DeviceSplits) -> Array:
-        """Nodes whose splits are taken: uint8 (m,)."""
+        """Mask of nodes whose splits are taken: uint8 (m,)."""
         return splits.accepted
 
     def limit_to_best_first(
         self, frontier: DeviceFrontier, splits: DeviceSplits, accepted: Array
     ) -> Array:
-        """The accepted nodes that best-first growth has reached too: uint8 (m,)."""
+        """Mask of accepted nodes that best-first growth also takes: uint8 (m,)."""
         assert self._queue is not None
         return self._queue.limit_to_best_first(frontier, splits, self._batch.store.first)
 
     def leaf_sums(
         self, rows: DeviceRows, frontier: DeviceFrontier, accepted: Array
     ) -> Array | None:
-        """Leaf sums of nodes that are not split; None where weights of classes are all there is."""
+        """Leaf sums of nodes that are not split; None if the class weights are the leaf sums."""
         sums = self._leaf_sums(rows, frontier, accepted)
         if self._shared.rounds is not None:
             known = (accepted, self._inputs, self._batch.store.first)
@@ -225,7 +226,7 @@ class CudaLevelOps:
         return sums
 
     def end_batch(self) -> None:
-        """What is left to launch when all levels are grown."""
+        """Number and finish the nodes, after the last level."""
         rounds, batch = self._shared.rounds, self._batch
         self._histogram = self._sums = None
         table = None if rounds is None else rounds.table
@@ -255,11 +256,10 @@ class CudaLevelOps:
         return moved, children
 
     def _ask(self, frontier: DeviceFrontier) -> Callable[[], int]:
-        """How many nodes there are, where the next level must not have room for too many.
+        """Start to read back the number of nodes, a level before it is needed.
 
-        The answer is asked for a level before it is needed, so that the device need not be waited
-        for. Trees of bounded depth do without, unless the slices of a level, of nodes that may not
-        be, would take longer than to ask.
+        In sync-free growth the capacity of the frontier is returned in its place, unless the next
+        level would then be built in so many slices that reading the number is faster.
         """
         if self._shared.is_sync_free and self._batch.slices.are_few(
             frontier.capacity, self._depth + 1

@@ -16,25 +16,25 @@ from gpuboost.backends.cuda.sampling.batch_inputs import HostInputs
 from gpuboost.engine.growth.level_loop import grow_levels
 from gpuboost.engine.task import GrowTask
 
-# Of what a fit may use, the share for histograms of levels; the rest is for rows and nodes.
+# Share of the memory budget that is for the histograms of a level; rows and nodes take the rest.
 HISTOGRAM_SHARE = 0.5
-# What a column takes while its bins are learnt besides its keys, in bytes a row: counted.
+# Bytes per row that finding the bins of a column takes besides its keys, counted in the code.
 COLUMN_BYTES, WEIGHTED_COLUMN_BYTES = 17, 41
-ROWS_OF_FULL_LEVEL = 4  # of a node of the last level that is taken to be full
+ROWS_OF_FULL_LEVEL = 4  # rows per node in the last level assumed to be full
 
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """Bytes of a fit on the device.
+    """Device memory of a fit, in bytes.
 
     Attributes
     ----------
     lasting : int
-        Of the binned matrix and the target, which all batches of trees share.
+        Bytes of the binned matrix and the target, which all batches share.
     peak : int
-        Most that is held while a batch of trees grows, ``lasting`` included.
+        Peak bytes while a batch of trees grows, including ``lasting``.
     needs_size_readback : bool
-        Whether the host asks how many nodes there are.
+        Whether the host reads back how many nodes there are.
     """
 
     lasting: int
@@ -43,10 +43,10 @@ class MemoryEstimate:
 
 
 def dry_run(task: GrowTask, n_trees: int, shape: DeviceShape) -> MemoryEstimate:
-    """Bytes that growing the first ``n_trees`` trees of a task together will take.
+    """Estimate the bytes that growing the first ``n_trees`` trees of a task together takes.
 
-    Histograms take up to ``task.memory_budget``. Where the host asks how many nodes there are, the
-    answer is `nodes_at`.
+    Histograms take up to ``task.memory_budget``. If the host reads back a number of nodes, it gets
+    the estimate `nodes_at`.
     """
     runtime = _shape_runtime(task, n_trees, shape)
     shared = DeviceTask(runtime, task)
@@ -58,31 +58,30 @@ def dry_run(task: GrowTask, n_trees: int, shape: DeviceShape) -> MemoryEstimate:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a batch takes that is recorded to be replayed.
+    """Device memory of a batch that is recorded and replayed.
 
     Attributes
     ----------
     plan : ArenaPlan
-        Of its arrays.
+        Where its arrays lie.
     """
 
     plan: ArenaPlan
 
     @property
     def total(self) -> int:
-        """Bytes in all, beside the lasting ones."""
+        """Total bytes, without those that all batches share."""
         return self.plan.total
 
 
 def dry_run_recorded(
     task: GrowTask, host: HostInputs, shape: DeviceShape, maker: RoundMaker | None = None
 ) -> Recorded | None:
-    """Where the arrays of a batch lie that is recorded; None if it cannot be replayed.
+    """Plan the arrays of a recorded batch; None if its launches cannot be replayed.
 
-    Batches of as many trees are the same launches if the device draws their rows, and if the host
-    decides nothing by what has been computed: not where it asks how many nodes levels have, see
-    `CudaLevelOps`, of deep trees or of levels too large for ``task.memory_budget``. ``maker`` is
-    what `DeviceTask` takes.
+    They can if the device draws the rows and the host never reads back the number of nodes, which
+    it does for deep trees and for levels too large for ``task.memory_budget`` (`CudaLevelOps`).
+    ``maker`` is that of `DeviceTask`.
     """
     if task.sampler is None and maker is None:
         return None
@@ -94,7 +93,7 @@ def dry_run_recorded(
     if runtime.asked:
         return None
     plan = plan_arena(*runtime.meter.lives(first))
-    del nodes  # what it holds is read after the last launch
+    del nodes  # its arrays live beyond the last launch
     return Recorded(plan)
 
 
@@ -108,16 +107,16 @@ def _shape_runtime(task: GrowTask, n_trees: int, shape: DeviceShape) -> ShapeRun
 
 
 def binning_peak(n_features: int, n_samples: int, itemsize: int, weighted: bool) -> int:
-    """Most bytes held while a matrix of the host is binned: itself, and its codes or one column."""
+    """Peak bytes while a host matrix is binned: the matrix, and its codes or one column."""
     column = itemsize + (WEIGHTED_COLUMN_BYTES if weighted else COLUMN_BYTES)
     return n_samples * (n_features * itemsize + max(n_features, column))
 
 
 def nodes_at(depth: int, rows: int) -> int:
-    """Nodes that a tree is taken to have at a depth.
+    """Estimate the number of nodes of a tree at a depth.
 
-    Levels are full until their nodes have few rows, and then lose half of their nodes every second
-    level. So a tree to purity has about as many nodes as rows, which is more than most have.
+    Levels are assumed full until nodes have few rows; after that their size halves every second
+    level. A tree grown to purity then has about as many nodes as rows, more than most trees have.
     """
     capacity = max(1, rows // ROWS_OF_FULL_LEVEL)
     full = capacity.bit_length() - 1
@@ -125,12 +124,11 @@ def nodes_at(depth: int, rows: int) -> int:
 
 
 def trees_at_once(task: GrowTask, budget: int, shape: DeviceShape) -> int:
-    """How many trees of a task can grow together in ``budget`` bytes, at least one.
+    """Number of trees of a task that grow together in ``budget`` bytes, at least one.
 
-    Several have no more rows together than their nodes have places for. What all batches share does
-    not count; ``task.memory_budget`` bytes for histograms do. Batches have about one size. Of trees
-    of bounded depth fewer grow at once, if then the host need not ask how many nodes levels have:
-    but not of those of a round, which belong together.
+    The budget includes ``task.memory_budget`` bytes for histograms, but not what all batches share.
+    The nodes of several trees must have int32 numbers. Batches have about equal size. They are
+    smaller if that makes growth sync free, except for the trees of a round, which grow together.
     """
     known = cache(lambda n_trees: dry_run(task, n_trees, shape))
     taken = partial(_bytes_of_batch, task, known, budget, shape)
@@ -146,11 +144,10 @@ def trees_at_once(task: GrowTask, budget: int, shape: DeviceShape) -> int:
 
 
 def _max_that_fit(task: GrowTask, n_batches: int, taken: Callable[[int], int], budget: int) -> int:
-    """Trees of one of the fewest batches, ``n_batches`` at least, that fit ``budget``; or 1.
+    """Trees per batch with as few batches as fit ``budget``, at least ``n_batches``; or 1.
 
-    ``taken`` says how many bytes so many trees take.
-    A batch of a share of the trees takes at least that share of the bytes. So how many batches it
-    takes at least follows from the last one foretold.
+    ``taken(n_trees)`` is the number of bytes of a batch. A batch with some share of the trees takes
+    at least that share of the bytes, so each estimate gives a lower bound on the number of batches.
     """
     rows = rows_of_tree(task)
     while (n_trees := -(-len(task.trees) // n_batches)) > 1:
@@ -171,16 +168,16 @@ def _bytes_of_batch(
     shape: DeviceShape,
     n_trees: int,
 ) -> int:
-    """Bytes of so many trees; of those that fit, if they are recorded, as they are then."""
+    """Bytes of a batch of ``n_trees`` trees; if it fits ``budget``, those of a recording count."""
     found = estimated(n_trees)
     taken = found.peak - found.lasting
     return taken if taken > budget else max(taken, _recorded_bytes(task, n_trees, shape))
 
 
 def fit_peak(task: GrowTask, budget: int, shape: DeviceShape) -> int:
-    """Most bytes held while the trees of a task grow, as many at once as ``budget`` has room for.
+    """Peak bytes while the trees of a task grow, as many at once as fit ``budget``.
 
-    The memory of batches that are replayed is held from the first to the last.
+    The memory of a recording is held from the first batch to the last.
     """
     n_trees = trees_at_once(task, budget, shape)
     found = dry_run(task, n_trees, shape)
@@ -188,7 +185,7 @@ def fit_peak(task: GrowTask, budget: int, shape: DeviceShape) -> int:
 
 
 def _recorded_bytes(task: GrowTask, n_trees: int, shape: DeviceShape) -> int:
-    """Bytes of a batch of so many trees where it is recorded; 0 where it is not."""
+    """Bytes of a batch of ``n_trees`` trees if it is recorded; otherwise 0."""
     if 2 * n_trees > len(task.trees):
         return 0
     recorded = dry_run_recorded(task, HostInputs.of(task, task.trees[:n_trees]), shape)

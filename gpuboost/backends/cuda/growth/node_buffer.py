@@ -1,7 +1,7 @@
-"""Nodes of a batch of trees in one store on the device, and their numbers: node_buffer.cu.
+"""The nodes of a batch of trees on the device, and their numbers: node_buffer.cu.
 
-Nodes come level by level, those of subtrees that subtrees.cu grows between. When there are
-no more they are numbered, and finished (`finishing`) or copied as they are.
+Nodes are stored level by level; nodes that subtrees.cu grows are stored between levels. After the
+last level nodes are numbered, then finished on the device or copied to the host as they are.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.growth.level_history import as_grown
 from gpuboost.engine.task import NO_LIMIT, GrownTree, GrowTask, TreeOptions
 
-MAX_PLACES = 2**31 - 1  # of nodes of a batch, which are int32
-DEEPEST = 33  # trees of as many levels and more are taken to have as many nodes as rows allow
+MAX_PLACES = 2**31 - 1  # of a batch: places of nodes are int32
+DEEPEST = 33  # at this depth or more, only rows limit the number of nodes
 
 
 @dataclass(frozen=True)
 class NodeCapacity:
-    """What a tree has at most when it is finished: see node_buffer.cuh.
+    """Limits on the size of a finished tree; see node_buffer.cuh.
 
     Attributes
     ----------
     min_rows : int
-        Of a leaf.
+        Smallest number of rows of a leaf.
     max_nodes, max_levels : int
-        0: as many as its rows allow.
+        Largest numbers of nodes and levels; 0 if only the rows limit them.
     """
 
     min_rows: int
@@ -48,9 +48,9 @@ class NodeCapacity:
 
     @classmethod
     def of(cls, options: TreeOptions, tree_rows: int) -> NodeCapacity:
-        """That of trees with these limits, and so many rows each at most.
+        """Make the limits for trees of at most ``tree_rows`` rows each.
 
-        Nodes of a level that are split have the rows that it takes.
+        Each split node of a level has at least the rows that a split requires.
         """
         depth, leaves = options.max_depth, options.max_leaf_nodes
         by_limit = [] if leaves == NO_LIMIT else [2 * leaves - 1]
@@ -61,30 +61,31 @@ class NodeCapacity:
         return cls(max(options.min_samples_leaf, 1), min(by_limit, default=0), levels)
 
     def nodes(self, n_trees: int, n_rows: int) -> int:
-        """Room for the nodes of so many trees, and rows of all of them."""
+        """Largest number of nodes of ``n_trees`` trees with ``n_rows`` rows together."""
         by_rows = 2 * (n_rows // self.min_rows) + n_trees
         return min(by_rows, n_trees * self.max_nodes) if self.max_nodes else by_rows
 
     def levels(self, n_trees: int, n_rows: int) -> int:
-        """Room for their levels."""
+        """Largest number of levels of ``n_trees`` trees with ``n_rows`` rows together."""
         by_rows = n_rows // self.min_rows + n_trees
         return min(by_rows, n_trees * self.max_levels) if self.max_levels else by_rows
 
 
 @dataclass(frozen=True)
 class Store:
-    """Nodes of all trees, in no order; arrays have room for as many as there can be.
+    """Nodes of all trees, in no particular order; arrays are allocated at full capacity.
 
     Attributes
     ----------
     size : int32 (1,)
-        Nodes there are.
+        Number of nodes.
     left : int32 (m,)
-        The left child, the right one follows it; 0 in leaves. Once nodes are numbered, its number.
+        Left child, 0 in leaves; the right child follows it. A place in the node buffer until nodes
+        are numbered, then a number.
     count : uint32 (m,)
     gain : float64 (m,)
-        -1 in leaves. Of what follows, only `feature`, which is `LEAF`, and `sums` count there;
-        `sums` only there, until nodes are numbered.
+        -1 in leaves. Of the fields below, leaves have only `feature` (equal to `LEAF`) and `sums`.
+        Until nodes are numbered, only leaves have `sums`.
     """
 
     size: Array
@@ -103,19 +104,19 @@ class Store:
 
 @dataclass(frozen=True)
 class Numbers:
-    """Which node of the store is which of its tree.
+    """Numbers of the nodes within their trees.
 
     Attributes
     ----------
     order, category : int32
-        Place in the store, and which categorical split of its tree it is, -1 for none, of every
-        node; each tree has its `NodeCapacity`. ``category`` has no entries where no
-        feature is categorical.
+        Of each node, by number: place in the node buffer, and index of its categorical split in
+        its tree, -1 for none. Each tree has the length that `NodeCapacity` gives. ``category`` is
+        empty if no feature is categorical.
     level_end : int32
-        Number of the first node behind each level of each tree, with room for each tree.
+        Number of the first node after each level of each tree.
     table : int64 (3, trees + 1)
-        First node and first mask of each tree among those of all, and weight of its root: see
-        node_buffer.cuh.
+        First node and first mask of each tree among those of all trees, and weight of its root;
+        see node_buffer.cuh.
     """
 
     order: Array
@@ -125,21 +126,21 @@ class Numbers:
 
 
 class CutsNodes(Protocol):
-    """What knows which splits are taken back: `gpuboost.backends.cuda.growth.best_first`."""
+    """Takes back splits: `gpuboost.backends.cuda.growth.best_first.SplitQueue`."""
 
     def cut(self, nodes: Store, adds: bool) -> Array:
         """Make leaves of the nodes whose splits were taken back."""
 
 
 class FinishesNodes(Protocol):
-    """What makes finished trees of the nodes: `gpuboost.backends.cuda.growth.finish`."""
+    """Makes finished trees of nodes: `gpuboost.backends.cuda.growth.finish.Finisher`."""
 
     def finish(self, store: NodeBuffer) -> Finished:
-        """Finish the nodes of a store, which are numbered."""
+        """Finish the nodes of a node buffer, which must be numbered."""
 
 
 class NodeBuffer:
-    """Keeps the nodes of a batch of trees; as `gpuboost.engine.growth.level_history` does.
+    """The nodes of a batch of trees, as `gpuboost.engine.growth.level_history` on the host.
 
     Parameters
     ----------
@@ -147,22 +148,22 @@ class NodeBuffer:
     task : GrowTask
     matrix : DeviceMatrix
     leaf : LeafColumns or None
-        What leaf values are summed from; None: the weights of classes are all there is.
+        Columns that leaf values are summed from; None if values follow from class weights alone.
     roots : DeviceFrontier
     n_rows : int
-        Rows that all trees have room for.
+        Row capacity of all trees.
 
     Attributes
     ----------
     capacity : int
-        Nodes that are stored at most.
+        Largest number of nodes stored.
     max_finished : int
-        Nodes of finished trees at most: fewer where splits are taken back.
+        Largest number of nodes of finished trees, smaller if splits are taken back.
     first : int32 (1,)
-        Place of the first node of the level that is grown.
+        Place of the first node of the current level.
     leaf : int32 (m,) or None
-        Once no node comes any more, place of the leaf that each place lies in, itself or, where
-        splits were taken back, one above; None: none was.
+        After the last level, place of the leaf that contains each node: the node itself, or an
+        ancestor if splits were taken back. None if no splits are taken back.
     """
 
     def __init__(
@@ -188,7 +189,7 @@ class NodeBuffer:
         lengths |= {"mask_words": words, "n_sums": self.n_sums}
         size = full(runtime, 1, self.n_trees, np.int32)
         self.nodes = empty(Store, runtime.xp, {"size": size}, **lengths)
-        self.first = roots.tree[:1]  # 0: that of the first root
+        self.first = roots.tree[:1]  # tree 0, which is also the place of the first root
         self.leaf: Array | None = None
         self._finished: Finished | None = None
 
@@ -202,13 +203,14 @@ class NodeBuffer:
         sums: Array | None,
         small_rows: int,
     ) -> None:
-        """Keep the nodes of a level, but those that subtrees.cu has kept, of at most so many rows.
+        """Store the nodes of a level, except those of at most ``small_rows`` rows.
 
-        ``places`` number the nodes that are split; None: none is. ``sums`` are those of leaves.
+        Those were stored by subtrees.cu. ``places`` numbers the nodes that are split; None if no
+        node is. ``sums`` are leaf sums.
         """
         runtime, nodes = self._runtime, self.nodes
         following = runtime.xp.empty(1, dtype=np.int32)
-        # What these say is of no use where no node is split: then no more are stored.
+        # If no node is split, this is the last level and these values are not used.
         rank, next_size = (frontier.tree, frontier.size)
         if places is not None:
             rank, next_size = places.rank, places.next_size
@@ -236,27 +238,27 @@ class NodeBuffer:
 
     @property
     def _keeps_all_sums(self) -> bool:
-        """Whether inner nodes have sums of their own, or zeros, before nodes are numbered."""
+        """Whether inner nodes have sums (or zeros) before nodes are numbered."""
         options, target = self._task.options, self._task.target
         return target.by_median or options.max_leaf_nodes != NO_LIMIT
 
     def add(self, frontier: Any, splits: Any, accepted: Any, sums: Any) -> None:
-        """The level loop has done a level, whose nodes `keep` has stored."""
+        """Do nothing: `keep` has stored the nodes of the level."""
 
     # ---- the end -------------------------------------------------------------------------------
 
     @property
     def capacities(self) -> dict[str, Any]:
-        """Where trees have room, as kernels take it: see node_buffer.cuh."""
+        """Arguments of the kernels' ``Capacities``; see node_buffer.cuh."""
         return {"start": self._starts, "n_trees": self.n_trees, **vars(self._node_capacity)}
 
     def end(
         self, queue: CutsNodes | None, finisher: FinishesNodes | None, table: Array | None = None
     ) -> None:
-        """Cut and number the nodes, and finish them, if they are to be: no node comes any more.
+        """Cut, number and, given a ``finisher``, finish the nodes, after the last level.
 
-        ``queue`` knows which splits were taken back; None: none was. ``table`` is where that of
-        `Numbers` is made, if that is given.
+        ``queue`` gives the splits that were taken back; None if there are none. ``table``, if
+        given, is the array to write the table of `Numbers` to.
         """
         if queue is not None:
             of_leaves = self._kind == constant("growth/node_buffer.cu", "LEAF_SUMS")
@@ -284,12 +286,12 @@ class NodeBuffer:
     # ---- on the host ---------------------------------------------------------------------------
 
     def finished(self) -> Finished:
-        """The finished trees, where there is what finishes them."""
+        """The finished trees; `end` must have been called with a finisher."""
         assert self._finished is not None
         return self._finished
 
     def trees(self, n_threads: int) -> list[GrownTree]:
-        """The trees as they were grown, copied to the host: where more is to be made of them."""
+        """Copy the grown trees to the host, which finishes them."""
         host, n = self._runtime.to_host, self.n_trees
         table, starts = host(self.numbers.table), host(self._starts)
         order = host(self.numbers.order)
@@ -313,7 +315,7 @@ class NodeBuffer:
 
 
 def _kind_of_sums(task: GrowTask, leaf: LeafColumns | None) -> int:
-    """How the sums of leaves follow from what is known of a level: a constant of node_buffer.cu."""
+    """How leaf sums are computed from a level's sums: a constant of node_buffer.cu."""
     if leaf is not None:
         return constant("growth/node_buffer.cu", "LEAF_SUMS")
     one_channel = task.target.n_channels == 1
@@ -321,22 +323,22 @@ def _kind_of_sums(task: GrowTask, leaf: LeafColumns | None) -> int:
 
 
 def table_shape(n_trees: int) -> tuple[int, int]:
-    """That of `Numbers.table`."""
+    """Shape of `Numbers.table`."""
     return 3, n_trees + 1
 
 
 def rows_of_tree(task: GrowTask) -> int:
-    """Rows of a tree at most."""
+    """Largest number of rows of a tree."""
     return task.matrix.n_samples if task.sampler is None else task.sampler.max_rows
 
 
 def check_places(task: GrowTask) -> None:
-    """Refuse to grow trees one of which could have more nodes than there are places.
+    """Check that int32 can number the nodes of each tree.
 
     Raises
     ------
     ValueError
-        It could.
+        If a tree could have more nodes than that.
     """
     rows, options = rows_of_tree(task), task.options
     if has_places(task, 1, rows):
@@ -353,14 +355,14 @@ def check_places(task: GrowTask) -> None:
 
 
 def has_places(task: GrowTask, n_trees: int, n_rows: int) -> bool:
-    """Whether the nodes of so many trees, and rows of all of them, can be numbered."""
+    """Whether int32 can number the nodes of ``n_trees`` trees with ``n_rows`` rows together."""
     return max_stored_nodes(n_trees, n_rows, task.options, rows_of_tree(task)) <= MAX_PLACES
 
 
 def max_stored_nodes(n_trees: int, n_rows: int, options: TreeOptions, tree_rows: int) -> int:
-    """Nodes there can be: of leaves that have their least rows, or in levels that are full.
+    """Largest number of stored nodes: if all leaves have minimal rows, or all levels are full.
 
-    With ``max_leaf_nodes`` those of all levels, also of splits that are taken back.
+    With ``max_leaf_nodes`` this includes the nodes of splits that are taken back.
     """
     unlimited = replace(options, max_leaf_nodes=NO_LIMIT)
     by_rows = NodeCapacity.of(unlimited, tree_rows).nodes(n_trees, n_rows)

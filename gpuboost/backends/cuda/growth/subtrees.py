@@ -1,4 +1,4 @@
-"""Nodes with few rows, grown to their leaves outside the level loop: subtrees.cu."""
+"""Grows nodes with few rows to their leaves outside the level loop: subtrees.cu."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.task import NO_LIMIT, GrowTask
 
 KERNELS = "growth/subtrees.cu"
-# Nodes of so many rows are small. The more rows, the fewer nodes are left that need histograms in
-# global memory; but a block grows a subtree node after node, so there must be a few of them for
-# each multiprocessor. Nodes of at most MIN_ROWS are grown by a warp, of which there are more.
-# MAX_ROWS is two rows for each thread of a block: 512 rows take 6 KiB of its shared memory.
+# Bounds on the rows of a small node. A larger bound leaves fewer nodes that need histograms in
+# global memory; but a block grows a subtree one node at a time, so each multiprocessor needs
+# several subtrees. A node of at most MIN_ROWS rows is grown by one warp. MAX_ROWS is two rows for
+# each thread of a block; 512 rows take 6 KiB of shared memory.
 MIN_ROWS, MAX_ROWS = 32, 512
 SUBTREES_WANTED = 8  # per multiprocessor
-BLOCKS = 64  # per multiprocessor, at most: each takes node after node
-STATIC_BYTES = 12 << 10  # of a block: no less than what grow_small takes beside its dynamic memory
+BLOCKS = 64  # per multiprocessor, at most: each loops over nodes
+STATIC_BYTES = 12 << 10  # upper bound on the static shared memory of grow_small
 
 
 def shared_bytes(task: GrowTask, n_cells: int, n_rows: int) -> int:
-    """Dynamic shared memory of a block whose nodes have so many codes and rows: block_state.cuh."""
+    """Bytes of dynamic shared memory for ``n_cells`` codes and ``n_rows`` rows: block_state.cuh."""
     target, k = task.target, task.target.n_channels
     by_class = target.by_class
     planes = 1 + (task.options.min_samples_leaf > 1) + (k if by_class else 2 * k)
@@ -41,12 +41,12 @@ def shared_bytes(task: GrowTask, n_cells: int, n_rows: int) -> int:
 
 
 def small_bytes(task: GrowTask) -> int:
-    """Dynamic shared memory of a block of grow_small: all codes, and `MAX_ROWS` as compiled."""
+    """Dynamic shared memory of a block of grow_small: all codes, and ``SMALL_ROWS`` rows."""
     return shared_bytes(task, task.matrix.width, constant("growth/block_state.cuh", "SMALL_ROWS"))
 
 
 def tiny_bytes(task: GrowTask) -> int:
-    """Dynamic shared memory of a warp of grow_tiny: a code and a row for each lane, and missing."""
+    """Dynamic shared memory of a warp of grow_tiny: a code and row per lane, and missing."""
     warp = constant("common/common.cuh", "WARP")
     return shared_bytes(task, warp + 1, warp)
 
@@ -54,19 +54,19 @@ def tiny_bytes(task: GrowTask) -> int:
 def small_rows_for(
     runtime: Runtime, task: GrowTask, n_trees: int, n_rows: int, max_weight: int
 ) -> int:
-    """Rows of a node that is small, 0 for no node.
+    """Largest number of rows of a small node; 0 if no node is small.
 
-    There is none where a histogram does not fit shared memory, as of many classes; under
-    ``max_leaf_nodes``, which decides level by level what is grown at all; where nodes are held to
-    what a block does not keep of them: bounds of values, groups of features, features of levels;
-    and where each node has gradients of its own, about its median.
+    No node is small if a histogram does not fit shared memory (for example, with many classes);
+    with ``max_leaf_nodes``, which chooses splits level by level; with constraints that a block
+    does not store (value bounds, feature groups, features per level); or if gradients are about
+    the median of each node.
 
     Parameters
     ----------
     n_trees, n_rows : int
-        Trees of the batch, and rows of all of them.
+        Number of trees of the batch, and of rows of all of them.
     max_weight : int
-        Largest weight of a row: sums of a code must not wrap around 2**32.
+        Largest weight of a row; the sums of a code must stay below 2**32.
     """
     flags = CompileFlags.of(task)
     held = flags.monotonic or flags.by_node or flags.by_level
@@ -81,13 +81,13 @@ def small_rows_for(
 
 @dataclass(frozen=True)
 class TinyNodes:
-    """Nodes that grow_small leaves to grow_tiny; arrays have room for as many as a level can have.
+    """Nodes that grow_small leaves to grow_tiny, at the capacity of a level.
 
     Attributes
     ----------
     n_tiny : int32 (1,)
     tiny_tree, place, tiny_count, tiny_levels : int32 (m,)
-        Tree, place in the store, rows, and levels that may be below.
+        Tree, place in the node buffer, number of rows, and number of levels allowed below.
     tiny_start : int64 (m,)
     tiny_key : uint64 (m,)
     """
@@ -102,7 +102,7 @@ class TinyNodes:
 
     @property
     def capacity(self) -> int:
-        """Nodes there is room for."""
+        """Largest number of nodes."""
         return len(self.tiny_tree)
 
 
@@ -112,12 +112,12 @@ class SmallTrees:
     Parameters
     ----------
     search : SplitSearch
-        Of the batch.
+        Split search of the batch.
     leaf : LeafColumns or None
     store : NodeBuffer
-        Keeps the nodes of the batch.
+        Node buffer of the batch.
     n_rows : int
-        Rows of all trees of the batch.
+        Number of rows of all trees of the batch.
     """
 
     def __init__(
@@ -128,9 +128,9 @@ class SmallTrees:
         self._tiny = empty(TinyNodes, search.runtime.xp, {}, n=capacity)
 
     def grow(self, rows: DeviceRows, frontier: DeviceFrontier, found: Search, depth: int) -> None:
-        """Grow the small nodes of a level, none of which has the largest depth.
+        """Grow the small nodes of a level, which must not be at the largest depth.
 
-        Of their rows, nothing is left in the order or number that they had.
+        Their rows are overwritten.
         """
         task, tiny = self._search.task, self._tiny
         fill(self._search.runtime, tiny.n_tiny, 0)
@@ -152,7 +152,7 @@ class SmallTrees:
             "hessian": nodes.hessian,
             "count_out": nodes.count,
         }
-        if leaf is None:  # nothing is read of the arrays
+        if leaf is None:  # placeholders: the arrays are not read
             n_classes = target.n_classes
             leaf = LeafColumns(search.root_hessian, search.matrix.n_bins, n_classes, draws=False)
         n_blocks = min(capacity, BLOCKS * search.runtime.n_multiprocessors)

@@ -19,7 +19,7 @@ MASK_WORDS = 8
 _NO_MASKS = np.empty((0, MASK_WORDS), dtype=np.uint32)
 
 
-# The arrays of a tree; of these only where a feature is categorical:
+# Arrays of a tree that exist only if a feature is categorical:
 OF_CATEGORIES = ("category", "masks")
 
 
@@ -43,16 +43,16 @@ NAMES = (
 
 @dataclass(frozen=True)
 class Finished:
-    """What trees of a batch hold, of all nodes, in the order of the trees.
+    """Arrays of the finished trees of a batch, concatenated in the order of the trees.
 
     Attributes
     ----------
     table : int64 (3, trees + 1)
-        See `stored.Numbers`.
+        See `gpuboost.backends.cuda.growth.node_buffer.Numbers`.
     columns : dict of str to array
-        The arrays of `Tree`; ``category`` and ``masks`` only where a feature is categorical.
+        The arrays of `Tree`; ``category`` and ``masks`` only if a feature is categorical.
     number_of : int32 (m,) or None
-        The node of all of them that each place of the store is; None where nobody asks.
+        Index in ``columns`` of each place of the node buffer; None if not needed.
     """
 
     table: Array
@@ -61,7 +61,7 @@ class Finished:
 
     @classmethod
     def of(cls, runtime: Runtime, trees: Sequence[Tree]) -> Finished:
-        """Copy trees to the device, for rows to walk down."""
+        """Copy trees to the device, for rows to traverse."""
         whole = Ensemble.of(trees)
         table = np.stack([whole.offset, whole.mask_offset, np.zeros_like(whole.offset)])
         kinds = {"code": np.uint8, "missing_left": np.uint8}
@@ -74,26 +74,26 @@ class Finished:
 
     @property
     def n_trees(self) -> int:
-        """Trees of the batch."""
+        """Number of trees of the batch."""
         return self.table.shape[1] - 1
 
     @property
     def walked(self) -> dict[str, Any]:
-        """The columns that rows walk down by, as leaves.cu takes them; features are int32."""
+        """Columns needed to traverse the trees, as arguments of leaves.cu; features are int32."""
         own, has_masks = self.columns, "masks" in self.columns
         found = {name: own[name] for name in ("feature", "code", "missing_left", "left")}
-        # Without masks nothing is read of what stands in for them.
+        # Without masks these are placeholders that kernels do not read.
         category = own["category"] if has_masks else own["left"]
         masks = own["masks"] if has_masks else own["left"].view(np.uint32)
         return {**found, "has_masks": has_masks, "category": category, "masks": masks}
 
     def read_later(self, runtime: Runtime, n: int, n_masks: int) -> Callable[[], HostCopy]:
-        """Start to copy the trees, of so many nodes and masks in all; the call waits for them."""
+        """Start to copy ``n`` nodes and ``n_masks`` masks; calling the result waits for them."""
         used = lengths(self.columns, n, n_masks).items()
         return read_later(runtime, {name: self.columns[name][:length] for name, length in used})
 
     def copy_to_host(self, runtime: Runtime) -> tuple[list[int], list[Tree]]:
-        """Integer weights of the roots, and the trees: each array copied at once, and cut."""
+        """Integer weights of the roots, and the trees; each array is copied whole and sliced."""
         nodes, masks, weights = runtime.to_host(self.table).tolist()
         used = lengths(self.columns, nodes[-1], masks[-1]).items()
         whole = {name: runtime.to_host(self.columns[name][:length]) for name, length in used}
@@ -107,7 +107,7 @@ class Finished:
 
 
 def lengths(names: Iterable[str], n_nodes: int, n_masks: int) -> dict[str, int]:
-    """Items of the arrays of trees that have so many nodes and masks in all."""
+    """Lengths of the arrays of trees with ``n_nodes`` nodes and ``n_masks`` masks in all."""
     return {name: n_masks if name == "masks" else n_nodes for name in names}
 
 
@@ -117,14 +117,14 @@ def cut_tree(
     nodes: tuple[int, int],
     masks: tuple[int, int],
 ) -> Tree:
-    """One tree of a batch: some nodes and masks of all.
+    """One tree of a batch, from its range of nodes and masks.
 
     Parameters
     ----------
     part : callable
-        Some items of an array, from its name, the first item and the one after the last.
+        Slice of an array, given its name and the start and end of the slice.
     names : iterable of str
-        The arrays there are, of `NAMES`.
+        Names of the arrays.
     """
     own = {name: part(name, *(masks if name == "masks" else nodes)) for name in names}
     own["missing_left"] = own["missing_left"].view(np.bool_)

@@ -1,4 +1,4 @@
-"""How the sums of nodes are to be read when trees are finished: what finish.cu takes of a fit."""
+"""How the sums of nodes become leaf values and weights in finish.cu."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from gpuboost.engine.task import GrowTask
 
 @dataclass(frozen=True)
 class ValueRule:
-    """How the sums of nodes are to be read.
+    """How the sums of nodes become leaf values and weights.
 
-    What may be known on the device alone is in arrays.
+    Values that may exist on the device only are in arrays.
 
     Attributes
     ----------
     exponents : int32 (planes,)
     mean, levels, first_level : arrays
-        Of targets, see ``ValueRule`` of finish.cu.
+        Means and levels of the target; see ``ValueRule`` of finish.cu.
     given : float64 (3,)
-        l1, l2 and the largest value; the last one bounds values in monotonic order, too.
+        l1, l2 and the largest absolute value, which also bounds values under monotonic constraints.
     rate : float64 (1,)
-        What values in monotonic order, and steps, are multiplied by.
+        Factor of steps, and of values under monotonic constraints.
     unit, unit_of_gain : float64 (1,)
-        What weights and rises are multiplied by.
+        Factors of weights and of gains.
     kind : int
-        Of values: a constant of finish.cu.
+        Kind of values: a constant of finish.cu.
     n_values : int
-        Of a node: classes, or outputs.
+        Number of values of a node: classes or outputs.
     square_unit : int
     """
 
@@ -52,7 +52,7 @@ class ValueRule:
 
     @classmethod
     def of_target(cls, runtime: Runtime, task: GrowTask) -> ValueRule:
-        """That of trees whose rows the sampler of a task makes, or weigh what they weigh."""
+        """Make the rule of a task whose rows are drawn by its sampler."""
         target, sampler = task.target, task.sampler
         own = None if sampler is None else sampler.brief.exponents
         exponents = target.exponents if own is None else own
@@ -76,15 +76,15 @@ class ValueRule:
     def of_steps(
         cls, exponents: Array, given: Array, rate: Array, unit_of_gain: Array, n_outputs: int
     ) -> ValueRule:
-        """That of a round of boosting, whose exponents ``scale_round`` has made."""
-        unread = (given, given, exponents)  # of means and levels
-        units = (rate, unit_of_gain)  # weights have none
+        """Make the rule of a round of boosting, with the exponents of kernel ``scale_round``."""
+        unread = (given, given, exponents)  # placeholders of means and levels
+        units = (rate, unit_of_gain)  # steps have no unit of weights: rate is a placeholder
         kind = constant("growth/finish.cu", "STEPS")
         return cls(exponents, *unread, given, rate, *units, kind=kind, n_values=n_outputs)
 
     @property
     def n_planes(self) -> int:
-        """Planes that have an exponent."""
+        """Number of planes with an exponent."""
         return len(self.exponents)
 
 
@@ -98,6 +98,6 @@ def _kind_of_values(target: Target, criterion: int) -> int:
 
 
 def _first_levels(target: Target) -> np.ndarray:
-    """Where the levels of each output begin among those of all: int32."""
+    """Offset of the levels of each output in ``levels``: int32."""
     sizes = [len(levels) for levels in getattr(target, "levels", ())]
     return np.cumsum([0, *sizes[:-1]], dtype=np.int32)

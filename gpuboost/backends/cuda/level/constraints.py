@@ -1,7 +1,7 @@
-"""What nodes are held to beside the limits of all trees: the launches of constraints.cu.
+"""Constraints that nodes inherit from their parents or level: the launches of constraints.cu.
 
-Bounds of values, where features are monotonic; groups of features, where only those of one may
-meet on a path; and features drawn for each level.
+These are bounds of values (monotonic constraints), groups of features that may be used together on
+a path (interaction constraints), and the features drawn for each level.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.task import GrowTask
 
 _WORD_BITS = 32
-_MAX_BLOCKS = 1 << 12  # of a launch: what is left is taken in turn
+_MAX_BLOCKS = 1 << 12  # of a launch: threads loop over more nodes than that
 
 
 class Constraints:
-    """Bounds, groups and features of levels, for the trees of a task.
+    """Value bounds, feature groups and features per level of the trees of a task.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Constraints:
 
     @property
     def any(self) -> bool:
-        """Whether nodes are held to anything of their own."""
+        """Whether nodes have value bounds or feature groups."""
         return self.bounded or self._n_words > 0
 
     @property
@@ -56,7 +56,7 @@ class Constraints:
         return {"bounded_nodes": self.bounded, "n_words": self._n_words}
 
     def hold_roots(self, frontier: DeviceFrontier, inputs: BatchInputs) -> DeviceFrontier:
-        """The roots with what they are held to."""
+        """The roots, with their constraints."""
         if not self.any:
             return frontier
         made = self._empty_bounds(frontier.capacity)
@@ -75,7 +75,7 @@ class Constraints:
         children: DeviceFrontier,
         inputs: BatchInputs,
     ) -> DeviceFrontier:
-        """The children of accepted nodes, which `rank` numbers, with what they are held to."""
+        """The children of accepted nodes, with their constraints; ``rank`` numbers these nodes."""
         if parents.bounds is None:
             return children
         made = self._empty_bounds(children.capacity)
@@ -86,7 +86,7 @@ class Constraints:
         return replace(children, bounds=made)
 
     def allowed(self, frontier: DeviceFrontier, inputs: BatchInputs, depth: int) -> Array:
-        """Features that nodes of a level may look at: uint8 (trees, F), with groups (nodes, F)."""
+        """Mask of features that nodes may split on: uint8 (trees, F); (nodes, F) with groups."""
         xp, allowed, n_features = self._runtime.xp, inputs.allowed, self._n_features
         if self._by_level:
             drawn, count = xp.empty(allowed.shape, dtype=np.uint8), self._options.level_features
@@ -104,7 +104,7 @@ class Constraints:
         return of_nodes
 
     def of_score(self, frontier: DeviceFrontier, regular: Array) -> dict[str, Array]:
-        """What split.cu reads for the NEWTON score; nothing of arrays that are not there."""
+        """Arguments of split.cu for the NEWTON score, with placeholders for missing arrays."""
         held = frontier.bounds
         lower, upper = (regular, regular) if held is None else (held.lower, held.upper)
         return {"regular": regular, "monotonic": self._signs, "lower": lower, "upper": upper}
@@ -115,7 +115,7 @@ class Constraints:
 
 
 def group_words(groups: tuple[tuple[int, ...], ...], n_features: int, minimum: int) -> np.ndarray:
-    """Bits of the groups that each feature is in: uint32 (F, W), W at least ``minimum``."""
+    """Bit set of the groups that contain each feature: uint32 (F, W), W at least ``minimum``."""
     n_words = max(minimum, -(-len(groups) // _WORD_BITS))
     words = np.zeros((n_features, n_words), dtype=np.uint32)
     for number, group in enumerate(groups):

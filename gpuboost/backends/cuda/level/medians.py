@@ -19,7 +19,7 @@ from gpuboost.engine.targets import MedianTarget, Target
 
 @dataclass(frozen=True)
 class Medians:
-    """Ranks below and above the median of each node and output: int32 (m, K)."""
+    """Ranks of the two middle targets of each node and output: int32 (m, K)."""
 
     lower: Array
     upper: Array
@@ -27,15 +27,15 @@ class Medians:
 
 @dataclass(frozen=True)
 class MedianKernels:
-    """Finds medians, puts rows on their sides, and sums the deviations.
+    """Finds medians of nodes, the signs of rows about them, and sums of deviations.
 
-    Rows have columns of signs first, then as many of ranks.
+    The target columns of rows are K columns of signs, then K columns of ranks.
 
     Parameters
     ----------
     runtime : Runtime
     n_outputs, n_ranks : int
-        Outputs, and how many ranks there are of one, at most.
+        Number of outputs, and largest number of ranks of an output.
     heavy : int64 (n,) or None
         `MedianTarget.median_weight` on the device.
     """
@@ -47,7 +47,7 @@ class MedianKernels:
 
     @classmethod
     def of(cls, runtime: Runtime, target: Target) -> MedianKernels | None:
-        """Copy the weights of a target; None for one that is not of medians."""
+        """Copy the weights of a target; None if it is not fitted by medians."""
         if not isinstance(target, MedianTarget):
             return None
         weight = target.median_weight
@@ -56,13 +56,13 @@ class MedianKernels:
 
     @property
     def shifts(self) -> range:
-        """Lowest bits of the digits of a rank, the leading one first."""
+        """Position of the lowest bit of each digit of a rank, leading digit first."""
         bits = constant("level/median.cu", "DIGIT_BITS")
         n_digits = max(1, -(-(self.n_ranks - 1).bit_length() // bits))
         return range((n_digits - 1) * bits, -1, -bits)
 
     def find(self, rows: DeviceRows, frontier: DeviceFrontier) -> Medians:
-        """The medians of all nodes, digit by digit."""
+        """Find the medians of all nodes, digit by digit."""
         runtime, shape = self.runtime, (frontier.capacity, self.n_outputs)
         found = Medians(zeros(runtime, shape, np.int32), runtime.xp.empty(shape, dtype=np.int32))
         n_digits = 1 << constant("level/median.cu", "DIGIT_BITS")
@@ -81,7 +81,7 @@ class MedianKernels:
         return found
 
     def put_signs(self, rows: DeviceRows, frontier: DeviceFrontier, found: Medians) -> None:
-        """Write on which side of its node's medians each row is."""
+        """Write the sign of each row about the medians of its node."""
         columns = {"rank": self._ranks(rows), "sign": self._signs(rows)}
         self._by_pieces("put_signs", frontier.pieces, rows, found, **columns)
 
@@ -106,13 +106,13 @@ class MedianKernels:
         return rows.target[self.n_outputs :]
 
     def _weights(self, rows: DeviceRows) -> dict[str, Any]:
-        """The ranks of rows, and what they weigh in medians."""
+        """The ranks of rows, and their weights in medians."""
         heavy = self.heavy
-        if heavy is None:  # nothing is read of the array
+        if heavy is None:  # placeholder that is not read
             heavy = self.runtime.xp.empty(1, dtype=np.int64)
         return {"rank": self._ranks(rows), "heavy": heavy, "has_heavy": self.heavy is not None}
 
     def _by_pieces(self, name: str, pieces: Pieces, *records: Any, **values: Any) -> None:
-        """Launch blocks that take pieces in turn."""
+        """Launch a kernel whose blocks loop over pieces."""
         n_blocks = striding_blocks(self.runtime, pieces.capacity)
         launch(self.runtime, name, n_blocks, self, pieces, *records, **values)

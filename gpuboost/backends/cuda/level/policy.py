@@ -1,4 +1,4 @@
-"""The launches of policy.cu and children.cu: which nodes are searched, what the next level is."""
+"""Which nodes are searched, and the nodes of the next level: launches of policy.cu, children.cu."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.targets import Target
 from gpuboost.engine.task import TreeOptions
 
-PIECE_ROWS = 1024  # rows of a block that sums or moves them, as partition.cu has bits for at most
+PIECE_ROWS = 1024  # rows of a block that sums or moves them; at most the bits of partition.cu
 
 
 @dataclass(frozen=True)
 class Policy:
-    """Which nodes may split, and how many there can be.
+    """Chooses which nodes to search, and bounds the number of nodes of a level.
 
     Parameters
     ----------
@@ -42,12 +42,12 @@ class Policy:
     options : TreeOptions
     min_hessian : int64 (trees,)
     n_trees, n_rows : int
-        Trees of the batch, and rows of all of them.
+        Number of trees of the batch, and of rows of all of them.
     n_channels : int
     purity : int
-        How it is known that a node is pure, as policy.cu has it.
+        How a node is tested for purity: a constant of policy.cu.
     small_rows : int
-        Nodes of so many rows are left to subtrees.cu; 0: none are.
+        Nodes of at most this many rows are left to subtrees.cu; 0 if none are.
     """
 
     runtime: Runtime
@@ -60,14 +60,15 @@ class Policy:
     small_rows: int = 0
 
     def max_nodes(self, before: int, depth: int) -> int:
-        """Nodes there can be below a level at ``depth`` that has at most ``before``."""
+        """Largest number of nodes below a level at ``depth`` of at most ``before`` nodes."""
         of_trees = self.n_trees * self.options.max_splits(depth)
         return max_children(min(before, of_trees), self.n_rows, self.options, self.small_rows)
 
     def max_slots(self, max_nodes: int, depth: int, by_parents: bool) -> int:
-        """Histograms that a level of at most so many nodes needs, ``by_parents`` by subtraction.
+        """Largest number of histograms of a level, for its candidates and their siblings.
 
-        Those of nodes that are searched, and by subtraction those of their smaller siblings.
+        Siblings need a histogram only ``by_parents``, that is if the larger one of two siblings is
+        computed by subtraction.
         """
         if depth >= self.options.deepest:
             return 0
@@ -75,11 +76,11 @@ class Policy:
         return min(max_nodes, 2 * large if by_parents else large)
 
     def max_pieces(self, max_nodes: int, rows: int) -> int:
-        """Pieces of so many rows that all rows can make: each node has one that is not full."""
+        """Largest number of pieces of ``rows`` rows: each node has one that may not be full."""
         return self.n_rows // rows + max_nodes
 
     def empty_pieces(self, size: Array, max_nodes: int) -> Pieces:
-        """Room for the pieces of the rows of so many nodes."""
+        """Allocate the pieces of the rows of at most ``max_nodes`` nodes."""
         n = self.max_pieces(max_nodes, PIECE_ROWS)
         return empty(Pieces, self.runtime.xp, {"n_pieces": size}, n=n)
 
@@ -93,7 +94,7 @@ class Policy:
     def search(
         self, frontier: DeviceFrontier, ranges: Ranges | None, depth: int, rows_per_piece: int
     ) -> Search:
-        """Which nodes are searched. ``ranges`` is given where targets are values."""
+        """Choose the nodes to search. ``ranges`` is given if purity is tested by targets."""
         deeper = depth < self.options.deepest
         max_work = self.max_pieces(frontier.capacity, rows_per_piece)
         found = Search.empty(self.runtime.xp, frontier.capacity, max_work, none=not deeper)
@@ -116,13 +117,13 @@ class Policy:
         return self.runtime.xp.empty(n, dtype=np.int64)
 
     def small_rows_at(self, depth: int) -> int:
-        """`small_rows`, 0 where nodes may not be split anyway."""
+        """`small_rows`, or 0 at the largest depth, where no node may be split."""
         return self.small_rows if depth < self.options.deepest else 0
 
     def place(self, frontier: DeviceFrontier, splits: DeviceSplits, left: Left) -> Places:
-        """Where the rows of accepted nodes go."""
+        """Compute where the rows of accepted nodes move to."""
         xp, lengths = self.runtime.xp, {"n_pieces": frontier.pieces.capacity}
-        own = {"next_size": xp.empty(1, dtype=np.int32)}  # which the host may read
+        own = {"next_size": xp.empty(1, dtype=np.int32)}  # apart, since the host may read it
         places = empty(Places, xp, own, n=frontier.capacity, **lengths)
         pieces = frontier.pieces
         n_chunks, n_piece_chunks = chunks_for(frontier.capacity), chunks_for(pieces.capacity)
@@ -150,7 +151,7 @@ class Policy:
         parent_slot: Array,
         capacity: int,
     ) -> DeviceFrontier:
-        """The next level, with room for ``capacity`` nodes."""
+        """Make the next level, with capacity for ``capacity`` nodes."""
         pieces = self.empty_pieces(places.next_pieces, capacity)
         own = {"size": places.next_size, "pieces": pieces}
         lengths = {"n": capacity, "n_channels": self.n_channels}
@@ -164,25 +165,25 @@ class Policy:
 
 
 def _work_of(pieces: Pieces) -> dict[str, Array]:
-    """Pieces that are made, as kernels name them."""
+    """Output pieces, by the names of kernel arguments."""
     return {"work_slot": pieces.slot, "work_first": pieces.first, "work_rows": pieces.rows}
 
 
 def max_children(parents: int, n_rows: int, options: TreeOptions, small_rows: int = 0) -> int:
-    """Nodes there can be below so many of ``n_rows`` rows.
+    """Largest number of children of ``parents`` nodes that have ``n_rows`` rows together.
 
-    Every node has a row, and parents have more than ``small_rows`` and enough to be split.
+    Each child has a row; each parent has more than ``small_rows`` rows, and enough to be split.
     """
     return min(2 * parents, 2 * max_large(n_rows, options, small_rows), n_rows)
 
 
 def max_large(n_rows: int, options: TreeOptions, small_rows: int = 0) -> int:
-    """Nodes of a level that may be split by it: more than ``small_rows``, and enough."""
+    """Largest number of nodes of a level with more than ``small_rows`` rows, enough to split."""
     return n_rows // max(small_rows + 1, min_rows(options))
 
 
 def max_nodes(n_trees: int, n_rows: int, options: TreeOptions) -> list[int]:
-    """Nodes that each level of a batch has room for."""
+    """Node capacity of each level of a batch."""
     capacity = [n_trees]
     for depth in range(options.deepest):
         parents = min(capacity[-1], n_trees * options.max_splits(depth))
@@ -191,18 +192,18 @@ def max_nodes(n_trees: int, n_rows: int, options: TreeOptions) -> list[int]:
 
 
 def min_rows(options: TreeOptions) -> int:
-    """Rows that a node must have to be split."""
+    """Smallest number of rows of a node that is split."""
     return max(options.min_samples_split, 2 * options.min_samples_leaf)
 
 
 def is_sync_free(options: TreeOptions) -> bool:
-    """Whether all levels are launched without asking how many nodes they have.
+    """Whether all levels are launched without reading back how many nodes they have.
 
-    So the host never waits for the device; of deeper trees a level may have been empty for long.
+    Then the host never waits for the device. With deeper trees, most launches could find no nodes.
     """
     return options.deepest <= SYNC_FREE_DEPTH or options.max_leaf_nodes <= SYNC_FREE_LEAVES
 
 
 def purity_of(target: Target) -> int:
-    """How it is known that a node is pure: a constant of policy.cu."""
+    """How a node is tested for purity: a constant of policy.cu."""
     return constant("level/policy.cu", target.purity)

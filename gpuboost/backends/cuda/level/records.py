@@ -1,7 +1,7 @@
-"""What the device knows of one level. Arrays have room for as many nodes as there can be.
+"""Records of one level on the device, with arrays allocated at full capacity.
 
-The host never learns how many nodes a level has while it is grown: kernels read the number from
-``size``, and what lies behind the last node is undefined.
+The host does not know how many nodes a level has. Kernels read the number from ``size``; array
+entries after the last node are undefined.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Pieces:
     ----------
     n_pieces : int32 (1,)
     slot : int32 (pieces,)
-        What a piece belongs to.
+        Node or slot that a piece belongs to.
     first : int64 (pieces,)
     rows : int32 (pieces,)
     """
@@ -35,13 +35,13 @@ class Pieces:
 
     @property
     def capacity(self) -> int:
-        """Pieces there is room for."""
+        """Largest number of pieces."""
         return len(self.slot)
 
 
 @dataclass(frozen=True)
 class DeviceFrontier:
-    """The nodes of one level, as `engine.growth.frontier.Frontier`, and the pieces of their rows.
+    """The nodes of one level (`engine.growth.frontier.Frontier`) and the pieces of their rows.
 
     Attributes
     ----------
@@ -51,11 +51,11 @@ class DeviceFrontier:
     start, count, hessian : int64 (m,)
     gradient : int64 (m, K)
     parent : int32 (m,)
-        Slot of the parent's histogram in the level before, -1 if it is not known.
+        Slot of the parent's histogram in the level before, -1 if that was not kept.
     pieces : Pieces
-        By number of the node.
+        By node.
     bounds : NodeBounds or None
-        None where nodes are held to nothing of their own.
+        None if nodes have no constraints.
     """
 
     size: Array
@@ -81,23 +81,23 @@ class DeviceFrontier:
 
 @dataclass(frozen=True)
 class Search:
-    """Which nodes of a level are searched, and where their histograms lie, by policy.cu.
+    """Candidate nodes of a level and the slots of their histograms; written by policy.cu.
 
     Attributes
     ----------
     slot, source : int32 (m,)
-        Slot of the node's histogram; the parent's slot where it is found by subtraction.
+        Slot of the node's histogram; slot of the parent's histogram to subtract from.
     node_of_slot : int32 (m,)
     open : uint8 (m,)
-        Nodes that are searched.
+        Whether the node is searched.
     small : int32 (m,)
         Nodes left to subtrees.cu.
     sizes : int32 (3,)
-        Slots, pieces of work, small nodes.
+        Numbers of slots, pieces of work and small nodes.
     work : Pieces
-        Rows that are summed, by slot.
+        Pieces of the rows to sum, by slot.
     none : bool
-        It is known that no node is open.
+        Whether the host knows that no node is open.
     """
 
     work: Pieces
@@ -111,7 +111,7 @@ class Search:
 
     @classmethod
     def empty(cls, xp: Any, n: int, n_pieces: int, none: bool) -> Search:
-        """Room for n nodes and their pieces of work."""
+        """Allocate arrays for n nodes and their pieces of work."""
         arrays = allocate(xp, columns_of(cls, n=n))
         work = empty(Pieces, xp, {"n_pieces": arrays["sizes"][1:]}, n=n_pieces)
         return cls(**arrays, work=work, none=none)
@@ -119,14 +119,14 @@ class Search:
 
 @dataclass(frozen=True)
 class DeviceSplits:
-    """What became of each node, by select_split.cu: the fields of `engine.growth.frontier.Splits`.
+    """Split of each node, as `engine.growth.frontier.Splits`; written by select_split.cu.
 
     Attributes
     ----------
     gain : float64 (m,)
-        -1 where the node is not split.
+        -1 if the node is not split.
     accepted : uint8 (m,)
-        Whether it is.
+        Whether the node is split.
     """
 
     gain: Array = column(np.float64, "n")
@@ -144,14 +144,14 @@ class DeviceSplits:
 
 @dataclass(frozen=True)
 class NodeBounds:
-    """What the nodes of a level are held to.
+    """Constraints of the nodes of a level.
 
     Attributes
     ----------
     lower, upper : float64 (m,)
-        Bounds of values; (0,) where no feature is monotonic.
+        Bounds of values; (0,) if no feature is monotonic.
     groups : uint32 (m, W)
-        Bits of the groups that hold all features of the path; W = 0 without groups.
+        Bit set of the groups that contain all features of the path; W = 0 without groups.
     """
 
     lower: Array = column(np.float64, "n_bounded")
@@ -174,9 +174,9 @@ class Left:
     Attributes
     ----------
     turns : uint32 (pieces, words)
-        A bit for each row of a piece.
+        A bit for each row of a piece, set if it goes left.
     left, n_left : int64
-        How many of each piece, and of each node.
+        Number of rows that go left, of each piece and of each node.
     """
 
     turns: Array
@@ -186,7 +186,7 @@ class Left:
 
 @dataclass(frozen=True)
 class Places:
-    """Where rows go, as children.cu writes it."""
+    """Where the rows of accepted nodes move to; written by children.cu."""
 
     next_size: Array
     rank: Array = column(np.int32, "n")

@@ -1,4 +1,4 @@
-"""The rows of a batch of trees on the device, and the kernels that sum or move them."""
+"""Passes over the rows of a batch of trees, which sum or move them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RowKernels:
     n_channels : int
     by_class : bool
         Channels are classes, and there are more than two.
-    flags : Variant
+    flags : CompileFlags
     """
 
     runtime: Runtime
@@ -48,7 +48,7 @@ class RowKernels:
     flags: CompileFlags = FORESTS
 
     def node_sums(self, rows: DeviceRows, frontier: DeviceFrontier) -> None:
-        """Sum the weights and gradients of nodes, into the frontier."""
+        """Sum the weights and gradients of nodes into the frontier."""
         fill(self.runtime, frontier.hessian, 0)
         fill(self.runtime, frontier.gradient, 0)
         self._sum("node_sums", frontier.pieces, self, rows, frontier)
@@ -71,7 +71,7 @@ class RowKernels:
         small_rows: int,
         sums: Array,
     ) -> None:
-        """Add up the leaf sums of the nodes that were not split: int64 (m, sums)."""
+        """Sum the leaf columns of nodes that are not split: int64 (m, sums)."""
         own = {"accepted": accepted, "small_rows": small_rows, "sums": sums}
         self._sum("leaf_sums", frontier.pieces, rows, frontier, leaf, self.matrix, **own)
 
@@ -81,7 +81,7 @@ class RowKernels:
         launch(self.runtime, name, n_blocks, pieces, *records, constants=constants, **values)
 
     def count_left(self, rows: DeviceRows, frontier: DeviceFrontier, splits: DeviceSplits) -> Left:
-        """Which rows go left, and how many: the first pass of a partition."""
+        """Find which rows go left, and how many: the first pass of a partition."""
         capacity = frontier.pieces.capacity
         turns = self.runtime.xp.empty(
             (capacity, constant("level/partition.cu", "PIECE_WORDS")), np.uint32
@@ -99,7 +99,7 @@ class RowKernels:
         left: Left,
         places: Places,
     ) -> DeviceRows:
-        """Rows of accepted nodes, moved to their children: the second pass."""
+        """Move the rows of accepted nodes to their children: the second pass."""
         n_columns = len(rows.target)
         moved = DeviceRows.empty(self.runtime.xp, len(rows), n_columns)
         records = (rows, splits, left, places)

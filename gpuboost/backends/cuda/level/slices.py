@@ -6,26 +6,26 @@ from dataclasses import dataclass
 
 from gpuboost.backends.cuda.level.policy import Policy
 
-# Launches of a slice: a fill and a sum of histograms, a search, a decision; where nodes look at few
-# features (of lists) also these, a fill, and those that are listed at next: counted.
+# Launches of a slice, counted: fill and sum histograms, search features, select splits. With
+# feature lists also: choose the lists, fill, try the next features, select splits.
 SLICE_LAUNCHES, LISTED_SLICE_LAUNCHES = 4, 8
-# Launches that may find no node on a level. Replayed they take 1.5 us each, 84 us in all: what the
-# 14 launches of a level take longer if the host makes them, as it does where it asks for nodes.
-# To search a level of so many rows takes as long again, see `cost.ROW_TRAFFIC`.
+# Largest number of launches on an empty level. Replayed, they take 1.5 us each and 84 us in all.
+# Reading back the number of nodes costs as much: the host must then make the 14 launches of a
+# level one by one. Searching a level of ROWS_OF_LEVEL rows also takes as long (`cost.ROW_TRAFFIC`).
 EMPTY_LAUNCHES, ROWS_OF_LEVEL = 56, 1 << 20
 
 
 @dataclass(frozen=True)
 class Slices:
-    """The slots of the levels of one batch of trees, searched some at a time.
+    """Divides the histogram slots of a level into slices that fit the memory budget.
 
     Parameters
     ----------
     policy : Policy
     at_once : int
-        Histograms that fit the memory budget.
+        Number of histograms that fit the memory budget.
     n_launches : int
-        Of a slice.
+        Launches of a slice.
     """
 
     policy: Policy
@@ -34,26 +34,26 @@ class Slices:
 
     @classmethod
     def of(cls, policy: Policy, budget: int, bytes_per_node: int, by_lists: bool) -> Slices:
-        """Those of a budget, which has room for one histogram at least.
+        """Make the slices for a budget in bytes; a slice has at least one histogram.
 
-        ``by_lists`` says whether nodes look at few features.
+        ``by_lists`` is whether nodes have feature lists.
         """
         n_launches = LISTED_SLICE_LAUNCHES if by_lists else SLICE_LAUNCHES
         return cls(policy, max(1, budget // bytes_per_node), n_launches)
 
     def keep(self, n_histograms: int, max_nodes: int, depth: int) -> bool:
-        """Whether so many histograms fit together with those of the next level.
+        """Whether the histograms of a level and of the next level fit the budget together.
 
-        ``max_nodes`` are those of the level at ``depth``, which has the ``n_histograms``.
+        The level at ``depth`` has ``n_histograms`` histograms and at most ``max_nodes`` nodes.
         """
         below = self.policy.max_nodes(max_nodes, depth)
         return n_histograms + self.policy.max_slots(below, depth + 1, True) <= self.at_once
 
     def are_few(self, max_nodes: int, depth: int) -> bool:
-        """Whether a level may be searched in slices for all nodes there could be.
+        """Whether a level is searched in slices for as many nodes as it could have.
 
-        If there are none, that takes no more time than the host would to ask, and than a level
-        that has all rows.
+        The bound on the number of slices is such that, even if the level turns out to be empty,
+        this costs no more than reading back the number of nodes and searching a full level.
         """
         n_slots = self.policy.max_slots(max_nodes, depth, False)
         further = -(-n_slots // self.at_once) - 1

@@ -1,4 +1,4 @@
-"""Histograms and the split search: the launches of histogram.cu, split.cu and select_split.cu."""
+"""Histograms and split search: the launches of histogram.cu, split.cu and select_split.cu."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from gpuboost.backends.cuda.sampling.rows import DeviceRows
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.task import GrowTask
 
-TILES = (32, 16)  # features that a block takes: as many as its shared memory has room for
-MIN_TILE = 4  # where fewer are listed at, lanes idle: more rows at once would collide
-# Rows of a block: with fewer, clearing its histogram costs more than its rows; with more, few
-# blocks are left to spread over the device.
+TILES = (32, 16)  # features per block: the largest tile that fits shared memory
+MIN_TILE = 4  # with fewer listed features lanes idle: more rows at once would collide
+# Rows per block. With fewer, clearing its histogram takes longer than summing its rows; with more,
+# there are too few blocks to spread over the device.
 MIN_ROWS, MAX_ROWS = 1024, 16384
-BLOCKS_WANTED = 4  # per multiprocessor; of more than two classes as many as run at once
+BLOCKS_WANTED = 4  # per multiprocessor; with more than two classes, as many as run at once
 _GRID_ROWS = 65535
 
 
 def plane_count(n_channels: int, by_class: bool, counted: bool) -> int:
-    """32-bit planes of a block's shared histogram."""
+    """Number of 32-bit planes of a block's shared histogram."""
     capacity = "CLASS_PLANES" if by_class and n_channels > 1 else "VALUE_PLANES"
     return constant("level/histogram.cu", capacity) - (not counted)
 
 
 def capacity_for_planes(shared_memory: int, by_class: bool) -> int:
-    """Shared memory of a block that is left for its planes."""
+    """Bytes of a block's shared memory that are left for its planes."""
     return shared_memory - constant("level/histogram.cu", "CLASS_STATIC_BYTES") * by_class
 
 
 def choose_tile(shared_memory: int, width: int, planes: int) -> int:
-    """Largest tile whose histogram fits so much of a block's shared memory.
+    """Largest tile whose histogram fits ``shared_memory`` bytes.
 
     Raises
     ------
     MemoryError
-        None fits.
+        If no tile fits.
     """
     for tile in TILES:
         if 4 * planes * width * tile <= shared_memory:
@@ -59,31 +59,32 @@ def choose_tile(shared_memory: int, width: int, planes: int) -> int:
 
 
 def use_feature_lists(max_features: int, n_allowed: int) -> bool:
-    """Whether nodes get histograms of the features they look at, in place of all of them.
+    """Whether histograms have each node's listed features only, in place of all features.
 
-    All of them are summed for half of the rows: those of larger siblings follow.
+    Histograms of all features are summed for half of the rows only, as those of larger siblings
+    are computed by subtraction.
     """
     return 2 * max_features <= n_allowed
 
 
 def histogram_bytes(n_features: int, width: int, n_channels: int) -> int:
-    """Size of the histogram of a node, of so many features and codes."""
+    """Bytes of a node's histogram of ``n_features`` features with ``width`` codes each."""
     return n_features * width * (2 + n_channels) * 8
 
 
 @dataclass(frozen=True)
 class FeatureLists:
-    """The features whose histograms the nodes of a level get.
+    """The features that the histograms of a level contain.
 
     Attributes
     ----------
     listed : int32 (slots, n_listed) or (1, n_listed)
-        -1 for none.
+        Listed features, -1 for none.
     stride : int
-        Entries from the list of one slot to the next; 0 if all have the same one.
+        Number of entries between the lists of two slots; 0 if all slots share one list.
     n_listed : int
     last : uint64 (slots,)
-        With lists of their own: the largest rank that a list goes to.
+        Largest rank of a feature in each list, if slots have lists of their own.
     """
 
     listed: Array
@@ -94,7 +95,7 @@ class FeatureLists:
 
 @dataclass(frozen=True)
 class HistogramBuilder:
-    """Histograms of nodes from their rows.
+    """Builds histograms of nodes from their rows.
 
     Parameters
     ----------
@@ -102,13 +103,13 @@ class HistogramBuilder:
     matrix : DeviceMatrix
     n_channels : int
     by_class : bool
-        Channels are classes, and there are more than two.
+        Whether channels are classes, more than two.
     counted : bool
         Whether rows are counted.
     max_weight : int
-        Largest weight of a row: sums of a block must not wrap around 2**32.
+        Largest weight of a row; the sums of a block must stay below 2**32.
     n_listed : int
-        Features of a node's histogram.
+        Number of features of a node's histogram.
     flags : CompileFlags
     """
 
@@ -122,22 +123,22 @@ class HistogramBuilder:
     flags: CompileFlags = FORESTS
 
     def bytes_per_node(self) -> int:
-        """Size of one node's histogram."""
+        """Bytes of one node's histogram."""
         return histogram_bytes(self.n_listed, self.matrix.width, self.n_channels)
 
     @property
     def tile(self) -> int:
-        """Features of a block."""
+        """Number of features per block."""
         wanted = max(MIN_TILE, 1 << (self.n_listed - 1).bit_length())
         return min(wanted, self.matrix.tile)
 
     @property
     def _channel_blocks(self) -> int:
-        """Blocks that read a row: one for each output, but one for all classes."""
+        """Number of blocks that read a row: one per output, or one for all classes."""
         return 1 if self.by_class else self.n_channels
 
     def rows_per_block(self, n_rows: int) -> int:
-        """Rows of a block: few enough for all multiprocessors to have work."""
+        """Number of rows per block, small enough to keep all multiprocessors busy."""
         grid = -(-self.n_listed // self.tile) * self._channel_blocks
         blocks = (
             constant("level/histogram.cu", "HISTOGRAM_BLOCKS") if self.by_class else BLOCKS_WANTED
@@ -150,7 +151,7 @@ class HistogramBuilder:
     def build(
         self, rows: DeviceRows, search: Search, slots: range, lists: FeatureLists, histogram: Array
     ) -> None:
-        """Sum the histograms of some slots from rows: int64 (len(slots), count, width, 2 + K)."""
+        """Sum the histograms of ``slots``: int64 (len(slots), n_listed, width, 2 + K)."""
         work, matrix = search.work, self.matrix
         given: dict[str, Any] = {
             "constants": {"TILE": self.tile, **self.flags.constants("level/histogram.cu")},
@@ -181,7 +182,7 @@ class HistogramBuilder:
 
 @dataclass(frozen=True)
 class _FeatureSplits:
-    """The best split of every slot by every feature, as split.cu writes it: arrays (m, F)."""
+    """Best split of each slot by each feature, written by split.cu: arrays (m, F)."""
 
     score: Array = column(np.float64, "n", "n_features")
     could: Array = column(np.uint8, "n", "n_features")
@@ -194,7 +195,7 @@ class _FeatureSplits:
 
 @dataclass(frozen=True)
 class SplitSearch:
-    """The best split of nodes whose histograms are known: split.cu and select_split.cu.
+    """Finds the best splits of nodes from their histograms: split.cu and select_split.cu.
 
     Parameters
     ----------
@@ -202,17 +203,16 @@ class SplitSearch:
     task : GrowTask
     matrix : DeviceMatrix
     allowed : uint8 (trees, F)
-        Features that nodes may look at; with groups of features (nodes, F).
+        Mask of features that nodes may split on; (nodes, F) with groups of features.
     min_hessian, min_category, root_hessian : int64 (trees,)
     unit : float64 (1,)
         `Target.gain_unit`.
     regular : float64 (3,)
-        l1, l2 and the largest value, of the NEWTON score.
+        l1, l2 and the largest absolute value, for the NEWTON score.
     constraints : Constraints
     by_lists : bool
-        Whether each node has histograms of the features it looks at, and no others.
+        Whether histograms have each node's listed features only.
     flags : CompileFlags
-        Those of the task.
     """
 
     runtime: Runtime
@@ -230,7 +230,7 @@ class SplitSearch:
 
     @property
     def n_channels(self) -> int:
-        """Channels of the target."""
+        """Number of channels of the target."""
         return self.task.target.n_channels
 
     @property
@@ -239,7 +239,7 @@ class SplitSearch:
         return self.task.target.by_class
 
     def lists(self, frontier: DeviceFrontier, search: Search, slots: range) -> FeatureLists:
-        """The features that nodes of some slots look at."""
+        """List the features of the histograms of ``slots``."""
         xp, n_features = self.runtime.xp, self.matrix.n_features
         if not self.by_lists:
             return FeatureLists(self.matrix.features, 0, n_features, xp.empty(1, dtype=xp.uint64))
@@ -258,20 +258,20 @@ class SplitSearch:
         return FeatureLists(lists, count, count, last)
 
     def search(self, level: Searched, rows: DeviceRows, splits: DeviceSplits) -> None:
-        """Write the splits of the nodes of some slots; with slot 0, also of nodes without one."""
+        """Write the splits of the nodes of some slots; with slot 0, also of nodes without slot."""
         found = self._by_feature(level)
         xp = self.runtime.xp
         undecided = xp.empty(level.frontier.capacity, dtype=xp.uint8)
-        if self.by_lists:  # else nobody asks
+        if self.by_lists:  # else not read
             fill(self.runtime, undecided, 0)
         self._decide(level, found, splits, level.search.open, undecided, level.first_slot == 0)
         if self.by_lists and not level.search.none:
             further, walked = self._walk_on(level, rows, undecided)
-            left_over = xp.empty(level.frontier.capacity, dtype=xp.uint8)  # none is
+            left_over = xp.empty(level.frontier.capacity, dtype=xp.uint8)  # stays unused
             self._decide(further, walked, splits, undecided, left_over, False)
 
     def _by_feature(self, level: Searched) -> _FeatureSplits:
-        """The best split of every node by every feature it looks at."""
+        """Best split of each node by each listed feature."""
         matrix, search, lists, slots = self.matrix, level.search, level.lists, level.slots
         found = self._empty(len(slots), lists.n_listed)
         if search.none:
@@ -286,12 +286,12 @@ class SplitSearch:
         return found
 
     def _empty(self, n: int, n_features: int) -> _FeatureSplits:
-        """Room for the splits of so many slots by so many features."""
+        """Allocate the splits of n slots by ``n_features`` features."""
         lengths = {"n": n, "n_features": n_features, "mask_words": self.matrix.mask_words}
         return empty(_FeatureSplits, self.runtime.xp, {}, **lengths)
 
     def _of_candidates(self, frontier: DeviceFrontier, file_name: str) -> dict[str, Any]:
-        """What candidates.cuh reads beside the records."""
+        """Arguments of candidates.cuh that are not in the records."""
         return {
             "constants": self.flags.constants(file_name),
             "min_hessian": self.min_hessian,
@@ -307,7 +307,7 @@ class SplitSearch:
         undecided: Array,
         fill: bool,
     ) -> None:
-        """The best of ``found`` for every open node."""
+        """Choose the best split of ``found`` for each open node."""
         options, lists, frontier = self.task.options, level.lists, level.frontier
         own = {
             "open": open_nodes,
@@ -321,7 +321,7 @@ class SplitSearch:
     def _walk_on(
         self, level: Searched, rows: DeviceRows, undecided: Array
     ) -> tuple[Searched, _FeatureSplits]:
-        """The next feature that could split each undecided node, and its split by it."""
+        """For each undecided node, find the next feature that can split it, and that split."""
         xp, matrix, slots = self.runtime.xp, self.matrix, level.slots
         frontier, n_channels = level.frontier, self.task.target.n_channels
         shape = (len(slots), 1, matrix.width, 2 + n_channels)
@@ -338,7 +338,7 @@ class SplitSearch:
         return replace(level, lists=lists, histogram=histogram), found
 
     def _by_warps(self, name: str, frontier: DeviceFrontier, *records: Any, **values: Any) -> None:
-        """Launch a kernel of select_split.cu, whose warps take node after node."""
+        """Launch a kernel of select_split.cu, whose warps loop over nodes."""
         n_warps = constant("level/select_split.cu", "SELECT_WARPS")
         n_blocks = striding_blocks(self.runtime, -(-frontier.capacity // n_warps))
         launch(
@@ -351,15 +351,14 @@ class SplitSearch:
 
 @dataclass(frozen=True)
 class Searched:
-    """Nodes whose histograms are known.
+    """Nodes of some slots, with their histograms.
 
     Attributes
     ----------
     frontier : DeviceFrontier
     search : Search
     slots : range
-        The slots of these nodes.
-    lists : Looked
+    lists : FeatureLists
     histogram : int64 (len(slots), lists.n_listed, width, 2 + K)
     previous : int64
         All histograms of the level before.
@@ -374,10 +373,10 @@ class Searched:
 
     @property
     def first_slot(self) -> int:
-        """The first of the slots."""
+        """The first slot."""
         return self.slots.start
 
     @property
     def n_slots(self) -> int:
-        """How many slots there are."""
+        """Number of slots."""
         return len(self.slots)

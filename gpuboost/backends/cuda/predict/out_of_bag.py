@@ -1,4 +1,4 @@
-"""Out-of-bag sums on the device: rows are drawn again, and what was not drawn is added up."""
+"""Out-of-bag sums on the device: rows are drawn again, and trees predict rows they did not draw."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.sampling import RowSampler
 
-BYTES_PER_ROW = 12  # of a tree: draw count, leaf, and what drawing takes beside
+BYTES_PER_ROW = 12  # per tree: draw count, leaf, and scratch memory of drawing
 MAX_TREES = 64  # drawn at once: enough to fill a device with few rows
 
 
@@ -49,7 +49,7 @@ def sum_out_of_bag(
 def _drawn(
     runtime: Runtime, draws: Sequence[tuple[RowSampler, int]], capacity: int
 ) -> Iterator[tuple[int, tuple[Array, list[int]]]]:
-    """The first of some trees, how often each row is drawn for them, and their numbers."""
+    """Yield for each group of trees the first tree, their draw counts, and their numbers."""
     first = 0
     for _, group in groupby(draws, key=lambda draw: id(draw[0])):
         of_sampler = list(group)
@@ -61,7 +61,7 @@ def _drawn(
 
 
 def _some_trees(forest: DeviceForest, first: int, n_trees: int) -> DeviceForest:
-    """Trees of a forest; nodes are numbered as in the whole."""
+    """Some trees of a forest; nodes keep their numbers in the forest."""
     return replace(forest, offset=forest.offset[first : first + n_trees + 1])
 
 
@@ -74,10 +74,10 @@ def _add(
     total: Array,
     count: Array,
 ) -> None:
-    """Add the values of some rows' leaves in trees that did not draw them."""
+    """Add the leaf values of some rows in trees that did not draw them."""
     n_trees, n = found.shape
     own = {"found": found, "drawn": drawn, "start": start, "n": n, "total": total, "count": count}
-    own["stride"] = drawn.shape[1] if len(drawn) == n_trees else 0  # or all trees draw the same
+    own["stride"] = drawn.shape[1] if len(drawn) == n_trees else 0  # 0: trees share draws
     threads = constant("predict/predict.cu", "PREDICT_THREADS")
     n_blocks, constants = -(-n * forest.n_values // threads), {"NODE": forest.node}
     launch(runtime, "add_out_of_bag", n_blocks, forest, constants=constants, **own)

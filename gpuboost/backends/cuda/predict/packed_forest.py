@@ -28,7 +28,7 @@ class DeviceForest:
     nodes : uint32 (m, 2 or 4)
     offset : int64 (T + 1,)
     masks : uint32 (c, 8)
-        One row, which means nothing, if no tree splits categories.
+        One unused row if no tree splits categories.
     has_masks : bool
     value : float64 (m, V)
     """
@@ -42,12 +42,12 @@ class DeviceForest:
 
     @property
     def n_trees(self) -> int:
-        """Trees in the forest."""
+        """Number of trees."""
         return len(self.offset) - 1
 
     @property
     def n_values(self) -> int:
-        """Classes or outputs of a leaf."""
+        """Number of classes or outputs of a leaf."""
         return self.value.shape[1]
 
 
@@ -55,16 +55,16 @@ _forests: dict[tuple[int, int, str], DeviceForest] = {}
 
 
 def device_forest(runtime: Runtime, ensemble: Ensemble, dtype: np.dtype) -> DeviceForest:
-    """The packed ensemble for rows of a type, copied to the device once.
+    """The packed ensemble for rows of ``dtype``, copied to the device once.
 
-    It is given up with the ensemble or the runtime. Others that find it may work on another
-    stream, which does not wait for this one; so the copy is there before anybody finds it.
+    It is freed with the ensemble or the runtime. Another thread may use it on another stream, which
+    does not wait for this one, so the copy is complete before it is stored in the cache.
     """
     key = (id(runtime), id(ensemble), dtype.char)
     found = _forests.get(key)
     if found is None:
         found = copy_forest_to_device(runtime, ensemble, dtype)
-        runtime.to_host(found.offset)  # waits for all that this stream was given before
+        runtime.to_host(found.offset)  # waits for all earlier work of this stream
         _forests[key] = found
         for owner in (runtime, ensemble):
             weakref.finalize(owner, _forests.pop, key, None).atexit = False
@@ -72,7 +72,7 @@ def device_forest(runtime: Runtime, ensemble: Ensemble, dtype: np.dtype) -> Devi
 
 
 def copy_forest_to_device(runtime: Runtime, ensemble: Ensemble, dtype: np.dtype) -> DeviceForest:
-    """Pack an ensemble for rows of a type."""
+    """Pack an ensemble for rows of ``dtype`` and copy it to the device."""
     node = record_kind(ensemble, dtype)
     masks = ensemble.masks if len(ensemble.masks) else np.zeros((1, 8))
     return DeviceForest(
@@ -86,7 +86,7 @@ def copy_forest_to_device(runtime: Runtime, ensemble: Ensemble, dtype: np.dtype)
 
 
 def record_kind(ensemble: Ensemble, dtype: np.dtype) -> int:
-    """The smallest record for rows of a type that the numbers of an ensemble fit in."""
+    """The smallest kind of record that fits the nodes of an ensemble, for rows of ``dtype``."""
     if dtype == np.float64:
         return DOUBLE
     largest_tree = int(np.diff(ensemble.offset).max())
@@ -97,7 +97,7 @@ def record_kind(ensemble: Ensemble, dtype: np.dtype) -> int:
 
 
 def pack_nodes(ensemble: Ensemble, node: int) -> np.ndarray:
-    """The records of all nodes, uint32 (m, words); those of leaves are zero, nothing reads them."""
+    """The records of all nodes, uint32 (m, words); those of leaves are zero and not read."""
     inner = np.flatnonzero(ensemble.left)
     tree = np.searchsorted(ensemble.offset, inner, side="right") - 1
     left = ensemble.left[inner].astype(np.uint32)

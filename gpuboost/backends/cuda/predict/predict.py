@@ -16,12 +16,12 @@ from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.frontier import Array
 
-MAX_VALUES = 32  # of a leaf that a block adds: more would leave few threads in shared memory
-FULL_ROWS = 1024  # rows of a multiprocessor from which a thread can be a row and walk every tree
-MAX_LEAVES = 1 << 26  # leaves that are kept when fewer rows are predicted in two passes
+MAX_VALUES = 32  # leaf values that a block adds: with more, shared memory limits its threads
+FULL_ROWS = 1024  # rows per multiprocessor from which each thread traverses all trees for a row
+MAX_LEAVES = 1 << 26  # leaves stored when fewer rows are predicted in two passes
 _GRID_Y = 65535
 
-# Threads of a block, and how many blocks a multiprocessor must have room for to take so many.
+# Threads of a block, and how many blocks must fit a multiprocessor to use that many threads.
 _BLOCKS = ((256, 3), (128, 2), (64, 1), (32, 1))
 
 
@@ -33,7 +33,7 @@ def predict(runtime: Runtime, ensemble: Ensemble, X: Array) -> Array:
     runtime : Runtime
     ensemble : Ensemble
     X : ndarray of float32 or float64 (n, F)
-        On the host or on the device; what is returned is where X is.
+        On the host or on the device; the result is where X is.
     """
     forest = device_forest(runtime, ensemble, X.dtype)
     row_bytes = 8 * forest.n_values
@@ -57,7 +57,7 @@ def apply(runtime: Runtime, ensemble: Ensemble, X: Array) -> Array:
 def _where_rows_are(
     runtime: Runtime, X: Array, row_bytes: int, run: Callable[[DeviceFeatures], Array]
 ) -> Array:
-    """Run on rows of the device at once, on rows of the host part by part and copy back."""
+    """Run on device rows at once; on host rows part by part, and copy results back."""
     xp = runtime.xp
     found = (run(part) for _, part in parts_on_device(runtime, X, row_bytes))
     if isinstance(X, xp.ndarray):
@@ -76,10 +76,10 @@ class _Block:
 
     @classmethod
     def choose(cls, runtime: Runtime, rows: DeviceFeatures, sum_bytes: int) -> _Block:
-        """As many threads as there are rows for, and as leave room for several blocks.
+        """As many threads as rows require and as let several blocks fit a multiprocessor.
 
-        ``sum_bytes`` of shared memory are a thread's own. A matrix too wide to stage is read where
-        it is.
+        Each thread takes ``sum_bytes`` of shared memory. A matrix too wide to stage is read from
+        global memory.
         """
         minimum = _BLOCKS[-1][0]
         for threads, n_blocks in _BLOCKS:
@@ -95,7 +95,7 @@ class _Block:
         return cls(threads, False, sum_bytes * threads)
 
     def given(self, forest: DeviceForest) -> dict[str, Any]:
-        """What launches with such blocks have in common."""
+        """Arguments of all launches with such blocks."""
         return {
             "block": (self.threads,),
             "shared_mem": self.shared,
@@ -121,7 +121,7 @@ def sum_values(runtime: Runtime, forest: DeviceForest, rows: DeviceFeatures) -> 
 
 
 def find_leaves(runtime: Runtime, forest: DeviceForest, rows: DeviceFeatures) -> Array:
-    """Leaves, int32 (T, n). Blocks share out the trees where rows alone are too few for all."""
+    """Leaves, int32 (T, n). If rows are few, blocks divide the trees among them."""
     block = _Block.choose(runtime, rows, 0)
     n_blocks = -(-rows.n // block.threads)
     wanted = FULL_ROWS * runtime.n_multiprocessors // block.threads
@@ -136,7 +136,7 @@ def find_leaves(runtime: Runtime, forest: DeviceForest, rows: DeviceFeatures) ->
 
 
 def _add_values(runtime: Runtime, forest: DeviceForest, found: Array) -> Array:
-    """Sums of the values of leaves that are found, float64 (n, V)."""
+    """Sums of the values of given leaves, float64 (n, V)."""
     n = found.shape[1]
     total = runtime.xp.empty((n, forest.n_values), dtype=runtime.xp.float64)
     threads = 64 if total.size <= 64 * runtime.n_multiprocessors else 256

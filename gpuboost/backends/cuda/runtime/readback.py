@@ -22,6 +22,11 @@ _ALIGNMENT = 8  # bytes; arrays begin at multiples of as many
 _BETWEEN = bytes(_ALIGNMENT)
 
 
+def is_copied_whole(n_bytes: int) -> bool:
+    """Whether node arrays of this capacity, in bytes, are copied with their unused part."""
+    return n_bytes <= MAX_WHOLE
+
+
 class Readback:
     """Arrays of the device that the host reads together.
 

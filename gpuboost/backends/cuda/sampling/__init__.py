@@ -1,1 +1,1 @@
-"""The rows and features of each tree of a batch."""
+"""Rows and allowed features of each tree of a batch."""

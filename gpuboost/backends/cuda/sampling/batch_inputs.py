@@ -1,7 +1,7 @@
-"""What one batch of trees has to itself, copied to the device in one piece.
+"""The inputs of one batch of trees, copied to the device in one transfer.
 
-All else that the launches of a batch read is the same for every batch of a fit, so batches of one
-size are the same launches over other inputs.
+All other data that the launches of a batch read is the same for all batches of a fit, so batches of
+the same size have the same launches and differ only in these inputs.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.sampling import root_keys
 from gpuboost.engine.task import GrowTask
 
-ROUNDS_AT_ONCE = 32  # whose inputs are made together
+ROUNDS_AT_ONCE = 32  # rounds whose inputs are made together
 
 
 @dataclass(frozen=True)
 class HostInputs:
-    """What a batch has to itself, on the host.
+    """The inputs of a batch, on the host.
 
     Attributes
     ----------
     trees : sequence of int
+        Numbers of the trees.
     n_features : int
-        Of the table.
+        Number of features of the table.
     max_allowed : int
-        Features that one tree may look at, at most.
+        Largest number of allowed features of a tree.
     memory : uint8
-        The arrays of `BatchInputs.columns`, as they are copied.
+        The arrays of `BatchInputs.columns`, in one piece.
     """
 
     trees: Sequence[int]
@@ -45,12 +46,12 @@ class HostInputs:
 
     @classmethod
     def of(cls, task: GrowTask, trees: Sequence[int]) -> HostInputs:
-        """Those of some trees of a task."""
+        """Make the inputs of some trees of a task."""
         return cls.of_batches(task, [trees])[0]
 
     @classmethod
     def of_batches(cls, task: GrowTask, batches: Sequence[Sequence[int]]) -> list[HostInputs]:
-        """Those of batches of as many trees of a task."""
+        """Make the inputs of batches with the same number of trees."""
         numbers, n_features = np.array(batches, dtype=np.uint64), task.matrix.n_features
         n_batches, n_trees = numbers.shape
         columns = BatchInputs.columns(n_trees, n_features)
@@ -79,7 +80,7 @@ class HostInputs:
         ]
 
     def to_device(self, runtime: Runtime) -> BatchInputs:
-        """A copy on the device."""
+        """Copy the inputs to the device."""
         columns = BatchInputs.columns(len(self.trees), self.n_features)
         memory = one_piece(runtime.xp, columns)
         arrays = cut(memory, columns)
@@ -90,13 +91,13 @@ class HostInputs:
 
 
 class InputsOfRounds:
-    """Inputs of rounds that grow as many trees each: made for many rounds at once.
+    """Inputs of rounds with the same number of trees, made for many rounds at once.
 
     Parameters
     ----------
     task : GrowTask
     n_trees : int
-        Of a round.
+        Number of trees of a round.
     """
 
     def __init__(self, task: GrowTask, n_trees: int) -> None:
@@ -104,7 +105,7 @@ class InputsOfRounds:
         self._first, self._made = 0, list[HostInputs]()
 
     def of(self, number: int) -> HostInputs:
-        """Those of a round."""
+        """Inputs of a round."""
         if not 0 <= number - self._first < len(self._made):
             n = self._n_trees
             batches = [range(i * n, (i + 1) * n) for i in range(number, number + ROUNDS_AT_ONCE)]
@@ -113,7 +114,7 @@ class InputsOfRounds:
 
 
 def allowed_features(task: GrowTask, numbers: np.ndarray) -> np.ndarray:
-    """Which features trees may look at: uint8 (batches, trees, F), or (1, 1, F) if all may."""
+    """Mask of allowed features: uint8 (batches, trees, F), or (1, 1, F) if all are allowed."""
     n_features = task.matrix.n_features
     if task.features_of is None:
         return np.ones((1, 1, n_features), dtype=np.uint8)
@@ -136,7 +137,7 @@ class BatchInputs:
     min_hessian : int64 (1,)
     regular : float64 (3,)
     memory : uint8
-        What the arrays are cut from.
+        Memory that the arrays are views of.
     """
 
     keys: TreeKeys
@@ -149,7 +150,7 @@ class BatchInputs:
 
     @staticmethod
     def columns(n_trees: int, n_features: int) -> Columns:
-        """The arrays of n trees."""
+        """Types and shapes of the arrays of ``n_trees`` trees."""
         return {
             "seed": (np.uint64, (1,)),
             "number": (np.uint64, (n_trees,)),
@@ -161,5 +162,5 @@ class BatchInputs:
         }
 
     def replace_by(self, host: HostInputs, runtime: Runtime) -> None:
-        """Copy the inputs of another batch of as many trees over these, by one transfer."""
+        """Overwrite the inputs by those of another batch of as many trees, in one transfer."""
         runtime.upload(host.memory, self.memory)

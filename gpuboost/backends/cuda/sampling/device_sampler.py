@@ -1,4 +1,4 @@
-"""A sampler on the device: how rows are listed, and what random numbers are keyed with."""
+"""A sampler on the device: the keys of its random numbers, and how it lists rows."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from gpuboost.engine.sampling import RowSampler
 
 @dataclass(frozen=True)
 class TreeKeys:
-    """What the random numbers of some trees are keyed with, on the device.
+    """Keys of the random numbers of some trees, on the device.
 
     Attributes
     ----------
     seed : uint64 (1,)
     trees : uint64 (trees,)
-        Their numbers.
+        Numbers of the trees.
     """
 
     seed: Array
@@ -35,32 +35,32 @@ class TreeKeys:
 
 @dataclass(frozen=True)
 class ListingOrder:
-    """The order in which rows are listed, uint32 (n,); it is only read if they are ordered."""
+    """The order in which rows are listed, uint32 (n,); read only if ``ordered``."""
 
     order: Array
     ordered: bool
 
 
 def stride_of(drawn: Array, n_trees: int) -> int:
-    """From one tree's draw counts to the next's; 0 where all trees share them."""
+    """Stride between the draw counts of two trees; 0 if all trees share them."""
     return drawn.shape[1] if len(drawn) == n_trees else 0
 
 
 class DeviceSampler:
-    """A sampler on the device: what all ways to draw its rows have in common."""
+    """A sampler on the device, with the operations that all drawing methods share."""
 
     def __init__(self, runtime: Runtime, sampler: RowSampler) -> None:
         self.runtime, self.sampler, self.xp = runtime, sampler, runtime.xp
         self.parts = parts_of(sampler.n_samples, "PART")
 
     def keys(self, trees: Sequence[int]) -> TreeKeys:
-        """Those of some trees, copied to the device."""
+        """Copy the keys of some trees to the device."""
         seed = np.array([self.sampler.seed], dtype=np.uint64)
         numbers = np.array(trees, dtype=np.uint64)
         return TreeKeys(self.runtime.asarray(seed), self.runtime.asarray(numbers))
 
     def place(self, kept: Array) -> tuple[Array, Array]:
-        """Where rows of parts begin, and how many trees have: ``kept`` is (trees, parts)."""
+        """Offsets of parts, and number of rows of trees, from the ``kept`` rows (trees, parts)."""
         first = self.xp.empty(kept.shape, dtype=np.int64)
         count = self.xp.empty(len(kept), dtype=np.int64)
         sizes = {"n_trees": len(kept), "n_parts": kept.shape[1]}
@@ -75,7 +75,7 @@ class DeviceSampler:
         columns: Array,
         rows: DeviceRows,
     ) -> Array:
-        """List the rows that are drawn; how many of each tree."""
+        """List the rows that are drawn; returns their number in each tree."""
         runtime, kept = self.runtime, zeros(self.runtime, (n_trees, self.parts), np.int64)
         n_samples = self.sampler.n_samples
         given = {"drawn": drawn, "stride": stride_of(drawn, n_trees), "n_samples": n_samples}
@@ -88,5 +88,5 @@ class DeviceSampler:
 
 
 def parts_of(n_items: int, size: str) -> int:
-    """Parts of so many rows or draws; ``size`` is the constant that tells theirs."""
+    """Number of parts of ``n_items`` rows or draws; ``size`` names the constant of their size."""
     return -(-n_items // constant("sampling/draw.cu", size))

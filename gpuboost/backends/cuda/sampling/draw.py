@@ -1,6 +1,6 @@
-"""The rows of trees made on the device: the launches of draw.cu. Nothing is read back.
+"""Makes the rows of trees on the device: the launches of draw.cu. Nothing is read back.
 
-The numbers are those of `gpuboost.engine.sampling.RowSampler.rows`, for a batch of trees at once.
+Results equal `gpuboost.engine.sampling.RowSampler.rows`, for a batch of trees at once.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ _KEY_BITS, _ROW_BITS = 64, 32
 
 
 class DeviceDrawing:
-    """Draws the rows of the trees of a task, any batch of them at a time.
+    """Draws the rows of batches of trees of a task.
 
     Parameters
     ----------
     runtime : Runtime
     task : GrowTask
-        One with a ``sampler``.
+        Must have a ``sampler``.
 
     Attributes
     ----------
     max_weight : int
-        No row weighs more, in any tree.
+        Upper bound of the weight of a row.
     rows_per_tree : int
-        No tree has more.
+        Upper bound of the number of rows of a tree.
     """
 
     def __init__(self, runtime: Runtime, task: GrowTask) -> None:
@@ -62,21 +62,21 @@ class DeviceDrawing:
         self.rows_per_tree = task.sampler.max_rows
 
     def keys(self, trees: Sequence[int]) -> TreeKeys:
-        """Those of some trees, copied to the device."""
+        """Copy the keys of some trees to the device."""
         return self._device.keys(trees)
 
     def rows(self, keys: TreeKeys) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
-        """The rows of some trees.
+        """Draw the rows of some trees.
 
         Returns
         -------
         rows : DeviceRows
-            Those of tree after tree, ascending, or, of more than two classes, by class and then
-            ascending; there is room for the most there can be.
+            Rows in the order of the trees; within a tree ascending or, with more than two classes,
+            by class and then ascending. The arrays are allocated at full capacity.
         count : int64 (trees,)
-            Rows of each tree.
+            Number of rows of each tree.
         leaf : LeafColumns or None
-            None: leaf values are made of draw counts alone.
+            None if leaf values follow from draw counts alone.
         max_weight : int
         """
         drawn, wide = self._counts.of(keys), self._wide
@@ -105,13 +105,13 @@ def listing_order(runtime: Runtime, task: GrowTask, columns: Array) -> ListingOr
     return ListingOrder(runtime.xp.empty(1, dtype=runtime.xp.uint32), False)
 
 
-# ---- How often rows are drawn ------------------------------------------------------------------
+# ---- Draw counts -------------------------------------------------------------------------------
 
 
 class DrawCounts:
-    """How often each row is drawn for a tree, as `RowSampler.draw_counts`.
+    """Computes how often each row is drawn for a tree, as `RowSampler.draw_counts`.
 
-    With ``method="all"`` whole weights stand for draws.
+    With ``method="all"`` the whole weights of rows are their draw counts.
     """
 
     def __init__(self, runtime: Runtime, sampler: RowSampler) -> None:
@@ -119,11 +119,11 @@ class DrawCounts:
         self._draw = _draw_of(self._device)
 
     def __call__(self, trees: Sequence[int]) -> Array:
-        """uint32 (trees, n), or (1, n) where it is the same for all."""
+        """Draw counts of some trees: uint32 (trees, n), or (1, n) if all trees share them."""
         return self.of(self._device.keys(trees))
 
     def of(self, keys: TreeKeys) -> Array:
-        """The same for trees whose keys are on the device."""
+        """Draw counts of trees whose keys are on the device."""
         return self._draw(keys)
 
 
@@ -137,7 +137,7 @@ def _draw_of(device: DeviceSampler) -> Callable[[TreeKeys], Array]:
 
 
 class _EveryRow:
-    """All rows, as often as their whole weight says."""
+    """Every row; its draw count is its whole weight."""
 
     def __init__(self, device: DeviceSampler) -> None:
         whole, xp = device.sampler.whole, device.xp
@@ -150,7 +150,7 @@ class _EveryRow:
 
 
 class _Bootstrap:
-    """With replacement, all rows alike."""
+    """With replacement, rows with equal probability."""
 
     _name = "draw_uniform"
 
@@ -166,7 +166,7 @@ class _Bootstrap:
         return drawn
 
     def _by(self) -> tuple[Any, ...]:
-        """What else the kernel reads."""
+        """Further records of the kernel."""
         return ()
 
 
@@ -186,7 +186,7 @@ class _WeightedBootstrap(_Bootstrap):
 
 @dataclass(frozen=True)
 class Guided:
-    """A running sum of weights, uint64 (n,), and where a search in it may begin."""
+    """A running sum of weights, uint64 (n,), and a guide to where searches in it begin."""
 
     cumulative: Array
     guide: Array
@@ -194,7 +194,7 @@ class Guided:
 
     @classmethod
     def of(cls, device: DeviceSampler, cumulative: Array) -> Guided:
-        """The guide of a running sum."""
+        """Make the guide of a running sum."""
         n = device.sampler.n_samples
         bits = max(1, n.bit_length() - 1)
         guide = device.xp.empty(2**bits + 1, dtype=device.xp.uint32)
@@ -206,7 +206,7 @@ class Guided:
 
 
 class _WithoutReplacement:
-    """The rows of the smallest keys."""
+    """Without replacement: the rows of the smallest keys."""
 
     def __init__(self, device: DeviceSampler) -> None:
         weights = device.sampler.weights
@@ -232,10 +232,9 @@ class _WithoutReplacement:
 
 
 def _digit_passes() -> Iterator[tuple[int, int, bool]]:
-    """Bits settled before, shift, and whether it is a digit of the row: for each digit in turn.
+    """Yield for each digit the settled bits, its shift, and whether it belongs to the row number.
 
-    The last digit of a number reaches back into what is settled, where its bits are the same in
-    all candidates.
+    The last digit of a number overlaps the settled bits, which all candidates have in common.
     """
     digit = constant("sampling/draw.cu", "DIGITS").bit_length() - 1
     for bits, of_row in ((_KEY_BITS, False), (_ROW_BITS, True)):

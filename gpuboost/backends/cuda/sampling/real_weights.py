@@ -1,4 +1,4 @@
-"""Rows of trees by real weights, rounded by a hash of the row: launches of draw.cu."""
+"""Lists rows of trees with real weights, rounded by a hash of the row: launches of draw.cu."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from gpuboost.engine.task import NO_LIMIT
 
 
 class RealWeights:
-    """Lists rows by real weights, rounded by a hash of the row.
+    """Lists rows with real weights, rounded by a hash of the row.
 
-    A row weighs its draw count times its factor times the weight of its class in the tree.
+    The weight of a row is its draw count times its factor times the weight of its class in the
+    tree.
     """
 
     def __init__(self, device: DeviceSampler, order: ListingOrder) -> None:
@@ -34,7 +35,7 @@ class RealWeights:
         self._code = upload(np.zeros(1, np.int32) if code is None else code)
         self._n_classes = 1 if code is None else int(code.max()) + 1
         self._balances = code is not None
-        # Of the largest weight as an integer, and the largest power of two that makes integers.
+        # Bits of the largest integer weight, and largest exponent of the power of two that scales.
         self._bits = sampler.weight_bits, NO_LIMIT
 
     def list_rows(
@@ -46,7 +47,7 @@ class RealWeights:
         -------
         count : int64 (trees,)
         wide : int64 (trees, n, 2) or None
-            Leaf sums that trees have to themselves.
+            Leaf columns of each tree.
         """
         device, n_trees = self._device, len(keys)
         runtime, n_samples = device.runtime, device.sampler.n_samples
@@ -67,18 +68,18 @@ class RealWeights:
         return count, wide
 
     def _counts(self, n_trees: int) -> tuple[Array, Array]:
-        """Zeros: of the rows of parts of trees, int64 (trees, parts), and uint64 (trees,)."""
+        """Zeros for row counts, int64 (trees, parts), and largest weights, uint64 (trees,)."""
         device, parts = self._device, self._device.parts
         both = zeros(device.runtime, n_trees * (parts + 1), np.int64)
         at = n_trees * parts
         return both[:at].reshape(n_trees, parts), both[at:].view(np.uint64)
 
     def _units(self, n_trees: int) -> Array:
-        """Room for what the integer weights of each tree are multiplied by: float64 (trees,)."""
+        """Allocate the unit of each tree's integer weights: float64 (trees,)."""
         return self._device.xp.empty(n_trees, dtype=np.float64)
 
     def _of(self, n_trees: int, drawn: Array) -> dict[str, Any]:
-        """What says how much rows weigh."""
+        """Arguments that give the weights of rows."""
         return {
             "drawn": drawn,
             "stride": stride_of(drawn, n_trees),
@@ -104,7 +105,7 @@ class RealWeights:
         return class_weight
 
     def _own_sums(self, n_trees: int) -> tuple[Array | None, dict[str, Any]]:
-        """Room for leaf sums of trees' own, if they have any, and the arguments that say so."""
+        """Allocate leaf columns of each tree, None if trees share them, and their arguments."""
         xp, sampler = self._device.xp, self._device.sampler
         exponents = sampler.brief.exponents
         if exponents is None:

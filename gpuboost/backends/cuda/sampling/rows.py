@@ -10,7 +10,7 @@ from gpuboost.engine.growth.frontier import Array
 
 @dataclass(frozen=True)
 class DeviceRows:
-    """Rows of the open nodes, those of a node side by side; behind the last there may be room.
+    """Rows of the open nodes; those of a node are contiguous. There may be more room than rows.
 
     Attributes
     ----------
@@ -19,9 +19,9 @@ class DeviceRows:
     weight : uint32 (r,)
         Integer weight.
     target : int32 (C, r)
-        The quantised values of each output; for two classes whether it is the second; else the
-        class, ascending in each node; or gradients. Of medians the signs of each output, and then
-        the ranks.
+        Quantised values of each output; with two classes an indicator of the second class; with
+        more classes the class, ascending in each node; or gradients. For medians the signs of each
+        output, then the ranks.
     """
 
     row: Array
@@ -33,24 +33,24 @@ class DeviceRows:
 
     @property
     def n_rows(self) -> int:
-        """Rows there is room for."""
+        """Row capacity."""
         return len(self.row)
 
     @classmethod
     def empty(cls, xp: Any, n: int, n_columns: int) -> DeviceRows:
-        """Room for n rows."""
+        """Allocate n rows."""
         target = xp.empty((n_columns, n), dtype=xp.int32)
         return cls(xp.empty(n, dtype=xp.uint32), xp.empty(n, dtype=xp.uint32), target)
 
 
 def class_order(xp: Any, target: Array) -> Array:
-    """Columns of ``target`` (1, n) by class, those of a class in their order: uint32 (n,)."""
+    """Stable order of the rows of ``target`` (1, n) by class: uint32 (n,)."""
     return xp.argsort(target[0], kind="stable").astype(xp.uint32)
 
 
 @dataclass(frozen=True)
 class LeafColumns:
-    """What leaf values are summed from.
+    """The columns that leaf sums are computed from.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class LeafColumns:
     wide_of : int32 (trees,)
         Each tree's part of ``wide``.
     n_classes : int
-        Sums are kept for each class; 1: over all rows.
+        Number of classes with sums of their own; 1 sums over all rows.
     draws : bool
         Whether a row counts as often as its weight.
     """
@@ -70,10 +70,10 @@ class LeafColumns:
 
     @property
     def n_columns(self) -> int:
-        """Columns of ``wide``."""
+        """Number of columns of ``wide``."""
         return self.wide.shape[2]
 
     @property
     def n_sums(self) -> int:
-        """Sums of a leaf."""
+        """Number of sums of a leaf."""
         return self.n_classes * self.n_columns

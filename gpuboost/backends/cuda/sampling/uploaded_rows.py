@@ -1,4 +1,4 @@
-"""Rows of trees made on the host and copied to the device."""
+"""Makes rows of trees on the host and copies them to the device."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from gpuboost.engine.tree_rows import TreeRows
 class RowUploads:
     """Makes the rows of batches of trees; the target is copied once.
 
-    Fits do not need it, but the contract does: a task may say its rows by ``rows_of`` alone, and
-    any gradients come that way. The dry run of boosting uses it, too.
+    Fits do not use it, but the protocol requires it: a task may give its rows by ``rows_of`` only,
+    for example with arbitrary gradients. The dry run of boosting uses it, too.
     """
 
     def __init__(self, runtime: Runtime, task: GrowTask) -> None:
@@ -31,7 +31,7 @@ class RowUploads:
         self._wide = None if wide is None else runtime.asarray(wide[None])
 
     def rows(self, trees: Sequence[int]) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
-        """Rows of trees one after the other, how many each has, leaf columns, largest weight."""
+        """Rows of the trees in order, number of rows of each, leaf columns, largest weight."""
         xp = self._xp
         made = [self._task.rows_of(tree) for tree in trees]
         parts = [self._rows_of(tree) for tree in made]
@@ -69,9 +69,9 @@ class RowUploads:
 
 
 def target_columns(runtime: Runtime, task: GrowTask) -> Array:
-    """The target as `DeviceRows.target` has it, for every row of the matrix: int32 (C, n).
+    """The target of all rows of the matrix, as in `DeviceRows.target`: int32 (C, n).
 
-    A target of the host is copied.
+    A target on the host is copied.
     """
     target = task.target
     if isinstance(target, MedianTarget):

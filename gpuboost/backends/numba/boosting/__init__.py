@@ -1,1 +1,1 @@
-"""Rounds of gradient boosting in compiled passes over the rows."""
+"""Rounds of gradient boosting as compiled passes over the rows."""

@@ -1,8 +1,8 @@
-"""Rounds of boosting in compiled passes over the rows, by all threads.
+"""Rounds of boosting as compiled passes over the rows, shared by all threads.
 
-gradients   the loss's, and the largest of them, which the scale of a round follows from
-grow        all trees of the round level by level (`level_rounds`), or depth-first
-leaves      known from growing; others walk down the tree by their codes
+gradients   those of the loss, and the largest of them, which sets the scale of the round
+grow        all trees of the round level by level (`level_wise_rounds`), or depth-first
+leaves      known from growing; rows outside the trees walk down by their codes
 update      raw predictions from the leaf of each row
 """
 
@@ -48,11 +48,11 @@ class NumbaBooster(HostBooster):
         self._pool = ThreadPool(task.n_threads)
         self.order = CompiledOrder(self._pool)
         self._levels = LevelRounds(task, self._pool) if grows_by_levels(task) else None
-        self._grower: TreeGrower | None = None  # of the round before, depth-first
-        # Of several classes, by the raw predictions as they are.
+        self._grower: TreeGrower | None = None  # depth-first grower of the previous round
+        # Several classes: directions and losses at the present raw predictions.
         self._made: tuple[Directions, np.ndarray] | None = None
         self._by_row: dict[int, np.ndarray] = {}
-        self._weight: dict[int, float] = {}  # of row sets by their own weights
+        self._weight: dict[int, float] = {}  # total weight of each row set
         if self._levels is not None and self._levels.are_features:
             self._by_row[0] = self._levels.by_row
 
@@ -68,7 +68,7 @@ class NumbaBooster(HostBooster):
     # ---- the steps of a round ------------------------------------------------------------------
 
     def gradients(self, number: int) -> Gradients:
-        """What the loss says of the training rows, and which of them are in this round."""
+        """Gradients of the loss at the training rows, and which rows are in this round."""
         loss, rows = self.task.loss, self._predicted()
         if loss.takes_rows:
             made = self._of_classes()[0]
@@ -79,7 +79,7 @@ class NumbaBooster(HostBooster):
         return Gradients(made.gradient.T, made.hessian.T, self._whole, inside)
 
     def mean_loss(self, rows: int = 0, weights: np.ndarray | None = None) -> float:
-        """Mean loss of a row set by its own weights, or by others."""
+        """Mean loss of a row set, with its own weights or with ``weights``."""
         loss, predicted = self.task.loss, self._predicted(rows, weights)
         weight = None
         if weights is None:
@@ -91,14 +91,14 @@ class NumbaBooster(HostBooster):
         return losses.mean_of(self._of_classes()[1], predicted, self._pool, weight)
 
     def _of_classes(self) -> tuple[Directions, np.ndarray]:
-        """Directions of several classes, and losses of the training rows: made together."""
+        """Directions of several classes and losses of the training rows, computed together."""
         if self._made is None:
             own = self._predicted()
             self._made = compiled_loss.class_directions(own, self.parameter, self._pool)
         return self._made
 
     def scale(self, made: Gradients) -> Scale:
-        """Exponents of the round's integers."""
+        """Scale of the round's integers, as exponents of 2."""
         largest, heaviest = (int(exponent_of(np.array([[x]]))[0]) for x in self._largest)
         return Scale.of_exponents(largest, heaviest, len(made.gradient), made.whole is not None)
 
@@ -114,7 +114,7 @@ class NumbaBooster(HostBooster):
         return self._levels.grow(columns, scale, range(number * n_trees, (number + 1) * n_trees))
 
     def quantised(self, made: Gradients, scale: Scale, columns: slice, key: np.ndarray) -> TreeRows:
-        """The rows of one tree in integers."""
+        """The rows of one tree with integer gradients and weights."""
         if columns.stop - columns.start > 1 or made.whole is not None:
             return super().quantised(made, scale, columns, key)
         return round_words.rows_of_tree(made, scale, columns.start, key)
@@ -125,7 +125,7 @@ class NumbaBooster(HostBooster):
             return super().leaves(tree, data, column)
         rows, missing_code = _ALL, data.missing_code
         place = next(i for i, own in enumerate(self._sets) if own.data is data)
-        was_pruned = self.task.options.ccp_alpha > 0.0  # then leaves are not those it grew
+        was_pruned = self.task.options.ccp_alpha > 0.0  # then its leaves differ from the grown ones
         if self._levels is None or column is None or was_pruned:
             leaf = np.empty(data.n_samples, np.int32)
         else:
@@ -141,7 +141,7 @@ class NumbaBooster(HostBooster):
         return leaf
 
     def update(self, raw: np.ndarray, tree: Tree, leaf: np.ndarray, column: int) -> None:
-        """Add the values of the rows' leaves to raw predictions, in place."""
+        """Add the value of each row's leaf to its raw predictions, in place."""
         self._made = None
         if tree.value.shape[1] > 1:
             super().update(raw, tree, leaf, column)

@@ -1,8 +1,8 @@
-"""Gradients of every formula, compiled: the numbers of `engine.losses`, bit for bit.
+"""Compiled gradients of every loss formula, equal to `engine.losses` bit for bit.
 
-Rows are cut into chunks for threads and chunks into blocks that stay in the first cache, so that
-what a block needs twice is read from memory once. The functions of `engine.losses.formulas` are
-free of branches; with arrays of one column the compiler makes several rows of them at a time.
+Rows are cut into chunks for the threads, and chunks into blocks that stay in the L1 cache, so that
+data used twice is read from memory once. The functions of `engine.losses.formulas` have no
+branches, so the compiler vectorises the loops over the rows of one column.
 """
 
 # mypy: check-untyped-defs=False
@@ -32,22 +32,22 @@ from gpuboost.engine.losses.base import CLASSES, WEIGHT
 from gpuboost.engine.losses.table import TABLE
 
 CHUNK = 1 << 13  # rows of one task
-SHARED_ROWS = 1 << 14  # fewer are done sooner by one thread (measured)
-BLOCK = 1 << 11  # rows that are looked at twice in a row
-SAMPLED = 8  # of so many rows one tells the mean size
+SHARED_ROWS = 1 << 14  # with fewer rows one thread is faster (measured)
+BLOCK = 1 << 11  # rows of a block, which is read several times in succession
+SAMPLED = 8  # one of this many rows is sampled for the mean magnitude
 
 
 class Directions(NamedTuple):
-    """Where the loss wants raw predictions to go, one column after the other.
+    """Directions (negative gradients) and hessians of the loss, column by column.
 
     Attributes
     ----------
     gradient : float64 (K, n)
-        Times -1.
-    hessian : float64 (K, n)
-        Or (1, n), where it is the weight.
+        Negative gradients.
+    hessian : float64 (K, n) or (1, n)
+        One row if the hessian is the weight.
     sizes : float64 (chunks, 4)
-        Of the rows of each chunk the largest size, and about the mean size: of gradients, of
+        For each chunk, the largest and the approximate mean magnitude of the gradients, then of the
         hessians.
     """
 
@@ -60,7 +60,7 @@ class Directions(NamedTuple):
 
 
 def _gradient_loop(pair: Any) -> Any:
-    """Gradients of a formula whose hessian is the weight."""
+    """Make the loop for the gradients of a formula whose hessian is the weight."""
 
     @helper
     def fill(y, raw, parameter, g):
@@ -71,7 +71,7 @@ def _gradient_loop(pair: Any) -> Any:
 
 
 def _pair_loop(pair: Any) -> Any:
-    """Gradients and hessians of a formula."""
+    """Make the loop for the gradients and hessians of a formula."""
 
     @helper
     def fill(y, raw, parameter, g, h):
@@ -85,7 +85,7 @@ def _pair_loop(pair: Any) -> Any:
 
 @inlined
 def _times(weights, values):
-    """Multiply by the weights, none being ones."""
+    """Multiply by the weights; empty weights are ones."""
     for i in range(weights.size):
         values[i] *= weights[i]
 
@@ -94,7 +94,7 @@ def _times(weights, values):
 
 
 def loops_by_number(make: Callable[[Any], Any], functions: dict[int, Any]) -> Any:
-    """Loops of formulas, functions by their numbers, as one that is told the number first."""
+    """One function for the loops of all formulas; its first argument is the formula's number."""
     return by_number(
         {
             number: make(getattr(formulas, function.__name__))
@@ -116,16 +116,16 @@ _class_column = loops_by_number(
 )
 
 
-# ---- what Python calls, for a chunk of rows ----------------------------------------------------
+# ---- entries, which Python calls for a chunk of rows -------------------------------------------
 #
-# Arrays hold one column after the other, y (Y, n) and raw (K, n): with one column that is the order
-# of the rows too. For softmax y is (n,), and raw holds one row after the other. No weights are
-# ones. ``sizes`` is one row of `Directions.sizes`, zero before.
+# Arrays hold one column after the other: y (Y, n) and raw (K, n). For softmax, y is (n,) and raw
+# holds one row after the other. Empty weights are ones. ``sizes`` is one row of
+# `Directions.sizes`, initially zero.
 
 
 @inlined
 def _note_sizes(values, rows, n_columns, sizes):
-    """Largest size, and the mean of some; as integers, of which several are compared at a time."""
+    """Update the largest and mean magnitudes; integer comparisons let the compiler vectorise."""
     largest, total, sampled = bits_of(sizes[0]), 0.0, 0
     for i in range(values.size):
         largest = max(largest, bits_of(abs(values[i])))
@@ -139,14 +139,14 @@ def _note_sizes(values, rows, n_columns, sizes):
 
 @inlined
 def _turn_round(values):
-    """Gradients to directions."""
+    """Negate gradients in place."""
     for i in range(values.size):
         values[i] = -values[i]
 
 
 @entry
 def plain_gradients(formula, y, raw, weights, parameter, g, sizes, rows):
-    """Directions where the hessian is the weight; column k belongs to output k modulo Y."""
+    """Directions if the hessian is the weight; column k belongs to output k modulo Y."""
     for start in range(rows[0], rows[1], BLOCK):
         stop = min(start + BLOCK, rows[1])
         for k in range(raw.shape[0]):
@@ -159,7 +159,7 @@ def plain_gradients(formula, y, raw, weights, parameter, g, sizes, rows):
 
 
 def _pairs(column: Any) -> Any:
-    """Directions and hessians of all columns."""
+    """Make the function for the directions and hessians of all columns."""
 
     @helper
     def fill(formula, y, raw, weights, parameter, g, h, sizes, rows):
@@ -195,7 +195,7 @@ def class_gradients(formula, y, raw, weights, parameter, g, h, sizes, rows):
 
 @inlined
 def class_weights(raw, out, total, largest):
-    """What the probabilities of each row are proportional to (rows, K), and what adds up."""
+    """Unnormalised probabilities of each row, (rows, K), their totals, and the largest ``raw``."""
     n, n_classes = raw.shape
     for i in range(n):
         highest = raw[i, 0]
@@ -205,7 +205,7 @@ def class_weights(raw, out, total, largest):
             out[i, k] = raw[i, k] - highest
         largest[i] = highest
     flat = out.reshape(-1)
-    for j in range(flat.size):  # of all rows and classes, several at a time
+    for j in range(flat.size):  # a flat loop over rows and classes, which is vectorised
         flat[j] = numerics.exp(flat[j])
     for i in range(n):
         added = out[i, 0]
@@ -216,7 +216,7 @@ def class_weights(raw, out, total, largest):
 
 @inlined
 def _class_directions(classes, own, total, weights, parameter, g, h):
-    """Directions and hessians of one class, whose weights of rows are ``own``."""
+    """Directions and hessians of one class, whose unnormalised probabilities are ``own``."""
     for i in range(classes[0].size):
         y = 1.0 if classes[0][i] == classes[1] else 0.0
         gradient, hessian = formulas.softmax(y, own[i] / total[i], parameter)
@@ -254,10 +254,9 @@ NO_WEIGHTS = np.zeros(0)
 def directions(
     loss: Loss, predicted: Predicted, parameter: np.ndarray, pool: ThreadPool
 ) -> Directions:
-    """Where the loss wants raw predictions to go: `Loss.gradients` times -1, and hessians.
+    """Negative gradients and hessians of a loss, equal to those of `Loss.gradients`.
 
-    ``raw`` is read as it is if rows lie one after the other for classes, and columns for real
-    targets; else it is copied.
+    ``raw`` is copied unless it is row-major for classes or column-major for real targets.
     """
     if loss.formula == USER:
         return _directions_of(*loss.gradients(predicted, parameter))
@@ -293,7 +292,7 @@ def class_directions(
 
 
 def _directions_of(gradient: np.ndarray, hessian: np.ndarray) -> Directions:
-    """Of gradients and hessians (n, K) that somebody else made."""
+    """Directions from gradients and hessians (n, K) that are already computed."""
     g, h = np.ascontiguousarray(-gradient.T), np.ascontiguousarray(hessian.T)
     sizes = [f(values) for values in (abs(g), h) for f in (np.max, np.mean)]
     return Directions(g, h, np.array([sizes]))
@@ -304,19 +303,19 @@ def _no_sizes(n: int) -> np.ndarray:
 
 
 def weights_of(predicted: Predicted) -> np.ndarray:
-    """Weights of the rows, none being ones."""
+    """Weights of the rows; empty if all are ones."""
     weights = predicted.weights
     return NO_WEIGHTS if weights is None else contiguous(weights, np.float64)
 
 
 def by_chunks(work: Callable[[tuple[int, int]], Any], n: int, pool: ThreadPool) -> list[Any]:
-    """``work`` of the first row and the end of every chunk, by threads."""
+    """Call ``work`` with the first row and the end of every chunk, on threads."""
     chunks = [(at.start, at.stop) for at in row_chunks(n, CHUNK)]
     return pool.results(work, chunks, n > SHARED_ROWS)
 
 
 def arrays_of(loss: Loss, predicted: Predicted) -> tuple[np.ndarray, np.ndarray]:
-    """Target and raw predictions as compiled code takes them."""
+    """Target and raw predictions in the layout that compiled code takes."""
     y, raw = predicted.y, predicted.raw
     y = y.reshape(len(y), -1).T
     target = contiguous(y, np.int32 if loss.is_classifier else np.float64)

@@ -1,4 +1,4 @@
-"""Rounds whose trees are grown level by level: from gradients to words, and the trees of these."""
+"""Rounds whose trees are grown level by level: packs gradients into words and grows the trees."""
 
 from __future__ import annotations
 
@@ -33,24 +33,25 @@ from gpuboost.engine.quantise import VALUE_BITS
 from gpuboost.engine.sampling import root_key
 from gpuboost.engine.task import GrownTree
 
-# Features for each that a node looks at, up to which the histograms of all pay, a thread: of 100
-# columns and two threads 5 to 10 are where both growers are as fast, of 28 more, on one thread 2 to
-# 5 (measured, 60k to 250k rows).
+# Largest ratio of all features to a node's candidate features, per thread, at which histograms of
+# all features pay. Both growers are equally fast at a ratio of 5 to 10 with 100 columns and two
+# threads, a larger one with 28 columns, and 2 to 5 on one thread (measured, 60k to 250k rows).
 MAX_PASSED_OVER = 3
-MIN_ROWS = 4_000  # fewer are grown depth-first in less time (measured)
+MIN_ROWS = 4_000  # with fewer rows depth-first growth is faster (measured)
 
 
 def grows_by_levels(task: BoostTask) -> bool:
     """Whether the trees of the rounds are grown level by level, by all threads together.
 
-    Asked for are one channel, limits that are the same for all trees of a round, nodes that look
-    at no small part of the features, a memory budget that has room, and rows enough. Everything
-    else goes to the depth-first grower, a tree to a thread. What is below the small nodes of deep
-    trees is grown depth-first too, but by all threads (`level_subtrees`).
+    This takes one channel, the same limits for all trees of a round, nodes that consider enough of
+    the features, enough memory and enough rows. All other trees are grown depth-first, one per
+    thread. Below the small nodes of deep trees growth is also depth-first, but by all threads
+    (`level_wise.subtrees`).
 
-    A round of 200k x 28 with two threads, in ms, depth-first and here: 12 levels 120 and 39, any
-    number 183 and 57 (20 rows in a leaf); of 6 levels, half of the features for a node 32 and 8, 5
-    of them 13 and 8, half of them for a level 23 and 10, groups of interactions 18 and 10.
+    Milliseconds of a round of 200k x 28 with two threads, depth-first and level by level: 12 levels
+    120 and 39; unlimited depth with 20 rows per leaf 183 and 57. With 6 levels: half of the
+    features per node 32 and 8; 5 features per node 13 and 8; half of them per level 23 and 10;
+    interaction groups 18 and 10.
     """
     options = task.options
     one_channel = task.loss.columns == 1 or not task.sums_outputs
@@ -64,9 +65,10 @@ def grows_by_levels(task: BoostTask) -> bool:
 
 
 def _looks_at_enough(task: BoostTask) -> bool:
-    """Whether nodes look at enough features to be worth the histograms of all.
+    """Whether nodes consider enough features to pay for the histograms of all features.
 
-    Depth-first growth sums those alone, though for each child, a tree to a thread.
+    Depth-first growth sums only the candidate features, but for both children, and with one thread
+    per tree.
     """
     options, n_features = task.options, task.matrix.n_features
     listed = float(min(options.max_features, options.level_features, n_features))
@@ -81,16 +83,16 @@ def _looks_at_enough(task: BoostTask) -> bool:
 
 
 def _are_drawn(task: BoostTask) -> bool:
-    """Whether nodes do not look at all features of their tree."""
+    """Whether nodes consider only some of the features of their tree."""
     options = task.options
     listed = min(options.max_features, options.level_features)
     return listed < task.matrix.n_features or options.interactions is not None
 
 
 def shape_of(task: BoostTask) -> Shape:
-    """Sizes of what the grower of a fit works on."""
+    """Sizes of the data and limits of a fit, for its grower."""
     options, matrix = task.options, task.matrix
-    hessian_counts = task.loss.constant_hessian and task.train.weights is None  # of each row, 1
+    hessian_counts = task.loss.constant_hessian and task.train.weights is None  # 1 for each row
     return Shape(
         n_samples=matrix.n_samples,
         n_features=matrix.n_features,
@@ -109,31 +111,32 @@ def shape_of(task: BoostTask) -> Shape:
 
 
 def hessian_bits(means: tuple[float, float], largest: tuple[int, int]) -> int:
-    """Bits of a word's hessian field, so that both fields are full after about as many rows.
+    """Bits of a word's hessian field, chosen so that both fields fill up after as many rows.
 
-    ``means`` and ``largest`` are of gradients and hessians, in integers. Sums of `STEP` rows fit
-    in any case.
+    ``means`` and ``largest`` are magnitudes of the integer gradients and hessians. Sums of `STEP`
+    rows always fit.
     """
     minimum = (STEP * largest[1]).bit_length() + 1
     maximum = 62 - (STEP * largest[0]).bit_length()
     ratio = np.log2(max(means[1], 1.0) / max(means[0], 1.0))
-    ratio = ratio if np.isfinite(ratio) else 0.0  # of sums beyond float64
+    ratio = ratio if np.isfinite(ratio) else 0.0  # sums may overflow float64
     return int(min(max(round((63 + ratio) / 2), minimum), maximum))
 
 
 @dataclass(frozen=True)
 class RoundColumns:
-    """Gradients of a round as compiled code takes them.
+    """Gradients of a round in the layout that compiled code takes.
 
     Attributes
     ----------
     gradient : float64 (T, n)
     hessian : float64 (T, n), or (1, n)
     means : tuple of float
-        Mean sizes of gradients and hessians.
+        Mean magnitudes of gradients and hessians.
     whole : int32 (n,) or None
+        The hessians, if they are whole numbers.
     rows : uint32 (m,)
-        Rows that trees are grown on; empty: all.
+        Rows that trees are grown on; empty for all.
     """
 
     gradient: np.ndarray
@@ -144,7 +147,7 @@ class RoundColumns:
 
 
 class LevelRounds:
-    """Space and steps of a fit whose trees are grown level by level."""
+    """The buffers and steps of a fit whose trees are grown level by level."""
 
     def __init__(self, task: BoostTask, pool: ThreadPool) -> None:
         shape = shape_of(task)
@@ -162,11 +165,11 @@ class LevelRounds:
 
     @property
     def are_features(self) -> bool:
-        """Whether `by_row` holds the codes of features, none of which share a column."""
+        """Whether the columns of `by_row` are the features: no features share a column."""
         return self._space.shape.n_columns == self._space.shape.n_features
 
     def grow(self, columns: RoundColumns, scale: Scale, trees: range) -> list[GrownTree]:
-        """Trees of a round, by their numbers; `leaf` then holds where their rows are."""
+        """Grow the trees of a round, given by number; `leaf` then holds the leaf of each row."""
         samples = self._pack(columns, scale, trees)
         roots = self._load(samples, columns.rows)
         keys = np.array([root_key(self.task.seed, tree) for tree in trees], np.uint64)
@@ -182,7 +185,7 @@ class LevelRounds:
         return grower.grow(samples, roots, keys, leaves)
 
     def _allow_features(self, trees: range) -> None:
-        """Which features each tree may look at."""
+        """Set the features that each tree may split on."""
         features_of, space = self.task.features_of, self._space
         state = space.state
         for place, tree in enumerate(trees):
@@ -195,7 +198,7 @@ class LevelRounds:
                 space.work.looks[place, own] = FIRST
 
     def _problems(self, scale: Scale, weights: Weights, samples: Samples) -> list[Problem]:
-        """What all nodes have in common, for every thread."""
+        """The `Problem` of each thread, which all nodes have in common."""
         options = scale.options(self.task.options, self.task.min_hessian)
         features = np.arange(self.task.matrix.n_features, dtype=np.int32)
         limits = limits_of(options, scale.target(1), weights)
@@ -205,7 +208,7 @@ class LevelRounds:
         return [Problem(*given, scratch, 0) for scratch in self._scratch]
 
     def _pack(self, columns: RoundColumns, scale: Scale, trees: range) -> Samples:
-        """Words of all rows and trees."""
+        """Pack the gradients and hessians of all rows and trees into words."""
         gradient, hessian, whole = columns.gradient, columns.hessian, columns.whole
         word = self._word
         scales = np.array((*two_factors(scale.gradient), *two_factors(scale.hessian)))
@@ -233,7 +236,7 @@ class LevelRounds:
         return Samples(codes, *of_columns, word, bits, *largest, space.shape.tile)
 
     def _load(self, samples: Samples, rows: np.ndarray) -> np.ndarray:
-        """Put rows in their first places; roots: int64 (T, 4) for `LevelGrower.grow`."""
+        """Put rows in their initial positions; return the roots, int64 (T, 4)."""
         word, bits, row = samples.word, samples.hessian_bits, self._space.state.row[0]
         n, sums = len(rows) or word.shape[1], self._row_sums
         self.pool.share(

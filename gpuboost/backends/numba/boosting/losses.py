@@ -1,4 +1,4 @@
-"""Losses of rows and their means, compiled: the numbers of `engine.losses`, bit for bit."""
+"""Compiled losses of rows and their means, equal to `engine.losses` bit for bit."""
 
 # mypy: check-untyped-defs=False
 # Numba gives compiled functions their types.
@@ -28,7 +28,7 @@ from gpuboost.engine.losses import USER, Loss, Predicted
 
 
 def _value_loop(value: Any) -> Any:
-    """Losses of a formula, added to ``total``."""
+    """Make the loop that adds the losses of a formula to ``total``."""
 
     @helper
     def add(y, raw, parameter, total):
@@ -47,7 +47,7 @@ _add_class_losses = loops_by_number(
 
 
 def _means(add_column: Any) -> Any:
-    """The mean over columns of the loss of each row."""
+    """Make the function for the loss of each row: the mean over columns."""
 
     @helper
     def fill(formula, y, raw, parameter, total, rows):
@@ -68,19 +68,19 @@ _target_means, _class_means = _means(_add_target_losses), _means(_add_class_loss
 
 @entry
 def target_losses(formula, y, raw, parameter, total, rows):
-    """Loss of each row, the mean over columns."""
+    """Loss of each row: the mean over columns."""
     _target_means(formula, y, raw, parameter, total, rows)
 
 
 @entry
 def class_losses(formula, y, raw, parameter, total, rows):
-    """Loss of each row, of two classes."""
+    """Loss of each row for two classes."""
     _class_means(formula, y, raw, parameter, total, rows)
 
 
 @entry
 def softmax_losses(classes, raw, total, rows):
-    """Loss of each row, of several classes; ``raw`` (n, K)."""
+    """Loss of each row for several classes; ``raw`` is (n, K)."""
     n_classes, width = raw.shape[1], min(BLOCK, rows[1] - rows[0])
     space, added, largest = np.empty((width, n_classes)), np.empty(width), np.empty(width)
     for start in range(rows[0], rows[1], BLOCK):
@@ -93,7 +93,7 @@ def softmax_losses(classes, raw, total, rows):
 
 @entry
 def largest_product(values, weights, rows):
-    """Largest absolute value times weight; infinite if one is not finite."""
+    """Largest absolute product of value and weight; infinite if one is not finite."""
     largest, is_finite = 0.0, True
     for i in range(rows[0], rows[1]):
         size = abs(values[i] * weights[i]) if weights.size else abs(values[i])
@@ -121,7 +121,7 @@ def plane_sums(values, weights, scales, rows):
 def row_losses(
     loss: Loss, predicted: Predicted, parameter: np.ndarray, pool: ThreadPool
 ) -> np.ndarray:
-    """What `Loss.row_losses` returns."""
+    """Compute `Loss.row_losses`."""
     if loss.formula == USER:
         return loss.row_losses(predicted, parameter)
     total = np.empty(len(predicted.raw))
@@ -142,7 +142,7 @@ def mean_loss(
     pool: ThreadPool,
     weight: float | None = None,
 ) -> float:
-    """What `Loss.mean_loss` returns; ``weight`` is that of all rows, where it is known."""
+    """Compute `Loss.mean_loss`; ``weight`` is the total weight of all rows, if it is known."""
     if loss.formula == USER:
         return loss.mean_loss(predicted, parameter)
     return mean_of(row_losses(loss, predicted, parameter, pool), predicted, pool, weight)
@@ -151,19 +151,19 @@ def mean_loss(
 def mean_of(
     values: np.ndarray, predicted: Predicted, pool: ThreadPool, weight: float | None = None
 ) -> float:
-    """What `engine.averages.weighted_mean` returns by the weights of the rows."""
+    """Compute `engine.averages.weighted_mean` with the weights of the rows."""
     total = _sum(values, weights_of(predicted), pool)
     return total / (total_weight(predicted, pool) if weight is None else weight)
 
 
 def total_weight(predicted: Predicted, pool: ThreadPool) -> float:
-    """Weight of all rows; no weights are ones."""
+    """Total weight of all rows; without weights, their number."""
     weights = weights_of(predicted)
     return _sum(weights, NO_WEIGHTS, pool) if len(weights) else float(len(predicted.raw))
 
 
 def _sum(values: np.ndarray, weights: np.ndarray, pool: ThreadPool) -> float:
-    """Sum of value times weight, as `engine.averages.weighted_mean` makes it."""
+    """Sum of value times weight, as `engine.averages.weighted_mean` computes it."""
     n = len(values)
     largest = max(by_chunks(lambda rows: largest_product(values, weights, rows), n, pool))
     if largest == np.inf:

@@ -1,4 +1,4 @@
-"""Integers of a round as packed words: `engine.ensembles.boosting.quantised`, compiled."""
+"""Integers of a round as packed words: a compiled `engine.ensembles.boosting.quantised`."""
 
 # mypy: check-untyped-defs=False
 # Numba gives compiled functions their types.
@@ -18,7 +18,7 @@ from gpuboost.engine.tree_rows import TreeRows
 hash_index = randomness.hash_index
 
 CHUNK = 1 << 13  # rows of one task
-SHARED_ROWS = 1 << 15  # fewer are done sooner by one thread (measured)
+SHARED_ROWS = 1 << 15  # with fewer rows one thread is faster (measured)
 _S32 = np.uint64(32)
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 _UNIT = 2.0**-32
@@ -26,9 +26,9 @@ _UNIT = 2.0**-32
 
 @entry
 def pack_rounded(gradient, hessian, scales, keys, bits, word, barrier):
-    """Words of all rows and trees, rounded up or down by a hash of the row.
+    """Words of all rows and trees; numbers are rounded up or down by a hash of the row.
 
-    ``gradient`` (T, n), ``hessian`` (T, n) or (1, n); ``scales``: two factors for each of them.
+    ``gradient`` is (T, n), ``hessian`` (T, n) or (1, n); ``scales`` holds two factors for each.
     """
     n = word.shape[1]
     chunks = (n + CHUNK - 1) // CHUNK
@@ -48,7 +48,7 @@ def pack_rounded(gradient, hessian, scales, keys, bits, word, barrier):
 
 @entry
 def pack_whole(gradient, scales, whole, bits, word, barrier):
-    """Words where hessians are whole: gradients to the nearest integer."""
+    """Words if hessians are whole numbers; gradients are rounded to the nearest integer."""
     n = word.shape[1]
     chunks = (n + CHUNK - 1) // CHUNK
     task = next_task(barrier)
@@ -62,9 +62,10 @@ def pack_whole(gradient, scales, whole, bits, word, barrier):
 
 @entry
 def place_rows(word, bits, inside, row, sums, barrier):
-    """First positions of all rows of all trees, and sums of each chunk.
+    """Set the initial positions of the rows of all trees, and sum the words of each chunk.
 
-    ``inside``: uint32 rows in the trees, or empty for all. ``sums`` int64 (T * chunks, 2).
+    ``inside`` holds the uint32 rows in the trees, or is empty for all rows. ``sums`` is int64
+    (T * chunks, 2).
     """
     n = inside.size if inside.size else word.shape[1]
     chunks, mask = (n + CHUNK - 1) // CHUNK, (np.int64(1) << bits) - np.int64(1)
@@ -95,7 +96,7 @@ def add_values(value, leaf, raw, barrier):
 
 @entry
 def integers(gradient, hessian, scales, key, inside, narrow, weight, wide):
-    """Narrow gradients, weights and wide integers of a tree's rows; ``inside`` empty: all."""
+    """Narrow gradients, weights and wide integers of a tree's rows (all if ``inside`` is empty)."""
     for i in range(gradient.size):
         drawn = hash_index(key, np.uint64(i))
         up = np.float64(drawn >> _S32) * _UNIT
@@ -108,13 +109,13 @@ def integers(gradient, hessian, scales, key, inside, narrow, weight, wide):
 
 
 def two_factors(exponent: int) -> tuple[float, float]:
-    """Powers of two whose product is 2**exponent, which itself may pass the range of float64."""
+    """Two powers of two whose product is 2**exponent, which may itself be out of float64 range."""
     half = exponent // 2 if abs(exponent) > 1000 else 0
     return ldexp(1.0, exponent - half), ldexp(1.0, half)
 
 
 def rows_of_tree(made: Gradients, scale: Scale, column: int, key: np.ndarray) -> TreeRows:
-    """`engine.ensembles.boosting.quantised` for one column and hessians that are not whole."""
+    """Compute `engine.ensembles.boosting.quantised` for one column and real hessians."""
     n, narrow_scales = len(made.gradient), (scale.gradient, scale.hessian)
     exponents = (*narrow_scales, scale.wide_gradient, scale.wide_hessian)
     scales = np.array([factor for exponent in exponents for factor in two_factors(exponent)])

@@ -1,1 +1,1 @@
-"""What both growers share: records, packed words, feature sampling, thresholds."""
+"""Code shared by both growers: records, packed words, feature sampling, thresholds."""

@@ -1,6 +1,6 @@
-"""What nodes are held to by those above: bounds of values, where features are monotonic.
+"""Value bounds that nodes inherit from their ancestors if features are monotonic.
 
-Groups of features that may interact are passed on in `feature_sampling`.
+Interaction groups are passed on to children in `feature_sampling`.
 """
 
 # mypy: check-untyped-defs=False
@@ -17,18 +17,18 @@ from gpuboost.engine.task import TreeOptions
 
 values_in_bounds, bounds_of_children = criteria.values_in_bounds, criteria.bounds_of_children
 
-BOUNDS = [("lower", np.float64), ("upper", np.float64)]  # of a node's value (NEWTON), in its record
+BOUNDS = [("lower", np.float64), ("upper", np.float64)]  # bounds of a node's value (NEWTON)
 
 
 class Constraints(NamedTuple):
-    """What is asked of single features.
+    """Constraints of each feature.
 
     Attributes
     ----------
     monotonic : int64 (F,), or empty
         Direction in which values may change with a feature, 0 for both (NEWTON).
     groups : uint64 (F, W)
-        Groups of interactions that hold a feature, a bit each; (F, 0) without.
+        Interaction groups that hold a feature, one bit each; (F, 0) without interactions.
     """
 
     monotonic: np.ndarray
@@ -36,7 +36,7 @@ class Constraints(NamedTuple):
 
 
 def constraints_of(options: TreeOptions, n_features: int) -> Constraints:
-    """What the options say of single features."""
+    """The constraints of each feature, from the options."""
     interactions = options.interactions or ()
     groups = np.zeros((n_features, (len(interactions) + 63) // 64), np.uint64)
     for number, group in enumerate(interactions):
@@ -46,13 +46,13 @@ def constraints_of(options: TreeOptions, n_features: int) -> Constraints:
 
 @inlined
 def hold_root(limits, node):
-    """Bounds of a root."""
+    """Set the bounds of a root."""
     node.lower, node.upper = -limits.max_value, limits.max_value
 
 
 @inlined
 def value_of(limits, node, g, h):
-    """Value of a part of a node, within the node's bounds."""
+    """Value of one side of a node, within the node's bounds."""
     return values_in_bounds(g, h, (limits.l1, limits.l2), (node.lower, node.upper))
 
 
@@ -65,7 +65,7 @@ def sign_of(problem, feature):
 
 @inlined
 def pass_on_bounds(problem, node, left, right):
-    """Bounds of the children: the node's, and of a monotonic split the middle of their values."""
+    """Set the children's bounds: the node's, and in monotonic splits the middle of their values."""
     left.lower, left.upper = node.lower, node.upper
     right.lower, right.upper = node.lower, node.upper
     if problem.constraints.monotonic.size > 0:
@@ -74,7 +74,7 @@ def pass_on_bounds(problem, node, left, right):
 
 @helper
 def _part_at_middle(problem, node, left, right):
-    """Keep the values of one child below the middle, those of the other above it."""
+    """Keep the values of one child below the middle of both values, and the other's above it."""
     limits, sign = problem.limits, sign_of(problem, node.feature)
     of_left = value_of(limits, node, np.float64(node.left_gradient), np.float64(node.left_hessian))
     gradient, hessian = node.gradient - node.left_gradient, node.hessian - node.left_hessian

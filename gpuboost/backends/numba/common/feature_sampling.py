@@ -1,7 +1,7 @@
-"""Which of a tree's features a node may look at: those drawn for its level, those of its groups.
+"""The candidate features of a node: those drawn for its level and allowed by interaction groups.
 
-A group of interactions is *open* at a node while it holds every feature split on above. Each node
-has a bit for each group, and a feature may be looked at if one of its groups is open.
+An interaction group is *open* at a node if it holds every feature split on above. Each node has one
+bit per group, and a feature is a candidate if one of its groups is open.
 """
 
 # mypy: check-untyped-defs=False
@@ -15,7 +15,7 @@ from gpuboost.backends.numba.compiler import allocating, helper, inlined, random
 
 feature_rank, level_key = randomness.feature_rank, randomness.level_key
 
-LEVELS = 64  # levels whose features are remembered; deeper ones take the place of others
+LEVELS = 64  # levels whose features are cached; deeper levels replace others
 SMALLEST_RANK, LAST_RANK = np.int64(-(2**63)), np.int64(2**63 - 1)
 _SIGN = np.uint64(1 << 63)
 ALL_OPEN = np.uint64(2**64 - 1)
@@ -23,26 +23,26 @@ ALL_OPEN = np.uint64(2**64 - 1)
 
 @inlined
 def signed_rank(key, feature):
-    """`randomness.feature_rank` as int64 in the same order, which vector units compare faster."""
+    """`randomness.feature_rank` as int64 in the same order; vector units compare these faster."""
     return np.int64(feature_rank(key, np.uint64(feature)) ^ _SIGN)
 
 
 @inlined
 def rank_of(limits, key, feature):
-    """What orders the features of a node; the low half is the feature."""
+    """Rank of a feature at a node; the low 32 bits are the feature."""
     return signed_rank(key, feature) if limits.hashed_order else np.int64(feature)
 
 
 @inlined
 def rank_features(limits, key, features, ranks):
-    """`rank_of` all features of a tree."""
+    """Compute `rank_of` for all features of a tree."""
     for p in range(features.size):
         ranks[p] = rank_of(limits, key, features[p])
 
 
 @helper
 def kth_smallest(ranks, n, k):
-    """The ``k``-th smallest of ``n`` ranks, counting from 1, by halving their range."""
+    """The ``k``-th smallest of ``n`` ranks, counting from 1, by bisection of their range."""
     low, high = SMALLEST_RANK, LAST_RANK
     while low < high:
         middle = (low & high) + ((low ^ high) >> 1)  # no overflow
@@ -62,7 +62,7 @@ def forget_levels(scratch):
 
 @helper
 def last_of_level(problem, key, depth):
-    """Rank of the last feature of a level whose key is ``key``; found once for each."""
+    """Rank of the last feature drawn for the level with this key and depth; cached."""
     scratch, slot = problem.scratch, depth % LEVELS
     if scratch.level_depth[slot] != depth:
         n_features = problem.features.size
@@ -77,14 +77,14 @@ def last_of_level(problem, key, depth):
 
 @inlined
 def is_choosy(problem):
-    """Whether nodes may not look at all of the tree's features."""
+    """Whether level sampling or interactions exclude some of the tree's features."""
     limits = problem.limits
     return limits.has_interactions | (limits.level_features < problem.features.size)
 
 
 @helper
 def choose_features(problem, nodes, k, open_groups):
-    """Tell in `Scratch.chosen` which features node ``k`` may look at."""
+    """Mark in `Scratch.chosen` the features that node ``k`` may split on."""
     features, limits, groups = problem.features, problem.limits, problem.constraints.groups
     key, last = np.uint64(0), LAST_RANK
     if limits.level_features < features.size:
@@ -102,7 +102,7 @@ def choose_features(problem, nodes, k, open_groups):
 
 @helper
 def set_chosen(scratch, n):
-    """Of the first ``n`` ranks keep those of chosen features; their number."""
+    """Keep the ranks of chosen features among the first ``n``; return their number."""
     ranks, n_kept = scratch.ranks, 0
     for p in range(n):
         if scratch.chosen[ranks[p] & np.int64(0xFFFFFFFF)]:
@@ -113,9 +113,9 @@ def set_chosen(scratch, n):
 
 @inlined
 def order_features(problem, key):
-    """Fill `Scratch.ranks` with the features that a node may look at; their number.
+    """Fill `Scratch.ranks` with the candidate features of a node; return their number.
 
-    Where these are not all, `choose_features` has told which.
+    If `is_choosy`, `choose_features` must have marked them.
     """
     rank_features(problem.limits, key, problem.features, problem.scratch.ranks)
     if is_choosy(problem):
@@ -125,7 +125,7 @@ def order_features(problem, key):
 
 @allocating
 def first_groups(problem, n_nodes):
-    """Bits of groups for so many nodes; all are open at the root."""
+    """Group bits for ``n_nodes`` nodes; all groups are open at the root."""
     open_groups = np.empty((n_nodes, problem.constraints.groups.shape[1]), np.uint64)
     open_groups[0] = ALL_OPEN
     return open_groups
@@ -133,7 +133,7 @@ def first_groups(problem, n_nodes):
 
 @inlined
 def pass_on_groups(constraints, nodes, k, open_groups):
-    """Groups that are open at the children of node ``k``: its own that hold its feature."""
+    """Set the open groups of the children of node ``k``: its open groups that hold its feature."""
     node, groups = nodes[k], constraints.groups
     for word in range(groups.shape[1]):
         left_open = open_groups[k, word] & groups[node.feature, word]

@@ -1,4 +1,4 @@
-"""From nodes in the order they were made to the breadth-first arrays of `spec.GrownTree`."""
+"""Renumbers nodes from the order of growth to the breadth-first arrays of a `GrownTree`."""
 
 # mypy: check-untyped-defs=False
 # Numba gives compiled functions their types.
@@ -14,7 +14,7 @@ from gpuboost.engine.task import LEAF
 
 @inlined
 def breadth_first(nodes, n_nodes, order):
-    """Nodes level by level, children in the order of their parents, left before right."""
+    """List the nodes level by level, children in the order of their parents, left before right."""
     order[0] = 0
     reached = 1
     for i in range(n_nodes):
@@ -26,7 +26,7 @@ def breadth_first(nodes, n_nodes, order):
 
 @allocating
 def number_nodes(nodes, n_nodes, masks):
-    """The columns of `spec.GrownTree` from ``feature`` to ``hessian``, and the order of nodes."""
+    """The columns of `GrownTree` from ``feature`` to ``hessian``, and the order of nodes."""
     order = np.empty(n_nodes, np.int32)
     breadth_first(nodes, n_nodes, order)
     feature, left = np.empty(n_nodes, np.int32), np.zeros(n_nodes, np.int32)
@@ -55,9 +55,9 @@ def number_nodes(nodes, n_nodes, masks):
 
 @allocating
 def leaf_sums(nodes, order, left, targets, rows, packing, one_channel):
-    """Column ``sums`` of `spec.GrownTree`: those of leaves from their rows, the others' from these.
+    """Column ``sums`` of `GrownTree`: leaves are summed over their rows, parents over children.
 
-    Children come after their parent, so one pass from the end adds up all.
+    Children come after their parent, so one pass from the last node is enough.
     """
     n_columns, of_classes = targets.wide.shape[1], targets.classes.size > 0
     if of_classes:
@@ -80,7 +80,7 @@ def leaf_sums(nodes, order, left, targets, rows, packing, one_channel):
 
 @inlined
 def _add_rows(sums, i, node, targets, rows, packing, one_channel):
-    """Add the rows of a leaf to its sums; with several channels a row's word tells its class."""
+    """Add the rows of a leaf to its sums; with several channels a row's word holds its class."""
     n_planes = targets.wide.shape[1]
     for j in range(node.start, node.start + node.count):
         row, word = rows.row[j], rows.word[j]

@@ -1,9 +1,9 @@
-"""Exact weighted quantiles of groups of rows, compiled: those of `engine.order_statistics`.
+"""Exact weighted quantiles of groups of rows, compiled and equal to `engine.order_statistics`.
 
-A group is not sorted. Of a large one only the rows between two values of a sample are copied, which
-most likely hold the quantile (Floyd and Rivest: Expected time bounds for selection, 1975); then
-three-way partitions around a pivot narrow them down (Hoare's selection, with weights in place of
-counts). Threads take groups, the largest first.
+Groups are not sorted. For a large group, only the rows between two values of a sample, which most
+likely enclose the quantile, are copied (Floyd and Rivest: Expected time bounds for selection,
+1975). Then three-way partitions around a pivot narrow them down (Hoare's selection, with weights in
+place of counts). Threads take the largest groups first.
 """
 
 # mypy: check-untyped-defs=False
@@ -26,12 +26,13 @@ from gpuboost.engine.fixed_point import SUM_BITS, planes_to_float, sum_bits
 from gpuboost.engine.order_statistics import Groups
 
 TASKS_PER_THREAD = 4
-MIN_ROWS = 1 << 14  # of a chunk that is put into groups; fewer are not shared
-SAMPLE = 256  # rows that tell where the quantile of a group may be
-# Rows of a group worth it: without, boosting of 100k x 28 by absolute_error takes 6% longer.
+MIN_ROWS = 1 << 14  # smallest number of rows of a chunk when rows are grouped by threads
+SAMPLE = 256  # rows of the sample that locates the quantile of a group
+# Smallest group that is sampled. Without samples boosting of 100k x 28 by absolute_error takes 6%
+# longer.
 MIN_SAMPLED = 8 * SAMPLE
-GAPS = (132, 57, 23, 10, 4, 1)  # between what is sorted (Ciura, 2001)
-DEVIATIONS = 3.5  # of the sample's quantile, on both sides
+GAPS = (132, 57, 23, 10, 4, 1)  # gaps of Shell's sort (Ciura, 2001)
+DEVIATIONS = 3.5  # standard deviations from the sample's quantile to each of the two values
 
 
 @inlined
@@ -42,7 +43,7 @@ def _swap(values, weights, i, j):
 
 @inlined
 def _pivot(values, low, high):
-    """Median of the first, middle and last value of [low, high)."""
+    """Median of the first, middle and last values of [low, high)."""
     a, b, c = values[low], values[(low + high) // 2], values[high - 1]
     return max(min(a, b), min(max(a, b), c))
 
@@ -75,7 +76,7 @@ def _part(values, weights, low, high, pivot):
 
 @helper
 def _smallest(values, weights, low, high):
-    """Smallest value in [low, high) of a row with weight; NaN if none has."""
+    """Smallest value of a row with weight in [low, high); NaN if no row has weight."""
     found = np.nan
     for i in range(low, high):
         if weights[i] > 0 and not found <= values[i]:
@@ -87,8 +88,8 @@ def _smallest(values, weights, low, high):
 def _select(values, weights, cut, before):
     """The smallest values whose cumulative weight reaches, and exceeds, ``cut``.
 
-    The first of the two is always in [low, high); ``before`` is the weight of all that is below,
-    ``beyond`` the smallest value with weight from high on.
+    The first of the two is always in the range [low, high) that is left, ``before`` is the weight
+    of all values below it, and ``beyond`` the smallest value with weight above it.
     """
     low, high, beyond = 0, values.size, np.nan
     while True:
@@ -112,7 +113,7 @@ def _select(values, weights, cut, before):
 
 @inlined
 def _sort(values, weights, n):
-    """Sort the first ``n`` values, their weights with them (Shell's sort: in place)."""
+    """Sort the first ``n`` values together with their weights, in place (Shell's sort)."""
     for gap in GAPS:
         for i in range(gap, n):
             value, weight, at = values[i], weights[i], i
@@ -124,7 +125,7 @@ def _sort(values, weights, n):
 
 @helper
 def _bounds(values, weights, rows, level, own, own_weights):
-    """Two values between which the quantile of the rows most likely is."""
+    """Two values that most likely enclose the quantile of the rows."""
     step = rows.size // SAMPLE
     total, squares = 0.0, 0.0
     for i in range(SAMPLE):
@@ -147,7 +148,7 @@ def _bounds(values, weights, rows, level, own, own_weights):
 
 @inlined
 def _copy_between(values, weights, rows, bounds, own, own_weights):
-    """Copy the rows between two values; number of them, and weight below, between and in all."""
+    """Copy the rows between two values; return their number and the weights below, between, all."""
     n = 0
     below, between, total = np.int64(0), np.int64(0), np.int64(0)
     for j in range(rows.size):
@@ -163,9 +164,9 @@ def _copy_between(values, weights, rows, bounds, own, own_weights):
 
 @helper
 def group_bounds(values, weights, rows, level, own, own_weights):
-    """The values between which the quantile of one group is the middle; both 0 without weight.
+    """The two values whose midpoint is the quantile of one group; both 0 without weight.
 
-    ``own`` float64 and ``own_weights`` int64 are space for its rows.
+    ``own`` float64 and ``own_weights`` int64 are buffers for its rows.
     """
     if rows.size >= MIN_SAMPLED:
         bounds = _bounds(values, weights, rows, level, own, own_weights)
@@ -180,7 +181,7 @@ def group_bounds(values, weights, rows, level, own, own_weights):
     return _select(own[:n], own_weights[:n], level * np.float64(total), below)
 
 
-# ---- what Python calls, for some of the groups -------------------------------------------------
+# ---- entries, which Python calls for some of the groups ----------------------------------------
 
 
 @entry
@@ -206,7 +207,7 @@ def _clipped(value, centre, limit, weight):
 
 @entry
 def largest_clipped(values, weights, rows, starts, chosen, centres, limit):
-    """Largest absolute term of the ``chosen`` groups."""
+    """Largest absolute term over the ``chosen`` groups."""
     largest = 0.0
     for g in chosen:
         for j in range(starts[g], starts[g + 1]):
@@ -217,7 +218,7 @@ def largest_clipped(values, weights, rows, starts, chosen, centres, limit):
 
 @entry
 def sums_of_clipped(values, weights, rows, starts, chosen, centres, limit, scales, sums):
-    """Sums over the ``chosen`` groups of both planes of the terms, and of weights."""
+    """Sums of both planes of the terms, and of the weights, for each of the ``chosen`` groups."""
     for g in chosen:
         for j in range(starts[g], starts[g + 1]):
             weight = weights[rows[j]]
@@ -231,7 +232,7 @@ def sums_of_clipped(values, weights, rows, starts, chosen, centres, limit, scale
 
 @entry
 def count_rows(group_of_row, chunk, counts):
-    """Rows of each group in a chunk of rows."""
+    """Count the rows of each group in a chunk of rows."""
     for i in range(chunk[0], chunk[1]):
         if group_of_row[i] >= 0:
             counts[group_of_row[i]] += 1
@@ -239,7 +240,7 @@ def count_rows(group_of_row, chunk, counts):
 
 @entry
 def place_rows(group_of_row, chunk, places, rows):
-    """Rows of a chunk to the places of their groups; ``places`` are used up."""
+    """Write the rows of a chunk to the places of their groups; advances ``places``."""
     for i in range(chunk[0], chunk[1]):
         g = group_of_row[i]
         if g >= 0:
@@ -252,16 +253,16 @@ def place_rows(group_of_row, chunk, places, rows):
 
 @dataclass(frozen=True)
 class CompiledOrder:
-    """The functions of `engine.order_statistics`, by a pool of threads.
+    """The functions of `engine.order_statistics`, run by a pool of threads.
 
-    Integer weights are kept for the weights of a fit, which are taken not to change.
+    The integer weights of a fit are cached; the weights are assumed not to change.
     """
 
     pool: ThreadPool
     _known: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict, compare=False)
 
     def groups_of(self, leaf_of_row: np.ndarray, n_groups: int) -> Groups:
-        """Rows by the group of each, negative for rows that are in none."""
+        """Group the rows by ``leaf_of_row``, which is negative for rows in no group."""
         group, n = contiguous(leaf_of_row, np.int32), len(leaf_of_row)
         cuts = row_chunks(n, max(MIN_ROWS, -(-n // max(1, self.pool.n_threads))))
         chunks = [(cut.start, cut.stop) for cut in cuts]
@@ -280,7 +281,7 @@ class CompiledOrder:
         """Weights in units of a power of two: int64 (n,)."""
         key = n if weights is None else -id(weights)
         if key not in self._known:
-            kept = np.zeros(0) if weights is None else weights  # so that its id stays its own
+            kept = np.zeros(0) if weights is None else weights  # kept alive so its id is not reused
             self._known[key] = kept, reference.integer_weights(weights, n)
         return self._known[key][1]
 
@@ -300,7 +301,7 @@ class CompiledOrder:
         centres: np.ndarray,
         limit: float,
     ) -> np.ndarray:
-        """Weighted mean of ``values - centre``, cut off at -limit and limit, of each group."""
+        """Weighted mean of ``values - centre``, clipped to [-limit, limit], for each group."""
         given, centres = self._given(values, weights, groups), contiguous(centres, np.float64)
         largest = max(
             self._by_groups(lambda chosen: largest_clipped(*given, chosen, centres, limit), groups)
@@ -317,7 +318,7 @@ class CompiledOrder:
     def _given(
         self, values: np.ndarray, weights: np.ndarray, groups: Groups
     ) -> tuple[np.ndarray, ...]:
-        """Arrays as compiled code takes them."""
+        """Arrays in the layout that compiled code takes."""
         return (
             contiguous(values, np.float64),
             contiguous(weights, np.int64),
@@ -326,7 +327,7 @@ class CompiledOrder:
         )
 
     def _by_groups(self, work: Callable[[np.ndarray], object], groups: Groups) -> list:
-        """``work`` of groups by threads: the largest first, dealt out like cards."""
+        """Call ``work`` with groups on threads; groups are dealt out in turn, the largest first."""
         order = np.argsort(-np.diff(groups.starts), kind="stable")
         n_tasks = 1 if self.pool.n_threads <= 1 else self.pool.n_threads * TASKS_PER_THREAD
         hands = [np.ascontiguousarray(order[i::n_tasks]) for i in range(n_tasks)]

@@ -1,11 +1,11 @@
-"""Packed words: the integers of a row, or of many rows, in one int64.
+"""Packed words: the integers of a row, or the sums of many rows, in one int64.
 
     | gradient (signed)          | hessian        | count      |
       gradient_shift ...           count_bits ...   0 ...
 
 Adding words adds all fields at once, exactly, as long as no field overflows. `choose_packing`
 makes the fields wide enough for `block` rows at a time; nodes that may have larger sums add up
-their fields apart (see `histograms.py`).
+each field separately (see `splits/histograms.py`).
 """
 
 # mypy: check-untyped-defs=False
@@ -19,23 +19,23 @@ import numpy as np
 
 from gpuboost.backends.numba.compiler import inlined
 
-WORD_BITS = 63  # what fields may use; the sign bit belongs to the gradient
-MAX_ROWS = 2**31  # more than a tree has
+WORD_BITS = 63  # bits for the fields; the sign bit belongs to the gradient
+MAX_ROWS = 2**31  # more rows than any tree has
 
 
 class Packing(NamedTuple):
-    """Where the fields of a word lie.
+    """The positions and sizes of the fields of a word.
 
     Attributes
     ----------
     gradient_shift, count_bits : int
         Lowest bit of the gradient and of the hessian.
     hessian_mask, count_mask : int
-        Largest value of a field; no counts: 0.
+        Largest value of each field; ``count_mask`` is 0 without counts.
     block : int
-        So many rows never overflow, whatever their weights.
+        Number of rows whose sum never overflows, whatever their weights.
     max_rows : int
-        Rows of a node whose sums of gradients and of counts never overflow.
+        Number of rows of a node whose gradient and count fields never overflow.
     """
 
     gradient_shift: int
@@ -49,9 +49,9 @@ class Packing(NamedTuple):
 def choose_packing(largest_value: int, largest_weight: int, with_counts: bool) -> Packing:
     """The packing with the largest ``block``.
 
-    Hessians below 2**h and counts below 2**c leave the gradient, which is at most
-    ``largest_value`` (1 for classes) times the hessian, the bits above h + c. A row fits where
-    the bits of the largest value and twice those of the largest weight are at most 61.
+    Hessians below 2**h and counts below 2**c leave the bits above h + c to the gradient, which is
+    at most ``largest_value`` (1 for classes) times the hessian. A row fits if the bits of the
+    largest value plus twice those of the largest weight are at most 61.
     """
     weight = max(largest_weight, 1)
     best = (0, 0, 0)
@@ -84,10 +84,10 @@ def choose_packing(largest_value: int, largest_weight: int, with_counts: bool) -
 def choose_gradient_packing(
     largest_gradient: int, largest_weight: int, with_counts: bool
 ) -> Packing:
-    """The packing for gradients that know no bound but ``largest_gradient`` per row.
+    """The packing for gradients whose only bound is ``largest_gradient`` per row.
 
-    Of n rows gradients have the bits of n times the largest, and so have hessians; n = 2**b - 1 for
-    the largest b that fits. What is left over goes to the gradient, so that a node may be larger.
+    The gradient and hessian fields have room for n times the largest ones, where n = 2**b - 1 for
+    the largest b that fits. Bits left over go to the gradient, so that nodes may be larger.
     """
     gradient, weight = max(largest_gradient, 1), max(largest_weight, 1)
     for bits in range(WORD_BITS // 2, 0, -1):
@@ -133,11 +133,11 @@ def hessian_of(word, packing):
 
 @inlined
 def count_of(word, packing):
-    """Count field, 0 where rows are not counted."""
+    """Count field; 0 if rows are not counted."""
     return word & packing.count_mask
 
 
 @inlined
 def fits_word(hessian, count, packing):
-    """Whether the sums of a node of so many rows fit one word."""
+    """Whether the sums of a node with this hessian and number of rows fit one word."""
     return (hessian <= packing.hessian_mask) & (count <= packing.max_rows)

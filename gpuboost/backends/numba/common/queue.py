@@ -1,4 +1,4 @@
-"""Nodes that wait to be split: a stack, or for best-first growth a heap."""
+"""Nodes waiting to be split: a stack, or for best-first growth a heap."""
 
 # mypy: check-untyped-defs=False
 # Numba gives compiled functions their types.
@@ -17,7 +17,7 @@ def goes_before(nodes, a, b):
 
 @helper
 def push_heap(heap, size, nodes, k):
-    """Add a node to the heap."""
+    """Add node ``k`` to a heap of ``size`` nodes."""
     at = size
     while at > 0:
         above = (at - 1) >> 1
@@ -30,7 +30,7 @@ def push_heap(heap, size, nodes, k):
 
 @helper
 def pop_heap(heap, size, nodes):
-    """Take the node that goes first; ``size`` counts it."""
+    """Take the first node off a heap of ``size`` nodes, this one included."""
     first, last = heap[0], heap[size - 1]
     at = 0
     while True:

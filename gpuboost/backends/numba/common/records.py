@@ -1,4 +1,4 @@
-"""What compiled functions are given: named tuples of arrays, and the records they keep."""
+"""The arguments of compiled functions: named tuples of arrays, and the records of nodes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from gpuboost.backends.numba.common.constraints import BOUNDS, Constraints
 from gpuboost.backends.numba.common.packed_words import Packing
 
-LANES = 8  # scores are computed in blocks of so many bins
-SLOTS = 256 + LANES  # all bins in whole blocks
+LANES = 8  # bins of a block whose scores are computed together
+SLOTS = 256 + LANES  # all bins, in whole blocks
 HESSIAN, COUNT, GRADIENT = 0, 1, 2  # rows of `Scratch.sums`; channel p has row GRADIENT + p
 
 NODE = np.dtype(
@@ -49,7 +49,7 @@ SPLIT = np.dtype(
         ("missing", np.int64),
         ("categorical", np.int64),
         ("found_at", np.int64),  # see `level_wise.feature_sampling`: FOUND, BEYOND or NONE
-        ("is_range", np.int64),  # ``bin`` and ``next_bin`` are what ``draw`` lies between
+        ("is_range", np.int64),  # whether ``bin`` and ``next_bin`` only bound the bin of ``draw``
     ],
     align=True,
 )
@@ -62,7 +62,7 @@ class Matrix(NamedTuple):
     ----------
     codes : uint8 (F, n)
     n_bins : int64 (F,)
-        Value bins.
+        Number of value bins.
     center : float64 (F, width - 1)
     has_missing, is_categorical : bool (F,)
     missing_code : int
@@ -78,11 +78,11 @@ class Matrix(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """`spec.TreeOptions` of one tree, with what depends on its rows worked out.
+    """`engine.task.TreeOptions` of one tree, with the limits that depend on its rows.
 
-    ``by_median``: gradients are signs about the medians of the node. ``has_weightless``: there are
-    rows of weight 0 in the tree; ``stops_at_pure``: once a split has two pure sides no other can be
-    better (two classes and VARIANCE). ``l1``, ``l2`` and ``max_value`` are of NEWTON.
+    ``by_median``: gradients are signs about the medians of the node. ``has_weightless``: some rows
+    of the tree have weight 0. ``stops_at_pure``: no split is better than one with two pure sides
+    (two classes and VARIANCE). ``l1``, ``l2`` and ``max_value`` are for NEWTON.
     """
 
     criterion: int
@@ -111,7 +111,7 @@ class Limits(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Rows of a tree and their words, those of a node side by side, and space to move them."""
+    """Rows of a tree and their words, contiguous for each node, and buffers to move them."""
 
     row: np.ndarray
     word: np.ndarray
@@ -120,17 +120,16 @@ class Rows(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Space of one thread, kept between features, nodes and trees.
+    """Buffers of one thread, reused for all features, nodes and trees.
 
-    ``sums``, ``per_bin`` and ``wide`` have a row for each field, see `histograms`, and so has
-    ``missing``; ``terms`` are those of the criterion (3, SLOTS). Histograms are zero between
-    features. ``scores`` has a place for whole blocks of eight, and ``patterns`` are the same bytes
-    as int64. ``level_depth`` and ``level_last``: which levels'
-    features are known, by depth, and the rank of the last one of each. ``chosen``: 1 for
-    the features that the node may look at, where these are not all, else 0. ``own`` and
-    ``own_weights`` are for the targets of a node whose medians are selected. ``rare``: codes of
-    categories that go where missing values go. ``bundle``: cells of a column, whose features are
-    taken out one by one.
+    ``sums``, ``per_bin``, ``wide`` and ``missing`` have one row per field, see
+    `splits/histograms.py`. Histograms are zero between features. ``terms`` (3, SLOTS) are those of
+    the criterion. ``scores`` is filled in whole blocks of `LANES`; ``patterns`` is the same memory
+    as int64. ``level_depth`` and ``level_last``: depths of the levels whose features are cached,
+    and the rank of the last feature of each. ``chosen``: 1 for the features that the node may split
+    on, used if these are not all. ``own`` and ``own_weights``: targets and weights of a node whose
+    medians are selected. ``rare``: codes of categories that go where missing values go. ``bundle``:
+    cells of a column whose features are taken out one by one.
     """
 
     totals: np.ndarray
@@ -161,10 +160,10 @@ class Scratch(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """All that stays the same while a tree grows.
+    """The arguments that stay the same while a tree grows.
 
-    ``features`` are those of the tree, int32; ``min_category`` is the hessian of a category that
-    is not rare.
+    ``features`` are the features of the tree, int32; ``min_category`` is the smallest hessian of a
+    category that is not rare.
     """
 
     matrix: Matrix
@@ -177,9 +176,9 @@ class Problem(NamedTuple):
 
 
 class Members(NamedTuple):
-    """One node and its rows: record of `NODE`, rows and words side by side.
+    """One node: its `NODE` record, and its contiguous rows and words.
 
-    ``is_wide``: sums of the node may not fit a word.
+    ``is_wide``: the sums of the node may not fit one word.
     """
 
     node: np.ndarray
@@ -194,18 +193,20 @@ class RowTargets(NamedTuple):
     Attributes
     ----------
     weight : int32 (n,)
-    inside : bool (n,), or empty: rows of positive weight
+    inside : bool (n,), or empty
+        Whether a row is in the tree; if empty, rows of positive weight are.
     classes : int32 (n,), or empty
     values : int32 (n, K), or (0, 0)
     gradient : int32 (n, K), or (0, 0)
     ranks : int32 (n, K), or (0, 0)
-        Values whose medians split; there are no others then.
+        Ranks of the values whose medians split; then ``classes`` and ``values`` are empty.
     median_weight : int64 (n,), or empty
-        What medians weigh rows with; empty with one output: ``weight``.
-    wide : int64 (n, P), or (0, 0): leaf sums are class weights
+        Weights of rows in medians; empty for ``weight``, with one output.
+    wide : int64 (n, P), or (0, 0)
+        Columns of the leaf sums; (0, 0) if these are class weights.
     n_classes : int
     draws : bool
-        Whether weights multiply the rows of ``wide``.
+        Whether ``wide`` is multiplied by the weights.
     """
 
     weight: np.ndarray

@@ -1,4 +1,4 @@
-"""Codes of a row side by side: for histograms, and for rows that walk down a tree."""
+"""Row-major codes, for histograms and for rows that walk down a tree."""
 
 # mypy: check-untyped-defs=False
 # Numba gives compiled functions their types.
@@ -15,14 +15,14 @@ from gpuboost.engine.growth.tree import Tree
 
 LINE = 64  # bytes of a cache line
 ROWS_PER_CHUNK = 1 << 14
-BLOCK = 1 << 10  # rows that walk together
+BLOCK = 1 << 10  # rows that walk down a tree together
 LAST_CODE = 255
 
 STEP = np.dtype(
     [
         ("feature", np.int32),
-        ("child", np.int32),  # the left one, the right one follows; a leaf: itself
-        ("code", np.int32),  # the last that goes left; a leaf: all do
+        ("child", np.int32),  # left child, which the right one follows; of a leaf: the leaf
+        ("code", np.int32),  # last code that goes left; of a leaf: `LAST_CODE`, so all rows stay
         ("category", np.int32),
         ("missing_right", np.int32),
     ],
@@ -46,7 +46,7 @@ def transpose_codes(codes, by_row, barrier):
 
 
 def row_major(codes: np.ndarray, pool: ThreadPool) -> np.ndarray:
-    """Rows of codes, filled up to whole words, in as few cache lines as can be: uint8 (n, 8 G)."""
+    """Row-major codes, padded to whole words; the first row is aligned: uint8 (n, 8 G)."""
     n_features, n = codes.shape
     width = -(-n_features // 8) * 8
     space = np.zeros(n * width + LINE, np.uint8)
@@ -59,7 +59,7 @@ def row_major(codes: np.ndarray, pool: ThreadPool) -> np.ndarray:
 
 @inlined
 def _fill_steps(steps, feature, code, left, category, missing_left):
-    """The nodes of a tree as rows walk over them."""
+    """Fill the records of a tree's nodes that rows walk over."""
     for k in range(steps.size):
         step = steps[k]
         step.feature, step.code, step.child, step.category = 0, LAST_CODE, k, -1
@@ -71,7 +71,7 @@ def _fill_steps(steps, feature, code, left, category, missing_left):
 
 @inlined
 def _walk_block(steps, masks, missing_code, depth, by_row, rows, leaf):
-    """Leaves of some rows, one level at a time."""
+    """Find the leaves of some rows, one level at a time."""
     for i in range(rows.size):
         leaf[rows[i]] = 0
     for _ in range(depth):
@@ -90,7 +90,7 @@ def _walk_block(steps, masks, missing_code, depth, by_row, rows, leaf):
 
 @entry
 def walk(columns, masks, missing_code, depth, by_row, rows, leaf, barrier):
-    """Node of a tree that each of ``rows`` (uint32, or empty for all) ends in: ``leaf`` (n,).
+    """Fill ``leaf`` (n,) with the leaf of each of ``rows`` (uint32, or empty for all rows).
 
     ``columns``: feature, code, left, category, missing_left of `engine.growth.tree.Tree`.
     """
@@ -122,7 +122,7 @@ def find_leaves(
     leaf: np.ndarray,
     pool: ThreadPool,
 ) -> None:
-    """Fill ``leaf``, int32 (n,), for ``rows`` (uint32; empty: all)."""
+    """Fill ``leaf``, int32 (n,), with the leaf of each of ``rows`` (uint32, empty for all rows)."""
     columns = (
         contiguous(tree.feature, np.int32),
         contiguous(tree.code, np.int16),

@@ -1,5 +1,4 @@
-"""Where splits send values: `gpuboost.engine.growth.tree.find_thresholds`, a node after the
-other."""
+"""Thresholds of splits: a compiled `gpuboost.engine.growth.tree.find_thresholds`."""
 
 # mypy: check-untyped-defs=False
 # Numba gives compiled functions their types.
@@ -37,7 +36,7 @@ def find_thresholds(grown: GrownTree, mapper: BinMapper) -> SplitThresholds:
 
 @inlined
 def last_bin_below(center, low, high, threshold):
-    """The last bin in [low, high - 1] whose centre is at most a threshold; else ``low``."""
+    """The last bin in [low, high - 1] whose centre is at most the threshold; ``low`` if none is."""
     first, last = low, high - 1
     while first < last:
         middle = (first + last + 1) >> 1
@@ -72,7 +71,7 @@ def _find(left, feature, last_bin, next_bin, draw, missing, category, count, low
 
 @inlined
 def _between(low, high, center, ends, draw):
-    """Threshold of a split between two occupied bins, and the last bin whose centre it reaches."""
+    """Threshold of a split between two occupied bins, and the last bin whose centre is up to it."""
     at = draw
     if draw != draw:
         a, b = high[ends[0]], low[ends[1]]

@@ -1,1 +1,1 @@
-"""One tree a thread, depth first."""
+"""The depth-first grower: one thread per tree."""

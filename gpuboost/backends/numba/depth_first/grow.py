@@ -1,12 +1,12 @@
-"""One tree in one compiled call, depth first (best-first with max_leaf_nodes).
+"""Grows one tree in one compiled call, depth first (best-first with max_leaf_nodes).
 
     evaluate the root
     while nodes wait to be split:
         take one, partition its rows
-        evaluate both children: a leaf, or its split is found and it waits
+        evaluate both children: each is a leaf, or its split is found and it waits
 
-A node is evaluated when it is made, while its rows are in the cache. The order shows nowhere:
-keys hang on the path, and nodes are numbered breadth-first at the end.
+A node is evaluated when it is made, while its rows are in the cache. The order of growth does not
+change the tree: keys depend on the path, and nodes are numbered breadth-first at the end.
 """
 
 # mypy: check-untyped-defs=False
@@ -64,9 +64,9 @@ def is_pure(limits, words, node, packing):
 
 @inlined
 def evaluate(problem, channels, rows, nodes, k, open_groups, base):
-    """Find the split of new node ``k`` and keep it in the node; False if it is a leaf.
+    """Find the split of new node ``k`` and store it in the node; return False for a leaf.
 
-    ``base``: where the rows of the first node of ``rows`` start.
+    ``base``: position in the tree of the first row of ``rows``.
     """
     limits, node = problem.limits, nodes[k]
     if is_leaf(limits, node):
@@ -95,7 +95,7 @@ def evaluate(problem, channels, rows, nodes, k, open_groups, base):
 
 @inlined
 def accept(limits, scratch, node):
-    """Copy `Scratch.split` to the node if there is a split, and it gains enough."""
+    """Copy `Scratch.split` to the node if there is a split and its gain is large enough."""
     split = scratch.split[0]
     if split.score < 0.0:
         return False
@@ -115,7 +115,7 @@ def accept(limits, scratch, node):
 
 @inlined
 def set_node(node, start, count, gradient, hessian, key, depth):
-    """A node that is a leaf until it is split."""
+    """Set up a node, which is a leaf until it is split."""
     node.start, node.count, node.key, node.depth = start, count, key, depth
     node.gradient, node.hessian = gradient, hessian
     node.left, node.category = 0, -1
@@ -123,7 +123,7 @@ def set_node(node, start, count, gradient, hessian, key, depth):
 
 @inlined
 def make_children(problem, nodes, k, n_nodes, n_left):
-    """The two children of node ``k``, at ``n_nodes`` and after."""
+    """Make the children of node ``k``, at ``n_nodes`` and ``n_nodes + 1``."""
     node, left, right = nodes[k], nodes[n_nodes], nodes[n_nodes + 1]
     node.left = n_nodes
     depth, key = node.depth + 1, node.key
@@ -137,7 +137,7 @@ def make_children(problem, nodes, k, n_nodes, n_left):
 
 @allocating
 def add_mask(masks, n_masks, mask):
-    """Keep the categories of a split; ``masks`` grows by need."""
+    """Store the categories of a split; ``masks`` is enlarged if it is full."""
     if n_masks == masks.shape[0]:
         larger = np.empty((max(2 * n_masks, 16), 16), np.uint32)
         larger[:n_masks] = masks
@@ -148,7 +148,7 @@ def add_mask(masks, n_masks, mask):
 
 @allocating
 def enlarge(nodes, waiting, open_groups, medians):
-    """Room for twice as many nodes, and for what is kept beside them."""
+    """Double the capacity for nodes and for the arrays that go with them."""
     n, size = nodes.size, 2 * nodes.size
     larger, more_waiting = np.empty(size, NODE), np.empty(size, np.int32)
     more_groups = np.empty((size, open_groups.shape[1]), np.uint64)
@@ -160,7 +160,7 @@ def enlarge(nodes, waiting, open_groups, medians):
 
 @allocating
 def grow_nodes(problem, channels, targets, rows, root):
-    """Split nodes until none waits; nodes, their number, masks, and medians of the nodes.
+    """Split nodes until none waits; return the nodes, their number, masks and medians.
 
     ``root``: number of rows, gradient, hessian, key.
     """
@@ -202,7 +202,7 @@ def grow_nodes(problem, channels, targets, rows, root):
 
 @entry
 def grow(problem, channels, targets, rows, root_key):
-    """Grow one tree; the columns of `spec.GrownTree`. ``channels``: None for one channel."""
+    """Grow one tree; return the columns of `GrownTree`. ``channels`` is None for one channel."""
     one_channel = channels is None
     packing = problem.packing if channels is None else CHANNEL_PACKING
     root = (*load_rows(targets, packing, one_channel, rows), np.uint64(root_key))

@@ -1,7 +1,7 @@
 """Trees of medians: each node is searched with the signs of its rows about its own median.
 
-With one output, rows lie in the order of their targets from the first (`by_rank`), and partitions
-keep it, so the median is where half of the weight is reached. With more it is selected.
+With one output, rows are sorted by their targets once (`by_rank`) and partitions keep the order, so
+the median is where half of the weight is reached. With several outputs it is found by selection.
 """
 
 # mypy: check-untyped-defs=False
@@ -48,7 +48,7 @@ def set_median_gradients(problem, channels, targets, rows, node, medians):
 
 @inlined
 def _weight(targets, packing, row, word, i):
-    """What the median weighs a row of a node with."""
+    """Weight of a row of a node in the median."""
     if targets.median_weight.size:
         return targets.median_weight[row[i]]
     return hessian_of(word[i], packing)
@@ -56,14 +56,14 @@ def _weight(targets, packing, row, word, i):
 
 @inlined
 def _sorted_bounds(problem, targets, node, row, word, medians):
-    """The medians of a node whose rows ascend by rank; how many are below, and where others begin.
+    """Find the medians of a node whose rows ascend by rank; return the range of rows of sign 0.
 
     ::
 
         | rank < lower | lower ... | between | upper ... | rank > upper |
-                          signs 0 of lower == upper, which is the middle then
+          sign -1        sign -1     sign 0    sign 1      sign 1
 
-    Rows between have no weight.
+    Rows between have no weight. If lower == upper, the sign of their rows is 0.
     """
     ranks, packing, total = targets.ranks, problem.packing, node.hessian
     if targets.median_weight.size:
@@ -94,7 +94,7 @@ def _sorted_bounds(problem, targets, node, row, word, medians):
 
 @inlined
 def _aim_words(packing, word, below, above):
-    """Signs times weights as gradients of words: -1, 0 from ``below`` and 1 from ``above`` on."""
+    """Set gradients of words to sign * weight; signs are -1, 0 from ``below``, 1 from ``above``."""
     gradient = np.int64(0)
     for i in range(word.size):
         weight = hessian_of(word[i], packing)
@@ -106,9 +106,9 @@ def _aim_words(packing, word, below, above):
 
 @allocating
 def median_sums(nodes, order, medians, targets, rows, packing):
-    """Column ``sums`` of `spec.GrownTree`, of all nodes from their rows: see backends/protocol.py.
+    """Column ``sums`` of `GrownTree`: every node is summed over its rows (backends/protocol.py).
 
-    The rows of an inner node lie where they did, in another order.
+    The rows of a split node are still in its range, in another order.
     """
     n_outputs = targets.ranks.shape[1]
     sums = np.zeros((order.size, 6 * n_outputs + 2), np.int64)
@@ -123,7 +123,7 @@ def median_sums(nodes, order, medians, targets, rows, packing):
 
 @inlined
 def _add_row(targets, row, weight, sums):
-    """Add a row to the sums of a node whose medians stand there."""
+    """Add a row to the sums of a node, whose first columns already hold its medians."""
     ranks, wide = targets.ranks, targets.wide
     n_outputs = ranks.shape[1]
     for k in range(n_outputs):
@@ -137,7 +137,7 @@ def _add_row(targets, row, weight, sums):
 
 
 def by_rank(task: GrowTask) -> GrowTask:
-    """The same with its rows, and those of the matrix, in the order of their targets."""
+    """The task with all rows sorted by their targets, if it has medians of one output."""
     target = task.target
     if not isinstance(target, MedianTarget) or target.n_channels > 1:
         return task

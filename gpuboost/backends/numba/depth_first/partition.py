@@ -1,4 +1,4 @@
-"""Rows of a tree: from targets to words, and from a node to its children."""
+"""Loads the rows of a tree as words, and partitions the rows of a node."""
 
 # mypy: check-untyped-defs=False
 # Numba gives compiled functions their types.
@@ -14,9 +14,9 @@ from gpuboost.engine.task import MISSING_LEFT
 
 @helper
 def load_rows(targets, packing, one_channel, rows):
-    """Fill ``rows`` with the rows of the tree; returns their number, gradient and hessian.
+    """Fill ``rows`` with the rows of the tree; return their number, gradient and hessian.
 
-    With several channels the gradient field of a word holds the class, 0 for outputs.
+    With several channels the gradient field of a word holds the class, or 0 for outputs.
     """
     n, gradient, hessian = 0, np.int64(0), np.int64(0)
     for i in range(targets.weight.size):
@@ -41,7 +41,7 @@ def load_rows(targets, packing, one_channel, rows):
 
 @inlined
 def is_constant(words, packing):
-    """Whether all rows that have weight have one value: gradients in proportion to weights."""
+    """Whether all rows with weight have the same value: gradients proportional to weights."""
     first = 0
     while first < words.size and hessian_of(words[first], packing) == 0:
         first += 1
@@ -59,8 +59,8 @@ def is_constant(words, packing):
 def goes_left(code, last_left, mask, also_left):
     """Whether a split sends a code left.
 
-    That is codes up to ``last_left``; or, unless ``mask`` is None, categories whose bit is set in
-    its first 8 words; and ``also_left``.
+    Codes up to ``last_left`` go left; or if ``mask`` is not None, categories whose bit is set in
+    its first 8 words. ``also_left`` goes left in either case.
     """
     if mask is None:
         return (np.int64(code) <= last_left) | (code == also_left)
@@ -70,14 +70,14 @@ def goes_left(code, last_left, mask, also_left):
 
 @inlined
 def partition(codes, split, mask, rows, start, stop):
-    """Move rows that go left before the others, in order.
+    """Move rows that go left before the others, keeping their order.
 
         before   r0 r1 r2 r3 r4 r5        after   r0 r3 r4 | r1 r2 r5
                  L  R  R  L  L  R
 
-    ``split``: feature, last code on the left, code of values that go left as well. Without a
-    branch: every row is written to both sides, and only the counters differ. Returns the number
-    of rows on the left.
+    ``split``: feature, last code on the left, another code that goes left. The loop has no branch:
+    every row is written to both sides, and only one counter advances. Returns the number of rows on
+    the left.
     """
     row, word, spare_row, spare_word = rows.row, rows.word, rows.spare_row, rows.spare_word
     left, right, (feature, last_left, also_left) = np.uint64(start), np.uint64(0), split
@@ -95,16 +95,16 @@ def partition(codes, split, mask, rows, start, stop):
 
 @inlined
 def split_of(node, missing_code):
-    """What `goes_left` has to know of a split: feature, last code and another code on the left."""
+    """The arguments of `goes_left` for a split: feature, last code and another code on the left."""
     also_left = np.int64(missing_code if node.missing == MISSING_LEFT else -1)
     return np.int64(node.feature), np.int64(node.bin), also_left
 
 
 @helper
 def split_rows(matrix, rows, node, masks, base):
-    """Partition the rows of a node by its split; returns how many go left.
+    """Partition the rows of a node by its split; return how many go left.
 
-    ``base``: where the rows of the first node of ``rows`` start.
+    ``base``: position in the tree of the first row of ``rows``.
     """
     start, stop = node.start - base, node.start - base + node.count
     split = split_of(node, matrix.missing_code)

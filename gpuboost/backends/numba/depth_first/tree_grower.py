@@ -1,4 +1,4 @@
-"""Trees grown depth-first, one compiled call each, on a pool of threads of our own."""
+"""Grows trees depth first on a pool of threads, one compiled call per tree."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ def matrix_of(binned: BinnedMatrix) -> Matrix:
 
 @dataclass(frozen=True)
 class Weights:
-    """What limits depend on of the weights of a tree's rows.
+    """The properties of the row weights of a tree that its limits depend on.
 
     Attributes
     ----------
     root_hessian : int
-        Their sum.
+        Sum of the weights.
     are_ones : bool
-        The hessian of a node counts its rows.
+        Whether all weights are 1, so that the hessian of a node counts its rows.
     some_are_zero : bool
-        There are rows in the tree without weight.
+        Whether rows of the tree have weight 0.
     """
 
     root_hessian: int
@@ -71,14 +71,14 @@ class Weights:
 
     @classmethod
     def of(cls, rows: TreeRows) -> Weights:
-        """The weights of some rows."""
+        """The properties of the weights of ``rows``."""
         some_are_zero = rows.inside is not None
         are_ones = not some_are_zero and bool(rows.weight.max() <= 1)
         return cls(int(rows.weight.sum(dtype=np.int64)), are_ones, some_are_zero)
 
 
 def limits_of(options: TreeOptions, target: Target, weights: Weights) -> Limits:
-    """Limits of one tree."""
+    """The limits of one tree."""
     fraction = np.float64(options.min_weight_fraction_leaf)
     share = int(np.ceil(fraction * np.float64(weights.root_hessian)))
     min_hessian = max(int(options.min_hessian), share, 1)
@@ -113,7 +113,7 @@ def limits_of(options: TreeOptions, target: Target, weights: Weights) -> Limits:
 
 
 def min_category(options: TreeOptions, root_hessian: int) -> int:
-    """Hessian of a category that is not rare, in a tree."""
+    """Smallest hessian of a category that is not rare, in one tree."""
     return int(np.ceil(np.float64(options.min_category_fraction) * np.float64(root_hessian)))
 
 
@@ -123,7 +123,7 @@ def targets_of(task: GrowTask, rows: TreeRows) -> RowTargets:
     empty, none = np.zeros((0, 0)), np.zeros(0)
     wide = target.wide if rows.wide is None else rows.wide
     median_weight = getattr(target, "median_weight", none)
-    if median_weight is None:  # with one output, words of rows say it
+    if median_weight is None:  # with one output, the words hold the weights
         median_weight = rows.weight if target.n_channels > 1 else none
     return RowTargets(
         weight=contiguous(rows.weight, np.int32),
@@ -142,7 +142,7 @@ def targets_of(task: GrowTask, rows: TreeRows) -> RowTargets:
 def make_scratch(
     n_samples: int, n_features: int, n_channels: int = 1, selects: bool = False
 ) -> Scratch:
-    """Zeroed space for one thread."""
+    """Zeroed buffers of one thread."""
     scores, fields = np.zeros(SLOTS), n_channels + 2
     return Scratch(
         totals=np.zeros(256, np.int64),
@@ -174,7 +174,7 @@ def make_scratch(
 
 
 def make_rows(n_samples: int) -> Rows:
-    """Space for the rows of one thread's tree."""
+    """Buffers for the rows of one thread's tree."""
     return Rows(
         row=np.empty(n_samples, np.uint32),
         word=np.empty(n_samples, np.int64),
@@ -184,11 +184,11 @@ def make_rows(n_samples: int) -> Rows:
 
 
 def make_channels(n_samples: int, target: Target) -> Channels | None:
-    """Zeroed space for nodes of several channels."""
+    """Zeroed buffers for nodes of several channels; None for one channel."""
     k = target.n_channels
     if k == 1:
         return None
-    n_signs = n_samples if target.by_median else 0  # about the medians of nodes
+    n_signs = n_samples if target.by_median else 0  # signs about the medians of nodes
     values = getattr(target, "values", np.zeros((n_signs, k), np.int32))
     return Channels(
         values=contiguous(values, np.int32),
@@ -202,13 +202,13 @@ def make_channels(n_samples: int, target: Target) -> Channels | None:
 
 
 class TreeGrower:
-    """Grows trees of one task on any thread; space of a thread is kept between its trees.
+    """Grows the trees of a task on several threads; each thread reuses its buffers.
 
     Parameters
     ----------
     task : GrowTask
     earlier : TreeGrower, optional
-        Of another task with the same matrix and options, whose space this one takes over.
+        Grower of another task with the same matrix and options, whose buffers are reused.
     """
 
     def __init__(self, task: GrowTask, earlier: TreeGrower | None = None) -> None:
@@ -224,7 +224,7 @@ class TreeGrower:
         self._largest_value = int(np.abs(values).max(initial=1))
 
     def grow_all(self) -> Iterator[tuple[int, GrownTree]]:
-        """All trees in order; a few more than threads are grown ahead of the consumer."""
+        """Yield all trees in order; a few trees per thread are grown ahead of the consumer."""
         trees = list(self.task.trees)
         yield from zip(trees, in_order(self.grow_tree, trees, self.task.n_threads), strict=True)
 
@@ -247,7 +247,7 @@ class TreeGrower:
         return GrownTree(*(*columns, sums))
 
     def _packing(self, rows: TreeRows, with_counts: bool) -> Packing:
-        """Fields wide enough for the rows of a tree."""
+        """The packing whose fields are wide enough for the rows of a tree."""
         heaviest = int(rows.weight.max())
         if rows.gradient is None:
             return choose_packing(self._largest_value, heaviest, with_counts)
@@ -255,7 +255,7 @@ class TreeGrower:
         return choose_gradient_packing(largest, heaviest, with_counts)
 
     def _space(self) -> tuple[Rows, Scratch, Channels | None]:
-        """This thread's space."""
+        """The buffers of the calling thread."""
         if not hasattr(self._local, "space"):
             n, n_features = self.task.matrix.n_samples, self.task.matrix.n_features
             channels = make_channels(n, self.task.target)

@@ -1,1 +1,1 @@
-"""The trees of a round by all threads, level by level."""
+"""The level-wise grower: all threads grow the trees of a round together."""

@@ -1,15 +1,15 @@
-"""Features of few values share a column of the row-major codes.
+"""Feature bundles: features of few values share a column of the row-major codes.
 
 Up to 256 combinations of values fit one code, so eight features of two values each take one
-addition a row instead of eight. The histogram of a column then is that of the combinations, and
-that of a feature comes from it by sums over the other features, once a node:
+addition per row instead of eight. The histogram of a column counts the combinations; that of a
+feature is computed from it by summing over the other features, once per node:
 
     codes of a row    f0 in 0..2, f1 in 0..1      column  f0 + 3 * f1
     histogram         [f1][f0]  0 1 2 | 3 4 5     f1: 0+1+2, 3+4+5     f0: 0+3, 1+4, 2+5
 
-All sums are integers, so splits are those of features of their own. What is missing counts as one
-more value. Of half of 54 columns two-valued, 31 are left. Without bundles, boosting of 100k x 54
-with 44 columns of two values takes 54% longer.
+All sums are integers, so bundling does not change the splits. Missing counts as one more value. If
+half of 54 features have two values, 31 columns are left. Without bundles, boosting of 100k x 54
+with 44 features of two values takes 54% longer.
 """
 
 # mypy: check-untyped-defs=False
@@ -24,22 +24,22 @@ import numpy as np
 from gpuboost.backends.numba.common.records import Matrix
 from gpuboost.backends.numba.compiler import helper
 
-BINS = 256  # cells of a column
-MAX_VALUES = 16  # of a feature that shares a column: two of them fit
+BINS = 256  # histogram cells of a column
+MAX_VALUES = 16  # largest number of values of a feature that shares a column, so that two fit
 
 
 class FeatureBundles(NamedTuple):
-    """Where the features are.
+    """The column of each feature, and its place in the codes of the column.
 
     Attributes
     ----------
     order : int64 (F,)
-        Features by column, those that change slowest first.
+        Features by column; in a column, those with the largest stride first.
     first : int64 (C + 1,)
-        Where the features of each column start in ``order``.
+        Start of the features of each column in ``order``.
     stride, values : int64 (F,)
-        Of each feature, by how much its value raises the code of the column, and the number of
-        its values; 0 values: the column is its own, missing values having the last code.
+        For each feature, what one more of its value adds to the code of the column, and the number
+        of its values; 0 if it has a column to itself, whose last code is for missing values.
     """
 
     order: np.ndarray
@@ -49,7 +49,7 @@ class FeatureBundles(NamedTuple):
 
 
 def plan_bundles(matrix: Matrix) -> FeatureBundles:
-    """Put features of few values together, the fewest first, until a column is full."""
+    """Fill columns with the features of few values, those with the fewest first."""
     n_values = np.maximum(matrix.n_bins + matrix.has_missing, 1)
     few = np.flatnonzero(n_values <= MAX_VALUES)
     columns: list[list[int]] = []
@@ -67,14 +67,14 @@ def plan_bundles(matrix: Matrix) -> FeatureBundles:
         if len(column) == 1:
             values[column] = 0
     columns += [[feature] for feature in np.flatnonzero(n_values > MAX_VALUES).tolist()]
-    columns.sort(key=min)  # nearly as the features are
+    columns.sort(key=min)  # roughly the order of the features
     first = np.cumsum([0, *(len(column) for column in columns)])
     order = np.array([feature for column in columns for feature in column], np.int64)
     return FeatureBundles(order, first.astype(np.int64), stride, values)
 
 
 def bundle_codes(matrix: Matrix, columns: FeatureBundles) -> np.ndarray:
-    """Codes of all columns, from those of features: uint8 (C, n)."""
+    """Codes of all columns, computed from the codes of the features: uint8 (C, n)."""
     if len(columns.first) == len(columns.order) + 1:
         return matrix.codes
     joined = np.zeros((len(columns.first) - 1, matrix.codes.shape[1]), np.uint8)
@@ -90,9 +90,9 @@ def bundle_codes(matrix: Matrix, columns: FeatureBundles) -> np.ndarray:
 
 @helper
 def take_out(bundle, stride, values, sums):
-    """Sums by the values of the feature that changes slowest, which is then summed out.
+    """Histogram of the feature with the largest stride, which is then summed out of ``bundle``.
 
-    ``bundle`` (256,) has ``stride * values`` cells in use, and ``stride`` afterwards.
+    ``bundle`` (256,) uses ``stride * values`` cells before, and ``stride`` cells afterwards.
     """
     for value in range(values):
         total = np.int64(0)

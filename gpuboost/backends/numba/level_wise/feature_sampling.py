@@ -1,17 +1,17 @@
-"""Which features the nodes of a level look at, where these are not all (see backends/protocol.py).
+"""Candidate features of nodes that do not consider all features (see backends/protocol.py).
 
-Histograms are of all features, so that a node has them by subtraction; the search passes over
-those it may not look at. Tiles of features are searched apart, and none of them knows whether a
-feature of another could split. So each keeps the best split of its part of the first features; or
-if none of these could split, the split by the first one after them that could:
+Histograms have all features, so that they can be subtracted; the search skips features that are not
+candidates. Tiles of features are searched separately, and the search of one tile does not know
+whether a feature of another could split. So each tile keeps the best split by its share of the
+first max_features; or if none of these could split, by the first later feature that could:
 
     features in the node's order    first ones | later ones
     tile 0                          a  -  c    | -  e          c could split: best of a and c
     tile 1                          -  b  -    | d  -          b could not, d could: d, BEYOND
 
-The best of all tiles is the best split FOUND, or without any the split of smallest rank.
+The node takes the best split that is FOUND; if there is none, the split of smallest rank.
 
-Where nodes look at all features of their tree, ``drawn`` is None, and none of this is compiled.
+If nodes consider all features of their tree, ``drawn`` is None, and none of this is compiled.
 """
 
 # mypy: check-untyped-defs=False
@@ -33,15 +33,15 @@ from gpuboost.backends.numba.common.records import Problem
 from gpuboost.backends.numba.compiler import helper, inlined
 from gpuboost.backends.numba.splits.scan import is_better
 
-# Of a feature and a node: not looked at, one of the first, a later one, the one that is tried.
+# Kinds of features at a node: no candidate, one of the first, a later one, the one evaluated now.
 NEVER, FIRST, LATER, NEXT = range(4)
-# Of the best split of a tile: of the first features, of a later one, of none that could split.
+# The best split of a tile is by one of the first features, by a later one, or there is none.
 FOUND, BEYOND, NONE = range(3)
 
 
 @inlined
 def of_tree(problem, state, tree):
-    """The problem with the features of a tree alone; for callers that count no references."""
+    """The problem with only the features of a tree; for callers without reference counts."""
     features = state.features[tree, : state.n_features[tree]]
     matrix, _, limits, constraints, packing, scratch, _ = problem
     minimum = state.min_category[tree]
@@ -50,7 +50,7 @@ def of_tree(problem, state, tree):
 
 @inlined
 def row_of(drawn, tree, slot):
-    """Where in `level_layout.Work.looks` the features of a node are that is searched."""
+    """Row of `Work.looks` with the feature kinds of a searched node."""
     if drawn is None:
         return tree
     return slot
@@ -58,7 +58,7 @@ def row_of(drawn, tree, slot):
 
 @helper
 def choose(problem, state, looks, at, capacity):
-    """Fill ``looks``, (F,), for node ``at``; `choice.forget_levels` between trees."""
+    """Fill ``looks``, (F,), for node ``at``; needs `forget_levels` between trees."""
     tree = at // capacity
     own = of_tree(problem, state, tree)
     looks[:] = NEVER
@@ -74,7 +74,7 @@ def choose(problem, state, looks, at, capacity):
 
 @helper
 def next_later(problem, columns, node, looks, tile):
-    """The first of the later features of a tile that are left, -1 if none is; marks it `NEXT`."""
+    """The next `LATER` feature of a tile in the node's order, marked `NEXT`; -1 if none is left."""
     best, found = LAST_RANK, np.int64(-1)
     for at in range(columns.first[tile[0]], columns.first[tile[1]]):
         feature = columns.order[at]
@@ -91,7 +91,7 @@ def next_later(problem, columns, node, looks, tile):
 
 @inlined
 def goes_before(split, other, drawn):
-    """Whether what another tile found takes the place of the best so far."""
+    """Whether the split ``other`` of a tile is better than the best ``split`` so far."""
     if drawn is None:
         return is_better(split, other.score, other.rank)
     if other.found_at != split.found_at:

@@ -1,17 +1,17 @@
 """All levels of the trees of a round in one compiled call, by all threads of a pool.
 
-    words of several trees side by side        blocks of rows
+    words of the rows of all trees             blocks of rows
     until no node is left:
-        histograms of the smaller siblings     chunks of rows and tiles of features
+        histograms of the smaller siblings     chunks of rows and tiles of columns
         best splits                            sibling pairs and tiles
-        which are taken                        one thread
+        which splits are accepted              one thread
         which rows go left                     chunks of rows
-        places and children                    one thread
+        children and positions of their rows   one thread
         rows to their children                 chunks of rows
-    sums of leaves                             chunks of rows
+    leaf sums                                  chunks of rows
 
-Of deep trees small nodes are left as they are, and so are the sums: see `level_subtrees`.
-What a pass leaves to a later one lies in the arrays of `level_layout`.
+The right column tells what the threads share. In deep trees, small nodes and the leaf sums are left
+to `subtrees`. The arrays that passes hand on to later ones are in `records`.
 """
 
 # mypy: check-untyped-defs=False
@@ -33,13 +33,13 @@ from gpuboost.backends.numba.level_wise.policy import (
 from gpuboost.backends.numba.level_wise.search import search_tasks
 from gpuboost.backends.numba.threads.barrier import barrier_wait, last_arrives, release
 
-# Words of ``level``: its open nodes, sibling pairs and chunks.
+# Indices of ``level``: the numbers of open nodes, sibling pairs and chunks.
 OPEN, PAIRS, CHUNKS = range(3)
 
 
 @spliced
 def find_splits(problem, samples, state, work, partial, level, barrier):
-    """Histograms and best splits of a level."""
+    """Compute the histograms and best splits of a level."""
     n_tiles = work.found.shape[1]
     sum_chunks(samples, state, work, partial, level[CHUNKS] * n_tiles, barrier)
     barrier_wait(barrier)
@@ -48,7 +48,7 @@ def find_splits(problem, samples, state, work, partial, level, barrier):
 
 @spliced
 def part_rows(problem, samples, state, work, level, capacities, barrier):
-    """Rows of a level to the children."""
+    """Move the rows of a level to the children."""
     missing_code = problem.matrix.missing_code
     decide_chunks(samples, state, work, missing_code, level[CHUNKS], barrier)
     if last_arrives(barrier):
@@ -78,12 +78,12 @@ def grow_levels(problem, samples, state, work, partial, level, capacities, barri
 
 @entry_without_counts
 def grow_together(problem, shared, partial, barrier):
-    """Grow all trees and sum up their leaves; ``level[CHUNKS]`` is then the number of the sums.
+    """Grow all trees and sum up their leaves; ``level[CHUNKS]`` is then the number of leaf sums.
 
-    Where nodes are left for `level_subtrees.finish_together`, that one does the sums.
+    If small nodes are left, `subtrees.finish_together` computes the leaf sums instead.
 
-    Called by every thread with what they share, a `level_layout.Growth`, and a problem and partial
-    sums of its own.
+    Every thread calls this with the same `records.Growth` as ``shared``, and with its own problem
+    and partial sums.
     """
     samples, state, work, leaves, roots, keys, level, capacities = shared
     if not barrier_wait(barrier):

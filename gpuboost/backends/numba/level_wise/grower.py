@@ -1,7 +1,4 @@
-"""The trees of a round by a pool of threads, level by level: space for them, and how it is shared.
-
-What the threads do is `level_team.grow_together`.
-"""
+"""The level-wise grower: sizes its arrays, and runs `grow.grow_together` on a pool of threads."""
 
 from __future__ import annotations
 
@@ -27,37 +24,39 @@ from gpuboost.backends.numba.level_wise.subtrees import finish_together, make_lo
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine.task import NO_LIMIT, GrownTree
 
-MIN_ROWS = 1 << 12  # of a chunk: its histogram is zeroed and added up once more
-CHUNKS_PER_THREAD = 4  # of all rows of a level, so that threads end together
-SMALL_ROWS = 1 << 11  # of a node that one thread splits further (1000 to 4000 are alike, measured)
-# Of the deepest nodes that are searched: with more on average levels to the end are faster (300 to
-# 800 are alike), and trees of so few levels compile nothing for small nodes.
+MIN_ROWS = 1 << 12  # smallest chunk: the histogram of each chunk is zeroed and added up once more
+CHUNKS_PER_THREAD = 4  # chunks of a level for each thread, so that threads end together
+SMALL_ROWS = 1 << 11  # rows of the nodes that one thread splits further (1000 to 4000 are alike)
+# With more rows per node than SMALL_MEAN on the deepest searched level, growth by levels to the end
+# is faster (300 to 800 rows measure alike). Trees of at most SHALLOW levels have no small nodes, so
+# that nothing is compiled for them.
 SMALL_MEAN, SHALLOW = 200, 7
-_NODE_BYTES = 300  # and what is kept of it elsewhere, until it is a node of a grown tree
-_ENDLESS = 40  # levels: no tree has so many leaves as these could hold
-SHARED_CELLS = 1 << 16  # rows times columns; fewer are not worth another thread (measured)
+_NODE_BYTES = 300  # bytes of a node in all arrays, until it is part of a grown tree
+_ENDLESS = 40  # levels; no tree has 2**40 leaves
+SHARED_CELLS = 1 << 16  # rows times columns for each thread beyond the first (measured)
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes that the space of a grower follows from.
+    """The sizes that determine the arrays of a grower.
 
     Attributes
     ----------
     n_samples, n_features, n_columns, n_trees : int
-        Features, and columns that they share.
+        Columns are features or feature bundles.
     depth, max_leaf_nodes, min_samples_leaf : int
         Limits of a tree.
     drawn : bool
-        Whether nodes do not look at all features of their tree.
+        Whether nodes consider only some of the features of their tree.
     groups : int
-        Words of groups of interactions.
+        Words that hold the bits of interaction groups.
     fields : int
-        Of a histogram: gradient, hessian, and the number of rows where it is asked for.
+        Fields of a histogram: gradient, hessian, and the number of rows if it is needed.
     n_threads : int
     categorical : bool
+        Whether any feature is categorical.
     memory_budget : int
-        In bytes: what only saves time takes a quarter of it at most.
+        In bytes; arrays that only save time take at most a quarter of it.
     """
 
     n_samples: int
@@ -76,28 +75,28 @@ class Shape:
 
     @property
     def n_tiles(self) -> int:
-        """Tiles of columns, of nearly equal width."""
+        """Number of tiles of columns, of nearly equal width."""
         return -(-self.n_columns // TILE)
 
     @property
     def tile(self) -> int:
-        """Columns of a tile: whole words of codes."""
+        """Columns of a tile, a multiple of the 8 codes of a word."""
         return -(-self.n_columns // (8 * self.n_tiles)) * 8
 
     @property
     def best_first(self) -> bool:
-        """Whether trees grow a node at a time, each."""
+        """Whether growth is best-first, one node of each tree at a time."""
         return self.max_leaf_nodes != NO_LIMIT
 
     @property
     def capacity(self) -> int:
-        """Nodes of a tree."""
+        """Largest number of nodes of a tree."""
         maximum = max(self.n_samples // max(self.min_samples_leaf, 1), 1)
         return 2 * min(maximum, self.max_leaf_nodes, 2 ** min(self.depth, _ENDLESS)) - 1
 
     @property
     def small(self) -> int:
-        """Rows of a node below which it is not split level by level, but by one thread."""
+        """Number of rows below which one thread splits a node and all its descendants."""
         deepest = 2 ** min(self.depth - 1, _ENDLESS)
         if self.best_first or self.depth <= SHALLOW or self.n_samples >= SMALL_MEAN * deepest:
             return 0
@@ -106,7 +105,7 @@ class Shape:
 
     @property
     def n_histograms(self) -> int:
-        """Histograms of nodes: a split asks for one more, if its children are searched."""
+        """Histograms of nodes: a split whose children are searched needs one more."""
         if self.best_first:
             maximum = self.max_leaf_nodes
         elif self.small:
@@ -117,17 +116,17 @@ class Shape:
 
     @property
     def widest(self) -> int:
-        """Nodes, with their siblings, that are searched together."""
+        """Largest number of nodes searched together, siblings included."""
         return 2 * self.n_trees if self.best_first else 2 * self.n_histograms
 
     @property
     def pieces(self) -> int:
-        """Chunks that the rows of a level are cut into, so that threads end together."""
+        """Number of chunks that the rows of a level are cut into."""
         return max(min(CHUNKS_PER_THREAD * self.n_threads, self._max_parts // 2), 1)
 
     @property
     def n_parts(self) -> int:
-        """Histograms of chunks, of nodes that have several."""
+        """Histograms of chunks, for nodes that have several chunks."""
         return 2 * self.pieces if self.pieces > 1 else 0
 
     @property
@@ -140,15 +139,15 @@ class Shape:
 
     @property
     def histogram_bytes(self) -> int:
-        """Memory of the histograms of nodes and of chunks."""
+        """Size of the histograms of nodes and of chunks, in bytes."""
         return (self.n_histograms + self.n_parts) * self._histogram_bytes
 
     @property
     def fits(self) -> bool:
-        """Whether the memory budget has room for all that is kept from round to round.
+        """Whether the arrays that are kept from round to round fit the memory budget.
 
-        Of nodes only those that there are take memory, mostly far fewer than there may be; of trees
-        grown to single rows they may take eight times the budget.
+        Only nodes that are made take memory, mostly far fewer than the capacity; so the node arrays
+        may have eight times the size of the budget, for trees grown to single rows.
         """
         small_nodes = self.n_threads * self.small * (self.n_features + 64)
         nodes = self.n_trees * self.capacity * _NODE_BYTES
@@ -156,14 +155,14 @@ class Shape:
 
 
 def on_cache_lines(n: int, width: int) -> np.ndarray:
-    """Zeros, int64 (n, width), of which every eight lie on a cache line if ``width`` allows it."""
+    """Zeros, int64 (n, width), aligned to cache lines of eight; all rows if 8 divides ``width``."""
     words = np.zeros(n * width + 8, np.int64)
     first = -words.ctypes.data // 8 % 8
     return words[first : first + n * width].reshape(n, width)
 
 
 def _make_state(shape: Shape) -> GrowState:
-    """Nodes of all trees, and places for their rows."""
+    """Allocate the nodes of all trees, and the positions of their rows."""
     n, t, f = shape.n_samples, shape.n_trees, shape.n_features
     nodes, slots = t * shape.capacity, shape.widest
     return GrowState(
@@ -192,7 +191,7 @@ def _make_state(shape: Shape) -> GrowState:
 
 
 def _make_work(shape: Shape, n_chunks: int) -> Work:
-    """Work lists of a level, and histograms."""
+    """Allocate the work lists of a level, and the histograms."""
     slots, tiles, kept = shape.widest, shape.n_tiles, shape.n_histograms
     cells = (shape.fields, shape.n_columns * BINS)
     return Work(
@@ -208,7 +207,7 @@ def _make_work(shape: Shape, n_chunks: int) -> Work:
 
 
 class Space:
-    """Arrays of a grower, kept from round to round."""
+    """The arrays of a grower, kept from round to round."""
 
     def __init__(self, shape: Shape) -> None:
         self.shape, self.state = shape, _make_state(shape)
@@ -228,7 +227,7 @@ class LevelGrower:
     def grow(
         self, samples: Samples, roots: np.ndarray, keys: np.ndarray, leaves: Leaves
     ) -> list[GrownTree]:
-        """Trees with the given roots: int64 (T, 4) first position, rows, gradient, hessian."""
+        """Grow trees; ``roots`` int64 (T, 4): first position, number of rows, gradient, hessian."""
         space, problems, level = self.space, self.problems, np.zeros(3, np.int64)
         shape, n_cells = space.shape, int(roots[:, 1].sum()) * samples.n_columns
         n_threads = min(shape.n_threads, n_cells // max(SHARED_CELLS, 1) + 1)
@@ -248,7 +247,7 @@ class LevelGrower:
         return self._trees(leaves, int(level[CHUNKS]))
 
     def _trees(self, leaves: Leaves, n_chunks: int) -> list[GrownTree]:
-        """Trees of the nodes, and of the sums of so many chunks."""
+        """The grown trees, from the nodes and the leaf sums of ``n_chunks`` chunks."""
         state, work, trees = self.space.state, self.space.work, []
         for tree in range(state.n_nodes.size):
             columns, sums = collect(state, work, leaves, tree, self.space.shape.capacity, n_chunks)

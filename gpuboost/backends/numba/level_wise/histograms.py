@@ -1,13 +1,13 @@
 """Histograms of the smaller siblings of a level, from rows.
 
-Words of rows are added up in partial sums of one tile of columns that stay in the first caches;
-before a field of a word could overflow they are emptied into the int64 totals of the chunk:
+Words of rows are added to partial sums of one tile of columns, which stay in the L1 and L2 caches;
+before a field of a word could overflow they are flushed to the int64 totals of the chunk:
 
     row  word   codes                  partial sums           totals
     17   g | h  3 200 7 ...     ->     [column][bin] g | h   -> gradient [column][bin]
     19   g | h  9   0 7 ...                                      hessian  [column][bin]
 
-Rows of a deep node lie far apart, so their codes are fetched some rows ahead.
+Rows of a deep node lie far apart, so their codes are prefetched some rows ahead.
 """
 
 # mypy: check-untyped-defs=False
@@ -22,11 +22,11 @@ from gpuboost.backends.numba.intrinsics import prefetch
 from gpuboost.backends.numba.level_wise.feature_bundles import BINS
 from gpuboost.backends.numba.threads.barrier import next_task
 
-# Columns whose partial sums are added up together, at most: 64 KiB, a little more than the first
-# cache. Where that has 48 KiB, 24 and 56 are alike, a row read twice costs 1.15 (measured).
+# Largest number of columns of a tile: 64 KiB of partial sums, a little more than the L1 cache. With
+# 48 KiB of L1, 24 to 56 columns measure alike; reading rows for two tiles takes 1.15 times as long.
 TILE = 32
-AHEAD = 16  # rows between asking for codes and using them (8 to 32 are alike, measured)
-STEP = 256  # rows between two looks at whether partial sums may overflow
+AHEAD = 16  # rows between the prefetch of codes and their use (8 to 32 measure alike)
+STEP = 256  # rows between two checks whether partial sums may overflow
 
 LOW_BYTE = np.uint64(255)
 _EIGHT = np.uint64(8)
@@ -42,7 +42,7 @@ def _add_eight(partial, at, codes, word):
 
 @inlined
 def _add_rows(samples, tree, rows, tile, partial, counted):
-    """Add the rows' words, or with ``counted`` ones, to the partial sums of a tile."""
+    """Add the rows' words, or ones if ``counted``, to the partial sums of a tile."""
     by_row, words, n_columns = samples.by_row, samples.word, np.uint64(samples.n_columns)
     first = np.uint64(tile * samples.tile)
     last = min(first + np.uint64(samples.tile), n_columns)
@@ -70,7 +70,7 @@ def _add_rows(samples, tree, rows, tile, partial, counted):
 
 @inlined
 def _empty_words(partial, bits, totals, is_first):
-    """Add partial sums of words to the totals, or set these, and leave zeros."""
+    """Add partial sums to the totals (or set the totals if ``is_first``), and zero them."""
     mask, gradient, hessian = (np.int64(1) << bits) - np.int64(1), totals[0], totals[1]
     for j in range(gradient.size):
         word = partial[j]
@@ -81,7 +81,7 @@ def _empty_words(partial, bits, totals, is_first):
 
 @inlined
 def _field_sums(samples, tree, rows):
-    """Sums of the rows' hessians, and of the sizes of their gradients."""
+    """Sums of the magnitudes of the rows' gradients, and of their hessians."""
     gradient, hessian, words = np.int64(0), np.int64(0), samples.word
     bits = np.int64(samples.hessian_bits)
     mask = (np.int64(1) << bits) - np.int64(1)
@@ -94,7 +94,7 @@ def _field_sums(samples, tree, rows):
 
 @helper
 def sum_words(samples, tree, rows, tile, partial, totals):
-    """Gradients and hessians of the rows in the cells of a tile, ``totals`` (fields, cells)."""
+    """Sum the gradients and hessians of rows by the cells of a tile; ``totals`` (fields, cells)."""
     bits = np.int64(samples.hessian_bits)
     free_g = (np.int64(1) << (63 - bits)) - 1 - STEP * samples.max_gradient
     free_h = (np.int64(1) << bits) - 1 - STEP * samples.max_hessian
@@ -113,7 +113,7 @@ def sum_words(samples, tree, rows, tile, partial, totals):
 
 @helper
 def count_rows(samples, tree, rows, tile, partial, totals):
-    """Numbers of rows in the cells of a tile."""
+    """Count the rows in the cells of a tile."""
     _add_rows(samples, tree, rows, tile, partial, True)
     for j in range(totals.shape[1]):
         totals[2, j] = partial[j]
@@ -122,21 +122,21 @@ def count_rows(samples, tree, rows, tile, partial, totals):
 
 @inlined
 def tile_cells(samples, tile):
-    """First cell of a tile and the end."""
+    """The first cell of a tile, and the end of its cells."""
     last = min((tile + 1) * samples.tile, samples.n_columns)
     return tile * samples.tile * BINS, last * BINS
 
 
 @inlined
 def histogram_slot_of(work, owner, piece):
-    """The table of a family's chunk: of a node in one chunk, that of the node."""
+    """Index of a chunk's histogram; if the node has one chunk, of the node's histogram."""
     pair = work.pairs[owner]
     return pair.summed_histogram if pair.n_chunks == 1 else pair.first_part + piece
 
 
 @spliced
 def sum_chunk(samples, state, work, partial, at, tile):
-    """Histogram of a chunk, in the cells of a tile."""
+    """Compute the histogram of a chunk, for the cells of a tile."""
     chunk = work.chunks[at]
     pair = work.pairs[chunk.owner]
     rows = state.row[state.nodes[pair.summed].depth & 1, chunk.start : chunk.stop]
@@ -150,9 +150,9 @@ def sum_chunk(samples, state, work, partial, at, tile):
 
 @helper
 def sum_chunks(samples, state, work, partial, n_tasks, barrier):
-    """Histograms of chunks and tiles, as many as this thread gets hold of.
+    """Compute histograms of chunks and tiles, taking tasks until none is left.
 
-    ``partial`` has room for a tile, and is left as it is found: zero.
+    ``partial`` holds the cells of a tile, which are zero before and after.
     """
     n_tiles = work.found.shape[1]
     task = next_task(barrier)

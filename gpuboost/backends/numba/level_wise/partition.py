@@ -1,9 +1,9 @@
-"""Rows of a level to their children, and rows of leaves to their sums.
+"""Partition of the rows of a level, and leaf sums.
 
-A stable partition in two passes over chunks: the first tells which rows go left and how many, so
-that every chunk knows where its rows go; the second moves them, without a branch. Where children
-are as deep as a tree may be nobody looks at their rows again, so they are not moved: the leaf of a
-row follows from the split of its parent.
+The partition is stable and takes two passes over chunks: the first determines which rows go left
+and counts them, which gives the positions of every chunk; the second moves the rows, without a
+branch. Rows of children at the maximum depth are not needed again, so they are not moved: the leaf
+of such a row follows from the split of its parent.
 """
 
 # mypy: check-untyped-defs=False
@@ -20,22 +20,23 @@ from gpuboost.backends.numba.depth_first.partition import goes_left, split_of
 from gpuboost.backends.numba.intrinsics import prefetch
 from gpuboost.backends.numba.threads.barrier import next_task
 
-AHEAD = 32  # rows between asking for what a row needs and using it
+AHEAD = 32  # rows between the prefetch of a row's data and its use
 
 
 class Leaves(NamedTuple):
-    """What the rows of leaves are summed up to.
+    """The inputs and outputs of leaf sums.
 
     Attributes
     ----------
     gradient : float64 (T, n)
-    hessian : float64 (T, n), or (1, n): the same for all trees
+    hessian : float64 (T, n) or (1, n)
+        One row if it is the same for all trees.
     scales : float64 (4,)
-        Two factors each, powers of two, that make gradients and hessians wide integers.
+        Two powers of two each, whose product scales gradients and hessians to wide integers.
     leaf : int32 (T, n)
-        Node that a row of a tree ends in.
+        Leaf of each row in each tree.
     sums : int64 (c, 2, 3)
-        Of each chunk and side, rows, and sums of wide gradients and hessians.
+        For each chunk and side, the number of rows, and sums of wide gradients and hessians.
     """
 
     gradient: np.ndarray
@@ -47,7 +48,7 @@ class Leaves(NamedTuple):
 
 @inlined
 def _mark_rows(codes, row, split, mask, is_left):
-    """Which rows go left, see `goes_left`; how many."""
+    """Mark the rows that go left by `goes_left`; return their number."""
     (feature, last_left, also_left), n_left, n = split, np.int64(0), np.uint64(row.size)
     for i in range(n):
         prefetch(codes, feature, np.int64(row[min(i + np.uint64(AHEAD), n - np.uint64(1))]))
@@ -59,7 +60,7 @@ def _mark_rows(codes, row, split, mask, is_left):
 
 @helper
 def decide_rows(samples, state, node, missing_code, chunk):
-    """Fill `GrowState.goes_left` for a chunk of a node that is split; how many go left."""
+    """Fill `GrowState.goes_left` for a chunk of a split node; return how many rows go left."""
     row = state.row[node.depth & 1, chunk.start : chunk.stop]
     is_left, split = state.goes_left[chunk.start : chunk.stop], split_of(node, missing_code)
     if node.category >= 0:
@@ -69,7 +70,7 @@ def decide_rows(samples, state, node, missing_code, chunk):
 
 @helper
 def decide_chunks(samples, state, work, missing_code, n_chunks, barrier):
-    """First pass, over as many chunks as this thread gets hold of."""
+    """First pass: count the rows that go left, taking chunks until none is left."""
     at = next_task(barrier)
     while at < n_chunks:
         chunk = work.chunks[at]
@@ -80,7 +81,7 @@ def decide_chunks(samples, state, work, missing_code, n_chunks, barrier):
 
 @inlined
 def move_rows(row, goes_left, to, left, right):
-    """Write each row to the next place of its side."""
+    """Write each row to the next position of its side."""
     for i in range(np.uint64(row.size)):
         go = np.uint64(goes_left[i])
         to[left if go else right] = row[i]
@@ -90,7 +91,7 @@ def move_rows(row, goes_left, to, left, right):
 
 @helper
 def move_chunks(state, work, n_chunks, barrier):
-    """Second pass."""
+    """Second pass: move rows, taking chunks until none is left."""
     at = next_task(barrier)
     while at < n_chunks:
         chunk = work.chunks[at]
@@ -104,7 +105,7 @@ def move_chunks(state, work, n_chunks, barrier):
 
 @spliced
 def sum_end(samples, state, leaves, missing_code, capacity, chunk, sums):
-    """Sums of a chunk of a leaf, or of both children of a node whose rows were not moved."""
+    """Sum a chunk of a leaf, or of both children of a node whose rows were not moved."""
     node, tree = state.nodes[chunk.owner], chunk.owner // capacity
     row = state.row[node.depth & 1, chunk.start : chunk.stop]
     goes_left = state.goes_left[chunk.start : chunk.stop]
@@ -127,7 +128,7 @@ def sum_end(samples, state, leaves, missing_code, capacity, chunk, sums):
 
 @helper
 def sum_ends(samples, state, work, leaves, places, n_chunks, barrier):
-    """Sums of all chunks of leaves; ``places``: missing code, room of a tree."""
+    """Compute the sums of all chunks of leaves; ``places``: missing code, capacity of a tree."""
     at = next_task(barrier)
     while at < n_chunks:
         chunk, sums = work.chunks[at], leaves.sums[at]

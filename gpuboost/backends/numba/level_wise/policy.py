@@ -1,13 +1,13 @@
-"""What happens between the passes over the rows of a level: which nodes, which splits, which rows.
+"""The steps between the passes over the rows of a level, which decide what the passes do.
 
-    plant     roots -> the first open nodes
-    plan      open nodes -> sibling pairs and chunks of the histograms
-    settle    best splits -> accepted ones, chunks of the partition
-    place     rows that go left -> where rows go, children, the next open nodes
-    list_ends leaves -> chunks of the leaf sums
-    gather    leaf sums -> trees
+    make_roots        roots -> the first open nodes
+    plan              open nodes -> sibling pairs and chunks of the histograms
+    accept_splits     best splits -> accepted splits, chunks of the partition
+    assign_children   numbers of rows that go left -> children, positions of rows, next open nodes
+    list_ends         leaves -> chunks of the leaf sums
+    collect           leaf sums -> trees
 
-All of it is work of a few nodes, done by one thread.
+Each step handles the nodes of a level only, so one thread does it.
 """
 
 # mypy: check-untyped-defs=False
@@ -26,20 +26,20 @@ from gpuboost.backends.numba.depth_first.grow import accept, is_leaf, make_child
 from gpuboost.backends.numba.level_wise.feature_sampling import choose, goes_before
 from gpuboost.engine.task import NO_LIMIT
 
-# Words of ``capacities``: nodes of a tree, pieces that all rows are cut into, rows of a piece at
-# least, rows below which a node is small.
+# Indices of ``capacities``: nodes of a tree, pieces that the rows of a level are cut into, smallest
+# number of rows of a piece, number of rows below which a node is small.
 CAPACITY, PIECES, MIN_PIECE_ROWS, SMALL = range(4)
 
 
 @inlined
 def _per_chunk(n_rows, capacities):
-    """Rows of a chunk, if so many are to be shared."""
+    """Rows of a chunk, if ``n_rows`` rows are shared by all threads."""
     return max((n_rows + capacities[PIECES] - 1) // capacities[PIECES], capacities[MIN_PIECE_ROWS])
 
 
 @inlined
 def _cut(chunks, n_chunks, owner, node, per_chunk):
-    """Append the chunks of a node's rows, of nearly equal size; the number of all chunks."""
+    """Append chunks of nearly equal size for a node's rows; return the number of all chunks."""
     pieces = max((node.count + per_chunk - 1) // per_chunk, np.int64(1))
     for p in range(pieces):
         chunk = chunks[n_chunks + p]
@@ -51,7 +51,7 @@ def _cut(chunks, n_chunks, owner, node, per_chunk):
 
 @helper
 def make_roots(problem, state, roots, keys, capacity):
-    """Make the roots; ``roots`` (T, 4): first position, rows, gradient, hessian. Returns T."""
+    """Make the roots from ``roots`` (T, 4): first position, rows, gradient, hessian; return T."""
     for tree in range(roots.shape[0]):
         node = state.nodes[tree * capacity]
         start, count = roots[tree, 0], roots[tree, 1]
@@ -70,7 +70,7 @@ def make_roots(problem, state, roots, keys, capacity):
 
 @inlined
 def _may_split(problem, state, at, capacities):
-    """Whether a node is searched; else it has no histogram, and if it is but small it is listed."""
+    """Whether a node is searched on this level; if it is not a leaf but small, it is listed."""
     state.slot[at] = -1
     if is_leaf(problem.limits, state.nodes[at]):
         return False
@@ -83,7 +83,7 @@ def _may_split(problem, state, at, capacities):
 
 @inlined
 def _give_back(state, at):
-    """The table of a node is for others."""
+    """Return the histogram of a node to the spare ones."""
     if state.histogram_slot[at] >= 0:
         state.spare[state.n_spare[0]] = state.histogram_slot[at]
         state.n_spare[0] += 1
@@ -92,14 +92,14 @@ def _give_back(state, at):
 
 @inlined
 def _choose(problem, state, work, drawn, at, capacity):
-    """Which features a node that is searched looks at, where that is not for its tree to say."""
+    """Choose the candidate features of a searched node, unless they are those of its tree."""
     if drawn is not None:
         choose(problem, state, work.looks[state.slot[at]], at, capacity)
 
 
 @spliced
 def _add_sibling_pair(problem, state, work, n_pairs, first, second, capacities):
-    """List a node and its sibling, if there is one, the one with fewer rows to be summed."""
+    """List a node and its sibling, if it has one; the one with fewer rows is summed from rows."""
     if state.nodes[second].count < state.nodes[first].count:
         first, second = second, first
     is_open = _may_split(problem, state, first, capacities)
@@ -126,7 +126,7 @@ def _add_sibling_pair(problem, state, work, n_pairs, first, second, capacities):
 
 @helper
 def plan(problem, state, work, n_open, capacities):
-    """List sibling pairs and chunks of a level; their numbers."""
+    """List the sibling pairs and chunks of a level; return their numbers."""
     n_pairs, n_chunks, n_rows, i = np.int64(0), np.int64(0), np.int64(0), 0
     last_tree = np.int64(-1)
     while i < n_open:
@@ -165,7 +165,7 @@ def _take_best(scratch, work, slot):
 
 @spliced
 def _take_split(problem, state, work, at):
-    """Keep the best split of a node that was searched, if it is good enough."""
+    """Store the best split of a searched node if it is good enough; return whether it is."""
     slot = np.int64(state.slot[at])
     if slot < 0:
         return False
@@ -179,7 +179,7 @@ def _take_split(problem, state, work, at):
 
 @inlined
 def keep_mask(state, at, is_categorical, mask):
-    """Keep the categories of a split, if it has some."""
+    """Store the categories of a split, if it is categorical."""
     if is_categorical:
         state.nodes[at].category = at
         for word in range(16):
@@ -188,21 +188,21 @@ def keep_mask(state, at, is_categorical, mask):
 
 @inlined
 def _go_down(problem, state, at, n_going, capacity):
-    """Split a node: list it in `GrowState.open`, or make its children if depth ends there."""
+    """Split a node: list it in `GrowState.open`, or if its children are leaves, make them."""
     node, tree = state.nodes[at], at // capacity
     if node.depth + 1 < problem.limits.max_depth:
         state.open[n_going] = at
         return n_going + 1
     nodes, child = state.nodes[tree * capacity : (tree + 1) * capacity], state.n_nodes[tree]
     make_children(problem, nodes, at - tree * capacity, child, np.int64(0))
-    nodes[child + 1].count = 0  # `collect` counts
+    nodes[child + 1].count = 0  # `collect` counts the rows of both
     state.n_nodes[tree] += 2
     return n_going
 
 
 @inlined
 def _best_waiting(problem, state, tree, n_going, capacity):
-    """Split waiting nodes of a tree, the best first, up to one whose children may be searched."""
+    """Split waiting nodes of a tree, best first, until one has children that may be searched."""
     nodes = state.nodes[tree * capacity : (tree + 1) * capacity]
     before = n_going
     while n_going == before:
@@ -218,7 +218,7 @@ def _best_waiting(problem, state, tree, n_going, capacity):
 
 @helper
 def accept_splits(problem, state, work, n_open, capacities):
-    """Accept splits; list the chunks of the partition of nodes that are split now."""
+    """Accept splits; list the chunks of the nodes that are partitioned now, return their number."""
     n_going, n_chunks, n_rows = np.int64(0), np.int64(0), np.int64(0)
     capacity = capacities[CAPACITY]
     best_first = problem.limits.max_leaf_nodes != NO_LIMIT
@@ -247,7 +247,7 @@ def accept_splits(problem, state, work, n_open, capacities):
 
 @helper
 def assign_children(problem, state, work, n_chunks, capacity):
-    """Where the rows of each chunk go; children, which are the next open nodes: their number."""
+    """Set where the rows of each chunk go, and make the children; return their number."""
     n_open, first = 0, 0
     while first < n_chunks:
         at, last, n_left = work.chunks[first].owner, first, np.int64(0)
@@ -276,7 +276,7 @@ def assign_children(problem, state, work, n_chunks, capacity):
 
 @inlined
 def _number_nodes(state, tree, capacity):
-    """Fill `GrowState.number` of a tree that is grown."""
+    """Fill `GrowState.number` for a grown tree."""
     order, n_nodes = state.waiting[tree], state.n_nodes[tree]
     breadth_first(state.nodes[tree * capacity : (tree + 1) * capacity], n_nodes, order)
     for i in range(n_nodes):
@@ -285,7 +285,7 @@ def _number_nodes(state, tree, capacity):
 
 @helper
 def list_ends(problem, state, work, capacities):
-    """Chunks of the nodes whose rows were never moved on: leaves, and parents of the deepest."""
+    """List chunks of the nodes whose rows were not moved on: leaves, and parents at full depth."""
     n_chunks, n_rows, deepest = np.int64(0), np.int64(0), problem.limits.max_depth
     for tree in range(state.n_nodes.size):
         _number_nodes(state, tree, capacities[CAPACITY])
@@ -305,7 +305,7 @@ def list_ends(problem, state, work, capacities):
 
 @entry
 def collect(state, work, leaves, tree, capacity, n_chunks):
-    """Columns of `spec.GrownTree` from ``feature`` to ``hessian``, and its sums."""
+    """The columns of `GrownTree` from ``feature`` to ``hessian``, and its sums."""
     nodes, n_nodes = state.nodes[tree * capacity : (tree + 1) * capacity], state.n_nodes[tree]
     n_sums = leaves.sums.shape[2] - 1
     sums = np.zeros((n_nodes, n_sums), np.int64)

@@ -1,4 +1,4 @@
-"""What the level-wise grower works on: rows of all trees of a round, nodes, and work lists.
+"""The arrays of the level-wise grower: rows of all trees of a round, nodes, and work lists.
 
 Trees that grow together share all arrays: tree t has the nodes ``t * capacity ...``, and its rows
 the positions from `NODE.start` on. Nodes of depth d have their rows in ``row[d % 2]``: the
@@ -16,11 +16,11 @@ from gpuboost.backends.numba.level_wise.partition import Leaves
 
 CHUNK = np.dtype(
     [
-        ("owner", np.int64),  # a family, a split or an end: what the rows belong to
-        ("start", np.int64),  # positions
+        ("owner", np.int64),  # the sibling pair or node that the rows belong to
+        ("start", np.int64),  # first position, and the end in ``stop``
         ("stop", np.int64),
         ("n_left", np.int64),
-        ("to_left", np.int64),  # where the first row of a side goes
+        ("to_left", np.int64),  # position of the first row on this side
         ("to_right", np.int64),
     ],
     align=True,
@@ -29,14 +29,14 @@ CHUNK = np.dtype(
 SIBLING_PAIR = np.dtype(
     [
         ("tree", np.int64),
-        ("summed", np.int64),  # node whose histogram is added up from its rows
-        ("other", np.int64),  # its larger sibling, by subtraction; -1 if there is none to search
-        ("is_open", np.int64),  # whether ``summed`` is searched itself
-        ("summed_histogram", np.int64),  # of the histogram of ``summed``
-        ("other_histogram", np.int64),  # of that of ``other``: its parent's until then
+        ("summed", np.int64),  # node whose histogram is summed from its rows
+        ("other", np.int64),  # its larger sibling, by subtraction; -1 if that is not searched
+        ("is_open", np.int64),  # whether ``summed`` itself is searched
+        ("summed_histogram", np.int64),  # index of the histogram of ``summed``
+        ("other_histogram", np.int64),  # index of the histogram of ``other``, at first its parent's
         ("first_chunk", np.int64),
         ("n_chunks", np.int64),
-        ("first_part", np.int64),  # first histogram of its chunks, if they are several
+        ("first_part", np.int64),  # first histogram of its chunks, if it has several
     ],
     align=True,
 )
@@ -49,15 +49,15 @@ class Samples(NamedTuple):
     ----------
     codes : uint8 (F, n)
     by_row : uint64 (n, G)
-        The codes of a row side by side, eight to a word, the last one filled up; of columns.
+        Codes of the columns, row-major, eight to a word; the last word is padded.
     n_columns : int
-    columns : Columns
-        Which features they are.
+    columns : FeatureBundles
+        The features of each column.
     word : int64 (T, n)
-        Of each tree, gradient and hessian of a row: gradient * 2**hessian_bits + hessian.
+        For each tree and row, gradient * 2**hessian_bits + hessian.
     hessian_bits : int
     max_gradient, max_hessian : int
-        Bounds of a row's.
+        Bounds for the magnitudes of a row's gradient and hessian.
     tile : int
         Columns whose histograms are summed together.
     """
@@ -74,43 +74,43 @@ class Samples(NamedTuple):
 
 
 class GrowState(NamedTuple):
-    """The trees that grow, and where their rows are.
+    """The state of the growing trees, and the positions of their rows.
 
     Attributes
     ----------
-    nodes : NODE (T * room,)
+    nodes : NODE (T * capacity,)
     n_nodes : int64 (T,)
-    slot : int32 (T * room,)
-        Place of what was found for a node that was searched last; -1: it is not searched.
-    histogram_slot : int32 (T * room,)
-        Of a node's histogram.
-    spare : int64 (tables,)
-        Tables that are not in use.
+    slot : int32 (T * capacity,)
+        Index in `Work.found` of a node on the last searched level; -1 if it was not searched.
+    histogram_slot : int32 (T * capacity,)
+        Index of a node's histogram.
+    spare : int64 (t,)
+        Indices of the histograms that are not in use.
     n_spare : int64 (1,)
-    waiting : int32 (T, room)
-        Of best-first growth, a heap of the nodes that may be split, numbered in their tree; of
-        trees that are grown, all nodes breadth first.
-    number : int32 (T * room,)
-        Of a node in the grown tree.
+    waiting : int32 (T, capacity)
+        In best-first growth, a heap of the nodes that may be split, numbered within their tree; for
+        grown trees, all nodes breadth-first.
+    number : int32 (T * capacity,)
+        Number of a node in the grown tree.
     n_waiting, n_leaves : int64 (T,)
-    masks : uint32 (T * room, 16)
-        Categories of a node's split; (0, 16) where no feature is categorical.
+    masks : uint32 (T * capacity, 16)
+        Categories of a node's split; (0, 16) if no feature is categorical.
     open : int64 (m,)
         The nodes that are searched next, by tree, then left to right.
     row : uint32 (2, T * n)
     goes_left : uint8 (T * n,)
-        Of each position.
+        Whether the row at each position goes left.
     features : int32 (T, F)
-        Those of each tree, ascending, as many as ``n_features`` int64 (T,) says.
-    groups : uint64 (T * room, W)
-        Groups of interactions that are open at a node; (0, W) without interactions.
+        Features of each tree, ascending; the first ``n_features`` int64 (T,) of a row are used.
+    groups : uint64 (T * capacity, W)
+        Interaction groups that are open at a node; W is 0 without interactions.
     small : int64 (m,)
-        Nodes that are split no more level by level, each with its descendants a task of one thread.
+        Small nodes; one thread grows all descendants of each.
     n_small : int64 (1,)
     n_splits : int64 (T,)
-        Nodes of a tree that are split, while such tasks are done.
+        Number of split nodes of a tree, used while small nodes are grown.
     min_category : int64 (T,)
-        As `layout.Limits`, whose other limits are those of all trees.
+        Smallest hessian of a category that is not rare, see `common.records.Problem`.
     """
 
     nodes: np.ndarray
@@ -137,24 +137,26 @@ class GrowState(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Work lists of a level, and the histograms.
+    """The work lists of a level, and the histograms.
 
     Attributes
     ----------
     pairs : SIBLING_PAIR (m,)
     chunks : CHUNK (c,)
     histograms : int64 (t + p, fields, C * 256)
-        Histograms of nodes, and of chunks of nodes that have several; fields gradient, hessian,
-        count.
+        Histograms of t nodes, then of p chunks of nodes that have several; the fields are gradient,
+        hessian and count.
     first_part : int
-        The first one of a chunk.
+        Index of the first histogram of a chunk.
     looks : uint8 (slots, F) or (T, F)
-        Kinds of features, see `level_choice`: of a node that is searched, or of a tree.
+        Kind of each feature for a searched node, or for a tree; see `feature_sampling`.
     drawn : True or None
-        Whether it is of nodes; None, so that what is for these is compiled for no other fit.
+        True if ``looks`` is by node. None otherwise (not False), so that the code for sampling by
+        node is not compiled.
     found : SPLIT (slots, tiles)
         Best split of a node by the columns of a tile.
     found_mask : uint32 (slots, tiles, 16)
+        Categories of that split.
     """
 
     pairs: np.ndarray
@@ -168,22 +170,22 @@ class Work(NamedTuple):
 
 
 class Growth(NamedTuple):
-    """What the threads that grow the trees of a round share.
+    """The arguments shared by the threads that grow the trees of a round.
 
     Attributes
     ----------
     samples : Samples
-    state : Grove
+    state : GrowState
     work : Work
     leaves : Leaves
     roots : int64 (T, 4)
-        First position, rows, gradient, hessian.
+        First position, number of rows, gradient, hessian.
     keys : uint64 (T,)
-        Of the roots.
+        Keys of the roots.
     level : int64 (3,)
-        Words of the level, see `level_team`.
+        Numbers of open nodes, sibling pairs and chunks, see `grow`.
     capacities : int64 (4,)
-        Sizes, see `level_policy`.
+        Limits of sizes, see `policy`.
     """
 
     samples: Samples

@@ -1,8 +1,8 @@
 """Best splits of the nodes of a level, from histograms.
 
-A task is a family (a node, or two siblings) and a tile of columns: chunks of the smaller sibling
-are added up, the larger one is its parent less it, and the features of both are searched while
-their cells are in the cache.
+A task is a sibling pair (or a root) and a tile of columns: the chunks of the smaller sibling are
+added up, the larger sibling is the parent minus the smaller, and the features of both are searched
+while their cells are in the cache.
 """
 
 # mypy: check-untyped-defs=False
@@ -32,12 +32,12 @@ from gpuboost.backends.numba.splits.scan import evaluate_number
 from gpuboost.backends.numba.threads.barrier import next_task
 from gpuboost.engine.task import LEAF
 
-FIELD_ROWS = (GRADIENT, HESSIAN, COUNT)  # of `Scratch.sums`, by the fields of a histogram
+FIELD_ROWS = (GRADIENT, HESSIAN, COUNT)  # row of `Scratch.sums` for each field of a histogram
 
 
 @inlined
 def _add_parts(work, pair, first, last):
-    """The histogram of a node from those of its chunks."""
+    """Add up the histogram of a node from those of its chunks."""
     for field in range(work.histograms.shape[1]):
         total = work.histograms[pair.summed_histogram, field, first:last]
         part = work.histograms[pair.first_part, field, first:last]
@@ -51,7 +51,7 @@ def _add_parts(work, pair, first, last):
 
 @inlined
 def _subtract(work, pair, first, last):
-    """The histogram of the larger sibling, in place of its parent's."""
+    """Turn the parent's histogram into that of the larger sibling, in place."""
     for field in range(work.histograms.shape[1]):
         own = work.histograms[pair.summed_histogram, field, first:last]
         other = work.histograms[pair.other_histogram, field, first:last]
@@ -61,7 +61,7 @@ def _subtract(work, pair, first, last):
 
 @inlined
 def _sum_up(scratch, cells, column, width, missing_code):
-    """`Scratch.sums` up to each of ``width`` value bins, and `Scratch.missing`."""
+    """Fill `Scratch.sums`, up to each of ``width`` value bins, and `Scratch.missing`."""
     sums, missing, at = scratch.sums, scratch.missing, column * BINS
     missing[COUNT] = 0
     for field in range(cells.shape[0]):
@@ -74,7 +74,7 @@ def _sum_up(scratch, cells, column, width, missing_code):
 
 @inlined
 def _sum_up_bundle(scratch, fields, columns, feature, width):
-    """The same of the feature that changes slowest in `Scratch.bundle`, which is summed out."""
+    """As `_sum_up`, for the feature with the largest stride in `Scratch.bundle`; sums it out."""
     sums, missing, values = scratch.sums, scratch.missing, columns.values[feature]
     missing[COUNT] = 0
     for field in range(fields):
@@ -87,7 +87,7 @@ def _sum_up_bundle(scratch, fields, columns, feature, width):
 
 @spliced
 def _evaluate_sums(problem, node, feature):
-    """Look at a feature whose sums are in `Scratch.sums`; whether it could split the node."""
+    """Evaluate a feature from `Scratch.sums`; return whether it could split the node."""
     matrix, scratch = problem.matrix, problem.scratch
     n_bins, rank = matrix.n_bins[feature], rank_of(problem.limits, node.key, feature)
     if not matrix.has_missing[feature]:
@@ -101,7 +101,7 @@ def _evaluate_sums(problem, node, feature):
 
 @spliced
 def _search_features(problem, columns, node, cells, looks, tile, kind):
-    """Look at the features of one kind of a tile; whether one could split the node."""
+    """Evaluate the features of one kind in a tile; return whether any could split the node."""
     matrix, scratch = problem.matrix, problem.scratch
     could = False
     for column in range(tile[0], tile[1]):
@@ -127,9 +127,9 @@ def _search_features(problem, columns, node, cells, looks, tile, kind):
 
 @helper
 def search_node(problem, columns, node, cells, looks, drawn, tile):
-    """Leave the best split by the columns of a tile in `Scratch.split`; see `level_choice`.
+    """Set `Scratch.split` to the best split by the columns of a tile; see `feature_sampling`.
 
-    ``looks``: the kinds of features. ``tile``: the first column and the end.
+    ``looks``: kinds of the features. ``tile``: the first column and the end.
     """
     split, feature = problem.scratch.split[0], np.int64(-1)
     split.score, split.rank, split.feature, split.found_at = -1.0, SMALLEST_RANK, LEAF, FOUND
@@ -150,7 +150,7 @@ def search_node(problem, columns, node, cells, looks, drawn, tile):
 
 @inlined
 def _store(problem, work, slot, tile):
-    """Keep what was found for a node."""
+    """Store the split found for a node and tile in `Work`."""
     work.found[slot, tile] = problem.scratch.split[0]
     if work.found_mask.size > 0:
         for word in range(16):
@@ -159,7 +159,7 @@ def _store(problem, work, slot, tile):
 
 @spliced
 def search_task(problem, samples, state, work, task):
-    """One sibling pair and tile."""
+    """Search one sibling pair and tile."""
     n_tiles = work.found.shape[1]
     at, tile = task // n_tiles, task % n_tiles
     pair, slot = work.pairs[at], 2 * at
@@ -182,7 +182,7 @@ def search_task(problem, samples, state, work, task):
 
 @spliced
 def search_tasks(problem, samples, state, work, n_tasks, barrier):
-    """Families and tiles, as many as this thread gets hold of."""
+    """Search sibling pairs and tiles, taking tasks until none is left."""
     task = next_task(barrier)
     while task < n_tasks:
         search_task(problem, samples, state, work, task)

@@ -1,13 +1,13 @@
-"""What is below the small nodes of deep trees: each a task of one thread, depth first.
+"""The subtrees below small nodes of deep trees; one thread grows each of them, depth first.
 
-A thread copies the codes of a node's rows to a matrix of its own, which fits its caches, grows all
-that is below as `depth_first` does, and puts the rows of leaves where those of leaves found level
-by level are:
+A thread copies the codes of a node's rows to its own matrix, which fits its caches, grows the
+subtree as `depth_first` does, and writes the rows of its leaves to the positions where level-wise
+growth would leave them:
 
     rows of a small node      17 19 42 57         numbers    0 1 2 3
     in the order of leaves    17 57 | 19 42       numbers    0 3 | 1 2
 
-Nodes get numbers as they are split, by all threads at once: breadth-first ones come at the end.
+All threads number nodes as they make them; the nodes are renumbered breadth-first at the end.
 """
 
 # mypy: check-untyped-defs=False
@@ -36,17 +36,17 @@ from gpuboost.backends.numba.threads.barrier import barrier_wait, last_arrives, 
 
 
 class Local(NamedTuple):
-    """The rows of a small node, numbered from 0, and space for one thread to split it.
+    """The rows of a small node, numbered from 0, and the buffers of one thread to split it.
 
     Attributes
     ----------
     codes : uint8 (F, m)
     row : uint32 (m,)
-        Of the matrix.
+        Row of the matrix for each number.
     rows : Rows
-        Numbers of the rows and their words, those of a node side by side.
+        Numbers of the rows and their words, contiguous for each node.
     waiting : int64 (m + 2,)
-        Nodes to be looked at.
+        Nodes to be evaluated.
     """
 
     codes: np.ndarray
@@ -56,7 +56,7 @@ class Local(NamedTuple):
 
 
 def make_local(n_rows: int, n_features: int) -> Local:
-    """Space for one thread and nodes of up to so many rows."""
+    """Buffers of one thread for nodes of up to ``n_rows`` rows."""
     return Local(
         codes=np.empty((n_features, n_rows), np.uint8),
         row=np.empty(n_rows, np.uint32),
@@ -67,7 +67,7 @@ def make_local(n_rows: int, n_features: int) -> Local:
 
 @inlined
 def _load_codes(problem, samples, local, count):
-    """Codes of the rows, feature by feature."""
+    """Copy the codes of the rows, feature by feature."""
     columns, by_row, codes, matrix = samples.columns, samples.by_row, local.codes, problem.matrix
     for i in range(np.uint64(count)):
         row = np.uint64(local.row[i])
@@ -89,7 +89,7 @@ def _load_codes(problem, samples, local, count):
 
 @helper
 def load(problem, samples, state, local, at, tree):
-    """Rows of a node, their words and codes."""
+    """Load the rows of a node, their words and codes."""
     node, bits = state.nodes[at], np.int64(samples.hessian_bits)
     mask = (np.int64(1) << bits) - np.int64(1)
     row = state.row[node.depth & 1, node.start : node.start + node.count]
@@ -113,7 +113,7 @@ def local_problem(problem, state, local, tree):
 
 @inlined
 def _put_back(state, local, node, base):
-    """Rows of a leaf to where they are looked for."""
+    """Write the rows of a leaf to its positions in `GrowState.row`."""
     to = state.row[node.depth & 1, node.start : node.start + node.count]
     first = np.uint64(node.start - base)
     for i in range(np.uint64(node.count)):
@@ -122,7 +122,7 @@ def _put_back(state, local, node, base):
 
 @spliced
 def _grow_below(problem, samples, state, local, at, capacity):
-    """Grow all that is below a small node."""
+    """Grow the subtree below a small node."""
     tree, base = at // capacity, state.nodes[at].start
     first = tree * capacity
     own, waiting, n_waiting = local_problem(problem, state, local, tree), local.waiting, 1
@@ -141,7 +141,7 @@ def _grow_below(problem, samples, state, local, at, capacity):
         if nodes[k].depth + 1 == problem.limits.max_depth:
             _put_back(state, local, nodes[k], base)
             make_children(problem, nodes, k, child, np.int64(0))
-            nodes[child + 1].count = 0  # `collect` counts
+            nodes[child + 1].count = 0  # `collect` counts the rows of both
             continue
         n_left = split_rows(own.matrix, local.rows, nodes[k], state.masks, base)
         make_children(problem, nodes, k, child, n_left)
@@ -152,9 +152,9 @@ def _grow_below(problem, samples, state, local, at, capacity):
 
 @entry_without_counts
 def finish_together(problem, shared, local, barrier):
-    """Grow what is below small nodes and sum up all leaves, after `level_team.grow_together`.
+    """Grow the subtrees of small nodes and sum up all leaves, after `grow.grow_together`.
 
-    Called by every thread with what they share, and a problem and space of its own.
+    Every thread calls this with the same ``shared``, and with its own problem and buffers.
     """
     samples, state, work, leaves, _, _, level, capacities = shared
     if not barrier_wait(barrier):

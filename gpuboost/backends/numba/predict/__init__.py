@@ -1,1 +1,1 @@
-"""Prediction, compiled."""
+"""Compiled prediction."""

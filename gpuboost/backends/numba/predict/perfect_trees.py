@@ -1,21 +1,21 @@
-"""Prediction by shallow trees: every tree as a complete one, values as integers that order alike.
+"""Prediction with shallow trees, which are padded to complete trees and compare integers.
 
-All leaves lie at the depth of the deepest tree: a leaf above it gets two children that are itself,
-and no value goes right there. So a step is one comparison and an addition, and nobody asks whether
-a row has arrived. Positions are those of a heap:
+All leaves have the depth of the deepest tree: a leaf above it becomes a node whose two children are
+the leaf, and no value goes right there. So a step is one comparison and one addition, without a
+check whether a row has reached its leaf. Positions are those of a heap:
 
     position  1        root; the children of k are 2 k and 2 k + 1
     the last  2**depth positions are the leaves, `leaf` has their numbers in the tree
 
-A float is compared by its bits, as an integer of the same order: half the wait of a comparison of
-floats. Rows go through all trees in blocks, `values` of a block column by column:
+The bits of a float are compared as an integer of the same order, which has half the latency of a
+float comparison. Rows go through all trees in blocks, with `values` of a block column by column:
 
     values    column f:      feature f, missing is the largest integer and goes right
               column F + f:  feature f, missing is the smallest integer and goes left
 
-`LANES` rows take a step together. The steps of one row wait for each other, and of rows one after
-the other too few fit the processor's queue (1, 4, 8 rows: 5.9, 5.0, 4.0 ns per row and tree of
-depth 6, 9.9 by `prediction`).
+`LANES` rows take each step together, because the steps of one row depend on each other and too few
+rows in sequence fit the processor's queue. (With 1, 4 and 8 lanes a row and tree of depth 6 take
+5.9, 5.0 and 4.0 ns; `predict` takes 9.9 ns.)
 """
 
 # mypy: check-untyped-defs=False
@@ -32,9 +32,9 @@ from gpuboost.backends.numba.threads.map import contiguous, in_threads
 from gpuboost.engine.bins import round_down_to_float32
 from gpuboost.engine.ensembles.ensemble import Ensemble
 
-MAX_DEPTH = 10  # deeper, and positions do not stay in the cache (measured)
-MAX_PADDING = 2  # positions for each node there is
-FEATURES_PER_TREE = 16  # more, and making integers costs what they save (measured)
+MAX_DEPTH = 10  # positions of deeper trees do not stay in the cache (measured)
+MAX_PADDING = 2  # largest ratio of positions to nodes
+FEATURES_PER_TREE = 16  # with more, making integers costs as much as they save (measured)
 BLOCK = 64  # rows that go through all trees together: their integers stay in the cache
 LANES = 8  # rows that take a step together
 
@@ -49,11 +49,11 @@ NODE_TYPES = {integer: _node_type(integer) for integer in _INTEGERS.values()}
 
 
 class CompleteTrees(NamedTuple):
-    """An ensemble for compiled code.
+    """An ensemble of complete trees for compiled code.
 
-    ``nodes`` (T, 2**depth), whose ``column`` is where it starts in ``values``; ``leaf`` uint32
-    (T, 2**depth); where each tree's nodes start in the ensemble; the depth; the largest integer,
-    which is missing, and that of infinity.
+    ``nodes`` (T, 2**depth), where ``column`` is the start of a column in ``values``; ``leaf``
+    uint32 (T, 2**depth); ``offset``, the start of each tree's nodes in the ensemble; ``largest``,
+    the integer for missing values; ``infinity``, the integer of inf.
     """
 
     nodes: np.ndarray
@@ -65,7 +65,7 @@ class CompleteTrees(NamedTuple):
 
 
 def can_complete(ensemble: Ensemble, n_features: int) -> bool:
-    """Whether trees are so shallow and so many that this is faster; none splits categories."""
+    """Whether complete trees are faster: trees are many, shallow and without categorical splits."""
     if len(ensemble.masks) or ensemble.n_trees * FEATURES_PER_TREE < n_features:
         return False
     sizes = np.diff(ensemble.offset)
@@ -76,14 +76,14 @@ def can_complete(ensemble: Ensemble, n_features: int) -> bool:
 
 
 def depth_of(ensemble: Ensemble) -> int:
-    """Depth of the deepest tree: nodes are numbered level by level, children after parents."""
+    """Depth of the deepest tree."""
     left, offset = contiguous(ensemble.left, np.int32), contiguous(ensemble.offset, np.int64)
     return int(deepest_leaf(left, offset, np.zeros(len(left), np.int32)))
 
 
 @entry
 def deepest_leaf(left, offset, depth):
-    """The largest depth of a node; ``depth`` (N,), zeros, receives those of all nodes."""
+    """The largest depth of a node; fills ``depth`` (N,), initially zero, parents first."""
     largest = 0
     for tree in range(offset.size - 1):
         first = offset[tree]
@@ -96,7 +96,7 @@ def deepest_leaf(left, offset, depth):
 
 
 def complete(ensemble: Ensemble, dtype: np.dtype, n_features: int, n_threads: int) -> CompleteTrees:
-    """The trees for rows of ``dtype``; float32 values are compared with thresholds rounded down."""
+    """Complete trees for rows of ``dtype``; for float32 rows thresholds are rounded down."""
     integer = _INTEGERS[dtype]
     depth, offset = depth_of(ensemble), contiguous(ensemble.offset, np.int64)
     nodes = np.empty((ensemble.n_trees, 1 << depth), dtype=NODE_TYPES[integer])
@@ -116,7 +116,7 @@ def complete(ensemble: Ensemble, dtype: np.dtype, n_features: int, n_threads: in
 
 
 def ordered_integers(threshold: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Integers that order as the values of ``dtype`` do: int32 or int64, of the same shape."""
+    """Integers in the same order as the values of ``dtype``: int32 or int64, of the same shape."""
     if dtype == np.float32:
         threshold = round_down_to_float32(threshold)
     threshold = contiguous(threshold, dtype) + dtype.type(0.0)  # -0.0 would lie below 0.0
@@ -126,7 +126,7 @@ def ordered_integers(threshold: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 @entry
 def fill_tree(nodes, leaf, left, threshold, column):
-    """The positions of one tree from its nodes."""
+    """Fill the positions of one tree from its nodes."""
     n = nodes.size
     node_at = np.zeros(2 * n, np.uint32)
     for k in range(1, n):
@@ -155,14 +155,14 @@ def _as_integers(bits, trees, values):
 
 @inlined
 def _step(nodes, k, values, i):
-    """Where row ``i`` of the block goes from position ``k``."""
+    """Next position of row ``i`` of the block after position ``k``."""
     node = nodes[k]
     return np.uint64(2) * k + np.uint64(values[np.uint64(node.column) + i] > node.threshold)
 
 
 @inlined
 def _walk(trees, tree, values, n_rows, leaf):
-    """Leaves of the rows of a block in one tree; rows that fill up the last lanes are no rows."""
+    """Leaves of the rows of a block in one tree; the last lanes may be padding."""
     nodes, n_leaves = trees.nodes[tree], np.uint64(trees.leaf.shape[1])
     for i in range(np.uint64(0), np.uint64(n_rows), np.uint64(LANES)):
         a = b = c = d = e = f = g = h = np.uint64(1)

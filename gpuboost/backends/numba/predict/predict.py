@@ -1,14 +1,15 @@
-"""Prediction: rows walk down a tree together, so that waiting for memory overlaps.
+"""Prediction: rows walk down a tree together, so that their memory accesses overlap.
 
-Per chunk of rows, tree by tree (a tree's nodes stay in the cache), every row that has not reached
-its leaf takes one step per pass. Nodes are packed into one record each. A leaf is its own child:
+A chunk of rows goes through tree after tree (a tree's nodes stay in the cache); every row that has
+not reached its leaf takes one step per pass. Each node is packed into one record, and a leaf is its
+own child:
 
-    threshold   +inf in leaves, so that every value, and NaN, stays
+    threshold   +inf in leaves, so that every value, NaN included, stays there
     feature     2 * feature + (missing goes right)
-    child       left child, the right one follows; a leaf: itself
+    child       left child, which the right one follows; of a leaf: the leaf
     category    row of the masks of all trees, or -1
 
-Shallow trees without categories have a walk of their own, `complete_trees`.
+Shallow trees without categories are walked by `perfect_trees` instead.
 """
 
 # mypy: check-untyped-defs=False
@@ -32,12 +33,12 @@ from gpuboost.backends.numba.threads.map import contiguous, in_threads, row_chun
 from gpuboost.engine.bins import round_down_to_float32
 from gpuboost.engine.ensembles.ensemble import Ensemble
 
-# Rows of one task: each tree's nodes are fetched once for all of them (measured: 2**11 rows take
-# 110 ns per row and tree, 2**16 rows 31); a copy of their values stays below `CHUNK_BYTES`.
+# Rows of one task: each tree's nodes are fetched once per task (measured: 110 ns per row and tree
+# with 2**11 rows, 31 ns with 2**16); a copy of their values stays below `CHUNK_BYTES`.
 ROWS_PER_CHUNK = 1 << 16
 CHUNK_BYTES = 1 << 25
 ROWS_PER_BLOCK = 1 << 12  # rows that walk together: their values stay in the cache
-STEPS = 2  # of a row per pass; more wait longer for memory, fewer shuffle rows more (measured)
+STEPS = 2  # per row and pass: more wait longer for memory, fewer copy row numbers more (measured)
 LAST_CODE = 255
 
 
@@ -51,7 +52,7 @@ NODE_TYPES = {np.dtype(dtype): _node_type(dtype) for dtype in (np.float32, np.fl
 
 
 class Forest(NamedTuple):
-    """An ensemble for compiled code: ``nodes`` of all trees, where each starts, and masks."""
+    """An ensemble for compiled code: ``nodes`` of all trees, the start of each tree, and masks."""
 
     nodes: np.ndarray
     offset: np.ndarray
@@ -60,7 +61,7 @@ class Forest(NamedTuple):
 
 
 def pack_forest(ensemble: Ensemble, dtype: np.dtype, n_threads: int) -> Forest:
-    """Nodes for rows of ``dtype``; float32 values are compared with thresholds rounded down."""
+    """Pack the nodes for rows of ``dtype``; for float32 rows thresholds are rounded down."""
     nodes = np.empty(len(ensemble.feature), dtype=NODE_TYPES[dtype])
     offset = contiguous(ensemble.offset, np.int64)
     has_categories = np.zeros(ensemble.n_trees, dtype=np.bool_)
@@ -106,7 +107,7 @@ def pack_tree(nodes, thresholds, columns, first_mask):
 
 @inlined
 def _step(nodes, masks, first, k, X, row, is_plain):
-    """Where a row goes from node ``k``; ``is_plain``: no value is missing and none a category."""
+    """Next node of a row after ``k``; ``is_plain``: without missing values and categories."""
     node = nodes[first + k]
     packed = np.uint32(node.feature)
     x = X[row, packed >> np.uint32(1)]
@@ -123,7 +124,7 @@ def _step(nodes, masks, first, k, X, row, is_plain):
 
 @inlined
 def _walk(forest, tree, X, rows, leaf, active, is_plain):
-    """Leaves of the rows ``rows[0]`` ... of ``X`` in one tree; `STEPS` steps in every pass."""
+    """Leaves of a range of rows of ``X`` in one tree; each pass takes `STEPS` steps."""
     nodes, masks, first = forest.nodes, forest.masks, np.uint64(forest.offset[tree])
     n_active = np.uint64(rows[1] - rows[0])
     for i in range(n_active):
@@ -154,7 +155,7 @@ def _any_missing(X):
 
 @inlined
 def _leaves(forest, tree, X, any_missing, leaf, active):
-    """Leaf of every row of ``X`` in one tree; plain ones have a loop of their own."""
+    """Leaf of every row of ``X`` in one tree; a separate loop handles the plain case."""
     is_plain = (not any_missing) & (not forest.has_categories[tree])
     for start in range(0, X.shape[0], ROWS_PER_BLOCK):
         rows = (start, min(start + ROWS_PER_BLOCK, X.shape[0]))
@@ -189,7 +190,7 @@ def find_leaves(forest, X, found):
 
 
 def chunks_of(X: np.ndarray, n_threads: int) -> list[slice]:
-    """Chunks of rows, two per thread at least."""
+    """Chunks of rows, at least two per thread."""
     largest = min(ROWS_PER_CHUNK, CHUNK_BYTES // max(1, X.shape[1] * X.itemsize))
     share = -(-len(X) // (2 * n_threads))
     return row_chunks(len(X), max(1, min(largest, share)))

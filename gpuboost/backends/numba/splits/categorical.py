@@ -1,7 +1,7 @@
 """Splits of categorical features: which categories go left.
 
-Occupied categories are put in an order in which the candidates are "the first j + 1 of them", or
-each alone; then they are judged like the bins of a number.
+Occupied categories are sorted so that the candidates are the first j + 1 of them, or each one
+alone; then they are evaluated like the bins of a numeric feature.
 """
 
 # mypy: check-untyped-defs=False
@@ -23,7 +23,7 @@ category_goes_left = randomness.category_goes_left
 
 @inlined
 def sort_positions(keys, codes, order, m):
-    """Positions 0 ... m - 1 in ``order``, by key, of equal keys by code (Shell's sort)."""
+    """Sort positions 0 ... m - 1 into ``order`` by key, equal keys by code (Shell's sort)."""
     for j in range(m):
         order[j] = j
     for gap in (57, 23, 10, 4, 1):
@@ -43,9 +43,9 @@ def sort_positions(keys, codes, order, m):
 
 @inlined
 def order_at_random(key, feature, codes, order, m):
-    """Categories that a random split sends left before the others; returns how many go left.
+    """Order the categories that a random split sends left first; return how many go left.
 
-    At least one goes left and, of several, at least one does not.
+    At least one goes left and, if there are several, at least one does not.
     """
     n_left = 0
     for goes_left in range(1, -1, -1):
@@ -65,7 +65,7 @@ def order_at_random(key, feature, codes, order, m):
 
 @inlined
 def candidate_order(problem, node, feature, keys, codes, m):
-    """Fill `Scratch.order`; returns the first and last + 1 candidate, and whether each is alone."""
+    """Fill `Scratch.order`; return the range of candidates, and whether each is one category."""
     order = problem.scratch.order
     if problem.limits.random_thresholds:
         n_left = order_at_random(node.key, feature, codes, order, m)
@@ -80,7 +80,7 @@ def candidate_order(problem, node, feature, keys, codes, m):
 
 @inlined
 def write_mask(mask, codes, order, m, chosen, is_alone):
-    """The two halves of a row of `spec.GrownTree.masks`: categories that go left, and all."""
+    """Write both halves of a row of `GrownTree.masks`: categories that go left, and all."""
     for word in range(16):
         mask[word] = 0
     for j in range(m):
@@ -93,9 +93,9 @@ def write_mask(mask, codes, order, m, chosen, is_alone):
 
 @inlined
 def _take_categories(scratch, fields, m):
-    """Of ``m`` sums up to each bin in `Scratch.sums`, what each occupied category holds.
+    """Compute the sums of each occupied category from the ``m`` running sums in `Scratch.sums`.
 
-    Leaves them in `Scratch.per_bin`, their codes in `Scratch.bins`; returns their number.
+    Stores them in `Scratch.per_bin` and their codes in `Scratch.bins`; returns their number.
     """
     sums, per_bin, n_occupied = scratch.sums, scratch.per_bin, np.int64(0)
     for j in range(m):
@@ -109,16 +109,16 @@ def _take_categories(scratch, fields, m):
 
 @inlined
 def are_sorted(problem, feature):
-    """Whether the categories of a feature are put in order of g / h."""
+    """Whether the categories of a feature are sorted by g / h."""
     few = problem.matrix.n_bins[feature] <= ONE_HOT_LEVELS
     return not (few | problem.limits.random_thresholds)
 
 
 @inlined
 def _take_rare(scratch, fields, m, minimum):
-    """Of ``m`` categories in `Scratch.per_bin` move rare ones to those that are missing.
+    """Add the rare ones of ``m`` categories in `Scratch.per_bin` to the missing values.
 
-    Leaves their codes in `Scratch.rare`; returns the number of the others, and theirs.
+    Stores their codes in `Scratch.rare`; returns the numbers of other and of rare categories.
     """
     per_bin, bins, kept = scratch.per_bin, scratch.bins, np.int64(0)
     for j in range(m):
@@ -136,7 +136,7 @@ def _take_rare(scratch, fields, m, minimum):
 
 @inlined
 def _sort_keys(scratch, channels, m):
-    """What sorts categories: the share of the node's largest class, or the mean of all outputs."""
+    """Fill the sort keys: the share of the node's largest class, or the mean over all outputs."""
     per_bin, first, last = scratch.per_bin, np.int64(0), np.int64(1)
     if channels is not None:
         first, last = ordering_channel(channels)
@@ -159,7 +159,7 @@ def add_rare(mask, rare, n_rare, go_left):
 
 @helper
 def evaluate_categories(problem, channels, node, feature, rank, m):
-    """The best split of a categorical feature, from sums up to each of ``m`` bins.
+    """Evaluate a categorical feature from the sums up to each of ``m`` bins.
 
     Returns whether the feature could split.
     """

@@ -1,14 +1,14 @@
-"""Several channels: more than two classes, or several outputs. What a node needs before a search.
+"""Preparation of nodes with several channels: more than two classes, or several outputs.
 
-A row's word holds its class in the gradient field. A node looks only at the classes that are
-there: absent ones add exactly +0.0 to every score. There are three ways to add up histograms, by
-what the node holds:
+A row's word holds its class in the gradient field. Only the classes that are present in a node are
+considered: absent ones add exactly +0.0 to every score. There are three ways to sum histograms,
+depending on the node:
 
-    PAIR        two classes: one channel after all, and the search for one
-    FIELDS      a field of one word per class: one histogram, one addition per row
-    HISTOGRAMS  one per class or output, and one of the hessian of outputs
+    PAIR        two classes are present: one channel, searched as such
+    FIELDS      a word has a field for each class: one histogram, one addition per row
+    HISTOGRAMS  one histogram per class or output, and for outputs one of the hessian
 
-    a word of FIELDS:    | class 0 | class 1 | class 2 | ... | rows, where they are counted |
+    a word of FIELDS:    | class 0 | class 1 | class 2 | ... | rows, if they are counted |
 """
 
 # mypy: check-untyped-defs=False
@@ -35,26 +35,26 @@ CHANNEL_PACKING = Packing(32, 0, 2**32 - 1, 0, 1, MAX_ROWS)  # a row's word: cla
 PAIR, FIELDS, HISTOGRAMS = 0, 1, 2
 # Below this hessian products of two sums are exact, so both classes of a pair have equal terms.
 PAIR_UP_TO = 2**26
-CLASS_SHIFT = np.int64(32)  # of the words of HISTOGRAMS: position of the class, weight
+CLASS_SHIFT = np.int64(32)  # words of HISTOGRAMS: class position above this bit, weight below
 WEIGHT_MASK = np.int64(2**32 - 1)
 
 
 class Channels(NamedTuple):
-    """Space of one thread for nodes of several channels.
+    """Buffers of one thread for nodes of several channels.
 
     Attributes
     ----------
     values : int32 (n, K), or (0, 0) for classes
-        Of outputs, or signs about the node's medians, to be multiplied by the weights; or
-        gradients.
+        Outputs, or signs about the node's medians, to be multiplied by the weights; or gradients.
     state : int64 (3,)
-        Of the node: number of channels looked at, way to add up, bits of a field.
+        For the node: number of channels, way to sum histograms, bits of a field.
     by_class : int64 (K,)
-        Zero between nodes.
+        Weight of each class; zero between nodes.
     sums, present, position : int64 (K,)
-        Of the node: sums and classes, ascending; where each class stands among them.
+        For the node: sums of the present classes, these classes in ascending order, and the
+        position of each class among them.
     word : int64 (n,)
-        What the histograms of the node add, row by row.
+        The word of each row that the histograms of the node sum.
     """
 
     values: np.ndarray
@@ -76,9 +76,9 @@ def is_pure_node(limits, channels, rows, words):
 
 @inlined
 def _add_outputs(limits, channels, rows, words):
-    """Sums of every output; pure where the rows with weight agree in each.
+    """Sum every output; return whether the rows with weight agree in each.
 
-    Gradients have their weights in them, and whatever they are, the node is not pure.
+    Gradients already include the weights.
     """
     values, sums, n_outputs = channels.values, channels.sums, channels.values.shape[1]
     channels.state[0] = n_outputs
@@ -98,7 +98,7 @@ def _add_outputs(limits, channels, rows, words):
 
 @inlined
 def _add_classes(channels, words):
-    """Weight of every class that is there, ascending."""
+    """Sum the weights of the present classes, ascending; return whether there is at most one."""
     by_class, present = channels.by_class, channels.present
     n_present, n_classes = 0, by_class.size
     for i in range(words.size):
@@ -137,7 +137,7 @@ def _sort_few(items, n):
 
 @inlined
 def prepare_words(problem, channels, node, words):
-    """Choose how the node adds up, and fill ``word``."""
+    """Choose how to sum the histograms of the node, and fill ``word``."""
     state, n_present = channels.state, channels.state[0]
     counts = np.int64(problem.limits.min_samples_leaf > 1)
     bits, rest = np.int64(0), max(node.hessian, node.count * counts)
@@ -165,7 +165,7 @@ def prepare_words(problem, channels, node, words):
 
 @inlined
 def _pair_words(channels, node, words, packing):
-    """Words of one channel: the class of more weight, the first of equals, is the gradient."""
+    """Words of one channel: the gradient is the class of more weight, the first of equals."""
     larger = 1 if channels.sums[1] > channels.sums[0] else 0
     label = channels.present[larger]
     node.gradient = channels.sums[larger]
@@ -177,7 +177,7 @@ def _pair_words(channels, node, words, packing):
 
 @inlined
 def ordering_channel(channels):
-    """The node's largest class, the first of equals; all outputs: first channel and the end."""
+    """Range of channels that sort categories: the node's largest class (first of equals) or all."""
     if channels.values.size:
         return np.int64(0), channels.state[0]
     largest = np.int64(0)
@@ -189,16 +189,16 @@ def ordering_channel(channels):
 
 @inlined
 def field_of(channels, word, p):
-    """Field ``p`` of a word of FIELDS: the weight of a class, or behind them all the rows."""
+    """Field ``p`` of a word of FIELDS: the weight of a class, or last the number of rows."""
     bits = channels.state[2]
     return (word >> (p * bits)) & ((np.int64(1) << bits) - 1)
 
 
 @inlined
 def add_row(problem, channels, row, i, to, at):
-    """Add row ``row``, the ``i``-th of the node, to column ``at``: `Scratch.sums` says which.
+    """Add row ``row``, the ``i``-th of the node, to column ``at`` of ``to``, as in `Scratch.sums`.
 
-    Of classes the hessian is left out: it is the sum of all channels.
+    For classes the hessian is left out, because it is the sum of all channels.
     """
     word = channels.word[i]
     weight = word & WEIGHT_MASK

@@ -1,6 +1,6 @@
-"""The criteria of `engine.criteria` compiled, and the one place that chooses among them by number.
+"""The compiled criteria of `engine.criteria`, and the functions that choose one by its number.
 
-Hot loops know VARIANCE and NEWTON by themselves; all others are chosen here.
+Hot loops have VARIANCE and NEWTON built in; the other criteria are chosen here.
 """
 
 # mypy: check-untyped-defs=False
@@ -19,15 +19,15 @@ from gpuboost.engine.criteria import CRITERIA, VARIANCE, Criterion
 
 
 def by_criterion(make: Callable[..., Any]) -> Any:
-    """A compiled function that is told the number of a criterion first, other than VARIANCE.
+    """A compiled function whose first argument is the number of a criterion, not VARIANCE.
 
-    ``make(add, score, criterion)`` makes the function of one criterion from its compiled ones.
+    ``make(add, score, criterion)`` makes the function of one criterion from its compiled functions.
     """
     return by_number({row.number: _made(make, row) for row in CRITERIA.values() if _is_chosen(row)})
 
 
 def _is_chosen(row: Criterion) -> bool:
-    """Whether splits are scored channel by channel, and not by the loops of VARIANCE."""
+    """Whether a criterion is scored channel by channel, and not by the loops for VARIANCE."""
     return row.add is not None and row.number != VARIANCE
 
 
@@ -37,11 +37,11 @@ def _made(make: Callable[..., Any], row: Criterion) -> Any:
 
 
 def _add_channel(add: Any, score: Any, row: Criterion) -> Any:
-    """Add the terms of one channel to those of a range of candidates.
+    """Make the function that adds the terms of one channel to those of a range of candidates.
 
     ``channel``: row of its sums, its sum at the node, the node's hessian, and whether it is the
-    only one: an output, or the second of two classes. ``extra``: gradient and hessian of missing
-    values that go left as well.
+    only channel (an output, or the second of two classes). ``extra``: gradient and hessian of
+    missing values that also go left.
     """
     both_classes = row.both_classes
 
@@ -60,7 +60,7 @@ def _add_channel(add: Any, score: Any, row: Criterion) -> Any:
 
 
 def _scores_of_terms(add: Any, score: Any, row: Criterion) -> Any:
-    """Scores of a range of candidates from the terms of all channels."""
+    """Make the function for scores of a range of candidates from the terms of all channels."""
 
     @helper
     def scores_of_terms(scratch, h, positions, extra_hessian):

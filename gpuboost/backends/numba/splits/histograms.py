@@ -1,12 +1,12 @@
-"""Sums of one feature over the rows of a node, up to each bin.
+"""Running sums of one feature over the rows of a node, up to each bin.
 
-All functions leave behind ``m`` bins, ascending, in `Scratch.bins`, and sums up to and including
-each of them: words in `Scratch.prefix`, or one row for each field in `Scratch.sums`:
+All functions store ``m`` bins, ascending, in `Scratch.bins`, and the sums up to and including each
+of them: as words in `Scratch.prefix`, or as one row per field in `Scratch.sums`:
 
     | HESSIAN | COUNT | GRADIENT | GRADIENT + 1 | ...    one gradient for each channel
 
-A node whose sums fit a word needs one addition a row. Others add up in `Scratch.wide`, field by
-field. Histograms are zero again when the functions return.
+A node whose sums fit a word needs one addition per row. Others are summed in `Scratch.wide`, field
+by field. Histograms are zero again when the functions return.
 """
 
 # mypy: check-untyped-defs=False
@@ -21,8 +21,8 @@ from gpuboost.backends.numba.common.records import COUNT, GRADIENT, HESSIAN
 from gpuboost.backends.numba.compiler import helper, inlined, trailing_zeros
 from gpuboost.backends.numba.splits.channels import FIELDS, add_row, field_of
 
-SMALL_NODE = 200  # rows up to which walking the occupied bins beats a scan of all (measured)
-SHORT_BLOCK = 128  # packed partial sums of fewer rows cost more than they save
+SMALL_NODE = 200  # rows up to which listing the occupied bins is faster than all bins (measured)
+SHORT_BLOCK = 128  # packed partial sums of fewer rows cost more time than they save
 
 _ONE = np.uint64(1)
 
@@ -35,13 +35,13 @@ def n_fields(channels):
 
 @inlined
 def _mark(occupied, code):
-    """Note that rows fall into a bin."""
+    """Mark a bin as occupied."""
     occupied[code >> np.uint8(6)] |= _ONE << (np.uint64(code) & np.uint64(63))
 
 
 @inlined
 def _list_occupied(scratch):
-    """List the bins that are marked, and take the marks away; their number."""
+    """List the marked bins and clear the marks; return the number of bins."""
     m = np.uint64(0)
     for quarter in range(4):
         left = scratch.occupied[quarter]
@@ -55,7 +55,7 @@ def _list_occupied(scratch):
 
 @inlined
 def _list_all(problem, feature):
-    """List every bin of a feature, the missing one as the last; their number."""
+    """List every bin of a feature, the missing bin last; return the number of bins."""
     matrix, bins = problem.matrix, problem.scratch.bins
     width = matrix.missing_code + 1 if matrix.has_missing[feature] else matrix.n_bins[feature]
     for code in range(width):
@@ -65,7 +65,7 @@ def _list_all(problem, feature):
 
 @inlined
 def word_prefix(problem, rows, words, feature):
-    """Sums up to each bin, as words; returns the number of bins."""
+    """Sums up to each bin, as words; return the number of bins."""
     codes, scratch = problem.matrix.codes, problem.scratch
     totals, running = scratch.totals, np.int64(0)
     if rows.size <= SMALL_NODE:
@@ -92,7 +92,7 @@ def word_prefix(problem, rows, words, feature):
 
 @helper
 def unpack_prefix(problem, channels, m):
-    """`Scratch.sums` from `Scratch.prefix`."""
+    """Fill `Scratch.sums` from `Scratch.prefix`."""
     prefix, sums, packing = problem.scratch.prefix, problem.scratch.sums, problem.packing
     if channels is None:
         for j in range(m):
@@ -111,7 +111,7 @@ def unpack_prefix(problem, channels, m):
 
 @inlined
 def add_hessians(channels, sums, m):
-    """Hessians of classes: the sums of their weights."""
+    """Fill the hessians of classes: the sums of their weights."""
     sums[HESSIAN, :m] = 0
     for p in range(channels.state[0]):
         for j in range(m):
@@ -120,7 +120,7 @@ def add_hessians(channels, sums, m):
 
 @inlined
 def _wide_prefix(scratch, fields, m):
-    """`Scratch.sums` from `Scratch.wide`, which is zero again."""
+    """Fill `Scratch.sums` from `Scratch.wide`, which is set to zero."""
     wide, sums = scratch.wide, scratch.sums
     for field in range(fields):
         running = np.int64(0)
@@ -191,7 +191,7 @@ def fits_words(channels, members):
 
 @inlined
 def prefix_sums(problem, channels, members, feature):
-    """Sums up to each value bin of any node, and `Scratch.missing`; the number of the bins."""
+    """Sums up to each value bin of any node, and `Scratch.missing`; return the number of bins."""
     if fits_words(channels, members):
         words = members.word if channels is None else channels.word
         m = word_prefix(problem, members.row, words, feature)
@@ -205,7 +205,7 @@ def prefix_sums(problem, channels, members, feature):
 
 @inlined
 def take_missing(problem, channels, feature, m):
-    """Move the missing bin, if it is listed, to `Scratch.missing`; returns the value bins left."""
+    """Move the missing bin, if listed, to `Scratch.missing`; return the number of value bins."""
     matrix, sums, missing = problem.matrix, problem.scratch.sums, problem.scratch.missing
     is_listed = matrix.has_missing[feature] and problem.scratch.bins[m - 1] == matrix.missing_code
     m -= np.int64(is_listed)

@@ -16,7 +16,7 @@ newton_term, newton_gain = criteria.newton_term, criteria.newton_gain
 
 @inlined
 def part_term(limits, node, g, h):
-    """What one channel of a part adds to the score."""
+    """The term of one channel for a node or one side of a split."""
     return newton_term(g, h, value_of(limits, node, g, h), limits.l1, limits.l2)
 
 
@@ -24,7 +24,7 @@ def part_term(limits, node, g, h):
 def add_newton(problem, node, channel, positions, extra):
     """Add the terms of both sides; ``channel``: row of its sums, and its sum at the node.
 
-    ``extra``: gradient and hessian of missing values that go left as well.
+    ``extra``: gradient and hessian of missing values that also go left.
     """
     limits, scratch, (row, g) = problem.limits, problem.scratch, channel
     sums, terms, h = scratch.sums, scratch.terms, np.float64(node.hessian)
@@ -36,7 +36,7 @@ def add_newton(problem, node, channel, positions, extra):
 
 @helper
 def newton_scores(problem, channels, node, feature, positions, with_missing):
-    """Scores from the terms of all channels, -1 if negative or where a monotonic split is not."""
+    """Scores from the terms of all channels; -1 if negative or not monotonic as required."""
     limits, terms, scores = problem.limits, problem.scratch.terms, problem.scratch.scores
     own, g, h = 0.0, np.float64(node.gradient), np.float64(node.hessian)
     if channels is None:

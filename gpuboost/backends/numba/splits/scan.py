@@ -1,14 +1,14 @@
-"""The best candidate of one feature at one node, of any number of channels.
+"""The best candidate of one feature at one node, for any number of channels.
 
-What splits a node is found in `Scratch.sums`, whose columns are candidates: what would go left.
+Each column of `Scratch.sums` is a candidate, given by the sums of its left side.
 
     sums up to each bin, or of sets of categories     histograms, categorical, random_thresholds
     terms of the criterion, channel by channel        `_add_terms`: candidates are the inner loop
     scores, with missing values right and left        `score_candidates`
     the best of the feature, and of the node          `best_candidate`, `take_candidate`
 
-`Scratch.split` is the best so far. `evaluate_*` functions compare what they find with it, and tell
-whether the feature could split the node at all.
+`Scratch.split` is the best split so far. The `evaluate_*` functions replace it if they find a
+better one, and return whether the feature could split the node at all.
 """
 
 # mypy: check-untyped-defs=False
@@ -34,13 +34,13 @@ variance_term, variance_gain = criteria.variance_term, criteria.variance_gain
 
 @inlined
 def is_better(split, score, rank):
-    """Whether a candidate goes before the best so far, none if its score is -1."""
+    """Whether a candidate is better than the best so far, whose score is -1 if there is none."""
     return (score > split.score) | ((score == split.score) & (rank < split.rank))
 
 
 @inlined
 def set_best(split, score, rank, feature, left_gradient, left_hessian):
-    """Make a numeric candidate the best so far; its bins are the caller's to fill in."""
+    """Make a numeric candidate the best so far; the caller fills in its bins."""
     split.score, split.rank, split.feature = score, rank, feature
     split.left_gradient, split.left_hessian = left_gradient, left_hessian
     split.draw, split.categorical, split.is_range = NAN, 0, 0
@@ -57,7 +57,7 @@ def is_allowed(limits, node, left_hessian, left_count):
 
 @inlined
 def first_largest(patterns, m):
-    """Index of the first largest score, -1 if all are negative; int64 keep the order of floats."""
+    """Index of the first largest score, given as int64 bit patterns; -1 if all are negative."""
     largest = np.int64(-1)
     for j in range(m):
         largest = max(largest, patterns[j])
@@ -69,15 +69,15 @@ def first_largest(patterns, m):
     return np.int64(j)
 
 
-# ---- VARIANCE, nothing missing, rows not counted: from words -----------------------------------
+# ---- from words: VARIANCE, no missing values, rows not counted ---------------------------------
 #
-# By sums instead, a random forest of 50k x 28 takes 30% longer with seven classes; one of 100k x 28
-# with two classes and a tenth of the values missing, 12%.
+# If sums are used instead, a random forest of 50k x 28 with seven classes takes 30% longer; one of
+# 100k x 28 with two classes and a tenth of the values missing, 12%.
 
 
 @inlined
 def _left_hessian(problem, channels, j):
-    """Hessian of a candidate in `Scratch.prefix`, or where `_word_scores` has added it up."""
+    """Hessian of a candidate in `Scratch.prefix`; for classes, as summed by `_word_scores`."""
     if channels is None:
         return hessian_of(problem.scratch.prefix[j], problem.packing)
     return problem.scratch.sums[HESSIAN, j]
@@ -85,9 +85,9 @@ def _left_hessian(problem, channels, j):
 
 @inlined
 def _word_scores(problem, channels, node, m):
-    """Scores of the first ``m`` sums in `Scratch.prefix`, -1 where a side is too light.
+    """Scores of the first ``m`` sums in `Scratch.prefix`, -1 if a side has too little weight.
 
-    Returns whole blocks.
+    Returns ``m`` rounded up to whole blocks.
     """
     packing, prefix, scores = problem.packing, problem.scratch.prefix, problem.scratch.scores
     g, h, hessian = (
@@ -125,7 +125,7 @@ def _word_scores(problem, channels, node, m):
 
 @inlined
 def evaluate_words(problem, channels, node, feature, rank, m):
-    """The best split of a number from ``m`` words in `Scratch.prefix`; whether it could split."""
+    """Evaluate a numeric feature from ``m`` words of `Scratch.prefix`; whether it could split."""
     scratch, split = problem.scratch, problem.scratch.split[0]
     j = first_largest(scratch.patterns, _word_scores(problem, channels, node, m))
     if j < 0:
@@ -144,12 +144,12 @@ def evaluate_words(problem, channels, node, feature, rank, m):
     return True
 
 
-# ---- any channels, criterion, limits and missing values ----------------------------------------
+# ---- from sums: any channels, criterion, limits and missing values -----------------------------
 
 
 @inlined
 def keep_occupied(scratch, channels, m):
-    """Drop bins without weight; their rows count in the sums up to the next bin."""
+    """Drop bins without weight; their rows are counted in the sums up to the next bin."""
     sums, bins, kept, before = scratch.sums, scratch.bins, 0, np.int64(0)
     for j in range(m):
         if sums[HESSIAN, j] == before:
@@ -164,9 +164,9 @@ def keep_occupied(scratch, channels, m):
 
 @helper
 def evaluate_number(problem, channels, node, feature, rank, m):
-    """The best split of a number, from the sums up to each of ``m`` bins, and what is missing.
+    """Evaluate a numeric feature from the sums up to each of ``m`` bins and the missing values.
 
-    A bin without rows has the sums of the one before, which wins as the lower one.
+    A bin without rows has the same sums as the bin before, which wins because it is lower.
     """
     scratch, sums = problem.scratch, problem.scratch.sums
     first, best = 0, best_candidate(problem, channels, node, feature, (0, m))
@@ -184,7 +184,7 @@ def evaluate_number(problem, channels, node, feature, rank, m):
 
 @inlined
 def take_candidate(problem, node, feature, rank, best):
-    """Make ``best`` (candidate, score, where missing values go) the best of the node, if it is."""
+    """Make ``best`` (candidate, score, side of missing values) the node's split if it is better."""
     (j, score, goes), scratch = best, problem.scratch
     split, sums, missing = scratch.split[0], scratch.sums, scratch.missing
     if j < 0 or not is_better(split, score, rank):
@@ -202,7 +202,7 @@ def take_candidate(problem, node, feature, rank, best):
 
 @inlined
 def missing_directions(problem, node, feature):
-    """Whether missing values may go right, and left: both, or the one that is drawn."""
+    """Whether missing values may go right and left: both, or only the drawn direction."""
     if problem.scratch.missing[HESSIAN] == 0:
         return True, False
     if not problem.limits.random_thresholds:
@@ -213,7 +213,7 @@ def missing_directions(problem, node, feature):
 
 @inlined
 def best_candidate(problem, channels, node, feature, positions):
-    """Best position in a range (first, last + 1), its score, and where missing values go."""
+    """Best position in a range (first, last + 1), its score, and the side of missing values."""
     scratch = problem.scratch
     may_right, may_left = missing_directions(problem, node, feature)
     j, score, goes = np.int64(-1), -1.0, MISSING_RIGHT
@@ -233,7 +233,7 @@ def best_candidate(problem, channels, node, feature, positions):
 
 @helper
 def score_candidates(problem, channels, node, feature, positions, with_missing):
-    """Scores of a range of candidates, -1 before it and where a split is not valid."""
+    """Scores of a range of candidates; -1 before the range and for invalid splits."""
     limits, scratch, (first, last) = problem.limits, problem.scratch, positions
     sums, terms, scores, h = scratch.sums, scratch.terms, scratch.scores, np.float64(node.hessian)
     hessian, count, h_values = np.int64(0), np.int64(0), np.int64(0)
@@ -275,7 +275,7 @@ def score_candidates(problem, channels, node, feature, positions, with_missing):
 
 @inlined
 def _add_terms(problem, node, channel, positions, with_missing):
-    """Add the terms of a channel: its number, its sum at the node, whether there is no other."""
+    """Add the terms of a channel: (its number, its sum at the node, whether it is the only one)."""
     scratch, criterion, (p, total, is_only) = problem.scratch, problem.limits.criterion, channel
     sums, terms, row = scratch.sums, scratch.terms, GRADIENT + p
     gradient = scratch.missing[row] if with_missing else np.int64(0)

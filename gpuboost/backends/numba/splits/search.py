@@ -1,4 +1,4 @@
-"""The best split of one node: which features are looked at, and how."""
+"""The best split of one node: evaluates its candidate features in their order."""
 
 # mypy: check-untyped-defs=False
 # Numba gives compiled functions their types.
@@ -35,8 +35,8 @@ from gpuboost.backends.numba.splits.scan import evaluate_number, evaluate_words,
 from gpuboost.engine.criteria import VARIANCE
 from gpuboost.engine.task import LEAF
 
-# Up to this hessian a split into pure sides has the integer gain g (h - g), computed exactly, and
-# every other split of the node stays below by more than rounding: 4 / h**2 of at most h**2 / 4.
+# Up to this hessian the score of a split into pure sides is the exact integer g (h - g), and every
+# other split of the node scores less by more than rounding: 4 / h**2 of at most h**2 / 4.
 PERFECT_UP_TO = 2048
 
 
@@ -52,9 +52,9 @@ def smallest_above(ranks, n, last):
 
 @inlined
 def take_likely(scratch, n, max_features):
-    """Copy to `Scratch.likely` the ranks below a bound that most often exceeds ``max_features``.
+    """Copy to `Scratch.likely` the small ranks, mostly a few more than ``max_features`` of them.
 
-    Ranks are uniform: of n, those below the share s of their range are about s n.
+    Ranks are uniform, so about s * n of n ranks lie in the lowest share s of their range.
     """
     bound = min(2.0**64 * (2.0 * max_features + 4.0) / n - 2.0**63, 2.0**62)
     likely, limit, n_likely = scratch.likely, np.int64(bound), np.uint64(0)
@@ -66,7 +66,7 @@ def take_likely(scratch, n, max_features):
 
 @inlined
 def next_rank(scratch, n_likely, n, last):
-    """The rank after ``last``, looked for among the likely ones first."""
+    """The smallest rank above ``last``; the likely ranks are searched first."""
     rank = smallest_above(scratch.likely, n_likely, last)
     if rank == LAST_RANK:
         rank = smallest_above(scratch.ranks, n, last)
@@ -75,7 +75,7 @@ def next_rank(scratch, n_likely, n, last):
 
 @inlined
 def _evaluate_number(problem, channels, members, feature, rank):
-    """Look at a number; whether it could split the node."""
+    """Evaluate a numeric feature; return whether it could split the node."""
     matrix, scratch, limits, node = problem.matrix, problem.scratch, problem.limits, members.node
     has_missing, prefix = matrix.has_missing[feature], problem.scratch.prefix
     is_plain = (limits.criterion == VARIANCE) & (limits.min_samples_leaf <= 1)
@@ -99,7 +99,7 @@ def _evaluate_number(problem, channels, members, feature, rank):
 
 @inlined
 def evaluate_feature(problem, channels, members, feature, rank):
-    """Look at one feature; whether it could split the node."""
+    """Evaluate one feature; return whether it could split the node."""
     matrix = problem.matrix
     if (matrix.n_bins[feature] == 1) & (not matrix.has_missing[feature]):
         return False
@@ -115,7 +115,7 @@ def evaluate_feature(problem, channels, members, feature, rank):
 
 @inlined
 def find_split(problem, channels, node, rows, words):
-    """Leave the best split of a node in `Scratch.split`; its gain is negative if there is none.
+    """Set `Scratch.split` to the best split of a node; its score is negative if there is none.
 
     ``channels`` is None for one channel: two classes, or one output.
     """

@@ -1,1 +1,1 @@
-"""Threads of our own, and barriers between them."""
+"""Thread pools, and barriers between threads."""

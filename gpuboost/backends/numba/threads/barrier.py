@@ -1,8 +1,8 @@
 """A barrier for the threads that run one compiled call, and a counter of their tasks.
 
-A barrier is int64 words, some on cache lines of their own. Threads take the tasks of a pass one by
-one. Between two passes all of them wait for the last one to arrive, which does alone what has to be
-done in between:
+A barrier is an array of int64 words, some on separate cache lines. Threads take the tasks of a pass
+one by one. Between two passes all threads wait for the last one to arrive, which alone does the
+work in between:
 
     task = next_task(barrier)
     while task < n_tasks:
@@ -29,18 +29,18 @@ from gpuboost.backends.numba.intrinsics import (
 )
 
 TASK, ARRIVED, TURN, THREADS, CALLED_OFF, N_WORDS = 0, 8, 16, 24, 25, 32
-LOOKS = 1 << 12  # while others are likely to come soon; then they may want the core
+LOOKS = 1 << 12  # checks before a waiting thread yields its core to others
 
 
 def make_barrier(n_threads: int) -> np.ndarray:
-    """A barrier for one call."""
+    """Make a barrier for one call."""
     barrier = np.zeros(N_WORDS, np.int64)
     barrier[THREADS] = n_threads
     return barrier
 
 
 def call_off(barrier: np.ndarray) -> None:
-    """Not all threads will come: those that wait at the first barrier go on."""
+    """Cancel the call because not all threads will arrive; waiting threads go on."""
     barrier[CALLED_OFF] = 1
 
 
@@ -51,13 +51,13 @@ def is_called_off(barrier: np.ndarray) -> bool:
 
 @inlined
 def next_task(barrier):
-    """The next task of this pass."""
+    """Take the next task of this pass."""
     return raise_by_one(barrier, TASK)
 
 
 @helper
 def last_arrives(barrier):
-    """Whether this thread is the last to come; else it waits until that one calls `release`."""
+    """Whether this thread is the last to arrive; the others wait until it calls `release`."""
     turn = load_acquire(barrier, TURN)
     if raise_by_one(barrier, ARRIVED) + 1 == barrier[THREADS]:
         return True
@@ -78,7 +78,7 @@ def release(barrier):
 
 @inlined
 def barrier_wait(barrier):
-    """Wait for all threads; whether all came, which only the first meeting has to ask."""
+    """Wait for all threads; return whether all arrived, to be checked at the first barrier only."""
     if last_arrives(barrier):
         release(barrier)
     return load_acquire(barrier, CALLED_OFF) == 0

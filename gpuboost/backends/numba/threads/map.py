@@ -1,4 +1,4 @@
-"""Threads of our own: a pool per call, so nothing is left running that a fork could break."""
+"""Maps on threads: a new pool for each call, so that no thread outlives it to break a fork."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AHEAD = 2  # results per thread that may wait for the consumer
 def in_order(
     work: Callable[[Item], Result], items: Sequence[Item], n_threads: int
 ) -> Iterator[Result]:
-    """``work`` of every item, in order, a few more than threads ahead of the consumer."""
+    """Yield ``work(item)`` in order, computed at most `AHEAD` items per thread ahead."""
     n_threads = min(n_threads, len(items))
     if n_threads <= 1:
         yield from map(work, items)
@@ -39,7 +39,7 @@ def in_order(
 def in_threads(
     work: Callable[[Item], Result], items: Sequence[Item], n_threads: int
 ) -> list[Result]:
-    """The same as a list."""
+    """The results of `in_order` as a list."""
     return list(in_order(work, items, n_threads))
 
 
@@ -49,9 +49,9 @@ def row_chunks(n_rows: int, size: int) -> list[slice]:
 
 
 def contiguous(array: np.ndarray, dtype: Any) -> np.ndarray:
-    """The array as compiled code takes it, so that a function is compiled once.
+    """The array in C order, writeable and in native byte order, copied only if needed.
 
-    C order, writeable, native byte order; copied only where that is needed.
+    With one layout for all arrays, each function is compiled once.
     """
     if array.dtype == dtype and array.flags.carray and array.dtype.isnative:
         return array

@@ -1,4 +1,4 @@
-"""Threads that do the passes of a fit together."""
+"""A pool of threads that share the passes of a fit."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ Result = TypeVar("Result")
 
 
 class ThreadPool:
-    """The calling thread and up to ``n_threads`` - 1 others; none is left running after `dismiss`.
+    """The calling thread and up to ``n_threads`` - 1 others, which `dismiss` ends.
 
-    Others start when there is first work for them. They are our own: those that meet in compiled
-    code must all run at once, which a pool that starts threads when it thinks it lacks some does
-    not promise.
+    The others start when there is first work for them. Threads that meet at a barrier in compiled
+    code must all run at once, which `concurrent.futures.ThreadPoolExecutor` does not guarantee.
     """
 
     def __init__(self, n_threads: int) -> None:
@@ -36,9 +35,9 @@ class ThreadPool:
         together: bool = True,
         at_most: int | None = None,
     ) -> None:
-        """``work(thread, barrier)`` on every thread, or ``at_most`` so many; see `barrier`.
+        """Run ``work(thread, barrier)`` on all threads, or on ``at_most`` of them; see `barrier`.
 
-        Not ``together``: on the calling thread alone, for work too small to share.
+        If not ``together``, it runs on the calling thread only, for work too small to share.
         """
         n = min(self.n_threads, at_most or self.n_threads) if together else 1
         if n == 1:
@@ -64,7 +63,7 @@ class ThreadPool:
     def results(
         self, work: Callable[[Item], Result], items: Sequence[Item], together: bool = True
     ) -> list[Result]:
-        """``work`` of every item, in their order; ``together`` as in `share`."""
+        """Results of ``work`` for all items, in order; ``together`` is as in `share`."""
         found: dict[int, Result] = {}
         left = deque(enumerate(items))
 
@@ -72,7 +71,7 @@ class ThreadPool:
             while left:
                 try:
                     i, item = left.popleft()
-                except IndexError:  # somebody else took the last one
+                except IndexError:  # another thread took the last item
                     return
                 found[i] = work(item)
 
@@ -85,7 +84,7 @@ class ThreadPool:
 
 
 class _Other:
-    """A thread that waits to be asked for work."""
+    """A thread that waits for work."""
 
     def __init__(self, number: int) -> None:
         self.asked: SimpleQueue[Any] = SimpleQueue()
@@ -95,7 +94,7 @@ class _Other:
 
 
 def _serve(asked: SimpleQueue[Any], number: int) -> None:
-    """Do what is asked for, until it is nothing; say how it ended."""
+    """Do the queued tasks until None arrives; report how each ended."""
     while (task := asked.get()) is not None:
         work, barrier, done = task
         done.put(_take_part(work, number, barrier))
@@ -105,7 +104,7 @@ def _serve(asked: SimpleQueue[Any], number: int) -> None:
 def _take_part(
     work: Callable[[int, np.ndarray], Any], number: int, barrier: np.ndarray
 ) -> BaseException | None:
-    """Work of one thread, and its error; if it fails, nobody waits for it."""
+    """Do the work of one thread and return its error; an error releases waiting threads."""
     try:
         if not is_called_off(barrier):
             work(number, barrier)

@@ -1,1 +1,1 @@
-"""``cupyx.scipy``."""
+"""The part of ``cupyx.scipy`` that the project uses."""
