@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gpuboost.backends.cuda.adaboost.booster import CudaReweighter
 from gpuboost.backends.cuda.boosting.booster import CudaBooster
-from gpuboost.backends.cuda.growth.memory_plan import nodes_at
-from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape, ShapeRuntime
+from gpuboost.backends.cuda.growth.memory_plan import shape_runtime
+from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape
 from gpuboost.engine.ensembles.adaboost_task import ReweightTask
 from gpuboost.engine.ensembles.boosting_task import BoostTask
 
@@ -16,12 +16,8 @@ def boosting_peak(task: BoostTask, shape: DeviceShape) -> int:
     The dry run launches a round and sums its losses, as happens last if the host finishes trees.
     Arrays that a user-defined loss allocates are not counted.
     """
-    n, n_trees, options = task.matrix.n_samples, task.trees_per_round, task.options
-
-    def nodes(depth: int) -> int:
-        return n_trees * min(nodes_at(depth, n), 2 * options.max_splits(depth - 1))
-
-    runtime = ShapeRuntime(shape.shared_memory, shape.n_multiprocessors, nodes)
+    n, n_trees = task.matrix.n_samples, task.trees_per_round
+    runtime = shape_runtime(shape, n_trees, n, task.options)
     booster = CudaBooster(runtime, task)
     booster.rounds.draw.begin(0, 0.1)
     booster.launch(0)
@@ -35,12 +31,7 @@ def reweighting_peak(task: ReweightTask, shape: DeviceShape) -> int:
     The dry run has two rounds: the first is not recorded; the second is, and its memory is held
     from then on.
     """
-    n, options = task.matrix.n_samples, task.options
-
-    def nodes(depth: int) -> int:
-        return min(nodes_at(depth, n), 2 * options.max_splits(depth - 1))
-
-    runtime = ShapeRuntime(shape.shared_memory, shape.n_multiprocessors, nodes)
+    runtime = shape_runtime(shape, 1, task.matrix.n_samples, task.options)
     reweighter = CudaReweighter(runtime, task)
     for number in range(min(2, task.n_rounds)):
         reweighter.launch(number)

@@ -18,7 +18,7 @@ import gpuboost
 from gpuboost.backends.cuda.backend import CudaBackend
 from gpuboost.backends.cuda.growth import subtrees as small
 from gpuboost.backends.cuda.growth.grower import TreeGrower
-from gpuboost.backends.cuda.growth.memory_plan import dry_run_recorded, fit_peak, trees_at_once
+from gpuboost.backends.cuda.growth.memory_plan import dry_run_batch, fit_peak, trees_at_once
 from gpuboost.backends.cuda.level import slices
 from gpuboost.backends.cuda.runtime.graph import RecordingRuntime
 from gpuboost.backends.cuda.runtime.shape_arrays import UNIT, DeviceShape
@@ -194,7 +194,7 @@ def test_a_batch_of_another_kind_takes_the_place_of_the_recording() -> None:
 def test_a_batch_that_does_not_fit_is_not_recorded() -> None:
     task = task_of(problem("two classes"))
     host = HostInputs.of(task, range(AT_ONCE))
-    recorded = dry_run_recorded(task, host, DeviceShape.of(ShimRuntime()))
+    recorded = dry_run_batch(task, host, DeviceShape.of(ShimRuntime())).plan
     assert recorded is not None
     for budget in (recorded.total, recorded.total - 1):
         grower = TreeGrower(ShimRuntime(), task, budget)
@@ -208,10 +208,10 @@ def test_a_batch_that_does_not_fit_is_not_recorded() -> None:
 def test_what_would_not_be_replayed_is_an_error_while_recording() -> None:
     runtime = RecordingRuntime(ShimRuntime())
     task = task_of(problem("two classes"))
-    recorded = dry_run_recorded(task, HostInputs.of(task, range(2)), DeviceShape.of(runtime))
+    recorded = dry_run_batch(task, HostInputs.of(task, range(2)), DeviceShape.of(runtime)).plan
     assert recorded is not None
     there = runtime.asarray(np.arange(3))
-    with runtime.recording(recorded.plan):
+    with runtime.recording(recorded):
         assert runtime.xp.empty(0, dtype=runtime.xp.int32).size == 0
         for work in (
             lambda: runtime.xp.zeros(3),
@@ -242,13 +242,13 @@ def test_the_memory_of_recordings_is_foretold(target, n, depth, meter):
     runtime = TrackedRuntime()
     shape = DeviceShape.of(runtime)
     host = HostInputs.of(task, range(AT_ONCE))
-    recorded = dry_run_recorded(task, host, shape)
+    recorded = dry_run_batch(task, host, shape).plan
     grower = TreeGrower(runtime, task, BUDGET)
     lasting = meter.now
     for first in range(0, 6, AT_ONCE):
         grow(grower, task, range(first, first + AT_ONCE))
         inputs = -(-grower.recorded.inputs.memory.nbytes // UNIT) * UNIT
-        assert meter.now - lasting - inputs == recorded.plan.total
+        assert meter.now - lasting - inputs == recorded.total
     assert 0.8 < meter.peak / (lasting + recorded.total) < 1.02
     del grower
     gc.collect()
@@ -276,6 +276,6 @@ def test_fewer_trees_grow_at_once_where_an_arena_is_larger() -> None:
     for budget in (1 << 20, 3 << 20, 1 << 22):
         shape = DeviceShape()
         n_trees = trees_at_once(task, budget, shape)
-        recorded = dry_run_recorded(task, HostInputs.of(task, range(n_trees)), shape)
+        recorded = dry_run_batch(task, HostInputs.of(task, range(n_trees)), shape).plan
         assert recorded is not None and 1 < n_trees <= 20 and recorded.total <= budget
         assert fit_peak(task, budget, shape) >= recorded.total

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gpuboost.backends.cuda.growth.device_task import DeviceTask, RoundMaker
 from gpuboost.backends.cuda.growth.level_ops import CudaLevelOps
-from gpuboost.backends.cuda.growth.memory_plan import dry_run_recorded
+from gpuboost.backends.cuda.growth.memory_plan import dry_run_batch
 from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
 from gpuboost.backends.cuda.runtime.graph import Recording, RecordingRuntime
 from gpuboost.backends.cuda.runtime.protocol import Runtime
@@ -126,11 +126,11 @@ class TreeGrower:
     def _record(self, host: HostInputs) -> NodeBuffer | None:
         """Launch a batch and record it; None if it cannot be replayed or does not fit memory."""
         shape = DeviceShape.of(self._runtime)
-        recorded = dry_run_recorded(self._task, host, shape, self._maker)
-        if recorded is None or recorded.total > self._budget:
+        plan = dry_run_batch(self._task, host, shape, self._maker).plan
+        if plan is None or plan.total > self._budget:
             return None
         inputs = host.to_device(self._runtime)
-        with self._runtime.recording(recorded.plan) as launches:
+        with self._runtime.recording(plan) as launches:
             nodes = self._levels(host, inputs)
         self.recorded = RecordedBatch(launches, inputs, nodes, self._shared.kind_of(host))
         return nodes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property
 
 from gpuboost.backends.cuda.growth.device_task import DeviceTask, RoundMaker
 from gpuboost.backends.cuda.growth.level_ops import CudaLevelOps
@@ -14,7 +14,7 @@ from gpuboost.backends.cuda.runtime.arena import ArenaPlan, plan_arena
 from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape, ShapeRuntime
 from gpuboost.backends.cuda.sampling.batch_inputs import HostInputs
 from gpuboost.engine.growth.level_loop import grow_levels
-from gpuboost.engine.task import GrowTask
+from gpuboost.engine.task import GrowTask, TreeOptions
 
 # Share of the memory budget that is for the histograms of a level; rows and nodes take the rest.
 HISTOGRAM_SHARE = 0.5
@@ -35,73 +35,57 @@ class MemoryEstimate:
         Peak bytes while a batch of trees grows, including ``lasting``.
     needs_size_readback : bool
         Whether the host reads back how many nodes there are.
+    lives : tuple of list of int, or None
+        Sizes of the batch's arrays and when they end, as `plan_arena` takes them; None if the
+        launches of the batch cannot be replayed.
     """
 
     lasting: int
     peak: int
     needs_size_readback: bool
+    lives: tuple[list[int], list[int]] | None
+
+    @cached_property
+    def plan(self) -> ArenaPlan | None:
+        """Where the arrays of a recorded batch lie; None if it cannot be recorded."""
+        return None if self.lives is None else plan_arena(*self.lives)
 
 
 def dry_run(task: GrowTask, n_trees: int, shape: DeviceShape) -> MemoryEstimate:
-    """Estimate the bytes that growing the first ``n_trees`` trees of a task together takes.
+    """Estimate the bytes that growing the first ``n_trees`` trees of a task together takes."""
+    return dry_run_batch(task, HostInputs.of(task, task.trees[:n_trees]), shape)
+
+
+def dry_run_batch(
+    task: GrowTask, host: HostInputs, shape: DeviceShape, maker: RoundMaker | None = None
+) -> MemoryEstimate:
+    """Estimate the bytes of a batch; ``maker`` is that of `DeviceTask`.
 
     Histograms take up to ``task.memory_budget``. If the host reads back a number of nodes, it gets
-    the estimate `nodes_at`.
+    the estimate `nodes_at`. The launches can be replayed if the device draws the rows and the host
+    never reads back the number of nodes, which it does for deep trees and for levels too large for
+    ``task.memory_budget`` (`CudaLevelOps`).
     """
-    runtime = _shape_runtime(task, n_trees, shape)
-    shared = DeviceTask(runtime, task)
-    lasting = runtime.meter.now
-    host = HostInputs.of(task, task.trees[:n_trees])
-    grow_levels(CudaLevelOps(shared, host, host.to_device(runtime)), task, n_trees)
-    return MemoryEstimate(lasting, runtime.meter.peak, runtime.asked)
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """Device memory of a batch that is recorded and replayed.
-
-    Attributes
-    ----------
-    plan : ArenaPlan
-        Where its arrays lie.
-    """
-
-    plan: ArenaPlan
-
-    @property
-    def total(self) -> int:
-        """Total bytes, without those that all batches share."""
-        return self.plan.total
-
-
-def dry_run_recorded(
-    task: GrowTask, host: HostInputs, shape: DeviceShape, maker: RoundMaker | None = None
-) -> Recorded | None:
-    """Plan the arrays of a recorded batch; None if its launches cannot be replayed.
-
-    They can if the device draws the rows and the host never reads back the number of nodes, which
-    it does for deep trees and for levels too large for ``task.memory_budget`` (`CudaLevelOps`).
-    ``maker`` is that of `DeviceTask`.
-    """
-    if task.sampler is None and maker is None:
-        return None
     n_trees = len(host.trees)
-    runtime = _shape_runtime(task, n_trees, shape)
-    ops = CudaLevelOps(DeviceTask(runtime, task, maker), host, host.to_device(runtime))
+    runtime = shape_runtime(shape, n_trees, task.matrix.n_samples, task.options)
+    shared = DeviceTask(runtime, task, maker)
+    lasting = runtime.meter.now
+    ops = CudaLevelOps(shared, host, host.to_device(runtime))
     first = len(runtime.meter.sizes)
     nodes = grow_levels(ops, task, n_trees)
-    if runtime.asked:
-        return None
-    plan = plan_arena(*runtime.meter.lives(first))
+    on_device = task.sampler is not None or maker is not None
+    lives = runtime.meter.lives(first) if on_device and not runtime.asked else None
     del nodes  # its arrays live beyond the last launch
-    return Recorded(plan)
+    return MemoryEstimate(lasting, runtime.meter.peak, runtime.asked, lives)
 
 
-def _shape_runtime(task: GrowTask, n_trees: int, shape: DeviceShape) -> ShapeRuntime:
-    rows = task.matrix.n_samples
+def shape_runtime(
+    shape: DeviceShape, n_trees: int, n_rows: int, options: TreeOptions
+) -> ShapeRuntime:
+    """A runtime for a dry run of batches of ``n_trees`` trees of ``n_rows`` rows each."""
 
     def nodes(depth: int) -> int:
-        return n_trees * min(nodes_at(depth, rows), 2 * task.options.max_splits(depth - 1))
+        return n_trees * min(nodes_at(depth, n_rows), 2 * options.max_splits(depth - 1))
 
     return ShapeRuntime(shape.shared_memory, shape.n_multiprocessors, nodes)
 
@@ -131,7 +115,12 @@ def trees_at_once(task: GrowTask, budget: int, shape: DeviceShape) -> int:
     smaller if that makes growth sync free, except for the trees of a round, which grow together.
     """
     known = cache(lambda n_trees: dry_run(task, n_trees, shape))
-    taken = partial(_bytes_of_batch, task, known, budget, shape)
+
+    def taken(n_trees: int) -> int:
+        found = known(n_trees)
+        n_bytes = found.peak - found.lasting
+        return n_bytes if n_bytes > budget else max(n_bytes, _held_bytes(found, task, n_trees))
+
     capacity = _max_that_fit(task, 1, taken, budget)
     if task.sampler is None or not is_sync_free(task.options):
         return capacity
@@ -161,19 +150,6 @@ def _max_that_fit(task: GrowTask, n_batches: int, taken: Callable[[int], int], b
     return n_trees
 
 
-def _bytes_of_batch(
-    task: GrowTask,
-    estimated: Callable[[int], MemoryEstimate],
-    budget: int,
-    shape: DeviceShape,
-    n_trees: int,
-) -> int:
-    """Bytes of a batch of ``n_trees`` trees; if it fits ``budget``, those of a recording count."""
-    found = estimated(n_trees)
-    taken = found.peak - found.lasting
-    return taken if taken > budget else max(taken, _recorded_bytes(task, n_trees, shape))
-
-
 def fit_peak(task: GrowTask, budget: int, shape: DeviceShape) -> int:
     """Peak bytes while the trees of a task grow, as many at once as fit ``budget``.
 
@@ -181,12 +157,10 @@ def fit_peak(task: GrowTask, budget: int, shape: DeviceShape) -> int:
     """
     n_trees = trees_at_once(task, budget, shape)
     found = dry_run(task, n_trees, shape)
-    return max(found.peak, found.lasting + _recorded_bytes(task, n_trees, shape))
+    return max(found.peak, found.lasting + _held_bytes(found, task, n_trees))
 
 
-def _recorded_bytes(task: GrowTask, n_trees: int, shape: DeviceShape) -> int:
-    """Bytes of a batch of ``n_trees`` trees if it is recorded; otherwise 0."""
-    if 2 * n_trees > len(task.trees):
-        return 0
-    recorded = dry_run_recorded(task, HostInputs.of(task, task.trees[:n_trees]), shape)
-    return recorded.total if recorded else 0
+def _held_bytes(found: MemoryEstimate, task: GrowTask, n_trees: int) -> int:
+    """Bytes of a batch of ``n_trees`` trees that a recording holds; 0 if it is not recorded."""
+    is_repeated = 2 * n_trees <= len(task.trees)
+    return found.plan.total if is_repeated and found.plan is not None else 0
