@@ -15,7 +15,6 @@ from gpuboost.backends.cuda.sampling.batch_inputs import HostInputs
 from gpuboost.backends.numpy.level_ops import NumpyLevelOps
 from gpuboost.engine.growth.frontier import Frontier, Splits
 from gpuboost.engine.growth.level_loop import grow_levels
-from gpuboost.engine.growth.operations import Level
 from gpuboost.engine.growth.policy import gains
 from gpuboost.engine.targets import Target
 from gpuboost.engine.task import GrownTree, GrowTask
@@ -162,9 +161,10 @@ class LockStep:
             assert_same(found[: len(expected)], expected, "leaf_sums")
         return expected, found
 
-    def partition(self, rows: Any, frontier: Any, splits: Any, accepted: Any) -> tuple[Any, Any]:
-        ours = (rows[0], frontier[0], splits[0], accepted[0])
-        theirs = (rows[1], frontier[1], splits[1], accepted[1])
+    def partition(
+        self, rows: Any, frontier: Any, splits: Any, accepted: Any, sums: Any
+    ) -> tuple[Any, Any]:
+        ours, theirs = zip(rows, frontier, splits, accepted, sums, strict=True)
         pairs = zip(self.reference.partition(*ours), self.device.partition(*theirs), strict=True)
         rows, frontier = pairs
         if frontier[1].capacity:
@@ -172,9 +172,11 @@ class LockStep:
             self._assert_same_rows(rows, frontier[0])
         return rows, frontier
 
-    def to_host(self, level: Level) -> dict[str, np.ndarray]:
-        parts = (level.frontier, level.splits, level.accepted, level.sums)
-        return self.reference.to_host(Level(*(part[0] for part in parts)))
+    def end_batch(self) -> list[GrownTree]:
+        expected, found = self.reference.end_batch(), self.device.end_batch().trees()
+        for own, tree in zip(found, expected, strict=True):
+            assert_same_fields(own, tree, "tree")
+        return expected
 
 
 @dataclass
@@ -186,8 +188,4 @@ class LockStepBackend:
     def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
         """Grow the trees of ``task``."""
         ops = LockStep(self.runtime, task, task.trees)
-        grown = grow_levels(ops, task, len(task.trees)).trees(n_threads=1)
-        ops.device.end_batch()
-        for found, expected in zip(ops.device.tree_builder().trees(1), grown, strict=True):
-            assert_same_fields(found, expected, "tree")
-        yield from zip(task.trees, grown, strict=True)
+        yield from zip(task.trees, grow_levels(ops, task), strict=True)

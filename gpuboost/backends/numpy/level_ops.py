@@ -187,8 +187,13 @@ class NumpyLevelOps(RowOps):
         return built
 
     def partition(
-        self, rows: RowBlock, frontier: Frontier, splits: Splits, accepted: np.ndarray
+        self,
+        rows: RowBlock,
+        frontier: Frontier,
+        splits: Splits,
+        accepted: np.ndarray,
+        sums: np.ndarray,
     ) -> tuple[RowBlock, Frontier]:
         """As `RowOps.partition`, and keep the link from each child to its parent's histogram."""
         self._histograms.descend(accepted)
-        return super().partition(rows, frontier, splits, accepted)
+        return super().partition(rows, frontier, splits, accepted, sums)

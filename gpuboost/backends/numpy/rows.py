@@ -12,8 +12,7 @@ from gpuboost.engine import randomness
 from gpuboost.engine.growth.best_first_frontier import BestFirstFrontier
 from gpuboost.engine.growth.constraints import by_turns
 from gpuboost.engine.growth.frontier import Frontier, Splits
-from gpuboost.engine.growth.level_history import COLUMNS
-from gpuboost.engine.growth.operations import Level
+from gpuboost.engine.growth.level_history import COLUMNS, grown_trees
 from gpuboost.engine.growth.policy import (
     gains,
     good_enough,
@@ -23,7 +22,7 @@ from gpuboost.engine.growth.policy import (
 from gpuboost.engine.order_statistics import Groups, quantile_bounds
 from gpuboost.engine.sampling import root_key
 from gpuboost.engine.targets import ClassTarget, MedianTarget, Target, ValueTarget, median_signs
-from gpuboost.engine.task import MISSING_LEFT, GrowTask
+from gpuboost.engine.task import MISSING_LEFT, GrownTree, GrowTask
 from gpuboost.engine.tree_rows import TreeRows
 
 
@@ -83,6 +82,7 @@ class RowOps:
         self.task, self.trees = task, trees
         self._constraints = Constraints(task)
         self.tree_rows: list[TreeRows] = []
+        self._levels: list[dict[str, np.ndarray]] = []  # columns of the levels so far
 
     def roots(self) -> tuple[RowBlock, Frontier]:
         """Rows and root nodes of the batch of trees."""
@@ -157,13 +157,19 @@ class RowOps:
         gain = gains(self.task.options.criterion, splits, frontier)
         return self._known.limit_to_best_first(frontier, np.where(accepted, gain, -1.0))
 
-    def to_host(self, level: Level) -> dict[str, np.ndarray]:
-        """The columns of a level that `History` keeps; NumPy arrays are already on the host."""
-        parts = {**vars(level.splits), **vars(level.frontier)}
-        gain = gains(self.task.options.criterion, level.splits, level.frontier)
-        parts["gain"] = np.where(level.accepted, gain, -1.0)
-        parts["sums"] = level.sums
-        return {name: parts[name] for name in COLUMNS}
+    def _record(
+        self, frontier: Frontier, splits: Splits, accepted: np.ndarray, sums: np.ndarray
+    ) -> None:
+        """Record the nodes of a level."""
+        parts = {**vars(splits), **vars(frontier), "sums": sums}
+        gain = gains(self.task.options.criterion, splits, frontier)
+        parts["gain"] = np.where(accepted, gain, -1.0)
+        self._levels.append({name: parts[name] for name in COLUMNS})
+
+    def end_batch(self) -> list[GrownTree]:
+        """The trees of the batch."""
+        limit, has_all_sums = self.task.options.max_leaf_nodes, self.task.target.by_median
+        return grown_trees(self._levels, len(self.trees), limit, has_all_sums)
 
     def _gradients(self, rows: RowBlock, start: np.ndarray, count: np.ndarray) -> np.ndarray:
         if rows.gradient is not None:
@@ -249,13 +255,19 @@ class RowOps:
         )
 
     def partition(
-        self, rows: RowBlock, frontier: Frontier, splits: Splits, accepted: np.ndarray
+        self,
+        rows: RowBlock,
+        frontier: Frontier,
+        splits: Splits,
+        accepted: np.ndarray,
+        sums: np.ndarray,
     ) -> tuple[RowBlock, Frontier]:
-        """Move the rows of accepted nodes to their children, keeping their order.
+        """Record the level and move the rows of accepted nodes to their children, in order.
 
         before  | a: l r l l r | b: r l r |
         after   | a: l l l | a: r r | b: l | b: r r |
         """
+        self._record(frontier, splits, accepted, sums)
         parents = np.flatnonzero(accepted)
         node = frontier.take(parents)
         if len(parents) < len(frontier):

@@ -1,16 +1,13 @@
-"""The levels that the level loop has grown so far, and the trees made from them."""
+"""The levels that the level loop has grown, and the trees made from them."""
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from gpuboost.engine.growth.best_first import reached
-from gpuboost.engine.growth.frontier import Array
-from gpuboost.engine.growth.operations import Level, OpenOps
 from gpuboost.engine.growth.tree import sum_children
 from gpuboost.engine.task import LEAF, NO_LIMIT, GrownTree
 
@@ -22,70 +19,43 @@ COLUMNS = (
 )
 
 
-class History:
-    """Collects levels, and separates them into trees at the end.
+def grown_trees(
+    levels: list[dict[str, np.ndarray]], n_trees: int, max_leaf_nodes: int, has_all_sums: bool
+) -> list[GrownTree]:
+    """Separate levels, given by their `COLUMNS`, into trees, nodes breadth-first.
 
     Nodes are ordered by level, and by tree within a level. The children of a level's split nodes
-    are the next level, in the same order.
+    are the next level, in the same order. Unless ``has_all_sums``, only leaves have sums, from
+    which those of other nodes follow.
     """
+    whole = joined(levels)
+    whole["left"] = children_by_level([level["gain"] >= 0 for level in levels])
+    whole["feature"][whole["left"] == 0] = LEAF
+    trees = []
+    for nodes, local in tree_nodes(whole["tree"], n_trees):
+        own = {name: column[nodes] for name, column in whole.items()}
+        own["left"] = localised(own["left"], local)
+        if not has_all_sums:
+            sum_children(own["left"], own["sums"])
+        if max_leaf_nodes != NO_LIMIT:
+            own = _pruned(own, max_leaf_nodes)
+        trees.append(as_grown(own))
+    return trees
 
-    def __init__(self, ops: OpenOps, n_trees: int, max_leaf_nodes: int, has_all_sums: bool) -> None:
-        self._ops = ops
-        self._has_all_sums = has_all_sums  # else sums of leaves alone, from which others follow
-        self._n_trees = n_trees
-        self._max_leaf_nodes = max_leaf_nodes
-        self._levels: list[Level] = []
 
-    def add(self, frontier: Any, splits: Any, accepted: Array, sums: Any) -> None:
-        """Record a level, whose arrays may be on any device."""
-        self._levels.append(Level(frontier, splits, accepted, sums))
-
-    def trees(self, n_threads: int) -> list[GrownTree]:
-        """The trees of the batch, nodes breadth-first."""
-        levels = self._on_host()
-        whole = joined(levels)
-        whole["left"] = children_by_level([level["gain"] >= 0 for level in levels])
-        whole["feature"][whole["left"] == 0] = LEAF
-
-        def tree_of(part: tuple[Any, np.ndarray]) -> GrownTree:
-            nodes, local = part
-            own = {name: column[nodes] for name, column in whole.items()}
-            own["left"] = localised(own["left"], local)
-            if not self._has_all_sums:
-                sum_children(own["left"], own["sums"])
-            if self._max_leaf_nodes != NO_LIMIT:
-                own = self._pruned(own)
-            return as_grown(own)
-
-        parts = tree_nodes(whole["tree"], self._n_trees)
-        if n_threads == 1 or len(parts) == 1:
-            return list(map(tree_of, parts))
-        with ThreadPoolExecutor(n_threads) as pool:
-            return list(pool.map(tree_of, parts))
-
-    def _on_host(self) -> list[dict[str, np.ndarray]]:
-        """The first level, and the others that have nodes."""
-        found: list[dict[str, np.ndarray]] = []
-        for level in self._levels:
-            columns = self._ops.to_host(level)
-            if found and not len(columns["tree"]):
-                break
-            found.append(columns)
-        return found
-
-    def _pruned(self, own: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Columns of one tree without the splits that best-first growth did not reach."""
-        chosen = reached(own["left"], own["gain"], own["key"], self._max_leaf_nodes)
-        if (chosen == (own["left"] > 0)).all():
-            return own
-        left = np.where(chosen, own["left"], 0)
-        kept = breadth_first(left)
-        place = np.zeros(len(left), dtype=np.int64)
-        place[kept] = np.arange(len(kept))
-        own = {name: column[kept] for name, column in own.items()}
-        own["left"] = place[left[kept]]
-        own["feature"][own["left"] == 0] = LEAF
+def _pruned(own: dict[str, np.ndarray], max_leaf_nodes: int) -> dict[str, np.ndarray]:
+    """Columns of one tree without the splits that best-first growth did not reach."""
+    chosen = reached(own["left"], own["gain"], own["key"], max_leaf_nodes)
+    if (chosen == (own["left"] > 0)).all():
         return own
+    left = np.where(chosen, own["left"], 0)
+    kept = breadth_first(left)
+    place = np.zeros(len(left), dtype=np.int64)
+    place[kept] = np.arange(len(kept))
+    own = {name: column[kept] for name, column in own.items()}
+    own["left"] = place[left[kept]]
+    own["feature"][own["left"] == 0] = LEAF
+    return own
 
 
 def joined(levels: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:

@@ -9,20 +9,20 @@
         partition the rows           children become the next frontier
 
 The loop knows neither the rows nor the number of nodes: they are part of the objects that
-`LevelOps` returns and takes. So it need not wait for a device, which keeps the nodes of levels
-itself (`DeviceResidentOps`).
+`LevelOps` returns and takes. So it need not wait for a device.
 """
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, TypeVar
 
-from gpuboost.engine.growth.level_history import History
-from gpuboost.engine.growth.operations import DeviceResidentOps, LevelOps, OpenOps, TreeBuilder
+from gpuboost.engine.growth.operations import LevelOps
 from gpuboost.engine.task import NO_LIMIT, GrowTask
 
+Grown = TypeVar("Grown")
 
-def grow_levels(ops: LevelOps, task: GrowTask, n_trees: int) -> TreeBuilder:
+
+def grow_levels(ops: LevelOps[Grown], task: GrowTask) -> Grown:
     """Grow the trees of a batch; a tree does not depend on the other trees in the batch.
 
     Parameters
@@ -30,22 +30,20 @@ def grow_levels(ops: LevelOps, task: GrowTask, n_trees: int) -> TreeBuilder:
     ops : LevelOps
         The level operations of the batch.
     task : GrowTask
-    n_trees : int
-        Number of trees in the batch.
+
+    Returns
+    -------
+    object
+        The grown nodes, as `LevelOps.end_batch` returns them.
     """
-    tree_builder = _all_levels(ops, task, n_trees)
-    if isinstance(ops, DeviceResidentOps):
-        ops.end_batch()  # by now rows and levels are released
-    return tree_builder
+    _grow_all(ops, task)
+    return ops.end_batch()  # by now rows and levels are released
 
 
-def _all_levels(ops: LevelOps, task: GrowTask, n_trees: int) -> TreeBuilder:
+def _grow_all(ops: LevelOps[Any], task: GrowTask) -> None:
     rows, frontier = ops.roots()
     best_first = task.options.max_leaf_nodes != NO_LIMIT
     by_median = task.target.by_median
-    tree_builder = (
-        ops.tree_builder() if isinstance(ops, DeviceResidentOps) else _history(ops, task, n_trees)
-    )
     depth = 0
     while not ops.finished(frontier, depth):
         if by_median:
@@ -56,12 +54,5 @@ def _all_levels(ops: LevelOps, task: GrowTask, n_trees: int) -> TreeBuilder:
         if best_first:
             accepted = ops.limit_to_best_first(frontier, splits, accepted)
         sums = ops.leaf_sums(rows, frontier, accepted)
-        tree_builder.add(frontier, splits, accepted, sums)
-        rows, frontier = ops.partition(rows, frontier, splits, accepted)
+        rows, frontier = ops.partition(rows, frontier, splits, accepted, sums)
         depth += 1
-    return tree_builder
-
-
-def _history(ops: LevelOps, task: GrowTask, n_trees: int) -> History:
-    limit, has_all_sums = task.options.max_leaf_nodes, task.target.by_median
-    return History(cast("OpenOps", ops), n_trees, limit, has_all_sums)

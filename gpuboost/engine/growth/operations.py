@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
-
-import numpy as np
+from typing import Any, Protocol, TypeVar
 
 from gpuboost.engine.growth.frontier import Array
-from gpuboost.engine.task import GrownTree
+
+Grown_co = TypeVar("Grown_co", covariant=True)
 
 
-class LevelOps(Protocol):
+class LevelOps(Protocol[Grown_co]):
     """The operations that grow the levels of one batch of trees.
 
     ``rows`` and ``frontier`` are objects of the backend: the rows of all open nodes with their
@@ -40,50 +38,17 @@ class LevelOps(Protocol):
     def leaf_sums(self, rows: Any, frontier: Any, accepted: Array) -> Array:
         """Leaf sums of nodes that are not split, or of all nodes for medians: int64 (m, P)."""
 
-    def partition(self, rows: Any, frontier: Any, splits: Any, accepted: Array) -> tuple[Any, Any]:
-        """The rows of accepted nodes, moved stably to their children, and the children."""
+    def partition(
+        self, rows: Any, frontier: Any, splits: Any, accepted: Array, sums: Any
+    ) -> tuple[Any, Any]:
+        """Record the level; the rows of accepted nodes, moved stably to their children, and these.
+
+        A device may grow some nodes to their leaves outside the level loop; the loop treats such a
+        node as not split.
+        """
 
     def limit_to_best_first(self, frontier: Any, splits: Any, accepted: Array) -> Array:
         """The accepted nodes that best-first growth also reaches, given the nodes known so far."""
 
-
-class OpenOps(LevelOps, Protocol):
-    """`LevelOps` whose levels are collected by a `History`."""
-
-    def to_host(self, level: Level) -> dict[str, np.ndarray]:
-        """The columns of a level that `History` keeps, `level_history.COLUMNS`, on the host."""
-
-
-class TreeBuilder(Protocol):
-    """Collects the nodes of a batch of trees, as `History` does."""
-
-    def add(self, frontier: Any, splits: Any, accepted: Array, sums: Any) -> None:
-        """Record a level."""
-
-    def trees(self, n_threads: int) -> list[GrownTree]:
-        """The trees of the batch, nodes breadth-first."""
-
-
-@runtime_checkable
-class DeviceResidentOps(Protocol):
-    """Operations that keep the nodes of levels themselves.
-
-    They may grow some nodes to their leaves outside the level loop; the loop treats such a node as
-    not split.
-    """
-
-    def tree_builder(self) -> TreeBuilder:
-        """The object that collects the nodes; called when the roots exist."""
-
-    def end_batch(self) -> None:
-        """Finish the batch after all levels are grown."""
-
-
-@dataclass(frozen=True)
-class Level:
-    """One level in the backend's form; ``sums`` is None until they are computed."""
-
-    frontier: Any
-    splits: Any
-    accepted: Any
-    sums: Any
+    def end_batch(self) -> Grown_co:
+        """The grown nodes, after the last level, when rows and levels are released."""

@@ -237,7 +237,7 @@ def test_many_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Problem(X, X[:, 0] * X[:, 1] + np.sin(9.0 * X[:, 2]), False, n_trees=3)
     asked = asked.with_options(max_leaf_nodes=120, min_samples_leaf=2)
     with monkeypatch.context() as without:
-        without.delattr("gpuboost.engine.growth.level_loop.History")
+        without.delattr("gpuboost.backends.numpy.rows.grown_trees")
         ensemble, fingerprint = grow(asked, ShimBackend(ShimRuntime(order_seed=2)))
     assert fingerprint == grow(asked, NumpyBackend())[1]
     assert (np.add.reduceat(ensemble.left == 0, ensemble.offset[:-1]) == 120).all()

@@ -86,7 +86,7 @@ def policy_of_two_classes() -> Policy:
     _, matrix, sampler, target = asked.prepare()
     ops = device_ops(ShimRuntime(), asked.task(matrix, sampler, target), [0])
     ops.roots()
-    return ops._batch.policy
+    return ops._policy
 
 
 def random_level(

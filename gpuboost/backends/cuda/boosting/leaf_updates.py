@@ -15,7 +15,7 @@ from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet, optional
 from gpuboost.backends.cuda.data.features import DeviceFeatures
 from gpuboost.backends.cuda.growth.best_first import SplitQueue
 from gpuboost.backends.cuda.growth.finish import Finisher
-from gpuboost.backends.cuda.growth.hooks import LevelLeaves
+from gpuboost.backends.cuda.growth.hooks import LeavesOfRound
 from gpuboost.backends.cuda.growth.node_buffer import (
     NodeBuffer,
     NodeCapacity,
@@ -24,6 +24,7 @@ from gpuboost.backends.cuda.growth.node_buffer import (
 )
 from gpuboost.backends.cuda.growth.tree_arrays import Finished
 from gpuboost.backends.cuda.growth.value_rule import ValueRule
+from gpuboost.backends.cuda.level.records import DeviceFrontier
 from gpuboost.backends.cuda.runtime.arrays import Columns, allocate, bytes_of
 from gpuboost.backends.cuda.runtime.grid import striding_blocks
 from gpuboost.backends.cuda.runtime.launch import fill, launch
@@ -31,6 +32,7 @@ from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.readback import HostCopy, Readback, is_copied_whole
 from gpuboost.backends.cuda.runtime.readback import read_later as read_together
 from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.backends.cuda.sampling.rows import DeviceRows
 from gpuboost.engine.ensembles.boosting_task import BoostTask
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.losses import OrderStatisticLoss
@@ -41,7 +43,7 @@ from gpuboost.engine.task import NO_LIMIT
 MONITORED_DEPTH = 12
 
 
-class RoundLeaves:
+class RoundLeaves(LeavesOfRound):
     """Keeps the leaves of rounds whose trees grow in one batch.
 
     Parameters
@@ -114,23 +116,30 @@ class RoundLeaves:
 
     @property
     def table(self) -> Array:
-        """Array for the table of the round's trees; see `NodeBuffer.end`."""
+        """Array for the table of the round's trees; see `NodeBuffer.number`."""
         return self.readback.arrays["table"]
 
-    def keep_level(self, level: LevelLeaves) -> None:
+    def keep_level(
+        self,
+        rows: DeviceRows,
+        frontier: DeviceFrontier,
+        accepted: Array,
+        *,
+        first: Array,
+        trees: Array,
+    ) -> None:
         """Keep the leaf of each row in the leaves of a level; if not tracked, the listed rows."""
-        rows, frontier, accepted = level.rows, level.frontier, level.accepted
         if not self.follows:
             if self._quantiles is not None and self._listed is None:
                 self._listed = ListedRows(rows.row, frontier.start, frontier.count)
             return
-        pieces, first = frontier.pieces, level.first
+        pieces = frontier.pieces
         own = {"accepted": accepted, "first_node": first, "place": self._place}
         n_blocks = striding_blocks(self._runtime, pieces.capacity)
         known = (rows, frontier, pieces, self._sets[0])
         launch(self._runtime, "keep_leaves", n_blocks, *known, **own)
         if self._quantiles is not None:
-            self._quantiles.keep_level(rows.row, frontier, accepted, first, level.inputs.keys.trees)
+            self._quantiles.keep_level(rows.row, frontier, accepted, first, trees)
 
     def finish(
         self,

@@ -20,7 +20,7 @@ from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet, LossKernels
 from gpuboost.backends.cuda.data.features import copy_to_device
 from gpuboost.backends.cuda.growth.best_first import SplitQueue
 from gpuboost.backends.cuda.growth.finish import Finisher
-from gpuboost.backends.cuda.growth.hooks import LevelLeaves, RowsOfRounds
+from gpuboost.backends.cuda.growth.hooks import RowsOfRounds
 from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
 from gpuboost.backends.cuda.growth.value_rule import ValueRule
 from gpuboost.backends.cuda.runtime.arrays import Columns, allocate
@@ -166,21 +166,6 @@ class RoundRows(RowsOfRounds):
         return {"losses": (np.int64, shape)}
 
     # ---- leaves of the trees -------------------------------------------------------------------
-
-    @property
-    def follows(self) -> bool:
-        """Whether the partition of each level tracks which leaf each row is in."""
-        return self.leaves is not None and self.leaves.follows
-
-    @property
-    def table(self) -> Array | None:
-        """Array for the table of the trees."""
-        return None if self.leaves is None else self.leaves.table
-
-    def keep_level(self, level: LevelLeaves) -> None:
-        """Keep the leaves of a level."""
-        if self.leaves is not None:
-            self.leaves.keep_level(level)
 
     def add_leaves(self, inputs: BatchInputs, queue: SplitQueue | None, store: NodeBuffer) -> None:
         """Add leaf values to raw predictions, then sum the losses."""

@@ -124,7 +124,8 @@ class DeviceTask:
         """Whether small nodes may leave the level loop; of a round, only if there may be many."""
         wanted = SUBTREES_WANTED * self.runtime.n_multiprocessors
         many = n_trees << min(self.task.options.max_depth, DEEPEST) > wanted
-        return self.rounds is None or (many and not self.rounds.follows)
+        leaves = None if self.rounds is None else self.rounds.leaves
+        return self.rounds is None or (many and not (leaves and leaves.follows))
 
     def histogram_builder(self, max_weight: int, by_lists: bool) -> HistogramBuilder:
         """Make the histogram builder of a batch whose rows weigh at most ``max_weight``."""

@@ -84,7 +84,7 @@ class TreeGrower:
         again : bool
             Whether a batch of as many trees will follow.
         """
-        return self.launch(host, again).trees(self._task.n_threads)
+        return self.launch(host, again).trees()
 
     @property
     def finishes(self) -> bool:
@@ -100,8 +100,9 @@ class TreeGrower:
             If all rows drawn for a tree have weight zero.
         """
         assert self._task.sampler is not None
-        nodes = self.launch(host, again)
-        root_weights, trees = nodes.finished().copy_to_host(self._runtime)
+        finished = self.launch(host, again).finished
+        assert finished is not None
+        root_weights, trees = finished.copy_to_host(self._runtime)
         for tree, weight in zip(host.trees, root_weights, strict=True):
             check_weight(self._task.sampler, tree, weight > 0)
         return trees
@@ -142,6 +143,4 @@ class TreeGrower:
         return recorded.nodes
 
     def _levels(self, host: HostInputs, inputs: BatchInputs) -> NodeBuffer:
-        ops = CudaLevelOps(self._shared, host, inputs)
-        grow_levels(ops, self._task, len(host.trees))
-        return ops.tree_builder()
+        return grow_levels(CudaLevelOps(self._shared, host, inputs), self._task)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from typing import Protocol
 
 from gpuboost.backends.cuda.growth.best_first import SplitQueue
 from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
@@ -13,48 +13,57 @@ from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
 from gpuboost.engine.growth.frontier import Array
 
 
-@dataclass(frozen=True)
-class LevelLeaves:
-    """A level whose leaves are known.
+class LeavesOfRound(Protocol):
+    """Tracks the leaves that rows reach, and holds what the host reads of a round.
 
     Attributes
     ----------
-    rows : DeviceRows
-    frontier : DeviceFrontier
-    accepted : uint8 (m,)
-        Nodes that are split; the others are leaves.
-    inputs : BatchInputs
-    first : int32 (1,)
-        Place of the level's first node in the node buffer.
+    follows : bool
+        Whether the partition of each level tracks which leaf each row is in.
     """
 
-    rows: DeviceRows
-    frontier: DeviceFrontier
-    accepted: Array
-    inputs: BatchInputs
-    first: Array
+    follows: bool
+
+    @property
+    def table(self) -> Array:
+        """Array to write the table of the trees to, see `NodeBuffer.number`."""
+
+    def keep_level(
+        self,
+        rows: DeviceRows,
+        frontier: DeviceFrontier,
+        accepted: Array,
+        *,
+        first: Array,
+        trees: Array,
+    ) -> None:
+        """Keep the leaves of a level.
+
+        Parameters
+        ----------
+        accepted : uint8 (m,)
+            Nodes that are split; the others are leaves.
+        first : int32 (1,)
+            Place of the level's first node in the node buffer.
+        trees : uint64 (T,)
+            Numbers of the trees.
+        """
 
 
 class RowsOfRounds(ABC):
-    """Makes the rows of a round's trees and uses the leaves they reach."""
+    """Makes the rows of a round's trees and uses the leaves they reach.
 
-    @property
-    def follows(self) -> bool:
-        """Whether the partition of each level tracks which leaf each row is in."""
-        return False
+    Attributes
+    ----------
+    leaves : LeavesOfRound or None
+        None if no leaves are tracked while trees grow.
+    """
 
-    @property
-    def table(self) -> Array | None:
-        """Array to write the table of the trees to, see `NodeBuffer.end`; None for a new one."""
-        return None
+    leaves: LeavesOfRound | None = None
 
     @abstractmethod
     def make(self, inputs: BatchInputs) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
         """Rows of the trees in order, number of rows of each, leaf columns, largest weight."""
-
-    def keep_level(self, level: LevelLeaves) -> None:
-        """Keep the leaves of a level."""
-        del level
 
     @abstractmethod
     def add_leaves(self, inputs: BatchInputs, queue: SplitQueue | None, store: NodeBuffer) -> None:

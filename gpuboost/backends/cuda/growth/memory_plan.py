@@ -72,7 +72,7 @@ def dry_run_batch(
     lasting = runtime.meter.now
     ops = CudaLevelOps(shared, host, host.to_device(runtime))
     first = len(runtime.meter.sizes)
-    nodes = grow_levels(ops, task, n_trees)
+    nodes = grow_levels(ops, task)
     on_device = task.sampler is not None or maker is not None
     lives = runtime.meter.lives(first) if on_device and not runtime.asked else None
     del nodes  # its arrays live beyond the last launch

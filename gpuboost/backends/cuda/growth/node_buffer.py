@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -125,20 +125,6 @@ class Numbers:
     table: Array
 
 
-class CutsNodes(Protocol):
-    """Takes back splits: `gpuboost.backends.cuda.growth.best_first.SplitQueue`."""
-
-    def cut(self, nodes: Store, adds: bool) -> Array:
-        """Make leaves of the nodes whose splits were taken back."""
-
-
-class FinishesNodes(Protocol):
-    """Makes finished trees of nodes: `gpuboost.backends.cuda.growth.finish.Finisher`."""
-
-    def finish(self, store: NodeBuffer) -> Finished:
-        """Finish the nodes of a node buffer, which must be numbered."""
-
-
 class NodeBuffer:
     """The nodes of a batch of trees, as `gpuboost.engine.growth.level_history` on the host.
 
@@ -164,6 +150,8 @@ class NodeBuffer:
     leaf : int32 (m,) or None
         After the last level, place of the leaf that contains each node: the node itself, or an
         ancestor if splits were taken back. None if no splits are taken back.
+    finished : Finished or None
+        The finished trees; None if the host finishes them, or the round that they belong to.
     """
 
     def __init__(
@@ -191,7 +179,7 @@ class NodeBuffer:
         self.nodes = empty(Store, runtime.xp, {"size": size}, **lengths)
         self.first = roots.tree[:1]  # tree 0, which is also the place of the first root
         self.leaf: Array | None = None
-        self._finished: Finished | None = None
+        self.finished: Finished | None = None
 
     # ---- a level -------------------------------------------------------------------------------
 
@@ -242,9 +230,6 @@ class NodeBuffer:
         options, target = self._task.options, self._task.target
         return target.by_median or options.max_leaf_nodes != NO_LIMIT
 
-    def add(self, frontier: Any, splits: Any, accepted: Any, sums: Any) -> None:
-        """Do nothing: `keep` has stored the nodes of the level."""
-
     # ---- the end -------------------------------------------------------------------------------
 
     @property
@@ -252,45 +237,34 @@ class NodeBuffer:
         """Arguments of the kernels' ``Capacities``; see node_buffer.cuh."""
         return {"start": self._starts, "n_trees": self.n_trees, **vars(self._node_capacity)}
 
-    def end(
-        self, queue: CutsNodes | None, finisher: FinishesNodes | None, table: Array | None = None
-    ) -> None:
-        """Cut, number and, given a ``finisher``, finish the nodes, after the last level.
+    @property
+    def adds_leaf_sums(self) -> bool:
+        """Whether only leaves have sums, from which those of inner nodes follow."""
+        of_leaves = self._kind == constant("growth/node_buffer.cu", "LEAF_SUMS")
+        return of_leaves and not self._task.target.by_median
 
-        ``queue`` gives the splits that were taken back; None if there are none. ``table``, if
-        given, is the array to write the table of `Numbers` to.
+    def number(self, table: Array | None = None) -> None:
+        """Number the nodes, after the last level.
+
+        ``table``, if given, is the array to write the table of `Numbers` to.
         """
-        if queue is not None:
-            of_leaves = self._kind == constant("growth/node_buffer.cu", "LEAF_SUMS")
-            self.leaf = queue.cut(self.nodes, adds=of_leaves and not self._task.target.by_median)
-        if table is None:
-            table = self._runtime.xp.empty(table_shape(self.n_trees), dtype=np.int64)
-        self.numbers = self._number(table)
-        if finisher is not None:
-            self._finished = finisher.finish(self)
-
-    def _number(self, table: Array) -> Numbers:
         runtime, task, nodes, xp = self._runtime, self._task, self.nodes, self._runtime.xp
         has_masks = self._matrix.mask_words > 0
+        if table is None:
+            table = xp.empty(table_shape(self.n_trees), dtype=np.int64)
         order = xp.empty(self.max_finished, dtype=np.int32)
         category = xp.empty(self.max_finished if has_masks else 0, dtype=np.int32)
         level_end = xp.empty(self._node_capacity.levels(self.n_trees, self._n_rows), dtype=np.int32)
-        numbers = Numbers(order, category, level_end, table)
+        self.numbers = numbers = Numbers(order, category, level_end, table)
         own = {"has_masks": has_masks, "n_sums": self.n_sums, "adds": not task.target.by_median}
         known = (self._matrix, nodes, numbers)
         launch(runtime, "number_nodes", self.n_trees, *known, **self.capacities, **own)
         if self.n_trees > 1:
             launch(runtime, "place_trees", 1, numbers, n_trees=self.n_trees)
-        return numbers
 
     # ---- on the host ---------------------------------------------------------------------------
 
-    def finished(self) -> Finished:
-        """The finished trees; `end` must have been called with a finisher."""
-        assert self._finished is not None
-        return self._finished
-
-    def trees(self, n_threads: int) -> list[GrownTree]:
+    def trees(self) -> list[GrownTree]:
         """Copy the grown trees to the host, which finishes them."""
         host, n = self._runtime.to_host, self.n_trees
         table, starts = host(self.numbers.table), host(self._starts)

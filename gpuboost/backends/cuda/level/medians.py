@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.backends.cuda.level.records import DeviceFrontier, Pieces
+from gpuboost.backends.cuda.level.records import DeviceFrontier, Medians, Pieces
 from gpuboost.backends.cuda.runtime.grid import striding_blocks
 from gpuboost.backends.cuda.runtime.launch import fill, launch, zeros
 from gpuboost.backends.cuda.runtime.protocol import Runtime
@@ -15,14 +15,6 @@ from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.targets import MedianTarget, Target
-
-
-@dataclass(frozen=True)
-class Medians:
-    """Ranks of the two middle targets of each node and output: int32 (m, K)."""
-
-    lower: Array
-    upper: Array
 
 
 @dataclass(frozen=True)
@@ -80,23 +72,17 @@ class MedianKernels:
         self._by_pieces("find_next_ranks", pieces, rows, found, **weights, below=below)
         return found
 
-    def put_signs(self, rows: DeviceRows, frontier: DeviceFrontier, found: Medians) -> None:
+    def put_signs(self, rows: DeviceRows, frontier: DeviceFrontier) -> None:
         """Write the sign of each row about the medians of its node."""
         columns = {"rank": self._ranks(rows), "sign": self._signs(rows)}
-        self._by_pieces("put_signs", frontier.pieces, rows, found, **columns)
+        self._by_pieces("put_signs", frontier.pieces, rows, frontier.medians, **columns)
 
-    def sums(
-        self,
-        rows: DeviceRows,
-        frontier: DeviceFrontier,
-        found: Medians,
-        leaf: LeafColumns,
-    ) -> Array:
+    def sums(self, rows: DeviceRows, frontier: DeviceFrontier, leaf: LeafColumns) -> Array:
         """`GrownTree.sums` of all nodes: int64 (m, 6 K + 2)."""
         sums = self.runtime.xp.empty((frontier.capacity, 6 * self.n_outputs + 2), dtype=np.int64)
         fill(self.runtime, sums, 0)
         own = {"sign": self._signs(rows), "wide": leaf.wide[0], "draws": leaf.draws, "sums": sums}
-        self._by_pieces("median_sums", frontier.pieces, rows, frontier, found, **own)
+        self._by_pieces("median_sums", frontier.pieces, rows, frontier, frontier.medians, **own)
         return sums
 
     def _signs(self, rows: DeviceRows) -> Array:

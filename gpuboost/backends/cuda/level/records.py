@@ -6,6 +6,7 @@ entries after the last node are undefined.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -56,6 +57,10 @@ class DeviceFrontier:
         By node.
     bounds : NodeBounds or None
         None if nodes have no constraints.
+    medians : Medians or None
+        None unless gradients are about the medians of nodes.
+    read_size : callable or None
+        Waits for the host's copy of ``size``; None if the host does not read it.
     """
 
     size: Array
@@ -68,6 +73,8 @@ class DeviceFrontier:
     gradient: Array = column(np.int64, "n", "n_channels")
     parent: Array = column(np.int32, "n")
     bounds: NodeBounds | None = None
+    medians: Medians | None = None
+    read_size: Callable[[], np.ndarray] | None = None
 
     @property
     def capacity(self) -> int:
@@ -157,6 +164,14 @@ class NodeBounds:
     lower: Array = column(np.float64, "n_bounded")
     upper: Array = column(np.float64, "n_bounded")
     groups: Array = column(np.uint32, "n", "n_words")
+
+
+@dataclass(frozen=True)
+class Medians:
+    """Ranks of the two middle targets of each node and output: int32 (m, K)."""
+
+    lower: Array
+    upper: Array
 
 
 @dataclass(frozen=True)
