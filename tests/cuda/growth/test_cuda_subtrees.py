@@ -54,7 +54,7 @@ def set_small(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
 def stored(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Nodes that each batch of trees has had below the level loop."""
     sizes: list[int] = []
-    keep, end = NodeBuffer.keep, NodeBuffer.end
+    keep, number = NodeBuffer.keep, NodeBuffer.number
 
     def count(self: NodeBuffer, frontier: Any, *given: Any) -> None:
         if isinstance(frontier.size, np.ndarray):  # and no phantom
@@ -65,11 +65,11 @@ def stored(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         if isinstance(self.nodes.size, np.ndarray):
             sizes[-1] += int(self.nodes.size[0])
             sizes.append(0)
-        end(self, *given)
+        number(self, *given)
 
     sizes.append(0)
     monkeypatch.setattr(NodeBuffer, "keep", count)
-    monkeypatch.setattr(NodeBuffer, "end", spy)
+    monkeypatch.setattr(NodeBuffer, "number", spy)
     return sizes
 
 
