@@ -102,7 +102,7 @@ class OneByOne(ShimRuntime):
     """Kernels that do nothing, and no graphs."""
 
     def kernel(self, *_: object) -> Any:
-        return lambda grid, block, args, *, shared_mem=0: None
+        return lambda grid, block, args, shared_mem=0: None
 
 
 class Graphs(OneByOne):

@@ -58,7 +58,7 @@ class ShimRuntime:
         function.max_dynamic_shared_size_bytes = self.shared_memory
 
         def launch(
-            grid: Sequence[int], block: Sequence[int], args: Sequence[Any], *, shared_mem: int = 0
+            grid: Sequence[int], block: Sequence[int], args: Sequence[Any], shared_mem: int = 0
         ) -> None:
             if 0 in grid:
                 return

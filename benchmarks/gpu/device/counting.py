@@ -101,10 +101,10 @@ class CountingRuntime:
         kernel = self.inner.kernel(file_name, name, constants)
 
         def launch(
-            grid: Sequence[int], block: Sequence[int], args: Sequence[Any], *, shared_mem: int = 0
+            grid: Sequence[int], block: Sequence[int], args: Sequence[Any], shared_mem: int = 0
         ) -> None:
             self.counts.note(LAUNCH)
-            kernel(grid, block, args, shared_mem=shared_mem)
+            kernel(grid, block, args, shared_mem)
 
         return launch
 

@@ -196,10 +196,10 @@ class GridRuntime(ShimRuntime):
         if name != "histogram_classes":
             return inner
 
-        def launch(grid: Any, block: Any, args: Any, *, shared_mem: int = 0) -> None:
+        def launch(grid: Any, block: Any, args: Any, shared_mem: int = 0) -> None:
             n_pieces, rows = int(args[4][0]), args[7]
             self.grids.append((*grid[1:], int(rows[:n_pieces].sum())))
-            inner(grid, block, args, shared_mem=shared_mem)
+            inner(grid, block, args, shared_mem)
 
         return launch
 

@@ -26,7 +26,7 @@ class LaunchLog:
         self.kept: list[Any] = []
 
     def kernel(self, file_name: str, name: str, constants: Mapping[str, int]) -> Any:
-        def kept(grid: Any, block: Any, args: Any, *, shared_mem: int = 0) -> None:
+        def kept(grid: Any, block: Any, args: Any, shared_mem: int = 0) -> None:
             self.kept.append((file_name, name, dict(constants), grid, block, args, shared_mem))
 
         return kept

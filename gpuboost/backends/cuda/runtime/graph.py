@@ -7,9 +7,9 @@ device has computed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,21 +17,6 @@ import numpy as np
 from gpuboost.backends.cuda.runtime.arena import Arena, ArenaPlan
 from gpuboost.backends.cuda.runtime.protocol import Launchable, Runtime
 from gpuboost.engine.growth.frontier import Array
-
-
-@dataclass(frozen=True)
-class Launch:
-    """A launch with all that was given to it; arrays that it names stay."""
-
-    kernel: Launchable
-    grid: Sequence[int]
-    block: Sequence[int]
-    args: Sequence[Any]
-    shared_mem: int
-
-    def __call__(self) -> None:
-        """Launch it again."""
-        self.kernel(self.grid, self.block, self.args, shared_mem=self.shared_mem)
 
 
 class Recording:
@@ -42,17 +27,18 @@ class Recording:
     runtime : Runtime
     plan : ArenaPlan
         Of the arrays that are made meanwhile.
+
+    Attributes
+    ----------
+    launches : list of callable
+        Launches with all that was given to them; arrays that they name stay.
     """
 
     def __init__(self, runtime: Runtime, plan: ArenaPlan) -> None:
         self.arena = Arena(runtime.xp, plan)
         self._runtime = runtime
-        self._launches: list[Launch] = []
+        self.launches: list[Callable[[], None]] = []
         self._repeat: Callable[[], None] | None = None
-
-    def add(self, launch: Launch) -> None:
-        """Keep a launch."""
-        self._launches.append(launch)
 
     def replay(self) -> None:
         """Launch all of it again: from the second time on as one, where the device can."""
@@ -61,7 +47,7 @@ class Recording:
         self._repeat()
 
     def _launch_all(self) -> None:
-        for launch in self._launches:
+        for launch in self.launches:
             launch()
 
 
@@ -129,11 +115,9 @@ class RecordingRuntime:
         if recording is None:
             return kernel
 
-        def launch(
-            grid: Sequence[int], block: Sequence[int], args: Sequence[Any], *, shared_mem: int = 0
-        ) -> None:
-            kernel(grid, block, args, shared_mem=shared_mem)
-            recording.add(Launch(kernel, grid, block, args, shared_mem))
+        def launch(*given: Any) -> None:
+            kernel(*given)
+            recording.launches.append(partial(kernel, *given))
 
         return launch
 

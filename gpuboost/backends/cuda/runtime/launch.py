@@ -83,7 +83,7 @@ def launch(
     kernel = runtime.kernel(binding.file_name, name, constants)
     blocks = grid if isinstance(grid, tuple) else (grid,)
     args = binding.arguments(values, *owners)
-    kernel(blocks, block or binding.block, args, shared_mem=shared_mem)
+    kernel(blocks, block or binding.block, args, shared_mem)
 
 
 @dataclass(frozen=True)

@@ -10,22 +10,10 @@ import numpy as np
 
 from gpuboost.engine.growth.frontier import Array
 
-
-class Launchable(Protocol):
-    """A compiled kernel, called as CuPy's RawKernel is."""
-
-    def __call__(
-        self,
-        grid: Sequence[int],
-        block: Sequence[int],
-        args: Sequence[Any],
-        *,
-        shared_mem: int = 0,
-    ) -> None:
-        """Run the kernel; ``args`` are arrays and NumPy scalars of the very types it takes.
-
-        A grid of no blocks is no launch.
-        """
+# A compiled kernel, called with a grid, a block, arguments and bytes of dynamic shared memory. The
+# arguments are arrays and NumPy scalars of the types that it declares. A grid without
+# blocks is no launch.
+Launchable = Callable[[Sequence[int], Sequence[int], Sequence[Any], int], None]
 
 
 class Runtime(Protocol):

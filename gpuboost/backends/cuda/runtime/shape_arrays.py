@@ -74,7 +74,7 @@ class ShapeArray:
         The allocation that a view shares.
     """
 
-    __array_ufunc__ = None  # a NumPy scalar on the left leaves operators to this class
+    __array_ufunc__ = None  # so that arithmetic of NumPy arrays with one of these is an error
 
     def __init__(
         self, meter: Meter, shape: Sequence[int], dtype: Any, memory: _Memory | None = None
@@ -93,10 +93,6 @@ class ShapeArray:
     @property
     def nbytes(self) -> int:
         return self.size * self.dtype.itemsize
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
 
     @property
     def T(self) -> ShapeArray:
@@ -121,9 +117,6 @@ class ShapeArray:
     def reshape(self, *shape: Any) -> ShapeArray:
         return self._view(np.asarray(self).reshape(*shape).shape)
 
-    def ravel(self) -> ShapeArray:
-        return self._view((self.size,))
-
     def __getitem__(self, key: Any) -> ShapeArray:
         if isinstance(key, slice):  # most are: a third of the time to foretell a batch
             return self._view((len(range(*key.indices(self.shape[0]))), *self.shape[1:]))
@@ -142,41 +135,10 @@ class ShapeArray:
     def astype(self, dtype: Any) -> ShapeArray:
         return ShapeArray(self.meter, self.shape, dtype)
 
-    def copy(self) -> ShapeArray:
-        return self.astype(self.dtype)
+    def __eq__(self, other: object) -> ShapeArray:  # type: ignore[override]
+        return self.astype(bool)
 
-    def sum(self, axis: int | None = None, keepdims: bool = False) -> ShapeArray:
-        gone = range(self.ndim) if axis is None else (axis % self.ndim,)
-        kept = [
-            1 if i in gone else n for i, n in enumerate(self.shape) if keepdims or i not in gone
-        ]
-        return ShapeArray(self.meter, kept, np.empty(1, self.dtype).sum().dtype)
-
-    def _with(self, other: Any, *, dtype: Any = None) -> ShapeArray:
-        return elementwise(self.meter, np.add, (self, other), dtype)
-
-    def _compared(self, other: Any) -> ShapeArray:
-        return self._with(other, dtype=bool)
-
-    def _divided(self, other: Any) -> ShapeArray:
-        return elementwise(self.meter, np.true_divide, (self, other))
-
-    def _in_place(self, other: Any) -> ShapeArray:
-        return self
-
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _with
-    __and__ = __or__ = __xor__ = __floordiv__ = __mod__ = _with
-    __truediv__ = __rtruediv__ = _divided
-    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _compared  # type: ignore[assignment]
-    __iadd__ = __isub__ = __imul__ = __iand__ = __ior__ = _in_place
     __hash__ = None  # type: ignore[assignment]
-
-
-def elementwise(meter: Meter, function: Any, args: Sequence[Any], dtype: Any = None) -> ShapeArray:
-    """What a function of arrays, element by element, returns: the first of its results."""
-    shape = np.broadcast_shapes(*(getattr(arg, "shape", ()) for arg in args))
-    ones = [np.ones(1, arg.dtype) if isinstance(arg, ShapeArray) else arg for arg in args]
-    return ShapeArray(meter, shape, dtype or np.asarray(function(*ones)).dtype)
 
 
 class ShapeModule:
@@ -189,26 +151,12 @@ class ShapeModule:
         found = getattr(np, name)
         if isinstance(found, type) or not callable(found):
             return found  # types of numbers, constants
-        if isinstance(found, np.ufunc):
-            return self._elementwise(found)
         raise AttributeError(f"shape arrays have no {name}; add it to ShapeModule")
-
-    def _elementwise(self, function: np.ufunc) -> Callable[..., Any]:
-        def call(*args: Any) -> Any:
-            if function.nout == 1:
-                return elementwise(self._meter, function, args)
-            ones = function(*(np.ones(1, arg.dtype) for arg in args))
-            return tuple(ShapeArray(self._meter, args[0].shape, one.dtype) for one in ones)
-
-        return call
 
     def empty(self, shape: Any, dtype: Any = np.float64) -> ShapeArray:
         return ShapeArray(self._meter, shape if isinstance(shape, tuple) else (shape,), dtype)
 
     zeros = ones = empty
-
-    def full(self, shape: Any, value: Any, dtype: Any = None) -> ShapeArray:
-        return self.empty(shape, dtype or np.asarray(value).dtype)
 
     def argsort(self, array: ShapeArray, kind: str) -> ShapeArray:
         return self.empty(array.size, np.int64)
@@ -256,9 +204,7 @@ class ShapeRuntime:
     def kernel(self, file_name: str, name: str, constants: Mapping[str, int]) -> Launchable:
         """Does nothing, but a level is counted."""
 
-        def launch(
-            grid: Sequence[int], block: Sequence[int], args: Sequence[Any], *, shared_mem: int = 0
-        ) -> None:
+        def launch(*_: Any) -> None:
             if name == _FIRST_KERNEL:
                 self._depth, self._all_known = 0, False
             self._depth += name == _LEVEL_KERNEL
