@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from gpuboost.backends.cuda.runtime.source import constant, file_text
 from gpuboost.backends.cuda.sampling import device_sampler, real_weights
 from gpuboost.backends.cuda.sampling import draw as drawing
-from gpuboost.backends.cuda.sampling.draw import DeviceDrawing, DrawCounts
+from gpuboost.backends.cuda.sampling.device_sampler import DeviceSampler
+from gpuboost.backends.cuda.sampling.draw import DeviceDrawing, draw_counts
 from gpuboost.backends.cuda.sampling.rows import LeafColumns
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
 from gpuboost.engine.fixed_point import planes_to_float
@@ -140,7 +141,7 @@ def assert_same_rows(
 ) -> None:
     """Every array of a batch against what the sampler says, tree by tree, in the order there is."""
     drawer = DeviceDrawing(runtime, task_of(sampler, target))
-    (rows, count, leaf, max_weight), start = drawer.rows(drawer.keys(trees)), 0
+    (rows, count, leaf, max_weight), start = drawer.rows(drawer._device.keys(trees)), 0
     assert count.dtype == np.int64
     assert len(rows) == len(trees) * drawer.rows_per_tree
     for t, tree in enumerate(trees):
@@ -232,7 +233,8 @@ def test_many_trees_are_drawn_alike_in_any_batch() -> None:
 @pytest.mark.parametrize("method", METHODS[1:])
 def test_draw_counts(method: str, weights: str) -> None:
     sampler = Asked(method, weights).sampler()
-    found = DrawCounts(ShimRuntime(), sampler)(TREES)
+    device = DeviceSampler(ShimRuntime(), sampler)
+    found = draw_counts(device)(device.keys(TREES))
     for own, tree in zip(found, TREES, strict=True):
         np.testing.assert_array_equal(own, sampler.draw_counts(tree))
 
@@ -302,7 +304,7 @@ def test_trees_without_rows_have_none() -> None:
     sampler = RowSampler("bootstrap", N, 2, 1, None, None, factor)
     target = class_target(Asked("bootstrap").codes(), 5, sampler.weight_facts)
     drawer = DeviceDrawing(ShimRuntime(), task_of(sampler, target))
-    count = drawer.rows(drawer.keys(range(5)))[1]
+    count = drawer.rows(drawer._device.keys(range(5)))[1]
     expected = [np.count_nonzero(sampler.rows(t).mask) for t in range(5)]
     assert count.tolist() == expected
     assert 0 in expected
@@ -326,7 +328,7 @@ def test_launches_do_not_grow_with_trees() -> None:
         for trees in (range(2), range(50)):
             runtime = ShimRuntime()
             drawer = DeviceDrawing(runtime, task_of(sampler, asked.target(sampler)))
-            drawer.rows(drawer.keys(trees))
+            drawer.rows(drawer._device.keys(trees))
             counts.append(len(runtime.launches))
         assert counts[0] == counts[1]
 

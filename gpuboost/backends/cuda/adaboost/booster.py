@@ -15,7 +15,7 @@ from typing import cast
 
 import numpy as np
 
-from gpuboost.backends.cuda.adaboost.objective import N_FACTS, Facts, is_evaluated_as_grown
+from gpuboost.backends.cuda.adaboost.facts import N_FACTS, Facts, is_evaluated_as_grown
 from gpuboost.backends.cuda.adaboost.rows import ReweightedRows
 from gpuboost.backends.cuda.growth.grower import TreeGrower
 from gpuboost.backends.cuda.growth.memory_plan import HISTOGRAM_SHARE
@@ -31,6 +31,7 @@ from gpuboost.engine.growth.tree import Tree
 from gpuboost.engine.tree_rows import TreeRows
 
 TreeReader = Callable[[], Tree]
+RoundReader = Callable[[], tuple[Facts, TreeReader]]
 
 
 class CudaReweighter:
@@ -51,9 +52,7 @@ class CudaReweighter:
     def __init__(self, runtime: Runtime, task: ReweightTask) -> None:
         self._runtime, self._task = runtime, task
         self._evaluates_as_grown = is_evaluated_as_grown(task)
-        self._ahead: Callable[[], tuple[Facts, TreeReader]] | None = (
-            None  # reads a round launched early
-        )
+        self._ahead: RoundReader | None = None  # reads a round launched early
         self._pending: TreeReader | None = None  # reads the last tree, if not read
         with runtime.active():
             self._begin_fit()
@@ -87,39 +86,32 @@ class CudaReweighter:
                 self._ahead = self._launched(number + 1)
             if self._pending is not None:
                 self._pending()  # while the device runs the next round
-                self._pending = None
-            facts, read_tree = read()
-            return facts.round(read_tree, self._task.objective.chance)
+            facts, self._pending = read()
+            return facts.round(self._pending, self._task.objective.chance)
 
-    def _launched(self, number: int) -> Callable[[], tuple[Facts, TreeReader]]:
-        """Launch a round; returns a function that waits for its results."""
+    def _launched(self, number: int) -> RoundReader:
+        """Launch a round; returns a function that waits for its results, not for its tree."""
         self.launch(number)
-        readback, names = self.rows.readback, self.rows.finished.columns
-        if not self._is_small:
-            return self._by_parts
-        read = readback.read_later(self._runtime)
+        runtime, rows = self._runtime, self.rows
+        start = rows.readback.read_later(runtime) if self._is_small else None
 
-        def whole() -> tuple[Facts, TreeReader]:
-            copied = read()
-            facts = Facts.of(copied.part("facts", 0, N_FACTS))
-            tree = facts.tree(copied, names)
-            return facts, lambda: tree
+        def read() -> tuple[Facts, TreeReader]:
+            finished, names = rows.finished, tuple(rows.finished.columns)
+            if start is not None:
+                copied = start()
+                facts = Facts.of(copied.part("facts", 0, N_FACTS))
+                tree = facts.tree(copied, names)
+                return facts, lambda: tree
+            facts = Facts.of(runtime.read_later(rows.readback.arrays["facts"])())
+            later = finished.read_later(runtime, facts.n_nodes, facts.n_masks)
+            return facts, cache(lambda: facts.tree(later(), names))
 
-        return whole
+        return read
 
     @property
     def _is_small(self) -> bool:
         """Whether a round is copied whole, including unused node capacity."""
         return is_copied_whole(self.rows.readback.n_bytes)
-
-    def _by_parts(self) -> tuple[Facts, TreeReader]:
-        """Results of the round launched last, while its tree is still being copied."""
-        runtime, rows = self._runtime, self.rows
-        facts = Facts.of(runtime.read_later(rows.readback.arrays["facts"])())
-        read = rows.finished.read_later(runtime, facts.n_nodes, facts.n_masks)
-        names = tuple(rows.finished.columns)
-        self._pending = cache(lambda: facts.tree(read(), names))
-        return facts, self._pending
 
     def _boost_pruned(self, number: int) -> Round:
         """Run a round whose tree is pruned before it is evaluated."""
@@ -128,7 +120,7 @@ class CudaReweighter:
         _, (whole,) = rows.finished.copy_to_host(runtime)
         tree = pruned(cut_back(whole, options.min_decrease), options.ccp_alpha)
         facts = runtime.xp.empty(N_FACTS, dtype=np.float64)
-        rows.objective.evaluate(Finished.of(runtime, [tree]), facts)
+        rows.weights.evaluate(Finished.of(runtime, [tree]), facts)
         found = Facts.of(runtime.to_host(facts))
         kept = found.reversed_if_worse(tree)
         return found.round(lambda: kept, self._task.objective.chance)

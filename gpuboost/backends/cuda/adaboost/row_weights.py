@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from gpuboost.backends.cuda.growth.tree_arrays import Finished
 from gpuboost.backends.cuda.runtime.launch import launch, zeros
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
@@ -17,26 +17,8 @@ _LOSSES = {"linear": "LINEAR", "square": "SQUARE", "exponential": "EXPONENTIAL"}
 _BLOCKS = 8  # per multiprocessor, of launches that loop over all rows
 
 
-@dataclass(frozen=True)
-class PackedTree:
-    """A tree packed for traversal; see pack_tree of adaboost.cu.
-
-    Attributes
-    ----------
-    packed : uint32 (m, 4)
-        The nodes.
-    masks : uint32 (c, 8)
-        A placeholder if no feature is categorical.
-    value : float64 (m, V)
-    """
-
-    packed: Array
-    masks: Array
-    value: Array
-
-
 class RowWeights:
-    """Row weights, and the errors of the last tree on each row.
+    """Row weights, and the errors of the last tree on each row and as a whole.
 
     Parameters
     ----------
@@ -62,36 +44,54 @@ class RowWeights:
         self, runtime: Runtime, task: ReweightTask, codes: Array, start: np.ndarray
     ) -> None:
         xp, objective = runtime.xp, task.objective
-        self._runtime, self._codes, self._by_class = (
-            runtime,
-            codes,
-            isinstance(objective, ClassObjective),
-        )
+        self._runtime, self._codes = runtime, codes
         self._missing_code = task.matrix.missing_code
         self.values = runtime.asarray(start)
         if isinstance(objective, ClassObjective):
             self.known, self._loss = runtime.asarray(objective.codes), 0
+            own = {"n_classes": objective.n_classes, "may_reverse": objective.may_reverse}
         else:
             self.known = runtime.asarray(objective.y)
             self._loss = constant("adaboost/adaboost.cu", _LOSSES[objective.loss])
+            own = {"n_classes": 2, "may_reverse": False}
+        self._by_class = isinstance(objective, ClassObjective)
+        self._of_round = {"chance": objective.chance, "by_class": self._by_class, **own}
+        self._of_round["learning_rate"] = objective.learning_rate
         n = len(self.values)
         self._seen = xp.empty(n, dtype=np.uint8 if self._by_class else np.float64)
         self.factors = xp.empty(2, dtype=np.float64)
         self.sums = zeros(runtime, 3, np.int64)
         self._n, self._all_blocks = n, runtime.n_multiprocessors * _BLOCKS
 
-    def evaluate(self, tree: PackedTree) -> None:
-        """Find a tree's error on each row, and add to `sums`, which must be zero."""
+    def evaluate(self, finished: Finished, facts: Array) -> None:
+        """Evaluate a tree: write its errors, the results of the round and `factors`."""
         sums, seen, given = self.sums, self._seen, {"n": self._n, "weights": self.values}
         rows = {"codes": self._codes, "missing_code": self._missing_code, **given}
+        rows |= self._packed(finished)
         if self._by_class:
             own = {"label": self.known, "wrong": seen, "sums": sums}
-            self.launch("evaluate_classes", tree, **rows, **own)
-            return
-        largest = sums[2:].view(np.uint64)
-        self.launch("find_misses", tree, **rows, y=self.known, miss=seen, largest=largest)
-        own = {"kind": self._loss, "largest": largest, "loss": seen, "sums": sums}
-        self.launch("evaluate_values", **given, **own)
+            self.launch("evaluate_classes", **rows, **own)
+        else:
+            largest = sums[2:].view(np.uint64)
+            own = {"value": finished.columns["value"], "y": self.known, "miss": seen}
+            self.launch("find_misses", **rows, **own, largest=largest)
+            own = {"kind": self._loss, "largest": largest, "loss": seen, "sums": sums}
+            self.launch("evaluate_values", **given, **own)
+        own = {"sums": sums, "factors": self.factors, "facts": facts}
+        launch(self._runtime, "end_round", 1, finished, **self._of_round, **own)
+
+    def _packed(self, finished: Finished) -> dict[str, Array]:
+        """Pack a tree for traversal: its nodes, uint32 (m, 4), and its masks; clears `sums`."""
+        nodes = finished.columns
+        left, value, has_masks = nodes["left"], nodes["value"], "masks" in nodes
+        packed = self._runtime.xp.empty((len(left), 4), dtype=np.uint32)
+        walked = {name: nodes[name] for name in ("feature", "code", "missing_left")}
+        kinds = {"has_masks": has_masks, "by_class": self._by_class, "n_values": value.shape[1]}
+        own = {"left": left, "category": nodes.get("category", left), "value": value}
+        own |= {"packed": packed, "sums": self.sums}
+        n_blocks = self._blocks_over(len(left))
+        launch(self._runtime, "pack_tree", n_blocks, finished, **walked, **kinds, **own)
+        return {"packed": packed, "masks": nodes.get("masks", packed)}
 
     def reweigh(self) -> None:
         """Update the weights by the tree evaluated last, with `factors`."""
@@ -103,10 +103,10 @@ class RowWeights:
         self.launch("reweigh_values", factors=self.factors, **given)
         self.launch("normalise", **given)
 
-    def blocks_over(self, n: int) -> int:
+    def _blocks_over(self, n: int) -> int:
         """Number of blocks of a kernel that loops over ``n`` items."""
         return min(-(-n // constant("common/rounds.cuh", "BOOST_THREADS")), self._all_blocks)
 
     def launch(self, name: str, *records: Any, **values: Any) -> None:
         """Launch a kernel of adaboost.cu that loops over all rows."""
-        launch(self._runtime, name, self.blocks_over(self._n), *records, **values)
+        launch(self._runtime, name, self._blocks_over(self._n), *records, **values)

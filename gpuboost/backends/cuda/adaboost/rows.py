@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.backends.cuda.adaboost.objective import FACTS, TreeObjective, is_evaluated_as_grown
+from gpuboost.backends.cuda.adaboost.facts import FACTS, is_evaluated_as_grown
 from gpuboost.backends.cuda.adaboost.row_weights import RowWeights
 from gpuboost.backends.cuda.growth.best_first import SplitQueue
 from gpuboost.backends.cuda.growth.finish import Finisher
@@ -25,7 +25,7 @@ from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.readback import Readback
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs
-from gpuboost.backends.cuda.sampling.device_sampler import DeviceSampler, ListingOrder, TreeKeys
+from gpuboost.backends.cuda.sampling.device_sampler import DeviceSampler, TreeKeys
 from gpuboost.backends.cuda.sampling.draw import Guided, listing_order
 from gpuboost.backends.cuda.sampling.real_weights import RealWeights
 from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
@@ -57,7 +57,6 @@ class ReweightedRows(RowsOfRounds):
     Attributes
     ----------
     weights : RowWeights
-    objective : TreeObjective
     finished : Finished
         The tree of the round launched last.
     readback : Readback
@@ -85,18 +84,25 @@ class ReweightedRows(RowsOfRounds):
         self._max_rows = task.sampler.max_rows
         by_class = ClassFactors(runtime, task, self.weights.known)
         self._resampling: Resampling | None = None
-        self._rounding: RoundedWeights | None = None
+        self._rounding: RealWeights | None = None
         if task.boosting == RESAMPLING:
             self._resampling = Resampling(self._device, self.weights, by_class, bits)
         else:
-            given = (self._device, self._order, self.weights.values)
-            self._rounding = RoundedWeights(*given, by_class, bits)
+            self._once = runtime.xp.ones((1, task.sampler.n_samples), dtype=np.uint32)
+            self._rounding = RealWeights(
+                self._device,
+                self._order,
+                factor=self.weights.values,
+                code=by_class.label,
+                bits=(bits.largest, bits.total),
+                n_classes=by_class.weight.shape[1],
+                of_class=by_class.weight,
+            )
         self._finisher = Finisher(
             runtime, asked, needs_size_readback=not is_sync_free(task.options)
         )
         self._rule = ValueRule.of_target(runtime, asked)
         self._evaluates_as_grown = is_evaluated_as_grown(task)
-        self.objective = TreeObjective(runtime, task, self.weights)
         self._whole: tuple[Array, Array] | None = None
         self._follows = True
 
@@ -129,7 +135,8 @@ class ReweightedRows(RowsOfRounds):
     def _list(self, keys: TreeKeys, rows: DeviceRows) -> Array:
         """List the rows; returns their number."""
         if self._rounding is not None and self._whole is None:
-            count, self._unit = self._rounding.list_into(rows, keys, self._columns)
+            listed = self._rounding.list_rows(keys, self._once, self._columns, rows)
+            count, _, self._unit = listed
             return count
         if self._whole is not None:
             drawn, self._unit = self._whole
@@ -147,7 +154,7 @@ class ReweightedRows(RowsOfRounds):
         self.finished = Finished(store.numbers.table, {name: arrays[name] for name in columns})
         self._finisher.finish_into(self.finished, store, rule)
         if self._evaluates_as_grown:
-            self.objective.evaluate(self.finished, arrays["facts"])
+            self.weights.evaluate(self.finished, arrays["facts"])
 
 
 class ClassFactors:
@@ -163,36 +170,6 @@ class ClassFactors:
     def arguments(self) -> dict[str, Any]:
         """Arguments of adaboost.cu."""
         return {"of_class": self.weight, "label": self.label, "weighted": self.given}
-
-
-class RoundedWeights(RealWeights):
-    """Lists all rows of positive weight, with weights rounded by a hash of the row."""
-
-    def __init__(
-        self,
-        device: DeviceSampler,
-        order: ListingOrder,
-        weights: Array,
-        of_class: ClassFactors,
-        bits: WeightBits,
-    ) -> None:
-        self._device, self._order, self._factor = device, order, weights
-        self._code, self._of_class = of_class.label, of_class.weight
-        self._n_classes = self._of_class.shape[1]
-        self._balances = False
-        self._bits = bits.largest, bits.total
-        self._once = device.xp.ones((1, len(weights)), dtype=np.uint32)
-
-    def list_into(self, rows: DeviceRows, keys: TreeKeys, columns: Array) -> tuple[Array, Array]:
-        """List the rows of the tree; returns their number and the unit of integer weights."""
-        self._unit = self._device.xp.empty(1, dtype=np.float64)
-        return self.list_rows(keys, self._once, columns, rows)[0], self._unit
-
-    def _units(self, n_trees: int) -> Array:
-        return self._unit
-
-    def _class_weight(self, n_trees: int, drawn: Array) -> Array:
-        return self._of_class
 
 
 class Resampling:

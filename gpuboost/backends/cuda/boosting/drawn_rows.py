@@ -10,8 +10,8 @@ from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet, LossKernels, 
 from gpuboost.backends.cuda.runtime.arrays import Columns, cut, one_piece
 from gpuboost.backends.cuda.runtime.launch import launch, zeros
 from gpuboost.backends.cuda.runtime.source import constant
-from gpuboost.backends.cuda.sampling.device_sampler import TreeKeys
-from gpuboost.backends.cuda.sampling.draw import DrawCounts
+from gpuboost.backends.cuda.sampling.device_sampler import DeviceSampler, TreeKeys
+from gpuboost.backends.cuda.sampling.draw import draw_counts
 from gpuboost.engine.ensembles.boosting_task import BoostTask
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.sampling import ALL_ROWS
@@ -43,7 +43,7 @@ class RowDraw:
         runtime = kernels.runtime
         self._kernels, self._task, self._rows = kernels, task, rows
         is_sample = task.sampler.method != ALL_ROWS
-        self._counts = DrawCounts(runtime, task.sampler) if is_sample else None
+        self._counts = draw_counts(DeviceSampler(runtime, task.sampler)) if is_sample else None
         self._of_round = one_piece(runtime.xp, _OF_ROUND)
         own = cut(self._of_round, _OF_ROUND)
         self._keys, self.rate = TreeKeys(own["seed"], own["number"]), own["rate"]
@@ -70,7 +70,7 @@ class RowDraw:
 
     def counts(self) -> Array | None:
         """How often the round draws each row: uint32 (1, n), None for once each."""
-        return None if self._counts is None else self._counts.of(self._keys)
+        return None if self._counts is None else self._counts(self._keys)
 
     def place(self, drawn: Array | None) -> DrawnRows:
         """Compute where the rows of the round are listed, given their `counts`."""

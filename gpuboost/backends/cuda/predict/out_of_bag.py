@@ -14,7 +14,8 @@ from gpuboost.backends.cuda.predict.predict import find_leaves
 from gpuboost.backends.cuda.runtime.launch import launch
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
-from gpuboost.backends.cuda.sampling.draw import DrawCounts
+from gpuboost.backends.cuda.sampling.device_sampler import DeviceSampler
+from gpuboost.backends.cuda.sampling.draw import draw_counts
 from gpuboost.backends.host.binned import code_blocks
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble
@@ -53,10 +54,11 @@ def _drawn(
     first = 0
     for _, group in groupby(draws, key=lambda draw: id(draw[0])):
         of_sampler = list(group)
-        counts = DrawCounts(runtime, of_sampler[0][0])
+        device = DeviceSampler(runtime, of_sampler[0][0])
+        counts = draw_counts(device)
         for start in range(0, len(of_sampler), capacity):
             numbers = [tree for _, tree in of_sampler[start : start + capacity]]
-            yield first, (counts(numbers), numbers)
+            yield first, (counts(device.keys(numbers)), numbers)
             first += len(numbers)
 
 

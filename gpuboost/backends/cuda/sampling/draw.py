@@ -5,10 +5,9 @@ Results equal `gpuboost.engine.sampling.RowSampler.rows`, for a batch of trees a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from gpuboost.backends.cuda.sampling.real_weights import RealWeights
 from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns, class_order
 from gpuboost.backends.cuda.sampling.uploaded_rows import target_columns
 from gpuboost.engine.growth.frontier import Array
-from gpuboost.engine.sampling import ALL_ROWS, WITH_REPLACEMENT, RowSampler
+from gpuboost.engine.sampling import ALL_ROWS, WITH_REPLACEMENT
 from gpuboost.engine.task import GrowTask
 
 _KEY_BITS, _ROW_BITS = 64, 32
@@ -51,19 +50,15 @@ class DeviceDrawing:
     def __init__(self, runtime: Runtime, task: GrowTask) -> None:
         assert task.sampler is not None
         self._task, self._device = task, DeviceSampler(runtime, task.sampler)
-        self._counts = DrawCounts(runtime, task.sampler)
+        self._counts = draw_counts(self._device)
         self._columns = target_columns(runtime, task)
         wide = task.target.wide
         self._wide = None if wide is None else runtime.asarray(wide[None])
         self._order = listing_order(runtime, task, self._columns)
         real = task.sampler.has_real_weights
-        self._weights = RealWeights(self._device, self._order) if real else None
+        self._weights = RealWeights.of_sampler(self._device, self._order) if real else None
         self.max_weight = ceil(task.sampler.bounds[1])
         self.rows_per_tree = task.sampler.max_rows
-
-    def keys(self, trees: Sequence[int]) -> TreeKeys:
-        """Copy the keys of some trees to the device."""
-        return self._device.keys(trees)
 
     def rows(self, keys: TreeKeys) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
         """Draw the rows of some trees.
@@ -79,13 +74,13 @@ class DeviceDrawing:
             None if leaf values follow from draw counts alone.
         max_weight : int
         """
-        drawn, wide = self._counts.of(keys), self._wide
+        drawn, wide = self._counts(keys), self._wide
         room = len(keys) * self.rows_per_tree
         rows = DeviceRows.empty(self._device.xp, room, len(self._columns))
         if self._weights is None:
             count = self._device.list_drawn(drawn, len(keys), self._order, self._columns, rows)
         else:
-            count, own = self._weights.list_rows(keys, drawn, self._columns, rows)
+            count, own, _ = self._weights.list_rows(keys, drawn, self._columns, rows)
             wide = wide if own is None else own
         return rows, count, self._leaf_columns(wide, len(keys)), self.max_weight
 
@@ -108,32 +103,16 @@ def listing_order(runtime: Runtime, task: GrowTask, columns: Array) -> ListingOr
 # ---- Draw counts -------------------------------------------------------------------------------
 
 
-class DrawCounts:
-    """Computes how often each row is drawn for a tree, as `RowSampler.draw_counts`.
+def draw_counts(device: DeviceSampler) -> Callable[[TreeKeys], Array]:
+    """A function that computes how often each row is drawn, as `RowSampler.draw_counts`.
 
-    With ``method="all"`` the whole weights of rows are their draw counts.
+    It takes the keys of some trees and returns uint32 (trees, n), or (1, n) if all trees share the
+    counts. With ``method="all"`` the whole weights of rows are their draw counts.
     """
-
-    def __init__(self, runtime: Runtime, sampler: RowSampler) -> None:
-        self._device = DeviceSampler(runtime, sampler)
-        self._draw = _draw_of(self._device)
-
-    def __call__(self, trees: Sequence[int]) -> Array:
-        """Draw counts of some trees: uint32 (trees, n), or (1, n) if all trees share them."""
-        return self.of(self._device.keys(trees))
-
-    def of(self, keys: TreeKeys) -> Array:
-        """Draw counts of trees whose keys are on the device."""
-        return self._draw(keys)
-
-
-def _draw_of(device: DeviceSampler) -> Callable[[TreeKeys], Array]:
-    sampler = device.sampler
-    if sampler.method == ALL_ROWS:
+    if device.sampler.method == ALL_ROWS:
         return _EveryRow(device)
-    if sampler.method != WITH_REPLACEMENT:
-        return _WithoutReplacement(device)
-    return _Bootstrap(device) if sampler.cumulative is None else _WeightedBootstrap(device)
+    repeats = device.sampler.method == WITH_REPLACEMENT
+    return (_Bootstrap if repeats else _WithoutReplacement)(device)
 
 
 class _EveryRow:
@@ -150,38 +129,22 @@ class _EveryRow:
 
 
 class _Bootstrap:
-    """With replacement, rows with equal probability."""
-
-    _name = "draw_uniform"
+    """With replacement, rows with equal probability or in proportion to their weights."""
 
     def __init__(self, device: DeviceSampler) -> None:
-        self._device = device
+        self._device, self._guides = device, list[Guided]()
+        cumulative = device.sampler.cumulative
+        if cumulative is not None:
+            self._guides.append(Guided.of(device, device.runtime.asarray(cumulative)))
 
     def __call__(self, keys: TreeKeys) -> Array:
         device, sampler = self._device, self._device.sampler
         drawn = zeros(device.runtime, (len(keys), sampler.n_samples), np.uint32)
         sizes = {"n_samples": sampler.n_samples, "n_draws": sampler.n_draws}
         blocks = len(keys) * parts_of(sampler.n_draws, "PART")
-        launch(device.runtime, self._name, blocks, keys, *self._by(), drawn=drawn, **sizes)
+        name = "draw_weighted" if self._guides else "draw_uniform"
+        launch(device.runtime, name, blocks, keys, *self._guides, drawn=drawn, **sizes)
         return drawn
-
-    def _by(self) -> tuple[Any, ...]:
-        """Further records of the kernel."""
-        return ()
-
-
-class _WeightedBootstrap(_Bootstrap):
-    """With replacement, rows in proportion to their weights."""
-
-    _name = "draw_weighted"
-
-    def __init__(self, device: DeviceSampler) -> None:
-        super().__init__(device)
-        assert device.sampler.cumulative is not None
-        self._guided = Guided.of(device, device.runtime.asarray(device.sampler.cumulative))
-
-    def _by(self) -> tuple[Any, ...]:
-        return (self._guided,)
 
 
 @dataclass(frozen=True)

@@ -24,23 +24,58 @@ class RealWeights:
 
     The weight of a row is its draw count times its factor times the weight of its class in the
     tree.
+
+    Parameters
+    ----------
+    device : DeviceSampler
+    order : ListingOrder
+    factor : float64 (n,)
+    code : int32 (n,)
+        Classes of the rows; not read if there is one class.
+    bits : tuple of int
+        Bits of the largest integer weight, and largest exponent of the power of two that scales.
+    n_classes : int
+    balances : bool
+        Whether the classes of each tree's draws get equal weight.
+    of_class : float64 (1, c), optional
+        Weights of the classes of one tree, if they are given. Otherwise they are 1.
     """
 
-    def __init__(self, device: DeviceSampler, order: ListingOrder) -> None:
+    def __init__(
+        self,
+        device: DeviceSampler,
+        order: ListingOrder,
+        *,
+        factor: Array,
+        code: Array,
+        bits: tuple[int, int],
+        n_classes: int = 1,
+        balances: bool = False,
+        of_class: Array | None = None,
+    ) -> None:
+        self._device, self._order, self._factor, self._code = device, order, factor, code
+        self._n_classes, self._balances, self._of_class = n_classes, balances, of_class
+        self._bits = bits
+
+    @classmethod
+    def of_sampler(cls, device: DeviceSampler, order: ListingOrder) -> RealWeights:
+        """Copy the weights of a sampler to the device."""
         sampler, upload = device.sampler, device.runtime.asarray
         factor = sampler.row_factor if sampler.reweighs else sampler.weights
         code = sampler.balance if sampler.reweighs else None
-        self._device, self._order = device, order
-        self._factor = upload(np.ones(sampler.n_samples) if factor is None else factor)
-        self._code = upload(np.zeros(1, np.int32) if code is None else code)
-        self._n_classes = 1 if code is None else int(code.max()) + 1
-        self._balances = code is not None
-        # Bits of the largest integer weight, and largest exponent of the power of two that scales.
-        self._bits = sampler.weight_bits, NO_LIMIT
+        return cls(
+            device,
+            order,
+            factor=upload(np.ones(sampler.n_samples) if factor is None else factor),
+            code=upload(np.zeros(1, np.int32) if code is None else code),
+            bits=(sampler.weight_bits, NO_LIMIT),
+            n_classes=1 if code is None else int(code.max()) + 1,
+            balances=code is not None,
+        )
 
     def list_rows(
         self, keys: TreeKeys, drawn: Array, columns: Array, rows: DeviceRows
-    ) -> tuple[Array, Array | None]:
+    ) -> tuple[Array, Array | None, Array]:
         """List the rows of positive weight.
 
         Returns
@@ -48,6 +83,8 @@ class RealWeights:
         count : int64 (trees,)
         wide : int64 (trees, n, 2) or None
             Leaf columns of each tree.
+        unit : float64 (trees,)
+            Unit of each tree's integer weights.
         """
         device, n_trees = self._device, len(keys)
         runtime, n_samples = device.runtime, device.sampler.n_samples
@@ -58,14 +95,14 @@ class RealWeights:
         exponent = device.xp.empty(n_trees, dtype=np.int32)
         bits, capacity = self._bits
         sizes = {"n_trees": n_trees, "bits": bits, "capacity": capacity}
-        found = {"exponent": exponent, "unit": self._units(n_trees)}
+        found = {"exponent": exponent, "unit": device.xp.empty(n_trees, dtype=np.float64)}
         launch(runtime, "scale_trees", 1, largest=largest, **sizes, **found)
         first, count = device.place(kept)
         wide, sums = self._own_sums(n_trees)
         own = {"exponent": exponent, "first": first, "target": columns}
         own |= {"n_columns": len(columns), "room": len(rows), **sums, **weights}
         launch(runtime, "list_weighted", kept.size, keys, self._order, out=rows, **own)
-        return count, wide
+        return count, wide, found["unit"]
 
     def _counts(self, n_trees: int) -> tuple[Array, Array]:
         """Zeros for row counts, int64 (trees, parts), and largest weights, uint64 (trees,)."""
@@ -73,10 +110,6 @@ class RealWeights:
         both = zeros(device.runtime, n_trees * (parts + 1), np.int64)
         at = n_trees * parts
         return both[:at].reshape(n_trees, parts), both[at:].view(np.uint64)
-
-    def _units(self, n_trees: int) -> Array:
-        """Allocate the unit of each tree's integer weights: float64 (trees,)."""
-        return self._device.xp.empty(n_trees, dtype=np.float64)
 
     def _of(self, n_trees: int, drawn: Array) -> dict[str, Any]:
         """Arguments that give the weights of rows."""
@@ -90,8 +123,10 @@ class RealWeights:
         }
 
     def _class_weight(self, n_trees: int, drawn: Array) -> Array:
-        """Weights that give the classes of each tree's draws equal weight: float64 (trees, c)."""
+        """Weights of the classes of each tree: float64 (trees, c)."""
         device, sampler, runtime = self._device, self._device.sampler, self._device.runtime
+        if self._of_class is not None:
+            return self._of_class
         if not self._balances:
             return full(runtime, (n_trees, 1), 1.0, np.float64)
         in_class = zeros(runtime, (n_trees, self._n_classes), np.int64)

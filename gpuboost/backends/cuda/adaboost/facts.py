@@ -1,0 +1,71 @@
+"""Results of a round of AdaBoost, which the device computes and the host reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpuboost.backends.cuda.growth.tree_arrays import cut_tree, lengths
+from gpuboost.backends.cuda.runtime.arrays import Columns
+from gpuboost.backends.cuda.runtime.readback import HostCopy
+from gpuboost.engine.ensembles.adaboost_task import (
+    ReweightTask,
+    Round,
+    goes_on,
+    reversed_tree,
+)
+from gpuboost.engine.growth.tree import Tree
+
+N_FACTS = 6  # of a round: see end_round of adaboost.cu
+FACTS: Columns = {"facts": (np.float64, (N_FACTS,))}
+
+
+def is_evaluated_as_grown(task: ReweightTask) -> bool:
+    """Whether trees are evaluated as grown, without being pruned on the host first."""
+    return task.options.ccp_alpha == 0.0 and task.options.min_decrease == 0.0
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Results of a round, computed on the device.
+
+    Attributes
+    ----------
+    error, vote, bound : float
+    is_reversed : bool
+        Whether the tree's predictions are reversed.
+    n_nodes, n_masks : int
+        Numbers of nodes and masks of the tree.
+    """
+
+    error: float
+    vote: float
+    bound: float
+    is_reversed: bool
+    n_nodes: int
+    n_masks: int
+
+    @classmethod
+    def of(cls, facts: np.ndarray) -> Facts:
+        """Make the record from the array that the device has written."""
+        error, vote, bound, is_reversed, n_nodes, n_masks = facts.tolist()
+        return cls(error, vote, bound, is_reversed != 0.0, int(n_nodes), int(n_masks))
+
+    def tree(self, copied: HostCopy, names: Iterable[str]) -> Tree:
+        """The tree of a round, with the arrays ``names``, in memory of its own."""
+        copied = copied.kept(lengths(names, self.n_nodes, self.n_masks))
+        return self.reversed_if_worse(
+            cut_tree(copied.part, names, (0, self.n_nodes), (0, self.n_masks))
+        )
+
+    def reversed_if_worse(self, tree: Tree) -> Tree:
+        """The tree, with its predictions reversed if ``is_reversed``."""
+        return reversed_tree(tree) if self.is_reversed else tree
+
+    def round(self, read_tree: Callable[[], Tree], chance: float) -> Round:
+        """Make the `Round` of a tree."""
+        if not goes_on(self.error, chance):
+            return Round.last(read_tree, self.error)
+        return Round(read_tree, self.error, self.vote, self.bound)
