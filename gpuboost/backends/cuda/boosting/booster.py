@@ -9,6 +9,7 @@ finishes the trees and copies them back, and rows traverse them to update raw pr
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import cast
@@ -16,7 +17,6 @@ from typing import cast
 import numpy as np
 
 from gpuboost.backends.cuda.boosting.custom_losses import UserLosses
-from gpuboost.backends.cuda.boosting.host_finisher import HostFinisher
 from gpuboost.backends.cuda.boosting.leaf_quantiles import LeafQuantiles, ListedRows
 from gpuboost.backends.cuda.boosting.leaf_updates import RoundLeaves, add_leaves
 from gpuboost.backends.cuda.boosting.pending_round import PendingRound
@@ -32,6 +32,7 @@ from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape
 from gpuboost.backends.cuda.sampling.batch_inputs import HostInputs, InputsOfRounds
 from gpuboost.backends.host.boosting import no_row_error
 from gpuboost.backends.protocol import FittedRound
+from gpuboost.engine.ensembles.boosting import LeafRule, finish_boosted
 from gpuboost.engine.ensembles.boosting_task import BoostTask, DoneRound
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.growth.tree import Tree
@@ -66,6 +67,7 @@ class CudaBooster:
         asked = self._grow_task = grow_task(task)
         self._inputs = InputsOfRounds(asked, task.trees_per_round)
         self._at_once = trees_at_once(asked, task.memory_budget, DeviceShape.of(runtime))
+        self._is_repeated = task.trees_per_round % self._at_once == 0  # all batches are of one size
         # Pruning removes one weakest link after another, so it is left to the host.
         adds = task.options.ccp_alpha == 0.0 and self._at_once >= task.trees_per_round
 
@@ -77,7 +79,6 @@ class CudaBooster:
         self._grower = TreeGrower(runtime, asked, task.memory_budget, maker)
         self.rounds = cast("RoundRows", self._grower.rounds)
         self._kernels = self.rounds.kernels
-        self._finisher = HostFinisher(task, self.rounds)
         self._pending: PendingRound | None = None  # the last round, until it is read
         self._sets = self.rounds.sets
 
@@ -93,8 +94,7 @@ class CudaBooster:
                 self.rounds.gradients.ask_user(self.rounds.rows)
             if self.rounds.leaves is not None:
                 return self._pending_round(self.rounds.leaves, number, user)
-            trees = self._finisher.trees(self._grow(number), number, learning_rate)
-            trees = self._add(trees)
+            trees = self._add(self._grown_trees(number, learning_rate))
             self.rounds.keep_losses()
             return DoneRound(trees, user.after() if user else self.rounds.mean_losses())
 
@@ -126,25 +126,37 @@ class CudaBooster:
             add_leaves(runtime, finished, numbers, rows, missing_code, None)
         return trees
 
-    def _grow(self, number: int) -> list[GrownTree]:
-        """Grow the trees of a round, as many at once as fit memory."""
-        n_trees = self._task.trees_per_round
-        first, grown = number * n_trees, []
-        for start in range(first, first + n_trees, self._at_once):
-            trees = range(start, min(start + self._at_once, first + n_trees))
-            host = HostInputs.of(self._grow_task, trees)
-            grown += self._grower.grow(host, again=n_trees % self._at_once == 0)
-        return grown
+    def _grown_trees(self, number: int, learning_rate: float) -> list[Tree]:
+        """Grow the trees of a round, as many at once as fit memory; the host finishes them.
+
+        Raises
+        ------
+        ValueError
+            If all rows drawn for the round have weight zero.
+        """
+        task, grown = self._task, list[GrownTree]()
+        for host in self._batches(number):
+            grown += self._grower.grow(host, self._is_repeated)
+        if grown[0].count[0] == 0:
+            raise no_row_error(task.sampler, number)
+        scale, rule = self.rounds.gradients.read_scale(), LeafRule.of(task.options, learning_rate)
+        n_outputs, mapper = self.rounds.gradients.n_outputs, task.matrix.mapper
+        return [finish_boosted(each, mapper, scale, n_outputs, rule) for each in grown]
 
     def launch(self, number: int) -> NodeBuffer:
         """Launch the first batch of trees of a round, which may be the whole round."""
+        return self._grower.launch(next(self._batches(number)), self._is_repeated)
+
+    def _batches(self, number: int) -> Iterator[HostInputs]:
+        """Inputs of a round's trees, as many at once as fit memory."""
         n_trees = self._task.trees_per_round
-        again = n_trees % self._at_once == 0
         if self._at_once >= n_trees:
-            return self._grower.launch(self._inputs.of(number), again)
-        first = number * n_trees
-        trees = range(first, first + self._at_once)
-        return self._grower.launch(HostInputs.of(self._grow_task, trees), again)
+            yield self._inputs.of(number)
+            return
+        end = (number + 1) * n_trees
+        for first in range(end - n_trees, end, self._at_once):
+            trees = range(first, min(first + self._at_once, end))
+            yield HostInputs.of(self._grow_task, trees)
 
     def _pending_round(
         self, leaves: RoundLeaves, number: int, user: UserLosses | None
