@@ -24,6 +24,7 @@ from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.backends.cuda.sampling.rows import LeafColumns
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.growth.level_history import as_grown
+from gpuboost.engine.targets import MedianTarget, Target
 from gpuboost.engine.task import NO_LIMIT, GrownTree, GrowTask, TreeOptions
 
 MAX_PLACES = 2**31 - 1  # of a batch: places of nodes are int32
@@ -166,9 +167,7 @@ class NodeBuffer:
         self._runtime, self._task, self._matrix = runtime, task, matrix
         self.n_trees, self._n_rows = roots.capacity, n_rows
         self._starts = roots.start
-        self._kind = _kind_of_sums(task, leaf)
-        n_sums = task.target.n_classes if leaf is None else leaf.n_sums
-        self.n_sums = getattr(task.target, "n_sums", n_sums)  # of medians
+        self._kind, self.n_sums = _kind_of_sums(task.target, leaf)
         self._node_capacity = NodeCapacity.of(task.options, rows_of_tree(task))
         self.capacity = max_stored_nodes(self.n_trees, n_rows, task.options, rows_of_tree(task))
         self.max_finished = self._node_capacity.nodes(self.n_trees, n_rows)
@@ -288,12 +287,13 @@ class NodeBuffer:
         return as_grown(own)
 
 
-def _kind_of_sums(task: GrowTask, leaf: LeafColumns | None) -> int:
-    """How leaf sums are computed from a level's sums: a constant of node_buffer.cu."""
+def _kind_of_sums(target: Target, leaf: LeafColumns | None) -> tuple[int, int]:
+    """How leaf sums follow from a level's sums, a constant of node_buffer.cu, and their number."""
+    kind, n_sums = "OF_SECOND_CLASS" if target.n_channels == 1 else "OF_CLASSES", target.n_classes
     if leaf is not None:
-        return constant("growth/node_buffer.cu", "LEAF_SUMS")
-    one_channel = task.target.n_channels == 1
-    return constant("growth/node_buffer.cu", "OF_SECOND_CLASS" if one_channel else "OF_CLASSES")
+        kind = "LEAF_SUMS"
+        n_sums = target.n_sums if isinstance(target, MedianTarget) else leaf.n_sums
+    return constant("growth/node_buffer.cu", kind), n_sums
 
 
 def table_shape(n_trees: int) -> tuple[int, int]:

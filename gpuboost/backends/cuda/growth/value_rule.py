@@ -10,7 +10,7 @@ from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.criteria import CRITERIA
 from gpuboost.engine.growth.frontier import Array
-from gpuboost.engine.targets import Target
+from gpuboost.engine.targets import MedianTarget, Target, ValueTarget
 from gpuboost.engine.task import GrowTask
 
 
@@ -53,24 +53,25 @@ class ValueRule:
     @classmethod
     def of_target(cls, runtime: Runtime, task: GrowTask) -> ValueRule:
         """Make the rule of a task whose rows are drawn by its sampler."""
-        target, sampler = task.target, task.sampler
+        target, sampler, criterion = task.target, task.sampler, task.options.criterion
         own = None if sampler is None else sampler.brief.exponents
         exponents = target.exponents if own is None else own
+        kind, mean, levels, square_unit = _of_kind(target, criterion)
+        sizes = [len(of_output) for of_output in levels]
         arrays = {
             "exponents": exponents.astype(np.int32),
-            "mean": getattr(target, "mean", np.zeros(1)),
-            "levels": np.concatenate(getattr(target, "levels", [np.zeros(1)])),
-            "first_level": _first_levels(target),
+            "mean": mean,
+            "levels": np.concatenate(levels),
+            "first_level": np.cumsum([0, *sizes[:-1]], dtype=np.int32),
             "given": np.array([0.0, 0.0, np.inf]),
             "rate": np.ones(1),
             "unit": np.array([1.0 if sampler is None else sampler.brief.unit]),
-            "unit_of_gain": np.array([target.gain_unit(task.options.criterion)]),
+            "unit_of_gain": np.array([target.gain_unit(criterion)]),
         }
         there = {name: runtime.asarray(array) for name, array in arrays.items()}
-        kind = _kind_of_values(target, task.options.criterion)
         n_values = target.n_classes if target.by_class else target.n_channels
-        unit = getattr(target, "square_unit", 0)
-        return cls(**there, kind=kind, n_values=n_values, square_unit=unit)
+        number = constant("growth/finish.cu", kind)
+        return cls(**there, kind=number, n_values=n_values, square_unit=square_unit)
 
     @classmethod
     def of_steps(
@@ -88,16 +89,14 @@ class ValueRule:
         return len(self.exponents)
 
 
-def _kind_of_values(target: Target, criterion: int) -> int:
-    name = "POISSON_MEANS" if CRITERIA[criterion].counts else "MEANS"
-    if target.by_class:
-        name = "SHARES"
-    elif target.by_median:
-        name = "MEDIANS"
-    return constant("growth/finish.cu", name)
-
-
-def _first_levels(target: Target) -> np.ndarray:
-    """Offset of the levels of each output in ``levels``: int32."""
-    sizes = [len(levels) for levels in getattr(target, "levels", ())]
-    return np.cumsum([0, *sizes[:-1]], dtype=np.int32)
+def _of_kind(target: Target, criterion: int) -> tuple[str, np.ndarray, tuple[np.ndarray, ...], int]:
+    """Kind of values, means, levels and unit of squares of a target, with placeholders."""
+    none = np.zeros(1)
+    match target:
+        case ValueTarget():
+            name = "POISSON_MEANS" if CRITERIA[criterion].counts else "MEANS"
+            return name, target.mean, (none,), target.square_unit
+        case MedianTarget():
+            return "MEDIANS", target.mean, target.levels, 0
+        case _:
+            return "SHARES", none, (none,), 0

@@ -182,15 +182,6 @@ def max_large(n_rows: int, options: TreeOptions, small_rows: int = 0) -> int:
     return n_rows // max(small_rows + 1, min_rows(options))
 
 
-def max_nodes(n_trees: int, n_rows: int, options: TreeOptions) -> list[int]:
-    """Node capacity of each level of a batch."""
-    capacity = [n_trees]
-    for depth in range(options.deepest):
-        parents = min(capacity[-1], n_trees * options.max_splits(depth))
-        capacity.append(max_children(parents, n_rows, options))
-    return capacity
-
-
 def min_rows(options: TreeOptions) -> int:
     """Smallest number of rows of a node that is split."""
     return max(options.min_samples_split, 2 * options.min_samples_leaf)
