@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from gpuboost.engine.growth.tree import ThresholdFinder, Tree
 from gpuboost.engine.losses.links import Link
 from gpuboost.engine.sampling import RowSampler
 from gpuboost.engine.task import GrownTree, GrowTask
+
+Task = TypeVar("Task", GrowTask, BoostTask, ReweightTask)
 
 
 class CudaBackend:
@@ -59,9 +61,7 @@ class CudaBackend:
         return self._each(grow_finished, task)
 
     def _each(self, grow: Callable[..., Iterator[Any]], task: GrowTask) -> Iterator[Any]:
-        with self.runtime.active():
-            budget = self.runtime.memory_budget()
-        trees = grow(self.runtime, replace(task, memory_budget=budget))
+        trees = grow(self.runtime, self._with_budget(task))
         while True:
             with self.runtime.active():
                 tree = next(trees, None)
@@ -71,15 +71,16 @@ class CudaBackend:
 
     def booster(self, task: BoostTask) -> Booster:
         """Start a fit of gradient boosting; its rows stay on the device."""
-        with self.runtime.active():
-            budget = self.runtime.memory_budget()
-        return CudaBooster(self.runtime, replace(task, memory_budget=budget))
+        return CudaBooster(self.runtime, self._with_budget(task))
 
     def reweighter(self, task: ReweightTask) -> Reweighter:
         """Start a fit of AdaBoost; its rows stay on the device."""
+        return CudaReweighter(self.runtime, self._with_budget(task))
+
+    def _with_budget(self, task: Task) -> Task:
+        """The task with what memory the device has free now."""
         with self.runtime.active():
-            budget = self.runtime.memory_budget()
-        return CudaReweighter(self.runtime, replace(task, memory_budget=budget))
+            return replace(task, memory_budget=self.runtime.memory_budget())
 
     def predict(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
         """Sum over trees, in their order, of the value of each row's leaf."""

@@ -148,7 +148,7 @@ class ReweightedRows(RowsOfRounds):
     def add_leaves(self, inputs: BatchInputs, queue: SplitQueue | None, store: NodeBuffer) -> None:
         """Finish the tree and, unless it is to be pruned, evaluate it."""
         rule = replace(self._rule, unit=self._unit)
-        columns = self._finisher.columns(*self._finisher.sizes(store), rule.n_values)
+        columns = self._finisher.columns_of(store, rule.n_values)
         self.readback = Readback(self._runtime.xp, FACTS | columns)
         arrays = self.readback.arrays
         self.finished = Finished(store.numbers.table, {name: arrays[name] for name in columns})

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.backends.cuda.boosting.quantiles import GroupedNumbers, blocks
-from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet, optional
+from gpuboost.backends.cuda.boosting.quantiles import GroupedNumbers
+from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet, blocks, optional
 from gpuboost.backends.cuda.growth.tree_arrays import Finished
 from gpuboost.backends.cuda.level.records import DeviceFrontier, Pieces
 from gpuboost.backends.cuda.runtime.arrays import Columns, allocate, column, empty

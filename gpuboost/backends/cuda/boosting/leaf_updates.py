@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from gpuboost.backends.cuda.boosting.leaf_quantiles import LeafQuantiles, ListedRows, PlacedLeaves
-from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet, optional
+from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet, blocks, optional
 from gpuboost.backends.cuda.data.features import DeviceFeatures
 from gpuboost.backends.cuda.growth.best_first import SplitQueue
 from gpuboost.backends.cuda.growth.finish import Finisher
@@ -31,7 +31,6 @@ from gpuboost.backends.cuda.runtime.launch import fill, launch
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.readback import HostCopy, Readback, is_copied_whole
 from gpuboost.backends.cuda.runtime.readback import read_later as read_together
-from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.backends.cuda.sampling.rows import DeviceRows
 from gpuboost.engine.ensembles.boosting_task import BoostTask
 from gpuboost.engine.growth.frontier import Array
@@ -103,8 +102,12 @@ class RoundLeaves(LeavesOfRound):
         sizes = (min(n_rows, max_leaves), n_rows)
         self._quantiles = LeafQuantiles(self._runtime, loss, rows, weights, *sizes)
 
-    def begin(self, others: Columns) -> dict[str, Array]:
-        """Begin a round; returns arrays of the columns ``others``, read back with its trees."""
+    def begin(self, others: Columns, trees: Array) -> dict[str, Array]:
+        """Begin a round; returns arrays of the columns ``others``, read back with its trees.
+
+        ``trees`` are the numbers of the trees: uint64 (T,).
+        """
+        self._trees = trees
         table: Columns = {"table": (np.int64, table_shape(self._task.trees_per_round))}
         self.readback = Readback(self._runtime.xp, {**others, **table, **self._of_readback})
         if self.follows and self._has_rows_outside:
@@ -120,13 +123,7 @@ class RoundLeaves(LeavesOfRound):
         return self.readback.arrays["table"]
 
     def keep_level(
-        self,
-        rows: DeviceRows,
-        frontier: DeviceFrontier,
-        accepted: Array,
-        *,
-        first: Array,
-        trees: Array,
+        self, rows: DeviceRows, frontier: DeviceFrontier, accepted: Array, first: Array
     ) -> None:
         """Keep the leaf of each row in the leaves of a level; if not tracked, the listed rows."""
         if not self.follows:
@@ -139,13 +136,12 @@ class RoundLeaves(LeavesOfRound):
         known = (rows, frontier, pieces, self._sets[0])
         launch(self._runtime, "keep_leaves", n_blocks, *known, **own)
         if self._quantiles is not None:
-            self._quantiles.keep_level(rows.row, frontier, accepted, first, trees)
+            self._quantiles.keep_level(rows.row, frontier, accepted, first, self._trees)
 
     def finish(
         self,
         store: NodeBuffer,
         queue: SplitQueue | None,
-        trees: Array,
         rule: ValueRule,
         own: tuple[Array, Array],
     ) -> Finished:
@@ -155,8 +151,6 @@ class RoundLeaves(LeavesOfRound):
         ----------
         queue : SplitQueue or None
             Queue of best-first growth.
-        trees : uint64 (T,)
-            Numbers of the trees.
         own : tuple of array
             Parameter of the loss and number of rows of a tree; see `LeafQuantiles.finish`.
         """
@@ -167,21 +161,21 @@ class RoundLeaves(LeavesOfRound):
         self._finished = finished = Finished(store.numbers.table, columns, number_of)
         self._finisher.finish_into(finished, store, rule)
         if self._quantiles is not None:
-            places = self._keep_leaves(self._quantiles, finished, store, trees)
-            self._quantiles.finish(trees, *own, rule.rate, columns["value"], places)
+            places = self._keep_leaves(self._quantiles, finished, store)
+            self._quantiles.finish(self._trees, *own, rule.rate, columns["value"], places)
         if queue is not None and store.leaf is not None:
             queue.hand_numbers(store.leaf, number_of)
         return finished
 
     def _keep_leaves(
-        self, quantiles: LeafQuantiles, finished: Finished, store: NodeBuffer, trees: Array
+        self, quantiles: LeafQuantiles, finished: Finished, store: NodeBuffer
     ) -> PlacedLeaves | None:
         """Keep the residuals of leaves unless kept by level; returns the map from places, if so."""
         if finished.number_of is not None:
             return PlacedLeaves(finished.number_of, store.leaf)
         assert self._listed is not None
         quantiles.begin((len(finished.columns["left"]) + finished.n_trees) // 2)
-        quantiles.keep_walked(self._listed, finished, self._task.matrix.missing_code, trees)
+        quantiles.keep_walked(self._listed, finished, self._task.matrix.missing_code, self._trees)
         self._listed = None
         return None
 
@@ -189,15 +183,14 @@ class RoundLeaves(LeavesOfRound):
         """The arrays of the finished trees."""
         if self._of_readback:
             return {name: self.readback.arrays[name] for name in self._of_readback}
-        columns = self._finisher.columns(*self._finisher.sizes(store), self._n_outputs)
-        return allocate(self._runtime.xp, columns)
+        return allocate(self._runtime.xp, self._finisher.columns_of(store, self._n_outputs))
 
-    def add(self, finished: Finished, trees: Array) -> None:
+    def add(self, finished: Finished) -> None:
         """Add leaf values to the raw predictions of all rows."""
         missing_code = self._task.matrix.missing_code
         for number, rows in enumerate(self._sets):
             place = self._place if number == 0 and self.follows else None
-            add_leaves(self._runtime, finished, trees, rows, missing_code, place)
+            add_leaves(self._runtime, finished, self._trees, rows, missing_code, place)
 
     def read_later(self) -> Callable[[], HostCopy]:
         """Start to copy what the host reads of the round; calling the result waits for it."""
@@ -239,7 +232,7 @@ def add_leaves(
         "n_outputs": n_outputs,
         "raw": rows.raw,
     }
-    grid = (_blocks(rows.n), len(trees))
+    grid = (blocks(rows.n), len(trees))
     if isinstance(rows.data, DeviceFeatures):
         name = "floats" if rows.data.itemsize == 4 else "doubles"
         given["threshold"] = own["threshold"]
@@ -249,7 +242,3 @@ def add_leaves(
     given |= optional("place", "follows", place, own["left"])
     given["number_of"] = own["left"] if place is None else finished.number_of
     launch(runtime, "add_leaves", grid, finished, **given)
-
-
-def _blocks(n: int) -> int:
-    return -(-n // constant("common/rounds.cuh", "BOOST_THREADS"))

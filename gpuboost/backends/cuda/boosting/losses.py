@@ -10,9 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet, LossKernels, optional
+from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet, LossKernels, blocks, optional
 from gpuboost.backends.cuda.runtime.launch import fill
-from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.ensembles.boosting_task import RoundLosses
 from gpuboost.engine.fixed_point import SUM_BITS, planes_to_float, sum_bits
 from gpuboost.engine.growth.frontier import Array
@@ -77,7 +76,7 @@ class MeanLosses:
             **optional("weights", "weighted", rows.weights, rows.y),
             **optional("drawn", "subset", drawn, found.view(np.uint32)),
         }
-        n_blocks = -(-rows.n // constant("common/rounds.cuh", "BOOST_THREADS"))
+        n_blocks = blocks(rows.n)
         self._kernels.launch("row_losses", n_blocks, rows, parameter=parameter, **by)
         n_sums = _SUMS if drawn is not None else 1 + (rows.weights is not None)
         grid, own = (min(n_blocks, _SUM_BLOCKS), n_sums), {"bits": _bits(rows)}

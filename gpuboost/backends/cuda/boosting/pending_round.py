@@ -7,6 +7,7 @@ round before it reads the copy.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from gpuboost.backends.cuda.boosting.losses import MeanLosses
 from gpuboost.backends.cuda.growth.tree_arrays import NAMES, cut_tree, lengths
@@ -15,13 +16,14 @@ from gpuboost.engine.ensembles.boosting_task import DoneRound, RoundLosses
 from gpuboost.engine.growth.tree import Tree
 
 
+@dataclass
 class PendingRound:
     """A round whose trees and losses are being copied to the host; see `FittedRound`.
 
     Parameters
     ----------
     n_trees : int
-    read : callable
+    copy : callable
         Waits for the copy and returns it.
     losses : RoundLosses or MeanLosses
         Mean losses, or the object that computes them from sums in the copy.
@@ -29,22 +31,18 @@ class PendingRound:
         Returns the error to raise if all rows drawn for the round have weight zero.
     """
 
-    def __init__(
-        self,
-        n_trees: int,
-        read: Callable[[], HostCopy],
-        losses: RoundLosses | MeanLosses,
-        error: Callable[[], ValueError],
-    ) -> None:
-        self._n_trees, self._read, self._losses, self._error = n_trees, read, losses, error
-        self._copied: CopiedTrees | None = None
+    n_trees: int
+    copy: Callable[[], HostCopy]
+    losses: RoundLosses | MeanLosses
+    error: Callable[[], ValueError]
+    _copied: CopiedTrees | None = None
 
     def read(self) -> DoneRound:
         """Wait for the round and return its trees and mean losses."""
         copied = self.copied()
-        if not isinstance(self._losses, RoundLosses):
-            self._losses = self._losses.of_sums(self._sums)  # frees the rows
-        return DoneRound([copied.tree(number) for number in range(self._n_trees)], self._losses)
+        if not isinstance(self.losses, RoundLosses):
+            self.losses = self.losses.of_sums(self._sums)  # frees the rows
+        return DoneRound([copied.tree(number) for number in range(self.n_trees)], self.losses)
 
     def copied(self) -> CopiedTrees:
         """Wait for the copy of the round and return its trees, concatenated.
@@ -55,12 +53,12 @@ class PendingRound:
             If all rows drawn for the round have weight zero.
         """
         if self._copied is None:
-            readback = self._read()
-            del self._read
+            readback = self.copy()
+            del self.copy
             self._sums = readback.part("losses", 0, readback.length("losses")).copy()
             self._copied = CopiedTrees(readback)
         if self._copied.weights[0] == 0:
-            raise self._error()
+            raise self.error()
         return self._copied
 
 

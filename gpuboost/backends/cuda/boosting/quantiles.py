@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet, optional
+from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet, blocks, optional
 from gpuboost.backends.cuda.level.records import Pieces
 from gpuboost.backends.cuda.runtime.arrays import column, empty
 from gpuboost.backends.cuda.runtime.grid import striding_blocks
@@ -144,8 +144,3 @@ def pieces_of(runtime: Runtime, first: np.ndarray, count: np.ndarray, step: int)
 def _at_once() -> int:
     """Number of groups whose digits are counted at once."""
     return constant("boosting/quantiles.cu", "GROUPS_AT_ONCE")
-
-
-def blocks(n: int) -> int:
-    """Number of blocks with one thread for each of n items."""
-    return -(-n // constant("common/rounds.cuh", "BOOST_THREADS"))

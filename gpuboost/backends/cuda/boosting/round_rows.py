@@ -133,7 +133,7 @@ class RoundRows(RowsOfRounds):
         ``inputs``, in integer units.
         """
         if self.leaves is not None:
-            self._read = self.leaves.begin(self._columns_read())
+            self._read = self.leaves.begin(self._columns_read(), inputs.keys.trees)
         if self._sizes_quantile is not None:
             self._sizes_quantile.find(self.parameter)
         self.gradients.find(self.rows, self.parameter)
@@ -174,8 +174,7 @@ class RoundRows(RowsOfRounds):
         made = self.gradients
         by = (made.exponents, made.given, self.draw.rate, inputs.unit)
         rule = ValueRule.of_steps(*by, made.n_outputs)
-        trees, own = inputs.keys.trees, (self.parameter, self._count)
-        self.leaves.add(self.leaves.finish(store, queue, trees, rule, own), trees)
+        self.leaves.add(self.leaves.finish(store, queue, rule, (self.parameter, self._count)))
         self.keep_losses()
 
     def keep_losses(self) -> None:

@@ -102,12 +102,12 @@ class LossKernels:
         own = {"parameter": parameter, "n_hessians": len(hessian), "largest": largest}
         found = {"gradient": gradient, "hessian": hessian}
         weights = optional("weights", "weighted", rows.weights, rows.y)
-        self.launch("differentiate", _blocks(rows.n), rows, **own, **found, **weights)
+        self.launch("differentiate", blocks(rows.n), rows, **own, **found, **weights)
 
     def keep_largest(self, values: Array, which: int, largest: Array) -> None:
         """Update entry ``which`` of ``largest`` with the largest absolute value of ``values``."""
         own = {"values": values, "n_values": values.size, "which": which, "largest": largest}
-        self.launch("find_largest", _blocks(values.size), **own)
+        self.launch("find_largest", blocks(values.size), **own)
 
     def launch(self, name: str, grid: int | tuple[int, ...], *records: Any, **values: Any) -> None:
         """Launch a kernel of gradients.cu."""
@@ -115,7 +115,8 @@ class LossKernels:
         launch(self.runtime, name, grid, *records, constants=constants, **values)
 
 
-def _blocks(n: int) -> int:
+def blocks(n: int) -> int:
+    """Number of blocks with one thread for each of n items."""
     return -(-n // constant("common/rounds.cuh", "BOOST_THREADS"))
 
 

@@ -11,7 +11,7 @@ from gpuboost.backends.cuda.growth.node_buffer import DEEPEST, check_places
 from gpuboost.backends.cuda.growth.subtrees import SUBTREES_WANTED, small_rows_for
 from gpuboost.backends.cuda.level.constraints import Constraints
 from gpuboost.backends.cuda.level.medians import MedianKernels
-from gpuboost.backends.cuda.level.policy import Policy, is_sync_free, purity_of
+from gpuboost.backends.cuda.level.policy import Policy, is_sync_free
 from gpuboost.backends.cuda.level.row_passes import RowKernels
 from gpuboost.backends.cuda.level.split_search import (
     HistogramBuilder,
@@ -22,6 +22,7 @@ from gpuboost.backends.cuda.level.split_search import (
 )
 from gpuboost.backends.cuda.runtime.compile_flags import CompileFlags
 from gpuboost.backends.cuda.runtime.protocol import Runtime
+from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs, HostInputs
 from gpuboost.backends.cuda.sampling.draw import DeviceDrawing
 from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
@@ -116,7 +117,7 @@ class DeviceTask:
         small_rows = 0
         if self._may_leave(n_trees):
             small_rows = small_rows_for(self.runtime, self.task, n_trees, n_rows, max_weight)
-        purity = purity_of(self.task.target)
+        purity = constant("level/policy.cu", self.task.target.purity)
         given = (self.runtime, options, min_hessian, n_trees, n_rows, n_channels, purity)
         return Policy(*given, small_rows)
 

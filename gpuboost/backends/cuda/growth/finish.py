@@ -93,13 +93,16 @@ class Finisher:
     def finish(self, store: NodeBuffer) -> Finished:
         """Finish the nodes of a node buffer, which must be numbered."""
         assert self._rule is not None
-        n, n_masks = self.sizes(store)
-        columns = self.columns(n, n_masks, self._rule.n_values)
+        columns = self.columns_of(store, self._rule.n_values)
         found = Finished(store.numbers.table, allocate(self._runtime.xp, columns))
         self.finish_into(found, store, self._rule)
         return found
 
-    def sizes(self, store: NodeBuffer) -> tuple[int, int]:
+    def columns_of(self, store: NodeBuffer, n_values: int) -> Columns:
+        """Types and shapes of the arrays of the trees of a node buffer, as in `Finished`."""
+        return self.columns(*self._sizes(store), n_values)
+
+    def _sizes(self, store: NodeBuffer) -> tuple[int, int]:
         """Numbers of nodes and masks to allocate."""
         if not self.needs_size_readback:
             return store.max_finished, store.max_finished // 2

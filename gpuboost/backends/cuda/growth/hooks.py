@@ -29,13 +29,7 @@ class LeavesOfRound(Protocol):
         """Array to write the table of the trees to, see `NodeBuffer.number`."""
 
     def keep_level(
-        self,
-        rows: DeviceRows,
-        frontier: DeviceFrontier,
-        accepted: Array,
-        *,
-        first: Array,
-        trees: Array,
+        self, rows: DeviceRows, frontier: DeviceFrontier, accepted: Array, first: Array
     ) -> None:
         """Keep the leaves of a level.
 
@@ -45,8 +39,6 @@ class LeavesOfRound(Protocol):
             Nodes that are split; the others are leaves.
         first : int32 (1,)
             Place of the level's first node in the node buffer.
-        trees : uint64 (T,)
-            Numbers of the trees.
         """
 
 

@@ -234,8 +234,7 @@ class CudaLevelOps:
             self._shared.rounds,
         )
         if rounds is not None and rounds.leaves is not None:
-            of_batch = {"first": store.first, "trees": self._inputs.keys.trees}
-            rounds.leaves.keep_level(rows, frontier, accepted, **of_batch)
+            rounds.leaves.keep_level(rows, frontier, accepted, store.first)
         small_rows = policy.small_rows_at(self._depth)
         if found.none:
             store.keep(frontier, splits, None, sums, small_rows)

@@ -26,7 +26,6 @@ from gpuboost.backends.cuda.runtime.launch import launch
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.growth.frontier import Array
-from gpuboost.engine.targets import Target
 from gpuboost.engine.task import TreeOptions
 
 PIECE_ROWS = 1024  # rows of a block that sums or moves them; at most the bits of partition.cu
@@ -193,8 +192,3 @@ def is_sync_free(options: TreeOptions) -> bool:
     Then the host never waits for the device. With deeper trees, most launches could find no nodes.
     """
     return options.deepest <= SYNC_FREE_DEPTH or options.max_leaf_nodes <= SYNC_FREE_LEAVES
-
-
-def purity_of(target: Target) -> int:
-    """How a node is tested for purity: a constant of policy.cu."""
-    return constant("level/policy.cu", target.purity)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,22 +37,15 @@ def predict(runtime: Runtime, ensemble: Ensemble, X: Array) -> Array:
         On the host or on the device; the result is where X is.
     """
     forest = device_forest(runtime, ensemble, X.dtype)
-    row_bytes = 8 * forest.n_values
-
-    def run(rows: DeviceFeatures) -> Array:
-        return sum_values(runtime, forest, rows)
-
-    return _where_rows_are(runtime, X, row_bytes, run)
+    run = partial(sum_values, runtime, forest)
+    return _where_rows_are(runtime, X, 8 * forest.n_values, run)
 
 
 def apply(runtime: Runtime, ensemble: Ensemble, X: Array) -> Array:
     """Leaf of each row in each tree, numbered within the tree: int32 (n, T), where X is."""
     forest = device_forest(runtime, ensemble, X.dtype)
-
-    def run(rows: DeviceFeatures) -> Array:
-        return find_leaves(runtime, forest, rows).T
-
-    return _where_rows_are(runtime, X, 4 * forest.n_trees, run)
+    row_bytes = 4 * forest.n_trees
+    return _where_rows_are(runtime, X, row_bytes, lambda x: find_leaves(runtime, forest, x).T)
 
 
 def _where_rows_are(
