@@ -19,7 +19,6 @@ from gpuboost.backends.cuda.growth.hooks import RowsOfRounds
 from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
 from gpuboost.backends.cuda.growth.tree_arrays import Finished
 from gpuboost.backends.cuda.growth.value_rule import ValueRule
-from gpuboost.backends.cuda.level.policy import is_sync_free
 from gpuboost.backends.cuda.runtime.launch import launch, zeros
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.readback import Readback
@@ -98,9 +97,7 @@ class ReweightedRows(RowsOfRounds):
                 n_classes=by_class.weight.shape[1],
                 of_class=by_class.weight,
             )
-        self._finisher = Finisher(
-            runtime, asked, needs_size_readback=not is_sync_free(task.options)
-        )
+        self._finisher = Finisher(runtime, asked)
         self._rule = ValueRule.of_target(runtime, asked)
         self._evaluates_as_grown = is_evaluated_as_grown(task)
         self._whole: tuple[Array, Array] | None = None

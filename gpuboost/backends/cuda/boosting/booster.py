@@ -26,7 +26,6 @@ from gpuboost.backends.cuda.growth.grower import TreeGrower
 from gpuboost.backends.cuda.growth.memory_plan import HISTOGRAM_SHARE, trees_at_once
 from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
 from gpuboost.backends.cuda.growth.tree_arrays import Finished
-from gpuboost.backends.cuda.level.policy import is_sync_free
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape
 from gpuboost.backends.cuda.sampling.batch_inputs import HostInputs, InputsOfRounds
@@ -72,9 +71,7 @@ class CudaBooster:
         adds = task.options.ccp_alpha == 0.0 and self._at_once >= task.trees_per_round
 
         def maker(own: Runtime, codes: Array) -> RoundRows:
-            needs_size_readback = not is_sync_free(task.options)
-            finisher = Finisher(own, asked, needs_size_readback) if adds else None
-            return RoundRows(own, task, codes, finisher)
+            return RoundRows(own, task, codes, Finisher(own, asked) if adds else None)
 
         self._grower = TreeGrower(runtime, asked, task.memory_budget, maker)
         self.rounds = cast("RoundRows", self._grower.rounds)

@@ -81,7 +81,7 @@ class DeviceTask:
         self.medians = MedianKernels.of(runtime, target)
         self.rounds = None if maker is None else maker(runtime, self.matrix.codes)
         self.is_sync_free = is_sync_free(task.options)
-        self.finisher = Finisher.of(runtime, task, needs_size_readback=not self.is_sync_free)
+        self.finisher = Finisher.of(runtime, task)
         self._sampler: DeviceDrawing | RowUploads | None = None
         if maker is None:
             made = RowUploads if task.sampler is None else DeviceDrawing

@@ -11,6 +11,7 @@ import numpy as np
 from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer, Store
 from gpuboost.backends.cuda.growth.tree_arrays import MASK_WORDS, Finished
 from gpuboost.backends.cuda.growth.value_rule import ValueRule
+from gpuboost.backends.cuda.level.policy import is_sync_free
 from gpuboost.backends.cuda.runtime.arrays import Columns, allocate
 from gpuboost.backends.cuda.runtime.launch import launch
 from gpuboost.backends.cuda.runtime.protocol import Runtime
@@ -28,25 +29,18 @@ class Finisher:
     ----------
     runtime : Runtime
     task : GrowTask
-    needs_size_readback : bool
-        Whether the host reads the number of nodes, to allocate arrays of exactly that size.
     rule : ValueRule or None
         How sums become leaf values; None if each batch passes its own rule.
 
     Attributes
     ----------
     needs_size_readback : bool
+        Whether the host reads the number of nodes, to allocate arrays of exactly that size.
     """
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        task: GrowTask,
-        needs_size_readback: bool,
-        rule: ValueRule | None = None,
-    ) -> None:
-        self._runtime, self._task, self.needs_size_readback = runtime, task, needs_size_readback
-        self._rule = rule
+    def __init__(self, runtime: Runtime, task: GrowTask, rule: ValueRule | None = None) -> None:
+        self._runtime, self._task, self._rule = runtime, task, rule
+        self.needs_size_readback = not is_sync_free(task.options)
         mapper = task.matrix.mapper
         bins = {"center": mapper.center, "low": mapper.low, "high": mapper.high}
         self._bins = {
@@ -62,14 +56,14 @@ class Finisher:
         self._one = runtime.asarray(np.ones(1))
 
     @classmethod
-    def of(cls, runtime: Runtime, task: GrowTask, needs_size_readback: bool) -> Finisher | None:
+    def of(cls, runtime: Runtime, task: GrowTask) -> Finisher | None:
         """Make the finisher of a task; None if trees are finished on the host.
 
         Trees whose rows come from ``rows_of``, which may give leaves sums of any kind, are.
         """
         if task.sampler is None or task.target.has_gradients:
             return None
-        return cls(runtime, task, needs_size_readback, ValueRule.of_target(runtime, task))
+        return cls(runtime, task, ValueRule.of_target(runtime, task))
 
     def columns(self, n: int, n_masks: int, n_values: int) -> Columns:
         """Types and shapes of the arrays of n nodes, as in `Finished`."""

@@ -111,18 +111,16 @@ class TreeGrower:
         """Launch a batch; the node buffer is overwritten by the next batch of the same kind."""
         kind = self._shared.kind_of(host)
         if self.recorded is not None and self.recorded.kind == kind:
-            return self._replay(self.recorded, host)
+            self._runtime.upload(host.memory, self.recorded.inputs.memory)
+            self.recorded.launches.replay()
+            return self.recorded.nodes
         self.recorded = None
         nodes = None
         if again and kind not in self._not_recorded:
             nodes = self._record(host)
             if nodes is None:
                 self._not_recorded.add(kind)
-        return nodes or self._launch(host)
-
-    def _launch(self, host: HostInputs) -> NodeBuffer:
-        """Launch a batch kernel by kernel."""
-        return self._levels(host, host.to_device(self._runtime))
+        return nodes or self._levels(host, host.to_device(self._runtime))
 
     def _record(self, host: HostInputs) -> NodeBuffer | None:
         """Launch a batch and record it; None if it cannot be replayed or does not fit memory."""
@@ -136,11 +134,6 @@ class TreeGrower:
         self.recorded = RecordedBatch(launches, inputs, nodes, self._shared.kind_of(host))
         return nodes
 
-    def _replay(self, recorded: RecordedBatch, host: HostInputs) -> NodeBuffer:
-        """Replay the recorded launches with the inputs of another batch."""
-        recorded.inputs.replace_by(host, self._runtime)
-        recorded.launches.replay()
-        return recorded.nodes
-
     def _levels(self, host: HostInputs, inputs: BatchInputs) -> NodeBuffer:
+        """Launch a batch kernel by kernel."""
         return grow_levels(CudaLevelOps(self._shared, host, inputs), self._task)

@@ -85,9 +85,8 @@ class HostInputs:
         memory = one_piece(runtime.xp, columns)
         arrays = cut(memory, columns)
         keys = TreeKeys(arrays.pop("seed"), arrays.pop("number"))
-        inputs = BatchInputs(keys, **arrays, memory=memory)
-        inputs.replace_by(self, runtime)
-        return inputs
+        runtime.upload(self.memory, memory)
+        return BatchInputs(keys, **arrays, memory=memory)
 
 
 class InputsOfRounds:
@@ -160,7 +159,3 @@ class BatchInputs:
             "min_hessian": (np.int64, (1,)),
             "regular": (np.float64, (3,)),
         }
-
-    def replace_by(self, host: HostInputs, runtime: Runtime) -> None:
-        """Overwrite the inputs by those of another batch of as many trees, in one transfer."""
-        runtime.upload(host.memory, self.memory)
