@@ -14,6 +14,7 @@ from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits
 from gpuboost.backends.cuda.sampling.batch_inputs import HostInputs
 from gpuboost.backends.numpy.level_ops import NumpyLevelOps
 from gpuboost.engine.growth.frontier import Frontier, Splits
+from gpuboost.engine.growth.level_history import History
 from gpuboost.engine.growth.level_loop import grow_levels
 from gpuboost.engine.growth.operations import Level
 from gpuboost.engine.growth.policy import gains
@@ -172,6 +173,12 @@ class LockStep:
             self._assert_same_rows(rows, frontier[0])
         return rows, frontier
 
+    def tree_builder(self) -> History:
+        return History(self.to_host, self.reference.task, len(self.reference.trees))
+
+    def end_batch(self) -> None:
+        self.device.end_batch()
+
     def to_host(self, level: Level) -> dict[str, np.ndarray]:
         parts = (level.frontier, level.splits, level.accepted, level.sums)
         return self.reference.to_host(Level(*(part[0] for part in parts)))
@@ -186,8 +193,7 @@ class LockStepBackend:
     def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
         """Grow the trees of ``task``."""
         ops = LockStep(self.runtime, task, task.trees)
-        grown = grow_levels(ops, task, len(task.trees)).trees(n_threads=1)
-        ops.device.end_batch()
+        grown = grow_levels(ops, task).trees(n_threads=1)
         for found, expected in zip(ops.device.tree_builder().trees(1), grown, strict=True):
             assert_same_fields(found, expected, "tree")
         yield from zip(task.trees, grown, strict=True)

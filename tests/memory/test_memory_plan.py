@@ -48,7 +48,7 @@ SHAPE = DeviceShape.of(ShimRuntime())
 def really_taken(task: GrowTask, n_trees: int, meter: Meter) -> int:
     """Most bytes held while the first trees grow."""
     ops = device_ops(TrackedRuntime(), task, task.trees[:n_trees])
-    grow_levels(ops, task, n_trees).trees(n_threads=1)
+    grow_levels(ops, task).trees(n_threads=1)
     return meter.peak
 
 

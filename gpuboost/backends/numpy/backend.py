@@ -50,4 +50,4 @@ class NumpyBackend(HostBackend):
 
 def _grow(task: GrowTask, trees: Sequence[int]) -> list[GrownTree]:
     """Grow the trees of one batch."""
-    return grow_levels(NumpyLevelOps(task, trees), task, len(trees)).trees(n_threads=1)
+    return grow_levels(NumpyLevelOps(task, trees), task).trees(n_threads=1)

@@ -44,7 +44,7 @@ class NumpyBooster(HostBooster):
 def _grow(task: GrowTask, trees: Sequence[int]) -> tuple[list[GrownTree], np.ndarray]:
     """The trees of one batch, and the leaf of each row in each of them."""
     ops = _RoundOps(task, trees)
-    return grow_levels(ops, task, len(trees)).trees(n_threads=1), ops.leaves()
+    return grow_levels(ops, task).trees(n_threads=1), ops.leaves()
 
 
 class _RoundOps(NumpyLevelOps):

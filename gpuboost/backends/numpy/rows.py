@@ -12,14 +12,10 @@ from gpuboost.engine import randomness
 from gpuboost.engine.growth.best_first_frontier import BestFirstFrontier
 from gpuboost.engine.growth.constraints import by_turns
 from gpuboost.engine.growth.frontier import Frontier, Splits
-from gpuboost.engine.growth.level_history import COLUMNS
+from gpuboost.engine.growth.level_history import COLUMNS, History
 from gpuboost.engine.growth.operations import Level
-from gpuboost.engine.growth.policy import (
-    gains,
-    good_enough,
-    may_split,
-    smallest_hessian,
-)
+from gpuboost.engine.growth.policy import gains, good_enough, may_split, smallest_hessian
+from gpuboost.engine.growth.tree import goes_left
 from gpuboost.engine.order_statistics import Groups, quantile_bounds
 from gpuboost.engine.sampling import root_key
 from gpuboost.engine.targets import ClassTarget, MedianTarget, Target, ValueTarget, median_signs
@@ -132,6 +128,13 @@ class RowOps:
         gradient = self._signs * rows.hessian[:, None]
         sums = segment_sums(gradient, frontier.start, frontier.count)
         return replace(rows, gradient=gradient), replace(frontier, gradient=sums)
+
+    def tree_builder(self) -> History:
+        """The object that collects the levels."""
+        return History(self.to_host, self.task, len(self.trees))
+
+    def end_batch(self) -> None:
+        """Do nothing: `History` makes the trees."""
 
     def finished(self, frontier: Frontier, depth: int) -> bool:
         """Whether no node is left."""
@@ -294,19 +297,12 @@ class RowOps:
         matrix = self.task.matrix
         offset = splits.feature[parents].astype(np.int64) * matrix.n_samples
         code = matrix.codes.ravel().take(np.repeat(offset, count) + row)
-        left = code <= np.repeat(splits.bin[parents], count)
-        categorical = splits.categorical[parents]
-        if categorical.any():
-            words = splits.mask[parents, :8]
-            node = np.repeat(np.arange(len(parents)), count)
-            word = words[node, np.minimum(code >> 5, 7)]
-            bit = (word >> (code & 31).astype(np.uint32)) & np.uint32(1)
-            left = np.where(categorical[node], bit == 1, left)
-        if matrix.n_missing.any():
-            missing = code == matrix.missing_code
-            missing_left = np.repeat(splits.missing[parents] == MISSING_LEFT, count)
-            left = np.where(missing, missing_left, left)
-        return left
+        limit, category = np.repeat(splits.bin[parents], count), np.full(1, -1)
+        if splits.categorical[parents].any():
+            category = np.repeat(np.where(splits.categorical[parents], parents, -1), count)
+        missing = code == matrix.missing_code if matrix.n_missing.any() else None
+        missing_left = np.repeat(splits.missing[parents] == MISSING_LEFT, count)
+        return goes_left(code, limit, category, splits.mask, missing, missing_left)
 
 
 def _concatenate(parts: list[np.ndarray | None]) -> np.ndarray | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
@@ -10,9 +11,9 @@ import numpy as np
 
 from gpuboost.engine.growth.best_first import reached
 from gpuboost.engine.growth.frontier import Array
-from gpuboost.engine.growth.operations import Level, OpenOps
+from gpuboost.engine.growth.operations import Level
 from gpuboost.engine.growth.tree import sum_children
-from gpuboost.engine.task import LEAF, NO_LIMIT, GrownTree
+from gpuboost.engine.task import LEAF, NO_LIMIT, GrownTree, GrowTask
 
 # Columns of the nodes of a level, as in `Frontier` and `Splits`, except ``gain``, which is negative
 # if a node was not split, and ``sums``, which is valid only then.
@@ -25,15 +26,17 @@ COLUMNS = (
 class History:
     """Collects levels, and separates them into trees at the end.
 
-    Nodes are ordered by level, and by tree within a level. The children of a level's split nodes
-    are the next level, in the same order.
+    ``to_host`` returns the `COLUMNS` of a level on the host. Nodes are ordered by level, and by
+    tree within a level. The children of a level's split nodes are the next level, in the same
+    order.
     """
 
-    def __init__(self, ops: OpenOps, n_trees: int, max_leaf_nodes: int, has_all_sums: bool) -> None:
-        self._ops = ops
-        self._has_all_sums = has_all_sums  # else sums of leaves alone, from which others follow
-        self._n_trees = n_trees
-        self._max_leaf_nodes = max_leaf_nodes
+    def __init__(
+        self, to_host: Callable[[Level], dict[str, np.ndarray]], task: GrowTask, n_trees: int
+    ) -> None:
+        self._to_host, self._n_trees = to_host, n_trees
+        self._has_all_sums = task.target.by_median  # else those of leaves, from which others follow
+        self._max_leaf_nodes = task.options.max_leaf_nodes
         self._levels: list[Level] = []
 
     def add(self, frontier: Any, splits: Any, accepted: Array, sums: Any) -> None:
@@ -67,7 +70,7 @@ class History:
         """The first level, and the others that have nodes."""
         found: list[dict[str, np.ndarray]] = []
         for level in self._levels:
-            columns = self._ops.to_host(level)
+            columns = self._to_host(level)
             if found and not len(columns["tree"]):
                 break
             found.append(columns)

@@ -9,20 +9,17 @@
         partition the rows           children become the next frontier
 
 The loop knows neither the rows nor the number of nodes: they are part of the objects that
-`LevelOps` returns and takes. So it need not wait for a device, which keeps the nodes of levels
-itself (`DeviceResidentOps`).
+`LevelOps` returns and takes. So it need not wait for a device, whose `TreeBuilder` keeps the nodes
+of levels there.
 """
 
 from __future__ import annotations
 
-from typing import cast
-
-from gpuboost.engine.growth.level_history import History
-from gpuboost.engine.growth.operations import DeviceResidentOps, LevelOps, OpenOps, TreeBuilder
+from gpuboost.engine.growth.operations import LevelOps, TreeBuilder
 from gpuboost.engine.task import NO_LIMIT, GrowTask
 
 
-def grow_levels(ops: LevelOps, task: GrowTask, n_trees: int) -> TreeBuilder:
+def grow_levels(ops: LevelOps, task: GrowTask) -> TreeBuilder:
     """Grow the trees of a batch; a tree does not depend on the other trees in the batch.
 
     Parameters
@@ -30,23 +27,17 @@ def grow_levels(ops: LevelOps, task: GrowTask, n_trees: int) -> TreeBuilder:
     ops : LevelOps
         The level operations of the batch.
     task : GrowTask
-    n_trees : int
-        Number of trees in the batch.
     """
-    tree_builder = _all_levels(ops, task, n_trees)
-    if isinstance(ops, DeviceResidentOps):
-        ops.end_batch()  # by now rows and levels are released
+    tree_builder = _all_levels(ops, task)
+    ops.end_batch()  # by now rows and levels are released
     return tree_builder
 
 
-def _all_levels(ops: LevelOps, task: GrowTask, n_trees: int) -> TreeBuilder:
+def _all_levels(ops: LevelOps, task: GrowTask) -> TreeBuilder:
     rows, frontier = ops.roots()
     best_first = task.options.max_leaf_nodes != NO_LIMIT
     by_median = task.target.by_median
-    tree_builder = (
-        ops.tree_builder() if isinstance(ops, DeviceResidentOps) else _history(ops, task, n_trees)
-    )
-    depth = 0
+    tree_builder, depth = ops.tree_builder(), 0
     while not ops.finished(frontier, depth):
         if by_median:
             rows, frontier = ops.set_median_gradients(rows, frontier)
@@ -60,8 +51,3 @@ def _all_levels(ops: LevelOps, task: GrowTask, n_trees: int) -> TreeBuilder:
         rows, frontier = ops.partition(rows, frontier, splits, accepted)
         depth += 1
     return tree_builder
-
-
-def _history(ops: LevelOps, task: GrowTask, n_trees: int) -> History:
-    limit, has_all_sums = task.options.max_leaf_nodes, task.target.by_median
-    return History(cast("OpenOps", ops), n_trees, limit, has_all_sums)

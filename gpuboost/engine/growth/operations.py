@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
-
-import numpy as np
+from typing import Any, Protocol
 
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.task import GrownTree
@@ -16,11 +14,15 @@ class LevelOps(Protocol):
 
     ``rows`` and ``frontier`` are objects of the backend: the rows of all open nodes with their
     statistics, contiguous for each node, and the nodes. So are candidates, splits, accepted and
-    sums, with one entry per node.
+    sums, with one entry per node. Operations may grow some nodes to their leaves outside the level
+    loop, which treats such a node as not split.
     """
 
     def roots(self) -> tuple[Any, Any]:
         """Rows and root nodes of the batch of trees."""
+
+    def tree_builder(self) -> TreeBuilder:
+        """The object that collects the nodes; called when the roots exist."""
 
     def set_median_gradients(self, rows: Any, frontier: Any) -> tuple[Any, Any]:
         """Rows and nodes with gradients about each node's median, for a target of medians."""
@@ -46,12 +48,8 @@ class LevelOps(Protocol):
     def limit_to_best_first(self, frontier: Any, splits: Any, accepted: Array) -> Array:
         """The accepted nodes that best-first growth also reaches, given the nodes known so far."""
 
-
-class OpenOps(LevelOps, Protocol):
-    """`LevelOps` whose levels are collected by a `History`."""
-
-    def to_host(self, level: Level) -> dict[str, np.ndarray]:
-        """The columns of a level that `History` keeps, `level_history.COLUMNS`, on the host."""
+    def end_batch(self) -> None:
+        """Finish the batch after all levels are grown."""
 
 
 class TreeBuilder(Protocol):
@@ -62,21 +60,6 @@ class TreeBuilder(Protocol):
 
     def trees(self, n_threads: int) -> list[GrownTree]:
         """The trees of the batch, nodes breadth-first."""
-
-
-@runtime_checkable
-class DeviceResidentOps(Protocol):
-    """Operations that keep the nodes of levels themselves.
-
-    They may grow some nodes to their leaves outside the level loop; the loop treats such a node as
-    not split.
-    """
-
-    def tree_builder(self) -> TreeBuilder:
-        """The object that collects the nodes; called when the roots exist."""
-
-    def end_batch(self) -> None:
-        """Finish the batch after all levels are grown."""
 
 
 @dataclass(frozen=True)

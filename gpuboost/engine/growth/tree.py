@@ -105,6 +105,34 @@ def levels(left: np.ndarray) -> list[slice]:
     return found
 
 
+def goes_left(
+    x: np.ndarray,
+    limit: np.ndarray,
+    category: np.ndarray,
+    masks: np.ndarray,
+    missing: np.ndarray | None,
+    missing_left: np.ndarray,
+) -> np.ndarray:
+    """Whether rows go left at splits: bool; the arguments (except ``masks``) broadcast.
+
+    Parameters
+    ----------
+    x : values or codes; those of categories are codes
+    limit : threshold, or its code, of numeric splits
+    category : row of ``masks`` (c, 8) of categorical splits, else negative
+    missing : bool, which values are missing; None if none is
+    missing_left : bool
+    """
+    left = x <= limit
+    if (category >= 0).any():
+        mask = np.broadcast_to(category, left.shape)
+        at = np.nonzero(mask >= 0)
+        code = np.nan_to_num(np.broadcast_to(x, left.shape)[at]).astype(np.int64)
+        word = masks[mask[at], code >> 5]
+        left[at] = (word >> (code & 31).astype(np.uint32)) & np.uint32(1)
+    return left if missing is None else np.where(missing, missing_left, left)
+
+
 def sum_children(left: np.ndarray, sums: np.ndarray) -> None:
     """Fill the sums of internal nodes (integers) in place from those of the leaves."""
     for nodes in reversed(levels(left)):

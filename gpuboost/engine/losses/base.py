@@ -5,14 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from gpuboost.engine import order_statistics
 from gpuboost.engine.averages import weighted_mean
 from gpuboost.engine.losses import formulas
-from gpuboost.engine.losses.links import Link
+from gpuboost.engine.losses.links import IDENTITY, Link
 from gpuboost.engine.order_statistics import OrderStatistics
 
 USER = -1  # the number of a loss that a user brings
@@ -122,22 +122,10 @@ class Loss(ABC):
     facts: LossFacts
     columns: int = 1
 
-    has_leaf_quantiles: ClassVar[bool] = False
-
-    @property
-    def name(self) -> str:
-        """As users write it."""
-        return self.facts.name
-
     @property
     def formula(self) -> int:
         """The number of the loss, `USER` if a user brings it."""
         return self.facts.number
-
-    @property
-    def link(self) -> Link:
-        """Between raw predictions and predictions."""
-        return self.facts.link
 
     @property
     def constant_hessian(self) -> bool:
@@ -147,7 +135,7 @@ class Loss(ABC):
     @property
     def moves_with_target(self) -> bool:
         """Whether adding to the target adds the same to the best raw predictions."""
-        return self.constant_hessian
+        return self.facts.link == IDENTITY and self.formula != USER
 
     @property
     def hessian_is_information(self) -> bool:
@@ -163,11 +151,6 @@ class Loss(ABC):
     def takes_rows(self) -> bool:
         """Whether the formulas need all columns of a row, as softmax does."""
         return self.facts.target == CLASSES
-
-    @property
-    def sums_outputs(self) -> bool:
-        """Whether one tree may hold all columns in a leaf."""
-        return self.facts.sums_outputs
 
     def check_target(self, y: np.ndarray) -> None:
         """Refuse targets that the loss has no value for.
@@ -191,13 +174,13 @@ class Loss(ABC):
             return
         allowed = "y >= 0 with a sum above 0" if allows_zero else "strictly positive y"
         raise ValueError(
-            f"loss={self.name!r} requires {allowed}, got {given}; remove or shift such targets, or "
-            "use loss='squared_error'"
+            f"loss={self.facts.name!r} requires {allowed}, got {given}; remove or shift such "
+            "targets, or use loss='squared_error'"
         )
 
     def baseline(self, y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
         """Raw prediction of the best constant model: float64 (columns,)."""
-        return self.link.forward(weighted_mean(as_columns(y), weights))
+        return self.facts.link.forward(weighted_mean(as_columns(y), weights))
 
     def round_parameter(self, rows: Predicted) -> np.ndarray:
         """What the formulas take as ``parameter`` in this round: float64 (columns,)."""
@@ -222,7 +205,7 @@ class Loss(ABC):
 
     def predict(self, raw: np.ndarray) -> np.ndarray:
         """The prediction of each row: float64 (n, columns), for classifiers (n, n_classes)."""
-        return self.link.inverse(raw)
+        return self.facts.link.inverse(raw)
 
 
 @dataclass(frozen=True)

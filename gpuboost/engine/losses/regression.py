@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import ClassVar
 
 import numpy as np
 
@@ -17,11 +16,6 @@ from gpuboost.engine.order_statistics import Groups, one_group
 @dataclass(frozen=True)
 class QuantileBaseline(FormulaLoss):
     """A loss that starts at a quantile of the target, as the best constant is one or near one."""
-
-    @property
-    def moves_with_target(self) -> bool:
-        """Whether adding to the target adds the same to the best raw predictions."""
-        return True
 
     @property
     def leaf_quantile_level(self) -> np.ndarray:
@@ -42,10 +36,13 @@ class QuantileBaseline(FormulaLoss):
 
 @dataclass(frozen=True)
 class OrderStatisticLoss(QuantileBaseline):
-    """A loss whose best constant is a quantile, of the target and of the residuals in a leaf."""
+    """A loss whose best constant is a quantile, of the target and of the residuals in a leaf.
 
-    has_leaf_quantiles: ClassVar[bool] = True
-    clips_residuals: ClassVar[bool] = False  # whether leaves add the mean of clipped residuals
+    Leaves add the mean of residuals clipped at the quantile ``clip_level`` of the absolute
+    residuals of a round, which is then the round parameter, unless the level is None.
+    """
+
+    clip_level: float | None = None
 
     def leaf_values(
         self, rows: Predicted, groups: Groups, column: int, parameter: np.ndarray
@@ -72,11 +69,7 @@ def _quantiles(
 
 @dataclass(frozen=True)
 class Huber(OrderStatisticLoss):
-    """Square below, linear above the ``alpha`` quantile of the absolute residuals of a round."""
-
-    alpha: float = 0.9
-
-    clips_residuals: ClassVar[bool] = True
+    """Square below, linear above the ``clip_level`` of the absolute residuals of a round."""
 
     @classmethod
     def make(cls, facts: LossRow, columns: int, settings: Settings) -> Huber:
@@ -86,7 +79,7 @@ class Huber(OrderStatisticLoss):
     def round_parameter(self, rows: Predicted) -> np.ndarray:
         """Where square and linear meet (Friedman 2001, algorithm 4), of each column."""
         sizes = (np.abs(self.residuals(rows, k)) for k in range(self.columns))
-        return _quantiles(rows, sizes, np.full(self.columns, self.alpha))
+        return _quantiles(rows, sizes, np.full(self.columns, self.clip_level))
 
     def leaf_values(
         self, rows: Predicted, groups: Groups, column: int, parameter: np.ndarray
@@ -118,7 +111,7 @@ class Quantile(OrderStatisticLoss):
                 f"{len(checked)} levels and y with {columns} columns; fit the outputs one by one"
             )
         checked = checked * columns
-        return cls(facts, len(checked), checked)
+        return cls(facts, len(checked), levels=checked)
 
     @property
     def leaf_quantile_level(self) -> np.ndarray:
@@ -139,11 +132,11 @@ class PositiveLoss(FormulaLoss):
         mean = weighted_mean(as_columns(y), weights)
         if not (mean > 0.0).all():
             raise ValueError(
-                f"loss={self.name!r} needs a target whose weighted sum is above 0 in every output, "
-                f"got means {mean.tolist()}; give weight to rows of positive target, or use "
-                "loss='squared_error'"
+                f"loss={self.facts.name!r} needs a target whose weighted sum is above 0 in every "
+                f"output, got means {mean.tolist()}; give weight to rows of positive target, or "
+                "use loss='squared_error'"
             )
-        return self.link.forward(mean)
+        return self.facts.link.forward(mean)
 
 
 @dataclass(frozen=True)

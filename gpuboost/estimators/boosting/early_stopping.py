@@ -36,7 +36,7 @@ class MonitoredSet:
 
     def scores(self, booster: Booster, loss: Loss, mean_loss: float) -> dict[str, float]:
         """The given mean loss and the value of each metric after the rounds so far, by name."""
-        found = {loss.name: mean_loss}
+        found = {loss.facts.name: mean_loss}
         if self.metrics:
             prediction = loss.predict(booster.raw_predictions(self.place))
             seen = slice(None) if self.rows.weights is None else self.rows.weights > 0

@@ -84,7 +84,7 @@ class BoostedRounds(FittedTrees):
 def predictions(loss: Loss, raw: np.ndarray) -> np.ndarray:
     """Predictions from raw predictions, by the inverse link, on the same device."""
     if loss.formula != USER:
-        return inverse_link(loss.link, raw)
+        return inverse_link(loss.facts.link, raw)
     with working_on(raw):
         return loss.predict(raw)
 

@@ -143,5 +143,5 @@ class TreeGrower:
 
     def _levels(self, host: HostInputs, inputs: BatchInputs) -> NodeBuffer:
         ops = CudaLevelOps(self._shared, host, inputs)
-        grow_levels(ops, self._task, len(host.trees))
+        grow_levels(ops, self._task)
         return ops.tree_builder()

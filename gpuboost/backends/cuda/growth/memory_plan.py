@@ -52,7 +52,7 @@ def dry_run(task: GrowTask, n_trees: int, shape: DeviceShape) -> MemoryEstimate:
     shared = DeviceTask(runtime, task)
     lasting = runtime.meter.now
     host = HostInputs.of(task, task.trees[:n_trees])
-    grow_levels(CudaLevelOps(shared, host, host.to_device(runtime)), task, n_trees)
+    grow_levels(CudaLevelOps(shared, host, host.to_device(runtime)), task)
     return MemoryEstimate(lasting, runtime.meter.peak, runtime.asked)
 
 
@@ -89,7 +89,7 @@ def dry_run_recorded(
     runtime = _shape_runtime(task, n_trees, shape)
     ops = CudaLevelOps(DeviceTask(runtime, task, maker), host, host.to_device(runtime))
     first = len(runtime.meter.sizes)
-    nodes = grow_levels(ops, task, n_trees)
+    nodes = grow_levels(ops, task)
     if runtime.asked:
         return None
     plan = plan_arena(*runtime.meter.lives(first))
