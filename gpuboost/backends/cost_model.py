@@ -24,7 +24,7 @@ from gpuboost.engine.task import NO_LIMIT
 # consider all features. Otherwise it goes feature by feature, and sorts the rows of small nodes.
 # CALL: seconds per feature, level and batch of trees; VISIT: seconds per row and feature.
 NUMPY_BATCH_ROWS = 1 << 17  # rows of the trees that grow together
-WHOLE_ROWS, UNSORTED_ROWS = 128, 16  # smallest mean number of rows of a node
+UNSORTED_ROWS = 16  # smallest mean number of rows of a node
 WHOLE_CALL, FEATURE_CALL = 4e-5, 2.2e-4
 WHOLE_VISIT, FEATURE_VISIT, SORTED_VISIT = 2.5e-9, 7e-9, 5e-8
 NUMPY_STEP = 20e-9  # seconds per row and level of a tree, in prediction
@@ -179,14 +179,11 @@ def growth_amount(growth: Growth) -> Amount:
     of_tree = min(2.0 ** min(growth.max_depth + 1, 32), 2.0 * growth.max_leaf_nodes)
     n_nodes = n_trees * min(of_tree, max(1.0, n / 4))
     rows, searched = n_trees * n, n_nodes * growth.n_candidate_features
-    visits, alone = (
-        rows * growth.n_candidate_features * growth.depth,
-        ALONE if growth.n_trees == 1 else 1,
-    )
+    visits = rows * growth.n_candidate_features * growth.depth
+    alone = ALONE if growth.n_trees == 1 else 1
+    numba = alone * (visits + NODE_VISITS * searched)
     if growth.n_rounds > 1:
         numba = rows * ROUND_ROW_VISITS + ROUND_VISIT * visits + alone * NODE_VISITS * searched
-    else:
-        numba = alone * (visits + NODE_VISITS * searched)
     # Preparing the rows, with their gradients or draws, takes as long as one level.
     traffic = ROW_TRAFFIC * rows * (growth.depth + 1) + VISIT_TRAFFIC * visits
     row_bytes = growth.n_features * growth.value_bytes + 4 * (1 + growth.n_channels)
@@ -216,16 +213,13 @@ def _launches(growth: Growth) -> float:
 def _numpy_seconds(growth: Growth) -> float:
     """Seconds of NumPy to build and search histograms, by the size of the nodes of a level."""
     n, n_candidates, depth = growth.n_samples, growth.n_candidate_features, growth.depth
-    # Number of levels whose nodes have at least ``rows`` rows on average in a complete tree.
-    large, unsorted = (
-        min(max(0.0, 1 + math.log2(n / rows)), depth) for rows in (WHOLE_ROWS, UNSORTED_ROWS)
-    )
-    whole = large if n_candidates == growth.n_features else 0.0
+    # Number of levels whose nodes have enough rows on average in a complete tree.
+    unsorted = min(max(0.0, 1 + math.log2(n / UNSORTED_ROWS)), depth)
+    is_whole = n_candidates == growth.n_features
+    call, visit = (WHOLE_CALL, WHOLE_VISIT) if is_whole else (FEATURE_CALL, FEATURE_VISIT)
     batches = growth.n_rounds * math.ceil(growth.n_trees * n / NUMPY_BATCH_ROWS)
-    calls = WHOLE_CALL * whole + FEATURE_CALL * (growth.levels - whole)
-    visits = (
-        WHOLE_VISIT * whole + FEATURE_VISIT * (unsorted - whole) + SORTED_VISIT * (depth - unsorted)
-    )
+    calls = call * unsorted + FEATURE_CALL * (growth.levels - unsorted)
+    visits = visit * unsorted + SORTED_VISIT * (depth - unsorted)
     rows = float(growth.n_rounds) * growth.n_trees * n
     return n_candidates * (batches * calls + rows * visits)
 

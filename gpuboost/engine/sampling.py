@@ -224,11 +224,7 @@ class RowSampler:
     def _balancing(self, draws: np.ndarray) -> np.ndarray:
         """Factor of each row that gives the classes of a tree's draws equal weight."""
         assert self.balance is not None
-        in_class = np.bincount(self.balance, weights=draws)
-        present = in_class > 0
-        class_weight = np.zeros(len(in_class))
-        class_weight[present] = self.n_draws / (present.sum() * in_class[present])
-        return class_weight[self.balance]
+        return balanced_weights(np.bincount(self.balance, weights=draws))[self.balance]
 
     def draw_counts(self, tree: int) -> np.ndarray:
         """How often each row is drawn for the tree: int32 (n_samples,), 0 for out-of-bag rows."""
@@ -273,6 +269,15 @@ class RowSampler:
         exponents = self.brief.exponents
         wide = None if exponents is None else planes_at(weights, exponents)
         return replace(self.brief, weight=integer, inside=inside, wide=wide)
+
+
+def balanced_weights(counts: np.ndarray) -> np.ndarray:
+    """Return `n / (n_classes * count)` for classes that occur, and 0 for those that do not."""
+    present = counts > 0
+    weights = np.zeros(len(counts), dtype=np.float64)
+    total = float(counts.sum())
+    weights[present] = total / (np.count_nonzero(present) * counts[present].astype(np.float64))
+    return weights
 
 
 def own_exponents(n_samples: int, n_draws: int, row_factor: np.ndarray | None) -> np.ndarray:

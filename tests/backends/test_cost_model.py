@@ -40,7 +40,12 @@ from gpuboost.cli.calibration import measure, seconds_of_a_byte, seconds_of_a_la
 from gpuboost.engine.ensembles.boosting_task import BoostTask
 from gpuboost.engine.task import NO_LIMIT
 from gpuboost.estimators.fitting import pipeline as template
-from gpuboost.estimators.memory.shape_only_fit import ShapeOnlyTable, ShapeOnlyTrees, boost_task
+from gpuboost.estimators.memory.shape_only_fit import (
+    ShapeOnlyTable,
+    boost_task,
+    boosted_trees_task,
+    grow_task,
+)
 
 FOREST = Growth(1_000_000, 28, n_candidate_features=5, n_trees=10, max_depth=8, n_channels=1)
 BOOSTING = Growth(
@@ -213,7 +218,7 @@ def launches(monkeypatch):
     ],
 )
 def test_launches_of_a_batch_are_those_of_the_host_code(make, n_trees, said, depth, launches):
-    task = ShapeOnlyTrees(make(max_depth=depth, random_state=0), TABLE).grow_task()
+    task = grow_task(make(max_depth=depth, random_state=0), TABLE)
     dry_run(replace(task, memory_budget=BUDGET), n_trees, DeviceShape())
     assert said.of(depth) == pytest.approx(len(launches), rel=0.15)
 
@@ -230,7 +235,7 @@ def test_launches_of_a_round_are_those_of_the_host_code(depth, launches):
     assert cost.BOOSTING_LAUNCHES.of(depth) == pytest.approx(len(launches) / 2, rel=0.15)
 
     trees = DecisionTreeClassifier(max_depth=depth)
-    task = ShapeOnlyTrees(AdaBoostClassifier(trees, random_state=0), TABLE).reweight_task()
+    task = boosted_trees_task(AdaBoostClassifier(trees, random_state=0), TABLE)
     reweighter = CudaReweighter(runtime, replace(task, memory_budget=BUDGET))
     reweighter.launch(0)
     launches.clear()

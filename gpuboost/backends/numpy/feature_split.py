@@ -11,6 +11,7 @@ from gpuboost.backends.numpy.groups import Groups
 from gpuboost.backends.numpy.scores import NodeLimits, Scorer
 from gpuboost.engine import randomness
 from gpuboost.engine.growth.frontier import Frontier, Splits
+from gpuboost.engine.growth.tree import last_bin_up_to
 from gpuboost.engine.task import (
     MISSING_LEFT,
     MISSING_RIGHT,
@@ -122,13 +123,7 @@ class FeatureSplitter:
         u = randomness.threshold_draw(asked.frontier.key, feature.astype(np.uint64))
         draw = centre[feature, low] * (1.0 - u) + centre[feature, high] * u
         draw = np.where(low == high, np.nan, draw)
-        at, end = low.copy(), np.maximum(high - 1, low)
-        for _ in range(8):  # bisection over at most 255 bins
-            middle = (at + end + 1) // 2
-            reached = centre[feature, middle] <= draw
-            at, end = np.where(reached, middle, at), np.where(reached, end, middle - 1)
-            end = np.maximum(end, at)
-        return draw, at
+        return draw, last_bin_up_to(self.mapper, feature, (low, np.maximum(high - 1, low)), draw)
 
     def _categorical(
         self, asked: NodeFeature, groups: Groups, missing: Missing, splits: Splits

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -242,14 +243,8 @@ class RowOps:
             return self.task.target.wide.take(row, axis=0)
         of_tree = np.cumsum(np.bincount(node.tree, node.count, len(self.tree_rows)))
         parts = np.split(row, of_tree[:-1].astype(np.int64))  # nodes are in the order of trees
-        wide = [own.wide for own in self.tree_rows]
-        return np.concatenate(
-            [
-                own.take(part, axis=0)
-                for own, part in zip(wide, parts, strict=True)
-                if own is not None
-            ]
-        )
+        wide: list[Any] = [own.wide for own in self.tree_rows]
+        return np.concatenate([own[part] for own, part in zip(wide, parts, strict=True)])
 
     def partition(
         self, rows: RowBlock, frontier: Frontier, splits: Splits, accepted: np.ndarray

@@ -239,16 +239,25 @@ def find_thresholds(grown: GrownTree, mapper: BinMapper) -> SplitThresholds:
     low, high = grown.bin[split].astype(np.int64), grown.next_bin[split].astype(np.int64) - 1
     at = midpoint(mapper.high[feature, low], mapper.low[feature, high + 1])
     at = np.where(np.isnan(grown.draw[split]), at, grown.draw[split])
-    while (low < high).any():  # bisection: the last bin in [low, high] whose centre is at most `at`
-        middle = (low + high + 1) // 2
-        reached = mapper.center[feature, middle] <= at
-        low, high = np.where(reached, middle, low), np.where(reached, high, middle - 1)
-        high = np.maximum(high, low)
+    low = last_bin_up_to(mapper, feature, (low, high), at)
     below, above = mapper.high[feature, low], mapper.low[feature, low + 1]
     at = np.maximum(at, below)
     threshold[split] = np.where(at >= above, midpoint(below, above), at)
     code[split] = low
     return SplitThresholds(threshold, code, _missing_left(grown))
+
+
+def last_bin_up_to(
+    mapper: BinMapper, feature: np.ndarray, bins: tuple[np.ndarray, np.ndarray], x: np.ndarray
+) -> np.ndarray:
+    """The last bin whose centre is at most ``x``, or else the first, in the range ``bins``."""
+    low, high = bins
+    while (low < high).any():  # bisection
+        middle = (low + high + 1) // 2
+        reached = mapper.center[feature, middle] <= x
+        low, high = np.where(reached, middle, low), np.where(reached, high, middle - 1)
+        high = np.maximum(high, low)
+    return low
 
 
 def _missing_left(grown: GrownTree) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -152,20 +151,6 @@ class AdaBoost(ManyTrees):
     @abstractmethod
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
         """`predict` after each round."""
-
-    def fingerprint(self) -> str:
-        """SHA-256 of what prediction reads: trees and their weights, bin edges, and categories.
-
-        Equal for equal data, parameters and seed, on any device and with any number of threads.
-
-        Returns
-        -------
-        str
-            64 hexadecimal digits.
-        """
-        sha = hashlib.sha256(super().fingerprint().encode())
-        sha.update(self._model.tree_votes.astype("<f8").tobytes())
-        return sha.hexdigest()
 
 
 @documented

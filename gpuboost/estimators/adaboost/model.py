@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -64,6 +65,11 @@ class BoostedTrees(FittedTrees):
         with working_on(total):
             total /= np.cumsum(self.tree_votes)[-1]
         return total
+
+    def fingerprint(self) -> str:
+        """Also of the weights of the trees."""
+        own = super().fingerprint().encode() + self.tree_votes.astype("<f8").tobytes()
+        return hashlib.sha256(own).hexdigest()
 
     def importances(self, n_features: int) -> np.ndarray:
         """Mean of the trees' normalised gains per feature, by their weights."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -299,21 +298,6 @@ class GradientBoosting(ManyTrees):
         check_is_fitted(self)
         kind = one_of("importance_type", self.importance_type, IMPORTANCES)
         return self._model.importances(self.n_features_in_, kind)
-
-    def fingerprint(self) -> str:
-        """SHA-256 of what prediction reads: trees, bin edges, categories and the baseline.
-
-        Equal for equal data, parameters and seed, on any device and with any number of threads.
-
-        Returns
-        -------
-        str
-            64 hexadecimal digits.
-        """
-        sha = hashlib.sha256(super().fingerprint().encode())
-        sha.update(f"{self._model.trees_per_round}".encode())
-        sha.update(np.ascontiguousarray(self._model.baseline).tobytes())
-        return sha.hexdigest()
 
     def _empty_tree(self) -> SingleTree:
         return self._tree_class(**{name: getattr(self, name) for name in OF_A_TREE})

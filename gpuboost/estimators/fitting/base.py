@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -14,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 from gpuboost.backends.cost_model import Growth, prediction_work
 from gpuboost.backends.device_arrays import adopt_features
 from gpuboost.backends.select import choose_backend
-from gpuboost.data.frames import FeatureSchema
 from gpuboost.data.parameters import one_of, thread_count
 from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.bins import BinnedMatrix
@@ -164,6 +162,8 @@ class TreeModel(BaseEstimator, ABC):
     def fingerprint(self) -> str:
         """SHA-256 of what prediction reads: trees, bin edges, and the codes of categories.
 
+        In boosting the baseline too, in AdaBoost the weights of trees.
+
         Equal for equal data, parameters and seed, on any device and with any number of threads.
         Class labels and ``voting``, which apply to leaf values afterwards, are not included.
 
@@ -172,13 +172,8 @@ class TreeModel(BaseEstimator, ABC):
         str
             64 hexadecimal digits.
         """
-        found = self._ensemble.fingerprint(self._model.mapper)
-        schema: FeatureSchema = self._model.schema
-        if not schema.is_categorical.any():
-            return found
-        sha = hashlib.sha256(found.encode())
-        schema.update_hash(sha)
-        return sha.hexdigest()
+        check_is_fitted(self)
+        return self._model.fingerprint()
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()

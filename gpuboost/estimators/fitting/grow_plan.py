@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -21,6 +21,8 @@ from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 from gpuboost.estimators.inputs.constraints import with_constraints
 from gpuboost.estimators.inputs.parameters import tree_options
 from gpuboost.estimators.model.fitted import Batch, FittedTrees
+
+LIMITS = ("max_depth", "max_leaf_nodes", "min_samples_leaf", "ccp_alpha")  # of `Growth`
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,21 +54,32 @@ def tree_plan(
     options = with_constraints(options, tree, schema, labels)
     target = labels.target(batch.sampler, options.criterion)
     options = options.as_grown()
-    n_trees = len(batch.trees)
-    growth = Growth(
-        len(labels),
-        schema.n_features,
-        n_candidate_features=options.max_features,
-        n_trees=1 if in_turn else n_trees,
-        max_depth=options.max_depth,
-        n_channels=target.n_channels,
-        value_bytes=inputs.value_bytes,
-        n_rounds=n_trees if in_turn else 1,
-        max_leaf_nodes=options.max_leaf_nodes,
-        min_samples_leaf=options.min_samples_leaf,
-        ccp_alpha=options.ccp_alpha,
-    )
+    n_trees, n_rounds = (1, len(batch.trees)) if in_turn else (len(batch.trees), 1)
+    growth = growth_of(inputs, vars(options), (n_trees, n_rounds, target.n_channels))
     return GrowPlan(options, batch, target), growth
+
+
+def growth_of(inputs: FitInputs, limits: Mapping[str, Any], of_trees: tuple[int, ...]) -> Growth:
+    """The amount of work of a fit.
+
+    Parameters
+    ----------
+    limits : mapping
+        Those of `parameters.tree_limits`.
+    of_trees : tuple of int
+        Trees that grow together, rounds of these, and channels.
+    """
+    n_trees, n_rounds, n_channels = of_trees
+    return Growth(
+        len(inputs.labels),
+        inputs.schema.n_features,
+        limits["max_features"],
+        n_trees,
+        n_channels=n_channels,
+        value_bytes=inputs.value_bytes,
+        n_rounds=n_rounds,
+        **{name: limits[name] for name in LIMITS},
+    )
 
 
 def grow_trees(prepared: Prepared) -> FittedTrees:

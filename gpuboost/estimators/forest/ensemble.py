@@ -13,7 +13,7 @@ from gpuboost.data.parameters import boolean, integer_at_least
 from gpuboost.engine.sampling import ALL_ROWS, WITHOUT_REPLACEMENT, RowSampler
 from gpuboost.estimators.fitting.grow_plan import GrowPlan, grow_trees, tree_plan
 from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
-from gpuboost.estimators.forest.out_of_bag import out_of_bag_means
+from gpuboost.estimators.forest.out_of_bag import out_of_bag_facts, out_of_bag_means
 from gpuboost.estimators.inputs.parameters import draw_seed
 from gpuboost.estimators.model.fitted import Batch, FeatureDraw, FittedTrees
 from gpuboost.estimators.trees.many_trees import ManyTrees, check_growing
@@ -54,7 +54,7 @@ class TreeEnsemble(ManyTrees):
     verbose: int = 0
 
     if TYPE_CHECKING:
-        _out_of_bag_facts: ClassVar[Any]
+        _metric: ClassVar[Any]
 
     # ---- how forests and bagging differ --------------------------------------------------------
 
@@ -113,8 +113,8 @@ class TreeEnsemble(ManyTrees):
         ensemble = model.votes if self._voting_rule() == "hard" else model.ensemble
         threads = prepared.execution.n_threads
         means = out_of_bag_means(model, ensemble, prepared.matrix, prepared.backend, threads)
-        score = self.oob_score if callable(self.oob_score) else None
-        return model, facts | self._out_of_bag_facts(prepared.labels, means, score)
+        score = self.oob_score if callable(self.oob_score) else self._metric
+        return model, facts | out_of_bag_facts(prepared.labels, means, score)
 
     # ---- a fitted model ------------------------------------------------------------------------
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from gpuboost.backends.protocol import Backend
 from gpuboost.data.advice import warn_user
+from gpuboost.data.arrays import copy_to_host
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.estimators.inputs.targets import ClassLabels, Labels
 from gpuboost.estimators.model.fitted import Batch, FittedTrees
 
 
@@ -46,6 +50,23 @@ def out_of_bag_means(
         )
     with np.errstate(invalid="ignore"):
         return total / count[:, None]
+
+
+def out_of_bag_facts(
+    labels: Labels, means: np.ndarray, score: Callable[..., Any]
+) -> dict[str, Any]:
+    """Fitted attributes from the mean votes or values of the trees that did not see each row.
+
+    Accuracy needs one such row, R2 two.
+    """
+    truth, seen = copy_to_host(labels.rows), ~np.isnan(means[:, 0])
+    if isinstance(labels, ClassLabels):
+        name, fewest, found = "oob_decision_function_", 1, means.argmax(axis=1)
+    else:
+        means = found = means.reshape(truth.shape)
+        name, fewest = "oob_prediction_", 2
+    enough = seen.sum() >= fewest
+    return {name: means, "oob_score_": score(truth[seen], found[seen]) if enough else np.nan}
 
 
 def check_same_rows(batches: tuple[Batch, ...], n_samples: int) -> None:

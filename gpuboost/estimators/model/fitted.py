@@ -6,6 +6,7 @@ place of values, and the code of each split that of its threshold.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -109,6 +110,15 @@ class FittedTrees:
     def importances(self, n_features: int) -> np.ndarray:
         """Share of each feature in the impurity decrease, averaged over trees: (n_features,)."""
         return self.ensemble.importances(n_features)
+
+    def fingerprint(self) -> str:
+        """SHA-256 of what prediction reads, in hexadecimal."""
+        found = self.ensemble.fingerprint(self.mapper)
+        if not self.schema.is_categorical.any():
+            return found
+        sha = hashlib.sha256(found.encode())
+        self.schema.update_hash(sha)
+        return sha.hexdigest()
 
     def _trees_for(self, data: np.ndarray | BinnedMatrix, hard: bool = False) -> Ensemble:
         """The ensemble for columns or codes; always the same object, since backends cache it."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from gpuboost.backends.cuda.boosting.round_rows import RoundRows
 from gpuboost.backends.host.boosting import no_row_error
-from gpuboost.engine.ensembles.boosting import LeafRule, finish_boosted
+from gpuboost.engine.ensembles.boosting import finish_boosted
 from gpuboost.engine.ensembles.boosting_task import BoostTask
 from gpuboost.engine.growth.tree import Tree
 from gpuboost.engine.task import GrownTree
@@ -37,6 +37,6 @@ class HostFinisher:
         if grown[0].count[0] == 0:
             raise no_row_error(task.sampler, number)
         n_outputs = task.loss.columns if task.sums_outputs else 1
-        rule = LeafRule.of(task.options, learning_rate)
+        rule = task.options, learning_rate
         mapper = task.matrix.mapper
-        return [finish_boosted(each, mapper, scale, n_outputs, rule) for each in grown]
+        return [finish_boosted(each, mapper, scale, n_outputs, *rule) for each in grown]
