@@ -77,23 +77,20 @@ class RowSampler:
     brief: TreeRows = field(init=False)
 
     def __post_init__(self) -> None:
-        unit = 1.0
+        unit, known = 1.0, vars(self)  # the class is frozen, but not yet used
         if self.weights is not None and self.method == WITH_REPLACEMENT:
             fixed = fixed_point(self.weights)
-            cumulative = array_module(fixed).cumsum(fixed, dtype=np.uint64)
-            object.__setattr__(self, "cumulative", cumulative)
+            known["cumulative"] = array_module(fixed).cumsum(fixed, dtype=np.uint64)
         if self.weights is not None and self.method == ALL_ROWS:
-            whole, unit = whole_weights(self.weights)
-            object.__setattr__(self, "whole", whole)
-            if whole is None:
+            known["whole"], unit = whole_weights(self.weights)
+            if self.whole is None:
                 bits = min(self.max_weight_bits, bits_for(self.weights))
-                object.__setattr__(self, "weight_bits", max(bits, WEIGHT_BITS))
+                known["weight_bits"] = max(bits, WEIGHT_BITS)
         if self.row_factor is not None:
             minimum = float(np.ldexp(float(self.row_factor.max()), -FACTOR_BITS))
             xp = array_module(self.row_factor)
-            factor = xp.where(self.row_factor < minimum, 0.0, self.row_factor)
-            object.__setattr__(self, "row_factor", factor)
-        object.__setattr__(self, "brief", self._brief(unit))
+            known["row_factor"] = xp.where(self.row_factor < minimum, 0.0, self.row_factor)
+        known["brief"] = self._brief(unit)
 
     def _brief(self, whole_unit: float) -> TreeRows:
         none = np.zeros(0, dtype=np.int64)

@@ -23,9 +23,9 @@ from gpuboost.backends import cost_model as cost
 from gpuboost.backends import select as choice
 from gpuboost.backends.cache import GROW_ONE
 from gpuboost.backends.cost_model import (
-    Growth,
+    GrowthSize,
     Speed,
-    Work,
+    WorkTimes,
     growth_amount,
     growth_work,
     prediction_amount,
@@ -47,8 +47,8 @@ from gpuboost.estimators.memory.shape_only_fit import (
     grow_task,
 )
 
-FOREST = Growth(1_000_000, 28, n_candidate_features=5, n_trees=10, max_depth=8, n_channels=1)
-BOOSTING = Growth(
+FOREST = GrowthSize(1_000_000, 28, n_candidate_features=5, n_trees=10, max_depth=8, n_channels=1)
+BOOSTING = GrowthSize(
     1_000_000,
     28,
     n_candidate_features=28,
@@ -189,10 +189,10 @@ def test_what_estimators_foretell(monkeypatch):
     )
     table = {"n_samples": 60, "n_features": 7, "n_channels": 1, "value_bytes": 8}
     one = {**table, "n_trees": 1, "n_rounds": 3}
-    assert boosting == Growth(**one, n_candidate_features=3, max_depth=4)
-    assert deep == Growth(**one, n_candidate_features=7, max_depth=NO_LIMIT, max_leaf_nodes=5)
-    assert ada == Growth(**one, n_candidate_features=7, max_depth=2)
-    assert forest == Growth(**table, n_trees=3, n_candidate_features=2, max_depth=5)
+    assert boosting == GrowthSize(**one, n_candidate_features=3, max_depth=4)
+    assert deep == GrowthSize(**one, n_candidate_features=7, max_depth=NO_LIMIT, max_leaf_nodes=5)
+    assert ada == GrowthSize(**one, n_candidate_features=7, max_depth=2)
+    assert forest == GrowthSize(**table, n_trees=3, n_candidate_features=2, max_depth=5)
 
 
 @pytest.fixture
@@ -309,7 +309,9 @@ def test_little_work_does_not_ask_for_a_gpu(monkeypatch):
     work = growth_work(replace(FOREST, n_samples=50_000, max_depth=NO_LIMIT))
     assert work.cuda < work.numba  # but starting CUDA would cost more than it saves
     assert choose_backend("auto", work).name == "numba"
-    assert choose_backend("cpu", Work(GROW_ONE, numpy=1e6, numba=1e4, cuda=0.0)).name == "numba"
+    assert (
+        choose_backend("cpu", WorkTimes(GROW_ONE, numpy=1e6, numba=1e4, cuda=0.0)).name == "numba"
+    )
 
 
 def test_measured_speeds_are_kept(speed_file):

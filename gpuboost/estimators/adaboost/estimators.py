@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import sklearn.tree
 
-from gpuboost.backends.cost_model import Growth
+from gpuboost.backends.cost_model import GrowthSize
 from gpuboost.backends.device_arrays import inverse_link
 from gpuboost.data.class_weight import class_weights
 from gpuboost.data.parameters import integer_at_least, number_between, one_of
@@ -34,7 +34,7 @@ from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 from gpuboost.estimators.inputs.features import where_they_are
 from gpuboost.estimators.inputs.parameters import draw_seed
 from gpuboost.estimators.inputs.targets import ClassLabels
-from gpuboost.estimators.model.fitted import Batch
+from gpuboost.estimators.model.fitted import TreeBatch
 from gpuboost.estimators.trees.base_learners import checked_tree, from_sklearn
 from gpuboost.estimators.trees.many_trees import ManyTrees
 from gpuboost.estimators.trees.tree import DecisionTreeClassifier, DecisionTreeRegressor, SingleTree
@@ -109,7 +109,7 @@ class AdaBoost(ManyTrees):
         """Class weights of the trees, at most 1: float64 (K,), None if all are 1."""
         return None
 
-    def _plan(self, inputs: FitInputs) -> tuple[GrowPlan, Growth]:
+    def _plan(self, inputs: FitInputs) -> tuple[GrowPlan, GrowthSize]:
         """Plan of all rounds; the sampler has the seed and the weights of the first round."""
         labels, n = inputs.labels, len(inputs.labels)
         n_rounds = integer_at_least("n_estimators", self.n_estimators, 1)
@@ -118,7 +118,7 @@ class AdaBoost(ManyTrees):
         weights = self._weights(labels, inputs.weights)
         seed, bits = draw_seed(self.random_state), labels.weight_bits
         sampler = RowSampler(ALL_ROWS, n, n, seed, weights, max_weight_bits=bits)
-        return tree_plan(self, inputs, Batch(range(n_rounds), sampler, None), in_turn=True)
+        return tree_plan(self, inputs, TreeBatch(range(n_rounds), sampler, None), in_turn=True)
 
     def _grow(self, prepared: Prepared) -> tuple[BoostedTrees, dict[str, Any]]:
         """Run the rounds."""
@@ -166,10 +166,6 @@ class AdaBoostClassifier(Classifier, AdaBoost):
 
     _tree_class = DecisionTreeClassifier
     _their_trees = (sklearn.tree.DecisionTreeClassifier, sklearn.tree.ExtraTreeClassifier)
-
-    def _weights(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
-        """The user's weights; class_weight is a parameter of the base tree."""
-        return weights
 
     def _weights_of_classes(self, labels: Any) -> np.ndarray | None:
         choice = self._tree.class_weight
@@ -300,7 +296,7 @@ class AdaBoostRegressor(Regressor, AdaBoost):
         criterion = ABSOLUTE if plan.target.by_median else plan.options.criterion
         return ValueObjective.of(y, str(self.loss), learning_rate, inside, criterion)
 
-    def _plan(self, inputs: FitInputs) -> tuple[GrowPlan, Growth]:
+    def _plan(self, inputs: FitInputs) -> tuple[GrowPlan, GrowthSize]:
         one_of("loss", self.loss, adaboost.LOSSES)
         return super()._plan(inputs)
 

@@ -20,7 +20,7 @@ from gpuboost.engine.ensembles.ensemble import Ensemble, impurity_decrease_per_f
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler
 from gpuboost.estimators.fitting.pipeline import Prepared
 from gpuboost.estimators.inputs.targets import ValueLabels
-from gpuboost.estimators.model.fitted import Batch, FittedTrees, run_in_blocks
+from gpuboost.estimators.model.fitted import FittedTrees, TreeBatch, run_in_blocks
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class BoostedTrees(FittedTrees):
         """The rounds of a fit."""
         sampler = prepared.plan.batch.sampler
         n = sampler.n_samples
-        batch = Batch(range(len(rounds)), RowSampler(ALL_ROWS, n, n, sampler.seed), None)
+        batch = TreeBatch(range(len(rounds)), RowSampler(ALL_ROWS, n, n, sampler.seed), None)
         ensemble = Ensemble.of(each.read_tree() for each in rounds)
         facts = np.array([(each.vote, each.error, each.bound) for each in rounds])
         mapper, schema = prepared.matrix.mapper, prepared.schema

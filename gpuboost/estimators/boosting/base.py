@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from gpuboost.backends.cost_model import Growth
+from gpuboost.backends.cost_model import GrowthSize
 from gpuboost.data.parameters import one_of
 from gpuboost.engine.array_modules import array_module, working_on
 from gpuboost.engine.losses import Loss
@@ -212,7 +212,7 @@ class GradientBoosting(ManyTrees):
             run_fit(self, X, y, sample_weight, X, y, monitor, offset, eval_set)
         return self
 
-    def _plan(self, inputs: FitInputs) -> tuple[BoostPlan, Growth]:
+    def _plan(self, inputs: FitInputs) -> tuple[BoostPlan, GrowthSize]:
         return boost_plan(self, inputs)
 
     def _grow(

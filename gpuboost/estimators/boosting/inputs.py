@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.backends.cost_model import Growth
+from gpuboost.backends.cost_model import GrowthSize
 from gpuboost.backends.device_arrays import adopt_targets
 from gpuboost.data.arrays import copy_to_host
 from gpuboost.data.parameters import integer_at_least
@@ -44,7 +44,7 @@ class BoostPlan:
     given_weights: np.ndarray | None = None
 
 
-def boost_plan(estimator: Any, inputs: FitInputs) -> tuple[BoostPlan, Growth]:
+def boost_plan(estimator: Any, inputs: FitInputs) -> tuple[BoostPlan, GrowthSize]:
     """The plan of a boosting fit, and the amount of work of its rounds."""
     labels, before = inputs.labels, inputs.before
     loss = estimator._make_loss(labels) if before is None else before.loss

@@ -34,7 +34,7 @@ from gpuboost.estimators.boosting.model import BoostedRounds
 from gpuboost.estimators.fitting.grow_plan import with_progress
 from gpuboost.estimators.fitting.pipeline import Prepared
 from gpuboost.estimators.inputs.parameters import draw_seed
-from gpuboost.estimators.model.fitted import Batch, FeatureDraw
+from gpuboost.estimators.model.fitted import FeatureDraw, TreeBatch
 from gpuboost.estimators.trees.many_trees import check_growing
 
 
@@ -284,7 +284,7 @@ class BoostingFit:
             Ensemble.of((*old, *self.trees)),
             setup.prepared.matrix.mapper,
             setup.prepared.schema,
-            (*batches, Batch(numbers, setup.sampler, None)),
+            (*batches, TreeBatch(numbers, setup.sampler, None)),
             setup.loss,
             setup.constant,
             task.trees_per_round,

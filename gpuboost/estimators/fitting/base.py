@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from gpuboost.backends.cost_model import Growth, prediction_work
+from gpuboost.backends.cost_model import GrowthSize, prediction_work
 from gpuboost.backends.device_arrays import adopt_features
 from gpuboost.backends.select import choose_backend
 from gpuboost.data.parameters import one_of, thread_count
@@ -38,8 +38,9 @@ class TreeModel(BaseEstimator, ABC):
         Number of threads. None: one per processor that the process may use, at most
         ``OMP_NUM_THREADS``. -1: one per processor. It never changes the model.
     device : str
-        'auto' (the fastest for the size of the data), 'cpu', 'cuda', 'cuda:N', or the name of
-        a backend, 'numpy' or 'numba'. It never changes the model.
+        'auto' (the fastest for the size of the data; a backend that the process has not used yet
+        must save its starting time), 'cpu', 'cuda', 'cuda:N', or the name of a backend, 'numpy'
+        or 'numba'. It never changes the model.
     max_bins : int
         Maximum number of bins per feature, from 2 to 255; missing values have an extra bin.
     categorical_features : 'from_dtype', None, or array-like of bool, int or str
@@ -83,7 +84,7 @@ class TreeModel(BaseEstimator, ABC):
         return self
 
     @abstractmethod
-    def _plan(self, inputs: FitInputs) -> tuple[Any, Growth]:
+    def _plan(self, inputs: FitInputs) -> tuple[Any, GrowthSize]:
         """The plan of the trees or rounds, and the amount of work."""
 
     @abstractmethod

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any
 
-from gpuboost.backends.cost_model import Growth
+from gpuboost.backends.cost_model import GrowthSize
 from gpuboost.backends.host.finish import check_weight, in_threads
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.pruning import cut_back, pruned
@@ -20,9 +20,9 @@ from gpuboost.engine.tree_rows import TreeRows
 from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 from gpuboost.estimators.inputs.constraints import with_constraints
 from gpuboost.estimators.inputs.parameters import tree_options
-from gpuboost.estimators.model.fitted import Batch, FittedTrees
+from gpuboost.estimators.model.fitted import FittedTrees, TreeBatch
 
-LIMITS = ("max_depth", "max_leaf_nodes", "min_samples_leaf", "ccp_alpha")  # of `Growth`
+LIMITS = ("max_depth", "max_leaf_nodes", "min_samples_leaf", "ccp_alpha")  # of `GrowthSize`
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,13 +30,13 @@ class GrowPlan:
     """Everything that determines the trees of a fit."""
 
     options: TreeOptions
-    batch: Batch
+    batch: TreeBatch
     target: LabelTarget
 
 
 def tree_plan(
-    estimator: Any, inputs: FitInputs, batch: Batch, in_turn: bool = False
-) -> tuple[GrowPlan, Growth]:
+    estimator: Any, inputs: FitInputs, batch: TreeBatch, in_turn: bool = False
+) -> tuple[GrowPlan, GrowthSize]:
     """The plan of a batch of trees, and the amount of work to grow them.
 
     Parameters
@@ -44,7 +44,7 @@ def tree_plan(
     estimator : object
         Estimator whose ``_tree`` has the parameters of the trees.
     inputs : FitInputs
-    batch : Batch
+    batch : TreeBatch
     in_turn : bool
         Whether the trees grow one after another.
     """
@@ -59,18 +59,18 @@ def tree_plan(
     return GrowPlan(options, batch, target), growth
 
 
-def growth_of(inputs: FitInputs, limits: Mapping[str, Any], of_trees: tuple[int, ...]) -> Growth:
+def growth_of(inputs: FitInputs, limits: dict[str, Any], of_trees: tuple[int, ...]) -> GrowthSize:
     """The amount of work of a fit.
 
     Parameters
     ----------
-    limits : mapping
+    limits : dict
         Those of `parameters.tree_limits`.
     of_trees : tuple of int
         Trees that grow together, rounds of these, and channels.
     """
     n_trees, n_rounds, n_channels = of_trees
-    return Growth(
+    return GrowthSize(
         len(inputs.labels),
         inputs.schema.n_features,
         limits["max_features"],

@@ -98,7 +98,9 @@ class Classifier(ClassifierMixin):
         return score_of(self, self.predict(X), y, sample_weight)
 
     def _weights(self: Any, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
-        """Weights of the rows times the weights of their classes."""
+        """Weights of the rows, times those of their classes unless these belong to a base tree."""
+        if self._tree is not self:
+            return weights
         of_class = self._class_factor(labels, weights)
         if of_class is None or weights is None:
             return weights if of_class is None else of_class

@@ -14,7 +14,7 @@ from gpuboost.data.arrays import copy_to_host
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.estimators.inputs.targets import ClassLabels, Labels
-from gpuboost.estimators.model.fitted import Batch, FittedTrees
+from gpuboost.estimators.model.fitted import FittedTrees, TreeBatch
 
 
 def out_of_bag_means(
@@ -69,7 +69,7 @@ def out_of_bag_facts(
     return {name: means, "oob_score_": score(truth[seen], found[seen]) if enough else np.nan}
 
 
-def check_same_rows(batches: tuple[Batch, ...], n_samples: int) -> None:
+def check_same_rows(batches: tuple[TreeBatch, ...], n_samples: int) -> None:
     """Check that every tree was grown on as many rows as X has."""
     for batch in batches:
         if batch.sampler.n_samples != n_samples:

@@ -41,7 +41,7 @@ class FeatureDraw:
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class TreeBatch:
     """Trees of one fit, with the samplers of their rows and features.
 
     A warm start adds a batch. A tree's randomness depends only on the seed and the tree's number,
@@ -70,13 +70,13 @@ class FittedTrees:
         Bins that the trees were grown on.
     schema : FeatureSchema
         The columns that X must have.
-    batches : tuple of Batch
+    batches : tuple of TreeBatch
     """
 
     ensemble: Ensemble
     mapper: BinMapper
     schema: FeatureSchema
-    batches: tuple[Batch, ...]
+    batches: tuple[TreeBatch, ...]
 
     def __getstate__(self) -> dict[str, Any]:
         """The fields, without cached properties."""
