@@ -8,6 +8,7 @@ Each step is a method, so that a backend can override it with a faster one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +27,6 @@ from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.ensembles.traversal import leaves_of_codes
 from gpuboost.engine.growth.tree import Tree
 from gpuboost.engine.losses import OrderStatisticLoss, Predicted
-from gpuboost.engine.order_statistics import OrderStatistics
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler
 from gpuboost.engine.task import GrownTree, GrowTask
 from gpuboost.engine.tree_rows import TreeRows
@@ -35,7 +35,7 @@ from gpuboost.engine.tree_rows import TreeRows
 class HostBooster:
     """See `gpuboost.backends.protocol.Booster`."""
 
-    order: OrderStatistics = order_statistics
+    order: Any = order_statistics  # as in `Predicted`
 
     def __init__(self, backend: Backend, task: BoostTask) -> None:
         self.backend, self.task = backend, task

@@ -10,10 +10,9 @@ import numpy as np
 
 from gpuboost.backends.numpy.constraints import Constraints
 from gpuboost.engine import randomness
-from gpuboost.engine.growth.best_first_frontier import BestFirstFrontier
 from gpuboost.engine.growth.constraints import by_turns
 from gpuboost.engine.growth.frontier import Frontier, Splits
-from gpuboost.engine.growth.level_history import COLUMNS, History
+from gpuboost.engine.growth.level_history import COLUMNS, BestFirstFrontier, History
 from gpuboost.engine.growth.operations import Level
 from gpuboost.engine.growth.policy import gains, good_enough, may_split, smallest_hessian
 from gpuboost.engine.growth.tree import goes_left
@@ -48,12 +47,8 @@ class RowBlock:
 
     def take(self, at: np.ndarray) -> RowBlock:
         """The rows at the given positions."""
-        return RowBlock(
-            self.row.take(at),
-            self.hessian.take(at),
-            None if self.gradient is None else self.gradient.take(at, axis=0),
-            None if self.label is None else self.label.take(at),
-        )
+        columns = (None if own is None else own.take(at, axis=0) for own in vars(self).values())
+        return RowBlock(*columns)  # type: ignore[arg-type]  # only optional columns are None
 
 
 def tree_block(target: Target, rows: TreeRows) -> RowBlock:
@@ -87,12 +82,8 @@ class RowOps:
         self.tree_rows = [self.task.rows_of(tree) for tree in trees]
         blocks = [tree_block(target, rows) for rows in self.tree_rows]
         count = np.array([len(block.row) for block in blocks], dtype=np.int64)
-        joined = RowBlock(
-            np.concatenate([b.row for b in blocks]),
-            np.concatenate([b.hessian for b in blocks]),
-            _concatenate([b.gradient for b in blocks]),
-            _concatenate([b.label for b in blocks]),
-        )
+        columns = zip(*(vars(block).values() for block in blocks), strict=True)
+        joined = RowBlock(*map(_concatenate, columns))
         start, m = np.cumsum(count) - count, len(trees)
         options = self.task.options
         frontier = Frontier(
@@ -300,9 +291,8 @@ class RowOps:
         return goes_left(code, limit, category, splits.mask, missing, missing_left)
 
 
-def _concatenate(parts: list[np.ndarray | None]) -> np.ndarray | None:
-    known = [part for part in parts if part is not None]
-    return np.concatenate(known) if known else None
+def _concatenate(parts: tuple[Any, ...]) -> Any:
+    return None if parts[0] is None else np.concatenate(parts)
 
 
 def ranges(start: np.ndarray, count: np.ndarray) -> np.ndarray:

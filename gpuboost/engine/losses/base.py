@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,6 @@ from gpuboost.engine import order_statistics
 from gpuboost.engine.averages import weighted_mean
 from gpuboost.engine.losses import formulas
 from gpuboost.engine.losses.links import IDENTITY, Link
-from gpuboost.engine.order_statistics import OrderStatistics
 
 USER = -1  # the number of a loss that a user brings
 BLOCK = 4096  # rows; of 1024, 4096, 16384 and all the quickest for log loss of 2 and 7 classes
@@ -78,14 +77,6 @@ class LossRow(LossFacts):
         return getattr(formulas, f"{self.pair.__name__}_loss")
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Parameters that some losses take: ``alpha`` of huber and quantile, ``power`` of tweedie."""
-
-    alpha: float | Sequence[float] = 0.9
-    power: float = 1.5
-
-
 @dataclass(frozen=True, eq=False)
 class Predicted:
     """Rows as a loss sees them: what they are, and what is predicted of them so far.
@@ -95,14 +86,15 @@ class Predicted:
     y : float64 (n,) or (n, n_outputs), or class codes int32 (n,)
     raw : float64 (n, columns)
     weights : float64 (n,) or None for ones
-    order : OrderStatistics
-        The functions of `engine.order_statistics`, or a backend's in their place.
+    order : module or object
+        It has the functions `groups_of`, `integer_weights`, `weighted_quantiles` and
+        `mean_of_clipped` of `engine.order_statistics`, or a backend's with the same results.
     """
 
     y: np.ndarray
     raw: np.ndarray
     weights: np.ndarray | None = None
-    order: OrderStatistics = order_statistics
+    order: Any = order_statistics
 
 
 def blocks(n: int) -> list[slice]:
@@ -215,8 +207,11 @@ class FormulaLoss(Loss):
     facts: LossRow
 
     @classmethod
-    def make(cls, facts: LossRow, columns: int, settings: Settings) -> FormulaLoss:
-        """The loss of a row of the table, for so many outputs or classes."""
+    def make(cls, facts: LossRow, columns: int, alpha: Any, power: Any) -> FormulaLoss:
+        """The loss of a row of the table, for so many outputs or classes.
+
+        Some take a parameter: ``alpha`` of huber and quantile, ``power`` of tweedie.
+        """
         return cls(facts, columns)
 
     def gradients(self, rows: Predicted, parameter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

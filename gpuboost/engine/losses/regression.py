@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Real
+from typing import Any
 
 import numpy as np
 
 from gpuboost.engine.averages import weighted_mean
-from gpuboost.engine.losses.base import FormulaLoss, LossRow, Predicted, Settings, as_columns
+from gpuboost.engine.losses.base import FormulaLoss, LossRow, Predicted, as_columns
 from gpuboost.engine.order_statistics import Groups, one_group
 
 
@@ -72,9 +73,9 @@ class Huber(OrderStatisticLoss):
     """Square below, linear above the ``clip_level`` of the absolute residuals of a round."""
 
     @classmethod
-    def make(cls, facts: LossRow, columns: int, settings: Settings) -> Huber:
+    def make(cls, facts: LossRow, columns: int, alpha: Any, power: Any) -> Huber:
         """Huber loss of the outputs, checked."""
-        return cls(facts, columns, _level(settings.alpha, f"alpha of loss={facts.name!r}"))
+        return cls(facts, columns, _level(alpha, f"alpha of loss={facts.name!r}"))
 
     def round_parameter(self, rows: Predicted) -> np.ndarray:
         """Where square and linear meet (Friedman 2001, algorithm 4), of each column."""
@@ -98,9 +99,9 @@ class Quantile(OrderStatisticLoss):
     levels: tuple[float, ...] = (0.5,)
 
     @classmethod
-    def make(cls, facts: LossRow, columns: int, settings: Settings) -> Quantile:
+    def make(cls, facts: LossRow, columns: int, alpha: Any, power: Any) -> Quantile:
         """Quantile loss of one level per output, or of several for one output."""
-        alpha, what = settings.alpha, f"loss={facts.name!r}"
+        what = f"loss={facts.name!r}"
         levels = list(alpha) if isinstance(alpha, Iterable) else [alpha]
         if not levels:
             raise ValueError(f"alpha of {what} holds no level; give one or several in (0, 1)")
@@ -146,9 +147,9 @@ class Tweedie(PositiveLoss):
     power: float = 1.5
 
     @classmethod
-    def make(cls, facts: LossRow, columns: int, settings: Settings) -> Tweedie:
+    def make(cls, facts: LossRow, columns: int, alpha: Any, power: Any) -> Tweedie:
         """Tweedie loss of the outputs, checked."""
-        return cls(facts, columns, _power(settings.power))
+        return cls(facts, columns, _power(power))
 
     def round_parameter(self, rows: Predicted) -> np.ndarray:
         """The power."""

@@ -290,9 +290,9 @@ class AdaBoostRegressor(Regressor, AdaBoost):
     _their_trees = (sklearn.tree.DecisionTreeRegressor, sklearn.tree.ExtraTreeRegressor)
 
     def _objective(self, prepared: Prepared, learning_rate: float) -> ValueObjective:
-        weights, y = prepared.plan.batch.sampler.weights, prepared.labels.rows
+        plan, y = prepared.plan, prepared.labels.rows
+        weights = plan.batch.sampler.weights
         inside = None if weights is None else weights > 0
-        plan = prepared.plan
         criterion = ABSOLUTE if plan.target.by_median else plan.options.criterion
         return ValueObjective.of(y, str(self.loss), learning_rate, inside, criterion)
 
