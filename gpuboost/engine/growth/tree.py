@@ -29,10 +29,8 @@ ThresholdFinder = Callable[["GrownTree", BinMapper], "SplitThresholds"]
 
 
 @dataclass(frozen=True)
-class Tree:
-    """One tree as a struct of arrays, breadth-first, ``children_right = left + 1``.
-
-    Integer arrays may have narrower types until trees are joined (`Ensemble.of`).
+class NodeArrays:
+    """The nodes of trees as a struct of arrays, breadth-first, ``children_right = left + 1``.
 
     Attributes
     ----------
@@ -71,6 +69,13 @@ class Tree:
     impurity: np.ndarray
     weight: np.ndarray
     count: np.ndarray
+
+
+class Tree(NodeArrays):
+    """One tree.
+
+    Integer arrays may have narrower types until trees are joined (`Ensemble.of`).
+    """
 
     @property
     def node_count(self) -> int:

@@ -15,12 +15,7 @@ from gpuboost.data.parameters import one_of
 from gpuboost.engine.array_modules import array_module, working_on
 from gpuboost.engine.losses import Loss
 from gpuboost.estimators.boosting.baseline import fitted_init, raw_of_init, read_offset
-from gpuboost.estimators.boosting.inputs import (
-    BoostPlan,
-    boost_plan,
-    read_eval_set,
-    start_of_rows,
-)
+from gpuboost.estimators.boosting.inputs import BoostPlan, boost_plan, read_eval_set, start_of_rows
 from gpuboost.estimators.boosting.model import BoostedRounds
 from gpuboost.estimators.boosting.parameters import IMPORTANCES, FeatureCounts
 from gpuboost.estimators.boosting.training import BoostingFit, RoundSetup
