@@ -24,7 +24,7 @@ from gpuboost.engine.task import NO_LIMIT
 # consider all features. Otherwise it goes feature by feature, and sorts the rows of small nodes.
 # CALL: seconds per feature, level and batch of trees; VISIT: seconds per row and feature.
 NUMPY_BATCH_ROWS = 1 << 17  # rows of the trees that grow together
-UNSORTED_ROWS = 16  # smallest mean number of rows of a node
+UNSORTED_ROWS = 32  # smallest mean number of rows of a node whose rows are not sorted
 WHOLE_CALL, FEATURE_CALL = 4e-5, 2.2e-4
 WHOLE_VISIT, FEATURE_VISIT, SORTED_VISIT = 2.5e-9, 7e-9, 5e-8
 NUMPY_STEP = 20e-9  # seconds per row and level of a tree, in prediction

@@ -102,9 +102,7 @@ def make_tables(rows: int, seed: int) -> list[DemoTable]:
     return [_split(SYNTHETIC, X, classes, True, seed), _split(SYNTHETIC, X, y, False, seed)]
 
 
-def _split(
-    name: str, X: np.ndarray, y: np.ndarray, is_classification: bool, seed: int
-) -> DemoTable:
+def _split(name: str, X: Any, y: Any, is_classification: bool, seed: int) -> DemoTable:
     from sklearn.model_selection import train_test_split
 
     X_train, X_test, y_train, y_test = train_test_split(

@@ -361,10 +361,8 @@ def root_keys(seed: int, trees: np.ndarray) -> np.ndarray:
 
 def _largest_share(sampler: RowSampler) -> float:
     """Probability of the row that is most likely to be drawn."""
-    cumulative, n = sampler.cumulative, sampler.n_samples
+    cumulative = sampler.cumulative
     if cumulative is None:
-        return 1.0 / n
-    largest = int(cumulative[0])
-    if n > 1:
-        largest = max(largest, int((cumulative[1:] - cumulative[:-1]).max()))
-    return float(largest) / float(int(cumulative[-1]))
+        return 1.0 / sampler.n_samples
+    until = array_module(cumulative).concatenate([cumulative[:1] * np.uint64(0), cumulative])
+    return float(int((until[1:] - until[:-1]).max())) / float(int(cumulative[-1]))

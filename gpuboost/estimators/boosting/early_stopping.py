@@ -46,9 +46,9 @@ class MonitoredSet:
 
     def _score(self, metric: Metric, prediction: np.ndarray, seen: Any) -> float:
         truth, given = self.rows.y[seen], as_metric_takes(metric, prediction[seen])
-        if self.rows.weights is None:
-            return float(metric.score(truth, given))
-        return float(metric.score(truth, given, sample_weight=self.rows.weights[seen]))
+        weights = self.rows.weights
+        by = {} if weights is None else {"sample_weight": weights[seen]}
+        return float(metric.score(truth, given, **by))
 
 
 def as_metric_takes(metric: Metric, prediction: np.ndarray) -> np.ndarray:
