@@ -220,7 +220,7 @@ def test_a_tree_that_could_have_too_many_nodes_is_refused(
     task = grow_task(gpuboost.DecisionTreeClassifier(**words), table)
     names = ("max_depth", "max_leaf_nodes", "min_samples_leaf")
     limits = {name: getattr(task.options, name) for name in names}
-    growth = cost.Growth(*(n, 2, 2, 1), **limits, n_channels=1)
+    growth = cost.GrowthSize(*(n, 2, 2, 1), **limits, n_channels=1)
     assert (cost.growth_work(growth).cuda < np.inf) == (not given) == has_places(task, 1, n)
     if given:
         with pytest.raises(ValueError, match=f"^a tree of 100,000 rows with {given}"):
