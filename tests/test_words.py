@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -14,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 PARTS = ("gpuboost", "kernels", "tests", "benchmarks")
 _NO_CODE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 # Names that were struck, as sequences of the words that identifiers are made of, and what is said
@@ -126,3 +129,54 @@ def test_what_is_struck_is_found() -> None:
     """A planted name is seen, whatever its spelling."""
     assert words_of("_HostParcel") == "host parcel" and words_of("MAX_ROWS2") == "max rows 2"
     assert len(glossary()) > 20 and "frontier" in glossary()
+
+
+# ---- names in prose ------------------------------------------------------------------------------
+
+_QUOTED = re.compile(r"`+([A-Za-z_][\w.]*)(?:\(\))?`+")
+_LOOKS_LIKE_A_NAME = re.compile(r"\w_\w|[a-z][A-Z]")
+# Names of other libraries, of tools and of the environment.
+OUTSIDE = frozenset({"cat_smooth", "nvrtcProgram", "PinnedMemoryPointer", "MaxRows"})
+
+
+def prose_of(path: Path) -> str:
+    """Docstrings and comments of a source file, or a whole Markdown file without its listings."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        return re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    if path.suffix != ".py":
+        return "\n".join(re.findall(r"//[^\n]*|/\*.*?\*/", text, flags=re.DOTALL))
+    nodes = (node for node in ast.walk(ast.parse(text)) if isinstance(node, _DOCUMENTED))
+    docstrings = [ast.get_docstring(node) or "" for node in nodes]
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return "\n".join([*docstrings, *(t.string for t in tokens if t.type == tokenize.COMMENT)])
+
+
+@cache
+def all_names() -> frozenset[str]:
+    """Identifiers of the sources, names of modules, and words in strings of the code."""
+    found: set[str] = set()
+    for path in sources():
+        found |= identifiers_of(path) | {path.stem, *path.parent.parts}
+        if path.suffix == ".py":
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    found.update(_IDENTIFIER.findall(node.value) if " " not in node.value else ())
+    return frozenset(found)
+
+
+def texts() -> list[Path]:
+    """All sources and documents. The change log may name what is no longer there."""
+    documents = [p for p in ROOT.rglob("*.md") if p.name != "CHANGELOG.md"]
+    return [*sources(), *sorted(documents)]
+
+
+def test_names_in_prose_exist() -> None:
+    unknown = {
+        f"{path.relative_to(ROOT)}: {part}"
+        for path in texts()
+        for quoted in _QUOTED.findall(prose_of(path))
+        for part in quoted.split(".")
+        if _LOOKS_LIKE_A_NAME.search(part) and part not in all_names() | OUTSIDE
+    }
+    assert not unknown, "\n".join(sorted(unknown))

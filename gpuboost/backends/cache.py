@@ -93,10 +93,7 @@ def sources() -> list[Path]:
 @cache
 def source_stamp() -> str:
     """Digest of all files that compiled code is made from."""
-    digest = hashlib.sha256()
-    for source in sources():
-        digest.update(source.read_bytes())
-    return digest.hexdigest()
+    return hashlib.sha256(b"".join(map(Path.read_bytes, sources()))).hexdigest()
 
 
 def marker(program: str) -> Path:

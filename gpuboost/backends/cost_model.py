@@ -24,7 +24,7 @@ from gpuboost.engine.task import NO_LIMIT
 # consider all features. Otherwise it goes feature by feature, and sorts the rows of small nodes.
 # CALL: seconds per feature, level and batch of trees; VISIT: seconds per row and feature.
 NUMPY_BATCH_ROWS = 1 << 17  # rows of the trees that grow together
-WHOLE_ROWS, UNSORTED_ROWS = 128, 16  # smallest mean number of rows of a node
+UNSORTED_ROWS = 32  # smallest mean number of rows of a node whose rows are not sorted
 WHOLE_CALL, FEATURE_CALL = 4e-5, 2.2e-4
 WHOLE_VISIT, FEATURE_VISIT, SORTED_VISIT = 2.5e-9, 7e-9, 5e-8
 NUMPY_STEP = 20e-9  # seconds per row and level of a tree, in prediction
@@ -99,7 +99,7 @@ class Speed:
 
 
 @dataclass(frozen=True)
-class Work:
+class WorkTimes:
     """Seconds of a piece of work in each backend, without starting the backend."""
 
     program: str  # the Numba program, which is compiled once
@@ -109,7 +109,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Growth:
+class GrowthSize:
     """The properties of trees to grow that determine how long growing takes."""
 
     n_samples: int
@@ -155,7 +155,7 @@ class Growth:
         return self.n_rounds > 1 and self.is_sync_free and self.ccp_alpha == 0.0
 
 
-def growth_work(growth: Growth) -> Work:
+def growth_work(growth: GrowthSize) -> WorkTimes:
     """Seconds to grow trees."""
     amount, speed = growth_amount(growth), measured_speed()
     host = 0.001 + TREE_SECONDS * growth.n_rounds * growth.n_trees
@@ -164,7 +164,7 @@ def growth_work(growth: Growth) -> Work:
     by_rows = 1 + 2 * (growth.n_samples // max(1, growth.min_samples_leaf))
     n_nodes = min(by_rows, 2.0 ** min(growth.max_depth + 1, 64) - 1)
     suits_cuda = n_nodes <= CUDA_NODES or growth.max_leaf_nodes <= SYNC_FREE_LEAVES
-    return Work(
+    return WorkTimes(
         GROW_ONE if growth.n_channels == 1 else GROW_MANY,
         numpy=host + _numpy_seconds(growth),
         numba=host + speed.numba_visit * amount.visits,
@@ -172,21 +172,18 @@ def growth_work(growth: Growth) -> Work:
     )
 
 
-def growth_amount(growth: Growth) -> Amount:
+def growth_amount(growth: GrowthSize) -> Amount:
     """Work to grow trees; on a GPU this includes copying the table there and the trees back."""
     n, n_trees = growth.n_samples, float(growth.n_rounds) * growth.n_trees
     # Nodes of a tree: those of a complete tree, but at most a quarter of its rows.
     of_tree = min(2.0 ** min(growth.max_depth + 1, 32), 2.0 * growth.max_leaf_nodes)
     n_nodes = n_trees * min(of_tree, max(1.0, n / 4))
     rows, searched = n_trees * n, n_nodes * growth.n_candidate_features
-    visits, alone = (
-        rows * growth.n_candidate_features * growth.depth,
-        ALONE if growth.n_trees == 1 else 1,
-    )
+    visits = rows * growth.n_candidate_features * growth.depth
+    alone = ALONE if growth.n_trees == 1 else 1
+    numba = alone * (visits + NODE_VISITS * searched)
     if growth.n_rounds > 1:
         numba = rows * ROUND_ROW_VISITS + ROUND_VISIT * visits + alone * NODE_VISITS * searched
-    else:
-        numba = alone * (visits + NODE_VISITS * searched)
     # Preparing the rows, with their gradients or draws, takes as long as one level.
     traffic = ROW_TRAFFIC * rows * (growth.depth + 1) + VISIT_TRAFFIC * visits
     row_bytes = growth.n_features * growth.value_bytes + 4 * (1 + growth.n_channels)
@@ -198,7 +195,7 @@ def growth_amount(growth: Growth) -> Amount:
     )
 
 
-def _launches(growth: Growth) -> float:
+def _launches(growth: GrowthSize) -> float:
     """Launches of kernels on a GPU; sync-free growth launches every level that the limits allow."""
     kind = TREE_LAUNCHES if growth.n_candidate_features == growth.n_features else FOREST_LAUNCHES
     n_rounds, levels = growth.n_rounds, growth.levels
@@ -213,19 +210,16 @@ def _launches(growth: Growth) -> float:
     return batches * of_batch + binning
 
 
-def _numpy_seconds(growth: Growth) -> float:
+def _numpy_seconds(growth: GrowthSize) -> float:
     """Seconds of NumPy to build and search histograms, by the size of the nodes of a level."""
     n, n_candidates, depth = growth.n_samples, growth.n_candidate_features, growth.depth
-    # Number of levels whose nodes have at least ``rows`` rows on average in a complete tree.
-    large, unsorted = (
-        min(max(0.0, 1 + math.log2(n / rows)), depth) for rows in (WHOLE_ROWS, UNSORTED_ROWS)
-    )
-    whole = large if n_candidates == growth.n_features else 0.0
+    # Number of levels whose nodes have enough rows on average in a complete tree.
+    unsorted = min(max(0.0, 1 + math.log2(n / UNSORTED_ROWS)), depth)
+    is_whole = n_candidates == growth.n_features
+    call, visit = (WHOLE_CALL, WHOLE_VISIT) if is_whole else (FEATURE_CALL, FEATURE_VISIT)
     batches = growth.n_rounds * math.ceil(growth.n_trees * n / NUMPY_BATCH_ROWS)
-    calls = WHOLE_CALL * whole + FEATURE_CALL * (growth.levels - whole)
-    visits = (
-        WHOLE_VISIT * whole + FEATURE_VISIT * (unsorted - whole) + SORTED_VISIT * (depth - unsorted)
-    )
+    calls = call * unsorted + FEATURE_CALL * (growth.levels - unsorted)
+    visits = visit * unsorted + SORTED_VISIT * (depth - unsorted)
     rows = float(growth.n_rounds) * growth.n_trees * n
     return n_candidates * (batches * calls + rows * visits)
 
@@ -238,10 +232,10 @@ def prediction_amount(n_samples: int, row_bytes: int, ensemble: Ensemble) -> Amo
     return Amount(STEP_VISITS * steps, STEP_TRAFFIC * steps, PREDICTION_LAUNCHES, copied)
 
 
-def prediction_work(n_samples: int, row_bytes: int, ensemble: Ensemble) -> Work:
+def prediction_work(n_samples: int, row_bytes: int, ensemble: Ensemble) -> WorkTimes:
     """Seconds to predict rows of ``row_bytes`` bytes."""
     amount, speed = prediction_amount(n_samples, row_bytes, ensemble), measured_speed()
-    return Work(
+    return WorkTimes(
         PREDICT,
         numpy=0.001 + NUMPY_STEP * amount.visits / STEP_VISITS,
         numba=0.0005 + speed.numba_visit * amount.visits,

@@ -69,8 +69,8 @@ sends the others where missing goes).
 
 **Score.** VARIANCE: `variance_gain` of the terms added over k = 0..K-1. ENTROPY: terms of the
 classes in order (two classes: first ``h - g``, then ``g``). MISCLASSIFICATION: maxima over the
-classes. TWOING: `twoing_gain` of the terms of the classes, added in the order of ENTROPY. POISSON:
-`poisson_gain` of the `poisson_term` added over k; not valid where a side has no ``g[k]``. NEWTON:
+classes. TWOING: `twoing_score` of the terms of the classes, added in the order of ENTROPY. POISSON:
+`poisson_score` of the `poisson_term` added over k; invalid where a side has no ``g[k]``. NEWTON:
 the values of the left, the right and the node are their `values_in_bounds` within the node's
 bounds; the score is `newton_gain` of their `newton_term`, each added over k. It is not valid if it
 is negative, or if the feature is monotonic and the left value is above (1) or below (-1) the right

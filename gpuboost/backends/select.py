@@ -1,7 +1,9 @@
-"""The choice of a backend. Backends are imported here, on first use, and nowhere else.
+"""The choice of a backend, and the only place that makes one; it is imported on first use.
 
 All backends make the same model, so "auto" chooses by speed alone: the seconds estimated by
-`gpuboost.backends.cost_model` plus the time to start the backend.
+`gpuboost.backends.cost_model` plus the time to start the backend. So the choice depends on what the
+process did before: a backend that is already started costs nothing to start, and work that NumPy
+has done in place of Numba counts against the time to compile.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from gpuboost.backends.cache import cache_folder, compiled_programs
-from gpuboost.backends.cost_model import CUDA_START_SECONDS, Work
+from gpuboost.backends.cost_model import CUDA_START_SECONDS, WorkTimes
 from gpuboost.backends.devices import device_number, why_no_cuda
 from gpuboost.backends.protocol import Backend
 
@@ -29,7 +31,7 @@ CUDA_COMPILE_SECONDS = 5.0  # all kernels, once for an installation
 CUDA_LEAD = 2.0  # how much faster a GPU must be: others may wait for it, and estimates are rough
 
 
-def choose_backend(device: Any, work: Work) -> Backend:
+def choose_backend(device: Any, work: WorkTimes) -> Backend:
     """Choose the backend for a device.
 
     Parameters
@@ -37,7 +39,7 @@ def choose_backend(device: Any, work: Work) -> Backend:
     device : str
         "auto": the fastest usable backend for the work; "cpu": the faster of NumPy and Numba;
         "numpy", "numba", "cuda" (the current device) or "cuda:N": the named one.
-    work : Work
+    work : WorkTimes
 
     Raises
     ------
@@ -89,14 +91,14 @@ _spent: dict[str, float] = {}  # by program: seconds that NumPy has run in its p
 _started_cuda: set[int] = set()  # ids of processes that started CUDA; a forked child has another
 
 
-def _numba_pays(work: Work) -> bool:
+def _numba_pays(work: WorkTimes) -> bool:
     """Whether Numba is faster than NumPy, its start included."""
     saved = work.numpy - work.numba
     lost = _numba_start_seconds(work.program) - _spent.get(work.program, 0.0)
     return saved > max(lost, 0.0) and not _why_no_numba()
 
 
-def _cuda_pays(work: Work) -> bool:
+def _cuda_pays(work: WorkTimes) -> bool:
     """Whether a GPU is fastest, its start included. CuPy is imported only if estimates say so."""
     fastest = min(work.numpy, work.numba + _numba_start_seconds(work.program))
     return CUDA_LEAD * (work.cuda + _cuda_start_seconds()) < fastest and not why_no_cuda()

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from gpuboost.backends.cost_model import Amount, Growth, Speed, growth_amount, prediction_amount
+from gpuboost.backends.cost_model import Amount, GrowthSize, Speed, growth_amount, prediction_amount
 from gpuboost.data.dataset import Dataset
 from gpuboost.engine.task import NO_LIMIT
 from gpuboost.estimators.forest.forest import RandomForestClassifier
@@ -37,17 +36,14 @@ def measure(usable: list[str], cpu_rows: int = CPU_ROWS, cuda_rows: int = CUDA_R
     cpu_rows, cuda_rows : int
         Number of rows of the tables that are timed.
     """
-    speed = Speed()
+    found = {}
     if "numba" in usable:
-        speed = replace(speed, numba_visit=slope("numba", cpu_rows, "visits"))
+        found["numba_visit"] = slope("numba", cpu_rows, "visits")
     if "cuda" in usable:
-        speed = replace(
-            speed,
-            cuda_traffic=slope("cuda", cuda_rows, "traffic"),
-            cuda_launch=seconds_of_a_launch("cuda"),
-            cuda_byte=seconds_of_a_byte("cuda", cuda_rows),
-        )
-    return speed
+        found["cuda_traffic"] = slope("cuda", cuda_rows, "traffic")
+        found["cuda_launch"] = seconds_of_a_launch("cuda")
+        found["cuda_byte"] = seconds_of_a_byte("cuda", cuda_rows)
+    return Speed(**found)
 
 
 def slope(device: str, n_rows: int, unit: str) -> float:
@@ -85,7 +81,7 @@ def seconds_of_a_byte(device: str, n_rows: int) -> float:
 def growth_of(n_samples: int, n_trees: int) -> Amount:
     """The amount of work of a forest of fully grown trees."""
     shape = (n_samples, N_FEATURES, CANDIDATE_FEATURES, n_trees)
-    return growth_amount(Growth(*shape, NO_LIMIT, n_channels=1, value_bytes=1))
+    return growth_amount(GrowthSize(*shape, NO_LIMIT, n_channels=1, value_bytes=1))
 
 
 def forest(device: str, n_trees: int, **parameters: Any) -> Any:

@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 import gpuboost
 from gpuboost.cli import demo_table
-from gpuboost.cli.demo_table import SYNTHETIC, TREE_COST, Job, Line, Outcome, Table
+from gpuboost.cli.demo_table import SYNTHETIC, TREE_COST, DemoTable, FitOutcome, Job, Line
 from gpuboost.data.parameters import thread_count
 
 REAL_TABLES = ("iris", "wine", "breast_cancer", "digits", "diabetes")
@@ -84,7 +84,7 @@ def run(options: DemoOptions, out: TextIO | None = None) -> int:
 # ---- data --------------------------------------------------------------------------------------
 
 
-def load_table(name: str, seed: int) -> Table:
+def load_table(name: str, seed: int) -> DemoTable:
     """A table that comes with scikit-learn."""
     from sklearn import datasets
 
@@ -92,7 +92,7 @@ def load_table(name: str, seed: int) -> Table:
     return _split(name, X.astype(np.float32), y, name != "diabetes", seed)
 
 
-def make_tables(rows: int, seed: int) -> list[Table]:
+def make_tables(rows: int, seed: int) -> list[DemoTable]:
     """Friedman's first problem with noise, as a regression and as two classes."""
     from sklearn.datasets import make_friedman1
 
@@ -102,19 +102,19 @@ def make_tables(rows: int, seed: int) -> list[Table]:
     return [_split(SYNTHETIC, X, classes, True, seed), _split(SYNTHETIC, X, y, False, seed)]
 
 
-def _split(name: str, X: np.ndarray, y: np.ndarray, is_classification: bool, seed: int) -> Table:
+def _split(name: str, X: Any, y: Any, is_classification: bool, seed: int) -> DemoTable:
     from sklearn.model_selection import train_test_split
 
     X_train, X_test, y_train, y_test = train_test_split(
         X, y, test_size=TEST_SHARE, random_state=seed, stratify=y if is_classification else None
     )
-    return Table(name, X_train, X_test, y_train, y_test, is_classification)
+    return DemoTable(name, X_train, X_test, y_train, y_test, is_classification)
 
 
 # ---- what is trained ---------------------------------------------------------------------------
 
 
-def small_jobs(tables: list[Table]) -> list[Job]:
+def small_jobs(tables: list[DemoTable]) -> list[Job]:
     """Every estimator with default parameters on every table of its kind."""
     return [
         Job(name, table) for table in tables for name in estimator_names(table.is_classification)
@@ -156,7 +156,7 @@ def chosen_sentence(lines: list[Line], options: DemoOptions) -> str:
 # ---- training ----------------------------------------------------------------------------------
 
 
-def warm_up(tables: list[Table], backend: str, seed: int, out: TextIO) -> None:
+def warm_up(tables: list[DemoTable], backend: str, seed: int, out: TextIO) -> None:
     """Compile for the fits and say so: two trees on all rows, since few rows use other programs."""
     text = "Warm-up: compiling for {} (once on this machine, then kept on disk) ..."
     print(text.format(backend), end=" ", file=out, flush=True)
@@ -179,17 +179,15 @@ def fastest_backend(device: str) -> str:
     return next(name for name in order if name in usable)
 
 
-def one_model(tables: list[Table], options: DemoOptions) -> tuple[bool, str]:
+def one_model(tables: list[DemoTable], options: DemoOptions) -> tuple[bool, str]:
     """Whether all usable backends grow the same forest, and a sentence about it."""
     from gpuboost.backends.select import available_backends
 
     table = next(table for table in tables if table.name == "digits")
-    job = Job("RandomForestClassifier", table)
     prints = {}
     for device in [name for name, works, _ in available_backends() if works]:
-        forest = getattr(gpuboost, job.estimator)
-        model = forest(device=device, random_state=options.seed)
-        prints[device] = model.fit(job.table.X_train, job.table.y_train).fingerprint()
+        model = gpuboost.RandomForestClassifier(device=device, random_state=options.seed)
+        prints[device] = model.fit(table.X_train, table.y_train).fingerprint()
     if len(set(prints.values())) > 1:
         different = ", ".join(f"{device} {value[:16]}" for device, value in prints.items())
         return False, f"The forest of digits DIFFERS between devices: {different}."
@@ -221,7 +219,7 @@ def _scikit_learn(job: Job, words: dict[str, Any]) -> Any:
     return model.set_params(n_jobs=-1) if hasattr(model, "n_jobs") else model
 
 
-def _train(model: Any, job: Job) -> Outcome:
+def _train(model: Any, job: Job) -> FitOutcome:
     import joblib
 
     table = job.table
@@ -231,4 +229,4 @@ def _train(model: Any, job: Job) -> Outcome:
         model.fit(table.X_train, table.y_train)
         seconds = time.perf_counter() - started
         score = float(model.score(table.X_test, table.y_test))
-    return Outcome(seconds, score, getattr(model, "device_", ""))
+    return FitOutcome(seconds, score, getattr(model, "device_", ""))

@@ -27,7 +27,7 @@ TREE_COST = {
 
 
 @dataclass(frozen=True)
-class Table:
+class DemoTable:
     """The training and test rows of one table."""
 
     name: str
@@ -43,7 +43,7 @@ class Job:
     """One estimator on one table."""
 
     estimator: str
-    table: Table
+    table: DemoTable
     parameters: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -53,7 +53,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class FitOutcome:
     """The time of a fit and the score of its model on the test rows."""
 
     seconds: float
@@ -66,8 +66,8 @@ class Line:
     """One line of the final table."""
 
     job: Job
-    ours: Outcome
-    theirs: Outcome
+    ours: FitOutcome
+    theirs: FitOutcome
 
 
 _ROW = "{:<36} {:>16}  {:<7} {:>8} {:>8} {:>10} {:>8} {:>6}"

@@ -7,13 +7,14 @@ import importlib.util
 import math
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import metadata
 
 from gpuboost import __version__
 
 MAX_ROWS = 100_000_000  # of the demonstration, whose two tables then take 13 GB
+_SECONDS = sys.float_info.min, sys.float_info.max  # above 0 and finite
 PACKAGES = ("numpy", "scikit-learn", "numba", "cupy-cuda12x", "cupy-cuda13x", "pandas", "polars")
 
 
@@ -39,19 +40,22 @@ def parser() -> argparse.ArgumentParser:
     demo = commands.add_parser(
         "demo", help="train every estimator, beside scikit-learn's, and show times and scores"
     )
-    rows = partial(_whole_number, 100, MAX_ROWS)
+    seconds = partial(_number, float, *_SECONDS, "a number of seconds above 0")
     demo.add_argument("--device", default="auto", help="default: %(default)s")
     demo.add_argument(
-        "--rows", type=rows, default=200_000, help="of the synthetic table (default: %(default)s)"
+        "--rows",
+        type=_whole_number(100, MAX_ROWS),
+        default=200_000,
+        help="of the synthetic table (default: %(default)s)",
     )
     demo.add_argument(
         "--seconds",
-        type=_seconds,
+        type=seconds,
         default=120.0,
         help="that the whole should take (default: %(default)s)",
     )
     demo.add_argument(
-        "--seed", type=partial(_whole_number, 0, 2**32 - 1), default=0, help="default: %(default)s"
+        "--seed", type=_whole_number(0, 2**32 - 1), default=0, help="default: %(default)s"
     )
     demo.set_defaults(run=run_demo)
     info = commands.add_parser("info", help="show devices, versions and what will be used")
@@ -171,26 +175,19 @@ def installed(package: str) -> str:
         return "not installed"
 
 
-def _whole_number(low: int, high: int, text: str) -> int:
-    """Parse a number of rows or a seed from the command line."""
+def _number(kind: type[float], low: float, high: float, allowed: str, text: str) -> float:
+    """Parse a number of rows or of seconds, or a seed, from the command line."""
     try:
-        number = int(text)
+        number = kind(text)
     except ValueError:
-        number = low - 1
+        number = math.nan
     if not low <= number <= high:
-        raise argparse.ArgumentTypeError(f"must be a whole number from {low} to {high}, got {text}")
+        raise argparse.ArgumentTypeError(f"must be {allowed}, got {text}")
     return number
 
 
-def _seconds(text: str) -> float:
-    """Parse a number of seconds from the command line."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"must be a number of seconds above 0, got {text}")
-    return seconds
+def _whole_number(low: int, high: int) -> Callable[[str], float]:
+    return partial(_number, int, low, high, f"a whole number from {low} to {high}")
 
 
 if __name__ == "__main__":

@@ -219,7 +219,7 @@ def _column_coder(
     """Choose how to code a column: directly, by buckets if this is faster, or by binary search."""
     if mapper.is_categorical[feature]:
         return lambda column: column.astype(np.uint8)
-    table = mapper.edge_table_float32() if dtype == np.float32 else mapper.edge_table()
+    table = mapper.edge_table(dtype)
     edges: Floats = table[feature, : mapper.n_bins[feature] - 1]
     if n_samples >= _MIN_ROWS:
         counts = np.bincount(_RANK_OF_BUCKET[_buckets(edges)], minlength=_N_BUCKETS)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from gpuboost.data.arrays import Array, array_module, copy_to_host
 from gpuboost.data.parameters import number_between
+from gpuboost.engine.sampling import balanced_weights
 
 
 def check_class_weight(class_weight: Any, choices: Collection[str] = ("balanced",)) -> None:
@@ -71,12 +72,3 @@ def class_weights(
         for label in labels
     ]
     return np.array(weights, dtype=np.float64)
-
-
-def balanced_weights(counts: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
-    """Return `n / (n_classes * count)` for classes that occur, and 0 for those that do not."""
-    present = counts > 0
-    weights = np.zeros(len(counts), dtype=np.float64)
-    total = float(counts.sum())
-    weights[present] = total / (np.count_nonzero(present) * counts[present].astype(np.float64))
-    return weights

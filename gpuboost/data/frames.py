@@ -282,10 +282,9 @@ def check_names(names: Names | None, fitted: Names | None, owner: str) -> None:
     unseen = sorted(set(names) - set(fitted))
     absent = sorted(set(fitted) - set(names))
     message = "The feature names should match those that were passed during fit.\n"
-    if unseen:
-        message += "Feature names unseen at fit time:\n" + _bullets(unseen)
-    if absent:
-        message += "Feature names seen at fit time, yet now missing:\n" + _bullets(absent)
+    parts = {"unseen at fit time": unseen, "seen at fit time, yet now missing": absent}
+    for what, own in parts.items():
+        message += f"Feature names {what}:\n{_bullets(own)}" if own else ""
     if not unseen and not absent:
         message += "Feature names must be in the same order as they were in fit.\n"
     raise ValueError(message)

@@ -92,13 +92,12 @@ class BinMapper:
         table.flags.writeable = False
         return table
 
-    def edge_table(self) -> NDArray[np.float64]:
-        """Return the edges as one array of shape (n_features, width - 2), padded with +inf."""
-        return self._edges64
+    def edge_table(self, dtype: Any = np.float64) -> NDArray[np.floating[Any]]:
+        """Return the edges as one array of shape (n_features, width - 2), padded with +inf.
 
-    def edge_table_float32(self) -> NDArray[np.float32]:
-        """Return the edges rounded down, so that `x <= edge` is exact for every float32 x."""
-        return self._edges32
+        For float32 they are rounded down, so that `x <= edge` is exact for every float32 x.
+        """
+        return self._edges32 if dtype == np.float32 else self._edges64
 
     def update_hash(self, sha: Any) -> None:
         """Feed everything that determines codes to a `hashlib` object, in a fixed byte order."""

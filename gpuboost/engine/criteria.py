@@ -86,17 +86,6 @@ def entropy_term(g):
     return select(g > 0.0, g * log(np.maximum(g, 1.0)), 0.0)
 
 
-def entropy_gain(left, right, node, hl, hr):
-    """ENTROPY gain; ``left``, ``right``: sums of terms; ``node``: `entropy_node` of the node."""
-    gain = ((left + right) - (entropy_term(hl) + entropy_term(hr))) - node
-    return np.maximum(gain, 0.0)
-
-
-def entropy_node(terms, h):
-    """The node's term of `entropy_gain`, from the sum of its channels' terms."""
-    return terms - entropy_term(h)
-
-
 def add_entropy(sums, gl, g, hl, h):
     """Sums of left, right and node after adding one channel."""
     left, right, node = sums
@@ -106,12 +95,8 @@ def add_entropy(sums, gl, g, hl, h):
 def entropy_score(sums, hl, h):
     """Score of a split: the ENTROPY gain."""
     left, right, node = sums
-    return entropy_gain(left, right, entropy_node(node, h), hl, h - hl)
-
-
-def misclassification_gain(left, right, node):
-    """MISCLASSIFICATION gain from the largest channels of left, right and node."""
-    return (left + right) - node
+    parts = (left + right) - (entropy_term(hl) + entropy_term(h - hl))
+    return np.maximum(parts - (node - entropy_term(h)), 0.0)
 
 
 def add_misclassification(sums, gl, g, hl, h):
@@ -122,7 +107,8 @@ def add_misclassification(sums, gl, g, hl, h):
 
 def misclassification_score(sums, hl, h):
     """Score of a split: the MISCLASSIFICATION gain."""
-    return misclassification_gain(sums[0], sums[1], sums[2])
+    left, right, node = sums
+    return (left + right) - node
 
 
 def poisson_term(gl, g, hl, h):
@@ -134,11 +120,6 @@ def poisson_term(gl, g, hl, h):
     return select((gl > 0.0) & (gr > 0.0), all_of_it / h * (left + right), _NOT_ALLOWED)
 
 
-def poisson_gain(terms):
-    """POISSON gain from the sum of the channels' terms, -1 where the split is not valid."""
-    return select(terms >= 0.0, terms, -1.0)
-
-
 def add_poisson(sums, gl, g, hl, h):
     """Sums of left, right and node after adding one channel."""
     left, right, node = sums
@@ -147,28 +128,18 @@ def add_poisson(sums, gl, g, hl, h):
 
 def poisson_score(sums, hl, h):
     """Score of a split: the POISSON gain, -1 where the split is not valid."""
-    return poisson_gain(sums[0])
-
-
-def twoing_term(gl, g, hl, h):
-    """Term of one class in the square root of the TWOING gain, to be summed in order."""
-    return np.abs(gl * h - g * hl)
-
-
-def twoing_gain(terms, hl, hr, h):
-    """Four times the TWOING gain of a split, from the sum of the classes' terms."""
-    return terms * terms / (hl * hr) / h
+    return select(sums[0] >= 0.0, sums[0], -1.0)
 
 
 def add_twoing(sums, gl, g, hl, h):
-    """Sums of left, right and node after adding one channel."""
+    """Sums of left, right and node after adding a class to the square root of the gain."""
     left, right, node = sums
-    return left + twoing_term(gl, g, hl, h), right, node
+    return left + np.abs(gl * h - g * hl), right, node
 
 
 def twoing_score(sums, hl, h):
-    """Score of a split: the TWOING gain."""
-    return twoing_gain(sums[0], hl, h - hl, h)
+    """Score of a split: four times the TWOING gain."""
+    return sums[0] * sums[0] / (hl * (h - hl)) / h
 
 
 def newton_value(g, h, l1, l2):

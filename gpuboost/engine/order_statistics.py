@@ -14,7 +14,6 @@ and otherwise interpolates by position.)
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -54,31 +53,6 @@ class Groups:
     def spread(self, values: np.ndarray) -> np.ndarray:
         """Values of the groups, repeated for each row."""
         return np.repeat(values, np.diff(self.starts), axis=0)
-
-
-class OrderStatistics(Protocol):
-    """The functions of this module, or a backend's functions with the same results."""
-
-    def groups_of(self, leaf_of_row: np.ndarray, n_groups: int) -> Groups:
-        """See `groups_of`."""
-
-    def integer_weights(self, weights: np.ndarray | None, n: int) -> np.ndarray:
-        """See `integer_weights`."""
-
-    def weighted_quantiles(
-        self, values: np.ndarray, weights: np.ndarray, groups: Groups, level: float
-    ) -> np.ndarray:
-        """See `weighted_quantiles`."""
-
-    def mean_of_clipped(
-        self,
-        values: np.ndarray,
-        weights: np.ndarray,
-        groups: Groups,
-        centres: np.ndarray,
-        limit: float,
-    ) -> np.ndarray:
-        """See `mean_of_clipped`."""
 
 
 def one_group(n: int) -> Groups:

@@ -77,23 +77,20 @@ class RowSampler:
     brief: TreeRows = field(init=False)
 
     def __post_init__(self) -> None:
-        unit = 1.0
+        unit, known = 1.0, vars(self)  # the class is frozen, but not yet used
         if self.weights is not None and self.method == WITH_REPLACEMENT:
             fixed = fixed_point(self.weights)
-            cumulative = array_module(fixed).cumsum(fixed, dtype=np.uint64)
-            object.__setattr__(self, "cumulative", cumulative)
+            known["cumulative"] = array_module(fixed).cumsum(fixed, dtype=np.uint64)
         if self.weights is not None and self.method == ALL_ROWS:
-            whole, unit = whole_weights(self.weights)
-            object.__setattr__(self, "whole", whole)
-            if whole is None:
+            known["whole"], unit = whole_weights(self.weights)
+            if self.whole is None:
                 bits = min(self.max_weight_bits, bits_for(self.weights))
-                object.__setattr__(self, "weight_bits", max(bits, WEIGHT_BITS))
+                known["weight_bits"] = max(bits, WEIGHT_BITS)
         if self.row_factor is not None:
             minimum = float(np.ldexp(float(self.row_factor.max()), -FACTOR_BITS))
             xp = array_module(self.row_factor)
-            factor = xp.where(self.row_factor < minimum, 0.0, self.row_factor)
-            object.__setattr__(self, "row_factor", factor)
-        object.__setattr__(self, "brief", self._brief(unit))
+            known["row_factor"] = xp.where(self.row_factor < minimum, 0.0, self.row_factor)
+        known["brief"] = self._brief(unit)
 
     def _brief(self, whole_unit: float) -> TreeRows:
         none = np.zeros(0, dtype=np.int64)
@@ -224,11 +221,7 @@ class RowSampler:
     def _balancing(self, draws: np.ndarray) -> np.ndarray:
         """Factor of each row that gives the classes of a tree's draws equal weight."""
         assert self.balance is not None
-        in_class = np.bincount(self.balance, weights=draws)
-        present = in_class > 0
-        class_weight = np.zeros(len(in_class))
-        class_weight[present] = self.n_draws / (present.sum() * in_class[present])
-        return class_weight[self.balance]
+        return balanced_weights(np.bincount(self.balance, weights=draws))[self.balance]
 
     def draw_counts(self, tree: int) -> np.ndarray:
         """How often each row is drawn for the tree: int32 (n_samples,), 0 for out-of-bag rows."""
@@ -273,6 +266,15 @@ class RowSampler:
         exponents = self.brief.exponents
         wide = None if exponents is None else planes_at(weights, exponents)
         return replace(self.brief, weight=integer, inside=inside, wide=wide)
+
+
+def balanced_weights(counts: np.ndarray) -> np.ndarray:
+    """Return `n / (n_classes * count)` for classes that occur, and 0 for those that do not."""
+    present = counts > 0
+    weights = np.zeros(len(counts), dtype=np.float64)
+    total = float(counts.sum())
+    weights[present] = total / (np.count_nonzero(present) * counts[present].astype(np.float64))
+    return weights
 
 
 def own_exponents(n_samples: int, n_draws: int, row_factor: np.ndarray | None) -> np.ndarray:
@@ -359,10 +361,8 @@ def root_keys(seed: int, trees: np.ndarray) -> np.ndarray:
 
 def _largest_share(sampler: RowSampler) -> float:
     """Probability of the row that is most likely to be drawn."""
-    cumulative, n = sampler.cumulative, sampler.n_samples
+    cumulative = sampler.cumulative
     if cumulative is None:
-        return 1.0 / n
-    largest = int(cumulative[0])
-    if n > 1:
-        largest = max(largest, int((cumulative[1:] - cumulative[:-1]).max()))
-    return float(largest) / float(int(cumulative[-1]))
+        return 1.0 / sampler.n_samples
+    until = array_module(cumulative).concatenate([cumulative[:1] * np.uint64(0), cumulative])
+    return float(int((until[1:] - until[:-1]).max())) / float(int(cumulative[-1]))

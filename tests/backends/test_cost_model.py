@@ -23,9 +23,9 @@ from gpuboost.backends import cost_model as cost
 from gpuboost.backends import select as choice
 from gpuboost.backends.cache import GROW_ONE
 from gpuboost.backends.cost_model import (
-    Growth,
+    GrowthSize,
     Speed,
-    Work,
+    WorkTimes,
     growth_amount,
     growth_work,
     prediction_amount,
@@ -40,10 +40,15 @@ from gpuboost.cli.calibration import measure, seconds_of_a_byte, seconds_of_a_la
 from gpuboost.engine.ensembles.boosting_task import BoostTask
 from gpuboost.engine.task import NO_LIMIT
 from gpuboost.estimators.fitting import pipeline as template
-from gpuboost.estimators.memory.shape_only_fit import ShapeOnlyTable, ShapeOnlyTrees, boost_task
+from gpuboost.estimators.memory.shape_only_fit import (
+    ShapeOnlyTable,
+    boost_task,
+    boosted_trees_task,
+    grow_task,
+)
 
-FOREST = Growth(1_000_000, 28, n_candidate_features=5, n_trees=10, max_depth=8, n_channels=1)
-BOOSTING = Growth(
+FOREST = GrowthSize(1_000_000, 28, n_candidate_features=5, n_trees=10, max_depth=8, n_channels=1)
+BOOSTING = GrowthSize(
     1_000_000,
     28,
     n_candidate_features=28,
@@ -184,10 +189,10 @@ def test_what_estimators_foretell(monkeypatch):
     )
     table = {"n_samples": 60, "n_features": 7, "n_channels": 1, "value_bytes": 8}
     one = {**table, "n_trees": 1, "n_rounds": 3}
-    assert boosting == Growth(**one, n_candidate_features=3, max_depth=4)
-    assert deep == Growth(**one, n_candidate_features=7, max_depth=NO_LIMIT, max_leaf_nodes=5)
-    assert ada == Growth(**one, n_candidate_features=7, max_depth=2)
-    assert forest == Growth(**table, n_trees=3, n_candidate_features=2, max_depth=5)
+    assert boosting == GrowthSize(**one, n_candidate_features=3, max_depth=4)
+    assert deep == GrowthSize(**one, n_candidate_features=7, max_depth=NO_LIMIT, max_leaf_nodes=5)
+    assert ada == GrowthSize(**one, n_candidate_features=7, max_depth=2)
+    assert forest == GrowthSize(**table, n_trees=3, n_candidate_features=2, max_depth=5)
 
 
 @pytest.fixture
@@ -213,7 +218,7 @@ def launches(monkeypatch):
     ],
 )
 def test_launches_of_a_batch_are_those_of_the_host_code(make, n_trees, said, depth, launches):
-    task = ShapeOnlyTrees(make(max_depth=depth, random_state=0), TABLE).grow_task()
+    task = grow_task(make(max_depth=depth, random_state=0), TABLE)
     dry_run(replace(task, memory_budget=BUDGET), n_trees, DeviceShape())
     assert said.of(depth) == pytest.approx(len(launches), rel=0.15)
 
@@ -230,7 +235,7 @@ def test_launches_of_a_round_are_those_of_the_host_code(depth, launches):
     assert cost.BOOSTING_LAUNCHES.of(depth) == pytest.approx(len(launches) / 2, rel=0.15)
 
     trees = DecisionTreeClassifier(max_depth=depth)
-    task = ShapeOnlyTrees(AdaBoostClassifier(trees, random_state=0), TABLE).reweight_task()
+    task = boosted_trees_task(AdaBoostClassifier(trees, random_state=0), TABLE)
     reweighter = CudaReweighter(runtime, replace(task, memory_budget=BUDGET))
     reweighter.launch(0)
     launches.clear()
@@ -304,7 +309,9 @@ def test_little_work_does_not_ask_for_a_gpu(monkeypatch):
     work = growth_work(replace(FOREST, n_samples=50_000, max_depth=NO_LIMIT))
     assert work.cuda < work.numba  # but starting CUDA would cost more than it saves
     assert choose_backend("auto", work).name == "numba"
-    assert choose_backend("cpu", Work(GROW_ONE, numpy=1e6, numba=1e4, cuda=0.0)).name == "numba"
+    assert (
+        choose_backend("cpu", WorkTimes(GROW_ONE, numpy=1e6, numba=1e4, cuda=0.0)).name == "numba"
+    )
 
 
 def test_measured_speeds_are_kept(speed_file):

@@ -22,7 +22,7 @@ from gpuboost import DecisionTreeClassifier, RandomForestClassifier, RandomFores
 from gpuboost.backends import cache as compiled
 from gpuboost.backends import select as choice
 from gpuboost.backends.cache import GROW_MANY, GROW_ONE, PREDICT
-from gpuboost.backends.cost_model import Growth, Work, growth_work
+from gpuboost.backends.cost_model import GrowthSize, WorkTimes, growth_work
 from gpuboost.backends.devices import why_no_cuda
 from gpuboost.backends.select import (
     COMPILE_SECONDS,
@@ -33,7 +33,10 @@ from gpuboost.backends.select import (
 from gpuboost.data.parameters import thread_count
 
 NO_CUPY = importlib.util.find_spec("cupy") is None
-LITTLE, MUCH = Work(GROW_ONE, numpy=1e-3, numba=1e-4), Work(GROW_ONE, numpy=1e6, numba=1e4)
+LITTLE, MUCH = (
+    WorkTimes(GROW_ONE, numpy=1e-3, numba=1e-4),
+    WorkTimes(GROW_ONE, numpy=1e6, numba=1e4),
+)
 
 
 @pytest.fixture
@@ -57,19 +60,19 @@ def test_auto_takes_what_is_faster(device, numba_start, monkeypatch):
     monkeypatch.setattr(choice, "_spent", {})
     numba_start(60.0)
     assert choose_backend(device, LITTLE).name == "numpy"
-    assert choose_backend(device, Work(GROW_ONE, numpy=50.0, numba=1.0)).name == "numpy"
+    assert choose_backend(device, WorkTimes(GROW_ONE, numpy=50.0, numba=1.0)).name == "numpy"
     assert choose_backend(device, MUCH).name == "numba"
     numba_start(0.0)
     assert choose_backend(device, LITTLE).name == "numba"
-    assert choose_backend(device, Work(GROW_ONE, numpy=1e-3, numba=2e-3)).name == "numpy"
+    assert choose_backend(device, WorkTimes(GROW_ONE, numpy=1e-3, numba=2e-3)).name == "numpy"
 
 
 def test_many_small_fits_get_a_compiler_in_the_end(numba_start, monkeypatch):
     monkeypatch.setattr(choice, "_spent", {})
     numba_start(5.0)
-    small = Work(GROW_ONE, numpy=2.0, numba=0.1)
+    small = WorkTimes(GROW_ONE, numpy=2.0, numba=0.1)
     assert [choose_backend("cpu", small).name for _ in range(4)] == 2 * ["numpy"] + 2 * ["numba"]
-    assert choose_backend("cpu", Work(GROW_MANY, numpy=2.0, numba=0.1)).name == "numpy"
+    assert choose_backend("cpu", WorkTimes(GROW_MANY, numpy=2.0, numba=0.1)).name == "numpy"
 
 
 def test_without_numba_numpy_does_everything(monkeypatch, numba_start):
@@ -113,7 +116,7 @@ def test_available_backends_tell_of_all():
 
 
 def test_work_grows_with_everything():
-    few = Growth(1000, 20, n_candidate_features=5, n_trees=10, max_depth=8, n_channels=1)
+    few = GrowthSize(1000, 20, n_candidate_features=5, n_trees=10, max_depth=8, n_channels=1)
     one = growth_work(few)
     for more in (
         {"n_samples": 2000},
@@ -253,7 +256,7 @@ def test_constants_that_are_compiled_in_are_in_the_stamp():
 
 def test_many_features_are_work_for_numpy_even_with_few_rows():
     """Every feature costs NumPy a call at every level, however small the table is."""
-    few = Growth(500, 5, n_candidate_features=5, n_trees=1, max_depth=2**31 - 1, n_channels=1)
+    few = GrowthSize(500, 5, n_candidate_features=5, n_trees=1, max_depth=2**31 - 1, n_channels=1)
     work = growth_work(replace(few, n_features=1000, n_candidate_features=1000))
     assert work.numpy > work.numba + LOAD_SECONDS
     assert growth_work(few).numpy < LOAD_SECONDS
@@ -306,10 +309,10 @@ sys.modules["numba"] = None  # import numba raises ImportError
 import numpy as np
 from gpuboost import RandomForestClassifier
 from gpuboost.backends.select import available_backends, choose_backend
-from gpuboost.backends.cost_model import Work
+from gpuboost.backends.cost_model import WorkTimes
 X = np.random.default_rng(0).normal(size=(200, 4))
 assert RandomForestClassifier(n_estimators=3).fit(X, X[:, 0] > 0).device_ == "numpy"
-assert choose_backend("auto", Work("predict", numpy=1e6, numba=1.0)).name == "numpy"
+assert choose_backend("auto", WorkTimes("predict", numpy=1e6, numba=1.0)).name == "numpy"
 name, usable, reason = available_backends()[1]
 assert name == "numba" and not usable and "Numba" in reason
 """
@@ -350,9 +353,9 @@ def fail():
     raise OSError("driver version is insufficient")
 cupy.cuda = types.SimpleNamespace(runtime=types.SimpleNamespace(getDeviceCount=fail))
 from gpuboost.backends.select import choose_backend
-from gpuboost.backends.cost_model import Work
+from gpuboost.backends.cost_model import WorkTimes
 try:
-    choose_backend("cuda", Work("predict", 1.0, 1.0))
+    choose_backend("cuda", WorkTimes("predict", 1.0, 1.0))
 except RuntimeError as error:
     assert "CuPy finds no usable device (OSError: driver version is insufficient)" in str(error)
 else:

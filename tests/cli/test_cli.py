@@ -14,7 +14,7 @@ from gpuboost.backends import cost_model as cost
 from gpuboost.backends.select import available_backends
 from gpuboost.cli import calibration, demo, demo_table
 from gpuboost.cli import main as cli
-from gpuboost.cli.demo_table import Job, Line, Outcome
+from gpuboost.cli.demo_table import FitOutcome, Job, Line
 
 CLI_ERROR = (
     'gpuboost: device must be "auto", "cpu", "cuda", "cuda:N", "numpy" or "numba", got \'gpu\'\n'
@@ -163,7 +163,7 @@ def test_trees_are_chosen_for_the_time_there_is():
     many = demo.sized(jobs[:2], tree_seconds=1.0, core_seconds=24.0)
     assert few.estimator == many.estimator == jobs[0].estimator
     assert few.parameters["n_estimators"] < many.parameters["n_estimators"]
-    line = Line(few, Outcome(1.0, 1.0), Outcome(1.0, 1.0))
+    line = Line(few, FitOutcome(1.0, 1.0), FitOutcome(1.0, 1.0))
     sentence = demo.chosen_sentence([line], demo.DemoOptions(rows=400))
     assert f"{few.estimator} {few.parameters['n_estimators']}." in sentence
 
@@ -171,11 +171,15 @@ def test_trees_are_chosen_for_the_time_there_is():
 def test_table_lines_up():
     table = demo.load_table("iris", 0)
     lines = [
-        Line(Job("DecisionTreeClassifier", table), Outcome(0.5, 0.9, "numpy"), Outcome(1.0, 0.8)),
+        Line(
+            Job("DecisionTreeClassifier", table),
+            FitOutcome(0.5, 0.9, "numpy"),
+            FitOutcome(1.0, 0.8),
+        ),
         Line(
             Job("RandomForestClassifier", table, {"n_estimators": 7}),
-            Outcome(12.25, 0.5, "numba"),
-            Outcome(2.0, 0.5),
+            FitOutcome(12.25, 0.5, "numba"),
+            FitOutcome(2.0, 0.5),
         ),
     ]
     text = demo_table.table_text(lines).splitlines()
@@ -187,7 +191,7 @@ def test_table_lines_up():
 
 def test_footer_sums_the_synthetic_table():
     (table, _) = demo.make_tables(400, 0)
-    line = Line(Job("ExtraTreeClassifier", table), Outcome(2.0, 0.9), Outcome(5.0, 0.8))
+    line = Line(Job("ExtraTreeClassifier", table), FitOutcome(2.0, 0.9), FitOutcome(5.0, 0.8))
     text = demo_table.footer([line], 33.3)
     assert "2.0 s against scikit-learn's 5.0 s, 2.5 times as fast" in text and "33 s" in text
 

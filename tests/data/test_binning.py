@@ -156,7 +156,7 @@ def test_codes_agree_with_edges_and_bins_with_values(column, max_bins, narrow):
             continue
         assert code == sum(float(x) > e for e in edges)
         assert mapper.low[0, code] <= x <= mapper.high[0, code]
-        for b, edge in enumerate(mapper.edge_table_float32()[0] if narrow else edges):
+        for b, edge in enumerate(mapper.edge_table(np.float32)[0] if narrow else edges):
             assert (code <= b) == (x <= edge)
     if distinct:
         assert set(codes[~np.isnan(column)]) == set(range(n_bins))
@@ -314,7 +314,7 @@ def test_categories_are_their_own_codes():
 def test_edge_table_pads_with_infinity():
     X, categorical = mixed_matrix()
     mapper = fit_bin_mapper(X, categorical, max_bins=16)
-    table, narrow = mapper.edge_table(), mapper.edge_table_float32()
+    table, narrow = mapper.edge_table(), mapper.edge_table(np.float32)
     assert table.shape == narrow.shape == (9, mapper.width - 2)
     for feature, edges in enumerate(mapper.edges):
         assert table[feature, : len(edges)].tolist() == edges.tolist()

@@ -11,7 +11,7 @@ from gpuboost.data.binning import bin_columns, fit_bin_mapper
 from gpuboost.engine import randomness
 from gpuboost.engine.bins import BinMapper, BinnedMatrix
 from gpuboost.engine.criteria import ABSOLUTE
-from gpuboost.engine.ensembles.boosting import Gradients, LeafRule, Scale, finish_boosted, quantised
+from gpuboost.engine.ensembles.boosting import Gradients, Scale, finish_boosted, quantised
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.tree import finish_tree
 from gpuboost.engine.quantise import class_target, regression_target
@@ -149,8 +149,9 @@ class Problem:
         if not self.boosting:
             return finish_tree(grown, mapper, target, sampler.brief, self.options, threshold_finder)
         scale = self.scale(sampler)
-        rule = LeafRule(self.options.regularisation, 0.5)
-        return finish_boosted(grown, mapper, scale, target.n_channels, rule, threshold_finder)
+        return finish_boosted(
+            grown, mapper, scale, target.n_channels, self.options, 0.5, threshold_finder
+        )
 
     def with_options(self, **changes: Any) -> Problem:
         """The same problem under other limits."""

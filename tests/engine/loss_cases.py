@@ -36,10 +36,10 @@ def target_of(loss: Loss, n: int, rng: np.random.Generator) -> np.ndarray:
     """A target that the loss has values for."""
     if loss.is_classifier:
         return rng.integers(0, max(2, loss.columns), n).astype(np.int32)
-    if loss.name in POSITIVE:
+    if loss.facts.name in POSITIVE:
         y = rng.gamma(0.5, 3.0, n)
-        return np.maximum(y, 1e-3) if loss.name == "gamma" else np.floor(y)
-    n_outputs = 1 if loss.name == "quantile" else loss.columns
+        return np.maximum(y, 1e-3) if loss.facts.name == "gamma" else np.floor(y)
+    n_outputs = 1 if loss.facts.name == "quantile" else loss.columns
     y = np.round(rng.normal(size=(n, n_outputs)) * 5.0, 1)
     return y[:, 0] if n_outputs == 1 else y
 
@@ -58,7 +58,7 @@ def extreme(loss: Loss, n: int = 5000) -> tuple[np.ndarray, np.ndarray, np.ndarr
     far = np.array([0.0, -0.0, 1e-300, -1e-300, 37.0, -37.0, 800.0, -800.0, 1e9, -1e9])
     raw[: n // 2] = rng.choice(far, (n // 2, loss.columns))
     weights[: n // 4] = 10.0 ** rng.uniform(-290, 20, n // 4)
-    if not loss.is_classifier and loss.name not in POSITIVE:
+    if not loss.is_classifier and loss.facts.name not in POSITIVE:
         raw[-n // 4 :] = as_columns(y)[-n // 4 :]
     return y, raw, weights
 

@@ -148,7 +148,7 @@ class NaiveSums:
             terms = np.zeros(1)
             for a, b in pairs:
                 terms = terms + criteria.poisson_term(a, b, fhl, fh)
-            return float(criteria.poisson_gain(terms)[0])
+            return float(terms[0]) if terms[0] >= 0.0 else -1.0
         if len(pairs) == 1 and self.task.target.by_class:
             pairs = [(fhl - pairs[0][0], fh - pairs[0][1]), pairs[0]]
         if self.options.criterion == criteria.TWOING:
@@ -163,8 +163,9 @@ class NaiveSums:
         for a, b in pairs:
             for i, x in enumerate((a, b - a, b)):
                 sides[i] = sides[i] + criteria.entropy_term(x)
-        own = criteria.entropy_node(sides[2], fh)
-        return float(criteria.entropy_gain(sides[0], sides[1], own, fhl, fh - fhl)[0])
+        own, of_left, of_right = (criteria.entropy_term(x) for x in (fh, fhl, fh - fhl))
+        gain = ((sides[0] + sides[1]) - (of_left + of_right)) - (sides[2] - own)
+        return max(float(gain[0]), 0.0)
 
     def is_leaf(self, node: Node) -> bool:
         h, g, count = node.sums

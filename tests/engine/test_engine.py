@@ -118,17 +118,11 @@ def test_scores_are_the_rise_of_the_criterion(sides: list[tuple[int, int]], crit
     hl, h = np.array([float(sum(left))]), np.array([float(sum(node))])
     gl = [np.array([float(x)]) for x in left]
     g = [np.array([float(x)]) for x in node]
-    if criterion == criteria.VARIANCE:
-        terms = sum(criteria.variance_term(x, y, hl, h) for x, y in zip(gl, g, strict=True))
-        found = criteria.variance_gain(terms, hl, h - hl) / h
-    elif criterion == criteria.ENTROPY:
-        gr = [y - x for x, y in zip(gl, g, strict=True)]
-        own = criteria.entropy_node(sum(map(criteria.entropy_term, g)), h)
-        of_left, of_right = sum(map(criteria.entropy_term, gl)), sum(map(criteria.entropy_term, gr))
-        found = criteria.entropy_gain(of_left, of_right, own, hl, h - hl)
-    else:
-        right_max = np.max([y - x for x, y in zip(gl, g, strict=True)], axis=0)
-        found = criteria.misclassification_gain(np.max(gl, axis=0), right_max, np.max(g, axis=0))
+    row, sums = criteria.CRITERIA[criterion], (np.zeros(1),) * 3
+    assert row.add is not None and row.score is not None
+    for x, y in zip(gl, g, strict=True):
+        sums = row.add(sums, x, y, hl, h)
+    found = criteria.gain_of(criterion, row.score(sums, hl, h), h)
     assert found[0] == pytest.approx(max(naive_gain(criterion, left, node), 0), rel=1e-9, abs=1e-7)
 
 

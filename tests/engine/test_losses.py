@@ -41,8 +41,8 @@ def softmax_of(n_classes: int) -> Loss:
 
 def units(loss: Loss) -> float:
     """Row losses in units of what gradients belong to."""
-    of_two_classes = loss.name == "log_loss" and not loss.takes_rows
-    return 2.0 if loss.name == "squared_error" or of_two_classes else 1.0
+    of_two_classes = loss.facts.name == "log_loss" and not loss.takes_rows
+    return 2.0 if loss.facts.name == "squared_error" or of_two_classes else 1.0
 
 
 @each_loss
@@ -167,7 +167,7 @@ def test_baseline_is_the_best_constant(kind: str, weighted: bool) -> None:
     w = weights if weighted else None
     best = loss.baseline(y, w)
     assert best.shape == (loss.columns,) and best.dtype == np.float64
-    if loss.name in ("huber", "log_cosh"):  # Friedman's start, the median
+    if loss.facts.name in ("huber", "log_cosh"):  # Friedman's start, the median
         medians = make_loss("absolute_error", n_outputs=loss.columns).baseline(y, w)
         np.testing.assert_array_equal(best, medians)
         return
@@ -332,6 +332,6 @@ def test_losses_that_are_not_there(given: dict[str, Any], message: str) -> None:
 
 def test_one_level_for_several_outputs() -> None:
     loss = make_loss("quantile", n_outputs=2, alpha=0.3)
-    assert loss == Quantile(loss.facts, 2, (0.3, 0.3))
+    assert loss == Quantile(loss.facts, 2, levels=(0.3, 0.3))
     y = np.arange(20.0).reshape(10, 2)
     np.testing.assert_array_equal(loss.baseline(y), [5.0, 6.0])

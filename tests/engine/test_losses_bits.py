@@ -172,4 +172,4 @@ def test_kernels_have_the_losses_of_the_table() -> None:
 
 
 def test_every_loss_is_tested() -> None:
-    assert {MAKERS[kind]().name for kind in MAKERS} == set(LOSSES)
+    assert {MAKERS[kind]().facts.name for kind in MAKERS} == set(LOSSES)

@@ -73,8 +73,8 @@ def test_half_deviance_keeps_its_precision_where_terms_cancel() -> None:
 
 def gain_of(gl: int, g: int, hl: int, h: int) -> float:
     """Gain of one output."""
-    term = criteria.poisson_term(*(np.array([float(x)]) for x in (gl, g, hl, h)))
-    return float(criteria.poisson_gain(term)[0])
+    parts = [np.array([float(x)]) for x in (gl, g, hl, h)]
+    return float(criteria.poisson_score((criteria.poisson_term(*parts), 0.0, 0.0), *parts[2:])[0])
 
 
 @given(st.integers(1, 2**28), st.integers(1, 2**20), st.integers(2, 2**4))
@@ -102,7 +102,8 @@ def test_a_side_without_any_count_is_no_split() -> None:
     assert gain_of(0, 5, 3, 9) == gain_of(5, 5, 3, 9) == gain_of(0, 0, 3, 9) == -1.0
     assert gain_of(1, 5, 3, 9) > 0.0
     two = np.array([[0.0, 5.0, 3.0, 9.0], [1.0, 5.0, 3.0, 9.0]])
-    assert criteria.poisson_gain(criteria.poisson_term(*two.T).sum(keepdims=True))[0] == -1.0
+    terms = criteria.poisson_term(*two.T).sum(keepdims=True)
+    assert criteria.poisson_score((terms, 0.0, 0.0), two[:1, 2], two[:1, 3])[0] == -1.0
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -59,7 +59,7 @@ Y, RAW = np.array([1.0, 2.0, 3.0]), np.zeros((3, 1))
 
 def test_one_column_is_a_vector_for_the_user() -> None:
     loss, weights = user_loss(LogCosh()), np.array([1.0, 2.0, 0.0])
-    assert loss.formula == USER and not loss.constant_hessian and not loss.has_leaf_quantiles
+    assert loss.formula == USER and not loss.constant_hessian
     g, h = gradients(loss, Y, RAW, weights)
     np.testing.assert_array_equal(g[:, 0], np.tanh(-Y) * weights)
     np.testing.assert_array_equal(h[:, 0], (1.0 - np.tanh(-Y) ** 2) * weights)

@@ -113,7 +113,10 @@ def test_the_way_of_a_fit_is_short(device: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_all_estimators_go_one_way(name: str) -> None:
     steps = {step.name for step in way_of(make(name))}
-    assert {"estimators.fitting.pipeline.prepare", "estimators.inputs.features.Table.bin"} < steps
+    assert {
+        "estimators.fitting.pipeline.prepare",
+        "estimators.inputs.features.TrainingTable.bin",
+    } < steps
 
 
 def test_few_classes_stand_above_an_estimator() -> None:

@@ -27,7 +27,7 @@ from gpuboost.engine.bins import BinRule
 from gpuboost.engine.criteria import ENTROPY
 from gpuboost.engine.growth.level_loop import grow_levels
 from gpuboost.engine.task import NO_LIMIT, GrowTask
-from gpuboost.estimators.memory.shape_only_fit import ShapeOnlyTable, ShapeOnlyTrees
+from gpuboost.estimators.memory.shape_only_fit import ShapeOnlyTable, grow_task
 from tests import cuda_shim
 from tests.cuda.lock_step import device_ops
 from tests.cuda.shim_runtime import ShimRuntime
@@ -186,7 +186,7 @@ def test_nodes_of_a_batch_have_places(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def forest(**words: Any) -> GrowTask:
         table = ShapeOnlyTable(10**5, 2, 2, 1, 0, False, np.dtype(np.float32))
-        return ShapeOnlyTrees(gpuboost.RandomForestClassifier(40, **words), table).grow_task()
+        return grow_task(gpuboost.RandomForestClassifier(40, **words), table)
 
     deep, budget = forest(), 1 << 62
     assert [has_places(deep, n, n * 10**8) for n in (10, 11)] == [True, False]
@@ -217,10 +217,10 @@ def test_a_tree_that_could_have_too_many_nodes_is_refused(
     monkeypatch.setattr(cost, "CUDA_NODES", 200_000)
     n = 100_000
     table = ShapeOnlyTable(n, 2, 2, 1, 0, False, np.dtype(np.float32))
-    task = ShapeOnlyTrees(gpuboost.DecisionTreeClassifier(**words), table).grow_task()
+    task = grow_task(gpuboost.DecisionTreeClassifier(**words), table)
     names = ("max_depth", "max_leaf_nodes", "min_samples_leaf")
     limits = {name: getattr(task.options, name) for name in names}
-    growth = cost.Growth(*(n, 2, 2, 1), **limits, n_channels=1)
+    growth = cost.GrowthSize(*(n, 2, 2, 1), **limits, n_channels=1)
     assert (cost.growth_work(growth).cuda < np.inf) == (not given) == has_places(task, 1, n)
     if given:
         with pytest.raises(ValueError, match=f"^a tree of 100,000 rows with {given}"):

@@ -119,11 +119,6 @@ def elementwise(function: Any, n_arguments: int) -> Any:
         ("variance_term", 4),
         ("variance_gain", 3),
         ("entropy_term", 1),
-        ("entropy_gain", 5),
-        ("entropy_node", 2),
-        ("misclassification_gain", 3),
-        ("twoing_term", 4),
-        ("twoing_gain", 4),
         ("newton_value", 4),
         ("bounded", 3),
         ("newton_term", 5),
@@ -138,6 +133,26 @@ def test_compiled_criteria_are_the_engine_s(name: str, n_arguments: int) -> None
     arguments = np.floor(rng.random(size) * 2.0 ** rng.integers(0, 48, size)) + 1
     found = elementwise(getattr(compiled_criteria, name), n_arguments)(*arguments)
     assert np.array_equal(found, getattr(criteria, name)(*arguments))
+
+
+@pytest.mark.parametrize("row", [row for row in criteria.CRITERIA.values() if row.add], ids=str)
+def test_compiled_scores_are_the_engine_s(row: criteria.Criterion) -> None:
+    add, score = (getattr(compiled_criteria, each.__name__) for each in (row.add, row.score))
+
+    def score_of_one(g, h, gl, hl):
+        sums = add((0.0, 0.0, 0.0), gl, g, hl, h)
+        return score(add(sums, g - gl, g, hl, h), hl, h)
+
+    def expected(g, h, gl, hl):
+        sums = row.add((0.0, 0.0, 0.0), gl, g, hl, h)
+        return row.score(row.add(sums, g - gl, g, hl, h), hl, h)
+
+    rng = np.random.default_rng(1)
+    whole = np.floor(rng.random((2, 20_000)) * 2.0 ** rng.integers(1, 48, (2, 20_000))) + 2
+    parts = np.floor(whole * rng.random((2, 20_000)))
+    parts[1] = np.clip(parts[1], 1, whole[1] - 1)
+    found = elementwise(njit(score_of_one), 4)(*whole, *parts)
+    assert np.array_equal(found, expected(*whole, *parts))
 
 
 def test_compiled_log_is_the_engine_s() -> None:

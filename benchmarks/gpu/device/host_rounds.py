@@ -23,7 +23,7 @@ from gpuboost.backends.cuda.boosting.booster import CudaBooster
 from gpuboost.backends.cuda.runtime.arrays import cut
 from gpuboost.backends.cuda.runtime.readback import Readback
 from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape, ShapeRuntime
-from gpuboost.estimators.memory.shape_only_fit import ShapeOnlyTable, ShapeOnlyTrees, boost_task
+from gpuboost.estimators.memory.shape_only_fit import ShapeOnlyTable, boost_task, boosted_trees_task
 
 TABLE = ShapeOnlyTable(1_000_000, 28, 2, 1, 0, False, np.dtype(np.float32))
 BUDGET = 80 << 30
@@ -72,7 +72,7 @@ def boosting(depth: int) -> float:
 def adaboost(depth: int) -> float:
     """The same of AdaBoost."""
     tree = DecisionTreeClassifier(max_depth=depth)
-    task = ShapeOnlyTrees(AdaBoostClassifier(tree, n_estimators=ROUNDS), TABLE).reweight_task()
+    task = boosted_trees_task(AdaBoostClassifier(tree, n_estimators=ROUNDS), TABLE)
     runtime = AnsweringRuntime()
     reweighter = CudaReweighter(runtime, replace(task, memory_budget=BUDGET))
     reweighter.launch(0)

@@ -8,6 +8,7 @@ Each step is a method, so that a backend can override it with a faster one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,6 @@ from gpuboost.engine import order_statistics, randomness
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.boosting import (
     Gradients,
-    LeafRule,
     Scale,
     finish_boosted,
     quantised,
@@ -27,8 +27,7 @@ from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.ensembles.traversal import leaves_of_codes
 from gpuboost.engine.growth.tree import Tree
 from gpuboost.engine.losses import OrderStatisticLoss, Predicted
-from gpuboost.engine.order_statistics import OrderStatistics
-from gpuboost.engine.sampling import ALL_ROWS, RowSampler, whole_weights
+from gpuboost.engine.sampling import ALL_ROWS, RowSampler
 from gpuboost.engine.task import GrownTree, GrowTask
 from gpuboost.engine.tree_rows import TreeRows
 
@@ -36,14 +35,14 @@ from gpuboost.engine.tree_rows import TreeRows
 class HostBooster:
     """See `gpuboost.backends.protocol.Booster`."""
 
-    order: OrderStatistics = order_statistics
+    order: Any = order_statistics  # as in `Predicted`
 
     def __init__(self, backend: Backend, task: BoostTask) -> None:
         self.backend, self.task = backend, task
         self._sets = (task.train, *task.watched)
         own = task.train.raw.copy()
         self._raw = [own if self._is_train(rows) else rows.raw.copy() for rows in self._sets]
-        self._whole = self._whole_hessian()
+        self._whole = task.whole_hessian()
         self.parameter = np.zeros(task.loss.columns)  # the loss's round parameter
         self._drawn: tuple[int, np.ndarray | None] = (-1, None)
 
@@ -84,13 +83,11 @@ class HostBooster:
         made = self.gradients(number)
         scale = self.scale(made)
         n_outputs = loss.columns if self.task.sums_outputs else 1
-        rule = LeafRule.of(self.task.options, learning_rate)
+        rule = self.task.options, learning_rate, self.backend.threshold_finder
         trees = []
         for column, grown in enumerate(self.grow(number, made, scale)):
             mapper = self.task.matrix.mapper
-            tree = finish_boosted(
-                grown, mapper, scale, n_outputs, rule, self.backend.threshold_finder
-            )
+            tree = finish_boosted(grown, mapper, scale, n_outputs, *rule)
             leaf = self.leaves(tree, self.task.train.data, column)
             if isinstance(loss, OrderStatisticLoss):
                 inside = leaf if made.inside is None else np.where(made.inside, leaf, -1)
@@ -194,16 +191,6 @@ class HostBooster:
     def update(self, raw: np.ndarray, tree: Tree, leaf: np.ndarray, column: int) -> None:
         """Add the value of each row's leaf to its raw predictions, in place."""
         raw[:, column : column + tree.value.shape[1]] += tree.value[leaf]
-
-    def _whole_hessian(self) -> np.ndarray | None:
-        """The hessians, if they are the same whole numbers in every round; else None."""
-        train: RowSet = self.task.train
-        if not self.task.loss.constant_hessian:
-            return None
-        if train.weights is None:
-            return np.ones(len(train.raw), dtype=np.int32)
-        whole, unit = whole_weights(train.weights)
-        return whole if unit == 1.0 else None
 
 
 def rows_with_weight(

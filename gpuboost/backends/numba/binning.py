@@ -69,7 +69,7 @@ def _count_edges_below(values, found, n, edges, n_bins):
 def bin_matrix(X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
     """Bin a matrix; equal to `data.binning.bin_columns`."""
     n_samples, n_features = X.shape
-    edges = mapper.edge_table_float32() if X.dtype == np.float32 else mapper.edge_table()
+    edges = mapper.edge_table(X.dtype)
     table = np.full((n_features, TABLE_WIDTH), np.inf, dtype=X.dtype)
     table[:, : edges.shape[1]] = edges
     coder = Coder(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuboost.backends.numpy.groups import Groups
+from gpuboost.backends.numpy.groups import CodeGroups
 from gpuboost.backends.numpy.scores import NodeLimits, Scorer, Sums
 
 
@@ -23,7 +23,7 @@ class Missing:
     may_left: np.ndarray
     may_right: np.ndarray
 
-    def joined_by(self, groups: Groups) -> Missing:
+    def joined_by(self, groups: CodeGroups) -> Missing:
         """These sums plus those of rare categories, which go where missing values go."""
         hessian, count, gradient = self.hessian.copy(), self.count.copy(), self.gradient.copy()
         np.add.at(hessian, groups.node, groups.hessian)
@@ -52,7 +52,7 @@ class Best:
 
 
 def best_candidates(
-    found: Groups, missing: Missing, scorer: Scorer, limits: NodeLimits, feature: np.ndarray
+    found: CodeGroups, missing: Missing, scorer: Scorer, limits: NodeLimits, feature: np.ndarray
 ) -> Best:
     """Evaluate every candidate with missing values right, then left, and take the best.
 

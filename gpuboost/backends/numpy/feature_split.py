@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpuboost.backends.numpy.candidates import Best, Missing, best_candidates
-from gpuboost.backends.numpy.groups import Groups
+from gpuboost.backends.numpy.groups import CodeGroups
 from gpuboost.backends.numpy.scores import NodeLimits, Scorer
 from gpuboost.engine import randomness
 from gpuboost.engine.growth.frontier import Frontier, Splits
+from gpuboost.engine.growth.tree import last_bin_up_to
 from gpuboost.engine.task import (
     MISSING_LEFT,
     MISSING_RIGHT,
@@ -52,7 +53,7 @@ class FeatureSplitter:
         self._scorer = Scorer(task)
         self.mask_words = 16 if self.mapper.is_categorical.any() else 0
 
-    def split(self, asked: NodeFeature, groups: Groups) -> tuple[Splits, np.ndarray]:
+    def split(self, asked: NodeFeature, groups: CodeGroups) -> tuple[Splits, np.ndarray]:
         """Splits of the asked nodes, and which of them the feature could split at all.
 
         ``groups.node`` is the position of a node in ``asked``.
@@ -73,7 +74,7 @@ class FeatureSplitter:
             find(asked, chosen, missing, splits)
         return splits, could
 
-    def _missing(self, asked: NodeFeature, groups: Groups) -> Missing:
+    def _missing(self, asked: NodeFeature, groups: CodeGroups) -> Missing:
         m = len(asked.feature)
         at = np.flatnonzero(groups.code == self.task.matrix.missing_code)
         node = groups.node[at]
@@ -89,7 +90,7 @@ class FeatureSplitter:
         return Missing(hessian, count, gradient, left, ~left | (hessian == 0))
 
     def _numeric(
-        self, asked: NodeFeature, groups: Groups, missing: Missing, splits: Splits
+        self, asked: NodeFeature, groups: CodeGroups, missing: Missing, splits: Splits
     ) -> None:
         """Split numeric features: left is every value up to an occupied bin or a random one."""
         values = groups.take(np.flatnonzero(groups.code != self.task.matrix.missing_code))
@@ -122,16 +123,10 @@ class FeatureSplitter:
         u = randomness.threshold_draw(asked.frontier.key, feature.astype(np.uint64))
         draw = centre[feature, low] * (1.0 - u) + centre[feature, high] * u
         draw = np.where(low == high, np.nan, draw)
-        at, end = low.copy(), np.maximum(high - 1, low)
-        for _ in range(8):  # bisection over at most 255 bins
-            middle = (at + end + 1) // 2
-            reached = centre[feature, middle] <= draw
-            at, end = np.where(reached, middle, at), np.where(reached, end, middle - 1)
-            end = np.maximum(end, at)
-        return draw, at
+        return draw, last_bin_up_to(self.mapper, feature, (low, np.maximum(high - 1, low)), draw)
 
     def _categorical(
-        self, asked: NodeFeature, groups: Groups, missing: Missing, splits: Splits
+        self, asked: NodeFeature, groups: CodeGroups, missing: Missing, splits: Splits
     ) -> None:
         """Split categorical features: left is a random set, one category, or the first by g / h."""
         values = groups.take(np.flatnonzero(groups.code != self.task.matrix.missing_code))
@@ -151,7 +146,7 @@ class FeatureSplitter:
             self._sorted_categories(asked, values.take(np.flatnonzero(~few)), missing, splits)
 
     def _sorted_categories(
-        self, asked: NodeFeature, values: Groups, missing: Missing, splits: Splits
+        self, asked: NodeFeature, values: CodeGroups, missing: Missing, splits: Splits
     ) -> None:
         minimum = self.min_category[asked.frontier.tree[values.node]]
         rare = values.take(np.flatnonzero(values.hessian < minimum))
@@ -176,14 +171,14 @@ class FeatureSplitter:
         rare = rare.take(np.flatnonzero(until[rare.node] >= 0))
         set_masks(splits, rare, splits.missing[rare.node] == MISSING_LEFT)
 
-    def _ordering_gradient(self, asked: NodeFeature, values: Groups) -> np.ndarray:
+    def _ordering_gradient(self, asked: NodeFeature, values: CodeGroups) -> np.ndarray:
         if not self.task.target.by_class:
             return values.gradient.sum(axis=1)
         largest = asked.frontier.gradient.argmax(axis=1)
         return values.gradient[np.arange(len(values.node)), largest[values.node]]
 
     def _random_categories(
-        self, asked: NodeFeature, values: Groups, missing: Missing, splits: Splits
+        self, asked: NodeFeature, values: CodeGroups, missing: Missing, splits: Splits
     ) -> None:
         key, feature = asked.frontier.key[values.node], asked.feature[values.node]
         bit = randomness.category_goes_left(
@@ -202,7 +197,7 @@ class FeatureSplitter:
         set_masks(splits, values, left)
 
     def _record_best(
-        self, asked: NodeFeature, splits: Splits, found: Groups, missing: Missing
+        self, asked: NodeFeature, splits: Splits, found: CodeGroups, missing: Missing
     ) -> Best:
         """The best candidate of each node; fills the columns that all kinds of splits share."""
         limits = NodeLimits.of(asked.frontier, self.min_hessian)
@@ -223,7 +218,7 @@ class FeatureSplitter:
         return best
 
 
-def prefix_sums(groups: Groups) -> Groups:
+def prefix_sums(groups: CodeGroups) -> CodeGroups:
     """Running sums within each node."""
     node = groups.node
     first = np.concatenate([[True], node[1:] != node[:-1]])
@@ -235,15 +230,15 @@ def prefix_sums(groups: Groups) -> Groups:
         return total - np.repeat(total[starts] - column[starts], size, axis=0)
 
     sums = map(running, (groups.hessian, groups.count, groups.gradient))
-    return Groups(node, groups.code, *sums)
+    return CodeGroups(node, groups.code, *sums)
 
 
-def last_up_to(values: Groups, node: np.ndarray, code: np.ndarray) -> np.ndarray:
+def last_up_to(values: CodeGroups, node: np.ndarray, code: np.ndarray) -> np.ndarray:
     """Index of the last group of each node whose code is at most ``code``."""
     return np.searchsorted(values.node * 256 + values.code, node * 256 + code, side="right") - 1
 
 
-def set_masks(splits: Splits, values: Groups, left: np.ndarray) -> None:
+def set_masks(splits: Splits, values: CodeGroups, left: np.ndarray) -> None:
     """Set the bits of the occupied categories, and of those that go left."""
     word, bit = values.code >> 5, np.uint32(1) << (values.code & 31).astype(np.uint32)
     np.bitwise_or.at(splits.mask, (values.node, 8 + word), bit)

@@ -13,7 +13,7 @@ DENSE_CELLS_PER_ROW = 16
 
 
 @dataclass(frozen=True)
-class Groups:
+class CodeGroups:
     """Sums over the rows of a node with the same code; nodes ascend, then codes (missing last).
 
         node   0  0  0 | 1  1 | 3  3  3  3
@@ -33,14 +33,14 @@ class Groups:
     count: np.ndarray
     gradient: np.ndarray
 
-    def take(self, at: np.ndarray) -> Groups:
+    def take(self, at: np.ndarray) -> CodeGroups:
         """The given groups."""
-        return Groups(*(column[at] for column in vars(self).values()))
+        return CodeGroups(*(column[at] for column in vars(self).values()))
 
 
 def group_rows(
     rows: RowBlock, node: np.ndarray, code: np.ndarray, shape: tuple[int, int, int], counted: bool
-) -> Groups:
+) -> CodeGroups:
     """Group rows by node and code.
 
     Parameters
@@ -84,7 +84,7 @@ def dense_histogram(
     return planes.reshape(-1, n_nodes, width)
 
 
-def dense_groups(histogram: np.ndarray, counted: bool) -> Groups:
+def dense_groups(histogram: np.ndarray, counted: bool) -> CodeGroups:
     """The cells of a histogram (P, nodes, width) that hold rows."""
     n_planes, _, width = histogram.shape
     planes = histogram.reshape(n_planes, -1)
@@ -93,12 +93,12 @@ def dense_groups(histogram: np.ndarray, counted: bool) -> Groups:
     node, found = used // width, planes[:, used]
     count = found[-1] if counted else np.zeros_like(used)
     gradient = found[1:-1] if counted else found[1:]
-    return Groups(node, used - node * width, found[0], count, gradient.T)
+    return CodeGroups(node, used - node * width, found[0], count, gradient.T)
 
 
 def _sorted_groups(
     rows: RowBlock, key: np.ndarray, shape: tuple[int, int, int], counted: bool
-) -> Groups:
+) -> CodeGroups:
     """`group_rows` by sorting, for many nodes with few rows."""
     _, width, n_channels = shape
     place = np.arange(len(key), dtype=np.uint64)
@@ -120,4 +120,4 @@ def _sorted_groups(
     key = key[starts]
     node = key // width
     count = sizes if counted else np.zeros_like(sizes)
-    return Groups(node, key - node * width, hessian, count, gradient)
+    return CodeGroups(node, key - node * width, hessian, count, gradient)

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from gpuboost.backends.numpy.constraints import Constraints
 from gpuboost.engine import randomness
-from gpuboost.engine.growth.best_first_frontier import BestFirstFrontier
 from gpuboost.engine.growth.constraints import by_turns
 from gpuboost.engine.growth.frontier import Frontier, Splits
-from gpuboost.engine.growth.level_history import COLUMNS, grown_trees
-from gpuboost.engine.growth.policy import (
-    gains,
-    good_enough,
-    may_split,
-    smallest_hessian,
-)
+from gpuboost.engine.growth.level_history import COLUMNS, BestFirstFrontier, grown_trees
+from gpuboost.engine.growth.policy import gains, good_enough, may_split, smallest_hessian
+from gpuboost.engine.growth.tree import goes_left
 from gpuboost.engine.order_statistics import Groups, quantile_bounds
 from gpuboost.engine.sampling import root_key
 from gpuboost.engine.targets import ClassTarget, MedianTarget, Target, ValueTarget, median_signs
@@ -50,12 +46,8 @@ class RowBlock:
 
     def take(self, at: np.ndarray) -> RowBlock:
         """The rows at the given positions."""
-        return RowBlock(
-            self.row.take(at),
-            self.hessian.take(at),
-            None if self.gradient is None else self.gradient.take(at, axis=0),
-            None if self.label is None else self.label.take(at),
-        )
+        columns = (None if own is None else own.take(at, axis=0) for own in vars(self).values())
+        return RowBlock(*columns)  # type: ignore[arg-type]  # only optional columns are None
 
 
 def tree_block(target: Target, rows: TreeRows) -> RowBlock:
@@ -90,12 +82,8 @@ class RowOps:
         self.tree_rows = [self.task.rows_of(tree) for tree in trees]
         blocks = [tree_block(target, rows) for rows in self.tree_rows]
         count = np.array([len(block.row) for block in blocks], dtype=np.int64)
-        joined = RowBlock(
-            np.concatenate([b.row for b in blocks]),
-            np.concatenate([b.hessian for b in blocks]),
-            _concatenate([b.gradient for b in blocks]),
-            _concatenate([b.label for b in blocks]),
-        )
+        columns = zip(*(vars(block).values() for block in blocks), strict=True)
+        joined = RowBlock(*map(_concatenate, columns))
         start, m = np.cumsum(count) - count, len(trees)
         options = self.task.options
         frontier = Frontier(
@@ -245,14 +233,8 @@ class RowOps:
             return self.task.target.wide.take(row, axis=0)
         of_tree = np.cumsum(np.bincount(node.tree, node.count, len(self.tree_rows)))
         parts = np.split(row, of_tree[:-1].astype(np.int64))  # nodes are in the order of trees
-        wide = [own.wide for own in self.tree_rows]
-        return np.concatenate(
-            [
-                own.take(part, axis=0)
-                for own, part in zip(wide, parts, strict=True)
-                if own is not None
-            ]
-        )
+        wide: list[Any] = [own.wide for own in self.tree_rows]
+        return np.concatenate([own[part] for own, part in zip(wide, parts, strict=True)])
 
     def partition(
         self,
@@ -306,24 +288,16 @@ class RowOps:
         matrix = self.task.matrix
         offset = splits.feature[parents].astype(np.int64) * matrix.n_samples
         code = matrix.codes.ravel().take(np.repeat(offset, count) + row)
-        left = code <= np.repeat(splits.bin[parents], count)
-        categorical = splits.categorical[parents]
-        if categorical.any():
-            words = splits.mask[parents, :8]
-            node = np.repeat(np.arange(len(parents)), count)
-            word = words[node, np.minimum(code >> 5, 7)]
-            bit = (word >> (code & 31).astype(np.uint32)) & np.uint32(1)
-            left = np.where(categorical[node], bit == 1, left)
-        if matrix.n_missing.any():
-            missing = code == matrix.missing_code
-            missing_left = np.repeat(splits.missing[parents] == MISSING_LEFT, count)
-            left = np.where(missing, missing_left, left)
-        return left
+        limit, category = np.repeat(splits.bin[parents], count), np.full(1, -1)
+        if splits.categorical[parents].any():
+            category = np.repeat(np.where(splits.categorical[parents], parents, -1), count)
+        missing = code == matrix.missing_code if matrix.n_missing.any() else None
+        missing_left = np.repeat(splits.missing[parents] == MISSING_LEFT, count)
+        return goes_left(code, limit, category, splits.mask, missing, missing_left)
 
 
-def _concatenate(parts: list[np.ndarray | None]) -> np.ndarray | None:
-    known = [part for part in parts if part is not None]
-    return np.concatenate(known) if known else None
+def _concatenate(parts: tuple[Any, ...]) -> Any:
+    return None if parts[0] is None else np.concatenate(parts)
 
 
 def ranges(start: np.ndarray, count: np.ndarray) -> np.ndarray:

@@ -60,11 +60,6 @@ def fixed_point(weights: np.ndarray) -> np.ndarray:
     return array_module(weights).rint(weights * FIXED_POINT).astype(np.int64)
 
 
-def share_of(part: int, whole: int) -> float:
-    """The fraction of a fixed-point sum that another one is, correctly rounded."""
-    return part / whole
-
-
 def start_weights(weights: np.ndarray | None, n_samples: int) -> np.ndarray:
     """Weights of the first round, which sum to 1: float64 (n,), on the device of ``weights``."""
     if weights is None:
@@ -141,7 +136,7 @@ class Outcome:
 def class_error(weights: np.ndarray, wrong: np.ndarray) -> float:
     """Weighted error of a tree: the weight fraction of the rows it gets wrong, epsilon_t of [1]."""
     fixed = fixed_point(weights)
-    return share_of(int((fixed * wrong).sum()), int(fixed.sum()))
+    return int((fixed * wrong).sum()) / int(fixed.sum())
 
 
 def class_vote(error: float, n_classes: int, learning_rate: float) -> float:
@@ -243,8 +238,8 @@ def value_losses(
 
 def value_error(weights: np.ndarray, losses: np.ndarray) -> float:
     """Weighted mean of the losses."""
-    sums = (int(fixed_point(each).sum()) for each in (weights * losses, weights))
-    return share_of(*sums)
+    part, whole = (int(fixed_point(each).sum()) for each in (weights * losses, weights))
+    return part / whole
 
 
 def value_round(

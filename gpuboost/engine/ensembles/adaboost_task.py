@@ -67,10 +67,6 @@ class ClassObjective:
         """Whether a tree with this error is reversed."""
         return self.may_reverse and error > self.chance
 
-    def vote(self, error: float) -> float:
-        """Weight of a tree."""
-        return adaboost.class_vote(error, self.n_classes, self.learning_rate)
-
     def outcome(self, seen: Any, weights: np.ndarray, error: float) -> Outcome:
         """The vote of the tree, and the weights of the next round."""
         return adaboost.class_round(weights, seen, error, self.n_classes, self.learning_rate)
@@ -107,10 +103,6 @@ class ValueObjective:
         loss = adaboost.LOSSES[self.loss]
         losses = adaboost.value_losses(tree.value[leaves, 0], self.y, weights, loss)
         return tree, losses, adaboost.value_error(weights, losses)
-
-    def vote(self, error: float) -> float:
-        """Weight of a tree."""
-        return adaboost.class_vote(error, 2, self.learning_rate)
 
     def outcome(self, seen: Any, weights: np.ndarray, error: float) -> Outcome:
         """The vote of the tree, and the weights of the next round."""

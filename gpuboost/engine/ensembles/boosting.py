@@ -139,38 +139,25 @@ def mean_of_columns(hessian: np.ndarray) -> np.ndarray:
     return in_order(hessian) * (1.0 / hessian.shape[1])
 
 
-@dataclass(frozen=True)
-class LeafRule:
-    """How leaf values are computed from leaf sums, in the units of gradients and hessians.
-
-    ``ccp_alpha`` is the cost of a leaf when the tree is pruned.
-    """
-
-    regularisation: Regularisation
-    learning_rate: float
-    ccp_alpha: float = 0.0
-
-    @classmethod
-    def of(cls, options: TreeOptions, learning_rate: float) -> LeafRule:
-        """The rule of a round, from the options in the units of the loss."""
-        return cls(options.regularisation, learning_rate, options.ccp_alpha)
-
-
 def finish_boosted(
     grown: GrownTree,
     mapper: BinMapper,
     scale: Scale,
     n_outputs: int,
-    rule: LeafRule,
+    options: TreeOptions,
+    learning_rate: float,
     threshold_finder: ThresholdFinder | None = None,
 ) -> Tree:
-    """Compute thresholds and Newton steps from the integers of a grown tree, and prune it."""
-    values = newton_steps(grown, scale, n_outputs, rule.regularisation) * rule.learning_rate
+    """Compute thresholds and Newton steps from the integers of a grown tree, and prune it.
+
+    ``options`` are in the units of the loss.
+    """
+    values = newton_steps(grown, scale, n_outputs, options.regularisation) * learning_rate
     weight = np.ldexp(grown.hessian.astype(np.float64), -scale.hessian)
     unknown = np.full(len(weight), np.nan)
     unit = scale.target(n_outputs).gain_unit(VARIANCE)
     whole = with_values(grown, mapper, NodeValues(values, unknown, weight), unit, threshold_finder)
-    return pruned(whole, rule.ccp_alpha)
+    return pruned(whole, options.ccp_alpha)
 
 
 def newton_steps(

@@ -10,7 +10,7 @@ import numpy as np
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.growth.tree import Tree
 from gpuboost.engine.losses import Loss
-from gpuboost.engine.sampling import RowSampler
+from gpuboost.engine.sampling import RowSampler, whole_weights
 from gpuboost.engine.task import TreeOptions
 
 
@@ -75,6 +75,16 @@ class BoostTask:
     def trees_per_round(self) -> int:
         """1, or the number of columns of raw predictions."""
         return 1 if self.sums_outputs else self.loss.columns
+
+    def whole_hessian(self) -> np.ndarray | None:
+        """Hessians, if they are the same whole numbers in every round, else None: int32 (n,)."""
+        weights = self.train.weights
+        if not self.loss.constant_hessian:
+            return None
+        if weights is None:
+            return np.ones(self.matrix.n_samples, dtype=np.int32)
+        whole, unit = whole_weights(weights)
+        return whole if unit == 1.0 else None
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,16 @@ from functools import cached_property
 import numpy as np
 
 from gpuboost.engine.bins import BinMapper
-from gpuboost.engine.growth.tree import TREE_TYPES, Tree
+from gpuboost.engine.growth.tree import TREE_TYPES, NodeArrays, Tree
 
 # From this many nodes, columns are joined in threads, which spend most of their time on newly
 # allocated memory; the number of threads is limited, since each holds a column twice.
 _MANY_NODES, _MAX_THREADS = 1 << 17, 4
 
 
-@dataclass(frozen=True)
-class Ensemble:
-    """Concatenated trees.
+@dataclass(frozen=True, kw_only=True)
+class Ensemble(NodeArrays):
+    """Concatenated trees: the arrays of `NodeArrays`, and where each tree starts in them.
 
     Attributes
     ----------
@@ -28,25 +28,10 @@ class Ensemble:
         The nodes of tree t are offset[t] to offset[t + 1] - 1; ``left`` is relative to offset[t].
     mask_offset : int64 (T + 1,)
         Likewise for rows of ``masks``; ``category`` is relative to mask_offset[t].
-    feature, threshold, code, missing_left, left, category, masks, value, gain, impurity, weight,
-    count
-        The arrays of `Tree`, concatenated.
     """
 
     offset: np.ndarray
     mask_offset: np.ndarray
-    feature: np.ndarray
-    threshold: np.ndarray
-    code: np.ndarray
-    missing_left: np.ndarray
-    left: np.ndarray
-    category: np.ndarray
-    masks: np.ndarray
-    value: np.ndarray
-    impurity_decrease: np.ndarray
-    impurity: np.ndarray
-    weight: np.ndarray
-    count: np.ndarray
 
     def __post_init__(self) -> None:
         for f in fields(self):
@@ -70,22 +55,23 @@ class Ensemble:
                 parts.append(getattr(tree, name))
             del tree
         offset = offsets([len(part) for part in pieces["feature"]])
-        mask_offset = offsets([len(part) for part in pieces["masks"]])
+        starts = {"offset": offset, "mask_offset": offsets([len(p) for p in pieces["masks"]])}
 
         def column(name: str) -> np.ndarray:
             return _joined(pieces.pop(name), TREE_TYPES[name])
 
         if n_threads == 1 or offset[-1] < _MANY_NODES:
-            return cls(offset, mask_offset, **{name: column(name) for name in TREE_TYPES})
+            return cls(**starts, **{name: column(name) for name in TREE_TYPES})
         with ThreadPoolExecutor(min(n_threads, _MAX_THREADS)) as pool:
             joined = pool.map(column, TREE_TYPES)
-            return cls(offset, mask_offset, **dict(zip(TREE_TYPES, joined, strict=True)))
+            return cls(**starts, **dict(zip(TREE_TYPES, joined, strict=True)))
 
     @classmethod
     def of_one(cls, tree: Tree) -> Ensemble:
         """The ensemble of one tree, sharing its arrays."""
         columns = {f.name: getattr(tree, f.name) for f in fields(Tree)}
-        return cls(offsets([tree.node_count]), offsets([len(tree.masks)]), **columns)
+        starts = offsets([tree.node_count]), offsets([len(tree.masks)])
+        return cls(offset=starts[0], mask_offset=starts[1], **columns)
 
     @property
     def n_trees(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuboost.engine.growth.tree import Tree, levels
+from gpuboost.engine.growth.tree import Tree, goes_left, levels
 
 N_CODES = 256
 
@@ -49,12 +49,8 @@ def _steps(tree: Tree, nodes: slice, missing_code: int) -> np.ndarray:
     """
     own = np.arange(nodes.start, nodes.stop, dtype=np.int32)
     left = tree.left[nodes]
-    goes_left = np.arange(N_CODES) <= tree.code[nodes, None]
-    category = tree.category[nodes]
-    categorical = np.flatnonzero(category >= 0)
-    masks = np.ascontiguousarray(tree.masks[category[categorical]])
-    bits = np.unpackbits(masks.view(np.uint8), axis=1, bitorder="little")
-    goes_left[categorical] = bits.astype(bool)
-    goes_left[:, missing_code] = tree.missing_left[nodes]
-    child = left[:, None] + np.where(goes_left, np.int32(0), np.int32(1))
+    codes, missing_left = np.arange(N_CODES), tree.missing_left[nodes, None]
+    split = tree.code[nodes, None], tree.category[nodes, None], tree.masks
+    to_left = goes_left(codes, *split, codes == missing_code, missing_left)
+    child = left[:, None] + np.where(to_left, np.int32(0), np.int32(1))
     return np.where((left > 0)[:, None], child, own[:, None]).astype(np.int32)

@@ -14,7 +14,8 @@ class LevelOps(Protocol[Grown_co]):
 
     ``rows`` and ``frontier`` are objects of the backend: the rows of all open nodes with their
     statistics, contiguous for each node, and the nodes. So are candidates, splits, accepted and
-    sums, with one entry per node.
+    sums, with one entry per node. Operations may grow some nodes to their leaves outside the level
+    loop, which treats such a node as not split.
     """
 
     def roots(self) -> tuple[Any, Any]:

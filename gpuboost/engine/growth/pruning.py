@@ -24,7 +24,18 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from gpuboost.engine.growth.policy import EPSILON
-from gpuboost.engine.growth.tree import Tree, levels
+from gpuboost.engine.growth.tree import TREE_TYPES, Tree, levels
+
+# Columns of `Tree` that describe a split, with their values in leaves.
+OF_A_LEAF = {
+    "feature": -1,
+    "threshold": np.nan,
+    "code": 0,
+    "missing_left": False,
+    "left": 0,
+    "category": -1,
+    "impurity_decrease": 0.0,
+}
 
 
 def pruned(tree: Tree, ccp_alpha: float) -> Tree:
@@ -59,25 +70,14 @@ def _without(tree: Tree, stays: np.ndarray, splits: np.ndarray) -> Tree:
     """The tree of the nodes that stay; those that do not split become leaves."""
     nodes, inner = np.flatnonzero(stays), splits[stays]
     place = np.cumsum(stays, dtype=np.int32) - np.int32(1)
-    category = np.where(inner, tree.category[nodes], np.int32(-1))
-    used = np.flatnonzero(category >= 0)
-    masks = tree.masks[category[used]]
-    category[used] = np.arange(len(used))
-    return replace(
-        tree,
-        feature=np.where(inner, tree.feature[nodes], np.int32(-1)),
-        threshold=np.where(inner, tree.threshold[nodes], np.nan),
-        code=np.where(inner, tree.code[nodes], np.int16(0)),
-        missing_left=tree.missing_left[nodes] & inner,
-        left=np.where(inner, place[tree.left[nodes]], np.int32(0)),
-        category=category,
-        masks=masks,
-        value=tree.value[nodes],
-        impurity_decrease=np.where(inner, tree.impurity_decrease[nodes], 0.0),
-        impurity=tree.impurity[nodes],
-        weight=tree.weight[nodes],
-        count=tree.count[nodes],
-    )
+    own = {name: getattr(tree, name)[nodes] for name in TREE_TYPES if name != "masks"}
+    own["left"] = place[own["left"]]
+    for name, of_leaf in OF_A_LEAF.items():
+        own[name] = np.where(inner, own[name], of_leaf).astype(own[name].dtype)
+    used = np.flatnonzero(own["category"] >= 0)
+    masks = tree.masks[own["category"][used]]
+    own["category"][used] = np.arange(len(used))
+    return replace(tree, masks=masks, **own)
 
 
 def pruning_path(tree: Tree) -> tuple[np.ndarray, np.ndarray]:

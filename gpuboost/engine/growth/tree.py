@@ -29,10 +29,8 @@ ThresholdFinder = Callable[["GrownTree", BinMapper], "SplitThresholds"]
 
 
 @dataclass(frozen=True)
-class Tree:
-    """One tree as a struct of arrays, breadth-first, ``children_right = left + 1``.
-
-    Integer arrays may have narrower types until trees are joined (`Ensemble.of`).
+class NodeArrays:
+    """The nodes of trees as a struct of arrays, breadth-first, ``children_right = left + 1``.
 
     Attributes
     ----------
@@ -72,6 +70,13 @@ class Tree:
     weight: np.ndarray
     count: np.ndarray
 
+
+class Tree(NodeArrays):
+    """One tree.
+
+    Integer arrays may have narrower types until trees are joined (`Ensemble.of`).
+    """
+
     @property
     def node_count(self) -> int:
         """Number of nodes, including leaves."""
@@ -103,6 +108,34 @@ def levels(left: np.ndarray) -> list[slice]:
         inner = int(np.count_nonzero(left[start:stop]))
         start, stop = stop, stop + 2 * inner
     return found
+
+
+def goes_left(
+    x: np.ndarray,
+    limit: np.ndarray,
+    category: np.ndarray,
+    masks: np.ndarray,
+    missing: np.ndarray | None,
+    missing_left: np.ndarray,
+) -> np.ndarray:
+    """Whether rows go left at splits: bool; the arguments (except ``masks``) broadcast.
+
+    Parameters
+    ----------
+    x : values or codes; those of categories are codes
+    limit : threshold, or its code, of numeric splits
+    category : row of ``masks`` (c, 8) of categorical splits, else negative
+    missing : bool, which values are missing; None if none is
+    missing_left : bool
+    """
+    left = x <= limit
+    if (category >= 0).any():
+        mask = np.broadcast_to(category, left.shape)
+        at = np.nonzero(mask >= 0)
+        code = np.nan_to_num(np.broadcast_to(x, left.shape)[at]).astype(np.int64)
+        word = masks[mask[at], code >> 5]
+        left[at] = (word >> (code & 31).astype(np.uint32)) & np.uint32(1)
+    return left if missing is None else np.where(missing, missing_left, left)
 
 
 def sum_children(left: np.ndarray, sums: np.ndarray) -> None:
@@ -211,16 +244,25 @@ def find_thresholds(grown: GrownTree, mapper: BinMapper) -> SplitThresholds:
     low, high = grown.bin[split].astype(np.int64), grown.next_bin[split].astype(np.int64) - 1
     at = midpoint(mapper.high[feature, low], mapper.low[feature, high + 1])
     at = np.where(np.isnan(grown.draw[split]), at, grown.draw[split])
-    while (low < high).any():  # bisection: the last bin in [low, high] whose centre is at most `at`
-        middle = (low + high + 1) // 2
-        reached = mapper.center[feature, middle] <= at
-        low, high = np.where(reached, middle, low), np.where(reached, high, middle - 1)
-        high = np.maximum(high, low)
+    low = last_bin_up_to(mapper, feature, (low, high), at)
     below, above = mapper.high[feature, low], mapper.low[feature, low + 1]
     at = np.maximum(at, below)
     threshold[split] = np.where(at >= above, midpoint(below, above), at)
     code[split] = low
     return SplitThresholds(threshold, code, _missing_left(grown))
+
+
+def last_bin_up_to(
+    mapper: BinMapper, feature: np.ndarray, bins: tuple[np.ndarray, np.ndarray], x: np.ndarray
+) -> np.ndarray:
+    """The last bin whose centre is at most ``x``, or else the first, in the range ``bins``."""
+    low, high = bins
+    while (low < high).any():  # bisection
+        middle = (low + high + 1) // 2
+        reached = mapper.center[feature, middle] <= x
+        low, high = np.where(reached, middle, low), np.where(reached, high, middle - 1)
+        high = np.maximum(high, low)
+    return low
 
 
 def _missing_left(grown: GrownTree) -> np.ndarray:

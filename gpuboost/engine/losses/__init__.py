@@ -10,7 +10,7 @@
         parameter = loss.round_parameter(rows)
         g, h = loss.gradients(rows, parameter)
         ...                                                # trees, and new raw predictions
-        if loss.has_leaf_quantiles:                             # an `OrderStatisticLoss`
+        if isinstance(loss, OrderStatisticLoss):
             values = loss.leaf_values(rows, groups, column, parameter)
         score = loss.mean_loss(rows, parameter)
     loss.predict(raw)
@@ -22,8 +22,8 @@ Arrays: ``y`` is float64 (n,) or (n, n_outputs), for classifiers the int32 codes
 Attributes of a loss, facts of its row in the table (`table`) or of its class:
 
 facts : LossFacts
-    The row.
-name : str
+    The row: name, link, kinds of hessian and target, and whether one tree may hold all columns in
+    a leaf (outputs of one regression, classes).
 formula : int
     Which functions of `formulas`; backends compile them by this number. `USER` if none.
 columns : int
@@ -31,18 +31,18 @@ columns : int
     two, else 1.
 constant_hessian : bool
     The hessian of every row is its weight; ``h`` is then a read-only view of the weights.
-has_leaf_quantiles : bool
-    It is an `OrderStatisticLoss`: leaves take its `leaf_values` of the residuals in place of
-    Newton's -G / (H + lambda), ``leaf_quantile_level`` (columns,) being the quantile. Huber adds a
-    step (``clips_residuals``).
+moves_with_target : bool
+    Adding to the target adds the same to the best raw predictions.
 is_classifier : bool
 takes_rows : bool
     Its formulas take probabilities, made of all columns of a row.
 hessian_is_information : bool
     Hessians of weight 1 are Fisher's information, whatever the units of the target: 1 over that of
     some rows is the variance of their best raw prediction. They then do not depend on the target.
-sums_outputs : bool
-    One tree may hold all columns in a leaf (outputs of one regression, classes).
+
+Leaves take the `leaf_values` of an `OrderStatisticLoss` in place of Newton's -G / (H + lambda):
+the quantile ``leaf_quantile_level`` (columns,) of the residuals. Huber adds a step
+(``clip_level``).
 """
 
 from gpuboost.engine.losses.base import USER, Loss, Predicted

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from gpuboost.engine import order_statistics
 from gpuboost.engine.averages import weighted_mean
 from gpuboost.engine.losses import formulas
-from gpuboost.engine.losses.links import Link
-from gpuboost.engine.order_statistics import OrderStatistics
+from gpuboost.engine.losses.links import IDENTITY, Link
 
 USER = -1  # the number of a loss that a user brings
 BLOCK = 4096  # rows; of 1024, 4096, 16384 and all the quickest for log loss of 2 and 7 classes
@@ -78,14 +77,6 @@ class LossRow(LossFacts):
         return getattr(formulas, f"{self.pair.__name__}_loss")
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Parameters that some losses take: ``alpha`` of huber and quantile, ``power`` of tweedie."""
-
-    alpha: float | Sequence[float] = 0.9
-    power: float = 1.5
-
-
 @dataclass(frozen=True, eq=False)
 class Predicted:
     """Rows as a loss sees them: what they are, and what is predicted of them so far.
@@ -95,14 +86,15 @@ class Predicted:
     y : float64 (n,) or (n, n_outputs), or class codes int32 (n,)
     raw : float64 (n, columns)
     weights : float64 (n,) or None for ones
-    order : OrderStatistics
-        The functions of `engine.order_statistics`, or a backend's in their place.
+    order : module or object
+        It has the functions `groups_of`, `integer_weights`, `weighted_quantiles` and
+        `mean_of_clipped` of `engine.order_statistics`, or a backend's with the same results.
     """
 
     y: np.ndarray
     raw: np.ndarray
     weights: np.ndarray | None = None
-    order: OrderStatistics = order_statistics
+    order: Any = order_statistics
 
 
 def blocks(n: int) -> list[slice]:
@@ -122,22 +114,10 @@ class Loss(ABC):
     facts: LossFacts
     columns: int = 1
 
-    has_leaf_quantiles: ClassVar[bool] = False
-
-    @property
-    def name(self) -> str:
-        """As users write it."""
-        return self.facts.name
-
     @property
     def formula(self) -> int:
         """The number of the loss, `USER` if a user brings it."""
         return self.facts.number
-
-    @property
-    def link(self) -> Link:
-        """Between raw predictions and predictions."""
-        return self.facts.link
 
     @property
     def constant_hessian(self) -> bool:
@@ -147,7 +127,7 @@ class Loss(ABC):
     @property
     def moves_with_target(self) -> bool:
         """Whether adding to the target adds the same to the best raw predictions."""
-        return self.constant_hessian
+        return self.facts.link == IDENTITY and self.formula != USER
 
     @property
     def hessian_is_information(self) -> bool:
@@ -163,11 +143,6 @@ class Loss(ABC):
     def takes_rows(self) -> bool:
         """Whether the formulas need all columns of a row, as softmax does."""
         return self.facts.target == CLASSES
-
-    @property
-    def sums_outputs(self) -> bool:
-        """Whether one tree may hold all columns in a leaf."""
-        return self.facts.sums_outputs
 
     def check_target(self, y: np.ndarray) -> None:
         """Refuse targets that the loss has no value for.
@@ -191,13 +166,13 @@ class Loss(ABC):
             return
         allowed = "y >= 0 with a sum above 0" if allows_zero else "strictly positive y"
         raise ValueError(
-            f"loss={self.name!r} requires {allowed}, got {given}; remove or shift such targets, or "
-            "use loss='squared_error'"
+            f"loss={self.facts.name!r} requires {allowed}, got {given}; remove or shift such "
+            "targets, or use loss='squared_error'"
         )
 
     def baseline(self, y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
         """Raw prediction of the best constant model: float64 (columns,)."""
-        return self.link.forward(weighted_mean(as_columns(y), weights))
+        return self.facts.link.forward(weighted_mean(as_columns(y), weights))
 
     def round_parameter(self, rows: Predicted) -> np.ndarray:
         """What the formulas take as ``parameter`` in this round: float64 (columns,)."""
@@ -222,7 +197,7 @@ class Loss(ABC):
 
     def predict(self, raw: np.ndarray) -> np.ndarray:
         """The prediction of each row: float64 (n, columns), for classifiers (n, n_classes)."""
-        return self.link.inverse(raw)
+        return self.facts.link.inverse(raw)
 
 
 @dataclass(frozen=True)
@@ -232,8 +207,11 @@ class FormulaLoss(Loss):
     facts: LossRow
 
     @classmethod
-    def make(cls, facts: LossRow, columns: int, settings: Settings) -> FormulaLoss:
-        """The loss of a row of the table, for so many outputs or classes."""
+    def make(cls, facts: LossRow, columns: int, alpha: Any, power: Any) -> FormulaLoss:
+        """The loss of a row of the table, for so many outputs or classes.
+
+        Some take a parameter: ``alpha`` of huber and quantile, ``power`` of tweedie.
+        """
         return cls(facts, columns)
 
     def gradients(self, rows: Predicted, parameter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

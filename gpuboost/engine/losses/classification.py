@@ -30,10 +30,10 @@ class SoftmaxLoss(FormulaLoss):
             weighted_mean((y == k).astype(np.float64)[:, None], weights)
             for k in range(self.columns)
         ]
-        return self.link.forward(np.concatenate(shares))
+        return self.facts.link.forward(np.concatenate(shares))
 
     def _unweighted(self, y: np.ndarray, raw: np.ndarray, parameter: np.ndarray) -> Any:
-        probabilities = self.link.inverse(raw)
+        probabilities = self.facts.link.inverse(raw)
         indicators = (y[:, None] == np.arange(self.columns)).astype(np.float64)
         return self.facts.pair(indicators, probabilities, parameter)
 

@@ -5,23 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
 
 from gpuboost.engine.averages import weighted_mean
-from gpuboost.engine.losses.base import FormulaLoss, LossRow, Predicted, Settings, as_columns
+from gpuboost.engine.losses.base import FormulaLoss, LossRow, Predicted, as_columns
 from gpuboost.engine.order_statistics import Groups, one_group
 
 
 @dataclass(frozen=True)
 class QuantileBaseline(FormulaLoss):
     """A loss that starts at a quantile of the target, as the best constant is one or near one."""
-
-    @property
-    def moves_with_target(self) -> bool:
-        """Whether adding to the target adds the same to the best raw predictions."""
-        return True
 
     @property
     def leaf_quantile_level(self) -> np.ndarray:
@@ -42,10 +37,13 @@ class QuantileBaseline(FormulaLoss):
 
 @dataclass(frozen=True)
 class OrderStatisticLoss(QuantileBaseline):
-    """A loss whose best constant is a quantile, of the target and of the residuals in a leaf."""
+    """A loss whose best constant is a quantile, of the target and of the residuals in a leaf.
 
-    has_leaf_quantiles: ClassVar[bool] = True
-    clips_residuals: ClassVar[bool] = False  # whether leaves add the mean of clipped residuals
+    Leaves add the mean of residuals clipped at the quantile ``clip_level`` of the absolute
+    residuals of a round, which is then the round parameter, unless the level is None.
+    """
+
+    clip_level: float | None = None
 
     def leaf_values(
         self, rows: Predicted, groups: Groups, column: int, parameter: np.ndarray
@@ -72,21 +70,17 @@ def _quantiles(
 
 @dataclass(frozen=True)
 class Huber(OrderStatisticLoss):
-    """Square below, linear above the ``alpha`` quantile of the absolute residuals of a round."""
-
-    alpha: float = 0.9
-
-    clips_residuals: ClassVar[bool] = True
+    """Square below, linear above the ``clip_level`` of the absolute residuals of a round."""
 
     @classmethod
-    def make(cls, facts: LossRow, columns: int, settings: Settings) -> Huber:
+    def make(cls, facts: LossRow, columns: int, alpha: Any, power: Any) -> Huber:
         """Huber loss of the outputs, checked."""
-        return cls(facts, columns, _level(settings.alpha, f"alpha of loss={facts.name!r}"))
+        return cls(facts, columns, _level(alpha, f"alpha of loss={facts.name!r}"))
 
     def round_parameter(self, rows: Predicted) -> np.ndarray:
         """Where square and linear meet (Friedman 2001, algorithm 4), of each column."""
         sizes = (np.abs(self.residuals(rows, k)) for k in range(self.columns))
-        return _quantiles(rows, sizes, np.full(self.columns, self.alpha))
+        return _quantiles(rows, sizes, np.full(self.columns, self.clip_level))
 
     def leaf_values(
         self, rows: Predicted, groups: Groups, column: int, parameter: np.ndarray
@@ -105,9 +99,9 @@ class Quantile(OrderStatisticLoss):
     levels: tuple[float, ...] = (0.5,)
 
     @classmethod
-    def make(cls, facts: LossRow, columns: int, settings: Settings) -> Quantile:
+    def make(cls, facts: LossRow, columns: int, alpha: Any, power: Any) -> Quantile:
         """Quantile loss of one level per output, or of several for one output."""
-        alpha, what = settings.alpha, f"loss={facts.name!r}"
+        what = f"loss={facts.name!r}"
         levels = list(alpha) if isinstance(alpha, Iterable) else [alpha]
         if not levels:
             raise ValueError(f"alpha of {what} holds no level; give one or several in (0, 1)")
@@ -118,7 +112,7 @@ class Quantile(OrderStatisticLoss):
                 f"{len(checked)} levels and y with {columns} columns; fit the outputs one by one"
             )
         checked = checked * columns
-        return cls(facts, len(checked), checked)
+        return cls(facts, len(checked), levels=checked)
 
     @property
     def leaf_quantile_level(self) -> np.ndarray:
@@ -139,11 +133,11 @@ class PositiveLoss(FormulaLoss):
         mean = weighted_mean(as_columns(y), weights)
         if not (mean > 0.0).all():
             raise ValueError(
-                f"loss={self.name!r} needs a target whose weighted sum is above 0 in every output, "
-                f"got means {mean.tolist()}; give weight to rows of positive target, or use "
-                "loss='squared_error'"
+                f"loss={self.facts.name!r} needs a target whose weighted sum is above 0 in every "
+                f"output, got means {mean.tolist()}; give weight to rows of positive target, or "
+                "use loss='squared_error'"
             )
-        return self.link.forward(mean)
+        return self.facts.link.forward(mean)
 
 
 @dataclass(frozen=True)
@@ -153,9 +147,9 @@ class Tweedie(PositiveLoss):
     power: float = 1.5
 
     @classmethod
-    def make(cls, facts: LossRow, columns: int, settings: Settings) -> Tweedie:
+    def make(cls, facts: LossRow, columns: int, alpha: Any, power: Any) -> Tweedie:
         """Tweedie loss of the outputs, checked."""
-        return cls(facts, columns, _power(settings.power))
+        return cls(facts, columns, _power(power))
 
     def round_parameter(self, rows: Predicted) -> np.ndarray:
         """The power."""

@@ -21,7 +21,6 @@ from gpuboost.engine.losses.base import (
     FormulaLoss,
     Loss,
     LossRow,
-    Settings,
 )
 from gpuboost.engine.losses.classification import SoftmaxLoss
 from gpuboost.engine.losses.links import HALF_LOGIT, IDENTITY, LOG, LOGIT, SOFTMAX
@@ -105,7 +104,7 @@ def make_loss(
     """
     facts = _facts_of(name, n_classes)
     columns = n_classes if facts.target == CLASSES else 1 if n_classes else n_outputs
-    return facts.kind.make(facts, columns, Settings(alpha, power))
+    return facts.kind.make(facts, columns, alpha, power)
 
 
 def _facts_of(name: str, n_classes: int) -> LossRow:

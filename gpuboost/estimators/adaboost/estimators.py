@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import sklearn.tree
 
-from gpuboost.backends.cost_model import Growth
+from gpuboost.backends.cost_model import GrowthSize
 from gpuboost.backends.device_arrays import inverse_link
 from gpuboost.data.class_weight import class_weights
 from gpuboost.data.parameters import integer_at_least, number_between, one_of
@@ -35,7 +34,7 @@ from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 from gpuboost.estimators.inputs.features import where_they_are
 from gpuboost.estimators.inputs.parameters import draw_seed
 from gpuboost.estimators.inputs.targets import ClassLabels
-from gpuboost.estimators.model.fitted import Batch
+from gpuboost.estimators.model.fitted import TreeBatch
 from gpuboost.estimators.trees.base_learners import checked_tree, from_sklearn
 from gpuboost.estimators.trees.many_trees import ManyTrees
 from gpuboost.estimators.trees.tree import DecisionTreeClassifier, DecisionTreeRegressor, SingleTree
@@ -110,7 +109,7 @@ class AdaBoost(ManyTrees):
         """Class weights of the trees, at most 1: float64 (K,), None if all are 1."""
         return None
 
-    def _plan(self, inputs: FitInputs) -> tuple[GrowPlan, Growth]:
+    def _plan(self, inputs: FitInputs) -> tuple[GrowPlan, GrowthSize]:
         """Plan of all rounds; the sampler has the seed and the weights of the first round."""
         labels, n = inputs.labels, len(inputs.labels)
         n_rounds = integer_at_least("n_estimators", self.n_estimators, 1)
@@ -119,7 +118,7 @@ class AdaBoost(ManyTrees):
         weights = self._weights(labels, inputs.weights)
         seed, bits = draw_seed(self.random_state), labels.weight_bits
         sampler = RowSampler(ALL_ROWS, n, n, seed, weights, max_weight_bits=bits)
-        return tree_plan(self, inputs, Batch(range(n_rounds), sampler, None), in_turn=True)
+        return tree_plan(self, inputs, TreeBatch(range(n_rounds), sampler, None), in_turn=True)
 
     def _grow(self, prepared: Prepared) -> tuple[BoostedTrees, dict[str, Any]]:
         """Run the rounds."""
@@ -153,20 +152,6 @@ class AdaBoost(ManyTrees):
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
         """`predict` after each round."""
 
-    def fingerprint(self) -> str:
-        """SHA-256 of what prediction reads: trees and their weights, bin edges, and categories.
-
-        Equal for equal data, parameters and seed, on any device and with any number of threads.
-
-        Returns
-        -------
-        str
-            64 hexadecimal digits.
-        """
-        sha = hashlib.sha256(super().fingerprint().encode())
-        sha.update(self._model.tree_votes.astype("<f8").tobytes())
-        return sha.hexdigest()
-
 
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -181,10 +166,6 @@ class AdaBoostClassifier(Classifier, AdaBoost):
 
     _tree_class = DecisionTreeClassifier
     _their_trees = (sklearn.tree.DecisionTreeClassifier, sklearn.tree.ExtraTreeClassifier)
-
-    def _weights(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
-        """The user's weights; class_weight is a parameter of the base tree."""
-        return weights
 
     def _weights_of_classes(self, labels: Any) -> np.ndarray | None:
         choice = self._tree.class_weight
@@ -309,13 +290,13 @@ class AdaBoostRegressor(Regressor, AdaBoost):
     _their_trees = (sklearn.tree.DecisionTreeRegressor, sklearn.tree.ExtraTreeRegressor)
 
     def _objective(self, prepared: Prepared, learning_rate: float) -> ValueObjective:
-        weights, y = prepared.plan.batch.sampler.weights, prepared.labels.rows
+        plan, y = prepared.plan, prepared.labels.rows
+        weights = plan.batch.sampler.weights
         inside = None if weights is None else weights > 0
-        plan = prepared.plan
         criterion = ABSOLUTE if plan.target.by_median else plan.options.criterion
         return ValueObjective.of(y, str(self.loss), learning_rate, inside, criterion)
 
-    def _plan(self, inputs: FitInputs) -> tuple[GrowPlan, Growth]:
+    def _plan(self, inputs: FitInputs) -> tuple[GrowPlan, GrowthSize]:
         one_of("loss", self.loss, adaboost.LOSSES)
         return super()._plan(inputs)
 

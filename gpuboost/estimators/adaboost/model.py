@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -19,7 +20,7 @@ from gpuboost.engine.ensembles.ensemble import Ensemble, impurity_decrease_per_f
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler
 from gpuboost.estimators.fitting.pipeline import Prepared
 from gpuboost.estimators.inputs.targets import ValueLabels
-from gpuboost.estimators.model.fitted import Batch, FittedTrees, run_in_blocks
+from gpuboost.estimators.model.fitted import FittedTrees, TreeBatch, run_in_blocks
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +44,7 @@ class BoostedTrees(FittedTrees):
         """The rounds of a fit."""
         sampler = prepared.plan.batch.sampler
         n = sampler.n_samples
-        batch = Batch(range(len(rounds)), RowSampler(ALL_ROWS, n, n, sampler.seed), None)
+        batch = TreeBatch(range(len(rounds)), RowSampler(ALL_ROWS, n, n, sampler.seed), None)
         ensemble = Ensemble.of(each.read_tree() for each in rounds)
         facts = np.array([(each.vote, each.error, each.bound) for each in rounds])
         mapper, schema = prepared.matrix.mapper, prepared.schema
@@ -64,6 +65,11 @@ class BoostedTrees(FittedTrees):
         with working_on(total):
             total /= np.cumsum(self.tree_votes)[-1]
         return total
+
+    def fingerprint(self) -> str:
+        """Also of the weights of the trees."""
+        own = super().fingerprint().encode() + self.tree_votes.astype("<f8").tobytes()
+        return hashlib.sha256(own).hexdigest()
 
     def importances(self, n_features: int) -> np.ndarray:
         """Mean of the trees' normalised gains per feature, by their weights."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,17 +10,12 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from gpuboost.backends.cost_model import Growth
+from gpuboost.backends.cost_model import GrowthSize
 from gpuboost.data.parameters import one_of
 from gpuboost.engine.array_modules import array_module, working_on
 from gpuboost.engine.losses import Loss
 from gpuboost.estimators.boosting.baseline import fitted_init, raw_of_init, read_offset
-from gpuboost.estimators.boosting.inputs import (
-    BoostPlan,
-    boost_plan,
-    read_eval_set,
-    start_of_rows,
-)
+from gpuboost.estimators.boosting.inputs import BoostPlan, boost_plan, read_eval_set, start_of_rows
 from gpuboost.estimators.boosting.model import BoostedRounds
 from gpuboost.estimators.boosting.parameters import IMPORTANCES, FeatureCounts
 from gpuboost.estimators.boosting.training import BoostingFit, RoundSetup
@@ -213,7 +207,7 @@ class GradientBoosting(ManyTrees):
             run_fit(self, X, y, sample_weight, X, y, monitor, offset, eval_set)
         return self
 
-    def _plan(self, inputs: FitInputs) -> tuple[BoostPlan, Growth]:
+    def _plan(self, inputs: FitInputs) -> tuple[BoostPlan, GrowthSize]:
         return boost_plan(self, inputs)
 
     def _grow(
@@ -299,21 +293,6 @@ class GradientBoosting(ManyTrees):
         check_is_fitted(self)
         kind = one_of("importance_type", self.importance_type, IMPORTANCES)
         return self._model.importances(self.n_features_in_, kind)
-
-    def fingerprint(self) -> str:
-        """SHA-256 of what prediction reads: trees, bin edges, categories and the baseline.
-
-        Equal for equal data, parameters and seed, on any device and with any number of threads.
-
-        Returns
-        -------
-        str
-            64 hexadecimal digits.
-        """
-        sha = hashlib.sha256(super().fingerprint().encode())
-        sha.update(f"{self._model.trees_per_round}".encode())
-        sha.update(np.ascontiguousarray(self._model.baseline).tobytes())
-        return sha.hexdigest()
 
     def _empty_tree(self) -> SingleTree:
         return self._tree_class(**{name: getattr(self, name) for name in OF_A_TREE})

@@ -81,12 +81,12 @@ def raw_of_init(init: Any, X: Any, loss: Loss) -> np.ndarray:
     """Predictions of an ``init`` estimator as raw predictions: float64 (n, columns)."""
     if not loss.is_classifier:
         values = np.asarray(copy_to_host(init.predict(X)), dtype=np.float64)
-        values = loss.link.forward(values.reshape(len(values), -1))
+        values = loss.facts.link.forward(values.reshape(len(values), -1))
         return np.broadcast_to(values, (len(values), loss.columns)).copy()
     shares = np.asarray(copy_to_host(init.predict_proba(X)), dtype=np.float64)
     shares = np.clip(shares, SMALLEST_SHARE, 1.0 - SMALLEST_SHARE)
     if loss.columns == 1:
-        return loss.link.forward(shares[:, 1])[:, None]
+        return loss.facts.link.forward(shares[:, 1])[:, None]
     return log_shares(shares)
 
 

@@ -36,7 +36,7 @@ class MonitoredSet:
 
     def scores(self, booster: Booster, loss: Loss, mean_loss: float) -> dict[str, float]:
         """The given mean loss and the value of each metric after the rounds so far, by name."""
-        found = {loss.name: mean_loss}
+        found = {loss.facts.name: mean_loss}
         if self.metrics:
             prediction = loss.predict(booster.raw_predictions(self.place))
             seen = slice(None) if self.rows.weights is None else self.rows.weights > 0
@@ -46,9 +46,9 @@ class MonitoredSet:
 
     def _score(self, metric: Metric, prediction: np.ndarray, seen: Any) -> float:
         truth, given = self.rows.y[seen], as_metric_takes(metric, prediction[seen])
-        if self.rows.weights is None:
-            return float(metric.score(truth, given))
-        return float(metric.score(truth, given, sample_weight=self.rows.weights[seen]))
+        weights = self.rows.weights
+        by = {} if weights is None else {"sample_weight": weights[seen]}
+        return float(metric.score(truth, given, **by))
 
 
 def as_metric_takes(metric: Metric, prediction: np.ndarray) -> np.ndarray:

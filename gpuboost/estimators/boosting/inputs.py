@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.backends.cost_model import Growth
+from gpuboost.backends.cost_model import GrowthSize
 from gpuboost.backends.device_arrays import adopt_targets
 from gpuboost.data.arrays import copy_to_host
 from gpuboost.data.parameters import integer_at_least
@@ -16,12 +16,12 @@ from gpuboost.engine.ensembles.boosting_task import RowSet
 from gpuboost.engine.losses import Loss
 from gpuboost.estimators.boosting import parameters as options
 from gpuboost.estimators.boosting.baseline import raw_of_init, read_offset
+from gpuboost.estimators.fitting.grow_plan import growth_of
 from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 from gpuboost.estimators.inputs.features import read_prediction, read_targets, where_they_are
 from gpuboost.estimators.inputs.parameters import tree_limits
 from gpuboost.estimators.inputs.targets import ClassLabels, Labels
 
-LIMITS = ("max_depth", "max_leaf_nodes", "min_samples_leaf", "ccp_alpha")  # of `Growth`
 ROW_PARTS = ("X", "y", "sample_weight", "offset")  # of one element of eval_set
 
 
@@ -44,34 +44,19 @@ class BoostPlan:
     given_weights: np.ndarray | None = None
 
 
-def boost_plan(estimator: Any, inputs: FitInputs) -> tuple[BoostPlan, Growth]:
+def boost_plan(estimator: Any, inputs: FitInputs) -> tuple[BoostPlan, GrowthSize]:
     """The plan of a boosting fit, and the amount of work of its rounds."""
     labels, before = inputs.labels, inputs.before
     loss = estimator._make_loss(labels) if before is None else before.loss
     y = copy_to_host(labels.rows)
     loss.check_target(y)
     weights = copy_to_host(estimator._weights(labels, inputs.weights))
-    return BoostPlan(loss, y, weights, inputs.weights), growth_of(estimator, inputs, loss)
-
-
-def growth_of(estimator: Any, inputs: FitInputs, loss: Loss) -> Growth:
-    """The amount of work of the rounds, from which a device is chosen."""
-    n, n_features = len(inputs.labels), inputs.schema.n_features
-    counts = options.FeatureCounts.of(estimator, n_features)
-    trees, columns = (
-        (1, loss.columns) if options.sums_outputs(estimator, loss) else (loss.columns, 1)
-    )
-    limits = tree_limits(estimator, n, counts.level)
-    return Growth(
-        n,
-        n_features,
-        n_candidate_features=counts.node,
-        n_trees=trees,
-        n_channels=columns,
-        value_bytes=inputs.value_bytes,
-        n_rounds=integer_at_least("n_estimators", estimator.n_estimators, 1),
-        **{name: limits[name] for name in LIMITS},
-    )
+    plan = BoostPlan(loss, y, weights, inputs.weights)
+    level = options.FeatureCounts.of(estimator, inputs.schema.n_features).level
+    in_leaves = loss.columns if options.sums_outputs(estimator, loss) else 1
+    n_rounds = integer_at_least("n_estimators", estimator.n_estimators, 1)
+    of_trees = loss.columns // in_leaves, n_rounds, in_leaves
+    return plan, growth_of(inputs, tree_limits(estimator, len(y), level), of_trees)
 
 
 def start_of_rows(X: Any, offset: Any, init: Any, loss: Loss, n: int) -> np.ndarray | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -70,6 +71,11 @@ class BoostedRounds(FittedTrees):
                 total = total + found
             yield total
 
+    def fingerprint(self) -> str:
+        """Also of the number of trees of a round, and of the baseline."""
+        own = f"{super().fingerprint()}{self.trees_per_round}".encode()
+        return hashlib.sha256(own + np.ascontiguousarray(self.baseline).tobytes()).hexdigest()
+
     def importances(self, n_features: int, kind: str = "gain") -> np.ndarray:
         """Share of each feature in the total gain of splits, or in their number: (n_features,)."""
         total = np.zeros(n_features)
@@ -84,7 +90,7 @@ class BoostedRounds(FittedTrees):
 def predictions(loss: Loss, raw: np.ndarray) -> np.ndarray:
     """Predictions from raw predictions, by the inverse link, on the same device."""
     if loss.formula != USER:
-        return inverse_link(loss.link, raw)
+        return inverse_link(loss.facts.link, raw)
     with working_on(raw):
         return loss.predict(raw)
 

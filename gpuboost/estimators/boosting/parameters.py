@@ -115,11 +115,11 @@ def sums_outputs(estimator: Any, loss: Loss) -> bool:
     if loss.columns == 1 or strategy == "one_output_per_tree":
         return False
     if strategy == "auto":
-        return loss.sums_outputs and not loss.is_classifier
-    if not loss.sums_outputs:
+        return loss.facts.sums_outputs and not loss.is_classifier
+    if not loss.facts.sums_outputs:
         raise ValueError(
-            f"multi_strategy='multi_output_tree' was given with loss={loss.name!r}, whose outputs "
-            "cannot share a tree; use 'one_output_per_tree'"
+            f"multi_strategy='multi_output_tree' was given with loss={loss.facts.name!r}, whose "
+            "outputs cannot share a tree; use 'one_output_per_tree'"
         )
     return True
 

@@ -34,7 +34,7 @@ from gpuboost.estimators.boosting.model import BoostedRounds
 from gpuboost.estimators.fitting.grow_plan import with_progress
 from gpuboost.estimators.fitting.pipeline import Prepared
 from gpuboost.estimators.inputs.parameters import draw_seed
-from gpuboost.estimators.model.fitted import Batch, FeatureDraw
+from gpuboost.estimators.model.fitted import FeatureDraw, TreeBatch
 from gpuboost.estimators.trees.many_trees import check_growing
 
 
@@ -280,13 +280,7 @@ class BoostingFit:
         setup, before = self.setup, self.setup.before
         old, batches = ((), ()) if before is None else (before.ensemble.trees, before.batches)
         numbers = range(len(old), len(old) + len(self.trees))
-        return BoostedRounds(
-            Ensemble.of((*old, *self.trees)),
-            setup.prepared.matrix.mapper,
-            setup.prepared.schema,
-            (*batches, Batch(numbers, setup.sampler, None)),
-            setup.loss,
-            setup.constant,
-            task.trees_per_round,
-            setup.init,
-        )
+        ensemble, prepared = Ensemble.of((*old, *self.trees)), setup.prepared
+        batches = (*batches, TreeBatch(numbers, setup.sampler, None))
+        of_rounds = setup.loss, setup.constant, task.trees_per_round, setup.init
+        return BoostedRounds(ensemble, prepared.matrix.mapper, prepared.schema, batches, *of_rounds)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -11,10 +10,9 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from gpuboost.backends.cost_model import Growth, prediction_work
+from gpuboost.backends.cost_model import GrowthSize, prediction_work
 from gpuboost.backends.device_arrays import adopt_features
 from gpuboost.backends.select import choose_backend
-from gpuboost.data.frames import FeatureSchema
 from gpuboost.data.parameters import one_of, thread_count
 from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.bins import BinnedMatrix
@@ -40,8 +38,9 @@ class TreeModel(BaseEstimator, ABC):
         Number of threads. None: one per processor that the process may use, at most
         ``OMP_NUM_THREADS``. -1: one per processor. It never changes the model.
     device : str
-        'auto' (the fastest for the size of the data), 'cpu', 'cuda', 'cuda:N', or the name of
-        a backend, 'numpy' or 'numba'. It never changes the model.
+        'auto' (the fastest for the size of the data; a backend that the process has not used yet
+        must save its starting time), 'cpu', 'cuda', 'cuda:N', or the name of a backend, 'numpy'
+        or 'numba'. It never changes the model.
     max_bins : int
         Maximum number of bins per feature, from 2 to 255; missing values have an extra bin.
     categorical_features : 'from_dtype', None, or array-like of bool, int or str
@@ -85,7 +84,7 @@ class TreeModel(BaseEstimator, ABC):
         return self
 
     @abstractmethod
-    def _plan(self, inputs: FitInputs) -> tuple[Any, Growth]:
+    def _plan(self, inputs: FitInputs) -> tuple[Any, GrowthSize]:
         """The plan of the trees or rounds, and the amount of work."""
 
     @abstractmethod
@@ -164,6 +163,8 @@ class TreeModel(BaseEstimator, ABC):
     def fingerprint(self) -> str:
         """SHA-256 of what prediction reads: trees, bin edges, and the codes of categories.
 
+        In boosting the baseline too, in AdaBoost the weights of trees.
+
         Equal for equal data, parameters and seed, on any device and with any number of threads.
         Class labels and ``voting``, which apply to leaf values afterwards, are not included.
 
@@ -172,13 +173,8 @@ class TreeModel(BaseEstimator, ABC):
         str
             64 hexadecimal digits.
         """
-        found = self._ensemble.fingerprint(self._model.mapper)
-        schema: FeatureSchema = self._model.schema
-        if not schema.is_categorical.any():
-            return found
-        sha = hashlib.sha256(found.encode())
-        schema.update_hash(sha)
-        return sha.hexdigest()
+        check_is_fitted(self)
+        return self._model.fingerprint()
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from gpuboost.backends.cost_model import Growth
+from gpuboost.backends.cost_model import GrowthSize
 from gpuboost.backends.host.finish import check_weight, in_threads
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.pruning import cut_back, pruned
@@ -20,7 +20,9 @@ from gpuboost.engine.tree_rows import TreeRows
 from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 from gpuboost.estimators.inputs.constraints import with_constraints
 from gpuboost.estimators.inputs.parameters import tree_options
-from gpuboost.estimators.model.fitted import Batch, FittedTrees
+from gpuboost.estimators.model.fitted import FittedTrees, TreeBatch
+
+LIMITS = ("max_depth", "max_leaf_nodes", "min_samples_leaf", "ccp_alpha")  # of `GrowthSize`
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,13 +30,13 @@ class GrowPlan:
     """Everything that determines the trees of a fit."""
 
     options: TreeOptions
-    batch: Batch
+    batch: TreeBatch
     target: LabelTarget
 
 
 def tree_plan(
-    estimator: Any, inputs: FitInputs, batch: Batch, in_turn: bool = False
-) -> tuple[GrowPlan, Growth]:
+    estimator: Any, inputs: FitInputs, batch: TreeBatch, in_turn: bool = False
+) -> tuple[GrowPlan, GrowthSize]:
     """The plan of a batch of trees, and the amount of work to grow them.
 
     Parameters
@@ -42,7 +44,7 @@ def tree_plan(
     estimator : object
         Estimator whose ``_tree`` has the parameters of the trees.
     inputs : FitInputs
-    batch : Batch
+    batch : TreeBatch
     in_turn : bool
         Whether the trees grow one after another.
     """
@@ -52,21 +54,32 @@ def tree_plan(
     options = with_constraints(options, tree, schema, labels)
     target = labels.target(batch.sampler, options.criterion)
     options = options.as_grown()
-    n_trees = len(batch.trees)
-    growth = Growth(
-        len(labels),
-        schema.n_features,
-        n_candidate_features=options.max_features,
-        n_trees=1 if in_turn else n_trees,
-        max_depth=options.max_depth,
-        n_channels=target.n_channels,
-        value_bytes=inputs.value_bytes,
-        n_rounds=n_trees if in_turn else 1,
-        max_leaf_nodes=options.max_leaf_nodes,
-        min_samples_leaf=options.min_samples_leaf,
-        ccp_alpha=options.ccp_alpha,
-    )
+    n_trees, n_rounds = (1, len(batch.trees)) if in_turn else (len(batch.trees), 1)
+    growth = growth_of(inputs, vars(options), (n_trees, n_rounds, target.n_channels))
     return GrowPlan(options, batch, target), growth
+
+
+def growth_of(inputs: FitInputs, limits: dict[str, Any], of_trees: tuple[int, ...]) -> GrowthSize:
+    """The amount of work of a fit.
+
+    Parameters
+    ----------
+    limits : dict
+        Those of `parameters.tree_limits`.
+    of_trees : tuple of int
+        Trees that grow together, rounds of these, and channels.
+    """
+    n_trees, n_rounds, n_channels = of_trees
+    return GrowthSize(
+        len(inputs.labels),
+        inputs.schema.n_features,
+        limits["max_features"],
+        n_trees,
+        n_channels=n_channels,
+        value_bytes=inputs.value_bytes,
+        n_rounds=n_rounds,
+        **{name: limits[name] for name in LIMITS},
+    )
 
 
 def grow_trees(prepared: Prepared) -> FittedTrees:

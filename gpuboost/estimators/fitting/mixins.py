@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -99,7 +98,9 @@ class Classifier(ClassifierMixin):
         return score_of(self, self.predict(X), y, sample_weight)
 
     def _weights(self: Any, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
-        """Weights of the rows times the weights of their classes."""
+        """Weights of the rows, times those of their classes unless these belong to a base tree."""
+        if self._tree is not self:
+            return weights
         of_class = self._class_factor(labels, weights)
         if of_class is None or weights is None:
             return weights if of_class is None else of_class
@@ -130,17 +131,6 @@ class Classifier(ClassifierMixin):
     def _balances_draws(self: Any) -> bool:
         choice = self._tree.class_weight
         return isinstance(choice, str) and choice == "balanced_subsample" and self.bootstrap
-
-    def _out_of_bag_facts(
-        self, labels: ClassLabels, means: np.ndarray, score: Callable[..., Any] | None
-    ) -> dict[str, Any]:
-        """Fitted attributes from the mean votes of the trees that did not see each row."""
-        seen = ~np.isnan(means[:, 0])
-        facts: dict[str, Any] = {"oob_decision_function_": means, "oob_score_": np.nan}
-        if seen.any():
-            truth, found = copy_to_host(labels.rows)[seen], means[seen].argmax(axis=1)
-            facts["oob_score_"] = (score or accuracy_score)(truth, found)
-        return facts
 
 
 class Regressor(RegressorMixin):
@@ -174,18 +164,6 @@ class Regressor(RegressorMixin):
         float
         """
         return score_of(self, self.predict(X), y, sample_weight)
-
-    def _out_of_bag_facts(
-        self, labels: ValueLabels, means: np.ndarray, score: Callable[..., Any] | None
-    ) -> dict[str, Any]:
-        """Fitted attributes from the mean values of the trees that did not see each row."""
-        found = means.reshape(labels.rows.shape)
-        seen = ~np.isnan(means[:, 0])
-        facts: dict[str, Any] = {"oob_prediction_": found, "oob_score_": np.nan}
-        if seen.sum() > 1:
-            truth = copy_to_host(labels.rows)[seen]
-            facts["oob_score_"] = (score or r2_score)(truth, found[seen])
-        return facts
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]

@@ -94,11 +94,8 @@ class BaggingClassifier(Classifier, Bagging):
 
     _tree_class = DecisionTreeClassifier
 
-    def _weights(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
-        """The user's weights; class_weight is a parameter of the base tree, see `_row_factor`."""
-        return weights
-
     def _row_factor(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
+        """Class weights, which `_weights` leaves out: they are a parameter of the base tree."""
         return self._class_factor(labels, weights)
 
 

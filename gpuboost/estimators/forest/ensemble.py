@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from gpuboost.backends.cost_model import Growth
+from gpuboost.backends.cost_model import GrowthSize
 from gpuboost.data.parameters import boolean, integer_at_least
 from gpuboost.engine.sampling import ALL_ROWS, WITHOUT_REPLACEMENT, RowSampler
 from gpuboost.estimators.fitting.grow_plan import GrowPlan, grow_trees, tree_plan
 from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
-from gpuboost.estimators.forest.out_of_bag import out_of_bag_means
+from gpuboost.estimators.forest.out_of_bag import out_of_bag_facts, out_of_bag_means
 from gpuboost.estimators.inputs.parameters import draw_seed
-from gpuboost.estimators.model.fitted import Batch, FeatureDraw, FittedTrees
+from gpuboost.estimators.model.fitted import FeatureDraw, FittedTrees, TreeBatch
 from gpuboost.estimators.trees.many_trees import ManyTrees, check_growing
 
 
@@ -54,7 +54,7 @@ class TreeEnsemble(ManyTrees):
     verbose: int = 0
 
     if TYPE_CHECKING:
-        _out_of_bag_facts: ClassVar[Any]
+        _metric: ClassVar[Any]
 
     # ---- how forests and bagging differ --------------------------------------------------------
 
@@ -76,7 +76,7 @@ class TreeEnsemble(ManyTrees):
 
     # ---- the steps of a fit --------------------------------------------------------------------
 
-    def _plan(self, inputs: FitInputs) -> tuple[GrowPlan, Growth]:
+    def _plan(self, inputs: FitInputs) -> tuple[GrowPlan, GrowthSize]:
         boolean("bootstrap", self.bootstrap)
         labels, before = inputs.labels, inputs.before
         weights = self._weights(labels, inputs.weights)
@@ -94,7 +94,7 @@ class TreeEnsemble(ManyTrees):
         first = before.ensemble.n_trees if before else 0
         check_growing(n_trees, first, "trees")
         features = self._feature_draw(inputs.schema.n_features)
-        return tree_plan(self, inputs, Batch(range(first, n_trees), sampler, features))
+        return tree_plan(self, inputs, TreeBatch(range(first, n_trees), sampler, features))
 
     def _check_votes(self) -> None:
         """Check ``voting`` and ``oob_score``."""
@@ -113,8 +113,8 @@ class TreeEnsemble(ManyTrees):
         ensemble = model.votes if self._voting_rule() == "hard" else model.ensemble
         threads = prepared.execution.n_threads
         means = out_of_bag_means(model, ensemble, prepared.matrix, prepared.backend, threads)
-        score = self.oob_score if callable(self.oob_score) else None
-        return model, facts | self._out_of_bag_facts(prepared.labels, means, score)
+        score = self.oob_score if callable(self.oob_score) else self._metric
+        return model, facts | out_of_bag_facts(prepared.labels, means, score)
 
     # ---- a fitted model ------------------------------------------------------------------------
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from gpuboost.backends.protocol import Backend
 from gpuboost.data.advice import warn_user
+from gpuboost.data.arrays import copy_to_host
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble
-from gpuboost.estimators.model.fitted import Batch, FittedTrees
+from gpuboost.estimators.inputs.targets import ClassLabels, Labels
+from gpuboost.estimators.model.fitted import FittedTrees, TreeBatch
 
 
 def out_of_bag_means(
@@ -48,7 +52,24 @@ def out_of_bag_means(
         return total / count[:, None]
 
 
-def check_same_rows(batches: tuple[Batch, ...], n_samples: int) -> None:
+def out_of_bag_facts(
+    labels: Labels, means: np.ndarray, score: Callable[..., Any]
+) -> dict[str, Any]:
+    """Fitted attributes from the mean votes or values of the trees that did not see each row.
+
+    Accuracy needs one such row, R2 two.
+    """
+    truth, seen = copy_to_host(labels.rows), ~np.isnan(means[:, 0])
+    if isinstance(labels, ClassLabels):
+        name, fewest, found = "oob_decision_function_", 1, means.argmax(axis=1)
+    else:
+        means = found = means.reshape(truth.shape)
+        name, fewest = "oob_prediction_", 2
+    enough = seen.sum() >= fewest
+    return {name: means, "oob_score_": score(truth[seen], found[seen]) if enough else np.nan}
+
+
+def check_same_rows(batches: tuple[TreeBatch, ...], n_samples: int) -> None:
     """Check that every tree was grown on as many rows as X has."""
     for batch in batches:
         if batch.sampler.n_samples != n_samples:

@@ -21,7 +21,7 @@ from gpuboost.estimators.model.fitted import FittedTrees
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class TrainingTable:
     """Training features: columns still to be binned, or the codes of a `Dataset`."""
 
     schema: FeatureSchema
@@ -41,7 +41,7 @@ class Table:
         return backend.fit_bins(self.data, rule, n_threads)
 
 
-def read_training(X: Any, estimator: Any, before: FittedTrees | None) -> Table:
+def read_training(X: Any, estimator: Any, before: FittedTrees | None) -> TrainingTable:
     """Features to fit on.
 
     Parameters
@@ -53,7 +53,7 @@ def read_training(X: Any, estimator: Any, before: FittedTrees | None) -> Table:
     max_bins = bin_limit(estimator.max_bins)
     if isinstance(X, Dataset):
         _check_dataset(X, estimator, before, max_bins)
-        return Table(X.schema, X.binned, X.n_samples, 1, max_bins)
+        return TrainingTable(X.schema, X.binned, X.n_samples, 1, max_bins)
     with where_they_are(X):
         if before is None:
             columns, schema = fit_schema(X, estimator.categorical_features)
@@ -62,7 +62,7 @@ def read_training(X: Any, estimator: Any, before: FittedTrees | None) -> Table:
             columns = apply_schema(X, schema, type(estimator).__name__)
         check_features(columns, schema.names)
     mapper = None if before is None else before.mapper
-    return Table(schema, columns, len(columns), columns.dtype.itemsize, max_bins, mapper)
+    return TrainingTable(schema, columns, len(columns), columns.dtype.itemsize, max_bins, mapper)
 
 
 def read_prediction(

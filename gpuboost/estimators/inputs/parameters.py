@@ -48,10 +48,9 @@ class Execution:
 
 def execution_of(estimator: Any) -> Execution:
     """The execution parameters of an estimator."""
-    verbose = getattr(estimator, "verbose", 0)
-    if isinstance(verbose, (bool, np.bool_)):
-        verbose = int(verbose)
-    verbose = integer_at_least("verbose", verbose, 0)
+    given = getattr(estimator, "verbose", 0)
+    number = int(given) if isinstance(given, (bool, np.bool_)) else given
+    verbose = integer_at_least("verbose", number, 0)
     return Execution(estimator.device, thread_count(estimator.n_jobs), verbose)
 
 

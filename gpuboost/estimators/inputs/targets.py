@@ -133,10 +133,8 @@ def _some_rows_on_host(
     arrays: tuple[np.ndarray, ...], inside: np.ndarray | None
 ) -> list[np.ndarray]:
     """About a thousand evenly spaced rows of the arrays, chosen from those ``inside``."""
-    if inside is None:
-        step = max(1, len(arrays[0]) // 1000)
-        return [copy_to_host(array[::step]) for array in arrays]
-    rows = array_module(inside).flatnonzero(inside)
+    xp = array_module(arrays[0])
+    rows = xp.arange(len(arrays[0])) if inside is None else xp.flatnonzero(inside)
     rows = rows[:: max(1, len(rows) // 1000)]
     return [copy_to_host(array[rows]) for array in arrays]
 

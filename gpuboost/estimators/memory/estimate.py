@@ -17,7 +17,8 @@ from gpuboost.data.parameters import integer_at_least, integer_between, one_of
 from gpuboost.estimators.adaboost.estimators import AdaBoost
 from gpuboost.estimators.boosting.base import GradientBoosting
 from gpuboost.estimators.fitting.base import TreeModel
-from gpuboost.estimators.memory.shape_only_fit import ShapeOnlyTable, ShapeOnlyTrees, boost_task
+from gpuboost.estimators.memory import shape_only_fit
+from gpuboost.estimators.memory.shape_only_fit import ShapeOnlyTable
 
 NO_BUDGET = 1 << 62
 
@@ -96,18 +97,20 @@ def estimate_memory(
         np.dtype(one_of("dtype", np.dtype(dtype).name, ("float32", "float64"))),
     )
     estimator = clone(estimator).set_params(random_state=0)
-    budget, shape = _budget(memory_budget)
+    growing = _growing_peak(estimator, table, *_budget(memory_budget))
+    return max(growing, binning_peak(n_features, n_samples, table.dtype.itemsize, table.weighted))
+
+
+def _growing_peak(estimator: Any, table: ShapeOnlyTable, budget: int, shape: DeviceShape) -> int:
+    """Peak memory in bytes after binning."""
     if isinstance(estimator, GradientBoosting):
-        growing = boosting_peak(replace(boost_task(estimator, table), memory_budget=budget), shape)
-    elif isinstance(estimator, AdaBoost):
-        rounds = ShapeOnlyTrees(estimator, table).reweight_task()
-        growing = reweighting_peak(replace(rounds, memory_budget=budget), shape)
-    else:
-        trees = ShapeOnlyTrees(estimator, table).grow_task()
-        share = int(HISTOGRAM_SHARE * budget)
-        growing = fit_peak(replace(trees, memory_budget=share), budget, shape)
-    itemsize = table.dtype.itemsize
-    return max(growing, binning_peak(n_features, n_samples, itemsize, bool(weighted)))
+        task = shape_only_fit.boost_task(estimator, table)
+        return boosting_peak(replace(task, memory_budget=budget), shape)
+    if isinstance(estimator, AdaBoost):
+        rounds = shape_only_fit.boosted_trees_task(estimator, table)
+        return reweighting_peak(replace(rounds, memory_budget=budget), shape)
+    trees = shape_only_fit.grow_task(estimator, table)
+    return fit_peak(replace(trees, memory_budget=int(HISTOGRAM_SHARE * budget)), budget, shape)
 
 
 def _budget(given: int | None) -> tuple[int, DeviceShape]:

@@ -14,12 +14,7 @@ from gpuboost.data.frames import FeatureSchema
 from gpuboost.data.parameters import fraction
 from gpuboost.engine.bins import BinMapper, BinnedMatrix
 from gpuboost.engine.criteria import ABSOLUTE, VARIANCE
-from gpuboost.engine.ensembles.adaboost_task import (
-    ClassObjective,
-    ReweightTask,
-    ValueObjective,
-    weight_facts,
-)
+from gpuboost.engine.ensembles.adaboost_task import ClassObjective, ReweightTask, ValueObjective
 from gpuboost.engine.ensembles.boosting_task import BoostTask
 from gpuboost.engine.fixed_point import WeightFacts
 from gpuboost.engine.quantise import class_target, regression_target
@@ -81,12 +76,8 @@ class ShapeOnlyClasses(ClassLabels):
 
     def target(self, sampler: RowSampler, criterion: int = VARIANCE) -> ClassTarget:
         """A target with the columns of the real one."""
-        return self.target_of(sampler.weight_facts, criterion)
-
-    def target_of(self, facts: WeightFacts, criterion: int) -> ClassTarget:
-        """The same target, from the facts about the weights."""
-        found = class_target(self.rows[:_FEW], len(self.classes), _of_few_rows(facts))
-        return _of_all_rows(found, len(self))
+        facts = _of_few_rows(sampler.weight_facts)
+        return _of_all_rows(class_target(self.rows[:_FEW], len(self.classes), facts), len(self))
 
 
 class ShapeOnlyValues(ValueLabels):
@@ -94,21 +85,13 @@ class ShapeOnlyValues(ValueLabels):
 
     def target(self, sampler: RowSampler, criterion: int = VARIANCE) -> RegressionTarget:
         """A target with the columns of the real one."""
-        return self.target_of(sampler.weight_facts, criterion)
-
-    def target_of(self, facts: WeightFacts, criterion: int) -> RegressionTarget:
-        """The same target, from the facts about the weights."""
-        found = regression_target(self.rows[:_FEW], _of_few_rows(facts), criterion)
-        return _of_all_rows(found, len(self))
+        facts = _of_few_rows(sampler.weight_facts)
+        return _of_all_rows(regression_target(self.rows[:_FEW], facts, criterion), len(self))
 
 
 def _of_few_rows(facts: WeightFacts) -> WeightFacts:
-    real, inside = facts.real, facts.inside
-    return replace(
-        facts,
-        real=None if real is None else real[:_FEW],
-        inside=None if inside is None else inside[:_FEW],
-    )
+    few = (a if a is None else a[:_FEW] for a in (facts.real, facts.inside))
+    return WeightFacts(facts.total, facts.largest, *few)
 
 
 def _of_all_rows(target: AnyTarget, n: int) -> AnyTarget:
@@ -128,43 +111,31 @@ def prepare(estimator: Any, table: ShapeOnlyTable) -> Prepared:
     return Prepared(schema, matrix, labels, plan, backend, Execution("cuda", 1, 0))
 
 
-@dataclass(frozen=True, eq=False)
-class ShapeOnlyTrees:
-    """Trees of a `GrowPlan`, and the table they grow on."""
+def grow_task(estimator: Any, table: ShapeOnlyTable) -> GrowTask:
+    """The task of trees that grow together."""
+    prepared = prepare(estimator, table)
+    plan: GrowPlan = prepared.plan
+    batch, known = plan.batch, (prepared.matrix, plan.target, plan.options)
+    sampler = batch.sampler
+    return GrowTask(*known, rows_of=sampler.rows, trees=batch.trees, seed=0, sampler=sampler)
 
-    estimator: Any
-    table: ShapeOnlyTable
 
-    def grow_task(self) -> GrowTask:
-        """The task of trees that grow together."""
-        prepared = prepare(self.estimator, self.table)
-        plan: GrowPlan = prepared.plan
-        sampler = plan.batch.sampler
-        return GrowTask(
-            prepared.matrix,
-            plan.target,
-            plan.options,
-            rows_of=sampler.rows,
-            trees=plan.batch.trees,
-            seed=0,
-            sampler=sampler,
-        )
-
-    def reweight_task(self) -> ReweightTask:
-        """The task of AdaBoost."""
-        prepared, estimator = prepare(self.estimator, self.table), self.estimator
-        plan: GrowPlan = prepared.plan
-        labels: Any = prepared.labels
+def boosted_trees_task(estimator: Any, table: ShapeOnlyTable) -> ReweightTask:
+    """The task of AdaBoost."""
+    prepared = prepare(estimator, table)
+    labels, plan = prepared.labels, prepared.plan
+    few, n = labels.rows[:_FEW], len(labels)
+    objective: ClassObjective | ValueObjective
+    if isinstance(labels, ClassLabels):
+        objective = ClassObjective.of(few, len(labels.classes), 1.0, True)
+        objective = replace(objective, codes=labels.rows, target=_of_all_rows(objective.target, n))
+    else:
         criterion = ABSOLUTE if plan.target.by_median else plan.options.criterion
-        objective: ClassObjective | ValueObjective
-        if isinstance(labels, ShapeOnlyClasses):
-            target = labels.target_of(weight_facts(ClassObjective.bits), criterion)
-            objective = ClassObjective(labels.rows, len(labels.classes), 1.0, True, target)
-        else:
-            target = labels.target_of(weight_facts(ValueObjective.bits), criterion)
-            objective = ValueObjective(labels.rows[:, 0], estimator.loss, 1.0, target)
-        of_class = estimator._weights_of_classes(labels)
-        return reweight_task(prepared, objective, estimator.boosting, of_class)
+        objective = ValueObjective.of(few[:, 0], estimator.loss, 1.0, None, criterion)
+        target = _of_all_rows(objective.target, n)
+        objective = replace(objective, y=labels.rows[:, 0], target=target)
+    of_class = estimator._weights_of_classes(labels)
+    return reweight_task(prepared, objective, estimator.boosting, of_class)
 
 
 class ShapeOnlyRounds(RoundSetup):

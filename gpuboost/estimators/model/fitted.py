@@ -6,6 +6,7 @@ place of values, and the code of each split that of its threshold.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -40,7 +41,7 @@ class FeatureDraw:
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class TreeBatch:
     """Trees of one fit, with the samplers of their rows and features.
 
     A warm start adds a batch. A tree's randomness depends only on the seed and the tree's number,
@@ -69,13 +70,13 @@ class FittedTrees:
         Bins that the trees were grown on.
     schema : FeatureSchema
         The columns that X must have.
-    batches : tuple of Batch
+    batches : tuple of TreeBatch
     """
 
     ensemble: Ensemble
     mapper: BinMapper
     schema: FeatureSchema
-    batches: tuple[Batch, ...]
+    batches: tuple[TreeBatch, ...]
 
     def __getstate__(self) -> dict[str, Any]:
         """The fields, without cached properties."""
@@ -109,6 +110,15 @@ class FittedTrees:
     def importances(self, n_features: int) -> np.ndarray:
         """Share of each feature in the impurity decrease, averaged over trees: (n_features,)."""
         return self.ensemble.importances(n_features)
+
+    def fingerprint(self) -> str:
+        """SHA-256 of what prediction reads, in hexadecimal."""
+        found = self.ensemble.fingerprint(self.mapper)
+        if not self.schema.is_categorical.any():
+            return found
+        sha = hashlib.sha256(found.encode())
+        self.schema.update_hash(sha)
+        return sha.hexdigest()
 
     def _trees_for(self, data: np.ndarray | BinnedMatrix, hard: bool = False) -> Ensemble:
         """The ensemble for columns or codes; always the same object, since backends cache it."""

@@ -15,7 +15,7 @@ from gpuboost.data.frames import FeatureSchema, apply_schema
 from gpuboost.data.validation import check_features
 from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.ensembles.ensemble import Ensemble, impurity_decrease_per_feature
-from gpuboost.engine.growth.tree import Tree, levels
+from gpuboost.engine.growth.tree import Tree, goes_left, levels
 from gpuboost.estimators.model.fitted import select_columns
 
 if TYPE_CHECKING:
@@ -84,7 +84,8 @@ class TreeView:
             raise ValueError(
                 f"node {node} is no categorical split; those are where threshold is NaN"
             )
-        return np.flatnonzero(mask_bits(self._tree, node))
+        mask = self._tree.masks[self._tree.category[node]]
+        return np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little"))
 
     def compute_node_depths(self) -> np.ndarray:
         """Depth of each node; the root has depth 1."""
@@ -133,26 +134,15 @@ class TreeView:
         for level in levels(tree.left):
             inner = np.flatnonzero(tree.left[level]) + level.start
             column = place[tree.feature[inner]]
-            to_left = goes_left(tree, inner, grid[:, np.maximum(column, 0)])
+            x, split = grid[:, np.maximum(column, 0)], (tree.category[inner], tree.masks)
+            missing = np.isnan(x), tree.missing_left[inner]
+            to_left = goes_left(x, tree.threshold[inner], *split, *missing)
             weight_left = tree.weight[tree.left[inner]] / tree.weight[inner]
             to_left = np.where(column >= 0, to_left, weight_left)
             share[:, tree.left[inner]] = share[:, inner] * to_left
             share[:, tree.left[inner] + 1] = share[:, inner] * (1.0 - to_left)
         leaves = self._is_leaf
         out += share[:, leaves] @ tree.value[leaves, 0]
-
-
-def goes_left(tree: Tree, nodes: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Whether ``x[:, i]`` goes left at ``nodes[i]``."""
-    left = x <= tree.threshold[nodes]
-    for i in np.flatnonzero(tree.category[nodes] >= 0):
-        left[:, i] = mask_bits(tree, nodes[i])[np.nan_to_num(x[:, i]).astype(np.intp)]
-    return np.where(np.isnan(x), tree.missing_left[nodes], left)
-
-
-def mask_bits(tree: Tree, node: int) -> np.ndarray:
-    """Whether each category code goes left at a categorical split: uint8 (256,)."""
-    return np.unpackbits(tree.masks[tree.category[node]].view(np.uint8), bitorder="little")
 
 
 def node_paths(ensemble: Ensemble, leaves: np.ndarray) -> csr_matrix:

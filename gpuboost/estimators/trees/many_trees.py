@@ -17,7 +17,7 @@ from gpuboost.engine.sampling import root_key
 from gpuboost.estimators.fitting.base import TreeModel
 from gpuboost.estimators.inputs.parameters import feature_count
 from gpuboost.estimators.model.cached_view import ModelView
-from gpuboost.estimators.model.fitted import Batch, FittedTrees, select_bins, select_columns
+from gpuboost.estimators.model.fitted import FittedTrees, TreeBatch, select_bins, select_columns
 from gpuboost.estimators.model.tree_view import node_paths
 from gpuboost.estimators.trees.tree import SingleTree
 
@@ -103,11 +103,11 @@ class ManyTrees(TreeModel):
         check_is_fitted(self)
         return [self._tree_estimator(t, batch) for t, batch in self._trees_and_batches()]
 
-    def _trees_and_batches(self) -> Iterator[tuple[int, Batch]]:
+    def _trees_and_batches(self) -> Iterator[tuple[int, TreeBatch]]:
         check_is_fitted(self)
         return ((t, batch) for batch in self._model.batches for t in batch.trees)
 
-    def _tree_estimator(self, t: int, batch: Batch) -> SingleTree:
+    def _tree_estimator(self, t: int, batch: TreeBatch) -> SingleTree:
         """Tree ``t`` as an estimator, whose classes are numbers as in scikit-learn."""
         tree, mapper = self._ensemble.trees[t], self._model.mapper
         schema = replace(self._model.schema, names=None)

@@ -12,7 +12,7 @@ from sklearn.utils import Bunch
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
-from gpuboost.backends.cost_model import Growth
+from gpuboost.backends.cost_model import GrowthSize
 from gpuboost.data.parameters import boolean
 from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.growth.pruning import pruning_path
@@ -24,7 +24,7 @@ from gpuboost.estimators.fitting.mixins import Classifier, Regressor
 from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 from gpuboost.estimators.inputs.parameters import draw_seed
 from gpuboost.estimators.model.cached_view import ModelView
-from gpuboost.estimators.model.fitted import Batch, FittedTrees
+from gpuboost.estimators.model.fitted import FittedTrees, TreeBatch
 from gpuboost.estimators.model.tree_view import TreeView, node_paths
 
 if TYPE_CHECKING:
@@ -93,13 +93,13 @@ class SingleTree(TreeModel):
 
     __metadata_request__fit: ClassVar = NO_THRESHOLD
 
-    def _plan(self, inputs: FitInputs) -> tuple[GrowPlan, Growth]:
+    def _plan(self, inputs: FitInputs) -> tuple[GrowPlan, GrowthSize]:
         """One tree over all rows and features."""
         labels, n = inputs.labels, len(inputs.labels)
         weights = self._weights(labels, inputs.weights)
         seed, bits = draw_seed(self.random_state), labels.weight_bits
         sampler = RowSampler(ALL_ROWS, n, n, seed, weights, max_weight_bits=bits)
-        return tree_plan(self, inputs, Batch(range(1), sampler, None))
+        return tree_plan(self, inputs, TreeBatch(range(1), sampler, None))
 
     def _grow(self, prepared: Prepared) -> tuple[FittedTrees, dict[str, Any]]:
         return grow_trees(prepared), {"max_features_": prepared.plan.options.max_features}

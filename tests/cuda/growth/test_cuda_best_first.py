@@ -17,8 +17,7 @@ from gpuboost.backends.cuda.runtime.source import constant, file_text
 from gpuboost.backends.numpy.backend import NumpyBackend
 from gpuboost.engine.criteria import VARIANCE
 from gpuboost.engine.growth.best_first import reached
-from gpuboost.engine.growth.best_first_frontier import BestFirstFrontier
-from gpuboost.engine.growth.level_history import children_by_level
+from gpuboost.engine.growth.level_history import BestFirstFrontier, children_by_level
 from gpuboost.engine.task import LEAF, TreeOptions
 from tests import cuda_shim
 from tests.cuda.boosting.test_cuda_booster import Fit, assert_same_fit, classifier, regressor, table

@@ -28,7 +28,7 @@ from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape, ShapeRuntim
 from gpuboost.backends.cuda.sampling.batch_inputs import HostInputs
 from gpuboost.engine.criteria import VARIANCE
 from gpuboost.engine.task import GrowTask, TreeOptions
-from gpuboost.estimators.memory.shape_only_fit import ShapeOnlyTable, ShapeOnlyTrees, boost_task
+from gpuboost.estimators.memory.shape_only_fit import ShapeOnlyTable, boost_task, grow_task
 from tests import cuda_shim
 from tests.cuda.runtime.test_cuda_recordings import assert_same_trees, task_of
 from tests.cuda.shim_runtime import ShimRuntime
@@ -186,7 +186,7 @@ def test_launches_of_a_slice_are_counted(by_lists, monkeypatch):
     monkeypatch.setattr(ShapeRuntime, "kernel", counting)
     words = {"max_features": 3 if by_lists else None, "max_depth": 6, "random_state": 0}
     table = ShapeOnlyTable(10**6, 28, 2, 1, 0, False, np.dtype(np.float32))
-    task = ShapeOnlyTrees(gpuboost.DecisionTreeClassifier(**words), table).grow_task()
+    task = grow_task(gpuboost.DecisionTreeClassifier(**words), table)
     counts = []
     for n_slots in (16, 8):  # of 32 nodes on the last level, in fewer slices or more
         names.clear()
@@ -258,7 +258,7 @@ def forest_of(n_rows: int, gib: float, **words: Any) -> tuple[GrowTask, int]:
     asked = ShapeOnlyTable(n_rows, 28, 2, 1, 0, False, np.dtype(np.float32))
     budget = int(gib * GIB)
     share = int(memory.HISTOGRAM_SHARE * budget)
-    return replace(ShapeOnlyTrees(forest, asked).grow_task(), memory_budget=share), budget
+    return replace(grow_task(forest, asked), memory_budget=share), budget
 
 
 @pytest.mark.parametrize(("gib", "n_estimated"), [(120, 1), (30, 2), (8, 4)])

@@ -63,7 +63,7 @@ INCLUDED_BY["common/running_sum.cuh"] = ["level/policy.cu"]
 
 @pytest.fixture(autouse=True, scope="module")
 def no_small_nodes() -> Iterator[None]:
-    """All nodes go through the level loop; `test_cuda_small.py` is about the others.
+    """All nodes go through the level loop; `test_cuda_subtrees.py` is about the others.
 
     Blocks are few, and take nodes and pieces of rows in turn.
     """

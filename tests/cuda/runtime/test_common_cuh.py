@@ -45,11 +45,11 @@ extern "C" __global__ void functions(const double* gl, const double* g, const do
     out[1 * (int64)n + i] = variance_term(gl[i], g[i], hl[i], h[i]);
     out[2 * (int64)n + i] = variance_gain(x[i], hl[i], h[i] - hl[i]);
     out[3 * (int64)n + i] = entropy_term(hl[i]);
-    out[4 * (int64)n + i] = entropy_node(x[i], h[i]);
-    out[5 * (int64)n + i] = entropy_gain(x[i], g[i], gl[i], hl[i], h[i] - hl[i]);
-    out[6 * (int64)n + i] = misclassification_gain(gl[i], g[i], h[i]);
-    out[7 * (int64)n + i] = twoing_term(gl[i], g[i], hl[i], h[i]);
-    out[8 * (int64)n + i] = twoing_gain(x[i], hl[i], h[i] - hl[i], h[i]);
+    const double node = entropy_node(gl[i], h[i]);
+    out[4 * (int64)n + i] = entropy_gain(x[i], g[i], node, hl[i], h[i] - hl[i]);
+    out[5 * (int64)n + i] = misclassification_gain(gl[i], g[i], h[i]);
+    out[6 * (int64)n + i] = twoing_term(gl[i], g[i], hl[i], h[i]);
+    out[7 * (int64)n + i] = twoing_gain(x[i], hl[i], h[i] - hl[i], h[i]);
 }
 
 extern "C" __global__ void newton(const double* g, const double* h, const double* lower,
@@ -163,7 +163,7 @@ def test_logarithm_and_scores() -> None:
     gl, g, h, hl, x = (np.ascontiguousarray(a[usable][:N]) for a in (gl, g, h, hl, x))
     n = len(gl)
     assert n > 0.99 * N
-    out = np.empty((9, n))
+    out = np.empty((8, n))
     launch("functions", gl, g, hl, h, x, np.int32(n), out)
     with np.errstate(over="ignore"):
         expected = (
@@ -171,11 +171,10 @@ def test_logarithm_and_scores() -> None:
             criteria.variance_term(gl, g, hl, h),
             criteria.variance_gain(x, hl, h - hl),
             criteria.entropy_term(hl),
-            criteria.entropy_node(x, h),
-            criteria.entropy_gain(x, g, gl, hl, h - hl),
-            criteria.misclassification_gain(gl, g, h),
-            criteria.twoing_term(gl, g, hl, h),
-            criteria.twoing_gain(x, hl, h - hl, h),
+            criteria.entropy_score((x, g, gl), hl, h),
+            criteria.misclassification_score((gl, g, h), hl, h),
+            criteria.add_twoing((0.0, 0.0, 0.0), gl, g, hl, h)[0],
+            criteria.twoing_score((x, x, x), hl, h),
         )
     for own, other in zip(out, expected, strict=True):
         assert_same_bits(own, other)
@@ -223,7 +222,8 @@ def test_poisson_scores() -> None:
     out = np.empty((3, N))
     launch("deviances", gl, g, hl, h, x, np.int32(N), out)
     terms = criteria.poisson_term(gl, g, hl, h)
-    expected = (numerics.half_deviance(x), terms, criteria.poisson_gain(terms))
+    score = criteria.poisson_score((terms, 0.0, 0.0), hl, h)
+    expected = (numerics.half_deviance(x), terms, score)
     for own, other in zip(out, expected, strict=True):
         assert_same_bits(own, other)
     assert (out[2] == 0.0).sum() > 1000 and (out[2][:100] == -1.0).all() and out[0].min() == 0.0

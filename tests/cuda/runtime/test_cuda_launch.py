@@ -54,7 +54,7 @@ class Other:
 
 @dataclass
 class Made:
-    """What `is_split_out` would be bound to."""
+    """What parameters of a kernel would be bound to."""
 
     row: str = "rows"
     weight: str = "weights"

@@ -31,7 +31,7 @@ from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape
 from gpuboost.backends.cuda.sampling.batch_inputs import HostInputs, InputsOfRounds
 from gpuboost.backends.host.boosting import no_row_error
 from gpuboost.backends.protocol import FittedRound
-from gpuboost.engine.ensembles.boosting import LeafRule, finish_boosted
+from gpuboost.engine.ensembles.boosting import finish_boosted
 from gpuboost.engine.ensembles.boosting_task import BoostTask, DoneRound
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.growth.tree import Tree
@@ -136,9 +136,9 @@ class CudaBooster:
             grown += self._grower.grow(host, self._is_repeated)
         if grown[0].count[0] == 0:
             raise no_row_error(task.sampler, number)
-        scale, rule = self.rounds.gradients.read_scale(), LeafRule.of(task.options, learning_rate)
+        scale, rule = self.rounds.gradients.read_scale(), (task.options, learning_rate)
         n_outputs, mapper = self.rounds.gradients.n_outputs, task.matrix.mapper
-        return [finish_boosted(each, mapper, scale, n_outputs, rule) for each in grown]
+        return [finish_boosted(each, mapper, scale, n_outputs, *rule) for each in grown]
 
     def launch(self, number: int) -> NodeBuffer:
         """Launch the first batch of trees of a round, which may be the whole round."""

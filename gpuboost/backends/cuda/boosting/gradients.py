@@ -13,7 +13,6 @@ from gpuboost.engine.ensembles.boosting import HESSIAN_BITS, Scale
 from gpuboost.engine.ensembles.boosting_task import BoostTask
 from gpuboost.engine.fixed_point import sum_bits
 from gpuboost.engine.growth.frontier import Array
-from gpuboost.engine.sampling import whole_weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +60,7 @@ class RoundGradients:
         runtime, loss, n = kernels.runtime, task.loss, task.matrix.n_samples
         empty, n_outputs = runtime.xp.empty, loss.columns if task.sums_outputs else 1
         n_hessians = 1 if loss.constant_hessian else loss.columns
-        regular, whole = task.options.regularisation, _whole_hessian(task)
+        regular, whole = task.options.regularisation, task.whole_hessian()
         given = np.array([regular.l1, regular.l2, regular.max_value, task.min_hessian])
         return cls(
             kernels,
@@ -118,14 +117,3 @@ class RoundGradients:
     def read_scale(self) -> Scale:
         """Read back the scale of the round launched last."""
         return Scale(*self.kernels.runtime.read_later(self.exponents)().tolist())
-
-
-def _whole_hessian(task: BoostTask) -> np.ndarray | None:
-    """Hessian of all rounds, None if it is not constant or not whole: int32 (n,)."""
-    weights = task.train.weights
-    if not task.loss.constant_hessian:
-        return None
-    if weights is None:
-        return np.ones(task.matrix.n_samples, dtype=np.int32)
-    whole, unit = whole_weights(weights)
-    return whole if unit == 1.0 else None

@@ -55,7 +55,7 @@ class LeafQuantiles:
             np.ascontiguousarray(loss.leaf_quantile_level, dtype=np.float64)
         )
         self._weights = weights
-        self._clips = loss.clips_residuals
+        self._clips = loss.clip_level is not None
 
     def begin(self, capacity: int | None = None) -> None:
         """Begin a round without leaves; ``capacity`` may give a tighter bound on their number."""

@@ -32,7 +32,6 @@ from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.boosting_task import BoostTask, RoundLosses, RowSet
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.losses import OrderStatisticLoss, Predicted
-from gpuboost.engine.losses.regression import Huber
 from gpuboost.engine.order_statistics import integer_weights
 
 
@@ -109,8 +108,8 @@ class RoundRows(RowsOfRounds):
     def _start_parameter(self) -> Array:
         """Parameter of the loss, undefined if each round computes its own: float64 (K,)."""
         loss, runtime, rows = self._task.loss, self.runtime, self.rows
-        if isinstance(loss, Huber):
-            self._sizes_quantile = SizesQuantile(runtime, rows, self.leaf_weights, loss.alpha)
+        if isinstance(loss, OrderStatisticLoss) and loss.clip_level is not None:
+            self._sizes_quantile = SizesQuantile(runtime, rows, self.leaf_weights, loss.clip_level)
             return runtime.xp.empty(loss.columns, dtype=np.float64)
         given = rows.given
         found = loss.round_parameter(Predicted(given.y, given.raw, given.weights))

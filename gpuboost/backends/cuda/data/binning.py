@@ -62,7 +62,7 @@ def bin_matrix(runtime: Runtime, X: Array, mapper: BinMapper) -> BinnedMatrix:
     """
     xp = runtime.xp
     n, n_features = X.shape
-    table = mapper.edge_table_float32() if X.dtype == np.float32 else mapper.edge_table()
+    table = mapper.edge_table(X.dtype)
     given = {
         "edges": runtime.asarray(table),
         "n_edges": table.shape[1],
