@@ -96,13 +96,14 @@ class CudaReweighter:
         start = rows.readback.read_later(runtime) if self._is_small else None
 
         def read() -> tuple[Facts, TreeReader]:
-            finished, names = rows.finished, tuple(rows.finished.columns)
+            finished = rows.finished
             if start is not None:
                 copied = start()
                 facts = Facts.of(copied.part("facts", 0, N_FACTS))
-                tree = facts.tree(copied, names)
+                tree = facts.tree(copied, finished.columns)
                 return facts, lambda: tree
             facts = Facts.of(runtime.read_later(rows.readback.arrays["facts"])())
+            names = tuple(finished.columns)
             later = finished.read_later(runtime, facts.n_nodes, facts.n_masks)
             return facts, cache(lambda: facts.tree(later(), names))
 
