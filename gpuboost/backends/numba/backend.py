@@ -10,7 +10,7 @@ from gpuboost.backends.host.backend import HostBackend
 from gpuboost.backends.numba.binning import bin_matrix
 from gpuboost.backends.numba.boosting.booster import NumbaBooster
 from gpuboost.backends.numba.common.split_thresholds import find_thresholds
-from gpuboost.backends.numba.depth_first.tree_grower import TreeGrower
+from gpuboost.backends.numba.depth_first.tree_grower import DepthFirstGrower
 from gpuboost.backends.numba.predict import predict as prediction
 from gpuboost.backends.protocol import Booster
 from gpuboost.engine.bins import BinMapper, BinnedMatrix
@@ -43,4 +43,4 @@ class NumbaBackend(HostBackend):
 
     def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
         """Grow the trees of ``task``, ``n_threads`` at a time; yield them in order."""
-        yield from TreeGrower(task).grow_all()
+        yield from DepthFirstGrower(task).grow_all()

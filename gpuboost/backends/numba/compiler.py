@@ -42,6 +42,7 @@ _NOT_COUNTED: dict[str, Any] = {"_nrt": False}
 inlined: Any = njit(**_OPTIONS, **_NOT_COUNTED, forceinline=True)
 # A step of the only function that calls it: inlined by Numba, so it is optimised only once.
 spliced: Any = njit(**_OPTIONS, **_NOT_COUNTED, inline="always")
+spliced_allocating: Any = njit(**_OPTIONS, inline="always")
 # Compiled as a separate function: it is large, or called at most once per node.
 helper: Any = njit(**_OPTIONS, **_NOT_COUNTED)
 # A helper that allocates arrays.

@@ -26,7 +26,7 @@ from gpuboost.backends.numba.boosting.level_wise_rounds import (
 from gpuboost.backends.numba.boosting.quantise import SHARED_ROWS
 from gpuboost.backends.numba.common.order_statistics import CompiledOrder
 from gpuboost.backends.numba.common.row_major import find_leaves, row_major
-from gpuboost.backends.numba.depth_first.tree_grower import TreeGrower
+from gpuboost.backends.numba.depth_first.tree_grower import DepthFirstGrower
 from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine.bins import BinnedMatrix
@@ -48,7 +48,7 @@ class NumbaBooster(HostBooster):
         self._pool = ThreadPool(task.n_threads)
         self.order = CompiledOrder(self._pool)
         self._levels = LevelRounds(task, self._pool) if grows_by_levels(task) else None
-        self._grower: TreeGrower | None = None  # depth-first grower of the previous round
+        self._grower: DepthFirstGrower | None = None  # depth-first grower of the previous round
         # Several classes: directions and losses at the present raw predictions.
         self._made: tuple[Directions, np.ndarray] | None = None
         self._by_row: dict[int, np.ndarray] = {}
@@ -105,7 +105,7 @@ class NumbaBooster(HostBooster):
     def grow(self, number: int, made: Gradients, scale: Scale) -> Sequence[GrownTree]:
         """Grow the trees of a round."""
         if self._levels is None:
-            self._grower = TreeGrower(self.grow_task(number, made, scale), self._grower)
+            self._grower = DepthFirstGrower(self.grow_task(number, made, scale), self._grower)
             return [grown for _, grown in self._grower.grow_all()]
         rows = _ALL if made.inside is None else np.flatnonzero(made.inside).astype(np.uint32)
         whole = None if made.whole is None else contiguous(made.whole, np.int32)

@@ -8,17 +8,17 @@ import numpy as np
 
 from gpuboost.backends.numba.boosting import quantise as round_words
 from gpuboost.backends.numba.boosting.quantise import CHUNK, SHARED_ROWS, two_factors
-from gpuboost.backends.numba.common.constraints import constraints_of
-from gpuboost.backends.numba.common.packed_words import choose_gradient_packing
-from gpuboost.backends.numba.common.records import Problem
-from gpuboost.backends.numba.common.row_major import row_major
-from gpuboost.backends.numba.depth_first.tree_grower import (
+from gpuboost.backends.numba.common.arguments import (
     Weights,
     limits_of,
     make_scratch,
     matrix_of,
     min_category,
 )
+from gpuboost.backends.numba.common.constraints import constraints_of
+from gpuboost.backends.numba.common.packed_words import choose_gradient_packing
+from gpuboost.backends.numba.common.records import Problem
+from gpuboost.backends.numba.common.row_major import row_major
 from gpuboost.backends.numba.level_wise.feature_bundles import bundle_codes, plan_bundles
 from gpuboost.backends.numba.level_wise.feature_sampling import FIRST, NEVER
 from gpuboost.backends.numba.level_wise.grower import LevelGrower, Shape, Space
@@ -209,27 +209,20 @@ class LevelRounds:
 
     def _pack(self, columns: RoundColumns, scale: Scale, trees: range) -> Samples:
         """Pack the gradients and hessians of all rows and trees into words."""
-        gradient, hessian, whole = columns.gradient, columns.hessian, columns.whole
-        word = self._word
+        whole, word, seed = columns.whole, self._word, self.task.seed
         scales = np.array((*two_factors(scale.gradient), *two_factors(scale.hessian)))
         means = tuple(np.ldexp(columns.means, (scale.gradient, scale.hessian)))
-        together = word.size > SHARED_ROWS
+        largest = (1 << GRADIENT_BITS, 1 << HESSIAN_BITS)
         if whole is None:
-            largest = (1 << GRADIENT_BITS, 1 << HESSIAN_BITS)
-            bits = hessian_bits(means, largest)
-            seed, purpose = self.task.seed, randomness.ROUND_GRADIENT
-            keys = [randomness.stream_key(seed, purpose, tree)[0] for tree in trees]
-            given = gradient, hessian, scales, np.array(keys, np.uint64), bits, word
-            self.pool.share(lambda _, barrier: round_words.pack_rounded(*given, barrier), together)
+            whole = np.zeros(0, np.int32)
         else:
             largest = (1 << VALUE_BITS, int(whole.max()))
-            bits = hessian_bits(means, largest)
-            self.pool.share(
-                lambda _, barrier: round_words.pack_whole(
-                    gradient, scales, whole, bits, word, barrier
-                ),
-                together,
-            )
+        bits, purpose = hessian_bits(means, largest), randomness.ROUND_GRADIENT
+        keys = np.array([randomness.stream_key(seed, purpose, tree)[0] for tree in trees])
+        given = columns.gradient, columns.hessian, whole, scales, keys, bits, word
+        self.pool.share(
+            lambda _, barrier: round_words.pack_words(*given, barrier), word.size > SHARED_ROWS
+        )
         codes = self._matrix.codes
         space = self._space
         of_columns = self.by_row.view(np.uint64), space.shape.n_columns, self._columns

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpuboost.backends.numba.common.constraints import BOUNDS, Constraints
+from gpuboost.backends.numba.common.constraints import BOUNDS, FeatureConstraints
 from gpuboost.backends.numba.common.packed_words import Packing
 
 LANES = 8  # bins of a block whose scores are computed together
@@ -49,7 +49,6 @@ SPLIT = np.dtype(
         ("missing", np.int64),
         ("categorical", np.int64),
         ("found_at", np.int64),  # see `level_wise.feature_sampling`: FOUND, BEYOND or NONE
-        ("is_range", np.int64),  # whether ``bin`` and ``next_bin`` only bound the bin of ``draw``
     ],
     align=True,
 )
@@ -169,7 +168,7 @@ class Problem(NamedTuple):
     matrix: Matrix
     features: np.ndarray
     limits: Limits
-    constraints: Constraints
+    constraints: FeatureConstraints
     packing: Packing
     scratch: Scratch
     min_category: int

@@ -16,9 +16,9 @@ from gpuboost.backends.numba.level_wise.records import (
     CHUNK,
     SIBLING_PAIR,
     GrowState,
-    Growth,
+    LevelWork,
     Samples,
-    Work,
+    SharedArrays,
 )
 from gpuboost.backends.numba.level_wise.subtrees import finish_together, make_local
 from gpuboost.backends.numba.threads.pool import ThreadPool
@@ -190,11 +190,11 @@ def _make_state(shape: Shape) -> GrowState:
     )
 
 
-def _make_work(shape: Shape, n_chunks: int) -> Work:
+def _make_work(shape: Shape, n_chunks: int) -> LevelWork:
     """Allocate the work lists of a level, and the histograms."""
     slots, tiles, kept = shape.widest, shape.n_tiles, shape.n_histograms
     cells = (shape.fields, shape.n_columns * BINS)
-    return Work(
+    return LevelWork(
         pairs=np.zeros(max(slots, 1), SIBLING_PAIR),
         chunks=np.zeros(n_chunks, CHUNK),
         histograms=np.empty((kept + shape.n_parts, *cells), np.int64),
@@ -233,7 +233,9 @@ class LevelGrower:
         n_threads = min(shape.n_threads, n_cells // max(SHARED_CELLS, 1) + 1)
         pieces = shape.pieces if n_threads > 1 else 1
         capacities = np.array([shape.capacity, pieces, MIN_ROWS, shape.small], np.int64)
-        shared = Growth(samples, space.state, space.work, leaves, roots, keys, level, capacities)
+        shared = SharedArrays(
+            samples, space.state, space.work, leaves, roots, keys, level, capacities
+        )
 
         def grow(thread: int, barrier: np.ndarray) -> None:
             grow_together(problems[thread], shared, space.partial[thread], barrier)

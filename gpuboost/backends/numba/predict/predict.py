@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpuboost.backends.numba.common.partition import in_mask
 from gpuboost.backends.numba.compiler import entry, inlined
 from gpuboost.backends.numba.predict.perfect_trees import (
     bits_of_rows,
@@ -51,7 +52,7 @@ def _node_type(threshold: type) -> np.dtype:
 NODE_TYPES = {np.dtype(dtype): _node_type(dtype) for dtype in (np.float32, np.float64)}
 
 
-class Forest(NamedTuple):
+class WalkedForest(NamedTuple):
     """An ensemble for compiled code: ``nodes`` of all trees, the start of each tree, and masks."""
 
     nodes: np.ndarray
@@ -60,7 +61,7 @@ class Forest(NamedTuple):
     masks: np.ndarray
 
 
-def pack_forest(ensemble: Ensemble, dtype: np.dtype, n_threads: int) -> Forest:
+def pack_forest(ensemble: Ensemble, dtype: np.dtype, n_threads: int) -> WalkedForest:
     """Pack the nodes for rows of ``dtype``; for float32 rows thresholds are rounded down."""
     nodes = np.empty(len(ensemble.feature), dtype=NODE_TYPES[dtype])
     offset = contiguous(ensemble.offset, np.int64)
@@ -82,7 +83,7 @@ def pack_forest(ensemble: Ensemble, dtype: np.dtype, n_threads: int) -> Forest:
         )
 
     in_threads(pack, range(ensemble.n_trees), n_threads)
-    return Forest(nodes, offset, has_categories, contiguous(ensemble.masks, np.uint32))
+    return WalkedForest(nodes, offset, has_categories, contiguous(ensemble.masks, np.uint32))
 
 
 @entry
@@ -117,8 +118,7 @@ def _step(nodes, masks, first, k, X, row, is_plain):
         right |= is_missing & ((packed & np.uint32(1)) == 1)
         if node.category >= 0 and not is_missing:
             code = np.uint32(min(np.int64(x), LAST_CODE))
-            word = masks[node.category, code >> np.uint32(5)]
-            right = ((word >> (code & np.uint32(31))) & np.uint32(1)) == 0
+            right = not in_mask(masks[node.category], code)
     return np.uint32(node.child) + np.uint32(right)
 
 

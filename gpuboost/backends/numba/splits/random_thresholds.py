@@ -33,7 +33,6 @@ from gpuboost.engine.task import MISSING_RIGHT, MISSING_UNSEEN, ONLY_MISSING_RIG
 threshold_draw = randomness.threshold_draw
 variance_term, variance_gain = criteria.variance_term, criteria.variance_gain
 
-FEW_ROWS = 48  # rows up to which comparing centres is faster than finding the bin (measured)
 EXACT = np.int64(2**53)  # integers up to this one are exact in float64
 
 
@@ -82,7 +81,7 @@ def _sum_words(problem, channels, n, words, codes):
         code = scratch.codes[i]
         total += words[i] & -np.int64((code >= first) & (code <= last))
     scratch.prefix[0] = total
-    unpack_prefix(problem, channels, 1)
+    unpack_prefix(problem, channels, np.int64(1))
 
 
 @inlined
@@ -152,9 +151,10 @@ def evaluate_random(problem, channels, members, feature, rank):
         _sum_codes(problem, channels, members, matrix.missing_code, matrix.missing_code)
         for field in range(n_fields(channels)):
             scratch.missing[field] = scratch.sums[field, 0]
-    _sum_codes(problem, channels, members, 0, code)
+    _sum_codes(problem, channels, members, np.int64(0), code)
     if is_seen | (problem.limits.criterion != VARIANCE):
-        best = best_candidate(problem, channels, node, feature, (0, 1))
+        one = (np.int64(0), np.int64(1))
+        best = best_candidate(problem, channels, node, feature, one)
     else:
         best = _plain_candidate(problem, channels, node)
     if take_candidate(problem, node, feature, rank, best):
@@ -184,51 +184,17 @@ def _evaluate_word(problem, node, feature, rank, total, bins):
 
 @inlined
 def evaluate_two_valued(problem, members, feature, rank):
-    """Evaluate a feature of two bins without missing values, at a node that fits a word."""
+    """Evaluate a feature of two bins without missing values, at a node that fits a word.
+
+    Without it, a random forest of 100k x 54 with 44 features of two values takes 16% longer.
+    """
     codes, node, rows, words = problem.matrix.codes, members.node, members.row, members.word
     total = np.int64(0)
     for i in range(rows.size):
         total += words[i] & (np.int64(codes[feature, rows[i]]) - 1)  # code 0 keeps the word
     hessian = hessian_of(total, problem.packing)
-    _evaluate_word(problem, node, feature, rank, total, (0, 1))
+    _evaluate_word(problem, node, feature, rank, total, (np.int64(0), np.int64(1)))
     return (hessian > 0) & (hessian < node.hessian)
-
-
-@inlined
-def is_few(problem, members, feature):
-    """Whether `evaluate_random_to_few` applies: few rows and no missing values."""
-    few = (members.row.size <= FEW_ROWS) & (not members.is_wide)
-    few &= problem.limits.criterion == VARIANCE
-    return few & (not problem.matrix.has_missing[feature]) & (not problem.limits.has_weightless)
-
-
-@inlined
-def evaluate_random_to_few(problem, members, feature, rank):
-    """`evaluate_random` that compares the centres of the rows' bins and does not find the bin."""
-    matrix, gathered = problem.matrix, problem.scratch.codes
-    rows, words, low, high = members.row, members.word, np.uint8(255), np.uint8(0)
-    for i in range(rows.size):
-        code = matrix.codes[feature, rows[i]]
-        gathered[i], low, high = code, min(low, code), max(high, code)
-    if low == high:
-        return False
-    draw = draw_threshold(matrix.center, members.node.key, feature, low, high)
-    total = np.int64(0)
-    for i in range(rows.size):
-        code = gathered[i]
-        goes_left = (matrix.center[feature, code] <= draw) & (code < high) | (code == low)
-        total += words[i] & -np.int64(goes_left)
-    if _evaluate_word(problem, members.node, feature, rank, total, (low, high)):
-        problem.scratch.split[0].draw, problem.scratch.split[0].is_range = draw, 1
-    return True
-
-
-@inlined
-def find_bin(center, split):
-    """Find the bin of the best split if only its draw is known."""
-    if split.is_range:
-        split.bin = last_bin_below(center[split.feature], split.bin, split.next_bin, split.draw)
-        split.next_bin = split.bin + 1
 
 
 @inlined
@@ -247,7 +213,8 @@ def find_pair_split(problem, members):
     """Find the split of a node of two rows; return False if this shortcut does not apply.
 
     All features that separate the rows give the same partition and, if the arithmetic is exact, the
-    same score, so the first one in the node's order wins.
+    same score, so the first one in the node's order wins. Without it, extra-trees of 100k x 28 take
+    6% longer.
     """
     matrix, scratch, node = problem.matrix, problem.scratch, members.node
     rows, words, best = members.row, members.word, LAST_RANK
@@ -272,5 +239,6 @@ def find_pair_split(problem, members):
         split.next_bin, split.missing = ONLY_MISSING_RIGHT, MISSING_RIGHT
     elif problem.limits.random_thresholds:
         split.draw = draw_threshold(matrix.center, node.key, feature, low, high)
-        split.is_range = 1
+        split.bin = last_bin_below(matrix.center[feature], low, high, split.draw)
+        split.next_bin = split.bin + 1
     return True
