@@ -59,7 +59,7 @@ def _histograms(problem: Any, members: Any) -> int:
     bins = 0
     for feature in range(problem.matrix.codes.shape[0]):
         if members.is_wide:
-            bins += wide_prefix(problem, members, feature)
+            bins += wide_prefix(problem, None, members, feature)
         else:
             bins += word_prefix(problem, members.row, members.word, feature)
     return bins

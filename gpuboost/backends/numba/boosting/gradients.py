@@ -60,14 +60,13 @@ class Directions(NamedTuple):
 
 
 def _pair_loop(pair: Any) -> Any:
-    """Make the loop for the gradients and hessians of a formula."""
+    """Make the loop for the negative gradients and the hessians of a formula."""
 
     @helper
     def fill(y, raw, parameter, g, h):
         for i in range(raw.size):
             gradient, hessian = pair(np.float64(y[i]), raw[i], parameter)
-            g[i] = gradient
-            h[i] = hessian
+            g[i], h[i] = -gradient, hessian
 
     return fill
 
@@ -82,20 +81,16 @@ def _times(weights, values):
 # ---- loops by the number of the formula --------------------------------------------------------
 
 
-OF_COLUMNS = [row for row in TABLE if row.target != CLASSES]
+def loops_by_number(make: Callable[[Any], Any], kind: str) -> Any:
+    """One function for the loops of all formulas of one column; its first argument is their number.
+
+    ``kind``: pair or value, see `engine.losses.base.LossRow`.
+    """
+    names = {row.number: getattr(row, kind).__name__ for row in TABLE if row.target != CLASSES}
+    return by_number({number: make(getattr(formulas, name)) for number, name in names.items()})
 
 
-def loops_by_number(make: Callable[[Any], Any], functions: dict[int, Any]) -> Any:
-    """One function for the loops of all formulas; its first argument is the formula's number."""
-    return by_number(
-        {
-            number: make(getattr(formulas, function.__name__))
-            for number, function in functions.items()
-        }
-    )
-
-
-_pair_column = loops_by_number(_pair_loop, {row.number: row.pair for row in OF_COLUMNS})
+_pair_column = loops_by_number(_pair_loop, "pair")
 
 
 # ---- entries, which Python calls for a chunk of rows -------------------------------------------
@@ -119,13 +114,6 @@ def _note_sizes(values, rows, n_columns, sizes):
     sizes[1] += total / np.float64(sampled) * share
 
 
-@inlined
-def _turn_round(values):
-    """Negate gradients in place."""
-    for i in range(values.size):
-        values[i] = -values[i]
-
-
 @entry
 def column_gradients(formula, y, raw, weights, parameter, g, h, sizes, rows):
     """Directions and hessians; column k belongs to output k modulo Y.
@@ -141,7 +129,6 @@ def column_gradients(formula, y, raw, weights, parameter, g, h, sizes, rows):
             curve = h[k, start:stop] if h.shape[0] else not_kept[: stop - start]
             _pair_column(formula, target, raw[k, start:stop], parameter[k], out, curve)
             _times(by, out)
-            _turn_round(out)
             _note_sizes(out, rows, raw.shape[0], sizes[:2])
             if h.shape[0]:
                 _times(by, curve)
@@ -176,9 +163,8 @@ def _class_directions(classes, own, total, weights, parameter, g, h):
         y = 1.0 if classes[0][i] == classes[1] else 0.0
         gradient, hessian = formulas.softmax(y, own[i] / total[i], parameter)
         g[i], h[i] = -gradient, hessian
-    for i in range(weights.size):
-        g[i] *= weights[i]
-        h[i] *= weights[i]
+    _times(weights, g)
+    _times(weights, h)
 
 
 @entry

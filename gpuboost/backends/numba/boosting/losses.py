@@ -12,7 +12,6 @@ import numpy as np
 from gpuboost.backends.numba.boosting.gradients import (
     BLOCK,
     NO_WEIGHTS,
-    OF_COLUMNS,
     arrays_of,
     by_chunks,
     class_directions,
@@ -38,7 +37,7 @@ def _value_loop(value: Any) -> Any:
     return add
 
 
-_add_losses = loops_by_number(_value_loop, {row.number: row.value for row in OF_COLUMNS})
+_add_losses = loops_by_number(_value_loop, "value")
 
 
 @entry
@@ -95,31 +94,18 @@ def row_losses(
     return total
 
 
-def mean_loss(
-    loss: Loss,
-    predicted: Predicted,
-    parameter: np.ndarray,
-    pool: ThreadPool,
-    weight: float | None = None,
-) -> float:
-    """Compute `Loss.mean_loss`; ``weight`` is the total weight of all rows, if it is known."""
+def mean_loss(loss: Loss, predicted: Predicted, parameter: np.ndarray, pool: ThreadPool) -> float:
+    """Compute `Loss.mean_loss`."""
     if loss.formula == USER:
         return loss.mean_loss(predicted, parameter)
-    return mean_of(row_losses(loss, predicted, parameter, pool), predicted, pool, weight)
+    return mean_of(row_losses(loss, predicted, parameter, pool), predicted, pool)
 
 
-def mean_of(
-    values: np.ndarray, predicted: Predicted, pool: ThreadPool, weight: float | None = None
-) -> float:
+def mean_of(values: np.ndarray, predicted: Predicted, pool: ThreadPool) -> float:
     """Compute `engine.averages.weighted_mean` with the weights of the rows."""
-    total = _sum(values, weights_of(predicted), pool)
-    return total / (total_weight(predicted, pool) if weight is None else weight)
-
-
-def total_weight(predicted: Predicted, pool: ThreadPool) -> float:
-    """Total weight of all rows; without weights, their number."""
     weights = weights_of(predicted)
-    return _sum(weights, NO_WEIGHTS, pool) if len(weights) else float(len(predicted.raw))
+    total = _sum(weights, NO_WEIGHTS, pool) if len(weights) else float(len(values))
+    return _sum(values, weights, pool) / total
 
 
 def _sum(values: np.ndarray, weights: np.ndarray, pool: ThreadPool) -> float:

@@ -10,7 +10,6 @@ from gpuboost.backends.numba.common.feature_sampling import LEVELS
 from gpuboost.backends.numba.common.records import SLOTS, SPLIT, Limits, Matrix, Rows, Scratch
 from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.engine.bins import BinnedMatrix
-from gpuboost.engine.criteria import VARIANCE
 from gpuboost.engine.targets import Target
 from gpuboost.engine.task import TreeOptions
 from gpuboost.engine.tree_rows import TreeRows
@@ -70,7 +69,6 @@ def limits_of(options: TreeOptions, target: Target, weights: Weights) -> Limits:
         has_gradients=target.has_gradients,
         by_median=target.by_median,
         has_weightless=weights.some_are_zero,
-        stops_at_pure=target.by_class and options.criterion == VARIANCE,
         random_thresholds=bool(options.random_thresholds),
         max_depth=int(options.max_depth),
         min_samples_split=int(options.min_samples_split),

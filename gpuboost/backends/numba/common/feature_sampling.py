@@ -29,13 +29,6 @@ def rank_of(limits, key, feature):
     return signed_rank(key, feature) if limits.hashed_order else np.int64(feature)
 
 
-@inlined
-def rank_features(limits, key, features, ranks):
-    """Compute `rank_of` for all features of a tree."""
-    for p in range(features.size):
-        ranks[p] = rank_of(limits, key, features[p])
-
-
 @helper
 def kth_smallest(ranks, n, k):
     """The ``k``-th smallest of ``n`` ranks, counting from 1, by bisection of their range."""
@@ -52,8 +45,7 @@ def kth_smallest(ranks, n, k):
 @inlined
 def forget_levels(scratch):
     """Forget the features of the last tree's levels."""
-    for slot in range(LEVELS):
-        scratch.level_depth[slot] = -1
+    scratch.level_depth[:] = -1
 
 
 @helper
@@ -112,7 +104,8 @@ def order_features(problem, key):
 
     If `is_choosy`, `choose_features` must have marked them.
     """
-    rank_features(problem.limits, key, problem.features, problem.scratch.ranks)
+    for p in range(problem.features.size):
+        problem.scratch.ranks[p] = rank_of(problem.limits, key, problem.features[p])
     if is_choosy(problem):
         return set_chosen(problem.scratch, problem.features.size)
     return problem.features.size

@@ -80,8 +80,7 @@ class Limits(NamedTuple):
     """`engine.task.TreeOptions` of one tree, with the limits that depend on its rows.
 
     ``by_median``: gradients are signs about the medians of the node. ``has_weightless``: some rows
-    of the tree have weight 0. ``stops_at_pure``: no split is better than one with two pure sides
-    (two classes and VARIANCE). ``l1``, ``l2`` and ``max_value`` are for NEWTON.
+    of the tree have weight 0. ``l1``, ``l2`` and ``max_value`` are for NEWTON.
     """
 
     criterion: int
@@ -89,7 +88,6 @@ class Limits(NamedTuple):
     has_gradients: bool
     by_median: bool
     has_weightless: bool
-    stops_at_pure: bool
     random_thresholds: bool
     max_depth: int
     min_samples_split: int

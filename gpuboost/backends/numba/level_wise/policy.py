@@ -180,8 +180,7 @@ def keep_mask(state, at, is_categorical, mask):
     """Store the categories of a split, if it is categorical."""
     if is_categorical:
         state.nodes[at].category = at
-        for word in range(16):
-            state.masks[at, word] = mask[word]
+        state.masks[at, :] = mask
 
 
 @inlined

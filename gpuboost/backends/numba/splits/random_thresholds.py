@@ -44,13 +44,6 @@ def draw_threshold(center, key, feature, low, high):
 
 
 @inlined
-def gather_codes(codes, feature, rows, gathered):
-    """Copy the codes of one feature for the rows of a node into ``gathered``."""
-    for i in range(rows.size):
-        gathered[i] = codes[feature, rows[i]]
-
-
-@inlined
 def code_range(gathered, n):
     """Smallest and largest of the first ``n`` codes."""
     low, high = np.uint8(255), np.uint8(0)
@@ -72,41 +65,28 @@ def weighted_code_range(gathered, words, missing_code, packing):
     return low, high, is_seen
 
 
-@inlined
-def _sum_words(problem, channels, n, words, codes):
-    """Sum the words of rows with codes in a range into the first column of `Scratch.sums`."""
-    scratch, total = problem.scratch, np.int64(0)
-    first, last = np.uint8(codes[0]), np.uint8(codes[1])
-    for i in range(n):
-        code = scratch.codes[i]
-        total += words[i] & -np.int64((code >= first) & (code <= last))
-    scratch.prefix[0] = total
-    unpack_prefix(problem, channels, np.int64(1))
-
-
-@inlined
-def _sum_rows(problem, channels, members, codes):
-    """As `_sum_words`, for sums that do not fit a word."""
-    sums, n = problem.scratch.sums, n_fields(channels)
-    sums[:n, 0] = 0
+@helper
+def _sum_codes(problem, channels, members, low, high):
+    """Sum rows with codes from ``low`` to ``high`` into the first column of `Scratch.sums`."""
+    scratch, sums, total = problem.scratch, problem.scratch.sums, np.int64(0)
+    first, last = np.uint8(low), np.uint8(high)
+    if fits_words(channels, members):
+        words = members.word if channels is None else channels.word
+        for i in range(members.row.size):
+            code = scratch.codes[i]
+            total += words[i] & -np.int64((code >= first) & (code <= last))
+        scratch.prefix[0] = total
+        unpack_prefix(problem, channels, np.int64(1))
+        return
+    sums[: n_fields(channels), 0] = 0
     for i in range(members.row.size):
-        if (problem.scratch.codes[i] >= codes[0]) & (problem.scratch.codes[i] <= codes[1]):
+        if (scratch.codes[i] >= first) & (scratch.codes[i] <= last):
             if channels is None:
                 add_word(problem, sums, 0, members.word[i])
             else:
                 add_row(problem, channels, members.row[i], i, sums, 0)
     if channels is not None and channels.values.size == 0:
-        add_hessians(channels, sums, 1)
-
-
-@helper
-def _sum_codes(problem, channels, members, low, high):
-    """Sum the rows with codes from ``low`` to ``high``."""
-    if fits_words(channels, members):
-        words = members.word if channels is None else channels.word
-        _sum_words(problem, channels, members.row.size, words, (low, high))
-    else:
-        _sum_rows(problem, channels, members, (low, high))
+        add_hessians(channels, sums, np.int64(1))
 
 
 @inlined
@@ -132,7 +112,8 @@ def evaluate_random(problem, channels, members, feature, rank):
     """Evaluate a random threshold between the node's lowest and highest occupied bins."""
     matrix, scratch, node, is_seen = problem.matrix, problem.scratch, members.node, False
     packing = problem.packing if channels is None else CHANNEL_PACKING
-    gather_codes(matrix.codes, feature, members.row, scratch.codes)
+    for i in range(members.row.size):
+        scratch.codes[i] = matrix.codes[feature, members.row[i]]
     if matrix.has_missing[feature] | problem.limits.has_weightless:
         low, high, is_seen = weighted_code_range(
             scratch.codes, members.word, matrix.missing_code, packing

@@ -17,7 +17,7 @@ from gpuboost.backends.numba.common.feature_sampling import (
 from gpuboost.backends.numba.common.nodes import accept, is_leaf
 from gpuboost.backends.numba.common.packed_words import fits_word, gradient_of, hessian_of
 from gpuboost.backends.numba.common.records import Members
-from gpuboost.backends.numba.compiler import inlined, spliced
+from gpuboost.backends.numba.compiler import inlined
 from gpuboost.backends.numba.splits.categorical import evaluate_categories
 from gpuboost.backends.numba.splits.channels import PAIR, is_pure_node, prepare_words
 from gpuboost.backends.numba.splits.histograms import (
@@ -35,10 +35,6 @@ from gpuboost.backends.numba.splits.random_thresholds import (
 from gpuboost.backends.numba.splits.scan import evaluate_number, evaluate_words, keep_occupied
 from gpuboost.engine.criteria import VARIANCE
 from gpuboost.engine.task import LEAF
-
-# Up to this hessian the score of a split into pure sides is the exact integer g (h - g), and every
-# other split of the node scores less by more than rounding: 4 / h**2 of at most h**2 / 4.
-PERFECT_UP_TO = 2048
 
 
 @inlined
@@ -74,7 +70,7 @@ def next_rank(scratch, n_likely, n, last):
     return rank
 
 
-@spliced
+@inlined
 def _evaluate_number(problem, channels, members, feature, rank):
     """Evaluate a numeric feature; return whether it could split the node."""
     matrix, scratch, limits, node = problem.matrix, problem.scratch, problem.limits, members.node
@@ -98,7 +94,7 @@ def _evaluate_number(problem, channels, members, feature, rank):
     return evaluate_number(problem, channels, node, feature, rank, m)
 
 
-@spliced
+@inlined
 def evaluate_feature(problem, channels, members, feature, rank):
     """Evaluate one feature; return whether it could split the node."""
     matrix = problem.matrix
@@ -112,7 +108,7 @@ def evaluate_feature(problem, channels, members, feature, rank):
     return _evaluate_number(problem, channels, members, feature, rank)
 
 
-@spliced
+@inlined
 def find_split(problem, channels, node, rows, words):
     """Set `Scratch.split` to the best split of a node; its score is negative if there is none.
 
@@ -127,12 +123,9 @@ def find_split(problem, channels, node, rows, words):
     n_features = order_features(problem, node.key)
     ordered = limits.hashed_order and limits.max_features < n_features
     n_likely = take_likely(scratch, n_features, limits.max_features) if ordered else 0
-    perfect = np.inf
-    if channels is None and ordered and node.hessian <= PERFECT_UP_TO and limits.stops_at_pure:
-        perfect = np.float64(node.gradient * (node.hessian - node.gradient))
     last, could = SMALLEST_RANK, False
     for p in range(n_features):
-        if (p >= limits.max_features and could) or split.score >= perfect:
+        if p >= limits.max_features and could:
             break
         last = next_rank(scratch, n_likely, n_features, last) if ordered else scratch.ranks[p]
         feature = last & np.int64(0xFFFFFFFF)
@@ -163,7 +156,7 @@ def is_pure(limits, words, node, packing):
     return (node.gradient == 0) | (node.gradient == node.hessian)
 
 
-@spliced
+@inlined
 def evaluate(problem, channels, rows, nodes, k, open_groups, base):
     """Find the split of new node ``k`` and store it in the node; return False for a leaf.
 
