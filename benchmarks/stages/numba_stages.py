@@ -7,19 +7,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from gpuboost.backends.numba.common.packed_words import choose_packing, fits_word
-from gpuboost.backends.numba.common.records import NODE, Members, Problem, Rows
-from gpuboost.backends.numba.depth_first.partition import load_rows
-from gpuboost.backends.numba.depth_first.partition import partition as part_rows
-from gpuboost.backends.numba.depth_first.tree_grower import (
+from gpuboost.backends.numba.common.arguments import (
     Weights,
-    constraints_of,
     limits_of,
     make_rows,
     make_scratch,
     matrix_of,
-    targets_of,
 )
+from gpuboost.backends.numba.common.constraints import constraints_of
+from gpuboost.backends.numba.common.packed_words import choose_packing, fits_word
+from gpuboost.backends.numba.common.partition import partition as part_rows
+from gpuboost.backends.numba.common.records import NODE, Members, Problem, Rows
+from gpuboost.backends.numba.depth_first.grow import load_rows
+from gpuboost.backends.numba.depth_first.tree_grower import targets_of
 from gpuboost.backends.numba.splits.histograms import wide_prefix, word_prefix
 from gpuboost.backends.numba.splits.search import find_split
 from gpuboost.engine.sampling import root_key
@@ -59,7 +59,7 @@ def _histograms(problem: Any, members: Any) -> int:
     bins = 0
     for feature in range(problem.matrix.codes.shape[0]):
         if members.is_wide:
-            bins += wide_prefix(problem, members, feature)
+            bins += wide_prefix(problem, None, members, feature)
         else:
             bins += word_prefix(problem, members.row, members.word, feature)
     return bins

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from gpuboost.backends.numba.depth_first.tree_grower import matrix_of
+from gpuboost.backends.numba.common.arguments import matrix_of
 from gpuboost.backends.numba.level_wise import feature_bundles
 from gpuboost.backends.numba.threads.barrier import barrier_wait, last_arrives, next_task, release
 from gpuboost.backends.numba.threads.pool import ThreadPool

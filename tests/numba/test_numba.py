@@ -381,14 +381,14 @@ def test_every_entry_is_compiled_once() -> None:
     NumbaBackend().predict(ensemble_of(task), X, 1)
     ensemble_of(make_task(X, np.digitize(z, [-1, 1]).astype(np.int32), 3))
     assert len(growing.grow.signatures) <= 2  # one channel, several channels
-    assert len(prediction.sum_values.signatures) <= 2  # float32, float64
+    assert len(prediction.predict_rows.signatures) <= 2  # float32, float64
 
 
 def test_nothing_is_compiled_at_import() -> None:
     code = (
         "import gpuboost.backends.numba.backend, gpuboost.backends.numba.depth_first.grow as g;"
         "import gpuboost.backends.numba.predict.predict as p, gpuboost.backends.numba.binning as b;"
-        "assert not any(f.signatures for f in (g.grow, p.sum_values, p.find_leaves, b.code_rows))"
+        "assert not any(f.signatures for f in (g.grow, p.predict_rows, b.code_rows))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

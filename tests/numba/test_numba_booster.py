@@ -14,7 +14,7 @@ from gpuboost.backends.host.boosting import HostBooster
 from gpuboost.backends.numba.backend import NumbaBackend
 from gpuboost.backends.numba.boosting import level_wise_rounds as level_rounds
 from gpuboost.backends.numba.boosting.booster import NumbaBooster
-from gpuboost.backends.numba.boosting.level_wise_rounds import LevelRounds, RoundColumns
+from gpuboost.backends.numba.boosting.level_wise_rounds import LevelRounds
 from gpuboost.backends.numba.level_wise import grower as level_grow
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.backends.numpy.backend import NumpyBackend
@@ -84,15 +84,10 @@ def test_levels_grow_what_numpy_grows(
     made, scale = problem.gradients(sampler, 0), problem.scale(sampler)
     task = task_of(problem, asked, scale, n_threads)
     pool = ThreadPool(n_threads)
-    rows = np.zeros(0, np.uint32)
-    if made.inside is not None:
-        rows = np.flatnonzero(made.inside).astype(np.uint32)
     means = np.abs(made.gradient).mean(), made.hessian.mean()
-    columns = np.ascontiguousarray(made.gradient.T), np.ascontiguousarray(made.hessian.T)
-    of_round = RoundColumns(*columns, means, made.whole, rows)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(level_grow, "SMALL_ROWS", small)
-        found = LevelRounds(task, pool).grow(of_round, scale, range(1))
+        found = LevelRounds(task, pool).grow(made, means, scale, range(1))
     pool.dismiss()
     assert_equal_fields(found[0], expected[0])
 

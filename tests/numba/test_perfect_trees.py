@@ -80,9 +80,10 @@ def test_equal_to_numpy_s(seed: int, dtype: Any, depth: int, n_rows: int, n_valu
     expected = NumpyBackend().predict(ensemble, X, 1), NumpyBackend().apply(ensemble, X, 1)
     made = complete(ensemble, X.dtype, N_FEATURES, 1)
     bits, total = complete_trees.bits_of_rows(X), np.zeros((n_rows, n_values))
-    complete_trees.sum_complete_values(made, ensemble.value, bits, total)
+    no_leaves = np.empty((len(bits), 0), np.int32)
+    complete_trees.predict_complete(made, ensemble.value, bits, total, no_leaves)
     found = np.empty((n_rows, len(trees)), np.int32)
-    complete_trees.find_complete_leaves(made, bits, found)
+    complete_trees.predict_complete(made, ensemble.value, bits, total[:, :0], found)
     assert np.array_equal(total, expected[0])
     assert np.array_equal(found, expected[1])
 

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from gpuboost.backends.host.backend import HostBackend
 from gpuboost.backends.numba.binning import bin_matrix
 from gpuboost.backends.numba.boosting.booster import NumbaBooster
 from gpuboost.backends.numba.common.split_thresholds import find_thresholds
-from gpuboost.backends.numba.depth_first.tree_grower import TreeGrower
+from gpuboost.backends.numba.depth_first.tree_grower import DepthFirstGrower
 from gpuboost.backends.numba.predict import predict as prediction
 from gpuboost.backends.protocol import Booster
-from gpuboost.engine.bins import BinMapper, BinnedMatrix
 from gpuboost.engine.ensembles.boosting_task import BoostTask
-from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.task import GrownTree, GrowTask
 
 
@@ -24,18 +20,9 @@ class NumbaBackend(HostBackend):
 
     name = "numba"
     threshold_finder = staticmethod(find_thresholds)
-
-    def bin(self, X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
-        """Codes of ``X`` (n, F) float32 or float64."""
-        return bin_matrix(X, mapper, n_threads)
-
-    def predict(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
-        """Sum over trees of the value of each row's leaf."""
-        return prediction.predict(ensemble, X, n_threads)
-
-    def apply(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
-        """Leaf of each row in each tree."""
-        return prediction.apply(ensemble, X, n_threads)
+    bin = staticmethod(bin_matrix)
+    predict = staticmethod(prediction.predict)
+    apply = staticmethod(prediction.apply)
 
     def booster(self, task: BoostTask) -> Booster:
         """Start a fit of gradient boosting."""
@@ -43,4 +30,4 @@ class NumbaBackend(HostBackend):
 
     def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
         """Grow the trees of ``task``, ``n_threads`` at a time; yield them in order."""
-        yield from TreeGrower(task).grow_all()
+        yield from DepthFirstGrower(task).grow_all()

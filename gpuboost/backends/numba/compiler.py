@@ -40,8 +40,11 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 _NOT_COUNTED: dict[str, Any] = {"_nrt": False}
 # Always inlined into its caller by LLVM.
 inlined: Any = njit(**_OPTIONS, **_NOT_COUNTED, forceinline=True)
-# A step of the only function that calls it: inlined by Numba, so it is optimised only once.
+# A step of the one or two functions that call it: inlined by Numba, so it is optimised only there.
+# (A chain of functions that LLVM inlines is optimised again in each of its callers.) It counts
+# references if its caller does, so allocating functions splice no step that searches nodes.
 spliced: Any = njit(**_OPTIONS, **_NOT_COUNTED, inline="always")
+spliced_allocating: Any = njit(**_OPTIONS, inline="always")
 # Compiled as a separate function: it is large, or called at most once per node.
 helper: Any = njit(**_OPTIONS, **_NOT_COUNTED)
 # A helper that allocates arrays.
@@ -97,8 +100,8 @@ class _MarkingFile(IndexDataCacheFile):
 # The program that an entry belongs to, by its argument types.
 _PROGRAMS: dict[str, Callable[[Any], str | None]] = {
     "grow": lambda arguments: GROW_ONE if types.none in arguments else GROW_MANY,
-    "sum_values": lambda arguments: PREDICT,
-    "sum_complete_values": lambda arguments: PREDICT,
+    "predict_rows": lambda arguments: PREDICT,
+    "predict_complete": lambda arguments: PREDICT,
 }
 
 

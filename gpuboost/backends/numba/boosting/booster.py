@@ -18,15 +18,11 @@ from gpuboost.backends.numba.boosting import gradients as compiled_loss
 from gpuboost.backends.numba.boosting import losses
 from gpuboost.backends.numba.boosting import quantise as round_words
 from gpuboost.backends.numba.boosting.gradients import Directions
-from gpuboost.backends.numba.boosting.level_wise_rounds import (
-    LevelRounds,
-    RoundColumns,
-    grows_by_levels,
-)
+from gpuboost.backends.numba.boosting.level_wise_rounds import LevelRounds, grows_by_levels
 from gpuboost.backends.numba.boosting.quantise import SHARED_ROWS
 from gpuboost.backends.numba.common.order_statistics import CompiledOrder
 from gpuboost.backends.numba.common.row_major import find_leaves, row_major
-from gpuboost.backends.numba.depth_first.tree_grower import TreeGrower
+from gpuboost.backends.numba.depth_first.tree_grower import DepthFirstGrower
 from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine.bins import BinnedMatrix
@@ -47,19 +43,14 @@ class NumbaBooster(HostBooster):
         super().__init__(backend, task)
         self._pool = ThreadPool(task.n_threads)
         self.order = CompiledOrder(self._pool)
-        self._levels = LevelRounds(task, self._pool) if grows_by_levels(task) else None
-        self._grower: TreeGrower | None = None  # depth-first grower of the previous round
+        self.grows_by_levels = grows_by_levels(task)  # else depth-first
+        self._levels = LevelRounds(task, self._pool) if self.grows_by_levels else None
+        self._grower: DepthFirstGrower | None = None  # depth-first grower of the previous round
         # Several classes: directions and losses at the present raw predictions.
         self._made: tuple[Directions, np.ndarray] | None = None
         self._by_row: dict[int, np.ndarray] = {}
-        self._weight: dict[int, float] = {}  # total weight of each row set
         if self._levels is not None and self._levels.are_features:
             self._by_row[0] = self._levels.by_row
-
-    @property
-    def grows_by_levels(self) -> bool:
-        """Whether the trees of a round grow level by level; else depth-first."""
-        return self._levels is not None
 
     def close(self) -> None:
         """End the threads."""
@@ -81,14 +72,9 @@ class NumbaBooster(HostBooster):
     def mean_loss(self, rows: int = 0, weights: np.ndarray | None = None) -> float:
         """Mean loss of a row set, with its own weights or with ``weights``."""
         loss, predicted = self.task.loss, self._predicted(rows, weights)
-        weight = None
-        if weights is None:
-            if rows not in self._weight:
-                self._weight[rows] = losses.total_weight(predicted, self._pool)
-            weight = self._weight[rows]
         if not loss.takes_rows or rows > 0:
-            return losses.mean_loss(loss, predicted, self.parameter, self._pool, weight)
-        return losses.mean_of(self._of_classes()[1], predicted, self._pool, weight)
+            return losses.mean_loss(loss, predicted, self.parameter, self._pool)
+        return losses.mean_of(self._of_classes()[1], predicted, self._pool)
 
     def _of_classes(self) -> tuple[Directions, np.ndarray]:
         """Directions of several classes and losses of the training rows, computed together."""
@@ -105,13 +91,11 @@ class NumbaBooster(HostBooster):
     def grow(self, number: int, made: Gradients, scale: Scale) -> Sequence[GrownTree]:
         """Grow the trees of a round."""
         if self._levels is None:
-            self._grower = TreeGrower(self.grow_task(number, made, scale), self._grower)
+            self._grower = DepthFirstGrower(self.grow_task(number, made, scale), self._grower)
             return [grown for _, grown in self._grower.grow_all()]
-        rows = _ALL if made.inside is None else np.flatnonzero(made.inside).astype(np.uint32)
-        whole = None if made.whole is None else contiguous(made.whole, np.int32)
-        columns = RoundColumns(made.gradient.T, made.hessian.T, self._means, whole, rows)
         n_trees = self.task.trees_per_round
-        return self._levels.grow(columns, scale, range(number * n_trees, (number + 1) * n_trees))
+        trees = range(number * n_trees, (number + 1) * n_trees)
+        return self._levels.grow(made, self._means, scale, trees)
 
     def quantised(self, made: Gradients, scale: Scale, columns: slice, key: np.ndarray) -> TreeRows:
         """The rows of one tree with integer gradients and weights."""

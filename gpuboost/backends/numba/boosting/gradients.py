@@ -28,7 +28,7 @@ from gpuboost.backends.numba.compiler import (
 from gpuboost.backends.numba.threads.map import contiguous, row_chunks
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine.losses import USER, Loss, Predicted
-from gpuboost.engine.losses.base import CLASSES, WEIGHT
+from gpuboost.engine.losses.base import CLASSES
 from gpuboost.engine.losses.table import TABLE
 
 CHUNK = 1 << 13  # rows of one task
@@ -59,26 +59,14 @@ class Directions(NamedTuple):
 # ---- loops over one column ---------------------------------------------------------------------
 
 
-def _gradient_loop(pair: Any) -> Any:
-    """Make the loop for the gradients of a formula whose hessian is the weight."""
-
-    @helper
-    def fill(y, raw, parameter, g):
-        for i in range(raw.size):
-            g[i] = pair(y[i], raw[i], parameter)[0]
-
-    return fill
-
-
 def _pair_loop(pair: Any) -> Any:
-    """Make the loop for the gradients and hessians of a formula."""
+    """Make the loop for the negative gradients and the hessians of a formula."""
 
     @helper
     def fill(y, raw, parameter, g, h):
         for i in range(raw.size):
             gradient, hessian = pair(np.float64(y[i]), raw[i], parameter)
-            g[i] = gradient
-            h[i] = hessian
+            g[i], h[i] = -gradient, hessian
 
     return fill
 
@@ -93,27 +81,16 @@ def _times(weights, values):
 # ---- loops by the number of the formula --------------------------------------------------------
 
 
-def loops_by_number(make: Callable[[Any], Any], functions: dict[int, Any]) -> Any:
-    """One function for the loops of all formulas; its first argument is the formula's number."""
-    return by_number(
-        {
-            number: make(getattr(formulas, function.__name__))
-            for number, function in functions.items()
-        }
-    )
+def loops_by_number(make: Callable[[Any], Any], kind: str) -> Any:
+    """One function for the loops of all formulas of one column; its first argument is their number.
+
+    ``kind``: pair or value, see `engine.losses.base.LossRow`.
+    """
+    names = {row.number: getattr(row, kind).__name__ for row in TABLE if row.target != CLASSES}
+    return by_number({number: make(getattr(formulas, name)) for number, name in names.items()})
 
 
-OF_COLUMNS = [row for row in TABLE if row.target != CLASSES]
-PLAIN = [row for row in OF_COLUMNS if row.hessian == WEIGHT]
-CURVED = [row for row in OF_COLUMNS if row.hessian != WEIGHT]
-
-_plain_column = loops_by_number(_gradient_loop, {row.number: row.pair for row in PLAIN})
-_value_column = loops_by_number(
-    _pair_loop, {row.number: row.pair for row in CURVED if not row.is_classifier}
-)
-_class_column = loops_by_number(
-    _pair_loop, {row.number: row.pair for row in CURVED if row.is_classifier}
-)
+_pair_column = loops_by_number(_pair_loop, "pair")
 
 
 # ---- entries, which Python calls for a chunk of rows -------------------------------------------
@@ -137,64 +114,29 @@ def _note_sizes(values, rows, n_columns, sizes):
     sizes[1] += total / np.float64(sampled) * share
 
 
-@inlined
-def _turn_round(values):
-    """Negate gradients in place."""
-    for i in range(values.size):
-        values[i] = -values[i]
-
-
 @entry
-def plain_gradients(formula, y, raw, weights, parameter, g, sizes, rows):
-    """Directions if the hessian is the weight; column k belongs to output k modulo Y."""
+def column_gradients(formula, y, raw, weights, parameter, g, h, sizes, rows):
+    """Directions and hessians; column k belongs to output k modulo Y.
+
+    ``h`` has no rows if the hessian is the weight; then that of the formula is not kept.
+    """
+    not_kept = np.empty(BLOCK)
     for start in range(rows[0], rows[1], BLOCK):
         stop = min(start + BLOCK, rows[1])
+        by = weights[start:stop]
         for k in range(raw.shape[0]):
-            out = g[k, start:stop]
-            target = y[k % y.shape[0], start:stop]
-            _plain_column(formula, target, raw[k, start:stop], parameter[k], out)
-            _times(weights[start:stop], out)
-            _turn_round(out)
-            _note_sizes(out, rows, raw.shape[0], sizes)
-
-
-def _pairs(column: Any) -> Any:
-    """Make the function for the directions and hessians of all columns."""
-
-    @helper
-    def fill(formula, y, raw, weights, parameter, g, h, sizes, rows):
-        for start in range(rows[0], rows[1], BLOCK):
-            stop = min(start + BLOCK, rows[1])
-            for k in range(raw.shape[0]):
-                out, curve = g[k, start:stop], h[k, start:stop]
-                target = y[k % y.shape[0], start:stop]
-                column(formula, target, raw[k, start:stop], parameter[k], out, curve)
-                _times(weights[start:stop], out)
-                _times(weights[start:stop], curve)
-                _turn_round(out)
-                _note_sizes(out, rows, raw.shape[0], sizes[:2])
+            out, target = g[k, start:stop], y[k % y.shape[0], start:stop]
+            curve = h[k, start:stop] if h.shape[0] else not_kept[: stop - start]
+            _pair_column(formula, target, raw[k, start:stop], parameter[k], out, curve)
+            _times(by, out)
+            _note_sizes(out, rows, raw.shape[0], sizes[:2])
+            if h.shape[0]:
+                _times(by, curve)
                 _note_sizes(curve, rows, raw.shape[0], sizes[2:])
-
-    return fill
-
-
-_value_pairs, _class_pairs = _pairs(_value_column), _pairs(_class_column)
-
-
-@entry
-def value_gradients(formula, y, raw, weights, parameter, g, h, sizes, rows):
-    """Directions and hessians of real targets."""
-    _value_pairs(formula, y, raw, weights, parameter, g, h, sizes, rows)
-
-
-@entry
-def class_gradients(formula, y, raw, weights, parameter, g, h, sizes, rows):
-    """Directions and hessians of two classes."""
-    _class_pairs(formula, y, raw, weights, parameter, g, h, sizes, rows)
 
 
 @inlined
-def class_weights(raw, out, total, largest):
+def _class_weights(raw, out, total, largest):
     """Unnormalised probabilities of each row, (rows, K), their totals, and the largest ``raw``."""
     n, n_classes = raw.shape
     for i in range(n):
@@ -221,9 +163,8 @@ def _class_directions(classes, own, total, weights, parameter, g, h):
         y = 1.0 if classes[0][i] == classes[1] else 0.0
         gradient, hessian = formulas.softmax(y, own[i] / total[i], parameter)
         g[i], h[i] = -gradient, hessian
-    for i in range(weights.size):
-        g[i] *= weights[i]
-        h[i] *= weights[i]
+    _times(weights, g)
+    _times(weights, h)
 
 
 @entry
@@ -234,7 +175,7 @@ def softmax_gradients(classes, raw, weights, factor, g, h, losses, sizes, rows):
     for start in range(rows[0], rows[1], BLOCK):
         stop = min(start + BLOCK, rows[1])
         n = stop - start
-        class_weights(raw[start:stop], space[:n], total, largest)
+        _class_weights(raw[start:stop], space[:n], total, largest)
         by = weights[start:stop]
         for k in range(n_classes):
             out, curve, own = g[k, start:stop], h[k, start:stop], (classes[start:stop], k)
@@ -263,19 +204,14 @@ def directions(
     if loss.takes_rows:
         return class_directions(predicted, parameter, pool)[0]
     w = weights_of(predicted)
-    fill = class_gradients if loss.is_classifier else value_gradients
-    fill = plain_gradients if loss.constant_hessian else fill
     target, columns = arrays_of(loss, predicted)
     given = (np.int64(loss.formula), target, columns, w, contiguous(parameter, np.float64))
-    g, sizes = np.empty_like(columns), _no_sizes(len(predicted.raw))
+    (n_columns, n), sizes = columns.shape, _no_sizes(len(predicted.raw))
+    g, h = np.empty((n_columns, n)), np.empty((0 if loss.constant_hessian else n_columns, n))
+    by_chunks(lambda rows: column_gradients(*given, g, h, sizes[rows[0] // CHUNK], rows), n, pool)
     if loss.constant_hessian:
-        own: tuple[np.ndarray, ...] = (g,)
-        h = (w if len(w) else np.ones(g.shape[1]))[None]
+        h = (w if len(w) else np.ones(n))[None]
         sizes[:, 2], sizes[:, 3] = h.max(), h.mean()
-    else:
-        h = np.empty_like(columns)
-        own = g, h
-    by_chunks(lambda rows: fill(*given, *own, sizes[rows[0] // CHUNK], rows), g.shape[1], pool)
     return Directions(g, h, sizes)
 
 

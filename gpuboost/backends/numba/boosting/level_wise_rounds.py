@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from gpuboost.backends.numba.boosting import quantise as round_words
 from gpuboost.backends.numba.boosting.quantise import CHUNK, SHARED_ROWS, two_factors
-from gpuboost.backends.numba.common.constraints import constraints_of
-from gpuboost.backends.numba.common.packed_words import choose_gradient_packing
-from gpuboost.backends.numba.common.records import Problem
-from gpuboost.backends.numba.common.row_major import row_major
-from gpuboost.backends.numba.depth_first.tree_grower import (
+from gpuboost.backends.numba.common.arguments import (
     Weights,
     limits_of,
     make_scratch,
     matrix_of,
     min_category,
 )
+from gpuboost.backends.numba.common.constraints import constraints_of
+from gpuboost.backends.numba.common.packed_words import choose_gradient_packing
+from gpuboost.backends.numba.common.records import Problem
+from gpuboost.backends.numba.common.row_major import row_major
 from gpuboost.backends.numba.level_wise.feature_bundles import bundle_codes, plan_bundles
 from gpuboost.backends.numba.level_wise.feature_sampling import FIRST, NEVER
-from gpuboost.backends.numba.level_wise.grower import LevelGrower, Shape, Space
+from gpuboost.backends.numba.level_wise.grower import LevelGrower, Shape
 from gpuboost.backends.numba.level_wise.histograms import STEP
 from gpuboost.backends.numba.level_wise.partition import Leaves
 from gpuboost.backends.numba.level_wise.records import Samples
+from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine import randomness
-from gpuboost.engine.ensembles.boosting import GRADIENT_BITS, HESSIAN_BITS, Scale
+from gpuboost.engine.ensembles.boosting import GRADIENT_BITS, HESSIAN_BITS, Gradients, Scale
 from gpuboost.engine.ensembles.boosting_task import BoostTask
 from gpuboost.engine.quantise import VALUE_BITS
 from gpuboost.engine.sampling import root_key
@@ -82,16 +81,10 @@ def _looks_at_enough(task: BoostTask) -> bool:
     return n_features <= MAX_PASSED_OVER * n_idle * listed
 
 
-def _are_drawn(task: BoostTask) -> bool:
-    """Whether nodes consider only some of the features of their tree."""
-    options = task.options
-    listed = min(options.max_features, options.level_features)
-    return listed < task.matrix.n_features or options.interactions is not None
-
-
 def shape_of(task: BoostTask) -> Shape:
     """Sizes of the data and limits of a fit, for its grower."""
     options, matrix = task.options, task.matrix
+    listed = min(options.max_features, options.level_features)
     hessian_counts = task.loss.constant_hessian and task.train.weights is None  # 1 for each row
     return Shape(
         n_samples=matrix.n_samples,
@@ -101,7 +94,7 @@ def shape_of(task: BoostTask) -> Shape:
         depth=options.max_depth,
         max_leaf_nodes=options.max_leaf_nodes,
         min_samples_leaf=int(options.min_samples_leaf),
-        drawn=_are_drawn(task),
+        drawn=listed < matrix.n_features or options.interactions is not None,
         groups=(len(options.interactions or ()) + 63) // 64,
         fields=3 if options.min_samples_leaf > 1 and not hessian_counts else 2,
         n_threads=task.n_threads,
@@ -123,70 +116,52 @@ def hessian_bits(means: tuple[float, float], largest: tuple[int, int]) -> int:
     return int(min(max(round((63 + ratio) / 2), minimum), maximum))
 
 
-@dataclass(frozen=True)
-class RoundColumns:
-    """Gradients of a round in the layout that compiled code takes.
-
-    Attributes
-    ----------
-    gradient : float64 (T, n)
-    hessian : float64 (T, n), or (1, n)
-    means : tuple of float
-        Mean magnitudes of gradients and hessians.
-    whole : int32 (n,) or None
-        The hessians, if they are whole numbers.
-    rows : uint32 (m,)
-        Rows that trees are grown on; empty for all.
-    """
-
-    gradient: np.ndarray
-    hessian: np.ndarray
-    means: tuple[float, float]
-    whole: np.ndarray | None
-    rows: np.ndarray
-
-
 class LevelRounds:
     """The buffers and steps of a fit whose trees are grown level by level."""
 
     def __init__(self, task: BoostTask, pool: ThreadPool) -> None:
         shape = shape_of(task)
         self.task, self.pool = task, pool
-        self._space, self._matrix = Space(shape), matrix_of(task.matrix)
+        self._grower, self._matrix = LevelGrower(shape), matrix_of(task.matrix)
         self._columns = plan_bundles(self._matrix)
+        self.are_features = shape.n_columns == shape.n_features  # none share a column of `by_row`
         self.by_row = row_major(bundle_codes(self._matrix, self._columns), pool)
         n, n_trees = shape.n_samples, shape.n_trees
         self._word = np.empty((n_trees, n), np.int64)
         self.leaf = np.zeros((n_trees, n), np.int32)
-        self._sums = np.zeros((self._space.n_chunks, 2, 3), np.int64)
+        self._sums = np.zeros((self._grower.n_chunks, 2, 3), np.int64)
         self._row_sums = np.zeros((n_trees * -(-n // CHUNK), 2), np.int64)
         threads = range(task.n_threads)
         self._scratch = [make_scratch(0, shape.n_features) for _ in threads]
 
-    @property
-    def are_features(self) -> bool:
-        """Whether the columns of `by_row` are the features: no features share a column."""
-        return self._space.shape.n_columns == self._space.shape.n_features
+    def grow(
+        self, made: Gradients, means: tuple[float, float], scale: Scale, trees: range
+    ) -> list[GrownTree]:
+        """Grow the trees of a round, given by number; `leaf` then holds the leaf of each row.
 
-    def grow(self, columns: RoundColumns, scale: Scale, trees: range) -> list[GrownTree]:
-        """Grow the trees of a round, given by number; `leaf` then holds the leaf of each row."""
-        samples = self._pack(columns, scale, trees)
-        roots = self._load(samples, columns.rows)
+        ``means`` are the mean magnitudes of the gradients and hessians.
+        """
+        gradient, hessian = (contiguous(x.T, np.float64) for x in (made.gradient, made.hessian))
+        rows = np.zeros(0, np.uint32)  # all rows
+        if made.inside is not None:
+            rows = np.flatnonzero(made.inside).astype(np.uint32)
+        whole = contiguous(rows[:0] if made.whole is None else made.whole, np.int32)
+        samples = self._pack((gradient, hessian, whole), means, scale, trees)
+        roots = self._load(samples, rows)
         keys = np.array([root_key(self.task.seed, tree) for tree in trees], np.uint64)
         scales = np.array((*two_factors(scale.wide_gradient), *two_factors(scale.wide_hessian)))
-        leaves = Leaves(columns.gradient, columns.hessian, scales, self.leaf, self._sums)
+        leaves = Leaves(gradient, hessian, scales, self.leaf, self._sums)
         self._allow_features(trees)
         minimum = [min_category(self.task.options, int(root)) for root in roots[:, 3]]
-        self._space.state.min_category[: len(minimum)] = minimum
-        are_ones = columns.whole is not None and bool(columns.whole.max() <= 1)
+        self._grower.state.min_category[: len(minimum)] = minimum
+        are_ones = made.whole is not None and bool(whole.max() <= 1)
         weights = Weights(int(roots[0, 3]), are_ones, some_are_zero=False)
         problems = self._problems(scale, weights, samples)
-        grower = LevelGrower(self.pool, self._space, problems)
-        return grower.grow(samples, roots, keys, leaves)
+        return self._grower.grow(self.pool, problems, samples, roots, keys, leaves)
 
     def _allow_features(self, trees: range) -> None:
         """Set the features that each tree may split on."""
-        features_of, space = self.task.features_of, self._space
+        features_of, space = self.task.features_of, self._grower
         state = space.state
         for place, tree in enumerate(trees):
             own = np.arange(self.task.matrix.n_features)
@@ -207,37 +182,36 @@ class LevelRounds:
         given = self._matrix, features, limits, constraints_of(options, len(features)), packing
         return [Problem(*given, scratch, 0) for scratch in self._scratch]
 
-    def _pack(self, columns: RoundColumns, scale: Scale, trees: range) -> Samples:
-        """Pack the gradients and hessians of all rows and trees into words."""
-        gradient, hessian, whole = columns.gradient, columns.hessian, columns.whole
-        word = self._word
+    def _pack(
+        self,
+        columns: tuple[np.ndarray, ...],
+        means: tuple[float, float],
+        scale: Scale,
+        trees: range,
+    ) -> Samples:
+        """Pack the gradients and hessians of all rows and trees into words.
+
+        ``columns``: gradients, hessians, and hessians that are whole numbers, as in `pack_words`.
+        """
+        whole, word, seed = columns[2], self._word, self.task.seed
         scales = np.array((*two_factors(scale.gradient), *two_factors(scale.hessian)))
-        means = tuple(np.ldexp(columns.means, (scale.gradient, scale.hessian)))
-        together = word.size > SHARED_ROWS
-        if whole is None:
-            largest = (1 << GRADIENT_BITS, 1 << HESSIAN_BITS)
-            bits = hessian_bits(means, largest)
-            seed, purpose = self.task.seed, randomness.ROUND_GRADIENT
-            keys = [randomness.stream_key(seed, purpose, tree)[0] for tree in trees]
-            given = gradient, hessian, scales, np.array(keys, np.uint64), bits, word
-            self.pool.share(lambda _, barrier: round_words.pack_rounded(*given, barrier), together)
-        else:
+        means = tuple(np.ldexp(means, (scale.gradient, scale.hessian)))
+        largest = (1 << GRADIENT_BITS, 1 << HESSIAN_BITS)
+        if whole.size:
             largest = (1 << VALUE_BITS, int(whole.max()))
-            bits = hessian_bits(means, largest)
-            self.pool.share(
-                lambda _, barrier: round_words.pack_whole(
-                    gradient, scales, whole, bits, word, barrier
-                ),
-                together,
-            )
-        codes = self._matrix.codes
-        space = self._space
-        of_columns = self.by_row.view(np.uint64), space.shape.n_columns, self._columns
-        return Samples(codes, *of_columns, word, bits, *largest, space.shape.tile)
+        bits, purpose = hessian_bits(means, largest), randomness.ROUND_GRADIENT
+        keys = np.array([randomness.stream_key(seed, purpose, tree)[0] for tree in trees])
+        given = *columns, scales, keys, bits, word
+        self.pool.share(
+            lambda _, barrier: round_words.pack_words(*given, barrier), word.size > SHARED_ROWS
+        )
+        codes, shape = self._matrix.codes, self._grower.shape
+        of_columns = self.by_row.view(np.uint64), shape.n_columns, self._columns
+        return Samples(codes, *of_columns, word, bits, *largest, shape.tile)
 
     def _load(self, samples: Samples, rows: np.ndarray) -> np.ndarray:
         """Put rows in their initial positions; return the roots, int64 (T, 4)."""
-        word, bits, row = samples.word, samples.hessian_bits, self._space.state.row[0]
+        word, bits, row = samples.word, samples.hessian_bits, self._grower.state.row[0]
         n, sums = len(rows) or word.shape[1], self._row_sums
         self.pool.share(
             lambda _, barrier: round_words.place_rows(word, bits, rows, row, sums, barrier),

@@ -12,14 +12,13 @@ import numpy as np
 from gpuboost.backends.numba.boosting.gradients import (
     BLOCK,
     NO_WEIGHTS,
-    OF_COLUMNS,
     arrays_of,
     by_chunks,
-    class_weights,
+    class_directions,
     loops_by_number,
     weights_of,
 )
-from gpuboost.backends.numba.compiler import entry, formulas, helper
+from gpuboost.backends.numba.compiler import entry, helper
 from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine.averages import plane_scales
@@ -38,57 +37,20 @@ def _value_loop(value: Any) -> Any:
     return add
 
 
-_add_target_losses = loops_by_number(
-    _value_loop, {row.number: row.value for row in OF_COLUMNS if not row.is_classifier}
-)
-_add_class_losses = loops_by_number(
-    _value_loop, {row.number: row.value for row in OF_COLUMNS if row.is_classifier}
-)
-
-
-def _means(add_column: Any) -> Any:
-    """Make the function for the loss of each row: the mean over columns."""
-
-    @helper
-    def fill(formula, y, raw, parameter, total, rows):
-        for start in range(rows[0], rows[1], BLOCK):
-            stop = min(start + BLOCK, rows[1])
-            total[start:stop] = 0.0
-            for k in range(raw.shape[0]):
-                target, column = y[k % y.shape[0], start:stop], raw[k, start:stop]
-                add_column(formula, target, column, parameter[k], total[start:stop])
-            for i in range(start, stop):
-                total[i] /= np.float64(raw.shape[0])
-
-    return fill
-
-
-_target_means, _class_means = _means(_add_target_losses), _means(_add_class_losses)
+_add_losses = loops_by_number(_value_loop, "value")
 
 
 @entry
-def target_losses(formula, y, raw, parameter, total, rows):
+def column_losses(formula, y, raw, parameter, total, rows):
     """Loss of each row: the mean over columns."""
-    _target_means(formula, y, raw, parameter, total, rows)
-
-
-@entry
-def class_losses(formula, y, raw, parameter, total, rows):
-    """Loss of each row for two classes."""
-    _class_means(formula, y, raw, parameter, total, rows)
-
-
-@entry
-def softmax_losses(classes, raw, total, rows):
-    """Loss of each row for several classes; ``raw`` is (n, K)."""
-    n_classes, width = raw.shape[1], min(BLOCK, rows[1] - rows[0])
-    space, added, largest = np.empty((width, n_classes)), np.empty(width), np.empty(width)
     for start in range(rows[0], rows[1], BLOCK):
         stop = min(start + BLOCK, rows[1])
-        class_weights(raw[start:stop], space[: stop - start], added, largest)
+        total[start:stop] = 0.0
+        for k in range(raw.shape[0]):
+            target, column = y[k % y.shape[0], start:stop], raw[k, start:stop]
+            _add_losses(formula, target, column, parameter[k], total[start:stop])
         for i in range(start, stop):
-            at = i - start
-            total[i] = formulas.softmax_loss(raw[i, classes[i]], largest[at], added[at])
+            total[i] /= np.float64(raw.shape[0])
 
 
 @entry
@@ -124,42 +86,26 @@ def row_losses(
     """Compute `Loss.row_losses`."""
     if loss.formula == USER:
         return loss.row_losses(predicted, parameter)
-    total = np.empty(len(predicted.raw))
     if loss.takes_rows:
-        classes, raw = contiguous(predicted.y, np.int32), contiguous(predicted.raw, np.float64)
-        by_chunks(lambda rows: softmax_losses(classes, raw, total, rows), len(total), pool)
-        return total
-    add = class_losses if loss.is_classifier else target_losses
+        return class_directions(predicted, parameter, pool)[1]
+    total = np.empty(len(predicted.raw))
     given = (np.int64(loss.formula), *arrays_of(loss, predicted), contiguous(parameter, np.float64))
-    by_chunks(lambda rows: add(*given, total, rows), len(total), pool)
+    by_chunks(lambda rows: column_losses(*given, total, rows), len(total), pool)
     return total
 
 
-def mean_loss(
-    loss: Loss,
-    predicted: Predicted,
-    parameter: np.ndarray,
-    pool: ThreadPool,
-    weight: float | None = None,
-) -> float:
-    """Compute `Loss.mean_loss`; ``weight`` is the total weight of all rows, if it is known."""
+def mean_loss(loss: Loss, predicted: Predicted, parameter: np.ndarray, pool: ThreadPool) -> float:
+    """Compute `Loss.mean_loss`."""
     if loss.formula == USER:
         return loss.mean_loss(predicted, parameter)
-    return mean_of(row_losses(loss, predicted, parameter, pool), predicted, pool, weight)
+    return mean_of(row_losses(loss, predicted, parameter, pool), predicted, pool)
 
 
-def mean_of(
-    values: np.ndarray, predicted: Predicted, pool: ThreadPool, weight: float | None = None
-) -> float:
+def mean_of(values: np.ndarray, predicted: Predicted, pool: ThreadPool) -> float:
     """Compute `engine.averages.weighted_mean` with the weights of the rows."""
-    total = _sum(values, weights_of(predicted), pool)
-    return total / (total_weight(predicted, pool) if weight is None else weight)
-
-
-def total_weight(predicted: Predicted, pool: ThreadPool) -> float:
-    """Total weight of all rows; without weights, their number."""
     weights = weights_of(predicted)
-    return _sum(weights, NO_WEIGHTS, pool) if len(weights) else float(len(predicted.raw))
+    total = _sum(weights, NO_WEIGHTS, pool) if len(weights) else float(len(values))
+    return _sum(values, weights, pool) / total
 
 
 def _sum(values: np.ndarray, weights: np.ndarray, pool: ThreadPool) -> float:

@@ -1,6 +1,7 @@
-"""Value bounds that nodes inherit from their ancestors if features are monotonic.
+"""What nodes inherit from their ancestors: value bounds if features are monotonic, open groups.
 
-Interaction groups are passed on to children in `feature_sampling`.
+An interaction group is *open* at a node if it holds every feature split on above. Each node has one
+bit per group, and a feature is a candidate if one of its groups is open.
 """
 
 # mypy: check-untyped-defs=False
@@ -18,9 +19,10 @@ from gpuboost.engine.task import TreeOptions
 values_in_bounds, bounds_of_children = criteria.values_in_bounds, criteria.bounds_of_children
 
 BOUNDS = [("lower", np.float64), ("upper", np.float64)]  # bounds of a node's value (NEWTON)
+ALL_OPEN = np.uint64(2**64 - 1)
 
 
-class Constraints(NamedTuple):
+class FeatureConstraints(NamedTuple):
     """Constraints of each feature.
 
     Attributes
@@ -35,19 +37,29 @@ class Constraints(NamedTuple):
     groups: np.ndarray
 
 
-def constraints_of(options: TreeOptions, n_features: int) -> Constraints:
+def constraints_of(options: TreeOptions, n_features: int) -> FeatureConstraints:
     """The constraints of each feature, from the options."""
     interactions = options.interactions or ()
     groups = np.zeros((n_features, (len(interactions) + 63) // 64), np.uint64)
     for number, group in enumerate(interactions):
         groups[list(group), number // 64] |= np.uint64(1) << np.uint64(number % 64)
-    return Constraints(np.array(options.directions or (), dtype=np.int64), groups)
+    return FeatureConstraints(np.array(options.directions or (), dtype=np.int64), groups)
 
 
 @inlined
-def hold_root(limits, node):
-    """Set the bounds of a root."""
+def constrain_root(limits, node, open_groups):
+    """Set the bounds of a root, and open all interaction groups."""
     node.lower, node.upper = -limits.max_value, limits.max_value
+    open_groups[:] = ALL_OPEN
+
+
+@inlined
+def is_open(constraints, feature, open_groups):
+    """Whether one of the groups that hold a feature is open; without interactions False."""
+    found = False
+    for word in range(constraints.groups.shape[1]):
+        found |= (constraints.groups[feature, word] & open_groups[word]) != 0
+    return found
 
 
 @inlined
@@ -64,12 +76,22 @@ def sign_of(problem, feature):
 
 
 @inlined
-def pass_on_bounds(problem, node, left, right):
-    """Set the children's bounds: the node's, and in monotonic splits the middle of their values."""
+def pass_on(problem, nodes, k, open_groups):
+    """Set the bounds and the open groups of the children of node ``k``.
+
+    Bounds are the node's, and in monotonic splits the middle of the children's values. Of the
+    node's open groups, those that hold its feature stay open.
+    """
+    node, groups = nodes[k], problem.constraints.groups
+    left, right = nodes[node.left], nodes[node.left + 1]
     left.lower, left.upper = node.lower, node.upper
     right.lower, right.upper = node.lower, node.upper
     if problem.constraints.monotonic.size > 0:
         _part_at_middle(problem, node, left, right)
+    for word in range(groups.shape[1]):
+        left_open = open_groups[k, word] & groups[node.feature, word]
+        open_groups[node.left, word] = left_open
+        open_groups[node.left + 1, word] = left_open
 
 
 @helper

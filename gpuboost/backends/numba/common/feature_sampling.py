@@ -1,8 +1,4 @@
-"""The candidate features of a node: those drawn for its level and allowed by interaction groups.
-
-An interaction group is *open* at a node if it holds every feature split on above. Each node has one
-bit per group, and a feature is a candidate if one of its groups is open.
-"""
+"""The candidate features of a node: those drawn for its level and allowed by `constraints`."""
 
 # mypy: check-untyped-defs=False
 # Numba gives compiled functions their types.
@@ -11,14 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuboost.backends.numba.compiler import allocating, helper, inlined, randomness
+from gpuboost.backends.numba.common.constraints import is_open
+from gpuboost.backends.numba.compiler import helper, inlined, randomness
 
 feature_rank, level_key = randomness.feature_rank, randomness.level_key
 
 LEVELS = 64  # levels whose features are cached; deeper levels replace others
 SMALLEST_RANK, LAST_RANK = np.int64(-(2**63)), np.int64(2**63 - 1)
 _SIGN = np.uint64(1 << 63)
-ALL_OPEN = np.uint64(2**64 - 1)
 
 
 @inlined
@@ -31,13 +27,6 @@ def signed_rank(key, feature):
 def rank_of(limits, key, feature):
     """Rank of a feature at a node; the low 32 bits are the feature."""
     return signed_rank(key, feature) if limits.hashed_order else np.int64(feature)
-
-
-@inlined
-def rank_features(limits, key, features, ranks):
-    """Compute `rank_of` for all features of a tree."""
-    for p in range(features.size):
-        ranks[p] = rank_of(limits, key, features[p])
 
 
 @helper
@@ -56,8 +45,7 @@ def kth_smallest(ranks, n, k):
 @inlined
 def forget_levels(scratch):
     """Forget the features of the last tree's levels."""
-    for slot in range(LEVELS):
-        scratch.level_depth[slot] = -1
+    scratch.level_depth[:] = -1
 
 
 @helper
@@ -85,7 +73,7 @@ def is_choosy(problem):
 @helper
 def choose_features(problem, nodes, k, open_groups):
     """Mark in `Scratch.chosen` the features that node ``k`` may split on."""
-    features, limits, groups = problem.features, problem.limits, problem.constraints.groups
+    features, limits = problem.features, problem.limits
     key, last = np.uint64(0), LAST_RANK
     if limits.level_features < features.size:
         depth = np.int64(nodes[k].depth)
@@ -93,11 +81,10 @@ def choose_features(problem, nodes, k, open_groups):
         last = last_of_level(problem, key, depth)
     for p in range(features.size):
         feature = features[p]
-        is_open = not limits.has_interactions
-        for word in range(groups.shape[1]):
-            is_open |= (groups[feature, word] & open_groups[k, word]) != 0
+        allowed = is_open(problem.constraints, feature, open_groups[k])
         drawn = last == LAST_RANK or signed_rank(key, feature) <= last
-        problem.scratch.chosen[feature] = np.int32(is_open & drawn)
+        is_chosen = (allowed | (not limits.has_interactions)) & drawn
+        problem.scratch.chosen[feature] = np.int32(is_chosen)
 
 
 @helper
@@ -117,25 +104,8 @@ def order_features(problem, key):
 
     If `is_choosy`, `choose_features` must have marked them.
     """
-    rank_features(problem.limits, key, problem.features, problem.scratch.ranks)
+    for p in range(problem.features.size):
+        problem.scratch.ranks[p] = rank_of(problem.limits, key, problem.features[p])
     if is_choosy(problem):
         return set_chosen(problem.scratch, problem.features.size)
     return problem.features.size
-
-
-@allocating
-def first_groups(problem, n_nodes):
-    """Group bits for ``n_nodes`` nodes; all groups are open at the root."""
-    open_groups = np.empty((n_nodes, problem.constraints.groups.shape[1]), np.uint64)
-    open_groups[0] = ALL_OPEN
-    return open_groups
-
-
-@inlined
-def pass_on_groups(constraints, nodes, k, open_groups):
-    """Set the open groups of the children of node ``k``: its open groups that hold its feature."""
-    node, groups = nodes[k], constraints.groups
-    for word in range(groups.shape[1]):
-        left_open = open_groups[k, word] & groups[node.feature, word]
-        open_groups[node.left, word] = left_open
-        open_groups[node.left + 1, word] = left_open

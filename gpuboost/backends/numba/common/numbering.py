@@ -55,27 +55,33 @@ def number_nodes(nodes, n_nodes, masks):
 
 @allocating
 def leaf_sums(nodes, order, left, targets, rows, packing, one_channel):
-    """Column ``sums`` of `GrownTree`: leaves are summed over their rows, parents over children.
-
-    Children come after their parent, so one pass from the last node is enough.
-    """
+    """Column ``sums`` of `GrownTree`: leaves are summed over their rows, parents over children."""
     n_columns, of_classes = targets.wide.shape[1], targets.classes.size > 0
     if of_classes:
         n_columns = targets.n_classes * max(n_columns, 1)
     sums = np.zeros((order.size, n_columns), np.int64)
     two_weights = one_channel and of_classes and targets.wide.size == 0
-    for i in range(order.size - 1, -1, -1):
+    for i in range(order.size):
         node = nodes[order[i]]
         if left[i] > 0:
-            for column in range(n_columns):
-                sums[i, column] = sums[left[i], column] + sums[left[i] + 1, column]
-        elif two_weights:
+            continue
+        if two_weights:
             sums[i, 0] = node.hessian - node.gradient
             if targets.n_classes > 1:
                 sums[i, 1] = node.gradient
         else:
             _add_rows(sums, i, node, targets, rows, packing, one_channel)
+    add_up(sums, left)
     return sums
+
+
+@inlined
+def add_up(sums, left):
+    """Set the sums of parents; children come after their parent, so one pass is enough."""
+    for i in range(left.size - 1, -1, -1):
+        if left[i] > 0:
+            for column in range(sums.shape[1]):
+                sums[i, column] = sums[left[i], column] + sums[left[i] + 1, column]
 
 
 @inlined

@@ -301,7 +301,10 @@ class CompiledOrder:
         centres: np.ndarray,
         limit: float,
     ) -> np.ndarray:
-        """Weighted mean of ``values - centre``, clipped to [-limit, limit], for each group."""
+        """Weighted mean of ``values - centre``, clipped to [-limit, limit], for each group.
+
+        With NumPy instead, boosting of 100k x 28 by huber takes 10% longer.
+        """
         given, centres = self._given(values, weights, groups), contiguous(centres, np.float64)
         largest = max(
             self._by_groups(lambda chosen: largest_clipped(*given, chosen, centres, limit), groups)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpuboost.backends.numba.common.constraints import BOUNDS, Constraints
+from gpuboost.backends.numba.common.constraints import BOUNDS, FeatureConstraints
 from gpuboost.backends.numba.common.packed_words import Packing
 
 LANES = 8  # bins of a block whose scores are computed together
@@ -49,7 +49,6 @@ SPLIT = np.dtype(
         ("missing", np.int64),
         ("categorical", np.int64),
         ("found_at", np.int64),  # see `level_wise.feature_sampling`: FOUND, BEYOND or NONE
-        ("is_range", np.int64),  # whether ``bin`` and ``next_bin`` only bound the bin of ``draw``
     ],
     align=True,
 )
@@ -81,8 +80,7 @@ class Limits(NamedTuple):
     """`engine.task.TreeOptions` of one tree, with the limits that depend on its rows.
 
     ``by_median``: gradients are signs about the medians of the node. ``has_weightless``: some rows
-    of the tree have weight 0. ``stops_at_pure``: no split is better than one with two pure sides
-    (two classes and VARIANCE). ``l1``, ``l2`` and ``max_value`` are for NEWTON.
+    of the tree have weight 0. ``l1``, ``l2`` and ``max_value`` are for NEWTON.
     """
 
     criterion: int
@@ -90,7 +88,6 @@ class Limits(NamedTuple):
     has_gradients: bool
     by_median: bool
     has_weightless: bool
-    stops_at_pure: bool
     random_thresholds: bool
     max_depth: int
     min_samples_split: int
@@ -169,7 +166,7 @@ class Problem(NamedTuple):
     matrix: Matrix
     features: np.ndarray
     limits: Limits
-    constraints: Constraints
+    constraints: FeatureConstraints
     packing: Packing
     scratch: Scratch
     min_category: int

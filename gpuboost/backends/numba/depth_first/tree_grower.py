@@ -4,117 +4,32 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
+from gpuboost.backends.numba.common.arguments import (
+    Weights,
+    limits_of,
+    make_rows,
+    make_scratch,
+    matrix_of,
+    min_category,
+)
 from gpuboost.backends.numba.common.constraints import constraints_of
-from gpuboost.backends.numba.common.feature_sampling import LEVELS
 from gpuboost.backends.numba.common.packed_words import (
     Packing,
     choose_gradient_packing,
     choose_packing,
 )
-from gpuboost.backends.numba.common.records import (
-    SLOTS,
-    SPLIT,
-    Limits,
-    Matrix,
-    Problem,
-    Rows,
-    RowTargets,
-    Scratch,
-)
+from gpuboost.backends.numba.common.records import Problem, Rows, RowTargets, Scratch
 from gpuboost.backends.numba.depth_first.grow import grow
 from gpuboost.backends.numba.depth_first.medians import by_rank
 from gpuboost.backends.numba.splits.channels import Channels
 from gpuboost.backends.numba.threads.map import contiguous, in_order
-from gpuboost.engine.bins import BinnedMatrix
-from gpuboost.engine.criteria import VARIANCE
 from gpuboost.engine.sampling import root_key
 from gpuboost.engine.targets import Target
-from gpuboost.engine.task import GrownTree, GrowTask, TreeOptions
+from gpuboost.engine.task import GrownTree, GrowTask
 from gpuboost.engine.tree_rows import TreeRows
-
-
-def matrix_of(binned: BinnedMatrix) -> Matrix:
-    """A binned matrix for compiled code."""
-    mapper = binned.mapper
-    return Matrix(
-        codes=contiguous(binned.codes, np.uint8),
-        n_bins=contiguous(mapper.n_bins, np.int64),
-        center=contiguous(mapper.center, np.float64),
-        has_missing=contiguous(binned.n_missing > 0, np.bool_),
-        is_categorical=contiguous(mapper.is_categorical, np.bool_),
-        missing_code=int(mapper.missing_code),
-        any_categorical=bool(mapper.is_categorical.any()),
-    )
-
-
-@dataclass(frozen=True)
-class Weights:
-    """The properties of the row weights of a tree that its limits depend on.
-
-    Attributes
-    ----------
-    root_hessian : int
-        Sum of the weights.
-    are_ones : bool
-        Whether all weights are 1, so that the hessian of a node counts its rows.
-    some_are_zero : bool
-        Whether rows of the tree have weight 0.
-    """
-
-    root_hessian: int
-    are_ones: bool
-    some_are_zero: bool
-
-    @classmethod
-    def of(cls, rows: TreeRows) -> Weights:
-        """The properties of the weights of ``rows``."""
-        some_are_zero = rows.inside is not None
-        are_ones = not some_are_zero and bool(rows.weight.max() <= 1)
-        return cls(int(rows.weight.sum(dtype=np.int64)), are_ones, some_are_zero)
-
-
-def limits_of(options: TreeOptions, target: Target, weights: Weights) -> Limits:
-    """The limits of one tree."""
-    fraction = np.float64(options.min_weight_fraction_leaf)
-    share = int(np.ceil(fraction * np.float64(weights.root_hessian)))
-    min_hessian = max(int(options.min_hessian), share, 1)
-    min_samples_leaf = int(options.min_samples_leaf)
-    if weights.are_ones:
-        min_hessian, min_samples_leaf = max(min_hessian, min_samples_leaf), 1
-    return Limits(
-        criterion=int(options.criterion),
-        is_regression=not target.by_class,
-        has_gradients=target.has_gradients,
-        by_median=target.by_median,
-        has_weightless=weights.some_are_zero,
-        stops_at_pure=target.by_class and options.criterion == VARIANCE,
-        random_thresholds=bool(options.random_thresholds),
-        max_depth=int(options.max_depth),
-        min_samples_split=int(options.min_samples_split),
-        min_samples_leaf=min_samples_leaf,
-        min_hessian=min_hessian,
-        max_features=int(options.max_features),
-        level_features=int(options.level_features),
-        has_interactions=options.interactions is not None,
-        hashed_order=bool(options.hashed_order),
-        needs_gain=bool(options.needs_gain),
-        max_leaf_nodes=int(options.max_leaf_nodes),
-        min_impurity_decrease=float(options.min_impurity_decrease),
-        gain_unit=target.gain_unit(options.criterion),
-        root_hessian=float(weights.root_hessian),
-        l1=float(options.regularisation.l1),
-        l2=float(options.regularisation.l2),
-        max_value=float(options.regularisation.max_value),
-    )
-
-
-def min_category(options: TreeOptions, root_hessian: int) -> int:
-    """Smallest hessian of a category that is not rare, in one tree."""
-    return int(np.ceil(np.float64(options.min_category_fraction) * np.float64(root_hessian)))
 
 
 def targets_of(task: GrowTask, rows: TreeRows) -> RowTargets:
@@ -139,50 +54,6 @@ def targets_of(task: GrowTask, rows: TreeRows) -> RowTargets:
     )
 
 
-def make_scratch(
-    n_samples: int, n_features: int, n_channels: int = 1, selects: bool = False
-) -> Scratch:
-    """Zeroed buffers of one thread."""
-    scores, fields = np.zeros(SLOTS), n_channels + 2
-    return Scratch(
-        totals=np.zeros(256, np.int64),
-        occupied=np.zeros(4, np.uint64),
-        bins=np.zeros(SLOTS, np.int64),
-        prefix=np.zeros(SLOTS, np.int64),
-        terms=np.zeros((3, SLOTS)),
-        scores=scores,
-        patterns=scores.view(np.int64),
-        wide=np.zeros((fields, 256), np.int64),
-        sums=np.zeros((fields, SLOTS), np.int64),
-        bundle=np.zeros((3, 256), np.int64),
-        missing=np.zeros(fields, np.int64),
-        per_bin=np.zeros((fields, 256), np.int64),
-        keys=np.zeros(256),
-        order=np.zeros(256, np.int64),
-        rare=np.zeros(256, np.int64),
-        codes=np.zeros(n_samples, np.uint8),
-        ranks=np.zeros(n_features, np.int64),
-        likely=np.zeros(n_features, np.int64),
-        chosen=np.zeros(n_features, np.int32),
-        level_depth=np.zeros(LEVELS, np.int64),
-        level_last=np.zeros(LEVELS, np.int64),
-        mask=np.zeros(16, np.uint32),
-        split=np.zeros(1, SPLIT),
-        own=np.zeros(n_samples if selects else 0),
-        own_weights=np.zeros(n_samples if selects else 0, np.int64),
-    )
-
-
-def make_rows(n_samples: int) -> Rows:
-    """Buffers for the rows of one thread's tree."""
-    return Rows(
-        row=np.empty(n_samples, np.uint32),
-        word=np.empty(n_samples, np.int64),
-        spare_row=np.empty(n_samples, np.uint32),
-        spare_word=np.empty(n_samples, np.int64),
-    )
-
-
 def make_channels(n_samples: int, target: Target) -> Channels | None:
     """Zeroed buffers for nodes of several channels; None for one channel."""
     k = target.n_channels
@@ -201,17 +72,17 @@ def make_channels(n_samples: int, target: Target) -> Channels | None:
     )
 
 
-class TreeGrower:
+class DepthFirstGrower:
     """Grows the trees of a task on several threads; each thread reuses its buffers.
 
     Parameters
     ----------
     task : GrowTask
-    earlier : TreeGrower, optional
+    earlier : DepthFirstGrower, optional
         Grower of another task with the same matrix and options, whose buffers are reused.
     """
 
-    def __init__(self, task: GrowTask, earlier: TreeGrower | None = None) -> None:
+    def __init__(self, task: GrowTask, earlier: DepthFirstGrower | None = None) -> None:
         self.task = task = by_rank(task)
         if earlier is None:
             self.matrix = matrix_of(task.matrix)

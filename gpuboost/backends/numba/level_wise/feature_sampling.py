@@ -50,7 +50,7 @@ def of_tree(problem, state, tree):
 
 @inlined
 def row_of(drawn, tree, slot):
-    """Row of `Work.looks` with the feature kinds of a searched node."""
+    """Row of `LevelWork.looks` with the feature kinds of a searched node."""
     if drawn is None:
         return tree
     return slot

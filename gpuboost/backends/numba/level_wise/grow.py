@@ -82,8 +82,8 @@ def grow_together(problem, shared, partial, barrier):
 
     If small nodes are left, `subtrees.finish_together` computes the leaf sums instead.
 
-    Every thread calls this with the same `records.Growth` as ``shared``, and with its own problem
-    and partial sums.
+    Every thread calls this with the same `records.SharedArrays` as ``shared``, and with its own
+    problem and partial sums.
     """
     samples, state, work, leaves, roots, keys, level, capacities = shared
     if not barrier_wait(barrier):

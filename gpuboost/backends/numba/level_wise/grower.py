@@ -16,9 +16,9 @@ from gpuboost.backends.numba.level_wise.records import (
     CHUNK,
     SIBLING_PAIR,
     GrowState,
-    Growth,
+    LevelWork,
     Samples,
-    Work,
+    SharedArrays,
 )
 from gpuboost.backends.numba.level_wise.subtrees import finish_together, make_local
 from gpuboost.backends.numba.threads.pool import ThreadPool
@@ -190,11 +190,11 @@ def _make_state(shape: Shape) -> GrowState:
     )
 
 
-def _make_work(shape: Shape, n_chunks: int) -> Work:
+def _make_work(shape: Shape, n_chunks: int) -> LevelWork:
     """Allocate the work lists of a level, and the histograms."""
     slots, tiles, kept = shape.widest, shape.n_tiles, shape.n_histograms
     cells = (shape.fields, shape.n_columns * BINS)
-    return Work(
+    return LevelWork(
         pairs=np.zeros(max(slots, 1), SIBLING_PAIR),
         chunks=np.zeros(n_chunks, CHUNK),
         histograms=np.empty((kept + shape.n_parts, *cells), np.int64),
@@ -206,8 +206,8 @@ def _make_work(shape: Shape, n_chunks: int) -> Work:
     )
 
 
-class Space:
-    """The arrays of a grower, kept from round to round."""
+class LevelGrower:
+    """The arrays of the grower, kept from round to round."""
 
     def __init__(self, shape: Shape) -> None:
         self.shape, self.state = shape, _make_state(shape)
@@ -217,39 +217,38 @@ class Space:
         n_rows, threads = min(shape.small, shape.n_samples), range(shape.n_threads)
         self.local = [make_local(n_rows, shape.n_features) for _ in threads if shape.small]
 
-
-class LevelGrower:
-    """Grows the trees of a round on a pool of threads."""
-
-    def __init__(self, pool: ThreadPool, space: Space, problems: list[Problem]) -> None:
-        self.pool, self.space, self.problems = pool, space, problems
-
     def grow(
-        self, samples: Samples, roots: np.ndarray, keys: np.ndarray, leaves: Leaves
+        self,
+        pool: ThreadPool,
+        problems: list[Problem],
+        samples: Samples,
+        roots: np.ndarray,
+        keys: np.ndarray,
+        leaves: Leaves,
     ) -> list[GrownTree]:
-        """Grow trees; ``roots`` int64 (T, 4): first position, number of rows, gradient, hessian."""
-        space, problems, level = self.space, self.problems, np.zeros(3, np.int64)
-        shape, n_cells = space.shape, int(roots[:, 1].sum()) * samples.n_columns
+        """Grow the trees of a round on a pool of threads.
+
+        ``problems``: that of each thread. ``roots``, ``keys``: see `records.SharedArrays`.
+        """
+        shape, state, level = self.shape, self.state, np.zeros(3, np.int64)
+        n_cells = int(roots[:, 1].sum()) * samples.n_columns
         n_threads = min(shape.n_threads, n_cells // max(SHARED_CELLS, 1) + 1)
         pieces = shape.pieces if n_threads > 1 else 1
         capacities = np.array([shape.capacity, pieces, MIN_ROWS, shape.small], np.int64)
-        shared = Growth(samples, space.state, space.work, leaves, roots, keys, level, capacities)
+        shared = SharedArrays(samples, state, self.work, leaves, roots, keys, level, capacities)
 
         def grow(thread: int, barrier: np.ndarray) -> None:
-            grow_together(problems[thread], shared, space.partial[thread], barrier)
+            grow_together(problems[thread], shared, self.partial[thread], barrier)
 
         def finish(thread: int, barrier: np.ndarray) -> None:
-            finish_together(problems[thread], shared, space.local[thread], barrier)
+            finish_together(problems[thread], shared, self.local[thread], barrier)
 
-        self.pool.share(grow, n_threads > 1, n_threads)
-        if space.state.n_small[0]:
-            self.pool.share(finish, n_threads > 1, n_threads)
-        return self._trees(leaves, int(level[CHUNKS]))
-
-    def _trees(self, leaves: Leaves, n_chunks: int) -> list[GrownTree]:
-        """The grown trees, from the nodes and the leaf sums of ``n_chunks`` chunks."""
-        state, work, trees = self.space.state, self.space.work, []
-        for tree in range(state.n_nodes.size):
-            columns, sums = collect(state, work, leaves, tree, self.space.shape.capacity, n_chunks)
+        pool.share(grow, n_threads > 1, n_threads)
+        if state.n_small[0]:
+            pool.share(finish, n_threads > 1, n_threads)
+        trees = []
+        for tree in range(shape.n_trees):
+            place = tree, shape.capacity, int(level[CHUNKS])
+            columns, sums = collect(state, self.work, leaves, *place)
             trees.append(GrownTree(*(*columns, sums)))
         return trees

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpuboost.backends.numba.common.partition import goes_left, split_of
 from gpuboost.backends.numba.compiler import helper, inlined, spliced
-from gpuboost.backends.numba.depth_first.partition import goes_left, split_of
 from gpuboost.backends.numba.intrinsics import prefetch
 from gpuboost.backends.numba.threads.barrier import next_task
 

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuboost.backends.numba.common.constraints import hold_root
-from gpuboost.backends.numba.common.feature_sampling import ALL_OPEN, forget_levels, pass_on_groups
-from gpuboost.backends.numba.common.numbering import breadth_first, number_nodes
+from gpuboost.backends.numba.common.constraints import constrain_root
+from gpuboost.backends.numba.common.feature_sampling import forget_levels
+from gpuboost.backends.numba.common.nodes import accept, is_leaf, make_children, set_node
+from gpuboost.backends.numba.common.numbering import add_up, breadth_first, number_nodes
 from gpuboost.backends.numba.common.queue import pop_heap, push_heap
 from gpuboost.backends.numba.compiler import entry, helper, inlined, spliced
-from gpuboost.backends.numba.depth_first.grow import accept, is_leaf, make_children, set_node
 from gpuboost.backends.numba.level_wise.feature_sampling import choose, goes_before
 from gpuboost.engine.task import NO_LIMIT
 
@@ -56,11 +56,9 @@ def make_roots(problem, state, roots, keys, capacity):
         node = state.nodes[tree * capacity]
         start, count = roots[tree, 0], roots[tree, 1]
         set_node(node, start, count, roots[tree, 2], roots[tree, 3], keys[tree], np.int64(0))
-        hold_root(problem.limits, node)
+        constrain_root(problem.limits, node, state.groups[tree * capacity])
         state.n_nodes[tree], state.open[tree] = 1, tree * capacity
         state.histogram_slot[tree * capacity] = -1
-        if problem.limits.has_interactions:
-            state.groups[tree * capacity] = ALL_OPEN
         state.n_waiting[tree], state.n_leaves[tree] = 0, 1
     for histogram_slot in range(state.spare.size):
         state.spare[histogram_slot] = histogram_slot
@@ -182,21 +180,28 @@ def keep_mask(state, at, is_categorical, mask):
     """Store the categories of a split, if it is categorical."""
     if is_categorical:
         state.nodes[at].category = at
-        for word in range(16):
-            state.masks[at, word] = mask[word]
+        state.masks[at, :] = mask
+
+
+@inlined
+def _split_node(problem, state, at, n_left, capacity):
+    """Make the children of a node; return the first of them."""
+    tree = at // capacity
+    first, child = tree * capacity, state.n_nodes[tree]
+    nodes, groups = state.nodes[first : first + capacity], state.groups[first : first + capacity]
+    make_children(problem, nodes, at - first, child, n_left, groups)
+    state.n_nodes[tree] += 2
+    return first + child
 
 
 @inlined
 def _go_down(problem, state, at, n_going, capacity):
     """Split a node: list it in `GrowState.open`, or if its children are leaves, make them."""
-    node, tree = state.nodes[at], at // capacity
-    if node.depth + 1 < problem.limits.max_depth:
+    if state.nodes[at].depth + 1 < problem.limits.max_depth:
         state.open[n_going] = at
         return n_going + 1
-    nodes, child = state.nodes[tree * capacity : (tree + 1) * capacity], state.n_nodes[tree]
-    make_children(problem, nodes, at - tree * capacity, child, np.int64(0))
-    nodes[child + 1].count = 0  # `collect` counts the rows of both
-    state.n_nodes[tree] += 2
+    right = _split_node(problem, state, at, np.int64(0), capacity) + 1
+    state.nodes[right].count = 0  # `collect` counts the rows of both
     return n_going
 
 
@@ -254,22 +259,16 @@ def assign_children(problem, state, work, n_chunks, capacity):
         while last < n_chunks and work.chunks[last].owner == at:
             n_left += work.chunks[last].n_left
             last += 1
-        node, tree = state.nodes[at], at // capacity
-        left, right = node.start, node.start + n_left
+        left, right = state.nodes[at].start, state.nodes[at].start + n_left
         for c in range(first, last):
             chunk = work.chunks[c]
             chunk.to_left, chunk.to_right = left, right
             left += chunk.n_left
             right += chunk.stop - chunk.start - chunk.n_left
-        nodes, child = state.nodes[tree * capacity : (tree + 1) * capacity], state.n_nodes[tree]
-        make_children(problem, nodes, at - tree * capacity, child, n_left)
-        state.n_nodes[tree] += 2
+        child = _split_node(problem, state, at, n_left, capacity)
         for side in range(2):
-            state.open[n_open + side] = tree * capacity + child + side
-            state.histogram_slot[tree * capacity + child + side] = state.histogram_slot[at]
-        if problem.limits.has_interactions:
-            groups = state.groups[tree * capacity : (tree + 1) * capacity]
-            pass_on_groups(problem.constraints, nodes, at - tree * capacity, groups)
+            state.open[n_open + side] = child + side
+            state.histogram_slot[child + side] = state.histogram_slot[at]
         n_open, first = n_open + 2, last
     return n_open
 
@@ -306,24 +305,19 @@ def list_ends(problem, state, work, capacities):
 @entry
 def collect(state, work, leaves, tree, capacity, n_chunks):
     """The columns of `GrownTree` from ``feature`` to ``hessian``, and its sums."""
-    nodes, n_nodes = state.nodes[tree * capacity : (tree + 1) * capacity], state.n_nodes[tree]
-    n_sums = leaves.sums.shape[2] - 1
-    sums = np.zeros((n_nodes, n_sums), np.int64)
+    first, n_nodes, n_sums = tree * capacity, state.n_nodes[tree], leaves.sums.shape[2] - 1
+    nodes, sums = state.nodes[first : first + capacity], np.zeros((n_nodes, n_sums), np.int64)
     for c in range(n_chunks):
         at = work.chunks[c].owner
         if at // capacity != tree:
             continue
-        left = np.int64(nodes[at - tree * capacity].left)
+        left = np.int64(state.nodes[at].left)
         for side in range(2 if left > 0 else 1):
-            leaf = left + side if left > 0 else at - tree * capacity
+            leaf = first + left + side if left > 0 else at
             if left > 0:
-                nodes[leaf].count += leaves.sums[c, side, 0]
+                state.nodes[leaf].count += leaves.sums[c, side, 0]
             for column in range(n_sums):
-                sums[leaf, column] += leaves.sums[c, side, 1 + column]
-    for own in range(n_nodes - 1, -1, -1):
-        left = np.int64(nodes[own].left)
-        if left > 0:
-            for column in range(n_sums):
-                sums[own, column] = sums[left, column] + sums[left + 1, column]
-    columns, order = number_nodes(nodes, n_nodes, state.masks)
-    return columns, sums[order]
+                sums[state.number[leaf], column] += leaves.sums[c, side, 1 + column]
+    columns, _ = number_nodes(nodes, n_nodes, state.masks)
+    add_up(sums, columns[5])
+    return columns, sums

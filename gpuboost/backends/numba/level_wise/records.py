@@ -81,7 +81,7 @@ class GrowState(NamedTuple):
     nodes : NODE (T * capacity,)
     n_nodes : int64 (T,)
     slot : int32 (T * capacity,)
-        Index in `Work.found` of a node on the last searched level; -1 if it was not searched.
+        Index in `LevelWork.found` of a node on the last searched level; -1 if it was not searched.
     histogram_slot : int32 (T * capacity,)
         Index of a node's histogram.
     spare : int64 (t,)
@@ -136,7 +136,7 @@ class GrowState(NamedTuple):
     min_category: np.ndarray
 
 
-class Work(NamedTuple):
+class LevelWork(NamedTuple):
     """The work lists of a level, and the histograms.
 
     Attributes
@@ -169,14 +169,14 @@ class Work(NamedTuple):
     found_mask: np.ndarray
 
 
-class Growth(NamedTuple):
+class SharedArrays(NamedTuple):
     """The arguments shared by the threads that grow the trees of a round.
 
     Attributes
     ----------
     samples : Samples
     state : GrowState
-    work : Work
+    work : LevelWork
     leaves : Leaves
     roots : int64 (T, 4)
         First position, number of rows, gradient, hessian.
@@ -190,7 +190,7 @@ class Growth(NamedTuple):
 
     samples: Samples
     state: GrowState
-    work: Work
+    work: LevelWork
     leaves: Leaves
     roots: np.ndarray
     keys: np.ndarray

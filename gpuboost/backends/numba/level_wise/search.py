@@ -150,11 +150,10 @@ def search_node(problem, columns, node, cells, looks, drawn, tile):
 
 @inlined
 def _store(problem, work, slot, tile):
-    """Store the split found for a node and tile in `Work`."""
+    """Store the split found for a node and tile in `LevelWork`."""
     work.found[slot, tile] = problem.scratch.split[0]
     if work.found_mask.size > 0:
-        for word in range(16):
-            work.found_mask[slot, tile, word] = problem.scratch.mask[word]
+        work.found_mask[slot, tile, :] = problem.scratch.mask
 
 
 @spliced

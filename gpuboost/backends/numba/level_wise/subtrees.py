@@ -19,19 +19,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpuboost.backends.numba.common.feature_sampling import forget_levels, pass_on_groups
+from gpuboost.backends.numba.common.arguments import make_rows
+from gpuboost.backends.numba.common.feature_sampling import forget_levels
+from gpuboost.backends.numba.common.nodes import make_children
 from gpuboost.backends.numba.common.packed_words import pack
+from gpuboost.backends.numba.common.partition import split_rows
 from gpuboost.backends.numba.common.records import Matrix, Problem, Rows
 from gpuboost.backends.numba.compiler import entry_without_counts, helper, inlined, spliced
-from gpuboost.backends.numba.depth_first.grow import evaluate, make_children
-from gpuboost.backends.numba.depth_first.partition import split_rows
-from gpuboost.backends.numba.depth_first.tree_grower import make_rows
 from gpuboost.backends.numba.intrinsics import raise_by_one
 from gpuboost.backends.numba.level_wise.feature_sampling import of_tree
 from gpuboost.backends.numba.level_wise.grow import CHUNKS
 from gpuboost.backends.numba.level_wise.histograms import LOW_BYTE
 from gpuboost.backends.numba.level_wise.partition import sum_ends
 from gpuboost.backends.numba.level_wise.policy import CAPACITY, keep_mask, list_ends
+from gpuboost.backends.numba.splits.search import evaluate
 from gpuboost.backends.numba.threads.barrier import barrier_wait, last_arrives, next_task, release
 
 
@@ -140,12 +141,11 @@ def _grow_below(problem, samples, state, local, at, capacity):
         child = 1 + 2 * raise_by_one(state.n_splits, tree)
         if nodes[k].depth + 1 == problem.limits.max_depth:
             _put_back(state, local, nodes[k], base)
-            make_children(problem, nodes, k, child, np.int64(0))
+            make_children(problem, nodes, k, child, np.int64(0), groups)
             nodes[child + 1].count = 0  # `collect` counts the rows of both
             continue
         n_left = split_rows(own.matrix, local.rows, nodes[k], state.masks, base)
-        make_children(problem, nodes, k, child, n_left)
-        pass_on_groups(problem.constraints, nodes, k, groups)
+        make_children(problem, nodes, k, child, n_left, groups)
         waiting[n_waiting], waiting[n_waiting + 1] = child + 1, child
         n_waiting += 2
 

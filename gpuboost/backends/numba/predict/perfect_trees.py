@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpuboost.backends.numba.compiler import entry, inlined
-from gpuboost.backends.numba.threads.map import contiguous, in_threads
+from gpuboost.backends.numba.threads.map import contiguous, in_order
 from gpuboost.engine.bins import round_down_to_float32
 from gpuboost.engine.ensembles.ensemble import Ensemble
 
@@ -110,7 +110,7 @@ def complete(ensemble: Ensemble, dtype: np.dtype, n_features: int, n_threads: in
         column = BLOCK * (feature[own] + n_features * missing_left[own])
         fill_tree(nodes[tree], leaf[tree], left[own], threshold, contiguous(column, np.int32))
 
-    in_threads(fill, range(ensemble.n_trees), n_threads)
+    list(in_order(fill, range(ensemble.n_trees), n_threads))
     largest, infinity = integer(np.iinfo(integer).max), np.full(1, np.inf, dtype).view(integer)[0]
     return CompleteTrees(nodes, leaf, offset, depth, largest, infinity)
 
@@ -183,33 +183,32 @@ def _walk(trees, tree, values, n_rows, leaf):
 
 
 @entry
-def sum_complete_values(trees, value, bits, total):
-    """Add the value of each row's leaf to ``total`` (m, V), trees in order."""
+def predict_complete(trees, value, bits, total, found):
+    """Add the value of each row's leaf to ``total`` (m, V), trees in order.
+
+    If ``found`` (m, T) is not empty, store the leaves there instead.
+    """
     values = np.zeros(2 * bits.shape[1] * BLOCK, bits.dtype)
     leaf = np.empty(BLOCK, np.uint32)
     for start in range(0, bits.shape[0], BLOCK):
         rows = bits[start : start + BLOCK]
+        stop = start + rows.shape[0]
         _as_integers(rows, trees, values)
         for tree in range(trees.leaf.shape[0]):
             _walk(trees, tree, values, rows.shape[0], leaf)
-            first = np.uint64(trees.offset[tree])
-            for i in range(rows.shape[0]):
-                for v in range(value.shape[1]):
-                    total[start + i, v] += value[first + leaf[i], v]
+            if found.size:
+                found[start:stop, tree] = leaf[: rows.shape[0]]
+            else:
+                add_values(value, trees.offset[tree], leaf, total[start:stop])
 
 
-@entry
-def find_complete_leaves(trees, bits, found):
-    """Leaf of each row in each tree: ``found`` (m, T)."""
-    values = np.zeros(2 * bits.shape[1] * BLOCK, bits.dtype)
-    leaf = np.empty(BLOCK, np.uint32)
-    for start in range(0, bits.shape[0], BLOCK):
-        rows = bits[start : start + BLOCK]
-        _as_integers(rows, trees, values)
-        for tree in range(trees.leaf.shape[0]):
-            _walk(trees, tree, values, rows.shape[0], leaf)
-            for i in range(rows.shape[0]):
-                found[start + i, tree] = leaf[i]
+@inlined
+def add_values(value, first, leaf, total):
+    """Add the value of each row's leaf in the tree whose nodes start at ``first``."""
+    first = np.uint64(first)
+    for i in range(total.shape[0]):
+        for v in range(value.shape[1]):
+            total[i, v] += value[first + leaf[i], v]
 
 
 def bits_of_rows(X: np.ndarray) -> np.ndarray:

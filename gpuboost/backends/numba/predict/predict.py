@@ -21,15 +21,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpuboost.backends.numba.common.partition import in_mask
 from gpuboost.backends.numba.compiler import entry, inlined
 from gpuboost.backends.numba.predict.perfect_trees import (
+    add_values,
     bits_of_rows,
     can_complete,
     complete,
-    find_complete_leaves,
-    sum_complete_values,
+    predict_complete,
 )
-from gpuboost.backends.numba.threads.map import contiguous, in_threads, row_chunks
+from gpuboost.backends.numba.threads.map import contiguous, in_order, row_chunks
 from gpuboost.engine.bins import round_down_to_float32
 from gpuboost.engine.ensembles.ensemble import Ensemble
 
@@ -51,7 +52,7 @@ def _node_type(threshold: type) -> np.dtype:
 NODE_TYPES = {np.dtype(dtype): _node_type(dtype) for dtype in (np.float32, np.float64)}
 
 
-class Forest(NamedTuple):
+class WalkedForest(NamedTuple):
     """An ensemble for compiled code: ``nodes`` of all trees, the start of each tree, and masks."""
 
     nodes: np.ndarray
@@ -60,7 +61,7 @@ class Forest(NamedTuple):
     masks: np.ndarray
 
 
-def pack_forest(ensemble: Ensemble, dtype: np.dtype, n_threads: int) -> Forest:
+def pack_forest(ensemble: Ensemble, dtype: np.dtype, n_threads: int) -> WalkedForest:
     """Pack the nodes for rows of ``dtype``; for float32 rows thresholds are rounded down."""
     nodes = np.empty(len(ensemble.feature), dtype=NODE_TYPES[dtype])
     offset = contiguous(ensemble.offset, np.int64)
@@ -81,8 +82,8 @@ def pack_forest(ensemble: Ensemble, dtype: np.dtype, n_threads: int) -> Forest:
             int(ensemble.mask_offset[tree]),
         )
 
-    in_threads(pack, range(ensemble.n_trees), n_threads)
-    return Forest(nodes, offset, has_categories, contiguous(ensemble.masks, np.uint32))
+    list(in_order(pack, range(ensemble.n_trees), n_threads))
+    return WalkedForest(nodes, offset, has_categories, contiguous(ensemble.masks, np.uint32))
 
 
 @entry
@@ -117,8 +118,7 @@ def _step(nodes, masks, first, k, X, row, is_plain):
         right |= is_missing & ((packed & np.uint32(1)) == 1)
         if node.category >= 0 and not is_missing:
             code = np.uint32(min(np.int64(x), LAST_CODE))
-            word = masks[node.category, code >> np.uint32(5)]
-            right = ((word >> (code & np.uint32(31))) & np.uint32(1)) == 0
+            right = not in_mask(masks[node.category], code)
     return np.uint32(node.child) + np.uint32(right)
 
 
@@ -166,27 +166,19 @@ def _leaves(forest, tree, X, any_missing, leaf, active):
 
 
 @entry
-def sum_values(forest, value, X, total):
-    """Add the value of each row's leaf to ``total`` (m, V), trees in order."""
+def predict_rows(forest, value, X, total, found):
+    """Add the value of each row's leaf to ``total`` (m, V), trees in order.
+
+    If ``found`` (m, T) is not empty, store the leaves there instead.
+    """
     leaf, active = np.empty(X.shape[0], np.uint32), np.empty(ROWS_PER_BLOCK, np.uint32)
     any_missing = _any_missing(X)
     for tree in range(forest.offset.size - 1):
         _leaves(forest, tree, X, any_missing, leaf, active)
-        first = np.uint64(forest.offset[tree])
-        for i in range(X.shape[0]):
-            for v in range(value.shape[1]):
-                total[i, v] += value[first + leaf[i], v]
-
-
-@entry
-def find_leaves(forest, X, found):
-    """Leaf of each row in each tree: ``found`` (m, T)."""
-    leaf, active = np.empty(X.shape[0], np.uint32), np.empty(ROWS_PER_BLOCK, np.uint32)
-    any_missing = _any_missing(X)
-    for tree in range(forest.offset.size - 1):
-        _leaves(forest, tree, X, any_missing, leaf, active)
-        for i in range(X.shape[0]):
-            found[i, tree] = leaf[i]
+        if found.size:
+            found[:, tree] = leaf
+        else:
+            add_values(value, forest.offset[tree], leaf, total)
 
 
 def chunks_of(X: np.ndarray, n_threads: int) -> list[slice]:
@@ -198,37 +190,34 @@ def chunks_of(X: np.ndarray, n_threads: int) -> list[slice]:
 
 def predict(ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
     """Sum over trees of the value of each row's leaf."""
-    value = contiguous(ensemble.value, np.float64)
     total = np.zeros((len(X), ensemble.n_values))
-    if can_complete(ensemble, X.shape[1]):
-        trees = complete(ensemble, X.dtype, X.shape[1], n_threads)
-
-        def predict_chunk(rows: slice) -> None:
-            bits = bits_of_rows(contiguous(X[rows], X.dtype))
-            sum_complete_values(trees, value, bits, total[rows])
-    else:
-        forest = pack_forest(ensemble, X.dtype, n_threads)
-
-        def predict_chunk(rows: slice) -> None:
-            sum_values(forest, value, contiguous(X[rows], X.dtype), total[rows])
-
-    in_threads(predict_chunk, chunks_of(X, n_threads), n_threads)
+    _predict(ensemble, X, n_threads, total, np.empty((len(X), 0), np.int32))
     return total
 
 
 def apply(ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
     """Leaf of each row in each tree."""
     found = np.empty((len(X), ensemble.n_trees), dtype=np.int32)
+    _predict(ensemble, X, n_threads, np.zeros((len(X), 0)), found)
+    return found
+
+
+def _predict(
+    ensemble: Ensemble, X: np.ndarray, n_threads: int, total: np.ndarray, found: np.ndarray
+) -> None:
+    """Fill the sums of values, or the leaves, on threads; one of both arrays is empty."""
+    value = contiguous(ensemble.value, np.float64)
     if can_complete(ensemble, X.shape[1]):
         trees = complete(ensemble, X.dtype, X.shape[1], n_threads)
 
-        def apply_chunk(rows: slice) -> None:
-            find_complete_leaves(trees, bits_of_rows(contiguous(X[rows], X.dtype)), found[rows])
+        def predict_chunk(rows: slice) -> None:
+            bits = bits_of_rows(contiguous(X[rows], X.dtype))
+            predict_complete(trees, value, bits, total[rows], found[rows])
     else:
         forest = pack_forest(ensemble, X.dtype, n_threads)
 
-        def apply_chunk(rows: slice) -> None:
-            find_leaves(forest, contiguous(X[rows], X.dtype), found[rows])
+        def predict_chunk(rows: slice) -> None:
+            own = contiguous(X[rows], X.dtype)
+            predict_rows(forest, value, own, total[rows], found[rows])
 
-    in_threads(apply_chunk, chunks_of(X, n_threads), n_threads)
-    return found
+    list(in_order(predict_chunk, chunks_of(X, n_threads), n_threads))

@@ -42,25 +42,18 @@ def sort_positions(keys, codes, order, m):
 
 
 @inlined
-def order_at_random(key, feature, codes, order, m):
+def order_at_random(key, feature, keys, codes, order, m):
     """Order the categories that a random split sends left first; return how many go left.
 
     At least one goes left and, if there are several, at least one does not.
     """
-    n_left = 0
-    for goes_left in range(1, -1, -1):
-        for j in range(m):
-            word = category_goes_left(key, np.uint64(feature), np.uint64(codes[j]))
-            if np.int64(word) == goes_left:
-                order[n_left] = j
-                n_left += 1
-        if goes_left == 1:
-            found = n_left
-    if (found == 0) | (found == m):
-        for j in range(m):
-            order[j] = j
-        found = 1
-    return found
+    n_left = np.int64(0)
+    for j in range(m):
+        word = category_goes_left(key, np.uint64(feature), np.uint64(codes[j]))
+        keys[j] = -np.float64(word)
+        n_left += np.int64(word)
+    sort_positions(keys, codes, order, m)
+    return np.int64(1) if (n_left == 0) | (n_left == m) else n_left
 
 
 @inlined
@@ -68,7 +61,7 @@ def candidate_order(problem, node, feature, keys, codes, m):
     """Fill `Scratch.order`; return the range of candidates, and whether each is one category."""
     order = problem.scratch.order
     if problem.limits.random_thresholds:
-        n_left = order_at_random(node.key, feature, codes, order, m)
+        n_left = order_at_random(node.key, feature, keys, codes, order, m)
         return n_left - 1, n_left, False
     if problem.matrix.n_bins[feature] <= ONE_HOT_LEVELS:
         for j in range(m):
@@ -81,14 +74,18 @@ def candidate_order(problem, node, feature, keys, codes, m):
 @inlined
 def write_mask(mask, codes, order, m, chosen, is_alone):
     """Write both halves of a row of `GrownTree.masks`: categories that go left, and all."""
-    for word in range(16):
-        mask[word] = 0
+    mask[:] = 0
     for j in range(m):
-        code = codes[order[j]]
-        bit = np.uint32(1) << np.uint32(code & 31)
-        mask[8 + (code >> 5)] |= bit
-        if (j == chosen) if is_alone else (j <= chosen):
-            mask[code >> 5] |= bit
+        _add_category(mask, codes[order[j]], (j == chosen) if is_alone else (j <= chosen))
+
+
+@inlined
+def _add_category(mask, code, goes_left):
+    """Add a category to a mask."""
+    bit = np.uint32(1) << np.uint32(code & 31)
+    mask[8 + (code >> 5)] |= bit
+    if goes_left:
+        mask[code >> 5] |= bit
 
 
 @inlined
@@ -147,16 +144,6 @@ def _sort_keys(scratch, channels, m):
         scratch.keys[j] = np.float64(gradient) / np.float64(per_bin[HESSIAN, j])
 
 
-@inlined
-def add_rare(mask, rare, n_rare, go_left):
-    """Add rare categories to a mask."""
-    for j in range(n_rare):
-        bit = np.uint32(1) << np.uint32(rare[j] & 31)
-        mask[8 + (rare[j] >> 5)] |= bit
-        if go_left:
-            mask[rare[j] >> 5] |= bit
-
-
 @helper
 def evaluate_categories(problem, channels, node, feature, rank, m):
     """Evaluate a categorical feature from the sums up to each of ``m`` bins.
@@ -186,5 +173,6 @@ def evaluate_categories(problem, channels, node, feature, rank, m):
         split = scratch.split[0]
         split.bin, split.next_bin, split.categorical = 0, 0, 1
         write_mask(scratch.mask, scratch.bins, order, m, best[0], is_alone)
-        add_rare(scratch.mask, scratch.rare, n_rare, best[2] == MISSING_LEFT)
+        for j in range(n_rare):
+            _add_category(scratch.mask, scratch.rare[j], best[2] == MISSING_LEFT)
     return True

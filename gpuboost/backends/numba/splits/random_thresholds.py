@@ -33,7 +33,6 @@ from gpuboost.engine.task import MISSING_RIGHT, MISSING_UNSEEN, ONLY_MISSING_RIG
 threshold_draw = randomness.threshold_draw
 variance_term, variance_gain = criteria.variance_term, criteria.variance_gain
 
-FEW_ROWS = 48  # rows up to which comparing centres is faster than finding the bin (measured)
 EXACT = np.int64(2**53)  # integers up to this one are exact in float64
 
 
@@ -42,13 +41,6 @@ def draw_threshold(center, key, feature, low, high):
     """Draw a threshold uniformly between the centres of two bins."""
     u = threshold_draw(key, np.uint64(feature))
     return center[feature, low] * (1.0 - u) + center[feature, high] * u
-
-
-@inlined
-def gather_codes(codes, feature, rows, gathered):
-    """Copy the codes of one feature for the rows of a node into ``gathered``."""
-    for i in range(rows.size):
-        gathered[i] = codes[feature, rows[i]]
 
 
 @inlined
@@ -73,41 +65,28 @@ def weighted_code_range(gathered, words, missing_code, packing):
     return low, high, is_seen
 
 
-@inlined
-def _sum_words(problem, channels, n, words, codes):
-    """Sum the words of rows with codes in a range into the first column of `Scratch.sums`."""
-    scratch, total = problem.scratch, np.int64(0)
-    first, last = np.uint8(codes[0]), np.uint8(codes[1])
-    for i in range(n):
-        code = scratch.codes[i]
-        total += words[i] & -np.int64((code >= first) & (code <= last))
-    scratch.prefix[0] = total
-    unpack_prefix(problem, channels, 1)
-
-
-@inlined
-def _sum_rows(problem, channels, members, codes):
-    """As `_sum_words`, for sums that do not fit a word."""
-    sums, n = problem.scratch.sums, n_fields(channels)
-    sums[:n, 0] = 0
+@helper
+def _sum_codes(problem, channels, members, low, high):
+    """Sum rows with codes from ``low`` to ``high`` into the first column of `Scratch.sums`."""
+    scratch, sums, total = problem.scratch, problem.scratch.sums, np.int64(0)
+    first, last = np.uint8(low), np.uint8(high)
+    if fits_words(channels, members):
+        words = members.word if channels is None else channels.word
+        for i in range(members.row.size):
+            code = scratch.codes[i]
+            total += words[i] & -np.int64((code >= first) & (code <= last))
+        scratch.prefix[0] = total
+        unpack_prefix(problem, channels, np.int64(1))
+        return
+    sums[: n_fields(channels), 0] = 0
     for i in range(members.row.size):
-        if (problem.scratch.codes[i] >= codes[0]) & (problem.scratch.codes[i] <= codes[1]):
+        if (scratch.codes[i] >= first) & (scratch.codes[i] <= last):
             if channels is None:
                 add_word(problem, sums, 0, members.word[i])
             else:
                 add_row(problem, channels, members.row[i], i, sums, 0)
     if channels is not None and channels.values.size == 0:
-        add_hessians(channels, sums, 1)
-
-
-@helper
-def _sum_codes(problem, channels, members, low, high):
-    """Sum the rows with codes from ``low`` to ``high``."""
-    if fits_words(channels, members):
-        words = members.word if channels is None else channels.word
-        _sum_words(problem, channels, members.row.size, words, (low, high))
-    else:
-        _sum_rows(problem, channels, members, (low, high))
+        add_hessians(channels, sums, np.int64(1))
 
 
 @inlined
@@ -133,7 +112,8 @@ def evaluate_random(problem, channels, members, feature, rank):
     """Evaluate a random threshold between the node's lowest and highest occupied bins."""
     matrix, scratch, node, is_seen = problem.matrix, problem.scratch, members.node, False
     packing = problem.packing if channels is None else CHANNEL_PACKING
-    gather_codes(matrix.codes, feature, members.row, scratch.codes)
+    for i in range(members.row.size):
+        scratch.codes[i] = matrix.codes[feature, members.row[i]]
     if matrix.has_missing[feature] | problem.limits.has_weightless:
         low, high, is_seen = weighted_code_range(
             scratch.codes, members.word, matrix.missing_code, packing
@@ -152,9 +132,10 @@ def evaluate_random(problem, channels, members, feature, rank):
         _sum_codes(problem, channels, members, matrix.missing_code, matrix.missing_code)
         for field in range(n_fields(channels)):
             scratch.missing[field] = scratch.sums[field, 0]
-    _sum_codes(problem, channels, members, 0, code)
+    _sum_codes(problem, channels, members, np.int64(0), code)
     if is_seen | (problem.limits.criterion != VARIANCE):
-        best = best_candidate(problem, channels, node, feature, (0, 1))
+        one = (np.int64(0), np.int64(1))
+        best = best_candidate(problem, channels, node, feature, one)
     else:
         best = _plain_candidate(problem, channels, node)
     if take_candidate(problem, node, feature, rank, best):
@@ -184,51 +165,17 @@ def _evaluate_word(problem, node, feature, rank, total, bins):
 
 @inlined
 def evaluate_two_valued(problem, members, feature, rank):
-    """Evaluate a feature of two bins without missing values, at a node that fits a word."""
+    """Evaluate a feature of two bins without missing values, at a node that fits a word.
+
+    Without it, a random forest of 100k x 54 with 44 features of two values takes 16% longer.
+    """
     codes, node, rows, words = problem.matrix.codes, members.node, members.row, members.word
     total = np.int64(0)
     for i in range(rows.size):
         total += words[i] & (np.int64(codes[feature, rows[i]]) - 1)  # code 0 keeps the word
     hessian = hessian_of(total, problem.packing)
-    _evaluate_word(problem, node, feature, rank, total, (0, 1))
+    _evaluate_word(problem, node, feature, rank, total, (np.int64(0), np.int64(1)))
     return (hessian > 0) & (hessian < node.hessian)
-
-
-@inlined
-def is_few(problem, members, feature):
-    """Whether `evaluate_random_to_few` applies: few rows and no missing values."""
-    few = (members.row.size <= FEW_ROWS) & (not members.is_wide)
-    few &= problem.limits.criterion == VARIANCE
-    return few & (not problem.matrix.has_missing[feature]) & (not problem.limits.has_weightless)
-
-
-@inlined
-def evaluate_random_to_few(problem, members, feature, rank):
-    """`evaluate_random` that compares the centres of the rows' bins and does not find the bin."""
-    matrix, gathered = problem.matrix, problem.scratch.codes
-    rows, words, low, high = members.row, members.word, np.uint8(255), np.uint8(0)
-    for i in range(rows.size):
-        code = matrix.codes[feature, rows[i]]
-        gathered[i], low, high = code, min(low, code), max(high, code)
-    if low == high:
-        return False
-    draw = draw_threshold(matrix.center, members.node.key, feature, low, high)
-    total = np.int64(0)
-    for i in range(rows.size):
-        code = gathered[i]
-        goes_left = (matrix.center[feature, code] <= draw) & (code < high) | (code == low)
-        total += words[i] & -np.int64(goes_left)
-    if _evaluate_word(problem, members.node, feature, rank, total, (low, high)):
-        problem.scratch.split[0].draw, problem.scratch.split[0].is_range = draw, 1
-    return True
-
-
-@inlined
-def find_bin(center, split):
-    """Find the bin of the best split if only its draw is known."""
-    if split.is_range:
-        split.bin = last_bin_below(center[split.feature], split.bin, split.next_bin, split.draw)
-        split.next_bin = split.bin + 1
 
 
 @inlined
@@ -247,7 +194,8 @@ def find_pair_split(problem, members):
     """Find the split of a node of two rows; return False if this shortcut does not apply.
 
     All features that separate the rows give the same partition and, if the arithmetic is exact, the
-    same score, so the first one in the node's order wins.
+    same score, so the first one in the node's order wins. Without it, extra-trees of 100k x 28 take
+    6% longer.
     """
     matrix, scratch, node = problem.matrix, problem.scratch, members.node
     rows, words, best = members.row, members.word, LAST_RANK
@@ -272,5 +220,6 @@ def find_pair_split(problem, members):
         split.next_bin, split.missing = ONLY_MISSING_RIGHT, MISSING_RIGHT
     elif problem.limits.random_thresholds:
         split.draw = draw_threshold(matrix.center, node.key, feature, low, high)
-        split.is_range = 1
+        split.bin = last_bin_below(matrix.center[feature], low, high, split.draw)
+        split.next_bin = split.bin + 1
     return True

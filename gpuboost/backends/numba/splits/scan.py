@@ -3,7 +3,7 @@
 Each column of `Scratch.sums` is a candidate, given by the sums of its left side.
 
     sums up to each bin, or of sets of categories     histograms, categorical, random_thresholds
-    terms of the criterion, channel by channel        `_add_terms`: candidates are the inner loop
+    terms of the criterion, channel by channel        `criteria.add_terms`, a loop over candidates
     scores, with missing values right and left        `score_candidates`
     the best of the feature, and of the node          `best_candidate`, `take_candidate`
 
@@ -22,10 +22,8 @@ from gpuboost.backends.numba.common.packed_words import gradient_of, hessian_of
 from gpuboost.backends.numba.common.records import COUNT, GRADIENT, HESSIAN, LANES
 from gpuboost.backends.numba.compiler import NAN, criteria, helper, inlined, randomness
 from gpuboost.backends.numba.splits.channels import field_of
-from gpuboost.backends.numba.splits.criteria import add_channel, scores_of_terms
+from gpuboost.backends.numba.splits.criteria import add_terms, scores_of_terms
 from gpuboost.backends.numba.splits.histograms import n_fields
-from gpuboost.backends.numba.splits.newton import add_newton, newton_scores
-from gpuboost.engine.criteria import NEWTON, VARIANCE
 from gpuboost.engine.task import MISSING_LEFT, MISSING_RIGHT, MISSING_UNSEEN, ONLY_MISSING_RIGHT
 
 missing_goes_left = randomness.missing_goes_left
@@ -43,7 +41,7 @@ def set_best(split, score, rank, feature, left_gradient, left_hessian):
     """Make a numeric candidate the best so far; the caller fills in its bins."""
     split.score, split.rank, split.feature = score, rank, feature
     split.left_gradient, split.left_hessian = left_gradient, left_hessian
-    split.draw, split.categorical, split.is_range = NAN, 0, 0
+    split.draw, split.categorical = NAN, 0
 
 
 @inlined
@@ -169,7 +167,7 @@ def evaluate_number(problem, channels, node, feature, rank, m):
     A bin without rows has the same sums as the bin before, which wins because it is lower.
     """
     scratch, sums = problem.scratch, problem.scratch.sums
-    first, best = 0, best_candidate(problem, channels, node, feature, (0, m))
+    first, best = 0, best_candidate(problem, channels, node, feature, (np.int64(0), m))
     if take_candidate(problem, node, feature, rank, best):
         split, j = scratch.split[0], best[0]
         following = j + 1
@@ -211,81 +209,43 @@ def missing_directions(problem, node, feature):
     return not drawn_left, drawn_left
 
 
-@inlined
+@helper
 def best_candidate(problem, channels, node, feature, positions):
     """Best position in a range (first, last + 1), its score, and the side of missing values."""
-    scratch = problem.scratch
-    may_right, may_left = missing_directions(problem, node, feature)
+    scratch, may_go = problem.scratch, missing_directions(problem, node, feature)
     j, score, goes = np.int64(-1), -1.0, MISSING_RIGHT
-    if may_right:
-        score_candidates(problem, channels, node, feature, positions, False)
-        j = first_largest(scratch.patterns, positions[1])
-        score = scratch.scores[j] if j >= 0 else -1.0
-    if may_left:
-        score_candidates(problem, channels, node, feature, positions, True)
-        other = first_largest(scratch.patterns, positions[1])
-        if other >= 0:
-            found = scratch.scores[other]
+    for side in range(2):
+        if may_go[side]:
+            score_candidates(problem, channels, node, feature, positions, side)
+            other = first_largest(scratch.patterns, positions[1])
+            found = scratch.scores[other] if other >= 0 else -1.0
             if (found > score) | ((found == score) & (other < j)):
-                j, score, goes = other, found, MISSING_LEFT
+                j, score, goes = other, found, MISSING_LEFT if side == 1 else MISSING_RIGHT
     return j, score, goes
 
 
 @helper
-def score_candidates(problem, channels, node, feature, positions, with_missing):
-    """Scores of a range of candidates; -1 before the range and for invalid splits."""
+def score_candidates(problem, channels, node, feature, positions, side):
+    """Scores of a range of candidates; -1 before the range and for invalid splits.
+
+    ``side``: 1 if missing values go left, else 0.
+    """
     limits, scratch, (first, last) = problem.limits, problem.scratch, positions
-    sums, terms, scores, h = scratch.sums, scratch.terms, scratch.scores, np.float64(node.hessian)
-    hessian, count, h_values = np.int64(0), np.int64(0), np.int64(0)
-    if with_missing:
-        hessian, count = scratch.missing[HESSIAN], scratch.missing[COUNT]
-        h_values = node.hessian - hessian  # of the rows that have a value
+    sums, terms, scores, missing = scratch.sums, scratch.terms, scratch.scores, scratch.missing
+    hessian, count = missing[HESSIAN] * side, missing[COUNT] * side
+    h_values = (node.hessian - hessian) * side  # of the rows that have a value
     scores[:first] = -1.0
-    if channels is None and limits.criterion == VARIANCE:
-        # One pass: a forest of regressions on 50,000 rows takes 4% longer with the passes below.
-        g = np.float64(node.gradient)
-        gradient = scratch.missing[GRADIENT] if with_missing else np.int64(0)
-        for j in range(first, last):
-            left, n_left = sums[HESSIAN, j] + hessian, sums[COUNT, j] + count
-            gl, hl = np.float64(sums[GRADIENT, j] + gradient), np.float64(left)
-            score = variance_gain(variance_term(gl, g, hl, h), hl, h - hl)
-            valid = is_allowed(limits, node, left, n_left)
-            valid &= (h_values == 0) | ((sums[HESSIAN, j] > 0) & (sums[HESSIAN, j] < h_values))
-            scores[j] = score if valid else -1.0
-        return
     terms[:, first:last] = 0.0
     if channels is None:
-        _add_terms(problem, node, (0, node.gradient, True), positions, with_missing)
+        extra = missing[GRADIENT] * side, hessian
+        add_terms(problem, node, (GRADIENT, np.float64(node.gradient), True), positions, extra)
     else:
         for p in range(channels.state[0]):
-            _add_terms(problem, node, (p, channels.sums[p], False), positions, with_missing)
-    if limits.criterion == VARIANCE:
-        for j in range(first, last):
-            hl = np.float64(sums[HESSIAN, j] + hessian)
-            scores[j] = variance_gain(terms[0, j], hl, h - hl)
-    elif limits.criterion == NEWTON:
-        newton_scores(problem, channels, node, feature, positions, with_missing)
-    else:
-        scores_of_terms(limits.criterion, scratch, h, positions, hessian)
+            row, extra = GRADIENT + p, (missing[GRADIENT + p] * side, hessian)
+            channel = (row, np.float64(channels.sums[p]), False)
+            add_terms(problem, node, channel, positions, extra)
+    scores_of_terms(problem, node, feature, positions, (missing[GRADIENT] * side, hessian))
     for j in range(first, last):
         valid = is_allowed(limits, node, sums[HESSIAN, j] + hessian, sums[COUNT, j] + count)
         valid &= (h_values == 0) | ((sums[HESSIAN, j] > 0) & (sums[HESSIAN, j] < h_values))
         scores[j] = scores[j] if valid else -1.0
-
-
-@inlined
-def _add_terms(problem, node, channel, positions, with_missing):
-    """Add the terms of a channel: (its number, its sum at the node, whether it is the only one)."""
-    scratch, criterion, (p, total, is_only) = problem.scratch, problem.limits.criterion, channel
-    sums, terms, row = scratch.sums, scratch.terms, GRADIENT + p
-    gradient = scratch.missing[row] if with_missing else np.int64(0)
-    hessian = scratch.missing[HESSIAN] if with_missing else np.int64(0)
-    g, h = np.float64(total), np.float64(node.hessian)
-    if criterion == VARIANCE:
-        for j in range(positions[0], positions[1]):
-            gl, hl = np.float64(sums[row, j] + gradient), np.float64(sums[HESSIAN, j] + hessian)
-            terms[0, j] += variance_term(gl, g, hl, h)
-    elif criterion == NEWTON:
-        add_newton(problem, node, (row, g), positions, (gradient, hessian))
-    else:
-        add_channel(criterion, scratch, (row, g, h, is_only), positions, (gradient, hessian))

@@ -10,12 +10,16 @@ import numpy as np
 from gpuboost.backends.numba.common.feature_sampling import (
     LAST_RANK,
     SMALLEST_RANK,
+    choose_features,
+    is_choosy,
     order_features,
 )
-from gpuboost.backends.numba.common.packed_words import fits_word
+from gpuboost.backends.numba.common.nodes import accept, is_leaf
+from gpuboost.backends.numba.common.packed_words import fits_word, gradient_of, hessian_of
 from gpuboost.backends.numba.common.records import Members
 from gpuboost.backends.numba.compiler import inlined
 from gpuboost.backends.numba.splits.categorical import evaluate_categories
+from gpuboost.backends.numba.splits.channels import PAIR, is_pure_node, prepare_words
 from gpuboost.backends.numba.splits.histograms import (
     fits_words,
     prefix_sums,
@@ -25,19 +29,12 @@ from gpuboost.backends.numba.splits.histograms import (
 )
 from gpuboost.backends.numba.splits.random_thresholds import (
     evaluate_random,
-    evaluate_random_to_few,
     evaluate_two_valued,
-    find_bin,
     find_pair_split,
-    is_few,
 )
 from gpuboost.backends.numba.splits.scan import evaluate_number, evaluate_words, keep_occupied
 from gpuboost.engine.criteria import VARIANCE
 from gpuboost.engine.task import LEAF
-
-# Up to this hessian the score of a split into pure sides is the exact integer g (h - g), and every
-# other split of the node scores less by more than rounding: 4 / h**2 of at most h**2 / 4.
-PERFECT_UP_TO = 2048
 
 
 @inlined
@@ -107,8 +104,6 @@ def evaluate_feature(problem, channels, members, feature, rank):
         m = prefix_sums(problem, channels, members, feature)
         return evaluate_categories(problem, channels, members.node, feature, rank, m)
     if problem.limits.random_thresholds:
-        if channels is None and is_few(problem, members, feature):
-            return evaluate_random_to_few(problem, members, feature, rank)
         return evaluate_random(problem, channels, members, feature, rank)
     return _evaluate_number(problem, channels, members, feature, rank)
 
@@ -122,21 +117,71 @@ def find_split(problem, channels, node, rows, words):
     limits, scratch = problem.limits, problem.scratch
     members = Members(node, rows, words, not fits_word(node.hessian, node.count, problem.packing))
     split = scratch.split[0]
-    split.score, split.rank, split.feature, split.is_range = -1.0, SMALLEST_RANK, LEAF, 0
+    split.score, split.rank, split.feature = -1.0, SMALLEST_RANK, LEAF
     if channels is None and rows.size == 2 and find_pair_split(problem, members):
-        find_bin(problem.matrix.center, split)
         return
     n_features = order_features(problem, node.key)
     ordered = limits.hashed_order and limits.max_features < n_features
     n_likely = take_likely(scratch, n_features, limits.max_features) if ordered else 0
-    perfect = np.inf
-    if channels is None and ordered and node.hessian <= PERFECT_UP_TO and limits.stops_at_pure:
-        perfect = np.float64(node.gradient * (node.hessian - node.gradient))
     last, could = SMALLEST_RANK, False
     for p in range(n_features):
-        if (p >= limits.max_features and could) or split.score >= perfect:
+        if p >= limits.max_features and could:
             break
         last = next_rank(scratch, n_likely, n_features, last) if ordered else scratch.ranks[p]
         feature = last & np.int64(0xFFFFFFFF)
         could |= evaluate_feature(problem, channels, members, feature, last)
-    find_bin(problem.matrix.center, split)
+
+
+@inlined
+def is_constant(words, packing):
+    """Whether all rows with weight have the same value: gradients proportional to weights."""
+    first = 0
+    while first < words.size and hessian_of(words[first], packing) == 0:
+        first += 1
+    if first == words.size:
+        return True
+    gradient, hessian = gradient_of(words[first], packing), hessian_of(words[first], packing)
+    for i in range(first + 1, words.size):
+        word = words[i]
+        if gradient_of(word, packing) * hessian != gradient * hessian_of(word, packing):
+            return False
+    return True
+
+
+@inlined
+def is_pure(limits, words, node, packing):
+    """Whether the target is constant, for one channel."""
+    if limits.is_regression:
+        return is_constant(words, packing)
+    return (node.gradient == 0) | (node.gradient == node.hessian)
+
+
+@inlined
+def evaluate(problem, channels, rows, nodes, k, open_groups, base):
+    """Find the split of new node ``k`` and store it in the node; return False for a leaf.
+
+    ``base``: position in the tree of the first row of ``rows``.
+    """
+    limits, node = problem.limits, nodes[k]
+    if is_leaf(limits, node):
+        return False
+    if is_choosy(problem):
+        choose_features(problem, nodes, k, open_groups)
+    start, stop = node.start - base, node.start - base + node.count
+    row, word = rows.row[start:stop], rows.word[start:stop]
+    if channels is None:
+        if (not limits.has_gradients) and is_pure(limits, word, node, problem.packing):
+            return False
+        find_split(problem, None, node, row, word)
+    else:
+        if is_pure_node(limits, channels, row, word):
+            return False
+        prepare_words(problem, channels, node, word)
+        own_word = channels.word[: node.count]
+        if channels.state[1] == PAIR:
+            find_split(problem, None, node, row, own_word)
+            if limits.criterion == VARIANCE:
+                problem.scratch.split[0].score *= 2.0  # two classes with equal terms
+        else:
+            find_split(problem, channels, node, row, word)
+    return accept(limits, problem.scratch, node)

@@ -36,13 +36,6 @@ def in_order(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def in_threads(
-    work: Callable[[Item], Result], items: Sequence[Item], n_threads: int
-) -> list[Result]:
-    """The results of `in_order` as a list."""
-    return list(in_order(work, items, n_threads))
-
-
 def row_chunks(n_rows: int, size: int) -> list[slice]:
     """Slices of at most ``size`` rows."""
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]

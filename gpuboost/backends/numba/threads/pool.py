@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from collections import deque
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from threading import Thread
@@ -65,14 +64,10 @@ class ThreadPool:
     ) -> list[Result]:
         """Results of ``work`` for all items, in order; ``together`` is as in `share`."""
         found: dict[int, Result] = {}
-        left = deque(enumerate(items))
+        left = enumerate(items)  # shared by the threads, each of which takes the next item
 
         def take(_: int, __: np.ndarray) -> None:
-            while left:
-                try:
-                    i, item = left.popleft()
-                except IndexError:  # another thread took the last item
-                    return
+            for i, item in left:
                 found[i] = work(item)
 
         self.share(take, together and len(items) > 1)

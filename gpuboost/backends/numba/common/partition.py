@@ -1,4 +1,4 @@
-"""Loads the rows of a tree as words, and partitions the rows of a node."""
+"""Which child a row goes to, and the stable partition of the rows of a node."""
 
 # mypy: check-untyped-defs=False
 # Numba gives compiled functions their types.
@@ -7,65 +7,27 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuboost.backends.numba.common.packed_words import gradient_of, hessian_of, pack
 from gpuboost.backends.numba.compiler import helper, inlined
 from gpuboost.engine.task import MISSING_LEFT
 
 
-@helper
-def load_rows(targets, packing, one_channel, rows):
-    """Fill ``rows`` with the rows of the tree; return their number, gradient and hessian.
-
-    With several channels the gradient field of a word holds the class, or 0 for outputs.
-    """
-    n, gradient, hessian = 0, np.int64(0), np.int64(0)
-    for i in range(targets.weight.size):
-        weight = np.int64(targets.weight[i])
-        if weight == 0 and (targets.inside.size == 0 or not targets.inside[i]):
-            continue
-        field = np.int64(0)
-        if targets.classes.size:
-            field = np.int64(targets.classes[i])
-        elif one_channel and targets.values.size:
-            field = np.int64(targets.values[i, 0])
-        if one_channel:
-            field *= weight
-            if targets.gradient.size:
-                field = np.int64(targets.gradient[i, 0])
-        rows.row[n], rows.word[n] = i, pack(field, weight, packing)
-        gradient += field
-        hessian += weight
-        n += 1
-    return n, gradient, hessian
-
-
 @inlined
-def is_constant(words, packing):
-    """Whether all rows with weight have the same value: gradients proportional to weights."""
-    first = 0
-    while first < words.size and hessian_of(words[first], packing) == 0:
-        first += 1
-    if first == words.size:
-        return True
-    gradient, hessian = gradient_of(words[first], packing), hessian_of(words[first], packing)
-    for i in range(first + 1, words.size):
-        word = words[i]
-        if gradient_of(word, packing) * hessian != gradient * hessian_of(word, packing):
-            return False
-    return True
+def in_mask(mask, code):
+    """Whether the bit of a category is set in the first 8 words of a mask."""
+    code = np.uint32(code)
+    return ((mask[code >> np.uint32(5)] >> (code & np.uint32(31))) & np.uint32(1)) == 1
 
 
 @inlined
 def goes_left(code, last_left, mask, also_left):
     """Whether a split sends a code left.
 
-    Codes up to ``last_left`` go left; or if ``mask`` is not None, categories whose bit is set in
-    its first 8 words. ``also_left`` goes left in either case.
+    Codes up to ``last_left`` go left; or if ``mask`` is not None, categories whose bit is set.
+    ``also_left`` goes left in either case.
     """
     if mask is None:
         return (np.int64(code) <= last_left) | (code == also_left)
-    bit = (mask[code >> np.uint8(5)] >> np.uint32(code & np.uint8(31))) & np.uint32(1)
-    return (bit == 1) | (code == also_left)
+    return in_mask(mask, code) | (code == also_left)
 
 
 @inlined

@@ -1,0 +1,64 @@
+"""Nodes of both growers: whether a node may be split, and the records of its children."""
+
+# mypy: check-untyped-defs=False
+# Numba gives compiled functions their types.
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpuboost.backends.numba.common.constraints import pass_on
+from gpuboost.backends.numba.compiler import criteria, inlined, randomness
+
+left_key, right_key, gain_of = randomness.left_key, randomness.right_key, criteria.gain_of
+
+EPSILON = 2.0**-52
+
+
+@inlined
+def is_leaf(limits, node):
+    """Whether a node is too deep or too small to be searched."""
+    small = (node.count < limits.min_samples_split) | (node.count < 2 * limits.min_samples_leaf)
+    return small | (node.hessian < 2 * limits.min_hessian) | (node.depth >= limits.max_depth)
+
+
+@inlined
+def accept(limits, scratch, node):
+    """Copy `Scratch.split` to the node if there is a split and its gain is large enough."""
+    split = scratch.split[0]
+    if split.score < 0.0:
+        return False
+    gain = gain_of(limits.criterion, split.score, np.float64(node.hessian))
+    if limits.needs_gain and gain == 0.0:
+        return False
+    if limits.min_impurity_decrease > 0.0:
+        decrease = gain * limits.gain_unit / limits.root_hessian + EPSILON
+        if not decrease >= limits.min_impurity_decrease:
+            return False
+    node.gain, node.draw = gain, split.draw
+    node.feature, node.missing = split.feature, split.missing
+    node.bin, node.next_bin = split.bin, split.next_bin
+    node.left_gradient, node.left_hessian = split.left_gradient, split.left_hessian
+    return True
+
+
+@inlined
+def set_node(node, start, count, gradient, hessian, key, depth):
+    """Set up a node, which is a leaf until it is split."""
+    node.start, node.count, node.key, node.depth = start, count, key, depth
+    node.gradient, node.hessian = gradient, hessian
+    node.left, node.category = 0, -1
+
+
+@inlined
+def make_children(problem, nodes, k, n_nodes, n_left, open_groups):
+    """Make the children of node ``k``, at ``n_nodes`` and ``n_nodes + 1``."""
+    node, left, right = nodes[k], nodes[n_nodes], nodes[n_nodes + 1]
+    node.left = n_nodes
+    depth, key = node.depth + 1, node.key
+    gradient, hessian = node.left_gradient, node.left_hessian
+    set_node(left, node.start, n_left, gradient, hessian, left_key(key), depth)
+    gradient, hessian = node.gradient - gradient, node.hessian - hessian
+    start, count = node.start + n_left, node.count - n_left
+    set_node(right, start, count, gradient, hessian, right_key(key), depth)
+    pass_on(problem, nodes, k, open_groups)
