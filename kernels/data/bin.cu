@@ -15,19 +15,10 @@
 // To find edges, columns are sorted by `sort_keys`: integers in the order of the values, so that a
 // radix sort can be used and denormal numbers are not flushed to zero.
 
+#include "common/value.cuh"
+
 constexpr int32 BIN_THREADS = 256;
 constexpr int32 MAX_EDGES = 256;
-
-#ifndef DOUBLE  // 0: float32, 1: float64
-#define DOUBLE 0
-#endif
-#if DOUBLE
-typedef double Value;
-typedef int64 Key;
-#else
-typedef float Value;
-typedef int32 Key;
-#endif
 constexpr int32 BIN_BYTES = 64;  // of a row: then shared memory stays below 48 KiB
 constexpr int32 BIN_FEATURES = BIN_BYTES / sizeof(Value);
 

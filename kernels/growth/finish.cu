@@ -157,7 +157,7 @@ __device__ __forceinline__ NodeSummary summarise_steps(const ValueRule& rule, co
         const double h = ldexp((double)of_hessian, -rule.exponents[WIDE_HESSIAN]);
         const bool flat = h + l2 <= 0.0;  // all hessians were rounded to zero
         const double step = flat ? 0.0 : newton_value(g, h, l1, l2);
-        value[k] = bounded(step, -largest, largest) * *rule.rate;
+        value[k] = ValueBounds{-largest, largest}.clip(step) * *rule.rate;
     }
     const double weight = ldexp((double)hessian, -rule.exponents[NARROW_HESSIAN]);
     return {__longlong_as_double(0x7FF8000000000000ll), weight};
@@ -318,19 +318,15 @@ order_values(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels,
     for (int64 level = 0; first < n_nodes; ++level) {
         const int64 end = ends[level];
         for (int64 node = first + threadIdx.x; node < end; node += ORDER_THREADS) {
-            const double low = lower[node], high = upper[node];
-            const double own = bounded(last[node * n_values], low, high) * *rate;
+            const ValueBounds bounds = {lower[node], upper[node]};
+            const double own = bounds.clip(last[node * n_values]) * *rate;
             last[node * n_values] = own;
             if (n_values == 2) last[node * n_values - 1] = 1.0 - own;
             const int64 child = left[base + node];
             if (child == 0) continue;
             const int32 direction = sign[feature[own_order[node]]];
-            const double between = middle_of(bounded(last[child * n_values], low, high),
-                                             bounded(last[(child + 1) * n_values], low, high));
-            lower[child] = direction < 0 ? between : low;
-            upper[child] = direction > 0 ? between : high;
-            lower[child + 1] = direction > 0 ? between : low;
-            upper[child + 1] = direction < 0 ? between : high;
+            write_child_bounds(bounds, direction, bounds.clip(last[child * n_values]),
+                               bounds.clip(last[(child + 1) * n_values]), child, lower, upper);
         }
         first = end;
         __syncthreads();
