@@ -189,8 +189,7 @@ struct Newton {
 
 // Call `use` with a criterion: the one that the kernel is compiled for, or that with the number.
 template <typename Use, typename... Values>
-__device__ __forceinline__ auto with_criterion(int32 number, const Use& use,
-                                               Values&&... values)
+__device__ __forceinline__ auto with_criterion(int32 number, const Use& use, Values&&... values)
 {
     if constexpr (CRITERION == NEWTON) return use(Newton(), values...);
     else if constexpr (CRITERION == POISSON) return use(Poisson(), values...);

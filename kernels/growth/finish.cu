@@ -163,6 +163,15 @@ __device__ __forceinline__ NodeSummary summarise_steps(const ValueRule& rule, co
     return {__longlong_as_double(0x7FF8000000000000ll), weight};
 }
 
+__device__ __forceinline__ NodeSummary summarise(const ValueRule& rule, const int64* sums,
+                                                 int64 hessian, double* value)
+{
+    if (rule.kind == SHARES) return summarise_classes(rule, sums, value);
+    if (rule.kind == MEDIANS) return summarise_medians(rule, sums, value);
+    if (rule.kind == STEPS) return summarise_steps(rule, sums, hessian, value);
+    return summarise_means(rule, sums, hessian, value);
+}
+
 __device__ __forceinline__ double weighted_deviation(const ValueRule& rule, const int64* sums)
 {
     const NodeSummary summary = summarise_medians(rule, sums, nullptr);
@@ -231,11 +240,7 @@ finish_nodes(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels,
         if (numbers != 0) number_of[place] = (int32)to;
 
         double* values = value + to * n_values;
-        NodeSummary summary;
-        if (kind == SHARES) summary = summarise_classes(rule, own, values);
-        else if (kind == MEDIANS) summary = summarise_medians(rule, own, values);
-        else if (kind == STEPS) summary = summarise_steps(rule, own, hessian[place], values);
-        else summary = summarise_means(rule, own, hessian[place], values);
+        const NodeSummary summary = summarise(rule, own, hessian[place], values);
         impurity[to] = summary.impurity;
         const double own_weight = kind == STEPS ? summary.weight : summary.weight * *unit;
         if (is_whole != 0) whole_weight[to] = (uint32)own_weight;

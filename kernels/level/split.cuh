@@ -48,13 +48,6 @@ __device__ __forceinline__ Sum left_sum(Workspace& space, const HistogramView& c
 
 // ---- Scores ------------------------------------------------------------------------------------
 
-// Regularisation and bounds of the values of the children of a node, for NEWTON.
-__device__ __forceinline__ Regular regular_of(const Node& node, const Options& options, int32 sign)
-{
-    if (!NEWTON_CRITERION) return {};
-    return {options.regular[0], options.regular[1], node.bounds, sign};
-}
-
 // Two classes have one channel, the weight of the second class; VARIANCE needs no more.
 __device__ __forceinline__ void add_terms(Terms& terms, const Options& options,
                                           const Regular& regular, int64 left, int64 node, double hl,
@@ -172,21 +165,8 @@ struct Best {
     Item item;
 };
 
-// Whether there is a best split and this thread holds it.
-__device__ __forceinline__ bool holds_best(const Best& best)
-{
-    return (int32)threadIdx.x == best.position && best.score >= 0.0;
-}
-
-// Where the best split sends missing values, in the thread that holds it.
-__device__ __forceinline__ int8 direction(const Best& best)
-{
-    if (!best.seen) return MISSING_UNSEEN;
-    return best.missing_left ? MISSING_LEFT : MISSING_RIGHT;
-}
-
-// Whether this thread's cell goes left in the best split, which must be categorical.
-__device__ __forceinline__ bool cell_goes_left(const Best& best, const Workspace& space)
+// Whether this thread's cell is in the left set of the best split, which must be categorical.
+__device__ __forceinline__ bool is_in_left_set(const Best& best, const Workspace& space)
 {
     if (best.rare_left && best.item.place == NOWHERE) {
         return (space.occupied[threadIdx.x / WARP] >> (threadIdx.x % WARP) & 1) != 0;
@@ -220,7 +200,10 @@ __device__ __forceinline__ Best best_split(Workspace& space, const HistogramView
     if (options.random_thresholds) {
         directions = missing_goes_left(node.key, (uint64)feature.index) ? ONLY_LEFT : ONLY_RIGHT;
     }
-    const Regular regular = regular_of(node, options, feature.sign);
+    Regular regular = {};
+    if (NEWTON_CRITERION) {
+        regular = {options.regular[0], options.regular[1], node.bounds, feature.sign};
+    }
     const Scores scores = scores_of(space, cells, best.item, node, options, regular, directions);
     best.score = max(scores.missing_right, scores.missing_left);
     best.missing_left = scores.missing_left > scores.missing_right;
@@ -259,15 +242,16 @@ __device__ __forceinline__ void write_best(const Best& best, const Workspace& sp
                                            const SplitOutput& to, int64 at)
 {
     const int32 t = threadIdx.x;
-    if (holds_best(best)) {
+    if (t == best.position && best.score >= 0.0) {
+        const int32 direction = best.missing_left ? MISSING_LEFT : MISSING_RIGHT;
         to.score[at] = best.score;
         to.bin[at] = best.item.bin;
         to.next_bin[at] = best.item.next_bin;
         to.draw[at] = best.item.draw;
-        to.missing[at] = direction(best);
+        to.missing[at] = best.seen ? direction : MISSING_UNSEEN;
     }
     if (!feature.categorical) return;
-    const uint32 votes = __ballot_sync(FULL_MASK, cell_goes_left(best, space));
+    const uint32 votes = __ballot_sync(FULL_MASK, is_in_left_set(best, space));
     uint32* words = to.mask + at * MASK_WORDS;
     if (feature.codes != nullptr) {
         const uint32 cells = t < CODE_WORDS ? votes : space.occupied[0];
