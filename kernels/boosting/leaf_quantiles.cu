@@ -161,8 +161,8 @@ join_groups(In<int32> size, In<int32> n_pieces, In<int32> node_of, In<int32> lea
 __device__ __forceinline__ double clipped_residual(const Numbers& numbers, int64 at, double centre,
                                                    double limit)
 {
-    return bounded(number_of(numbers.key[at]) - centre, -limit, limit)
-           * (double)numbers.weight_of(at);
+    const double residual = number_of(numbers.key[at]) - centre;
+    return ValueBounds{-limit, limit}.clip(residual) * (double)numbers.weight_of(at);
 }
 
 // largest uint64 (T,), zero before the launch: bit pattern of each tree's largest absolute term.

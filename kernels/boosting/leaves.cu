@@ -10,6 +10,7 @@
 // row and tree; no shared memory.
 
 #include "common/rounds.cuh"
+#include "common/value.cuh"
 #include "growth/trees.cuh"
 
 // ---- Leaves from the partition -----------------------------------------------------------------
@@ -74,40 +75,18 @@ add_leaves(In<uint8> codes, int64 n, int32 missing_code, In<int64> table, int32 
 }
 
 // Add leaf values to rows that are not binned, values (n, F) given their strides.
-template <typename Value>
-__device__ __forceinline__ void add_by_value(const Value* values, int64 n, int64 row_stride,
-                                             int64 column_stride, const FinishedTrees& nodes,
-                                             const double* threshold,
-                                             const RawPredictions& predictions)
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+add_leaves_by_value(In<Value> values, int64 n, int64 row_stride, int64 column_stride,
+                    In<int64> table, int32 n_trees, In<int32> feature, In<uint8> code,
+                    In<uint8> missing_left, In<int32> left, int32 has_masks, In<int32> category,
+                    In<uint32> masks, In<double> threshold, In<double> value, In<uint64> trees,
+                    int32 trees_per_round, int32 n_outputs, Out<double> raw)
 {
     const int64 row = row_of_thread(), tree = blockIdx.y;
     if (row >= n) return;
-    const Value* own = values + row * row_stride;
-    predictions.add(tree, row, n, nodes.leaf_of(own, column_stride, threshold, tree));
-}
-
-extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-add_leaves_of_floats(In<float> values, int64 n, int64 row_stride, int64 column_stride,
-                     In<int64> table, int32 n_trees, In<int32> feature, In<uint8> code,
-                     In<uint8> missing_left, In<int32> left, int32 has_masks, In<int32> category,
-                     In<uint32> masks, In<double> threshold, In<double> value, In<uint64> trees,
-                     int32 trees_per_round, int32 n_outputs, Out<double> raw)
-{
     const FinishedTrees nodes = {table, n_trees, feature,  code, missing_left,
                                  left,  has_masks != 0, category, masks};
+    const int64 leaf = nodes.leaf_of(values + row * row_stride, column_stride, threshold, tree);
     const RawPredictions predictions = {value, trees, trees_per_round, n_outputs, raw};
-    add_by_value(values, n, row_stride, column_stride, nodes, threshold, predictions);
-}
-
-extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-add_leaves_of_doubles(In<double> values, int64 n, int64 row_stride, int64 column_stride,
-                      In<int64> table, int32 n_trees, In<int32> feature, In<uint8> code,
-                      In<uint8> missing_left, In<int32> left, int32 has_masks, In<int32> category,
-                      In<uint32> masks, In<double> threshold, In<double> value, In<uint64> trees,
-                      int32 trees_per_round, int32 n_outputs, Out<double> raw)
-{
-    const FinishedTrees nodes = {table, n_trees, feature,  code, missing_left,
-                                 left,  has_masks != 0, category, masks};
-    const RawPredictions predictions = {value, trees, trees_per_round, n_outputs, raw};
-    add_by_value(values, n, row_stride, column_stride, nodes, threshold, predictions);
+    predictions.add(tree, row, n, leaf);
 }

@@ -231,37 +231,33 @@ __device__ __forceinline__ void add_to(int64* sum, int64 value)
 
 constexpr int32 WARP = 32;
 
-// The sum, in every lane.
+// Numbers of all lanes, combined two at a time, in every lane.
+template <typename Number, typename Combine>
+__device__ __forceinline__ Number warp_fold(Number value, const Combine& combine)
+{
+    #pragma unroll
+    for (int32 step = WARP / 2; step > 0; step /= 2) {
+        value = combine(value, __shfl_xor_sync(FULL_MASK, value, step));
+    }
+    return value;
+}
+
 template <typename Number>
 __device__ __forceinline__ Number warp_sum(Number value)
 {
-    #pragma unroll
-    for (int32 step = WARP / 2; step > 0; step /= 2) {
-        value += __shfl_xor_sync(FULL_MASK, value, step);
-    }
-    return value;
+    return warp_fold(value, [](Number a, Number b) { return a + b; });
 }
 
-// The smallest value, in every lane.
 template <typename Number>
 __device__ __forceinline__ Number warp_min(Number value)
 {
-    #pragma unroll
-    for (int32 step = WARP / 2; step > 0; step /= 2) {
-        value = min(value, __shfl_xor_sync(FULL_MASK, value, step));
-    }
-    return value;
+    return warp_fold(value, [](Number a, Number b) { return min(a, b); });
 }
 
-// The largest value, in every lane.
 template <typename Number>
 __device__ __forceinline__ Number warp_max(Number value)
 {
-    #pragma unroll
-    for (int32 step = WARP / 2; step > 0; step /= 2) {
-        value = max(value, __shfl_xor_sync(FULL_MASK, value, step));
-    }
-    return value;
+    return warp_fold(value, [](Number a, Number b) { return max(a, b); });
 }
 
 // The sum over the lanes up to this one.

@@ -11,6 +11,7 @@ __device__ __forceinline__ RunningSum running_sum(int64 (&warp_sums)[WARPS], int
 {
     const int32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     const int64 value = warp_running_sum(own);
+    if (WARPS == 1) return {value - own, __shfl_sync(FULL_MASK, value, WARP - 1)};
     if (lane == WARP - 1) warp_sums[warp] = value;
     __syncthreads();
     RunningSum sum = {value - own, 0};

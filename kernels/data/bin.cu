@@ -15,19 +15,10 @@
 // To find edges, columns are sorted by `sort_keys`: integers in the order of the values, so that a
 // radix sort can be used and denormal numbers are not flushed to zero.
 
+#include "common/value.cuh"
+
 constexpr int32 BIN_THREADS = 256;
 constexpr int32 MAX_EDGES = 256;
-
-#ifndef DOUBLE  // 0: float32, 1: float64
-#define DOUBLE 0
-#endif
-#if DOUBLE
-typedef double Value;
-typedef int64 Key;
-#else
-typedef float Value;
-typedef int32 Key;
-#endif
 constexpr int32 BIN_BYTES = 64;  // of a row: then shared memory stays below 48 KiB
 constexpr int32 BIN_FEATURES = BIN_BYTES / sizeof(Value);
 
@@ -39,6 +30,14 @@ __device__ __forceinline__ int32 edges_below(const Value* edges, Value x, int32 
         found += edges[found + step - 1] < x ? step : 0;
     }
     return found;
+}
+
+// The code of a value; `top` as in edges_below.
+__device__ __forceinline__ int32 code_of(Value x, const Value* edges, int32 top, bool categorical,
+                                         int32 n_bins, int32 missing_code)
+{
+    if (!categorical) return x != x ? missing_code : edges_below(edges, x, top);
+    return x != x || x >= (Value)n_bins ? missing_code : (int32)x;
 }
 
 extern "C" __global__ void __launch_bounds__(BIN_THREADS)
@@ -80,16 +79,10 @@ bin_values(In<Value> X, int64 n, int64 row_stride, int64 column_stride, int32 n_
         uint8* own = codes + f0 * n_total + first + start + threadIdx.x;
         for (int32 f = 0; f < n_own; ++f) {
             const Value x = inside ? tile[f][threadIdx.x] : (Value)0;
-            bool missing = x != x;
-            int32 code;
-            if (is_categorical[f0 + f]) {
-                missing |= x >= (Value)n_bins[f0 + f];
-                code = missing ? 0 : (int32)x;
-            } else {
-                code = edges_below(edge[f], x, top);
-            }
-            if (inside) own[f * n_total] = (uint8)(missing ? missing_code : code);
-            const uint32 votes = __ballot_sync(FULL_MASK, inside && missing);
+            const int32 code = code_of(x, edge[f], top, is_categorical[f0 + f] != 0, n_bins[f0 + f],
+                                       missing_code);
+            if (inside) own[f * n_total] = (uint8)code;
+            const uint32 votes = __ballot_sync(FULL_MASK, inside && code == missing_code);
             if (threadIdx.x % WARP == 0 && votes != 0) atomicAdd(&missing_of[f], __popc(votes));
         }
         __syncthreads();

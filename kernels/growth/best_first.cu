@@ -128,6 +128,25 @@ __device__ __forceinline__ int64 nodes_before(const int32* slot, const int32* so
     return first_not(begin, end, [&](int64 at) { return slot[sorted[at]] <= place; }) - begin;
 }
 
+// Mark the nodes that are split, those that have a place in the queue. Returns their number in the
+// low half, and that of all candidates in the high half. Every thread of the block takes part.
+__device__ __forceinline__ int64 mark_taken(int64 (&warp_sums)[QUEUE_WARPS], int64 begin, int64 end,
+                                            int32 capacity, const int32* place, uint8* accepted,
+                                            int32* turn)
+{
+    int64 counted = 0;
+    for (int64 start = begin; start < end; start += QUEUE_THREADS) {
+        const int64 node = start + threadIdx.x;
+        const bool could = node < end && accepted[node] != 0;
+        const bool is_taken = could && place[node] < capacity;
+        const RunningSum sum = running_sum(warp_sums, ((int64)could << 32) + is_taken);
+        if (is_taken) turn[(counted + sum.before) & 0xFFFFFFFFll] = place[node];
+        if (could && !is_taken) accepted[node] = 0;
+        counted += sum.all;
+    }
+    return counted;
+}
+
 // Insert the splits of a level into the queues. On return `accepted` marks those that were taken.
 //
 //   gain_before, ..., node_before   the old order; gain_after, ..., node_after: the new one
@@ -183,17 +202,7 @@ take_splits(In<int32> size, In<int32> tree, In<uint64> key, In<double> gain, Out
     }
     __syncthreads();
 
-    // Mark the nodes that are split: low halves of sums count those, high halves all candidates.
-    int64 counted = 0;
-    for (int64 start = begin; start < end; start += QUEUE_THREADS) {
-        const int64 node = start + threadIdx.x;
-        const bool could = node < end && accepted[node] != 0;
-        const bool is_taken = could && place[node] < capacity;
-        const RunningSum sum = running_sum(warp_sums, ((int64)could << 32) + is_taken);
-        if (is_taken) turn[own + ((counted + sum.before) & 0xFFFFFFFFll)] = place[node];
-        if (could && !is_taken) accepted[node] = 0;
-        counted += sum.all;
-    }
+    const int64 counted = mark_taken(warp_sums, begin, end, capacity, place, accepted, turn + own);
     if (threadIdx.x == 0) length[blockIdx.x] = (int32)min(n_taken + (counted >> 32),
                                                           (int64)capacity);
 }

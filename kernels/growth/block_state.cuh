@@ -1,7 +1,8 @@
 // State of a block that grows subtrees: its shared memory, rows and sums, for subtree.cuh.
 //
 // The rows of the subtree's root are in shared memory. Nodes below it are ranges of `order`, which
-// lists the places of rows; partitions reorder it. Threads loop over rows with stride THREADS.
+// lists the places of rows; partitions reorder it. Threads loop over rows with the stride of the
+// block.
 //
 //   place        0   1   2   3   4   5         order   3 0 | 5 1 2 4
 //   row        907  14  33  86   5  61         node      a |    b
@@ -15,11 +16,9 @@
 
 // Largest number of rows of a subtree's root: two for each thread; in a warp, one for each lane.
 constexpr int32 SMALL_ROWS = 512;
-template <int32 THREADS>
-constexpr int32 MAX_ROWS = THREADS == WARP ? WARP : SMALL_ROWS;
+constexpr int32 MAX_ROWS = BY_WARP ? WARP : SMALL_ROWS;
 // Capacity of the stack: the smaller child is grown first, so log2(MAX_ROWS) + 1 suffices.
-template <int32 THREADS>
-constexpr int32 STACK = THREADS == WARP ? 6 : 10;
+constexpr int32 STACK = BY_WARP ? 6 : 10;
 
 // ---- State of a block --------------------------------------------------------------------------
 
@@ -50,21 +49,20 @@ struct Tree {
     int64 root_hessian;
 };
 
-template <int32 THREADS>
 struct BlockState {
-    Workspace<THREADS> space;
+    Workspace space;
     Tree tree;
     Node searched;
-    OpenNode stack[STACK<THREADS>];
+    OpenNode stack[STACK];
     NodeSplit split;
-    uint64 warp_rank[THREADS / WARP];
-    int32 left_of_warp[THREADS / WARP];
-    uint32 row[MAX_ROWS<THREADS>];
-    uint32 weight[MAX_ROWS<THREADS>];
-    uint16 order[MAX_ROWS<THREADS>];
-    uint16 moved[MAX_ROWS<THREADS>];
+    uint64 warp_rank[SPLIT_WARPS];
+    int32 left_of_warp[SPLIT_WARPS];
+    uint32 row[MAX_ROWS];
+    uint32 weight[MAX_ROWS];
+    uint16 order[MAX_ROWS];
+    uint16 moved[MAX_ROWS];
     uint32 present[CODE_WORDS];  // set of codes that occur in the node, zero between features
-    uint8 codes[THREADS + 1];  // of cells: see `Feature`
+    uint8 codes[SPLIT_THREADS + 1];  // of cells: see `Feature`
 };
 
 // The binned matrix.
@@ -183,10 +181,9 @@ struct Layout {
     int32 n_words;    // of sums and cells together, which are contiguous
 };
 
-template <int32 THREADS>
 __device__ __forceinline__ Layout layout(int64* memory, const Options& options, int32 n_codes)
 {
-    const int32 width = THREADS == WARP ? WARP + 1 : n_codes;
+    const int32 width = BY_WARP ? WARP + 1 : n_codes;
     const int32 n_channels = options.n_channels, sums = 4 * (n_channels + 2);
     const int32 counts = options.min_samples_leaf > 1 ? width : 0;
     const int32 high = options.by_class ? 0 : n_channels * width;
@@ -212,8 +209,7 @@ __device__ __forceinline__ Sums sums_of(const Layout& shared, int32 n_channels, 
 // ---- Sums of a node ----------------------------------------------------------------------------
 
 // Add the rows of a node to its sums. Warps without rows return at once.
-template <int32 THREADS>
-__device__ __forceinline__ void add_rows(const BlockState<THREADS>& state, const Layout& shared,
+__device__ __forceinline__ void add_rows(const BlockState& state, const Layout& shared,
                                          const Sums& sums, const OpenNode& node,
                                          const Options& options)
 {
@@ -223,7 +219,7 @@ __device__ __forceinline__ void add_rows(const BlockState<THREADS>& state, const
     const bool by_channel = options.by_class && n_channels > 1;
     int64 hessian = 0;
     #pragma unroll 1
-    for (int32 i = t; i < node.count; i += THREADS) {
+    for (int32 i = t; i < node.count; i += SPLIT_THREADS) {
         const uint32 weight = state.weight[order[i]];
         hessian += weight;
         if (by_channel) atomicAdd(sums.low + shared.target[order[i]], weight);
@@ -233,10 +229,10 @@ __device__ __forceinline__ void add_rows(const BlockState<THREADS>& state, const
     if (t % WARP == 0) add_halves(sums.low + n_channels, sums.high + n_channels, hessian);
     #pragma unroll 1
     for (int32 k = 0; k < n_channels && !by_channel; ++k) {
-        const int32* values = shared.target + k * MAX_ROWS<THREADS>;
+        const int32* values = shared.target + k * MAX_ROWS;
         int64 gradient = 0;
         #pragma unroll 1
-        for (int32 i = t; i < node.count; i += THREADS) {
+        for (int32 i = t; i < node.count; i += SPLIT_THREADS) {
             const int64 value = values[order[i]];
             gradient += GRADIENTS ? value : state.weight[order[i]] * value;
         }
@@ -246,8 +242,7 @@ __device__ __forceinline__ void add_rows(const BlockState<THREADS>& state, const
 }
 
 // Whether this thread has found that the node is not pure; with several classes, that it is pure.
-template <int32 THREADS>
-__device__ __forceinline__ bool knows_purity(const BlockState<THREADS>& state, const Layout& shared,
+__device__ __forceinline__ bool knows_purity(const BlockState& state, const Layout& shared,
                                              const Sums& sums, const OpenNode& node,
                                              const Options& options)
 {
@@ -257,17 +252,17 @@ __device__ __forceinline__ bool knows_purity(const BlockState<THREADS>& state, c
         if (n_channels == 1) return sums.of(0) != 0 && sums.of(0) != hessian;
         bool pure = false;
         #pragma unroll 1
-        for (int32 k = t; k < n_channels; k += THREADS) pure |= sums.of(k) == hessian;
+        for (int32 k = t; k < n_channels; k += SPLIT_THREADS) pure |= sums.of(k) == hessian;
         return pure;
     }
     const uint32 other = sums.low[n_channels + 1] - 1;  // valid if the hessian is not 0
     bool differs = false;
     #pragma unroll 1
-    for (int32 i = t; i < node.count; i += THREADS) {
+    for (int32 i = t; i < node.count; i += SPLIT_THREADS) {
         const int32 own = state.order[node.start + i];
         #pragma unroll 1
         for (int32 k = 0; k < n_channels && state.weight[own] != 0; ++k) {
-            const int32* values = shared.target + k * MAX_ROWS<THREADS>;
+            const int32* values = shared.target + k * MAX_ROWS;
             differs |= values[own] != values[other];
         }
     }
@@ -275,8 +270,7 @@ __device__ __forceinline__ bool knows_purity(const BlockState<THREADS>& state, c
 }
 
 // Whether the node is large, shallow and impure enough. Every thread of the block takes part.
-template <int32 THREADS>
-__device__ __forceinline__ bool may_split(const BlockState<THREADS>& state, const Layout& shared,
+__device__ __forceinline__ bool may_split(const BlockState& state, const Layout& shared,
                                           const Sums& sums, const OpenNode& node,
                                           const Limits& limits)
 {
@@ -301,18 +295,17 @@ struct Rows {
 };
 
 // Copy the rows of a node to shared memory, and push the node onto the stack.
-template <int32 THREADS>
-__device__ __forceinline__ void load(BlockState<THREADS>& state, const Layout& shared,
-                                     const Rows& rows, const OpenNode& root, const Tree& tree)
+__device__ __forceinline__ void load(BlockState& state, const Layout& shared, const Rows& rows,
+                                     const OpenNode& root, const Tree& tree)
 {
     #pragma unroll 1
-    for (int32 i = threadIdx.x; i < root.count; i += THREADS) {
+    for (int32 i = threadIdx.x; i < root.count; i += SPLIT_THREADS) {
         state.row[i] = rows.row[rows.start + i];
         state.weight[i] = rows.weight[rows.start + i];
         state.order[i] = (uint16)i;
         #pragma unroll 1
         for (int32 c = 0; c < rows.n_columns; ++c) {
-            shared.target[c * MAX_ROWS<THREADS> + i]
+            shared.target[c * MAX_ROWS + i]
                 = rows.target[c * rows.n_rows + rows.start + i];
         }
     }
@@ -322,22 +315,20 @@ __device__ __forceinline__ void load(BlockState<THREADS>& state, const Layout& s
 }
 
 // Zero the sums, the histogram and the set of codes. Every thread of the block takes part.
-template <int32 THREADS>
-__device__ __forceinline__ void clear_all(BlockState<THREADS>& state, const Layout& shared)
+__device__ __forceinline__ void clear_all(BlockState& state, const Layout& shared)
 {
     const int32 t = threadIdx.x;
     #pragma unroll 1
-    for (int32 i = t; i < shared.n_words; i += THREADS) shared.sums[i] = 0;
+    for (int32 i = t; i < shared.n_words; i += SPLIT_THREADS) shared.sums[i] = 0;
     if (t < CODE_WORDS) state.present[t] = 0;
-    if (t == 0) state.codes[THREADS] = NO_CODE;
+    if (t == 0) state.codes[SPLIT_THREADS] = NO_CODE;
 }
 
 // Zero the sums, for the node after the next.
-template <int32 THREADS>
 __device__ __forceinline__ void clear_sums(const Sums& sums, int32 n_channels)
 {
     #pragma unroll 1
-    for (int32 k = threadIdx.x; k < n_channels + 2; k += THREADS) {
+    for (int32 k = threadIdx.x; k < n_channels + 2; k += SPLIT_THREADS) {
         sums.low[k] = sums.high[k] = 0;
     }
 }

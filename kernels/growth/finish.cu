@@ -157,10 +157,19 @@ __device__ __forceinline__ NodeSummary summarise_steps(const ValueRule& rule, co
         const double h = ldexp((double)of_hessian, -rule.exponents[WIDE_HESSIAN]);
         const bool flat = h + l2 <= 0.0;  // all hessians were rounded to zero
         const double step = flat ? 0.0 : newton_value(g, h, l1, l2);
-        value[k] = bounded(step, -largest, largest) * *rule.rate;
+        value[k] = ValueBounds{-largest, largest}.clip(step) * *rule.rate;
     }
     const double weight = ldexp((double)hessian, -rule.exponents[NARROW_HESSIAN]);
     return {__longlong_as_double(0x7FF8000000000000ll), weight};
+}
+
+__device__ __forceinline__ NodeSummary summarise(const ValueRule& rule, const int64* sums,
+                                                 int64 hessian, double* value)
+{
+    if (rule.kind == SHARES) return summarise_classes(rule, sums, value);
+    if (rule.kind == MEDIANS) return summarise_medians(rule, sums, value);
+    if (rule.kind == STEPS) return summarise_steps(rule, sums, hessian, value);
+    return summarise_means(rule, sums, hessian, value);
 }
 
 __device__ __forceinline__ double weighted_deviation(const ValueRule& rule, const int64* sums)
@@ -231,11 +240,7 @@ finish_nodes(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels,
         if (numbers != 0) number_of[place] = (int32)to;
 
         double* values = value + to * n_values;
-        NodeSummary summary;
-        if (kind == SHARES) summary = summarise_classes(rule, own, values);
-        else if (kind == MEDIANS) summary = summarise_medians(rule, own, values);
-        else if (kind == STEPS) summary = summarise_steps(rule, own, hessian[place], values);
-        else summary = summarise_means(rule, own, hessian[place], values);
+        const NodeSummary summary = summarise(rule, own, hessian[place], values);
         impurity[to] = summary.impurity;
         const double own_weight = kind == STEPS ? summary.weight : summary.weight * *unit;
         if (is_whole != 0) whole_weight[to] = (uint32)own_weight;
@@ -318,19 +323,15 @@ order_values(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels,
     for (int64 level = 0; first < n_nodes; ++level) {
         const int64 end = ends[level];
         for (int64 node = first + threadIdx.x; node < end; node += ORDER_THREADS) {
-            const double low = lower[node], high = upper[node];
-            const double own = bounded(last[node * n_values], low, high) * *rate;
+            const ValueBounds bounds = {lower[node], upper[node]};
+            const double own = bounds.clip(last[node * n_values]) * *rate;
             last[node * n_values] = own;
             if (n_values == 2) last[node * n_values - 1] = 1.0 - own;
             const int64 child = left[base + node];
             if (child == 0) continue;
             const int32 direction = sign[feature[own_order[node]]];
-            const double between = middle_of(bounded(last[child * n_values], low, high),
-                                             bounded(last[(child + 1) * n_values], low, high));
-            lower[child] = direction < 0 ? between : low;
-            upper[child] = direction > 0 ? between : high;
-            lower[child + 1] = direction > 0 ? between : low;
-            upper[child + 1] = direction < 0 ? between : high;
+            write_child_bounds(bounds, direction, bounds.clip(last[child * n_values]),
+                               bounds.clip(last[(child + 1) * n_values]), child, lower, upper);
         }
         first = end;
         __syncthreads();

@@ -1,4 +1,4 @@
-// Grows the subtree of a node with few rows in one block of THREADS threads (or one warp), without
+// Grows the subtree of a node with few rows in one block of SPLIT_THREADS threads, without
 // histograms in global memory: for subtrees.cu.
 //
 // New nodes are appended to the store in global memory as blocks finish them, with siblings side by
@@ -14,6 +14,7 @@
 #ifndef GPUBOOST_SUBTREE_CUH
 #define GPUBOOST_SUBTREE_CUH
 
+#include "common/block_rank.cuh"
 #include "common/goes_left.cuh"
 
 // ---- Search for the best split -----------------------------------------------------------------
@@ -35,9 +36,8 @@ __device__ __forceinline__ Column column_of(const Matrix& matrix, int32 feature)
 
 // The next allowed feature of the tree after `last` by rank, or the first one if `last` is -1; -1
 // if there is none. Every thread of the block takes part; a barrier is needed before the next call.
-template <int32 THREADS>
-__device__ __forceinline__ int32 next_feature(BlockState<THREADS>& state, int32 n_features,
-                                              uint64 key, int32 last)
+__device__ __forceinline__ int32 next_feature(BlockState& state, int32 n_features, uint64 key,
+                                              int32 last)
 {
     const uint64 minimum = last < 0 ? 0 : order_rank(key, (uint64)last) + 1;
     const uint64 rank = next_rank(state.warp_rank, state.tree.allowed, n_features, key, minimum);
@@ -45,7 +45,6 @@ __device__ __forceinline__ int32 next_feature(BlockState<THREADS>& state, int32 
 }
 
 // Add one row to the histogram.
-template <int32 THREADS>
 __device__ __forceinline__ void add_row(const Layout& shared, const Options& options, int32 cell,
                                         int32 own, uint32 weight)
 {
@@ -58,7 +57,7 @@ __device__ __forceinline__ void add_row(const Layout& shared, const Options& opt
     }
     #pragma unroll 1
     for (int32 k = 0; k < options.n_channels; ++k) {
-        const int32 value = shared.target[k * MAX_ROWS<THREADS> + own], at = k * cells.width + cell;
+        const int32 value = shared.target[k * MAX_ROWS + own], at = k * cells.width + cell;
         if (cells.high != nullptr) {
             add_halves(cells.low + at, cells.high + at, GRADIENTS ? value : (int64)weight * value);
         } else if (value != 0) {
@@ -79,8 +78,7 @@ __device__ __forceinline__ int32 codes_below(const uint32* words, int32 code)
 
 // Add the rows of a node to the histogram of a feature, one row per lane. Its cells are the codes
 // that occur in the node, the missing code last. Every thread of the block takes part.
-template <int32 THREADS>
-__device__ __forceinline__ void add_to_few_cells(BlockState<THREADS>& state, const Layout& shared,
+__device__ __forceinline__ void add_to_few_cells(BlockState& state, const Layout& shared,
                                                  const OpenNode& node, const Options& options,
                                                  const Column& column, int32 missing_code)
 {
@@ -95,34 +93,32 @@ __device__ __forceinline__ void add_to_few_cells(BlockState<THREADS>& state, con
     if (!inside) return;
     const int32 cell = code == missing_code ? WARP : codes_below(state.present, code);
     if ((before & bit) == 0) state.codes[cell] = (uint8)code;  // the first row of the code
-    add_row<THREADS>(shared, options, cell, own, state.weight[own]);
+    add_row(shared, options, cell, own, state.weight[own]);
 }
 
 // Add the rows of a node to the histogram of a feature. Every thread of the block takes part.
-template <int32 THREADS>
-__device__ __forceinline__ void add_to_cells(BlockState<THREADS>& state, const Layout& shared,
+__device__ __forceinline__ void add_to_cells(BlockState& state, const Layout& shared,
                                              const OpenNode& node, const Options& options,
                                              const Column& column, int32 missing_code)
 {
-    if (THREADS == WARP) {
+    if (BY_WARP) {
         add_to_few_cells(state, shared, node, options, column, missing_code);
         return;
     }
     #pragma unroll 1
-    for (int32 i = threadIdx.x; i < node.count; i += THREADS) {
+    for (int32 i = threadIdx.x; i < node.count; i += SPLIT_THREADS) {
         const int32 own = state.order[node.start + i];
-        add_row<THREADS>(shared, options, column.code(state.row[own]), own, state.weight[own]);
+        add_row(shared, options, column.code(state.row[own]), own, state.weight[own]);
     }
 }
 
 // Zero the histogram.
-template <int32 THREADS>
-__device__ __forceinline__ void clear_cells(BlockState<THREADS>& state, const HistogramView& cells,
+__device__ __forceinline__ void clear_cells(BlockState& state, const HistogramView& cells,
                                             int32 n_channels)
 {
-    if (THREADS == WARP && threadIdx.x < CODE_WORDS) state.present[threadIdx.x] = 0;
+    if (BY_WARP && threadIdx.x < CODE_WORDS) state.present[threadIdx.x] = 0;
     #pragma unroll 1
-    for (int32 cell = threadIdx.x; cell < cells.width; cell += THREADS) {
+    for (int32 cell = threadIdx.x; cell < cells.width; cell += SPLIT_THREADS) {
         if (cells.counts != nullptr) cells.counts[cell] = 0;
         if (cells.weights[cell] == 0) continue;
         cells.weights[cell] = 0;
@@ -135,11 +131,10 @@ __device__ __forceinline__ void clear_cells(BlockState<THREADS>& state, const Hi
 }
 
 // The largest score of the block, after `best_position`.
-template <int32 THREADS>
-__device__ __forceinline__ double largest_score(const Workspace<THREADS>& space)
+__device__ __forceinline__ double largest_score(const Workspace& space)
 {
     double score = space.warp_score[0];
-    for (int32 w = 1; w < THREADS / WARP; ++w) score = max(score, space.warp_score[w]);
+    for (int32 w = 1; w < SPLIT_WARPS; ++w) score = max(score, space.warp_score[w]);
     return score;
 }
 
@@ -161,8 +156,7 @@ __device__ __forceinline__ bool is_better(double score, int32 f, const Found& fo
 // Find the best split of a node by one feature; if it is better than `found`, it becomes the split
 // of the block. Every thread of the block takes part; the histogram is zero before the call, and
 // again after the next barrier.
-template <int32 THREADS>
-__device__ __forceinline__ void evaluate_feature(BlockState<THREADS>& state, const Layout& shared,
+__device__ __forceinline__ void evaluate_feature(BlockState& state, const Layout& shared,
                                                  const Matrix& matrix, const OpenNode& node,
                                                  const Options& options, int32 f, Found& found)
 {
@@ -177,7 +171,7 @@ __device__ __forceinline__ void evaluate_feature(BlockState<THREADS>& state, con
         found.could = true;
         const Feature feature = {f, matrix.n_bins[f], matrix.is_categorical[f] != 0, 0,
                                  matrix.center + (int64)f * missing_code,
-                                 THREADS == WARP ? state.codes : nullptr};
+                                 BY_WARP ? state.codes : nullptr};
         const Best best = best_split(state.space, cells, state.searched, options, feature);
         const double score = largest_score(state.space);
         if (is_better(score, f, found, node.key)) {
@@ -195,22 +189,21 @@ __device__ __forceinline__ void evaluate_feature(BlockState<THREADS>& state, con
 
 // The best split of a node. If all features are candidates, their order only decides ties. Every
 // thread of the block takes part.
-template <int32 THREADS>
-__device__ __forceinline__ Found find_split(BlockState<THREADS>& state, const Layout& shared,
+__device__ __forceinline__ Found find_split(BlockState& state, const Layout& shared,
                                             const Sums& sums, const Task& task,
                                             const OpenNode& node)
 {
     const Options& options = task.limits.options;
     const int32 n_features = task.matrix.n_features;
     #pragma unroll 1
-    for (int32 k = threadIdx.x; k < options.n_channels; k += THREADS) {
+    for (int32 k = threadIdx.x; k < options.n_channels; k += SPLIT_THREADS) {
         shared.gradient[k] = sums.of(k);
     }
     if (threadIdx.x == 0) {
         const Bounds bounds = {options.regular, nullptr, nullptr};
         state.searched = {shared.gradient, sums.of(options.n_channels), node.count,
                          state.tree.min_hessian, state.tree.min_category, node.key,
-                         bounds.below(0), bounds.above(0)};
+                         bounds.of(0)};
     }
     const bool all = task.limits.max_features >= n_features;
     Found found = {-1.0, LEAF, false};
@@ -252,11 +245,10 @@ struct BlockSplit {
 // part; a barrier is needed before rows are read.
 //
 //   order   r0 l0 r1 l1 r2      moved   l0 l1 r2 r1 r0      order   l0 l1 r0 r1 r2
-template <int32 THREADS>
-__device__ __forceinline__ int32 partition(BlockState<THREADS>& state, const Matrix& matrix,
+__device__ __forceinline__ int32 partition(BlockState& state, const Matrix& matrix,
                                            const OpenNode& node, int32 feature)
 {
-    const int32 t = threadIdx.x, lane = t % WARP, warp = t / WARP;
+    const int32 t = threadIdx.x;
     const Column column = column_of(matrix, feature);
     const BlockSplit split = {state.split, matrix.is_categorical[feature] != 0, matrix.width - 1};
     uint16* order = state.order + node.start;
@@ -264,24 +256,19 @@ __device__ __forceinline__ int32 partition(BlockState<THREADS>& state, const Mat
     const int32 count = node.count;
     int32 n_left = 0;
     #pragma unroll 1
-    for (int32 first = 0; first < count; first += THREADS) {
+    for (int32 first = 0; first < count; first += SPLIT_THREADS) {
         const int32 i = first + t;
         const bool inside = i < count;
         const uint16 own = inside ? order[i] : 0;
         const bool left = inside && goes_left(split, column.code(state.row[own]));
-        const uint32 votes = __ballot_sync(FULL_MASK, left);
-        if (lane == 0) state.left_of_warp[warp] = __popc(votes);
-        __syncthreads();
-        int32 before = n_left + __popc(votes & ((1u << lane) - 1u));
-        for (int32 w = 0; w < THREADS / WARP; ++w) {
-            before += w < warp ? state.left_of_warp[w] : 0;
-            n_left += state.left_of_warp[w];
-        }
+        const BlockRank rank = block_rank(state.left_of_warp, left);
+        const int32 before = n_left + rank.before;
         if (inside) moved[left ? before : count - 1 - (i - before)] = own;
-        __syncthreads();
+        n_left += rank.all;
     }
+    __syncthreads();
     #pragma unroll 1
-    for (int32 i = t; i < count; i += THREADS) {
+    for (int32 i = t; i < count; i += SPLIT_THREADS) {
         order[i] = moved[i < n_left ? i : count - 1 - (i - n_left)];
     }
     return n_left;
@@ -290,8 +277,7 @@ __device__ __forceinline__ int32 partition(BlockState<THREADS>& state, const Mat
 // ---- Results -----------------------------------------------------------------------------------
 
 // Write leaf sums: one warp per sum, whose lanes loop over rows.
-template <int32 THREADS>
-__device__ __forceinline__ void write_sums(const BlockState<THREADS>& state, const Layout& shared,
+__device__ __forceinline__ void write_sums(const BlockState& state, const Layout& shared,
                                            const Sums& sums, const OpenNode& node,
                                            const Options& options, const LeafColumns& wide,
                                            int64* to)
@@ -299,14 +285,14 @@ __device__ __forceinline__ void write_sums(const BlockState<THREADS>& state, con
     const int32 t = threadIdx.x, n_channels = options.n_channels;
     if (wide.n_columns == 0) {
         #pragma unroll 1
-        for (int32 c = t; c < wide.n_classes; c += THREADS) {
+        for (int32 c = t; c < wide.n_classes; c += SPLIT_THREADS) {
             to[c] = n_channels > 1 ? sums.of(c) : c == 1 ? sums.of(0) : sums.of(1) - sums.of(0);
         }
         return;
     }
     const int32 n_sums = wide.n_classes * wide.n_columns;
     #pragma unroll 1
-    for (int32 j = t / WARP; j < n_sums; j += THREADS / WARP) {
+    for (int32 j = t / WARP; j < n_sums; j += SPLIT_WARPS) {
         const int32 c = j / wide.n_columns, p = j % wide.n_columns;
         int64 sum = 0;
         #pragma unroll 1
@@ -322,8 +308,7 @@ __device__ __forceinline__ void write_sums(const BlockState<THREADS>& state, con
 }
 
 // Write a node to the store, by one thread; several threads write masks.
-template <int32 THREADS>
-__device__ __forceinline__ void write_node(const BlockState<THREADS>& state, const Store& store,
+__device__ __forceinline__ void write_node(const BlockState& state, const Store& store,
                                            const OpenNode& node, int64 hessian, double gain,
                                            int32 feature, int32 left, const Options& options)
 {
@@ -355,8 +340,7 @@ __device__ __forceinline__ void push_children(OpenNode* top, const OpenNode& nod
 // Search and split the node at place `at` of the stack; its children take its place. Returns the
 // number of nodes pushed, 2 or 0. `sums` must be zero. Every thread of the block takes part; a
 // barrier is needed before the next node.
-template <int32 THREADS>
-__device__ __forceinline__ int32 grow_node(BlockState<THREADS>& state, const Layout& shared,
+__device__ __forceinline__ int32 grow_node(BlockState& state, const Layout& shared,
                                            const Sums& sums, const Task& task, int32 at)
 {
     const OpenNode& node = state.stack[at];
@@ -378,7 +362,7 @@ __device__ __forceinline__ int32 grow_node(BlockState<THREADS>& state, const Lay
         return 0;
     }
     if (store.masks && task.matrix.is_categorical[found.feature] != 0) {
-        for (int32 w = threadIdx.x; w < MASK_WORDS; w += THREADS) {
+        for (int32 w = threadIdx.x; w < MASK_WORDS; w += SPLIT_THREADS) {
             store.mask[(int64)node.place * MASK_WORDS + w] = state.split.mask[w];
         }
     }

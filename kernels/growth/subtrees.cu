@@ -1,9 +1,9 @@
-// Grows nodes with few rows to their leaves: nodes with more than WARP rows by one block each,
-// smaller ones by one warp each.
+// Grows nodes with few rows to their leaves, in two launches of one kernel: nodes with more than
+// WARP rows by one block each, then smaller ones by one warp each (BY_WARP).
 //
-//   grow_small    grows the nodes that policy.cu lists, until nodes have at most WARP rows; these
-//                 go to a second list
-//   grow_tiny     grows the nodes of the second list, which are most nodes of a deep tree
+//   first launch    grows the nodes that policy.cu lists, until nodes have at most WARP rows; these
+//                   go to a second list
+//   second launch   grows the nodes of the second list, which are most nodes of a deep tree
 //
 // Input:
 //
@@ -19,23 +19,23 @@
 // The second list. The rows of its nodes are written back, reordered, to the rows of the subtree's
 // root in global memory:
 //
-//   n_tiny     int32 (1,), zero before the launch         place: in the store
+//   n_tiny     int32 (1,), zero before the first launch   place: in the store
 //   tiny_tree, tiny_count, tiny_levels, place   int32     tiny_start int64     tiny_key uint64
 //
 // Output: nodes in the store of subtree.cuh, in which node i of the level has place *first + i.
 // draw is empty if no threshold is random; mask is empty if no feature is categorical.
 //
-// Launch: any grid of SPLIT_THREADS threads for grow_small and WARP threads for grow_tiny, dynamic
-// shared memory as in block_state.cuh. Blocks loop over nodes; a block grows a node's whole subtree
-// before the next. In grow_tiny a lane holds one row and, in the search, one code that occurs in
-// the node, so no array has the length of all bins.
+// Launch: any grid of SPLIT_THREADS threads, dynamic shared memory as in block_state.cuh. Blocks
+// loop over nodes; a block grows a node's whole subtree before the next. With BY_WARP a lane holds
+// one row and, in the search, one code that occurs in the node, so no array has the length of all
+// bins.
 
 #include "level/split.cuh"
 #include "growth/block_state.cuh"
 #include "growth/subtree.cuh"
 
-constexpr int32 SMALL_BLOCKS = 2;   // per multiprocessor; asking for more spills registers
-constexpr int32 TINY_BLOCKS = 12;  // likewise
+// Per multiprocessor; asking for more spills registers.
+constexpr int32 SUBTREE_BLOCKS = BY_WARP ? 12 : 2;
 
 struct TinyNodes {
     Out<int32> size;
@@ -45,24 +45,28 @@ struct TinyNodes {
     Out<int32> levels;
     Out<int64> start;
     Out<uint64> key;
+
+    __device__ __forceinline__ OpenNode root(int32 i) const
+    {
+        return {key[i], 0, count[i], levels[i], place[i]};
+    }
 };
 
-// Append a node to the list of grow_tiny and write its rows back to global memory.
-template <int32 THREADS>
-__device__ __forceinline__ void append_tiny(const BlockState<THREADS>& state, const Layout& shared,
+// Append a node to the list of tiny nodes and write its rows back to global memory.
+__device__ __forceinline__ void append_tiny(const BlockState& state, const Layout& shared,
                                             const Rows& rows, const TinyNodes& tiny,
                                             const OpenNode& node, int32 tree)
 {
     const int64 start = rows.start + node.start;
     #pragma unroll 1
-    for (int32 i = threadIdx.x; i < node.count; i += THREADS) {
+    for (int32 i = threadIdx.x; i < node.count; i += SPLIT_THREADS) {
         const int32 own = state.order[node.start + i];
         rows.row[start + i] = state.row[own];
         rows.weight[start + i] = state.weight[own];
         #pragma unroll 1
         for (int32 c = 0; c < rows.n_columns; ++c) {
             rows.target[c * rows.n_rows + start + i]
-                = shared.target[c * MAX_ROWS<THREADS> + own];
+                = shared.target[c * MAX_ROWS + own];
         }
     }
     if (threadIdx.x != 0) return;
@@ -76,8 +80,7 @@ __device__ __forceinline__ void append_tiny(const BlockState<THREADS>& state, co
 }
 
 // Grow a node to its leaves, or until nodes are tiny. `turn` is the set of sums to use next.
-template <int32 THREADS>
-__device__ __forceinline__ void grow_subtree(BlockState<THREADS>& state, const Layout& shared,
+__device__ __forceinline__ void grow_subtree(BlockState& state, const Layout& shared,
                                              const Rows& rows, const Task& task,
                                              const OpenNode& root, const Tree& tree,
                                              int32 tree_number, const TinyNodes& tiny, int32& turn)
@@ -88,22 +91,22 @@ __device__ __forceinline__ void grow_subtree(BlockState<THREADS>& state, const L
     for (int32 height = 1; height > 0;) {
         --height;
         const OpenNode& node = state.stack[height];
-        if (THREADS > WARP && node.count <= WARP) {
+        if (!BY_WARP && node.count <= WARP) {
             append_tiny(state, shared, rows, tiny, node, tree_number);
             continue;
         }
         const Sums before = sums_of(shared, n_channels, turn ^ 1);
         height += grow_node(state, shared, sums_of(shared, n_channels, turn), task, height);
-        clear_sums<THREADS>(before, n_channels);
+        clear_sums(before, n_channels);
         turn ^= 1;
         __syncthreads();
     }
-    if (THREADS > WARP) __syncthreads();
+    if (!BY_WARP) __syncthreads();
 }
 
 // `levels`: number of levels allowed below a node; `first`: place of the level's first node.
-extern "C" __global__ void __launch_bounds__(SPLIT_THREADS, SMALL_BLOCKS)
-grow_small(uint32* row, uint32* weight, int32* target, int64 n_rows, In<int32> small,
+extern "C" __global__ void __launch_bounds__(SPLIT_THREADS, SUBTREE_BLOCKS)
+grow_subtrees(uint32* row, uint32* weight, int32* target, int64 n_rows, In<int32> small,
            In<int32> sizes, In<int32> tree, In<uint64> key, In<int64> start, In<int64> count,
            int32 levels, In<int32> first, Out<int32> n_tiny, Out<int32> tiny_tree, Out<int32> place,
            Out<int32> tiny_count, Out<int32> tiny_levels, Out<int64> tiny_start,
@@ -120,8 +123,8 @@ grow_small(uint32* row, uint32* weight, int32* target, int64 n_rows, In<int32> s
            Out<int64> sums)
 {
     DYNAMIC_SHARED(int64, memory);
-    __shared__ BlockState<SPLIT_THREADS> state;
-    const int32 n_nodes = sizes[2];
+    __shared__ BlockState state;
+    const int32 n_nodes = BY_WARP ? *n_tiny : sizes[2];
     if ((int32)blockIdx.x >= n_nodes) return;
     const Options options = {criterion, min_samples_leaf, n_channels, by_class != 0,
                              random_thresholds != 0, regular};
@@ -133,55 +136,17 @@ grow_small(uint32* row, uint32* weight, int32* target, int64 n_rows, In<int32> s
                         draw, missing, mask, sums, has_masks != 0}};
     const Trees trees = {min_hessian, min_category, root_hessian, allowed, wide, wide_of,
                          n_features, n_samples * n_columns};
-    const Layout shared = layout<SPLIT_THREADS>(memory, options, width);
+    const Layout shared = layout(memory, options, width);
     Rows rows = {row, weight, target, n_rows, 0, by_class != 0 ? 1 : n_channels};
     clear_all(state, shared);
     const TinyNodes tiny = {n_tiny,      tiny_tree,  place,   tiny_count,
                             tiny_levels, tiny_start, tiny_key};
     int32 turn = 0;
     for (int32 i = blockIdx.x; i < n_nodes; i += gridDim.x) {
-        const int32 own = small[i];
-        const OpenNode root = {key[own], 0, (int32)count[own], levels, *first + own};
-        rows.start = start[own];
-        grow_subtree(state, shared, rows, task, root, trees.tree(tree[own]), tree[own], tiny, turn);
-    }
-}
-
-extern "C" __global__ void __launch_bounds__(WARP, TINY_BLOCKS)
-grow_tiny(uint32* row, uint32* weight, int32* target, int64 n_rows, In<int32> n_tiny,
-          In<int32> tiny_tree, In<int32> place, In<int32> tiny_count, In<int32> tiny_levels,
-          In<int64> tiny_start, In<uint64> tiny_key, In<int64> min_hessian, In<int64> min_category,
-          In<int64> root_hessian, In<uint8> allowed, In<uint8> tiles, In<int32> n_bins,
-          In<uint8> is_categorical, In<double> center, int64 n_samples, int32 tile,
-          int32 n_features, int32 width, In<int64> wide, In<int32> wide_of, int32 n_columns,
-          int32 n_classes, int32 draws, int32 criterion, int32 min_samples_leaf, int32 n_channels,
-          int32 by_class, int32 random_thresholds, int64 smallest, int32 max_features,
-          In<double> unit, double min_impurity_decrease, int32 needs_gain, In<double> regular,
-          int32 has_masks, Out<int32> n_stored, Out<int32> left, Out<uint32> count_out,
-          Out<int64> hessian, Out<double> gain, Out<int32> feature, Out<int16> bin,
-          Out<int16> next_bin, Out<double> draw, Out<int8> missing, Out<uint32> mask,
-          Out<int64> sums)
-{
-    DYNAMIC_SHARED(int64, memory);
-    __shared__ BlockState<WARP> state;
-    if ((int32)blockIdx.x >= *n_tiny) return;
-    const Options options = {criterion, min_samples_leaf, n_channels, by_class != 0,
-                             random_thresholds != 0, regular};
-    const Task task = {{tiles, n_bins, is_categorical, center, n_samples, tile, n_features, width},
-                       {options, smallest, max_features,
-                        {criterion, *unit, min_impurity_decrease, needs_gain != 0}},
-                       {n_columns, n_classes, draws != 0},
-                       {n_stored, left, count_out, hessian, gain, feature, bin, next_bin,
-                        draw, missing, mask, sums, has_masks != 0}};
-    const Trees trees = {min_hessian, min_category, root_hessian, allowed, wide, wide_of,
-                         n_features, n_samples * n_columns};
-    const Layout shared = layout<WARP>(memory, options, width);
-    Rows rows = {row, weight, target, n_rows, 0, by_class != 0 ? 1 : n_channels};
-    clear_all(state, shared);
-    int32 turn = 0;
-    for (int32 i = blockIdx.x; i < *n_tiny; i += gridDim.x) {
-        const OpenNode root = {tiny_key[i], 0, tiny_count[i], tiny_levels[i], place[i]};
-        rows.start = tiny_start[i];
-        grow_subtree(state, shared, rows, task, root, trees.tree(tiny_tree[i]), 0, {}, turn);
+        const int32 own = BY_WARP ? i : small[i], of_tree = BY_WARP ? tiny_tree[i] : tree[own];
+        const OpenNode root = BY_WARP
+            ? tiny.root(i) : OpenNode{key[own], 0, (int32)count[own], levels, *first + own};
+        rows.start = BY_WARP ? tiny_start[i] : start[own];
+        grow_subtree(state, shared, rows, task, root, trees.tree(of_tree), of_tree, tiny, turn);
     }
 }

@@ -1,8 +1,8 @@
 // The candidate splits of one node by one feature, for split.cuh.
 //
-// A block has THREADS threads. The codes are sorted, thread t holds the item at position t, and the
-// left child gets the items up to a position (or one item alone). Kinds of features differ only in
-// the order and the candidates:
+// A block has SPLIT_THREADS threads. The codes are sorted, thread t holds the item at position t,
+// and the left child gets the items up to a position (or one item alone). Kinds of features differ
+// only in the order and the candidates:
 //
 //   kind                 order             items taken        left           candidates
 //   numeric              code              all values         up to t        occupied codes
@@ -14,7 +14,7 @@
 // With more categories, those that are rare in the node may be left out of the order; they go where
 // missing values go (RARE_CATEGORIES).
 //
-// In a block of SPLIT_THREADS threads a cell is a code. A block of one warp (THREADS == WARP)
+// A block has a thread for each code, and a cell is a code. With BY_WARP, a block is one warp that
 // searches nodes with at most WARP rows: its cells are the codes that occur in the node, in
 // ascending order, and `Feature::codes` lists them.
 //
@@ -23,9 +23,17 @@
 #ifndef GPUBOOST_CANDIDATES_CUH
 #define GPUBOOST_CANDIDATES_CUH
 
-constexpr int32 SPLIT_THREADS = 256;  // of a block for any node: one per code
+#ifndef BY_WARP
+#define BY_WARP 0  // whether a block is one warp, for nodes with at most WARP rows
+#endif
+#if !BY_WARP
+constexpr int32 SPLIT_THREADS = 256;
+#else
+constexpr int32 SPLIT_THREADS = WARP;
+#endif
+constexpr int32 SPLIT_WARPS = SPLIT_THREADS / WARP;
 constexpr int32 SPLIT_BLOCKS = 2;     // per multiprocessor; asking for more spills registers
-constexpr int32 NOWHERE = SPLIT_THREADS;
+constexpr int32 NOWHERE = 256;        // beyond all positions
 constexpr int32 BOTH = 0, ONLY_RIGHT = 1, ONLY_LEFT = 2;  // directions of missing values tried
 
 // ---- Sets of cells: a word for each warp, thread t owning bit t --------------------------------
@@ -36,19 +44,17 @@ __device__ __forceinline__ void vote(uint32* words, bool bit)
     if (threadIdx.x % WARP == 0) words[threadIdx.x / WARP] = votes;
 }
 
-template <int32 WARPS>
-__device__ __forceinline__ int32 size_of(const uint32 (&words)[WARPS])
+__device__ __forceinline__ int32 size_of(const uint32 (&words)[SPLIT_WARPS])
 {
     int32 size = 0;
-    for (int32 w = 0; w < WARPS; ++w) size += __popc(words[w]);
+    for (int32 w = 0; w < SPLIT_WARPS; ++w) size += __popc(words[w]);
     return size;
 }
 
 // The lowest cell of the set that is at least `from`, else -1.
-template <int32 WARPS>
-__device__ __forceinline__ int32 lowest(const uint32 (&words)[WARPS], int32 from)
+__device__ __forceinline__ int32 lowest(const uint32 (&words)[SPLIT_WARPS], int32 from)
 {
-    for (int32 w = from / WARP; w < WARPS; ++w) {
+    for (int32 w = from / WARP; w < SPLIT_WARPS; ++w) {
         uint32 bits = words[w];
         if (w == from / WARP) bits &= 0xffffffffu << (from % WARP);
         if (bits != 0) return w * WARP + __ffs((int32)bits) - 1;
@@ -56,10 +62,9 @@ __device__ __forceinline__ int32 lowest(const uint32 (&words)[WARPS], int32 from
     return -1;
 }
 
-template <int32 WARPS>
-__device__ __forceinline__ int32 highest(const uint32 (&words)[WARPS])
+__device__ __forceinline__ int32 highest(const uint32 (&words)[SPLIT_WARPS])
 {
-    for (int32 w = WARPS - 1; w >= 0; --w) {
+    for (int32 w = SPLIT_WARPS - 1; w >= 0; --w) {
         if (words[w] != 0) return w * WARP + 31 - __clz((int32)words[w]);
     }
     return -1;
@@ -67,16 +72,14 @@ __device__ __forceinline__ int32 highest(const uint32 (&words)[WARPS])
 
 // ---- State of a block --------------------------------------------------------------------------
 
-template <int32 THREADS>
 struct Workspace {
-    static constexpr int32 WARPS = THREADS / WARP;
-    uint32 occupied[WARPS];  // codes of values, without the missing code
-    uint32 drawn[WARPS];
-    int64 warp_sums[WARPS];
-    double warp_score[WARPS];
-    int32 warp_position[WARPS];  // as of `best_position`
-    double ratio[THREADS];
-    int32 order[THREADS];
+    uint32 occupied[SPLIT_WARPS];  // codes of values, without the missing code
+    uint32 drawn[SPLIT_WARPS];
+    int64 warp_sums[SPLIT_WARPS];
+    double warp_score[SPLIT_WARPS];
+    int32 warp_position[SPLIT_WARPS];  // as of `best_position`
+    double ratio[SPLIT_THREADS];
+    int32 order[SPLIT_THREADS];
 };
 
 struct Node {
@@ -86,8 +89,7 @@ struct Node {
     int64 min_hessian;
     int64 min_category;  // hessian of a category that is not rare
     uint64 key;
-    double lower;  // bounds of its values, for NEWTON
-    double upper;
+    ValueBounds bounds;  // for NEWTON
 };
 
 struct Options {
@@ -132,26 +134,24 @@ __device__ __forceinline__ double no_draw() { return __longlong_as_double(0x7ff8
 
 // ---- Orders ------------------------------------------------------------------------------------
 
-template <int32 THREADS>
-__device__ __forceinline__ Item numeric_item(const Workspace<THREADS>& space, int32 missing_cell,
+__device__ __forceinline__ Item numeric_item(const Workspace& space, int32 missing_cell,
                                              const Feature& feature)
 {
     const int32 t = threadIdx.x;
     const bool occupied = (space.occupied[t / WARP] >> (t % WARP) & 1) != 0;
-    const int32 next = t + 1 < THREADS ? lowest(space.occupied, t + 1) : -1;
+    const int32 next = t + 1 < SPLIT_THREADS ? lowest(space.occupied, t + 1) : -1;
     return {t, t < missing_cell, occupied, false, NOWHERE, feature.code(t),
             next < 0 ? ONLY_MISSING_RIGHT : feature.code(next), no_draw(), false};
 }
 
 // The last bin from `low` on, below `high`, whose centre is at most `draw`; `low` if none is. Every
 // thread of the block takes part.
-template <int32 THREADS>
-__device__ __forceinline__ int32 drawn_bin(Workspace<THREADS>& space, In<double> center, int32 low,
+__device__ __forceinline__ int32 drawn_bin(Workspace& space, In<double> center, int32 low,
                                            int32 high, double draw)
 {
     const int32 t = threadIdx.x;
     int32 reached = -1;
-    if (THREADS > WARP) {
+    if (!BY_WARP) {
         vote(space.drawn, t >= low && t < high && center[t < high ? t : low] <= draw);
         __syncthreads();
         reached = highest(space.drawn);
@@ -166,8 +166,7 @@ __device__ __forceinline__ int32 drawn_bin(Workspace<THREADS>& space, In<double>
 }
 
 // Every thread of the block takes part.
-template <int32 THREADS>
-__device__ __forceinline__ Item random_numeric_item(Workspace<THREADS>& space, int32 missing_cell,
+__device__ __forceinline__ Item random_numeric_item(Workspace& space, int32 missing_cell,
                                                     const Node& node, const Feature& feature)
 {
     const int32 t = threadIdx.x;
@@ -182,8 +181,7 @@ __device__ __forceinline__ Item random_numeric_item(Workspace<THREADS>& space, i
             one_value ? ONLY_MISSING_RIGHT : bin + 1, one_value ? no_draw() : draw, false};
 }
 
-template <int32 THREADS>
-__device__ __forceinline__ Item single_category_item(const Workspace<THREADS>& space)
+__device__ __forceinline__ Item single_category_item(const Workspace& space)
 {
     const int32 t = threadIdx.x;
     const bool occupied = (space.occupied[t / WARP] >> (t % WARP) & 1) != 0;
@@ -191,8 +189,7 @@ __device__ __forceinline__ Item single_category_item(const Workspace<THREADS>& s
 }
 
 // Every thread of the block takes part.
-template <int32 THREADS>
-__device__ __forceinline__ Item random_category_item(Workspace<THREADS>& space, const Node& node,
+__device__ __forceinline__ Item random_category_item(Workspace& space, const Node& node,
                                                      const Feature& feature)
 {
     const int32 t = threadIdx.x;
@@ -203,7 +200,7 @@ __device__ __forceinline__ Item random_category_item(Workspace<THREADS>& space, 
     __syncthreads();
     const int32 n_left = size_of(space.drawn);
     if (n_left == 0 || n_left == size_of(space.occupied)) left = t == lowest(space.occupied, 0);
-    return {t, left, t == THREADS - 1, false, left ? t : NOWHERE, 0, 0, no_draw(), false};
+    return {t, left, t == SPLIT_THREADS - 1, false, left ? t : NOWHERE, 0, 0, no_draw(), false};
 }
 
 // The gradient that categories are sorted by: of the node's largest class, or of all outputs.
@@ -225,10 +222,9 @@ __device__ __forceinline__ int64 ordering_gradient(const HistogramView& cells, c
 }
 
 // Every thread of the block takes part.
-template <int32 THREADS, class HistogramView>
-__device__ __forceinline__ Item sorted_category_item(Workspace<THREADS>& space,
-                                                     const HistogramView& cells, const Node& node,
-                                                     const Options& options)
+template <class HistogramView>
+__device__ __forceinline__ Item sorted_category_item(Workspace& space, const HistogramView& cells,
+                                                     const Node& node, const Options& options)
 {
     const int32 t = threadIdx.x;
     bool sorted = (space.occupied[t / WARP] >> (t % WARP) & 1) != 0;
@@ -246,7 +242,7 @@ __device__ __forceinline__ Item sorted_category_item(Workspace<THREADS>& space,
         place = 0;
         const double own = space.ratio[t];
         for (int32 c = lowest(among, 0); c >= 0;
-             c = c + 1 < THREADS ? lowest(among, c + 1) : -1) {
+             c = c + 1 < SPLIT_THREADS ? lowest(among, c + 1) : -1) {
             const double other = space.ratio[c];
             place += other < own || (other == own && c < t);
         }

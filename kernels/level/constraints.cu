@@ -37,23 +37,6 @@ hold_roots(In<int32> size, In<double> regular, int32 bounded_nodes, int32 n_word
     }
 }
 
-// The sums of one channel over a node or one of its children.
-struct Part {
-    int64 gradient;
-    int64 hessian;
-};
-
-// Midway between the values of the two children of a node.
-__device__ __forceinline__ double between_children(const Part& node, const Part& left,
-                                                   In<double> regular, double lower, double upper)
-{
-    const Part right = {node.gradient - left.gradient, node.hessian - left.hessian};
-    const double l1 = regular[0], l2 = regular[1];
-    const double of_left = newton_value((double)left.gradient, (double)left.hessian, l1, l2);
-    const double of_right = newton_value((double)right.gradient, (double)right.hessian, l1, l2);
-    return middle_of(bounded(of_left, lower, upper), bounded(of_right, lower, upper));
-}
-
 // Constraints of the children of accepted nodes, see children.cu; arrays of children end in `_out`.
 // If a feature is monotonic there is one channel.
 extern "C" __global__ void __launch_bounds__(CONSTRAINT_THREADS)
@@ -68,15 +51,13 @@ hold_children(In<int32> size, In<uint8> accepted, In<int32> rank, In<int32> feat
         if (accepted[node] == 0) continue;
         const int64 left = 2 * (int64)rank[node], right = left + 1, f = feature[node];
         if (bounded_nodes != 0) {
-            const double below = lower[node], above = upper[node];
-            const Part whole = {gradient[node], hessian[node]};
-            const Part part = {left_gradient[node], left_hessian[node]};
-            const double between = between_children(whole, part, regular, below, above);
-            const int32 sign = monotonic[f];
-            lower_out[left] = sign < 0 ? between : below;
-            upper_out[left] = sign > 0 ? between : above;
-            lower_out[right] = sign > 0 ? between : below;
-            upper_out[right] = sign < 0 ? between : above;
+            const Regular rule = {regular[0], regular[1], {lower[node], upper[node]}, 0};
+            const int64 gl = left_gradient[node], hl = left_hessian[node];
+            const double of_left = rule.value((double)gl, (double)hl);
+            const double of_right
+                = rule.value((double)(gradient[node] - gl), (double)(hessian[node] - hl));
+            write_child_bounds(rule.bounds, monotonic[f], of_left, of_right, left, lower_out,
+                               upper_out);
         }
         for (int32 w = 0; w < n_words; ++w) {
             const uint32 both = groups[node * n_words + w] & of_feature[f * n_words + w];

@@ -64,8 +64,8 @@ try_next_features(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> 
                   Out<int32> listed, Out<double> score, Out<uint8> could, Out<int16> bin,
                   Out<int16> next_bin, Out<double> draw, Out<int8> missing, Out<uint32> mask)
 {
-    __shared__ Workspace<SPLIT_THREADS> space;
-    __shared__ uint64 of_warp[SPLIT_THREADS / WARP];
+    __shared__ Workspace space;
+    __shared__ uint64 of_warp[SPLIT_WARPS];
     const int32 t = threadIdx.x;
     const Options options = {criterion, min_samples_leaf, n_channels, by_class != 0,
                              random_thresholds != 0, regular};
@@ -102,7 +102,7 @@ try_next_features(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> 
         const Bounds bounds = {regular, lower, upper};
         const Node node = {gradient + (int64)n * n_channels, hessian[n],      count[n],
                            min_hessian[tree[n]],             min_category[tree[n]],
-                           key[n],                           bounds.below(n), bounds.above(n)};
+                           key[n],                           bounds.of(n)};
         const Feature feature = {f, n_bins[f], is_categorical[f] != 0, MONOTONIC ? monotonic[f] : 0,
                                  center + (int64)f * (width - 1)};
         write_best(best_split(space, cells, node, options, feature), space, cells, feature,

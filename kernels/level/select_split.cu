@@ -38,8 +38,7 @@ choose_features(In<int32> size, In<int32> slot, In<uint8> open, In<uint64> key, 
         const int32 own = slot[node] - first_slot;
         if (own < 0 || own >= n_slots) continue;
         const AllowedFeatures choice = {allowed + allowed_row(node, tree[node]) * n_features,
-                                        key[node],
-                               n_features};
+                                        key[node], n_features};
         const uint64 until = last_rank(choice, max_features);
         int32* list = listed + (int64)own * max_features;
         int32 found = 0;
@@ -196,6 +195,36 @@ __device__ __forceinline__ uint32 codes_left(const Found& found, int64 at, bool 
     return left_codes;
 }
 
+// Write the split at entry `at` of the lists, by feature f, and the sums of its left child. Every
+// lane takes part.
+__device__ __forceinline__ void write_split(const Splits& splits, int64 node, double gain,
+                                            const Found& found, int64 at, int32 f, bool categorical,
+                                            In<int64> histogram, int32 width, int32 n_channels)
+{
+    const int32 lane = threadIdx.x, planes = 2 + n_channels;
+    const uint32 left_codes = codes_left(found, at, categorical, width);
+    const int64* cells = histogram + at * width * planes;
+    const int64 left_hessian = sum_left(cells, left_codes, planes, 0);
+    for (int32 k = 0; k < n_channels; ++k) {
+        const int64 sum = sum_left(cells, left_codes, planes, 2 + k);
+        if (lane == 0) splits.left_gradient[node * n_channels + k] = sum;
+    }
+    if (splits.masks && lane < MASK_WORDS) {
+        splits.mask[node * MASK_WORDS + lane] =
+            categorical ? found.mask[at * MASK_WORDS + lane] : 0;
+    }
+    if (lane != 0) return;
+    splits.gain[node] = gain;
+    splits.feature[node] = f;
+    splits.bin[node] = found.bin[at];
+    splits.next_bin[node] = found.next_bin[at];
+    splits.draw[node] = found.draw[at];
+    splits.missing[node] = found.missing[at];
+    splits.categorical[node] = categorical;
+    splits.left_hessian[node] = left_hessian;
+    splits.accepted[node] = 1;
+}
+
 // Write the best split of every node and whether it is accepted; if not, `gain` is -1. With `fill`,
 // nodes that are not open are marked as not split. undecided uint8 (nodes,), zero before the
 // launch: whether no listed feature can split the node while others are left. `last_listed` is
@@ -230,8 +259,7 @@ decide_splits(In<int32> size, In<int32> slot, In<uint8> open, In<uint64> key, In
         // Choose the feature. If no listed feature can split, next_feature.cu tries the others.
         const Entries entries = {listed + (int64)own * stride, (int64)own * n_listed, n_listed};
         const AllowedFeatures choice = {allowed + allowed_row(node, tree[node]) * n_features,
-                                        key[node],
-                               n_features};
+                                        key[node], n_features};
         const bool all = stride == 0;  // whether the list has all features
         const uint64 last = all ? last_rank(choice, max_features) : EVERY_RANK;
         const uint64 could_first = first_splittable(choice, found, entries);
@@ -249,31 +277,8 @@ decide_splits(In<int32> size, In<int32> slot, In<uint8> open, In<uint64> key, In
             if (lane == 0) write_none(splits, node, n_channels);
             continue;
         }
-
-        // The split and the sums of the left child.
         const int32 f = entries.listed[best.entry];
-        const bool categorical = is_categorical[f] != 0;
-        const uint32 left_codes = codes_left(found, at, categorical, width);
-        const int32 planes = 2 + n_channels;
-        const int64* cells = histogram + at * width * planes;
-        const int64 left_hessian = sum_left(cells, left_codes, planes, 0);
-        for (int32 k = 0; k < n_channels; ++k) {
-            const int64 sum = sum_left(cells, left_codes, planes, 2 + k);
-            if (lane == 0) splits.left_gradient[(int64)node * n_channels + k] = sum;
-        }
-        if (splits.masks && lane < MASK_WORDS) {
-            splits.mask[(int64)node * MASK_WORDS + lane] =
-                categorical ? found.mask[at * MASK_WORDS + lane] : 0;
-        }
-        if (lane != 0) continue;
-        splits.gain[node] = gain;
-        splits.feature[node] = f;
-        splits.bin[node] = found.bin[at];
-        splits.next_bin[node] = found.next_bin[at];
-        splits.draw[node] = found.draw[at];
-        splits.missing[node] = found.missing[at];
-        splits.categorical[node] = categorical;
-        splits.left_hessian[node] = left_hessian;
-        splits.accepted[node] = 1;
+        write_split(splits, node, gain, found, at, f, is_categorical[f] != 0, histogram, width,
+                    n_channels);
     }
 }

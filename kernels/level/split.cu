@@ -40,7 +40,7 @@ split_features(int64* histogram, In<int64> previous, In<int32> sizes, In<int32> 
                Out<int16> bin, Out<int16> next_bin, Out<double> draw, Out<int8> missing,
                Out<uint32> mask)
 {
-    __shared__ Workspace<SPLIT_THREADS> space;
+    __shared__ Workspace space;
     const int32 t = threadIdx.x, entry = first_entry + (int32)blockIdx.y;
     const int32 end = min(n_slots, sizes[0] - first_slot);
     for (int32 own = blockIdx.x; own < end; own += gridDim.x) {
@@ -85,7 +85,7 @@ split_features(int64* histogram, In<int64> previous, In<int32> sizes, In<int32> 
         const Bounds bounds = {regular, lower, upper};
         const Node node = {gradient + (int64)n * n_channels, hessian[n],      count[n],
                            min_hessian[tree[n]],             min_category[tree[n]],
-                           key[n],                           bounds.below(n), bounds.above(n)};
+                           key[n],                           bounds.of(n)};
         const Options options = {criterion, min_samples_leaf, n_channels, by_class != 0,
                                  random_thresholds != 0, regular};
         const Feature feature = {f, n_bins[f], is_categorical[f] != 0, MONOTONIC ? monotonic[f] : 0,

@@ -3,6 +3,7 @@
 #ifndef GPUBOOST_SPLIT_CUH
 #define GPUBOOST_SPLIT_CUH
 
+#include "common/running_sum.cuh"
 #include "level/candidates.cuh"
 
 // ---- Features in order -------------------------------------------------------------------------
@@ -10,14 +11,12 @@
 // The smallest rank, `minimum` or more, of an allowed feature; EVERY_RANK if there is none.
 // `of_warp` is scratch, one rank per warp. Every thread of the block takes part; a barrier is
 // needed before the next call.
-template <int32 WARPS>
-__device__ __forceinline__ uint64 next_rank(uint64 (&of_warp)[WARPS],
-                                            In<uint8> allowed, int32 n_features,
-                                            uint64 key, uint64 minimum)
+__device__ __forceinline__ uint64 next_rank(uint64 (&of_warp)[SPLIT_WARPS], In<uint8> allowed,
+                                            int32 n_features, uint64 key, uint64 minimum)
 {
     uint64 rank = EVERY_RANK;
     #pragma unroll 1
-    for (int32 f = threadIdx.x; f < n_features; f += WARPS * WARP) {
+    for (int32 f = threadIdx.x; f < n_features; f += SPLIT_THREADS) {
         if (allowed[f] == 0) continue;
         const uint64 own = order_rank(key, (uint64)f);
         if (own >= minimum) rank = min(rank, own);
@@ -25,7 +24,7 @@ __device__ __forceinline__ uint64 next_rank(uint64 (&of_warp)[WARPS],
     rank = warp_min(rank);
     if (threadIdx.x % WARP == 0) of_warp[threadIdx.x / WARP] = rank;
     __syncthreads();
-    for (int32 w = 0; w < WARPS; ++w) rank = min(rank, of_warp[w]);
+    for (int32 w = 0; w < SPLIT_WARPS; ++w) rank = min(rank, of_warp[w]);
     return rank;
 }
 
@@ -36,41 +35,18 @@ struct Sum {
     int64 all;  // over all items taken; undefined if left is one item alone
 };
 
-// Sums over the threads up to this one, and over all. Every thread of the block takes part.
-template <int32 THREADS>
-__device__ __forceinline__ Sum running_sum(Workspace<THREADS>& space, int64 value)
-{
-    const int32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    value = warp_running_sum(value);
-    if (THREADS == WARP) return {value, __shfl_sync(FULL_MASK, value, WARP - 1)};
-    if (lane == WARP - 1) space.warp_sums[warp] = value;
-    __syncthreads();
-    int64 all = 0;
-    for (int32 w = 0; w < THREADS / WARP; ++w) {
-        if (w == warp) value += all;
-        all += space.warp_sums[w];
-    }
-    __syncthreads();
-    return {value, all};
-}
-
 // Sum of one plane over the left side of this thread's candidate, without missing values.
-template <int32 THREADS, class HistogramView>
-__device__ __forceinline__ Sum left_sum(Workspace<THREADS>& space, const HistogramView& cells,
+template <class HistogramView>
+__device__ __forceinline__ Sum left_sum(Workspace& space, const HistogramView& cells,
                                         const Item& item, int32 plane)
 {
     const int64 own = item.taken ? cells.plane(item.cell, plane) : 0;
-    return item.alone ? Sum{own, 0} : running_sum(space, own);
+    if (item.alone) return {own, 0};
+    const RunningSum sum = running_sum(space.warp_sums, own);
+    return {sum.before + own, sum.all};
 }
 
 // ---- Scores ------------------------------------------------------------------------------------
-
-// Regularisation and bounds of the values of the children of a node, for NEWTON.
-__device__ __forceinline__ Regular regular_of(const Node& node, const Options& options, int32 sign)
-{
-    if (!NEWTON_CRITERION) return {0.0, 0.0, 0.0, 0.0, 0};
-    return {options.regular[0], options.regular[1], node.lower, node.upper, sign};
-}
 
 // Two classes have one channel, the weight of the second class; VARIANCE needs no more.
 __device__ __forceinline__ void add_terms(Terms& terms, const Options& options,
@@ -78,14 +54,10 @@ __device__ __forceinline__ void add_terms(Terms& terms, const Options& options,
                                           double h)
 {
     const double gl = (double)left, g = (double)node;
-    if (NEWTON_CRITERION) {
-        add_newton(terms, regular, gl, g, hl, h);
-        return;
+    if (options.by_class && options.n_channels == 1) {
+        with_criterion(options.criterion, AddChannel{true}, terms, regular, hl - gl, h - g, hl, h);
     }
-    if (options.by_class && options.n_channels == 1 && adds_both_classes(options.criterion)) {
-        add_channel(terms, options.criterion, hl - gl, h - g, hl, h);
-    }
-    add_channel(terms, options.criterion, gl, g, hl, h);
+    with_criterion(options.criterion, AddChannel{false}, terms, regular, gl, g, hl, h);
 }
 
 __device__ __forceinline__ bool is_valid(const Node& node, const Options& options, int64 hessian,
@@ -104,8 +76,8 @@ struct Scores {
 };
 
 // Gains of this thread's candidate, -1 where it is not valid. Every thread of the block takes part.
-template <int32 THREADS, class HistogramView>
-__device__ __forceinline__ Scores scores_of(Workspace<THREADS>& space, const HistogramView& cells,
+template <class HistogramView>
+__device__ __forceinline__ Scores scores_of(Workspace& space, const HistogramView& cells,
                                             const Item& item, const Node& node,
                                             const Options& options, const Regular& regular,
                                             int32 directions)
@@ -136,15 +108,15 @@ __device__ __forceinline__ Scores scores_of(Workspace<THREADS>& space, const His
             add_terms(left_terms, options, regular, gradient.left + missing, all, hl_left, h);
         }
     }
-    return {right ? score_of(right_terms, options.criterion, hl_right, h) : -1.0,
-            left ? score_of(left_terms, options.criterion, hl_left, h) : -1.0, missing_hessian > 0};
+    const int32 number = options.criterion;
+    return {right ? with_criterion(number, ScoreOf(), right_terms, hl_right, h) : -1.0,
+            left ? with_criterion(number, ScoreOf(), left_terms, hl_left, h) : -1.0,
+            missing_hessian > 0};
 }
 
 // Twice the position of the largest score of the block (the first one if equal), plus 1 if missing
 // values go left there. Every thread takes part.
-template <int32 THREADS>
-__device__ __forceinline__ int32 best_position(Workspace<THREADS>& space, double score,
-                                               bool missing_left)
+__device__ __forceinline__ int32 best_position(Workspace& space, double score, bool missing_left)
 {
     int32 position = 2 * (int32)threadIdx.x + (missing_left ? 1 : 0);
     #pragma unroll
@@ -162,7 +134,7 @@ __device__ __forceinline__ int32 best_position(Workspace<THREADS>& space, double
     }
     __syncthreads();
     int32 best = 0;
-    for (int32 w = 1; w < THREADS / WARP; ++w) {
+    for (int32 w = 1; w < SPLIT_WARPS; ++w) {
         if (space.warp_score[w] > space.warp_score[best]) best = w;
     }
     return space.warp_position[best];
@@ -176,13 +148,10 @@ struct Bounds {
     In<double> lower;
     In<double> upper;
 
-    __device__ __forceinline__ double below(int64 node) const
+    __device__ __forceinline__ ValueBounds of(int64 node) const
     {
-        return MONOTONIC ? lower[node] : NEWTON_CRITERION ? -regular[2] : 0.0;
-    }
-    __device__ __forceinline__ double above(int64 node) const
-    {
-        return MONOTONIC ? upper[node] : NEWTON_CRITERION ? regular[2] : 0.0;
+        if (MONOTONIC) return {lower[node], upper[node]};
+        return NEWTON_CRITERION ? ValueBounds{-regular[2], regular[2]} : ValueBounds{0.0, 0.0};
     }
 };
 
@@ -196,22 +165,8 @@ struct Best {
     Item item;
 };
 
-// Whether there is a best split and this thread holds it.
-__device__ __forceinline__ bool holds_best(const Best& best)
-{
-    return (int32)threadIdx.x == best.position && best.score >= 0.0;
-}
-
-// Where the best split sends missing values, in the thread that holds it.
-__device__ __forceinline__ int8 direction(const Best& best)
-{
-    if (!best.seen) return MISSING_UNSEEN;
-    return best.missing_left ? MISSING_LEFT : MISSING_RIGHT;
-}
-
-// Whether this thread's cell goes left in the best split, which must be categorical.
-template <int32 THREADS>
-__device__ __forceinline__ bool cell_goes_left(const Best& best, const Workspace<THREADS>& space)
+// Whether this thread's cell is in the left set of the best split, which must be categorical.
+__device__ __forceinline__ bool is_in_left_set(const Best& best, const Workspace& space)
 {
     if (best.rare_left && best.item.place == NOWHERE) {
         return (space.occupied[threadIdx.x / WARP] >> (threadIdx.x % WARP) & 1) != 0;
@@ -219,8 +174,8 @@ __device__ __forceinline__ bool cell_goes_left(const Best& best, const Workspace
     return best.item.alone ? best.item.place == best.position : best.item.place <= best.position;
 }
 
-template <int32 THREADS, class HistogramView>
-__device__ __forceinline__ Item item_of(Workspace<THREADS>& space, const HistogramView& cells,
+template <class HistogramView>
+__device__ __forceinline__ Item item_of(Workspace& space, const HistogramView& cells,
                                         const Node& node, const Options& options,
                                         const Feature& feature)
 {
@@ -234,8 +189,8 @@ __device__ __forceinline__ Item item_of(Workspace<THREADS>& space, const Histogr
 }
 
 // The best split, `space.occupied` being set. Every thread of the block takes part.
-template <int32 THREADS, class HistogramView>
-__device__ __forceinline__ Best best_split(Workspace<THREADS>& space, const HistogramView& cells,
+template <class HistogramView>
+__device__ __forceinline__ Best best_split(Workspace& space, const HistogramView& cells,
                                            const Node& node, const Options& options,
                                            const Feature& feature)
 {
@@ -245,7 +200,10 @@ __device__ __forceinline__ Best best_split(Workspace<THREADS>& space, const Hist
     if (options.random_thresholds) {
         directions = missing_goes_left(node.key, (uint64)feature.index) ? ONLY_LEFT : ONLY_RIGHT;
     }
-    const Regular regular = regular_of(node, options, feature.sign);
+    Regular regular = {};
+    if (NEWTON_CRITERION) {
+        regular = {options.regular[0], options.regular[1], node.bounds, feature.sign};
+    }
     const Scores scores = scores_of(space, cells, best.item, node, options, regular, directions);
     best.score = max(scores.missing_right, scores.missing_left);
     best.missing_left = scores.missing_left > scores.missing_right;
@@ -278,21 +236,22 @@ __device__ __forceinline__ uint32 word_of_codes(const Feature& feature, uint32 c
 }
 
 // Write the best split (by the thread that holds it) and its mask (by all threads).
-template <int32 THREADS, class HistogramView>
-__device__ __forceinline__ void write_best(const Best& best, const Workspace<THREADS>& space,
+template <class HistogramView>
+__device__ __forceinline__ void write_best(const Best& best, const Workspace& space,
                                            const HistogramView& cells, const Feature& feature,
                                            const SplitOutput& to, int64 at)
 {
     const int32 t = threadIdx.x;
-    if (holds_best(best)) {
+    if (t == best.position && best.score >= 0.0) {
+        const int32 direction = best.missing_left ? MISSING_LEFT : MISSING_RIGHT;
         to.score[at] = best.score;
         to.bin[at] = best.item.bin;
         to.next_bin[at] = best.item.next_bin;
         to.draw[at] = best.item.draw;
-        to.missing[at] = direction(best);
+        to.missing[at] = best.seen ? direction : MISSING_UNSEEN;
     }
     if (!feature.categorical) return;
-    const uint32 votes = __ballot_sync(FULL_MASK, cell_goes_left(best, space));
+    const uint32 votes = __ballot_sync(FULL_MASK, is_in_left_set(best, space));
     uint32* words = to.mask + at * MASK_WORDS;
     if (feature.codes != nullptr) {
         const uint32 cells = t < CODE_WORDS ? votes : space.occupied[0];

@@ -45,18 +45,11 @@ constexpr int32 LAST_CODE = 255;
 // right child is a leaf, the left child is a leaf.
 constexpr uint32 MISSING_GOES_RIGHT = 1, CATEGORICAL = 2;
 
-struct NarrowNode {
+// The threshold of a node for float32 values.
+struct FloatThreshold {
     typedef float Value;
-    static constexpr int32 WORDS = 2, FEATURE_BITS = NARROW_FEATURE_BITS;
-    static_assert(NARROW_CHILD_BITS + FLAG_BITS + FEATURE_BITS == 32, "a word is full");
-    uint32 threshold, word;
+    uint32 threshold;
 
-    __device__ __forceinline__ static NarrowNode load(const uint32* root, uint32 at)
-    {
-        const uint2 record = __ldg(reinterpret_cast<const uint2*>(root) + at);
-        return {record.x, record.y};
-    }
-    __device__ __forceinline__ uint32 left() const { return word >> (FEATURE_BITS + FLAG_BITS); }
     __device__ __forceinline__ uint32 mask() const { return threshold; }
     __device__ __forceinline__ bool exceeds_threshold(float x) const
     {
@@ -64,22 +57,29 @@ struct NarrowNode {
     }
 };
 
-struct FloatNode {
-    typedef float Value;
+struct NarrowNode : FloatThreshold {
+    static constexpr int32 WORDS = 2, FEATURE_BITS = NARROW_FEATURE_BITS;
+    static_assert(NARROW_CHILD_BITS + FLAG_BITS + FEATURE_BITS == 32, "a word is full");
+    uint32 word;
+
+    __device__ __forceinline__ static NarrowNode load(const uint32* root, uint32 at)
+    {
+        const uint2 record = __ldg(reinterpret_cast<const uint2*>(root) + at);
+        return {{record.x}, record.y};
+    }
+    __device__ __forceinline__ uint32 left() const { return word >> (FEATURE_BITS + FLAG_BITS); }
+};
+
+struct FloatNode : FloatThreshold {
     static constexpr int32 WORDS = 4, FEATURE_BITS = WIDE_FEATURE_BITS;
-    uint32 threshold, word, child;
+    uint32 word, child;
 
     __device__ __forceinline__ static FloatNode load(const uint32* root, uint32 at)
     {
         const uint4 record = __ldg(reinterpret_cast<const uint4*>(root) + at);
-        return {record.x, record.y, record.z};
+        return {{record.x}, record.y, record.z};
     }
     __device__ __forceinline__ uint32 left() const { return child; }
-    __device__ __forceinline__ uint32 mask() const { return threshold; }
-    __device__ __forceinline__ bool exceeds_threshold(float x) const
-    {
-        return x > __uint_as_float(threshold);
-    }
 };
 
 struct DoubleNode {

@@ -92,11 +92,11 @@ def _flush(kernel: str, path: LoopPath, items: int) -> Hot:
 
 
 def _subtree(name: str, path: LoopPath, of: str) -> Hot:
-    threads = {
-        "small": ("level/candidates.cuh", "SPLIT_THREADS"),
-        "tiny": ("common/common.cuh", "WARP"),
+    threads, constants = {
+        "small": (("level/candidates.cuh", "SPLIT_THREADS"), {}),
+        "tiny": (("common/common.cuh", "WARP"), {"BY_WARP": 1}),
     }[name]
-    return Hot(f"growth/subtrees.cu grow_{name}", path, of, threads)
+    return Hot("growth/subtrees.cu grow_subtrees", path, of, threads, constants=constants)
 
 
 def _split(excludes: tuple[str, ...], **constants: int) -> Hot:

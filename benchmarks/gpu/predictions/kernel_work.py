@@ -26,7 +26,7 @@ STRIDING_BLOCKS = 16.0 * MULTIPROCESSORS  # of a launch whose blocks take item a
 PIECE_ROWS, POLICY_TILE = 1024, 1024
 HALVINGS = 64  # of 64-bit ranks
 # Bytes of shared memory of a block: where registers are what there is too little of, and what a
-# block of grow_small takes, about.
+# block of grow_subtrees takes, about.
 FEW_SHARED, SMALL_SHARED = 1 << 10, 16 << 10
 # Of a multiprocessor: NVIDIA's tuning guide for Hopper.
 REGISTERS, MAX_WARPS, SHARED_BYTES, RESERVED_BYTES = 65536, 64, 228 << 10, 1 << 10

@@ -100,7 +100,7 @@ def test_rounds_of_all_trees_of_bounded_size_are_replayed(
     best_first = "max_leaf_nodes" in LIMITS[limits]
     assert runtime.launches.count(judged) == runtime.launches.count("end_round") == 4
     assert runtime.launches.count("cut_nodes") == 4 * best_first
-    assert ("grow_small" in runtime.launches) == (LIMITS[limits].get("max_depth") == 20)
+    assert ("grow_subtrees" in runtime.launches) == (LIMITS[limits].get("max_depth") == 20)
 
 
 @pytest.mark.parametrize("kind", ["medians", "deep", "pruned", "deep and pruned", "cut back"])

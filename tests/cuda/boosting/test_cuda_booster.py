@@ -143,8 +143,7 @@ def test_watched_rows(dtype: Any, fit_on: Fit) -> None:
     asked = regressor(loss="huber", subsample=0.5, max_depth=5)
     others = [(X[:50], y[:50]), (X[50:90] + dtype(0.01), y[50:90], np.arange(40.0))]
     assert_same_fit(fit_on, asked, X, y, eval_set=others, runtime=runtime)
-    name = "floats" if dtype == np.float32 else "doubles"
-    assert f"add_leaves_of_{name}" in runtime.launches
+    assert "add_leaves_by_value" in runtime.launches
 
 
 @pytest.mark.parametrize("power", [1.0, 3.0])
@@ -258,7 +257,7 @@ def test_kernels_are_sound(flavour: str, fit_on: Fit) -> None:
     words = {"sample_weight": np.linspace(0.0, 1.0, 150), "eval_set": [(X[:30], y[:30])]}
     assert_same_fit(fit_on, asked, X, y, runtime=runtime, **words)
     used = {"scale_round", "count_inside", "keep_leaves", "add_leaves", "row_losses"}
-    assert used | {"finish_nodes", "add_leaves_of_doubles", "sum_planes"} <= set(runtime.launches)
+    assert used | {"finish_nodes", "add_leaves_by_value", "sum_planes"} <= set(runtime.launches)
     held = regressor(monotonic_cst=[1, 0, 0, 0, 0], n_estimators=1, max_depth=2)
     assert_same_fit(fit_on, held, *table(150), runtime=runtime)
     refitted = regressor(loss="huber", n_estimators=1, max_depth=2)

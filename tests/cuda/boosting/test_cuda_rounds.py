@@ -220,10 +220,10 @@ def test_rounds_of_deep_trees(
     assert_same_fit(fit_on, asked, X, y, runtime=runtime, eval_set=[(X[:30], y[:30])])
     (booster,), used = made, set(runtime.launches)
     assert (booster._grower.recorded is None) == (options["max_depth"] is None)
-    assert {"finish_nodes", "add_leaves", "add_leaves_of_doubles"} <= used
+    assert {"finish_nodes", "add_leaves", "add_leaves_by_value"} <= used
     assert ("keep_leaves" in used) == ("max_leaf_nodes" in options)
     assert ("key_walked" in used) == (options.get("loss") in ("huber", "quantile"))
-    small = bool({"grow_small", "grow_tiny"} & used)
+    small = "grow_subtrees" in used
     assert small == (not {"max_leaf_nodes", "monotonic_cst"} & set(options))
 
 

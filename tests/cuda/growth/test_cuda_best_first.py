@@ -211,7 +211,7 @@ def test_categories_and_watched_rows(n_classes: int, fit_on: Fit) -> None:
     watched = [(X[:50], y[:50]), (X[50:90] + 0.25, y[50:90], np.arange(40.0))]
     runtime = ShimRuntime(order_seed=3)
     assert_same_fit(fit_on, asked, X, y, runtime=runtime, eval_set=watched)
-    assert {"add_leaves", "add_leaves_of_doubles", "hand_numbers"} <= set(runtime.launches)
+    assert {"add_leaves", "add_leaves_by_value", "hand_numbers"} <= set(runtime.launches)
 
 
 @pytest.mark.parametrize(

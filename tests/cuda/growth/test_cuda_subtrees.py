@@ -16,7 +16,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 from gpuboost.backends.cuda.growth import subtrees as small
 from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
 from gpuboost.backends.cuda.growth.subtrees import small_bytes, small_rows_for, tiny_bytes
-from gpuboost.backends.cuda.runtime.source import constant, file_text
+from gpuboost.backends.cuda.runtime.source import constant, file_text, kernel_source
 from gpuboost.engine.task import NO_LIMIT
 from tests import cuda_shim
 from tests.cuda import nvrtc
@@ -24,7 +24,6 @@ from tests.cuda.shim_runtime import ShimRuntime, with_text
 from tests.cuda.shim_trees import PROPERTY, TARGETS_AND_SCORES, assert_equal_trees, problem
 from tests.cuda_shim.launcher import KernelError
 from tests.cuda_shim.mutants import barrier_mutants, vote_mutants
-from tests.cuda_shim.source import splice_prelude
 from tests.engine.harness import Problem
 from tests.engine.strategies import problems
 
@@ -275,7 +274,7 @@ def test_max_leaf_nodes_is_for_the_level_loop() -> None:
     assert problem("values").options.max_leaf_nodes == NO_LIMIT
     runtime = ShimRuntime()
     assert_equal_trees(problem("values").with_options(max_leaf_nodes=5), runtime)
-    assert "grow_small" not in runtime.launches
+    assert "grow_subtrees" not in runtime.launches
 
 
 # Races, memory, machine code --------------------------------------------------------------------
@@ -299,7 +298,7 @@ def test_the_kernel_is_sound(flavour: str, step: int, small_nodes: Callable[[int
         for asked in islice(sound_problems(), 0, None, step):
             runtime = ShimRuntime(flavour=flavour)
             assert_equal_trees(asked, runtime)
-            assert {"grow_small", "grow_tiny"} <= set(runtime.launches)
+            assert runtime.launches.count("grow_subtrees") >= 2  # blocks, then warps
 
 
 KERNEL = "growth/subtrees.cu"
@@ -353,12 +352,12 @@ def test_every_vote_is_the_whole_blocks(
     reason=str(nvrtc.why_not_available()),
 )
 def test_static_shared_memory_of_a_block() -> None:
-    source = splice_prelude(file_text(KERNEL), KERNEL)
-    resources = nvrtc.compile_source(source, "sm_90").resources
-    for name in ("small", "tiny"):
-        used = resources[f"grow_{name}"].static_shared
+    for by_warp in (0, 1):
+        source = kernel_source(KERNEL, {"BY_WARP": by_warp})
+        resources = nvrtc.compile_source(source, "sm_90").resources
+        used = resources["grow_subtrees"].static_shared
         assert used <= small.STATIC_BYTES
-        assert name == "tiny" or used > 0.75 * small.STATIC_BYTES
+        assert by_warp or used > 0.75 * small.STATIC_BYTES
 
 
 def test_dynamic_shared_memory_of_a_block() -> None:

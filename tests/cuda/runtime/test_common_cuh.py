@@ -36,20 +36,29 @@ extern "C" __global__ void random_words(const uint64* key, const uint64* index, 
     draws[1 * (int64)n + i] = threshold_draw(key[i], index[i]);
 }
 
+template <typename Criterion>
+__device__ Terms added(const Regular& regular, double gl, double g, double hl, double h)
+{
+    Terms terms = {0.0, 0.0, 0.0, true};
+    Criterion::add(terms, regular, gl, g, hl, h);
+    return terms;
+}
+
 extern "C" __global__ void functions(const double* gl, const double* g, const double* hl,
                                      const double* h, const double* x, int32 n, double* out)
 {
     const int64 i = (int64)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
     out[0 * (int64)n + i] = natural_log(x[i]);
-    out[1 * (int64)n + i] = variance_term(gl[i], g[i], hl[i], h[i]);
-    out[2 * (int64)n + i] = variance_gain(x[i], hl[i], h[i] - hl[i]);
+    const Terms given = {x[i], g[i], gl[i], true};
+    out[1 * (int64)n + i] = added<Variance>({}, gl[i], g[i], hl[i], h[i]).left;
+    out[2 * (int64)n + i] = Variance::score(given, hl[i], h[i]);
     out[3 * (int64)n + i] = entropy_term(hl[i]);
-    const double node = entropy_node(gl[i], h[i]);
-    out[4 * (int64)n + i] = entropy_gain(x[i], g[i], node, hl[i], h[i] - hl[i]);
-    out[5 * (int64)n + i] = misclassification_gain(gl[i], g[i], h[i]);
-    out[6 * (int64)n + i] = twoing_term(gl[i], g[i], hl[i], h[i]);
-    out[7 * (int64)n + i] = twoing_gain(x[i], hl[i], h[i] - hl[i], h[i]);
+    out[4 * (int64)n + i] = added<Entropy>({}, hl[i], h[i], 0.0, 0.0).right;
+    out[5 * (int64)n + i] = Entropy::score(given, hl[i], h[i]);
+    out[6 * (int64)n + i] = Misclassification::score({gl[i], g[i], h[i], true}, hl[i], h[i]);
+    out[7 * (int64)n + i] = added<Twoing>({}, gl[i], g[i], hl[i], h[i]).left;
+    out[8 * (int64)n + i] = Twoing::score(given, hl[i], h[i]);
 }
 
 extern "C" __global__ void newton(const double* g, const double* h, const double* lower,
@@ -57,12 +66,21 @@ extern "C" __global__ void newton(const double* g, const double* h, const double
 {
     const int64 i = (int64)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
-    const double value = bounded(newton_value(g[i], h[i], l1, l2), lower[i], upper[i]);
+    const Regular regular = {l1, l2, {lower[i], upper[i]}, 0};
+    const double value = regular.value(g[i], h[i]);
+    double lowers[2], uppers[2];
+    write_child_bounds({g[i], h[i]}, 1, lower[i], upper[i], 0, lowers, uppers);
     out[0 * (int64)n + i] = newton_value(g[i], h[i], l1, l2);
     out[1 * (int64)n + i] = value;
-    out[2 * (int64)n + i] = newton_term(g[i], h[i], value, l1, l2);
-    out[3 * (int64)n + i] = newton_gain(g[i], h[i], lower[i]);
-    out[4 * (int64)n + i] = middle_of(lower[i], upper[i]);
+    out[2 * (int64)n + i] = regular.term(g[i], h[i], value);
+    out[3 * (int64)n + i] = Newton::score({g[i], h[i], lower[i], true}, 1.0, 2.0);
+    out[4 * (int64)n + i] = uppers[0];
+    out[5 * (int64)n + i] = lowers[1];
+    out[6 * (int64)n + i] = lowers[0];
+    out[7 * (int64)n + i] = uppers[1];
+    write_child_bounds({g[i], h[i]}, -1, lower[i], upper[i], 0, lowers, uppers);
+    out[8 * (int64)n + i] = lowers[0];
+    out[9 * (int64)n + i] = uppers[1];
 }
 
 extern "C" __global__ void deviances(const double* gl, const double* g, const double* hl,
@@ -72,7 +90,8 @@ extern "C" __global__ void deviances(const double* gl, const double* g, const do
     if (i >= n) return;
     out[0 * (int64)n + i] = half_deviance(x[i]);
     out[1 * (int64)n + i] = poisson_term(gl[i], g[i], hl[i], h[i]);
-    out[2 * (int64)n + i] = poisson_gain(poisson_term(gl[i], g[i], hl[i], h[i]));
+    const Terms terms = added<Poisson>({}, gl[i], g[i], hl[i], h[i]);
+    out[2 * (int64)n + i] = Poisson::score(terms, hl[i], h[i]);
 }
 
 extern "C" __global__ void exponentials(const double* x, int32 n, double* out)
@@ -171,6 +190,7 @@ def test_logarithm_and_scores() -> None:
             criteria.variance_term(gl, g, hl, h),
             criteria.variance_gain(x, hl, h - hl),
             criteria.entropy_term(hl),
+            criteria.entropy_term(h - hl),
             criteria.entropy_score((x, g, gl), hl, h),
             criteria.misclassification_score((gl, g, h), hl, h),
             criteria.add_twoing((0.0, 0.0, 0.0), gl, g, hl, h)[0],
@@ -189,17 +209,21 @@ def test_newton_scores(l1: float, l2: float) -> None:
     lower = rng.normal(size=N) * np.exp2(rng.uniform(-20, 20, N))
     upper = lower + np.exp2(rng.uniform(-20, 20, N))
     lower[:5000], upper[2500:7500] = -np.inf, np.inf
-    out = np.empty((5, N))
+    out = np.empty((10, N))
     launch("newton", g, h, lower, upper, np.int32(N), np.float64(l1), np.float64(l2), out)
     value = criteria.newton_value(g, h, l1, l2)
     inside = criteria.bounded(value, lower, upper)
     with np.errstate(invalid="ignore"):
+        gain = criteria.newton_gain(g, h, lower)
+        rising = criteria.bounds_of_children(np.ones(N), lower, upper, (g, h))
+        falling = criteria.bounds_of_children(-np.ones(N), lower, upper, (g, h))
         expected = (
             value,
             inside,
             criteria.newton_term(g, h, inside, l1, l2),
-            criteria.newton_gain(g, h, lower),
-            criteria.middle(lower, upper),
+            np.where(gain >= 0.0, gain, -1.0),
+            *(rising[0][1], rising[1][0], rising[0][0], rising[1][1]),
+            *(falling[0][0], falling[1][1]),
         )
     for own, other in zip(out, expected, strict=True):
         known = ~np.isnan(other)

@@ -27,7 +27,7 @@ from tests.cuda_shim.source import KERNEL_FOLDER, splice_prelude
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120")
 KERNEL_FILES = sorted(KERNEL_FOLDER.rglob("*.cu"))
-N_KERNELS = 108
+N_KERNELS = 106
 
 PTX_RULES = {
     "a product contracted into a sum": r"\bfma\.rn?[\w.]*\.?f(?:32|64)",
@@ -115,6 +115,16 @@ def test_histograms_of_narrow_tiles_compile(tile: int, architecture: str) -> Non
     assert not complaints(result), f"{result.log}\n{SPILL_ADVICE}"
     widest = compiled(file_text(name), name, architecture)
     assert result.sass["histogram_values"] != widest.sass["histogram_values"]
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_subtrees_of_warps_compile(architecture: str) -> None:
+    """A block that is one warp, beside the blocks of the test of all files."""
+    name = "growth/subtrees.cu"
+    source = kernel_source(name, {"BY_WARP": 1})
+    result = nvrtc.compile_source(source, architecture, file_name=name)
+    assert not complaints(result), f"{result.log}\n{SPILL_ADVICE}"
 
 
 @needs_compiler

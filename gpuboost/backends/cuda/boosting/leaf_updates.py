@@ -12,6 +12,7 @@ import numpy as np
 
 from gpuboost.backends.cuda.boosting.leaf_quantiles import LeafQuantiles, ListedRows, PlacedLeaves
 from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet, blocks, optional
+from gpuboost.backends.cuda.data.edges import constants_of
 from gpuboost.backends.cuda.data.features import DeviceFeatures
 from gpuboost.backends.cuda.growth.best_first import SplitQueue
 from gpuboost.backends.cuda.growth.finish import Finisher
@@ -234,9 +235,8 @@ def add_leaves(
     }
     grid = (blocks(rows.n), len(trees))
     if isinstance(rows.data, DeviceFeatures):
-        name = "floats" if rows.data.itemsize == 4 else "doubles"
-        given["threshold"] = own["threshold"]
-        launch(runtime, f"add_leaves_of_{name}", grid, rows.data, finished, **given)
+        given |= {"threshold": own["threshold"], "constants": constants_of(rows.data)}
+        launch(runtime, "add_leaves_by_value", grid, rows.data, finished, **given)
         return
     given |= {"codes": rows.data, "n": rows.n, "missing_code": missing_code}
     given |= optional("place", "follows", place, own["left"])

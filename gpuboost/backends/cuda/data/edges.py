@@ -78,7 +78,7 @@ def _sort_keys(runtime: Runtime, X: DeviceFeatures, feature: int, rows: Array | 
 
 
 def constants_of(X: DeviceFeatures) -> dict[str, int]:
-    """Compile-time constants of bin.cu for the type of some features."""
+    """Compile-time constants of value.cuh for the type of some features."""
     return {"DOUBLE": int(X.itemsize == 8)}
 
 

@@ -28,7 +28,7 @@ KERNELS = "growth/subtrees.cu"
 MIN_ROWS, MAX_ROWS = 32, 512
 SUBTREES_WANTED = 8  # per multiprocessor
 BLOCKS = 64  # per multiprocessor, at most: each loops over nodes
-STATIC_BYTES = 12 << 10  # upper bound on the static shared memory of grow_small
+STATIC_BYTES = 12 << 10  # upper bound on the static shared memory of a block
 
 
 def shared_bytes(task: GrowTask, n_cells: int, n_rows: int) -> int:
@@ -41,12 +41,12 @@ def shared_bytes(task: GrowTask, n_cells: int, n_rows: int) -> int:
 
 
 def small_bytes(task: GrowTask) -> int:
-    """Dynamic shared memory of a block of grow_small: all codes, and ``SMALL_ROWS`` rows."""
+    """Dynamic shared memory of a block: all codes, and ``SMALL_ROWS`` rows."""
     return shared_bytes(task, task.matrix.width, constant("growth/block_state.cuh", "SMALL_ROWS"))
 
 
 def tiny_bytes(task: GrowTask) -> int:
-    """Dynamic shared memory of a warp of grow_tiny: a code and row per lane, and missing."""
+    """Dynamic shared memory of a block that is a warp: a code and row per lane, and missing."""
     warp = constant("common/common.cuh", "WARP")
     return shared_bytes(task, warp + 1, warp)
 
@@ -81,7 +81,7 @@ def small_rows_for(
 
 @dataclass(frozen=True)
 class TinyNodes:
-    """Nodes that grow_small leaves to grow_tiny, at the capacity of a level.
+    """Nodes that blocks leave to warps, at the capacity of a level.
 
     Attributes
     ----------
@@ -134,21 +134,25 @@ class SmallTrees:
         """
         task, tiny = self._search.task, self._tiny
         fill(self._search.runtime, tiny.n_tiny, 0)
-        own = {"levels": task.options.max_depth - depth, "first": self._store.first}
-        own |= {"count": frontier.count, "shared_mem": small_bytes(task)}
-        self._launch("grow_small", frontier.capacity, rows, tiny, found, frontier, **own)
-        capacity = min(tiny.capacity, len(rows))
-        self._launch("grow_tiny", capacity, rows, tiny, shared_mem=tiny_bytes(task))
+        records = (rows, tiny, found, frontier)
+        own = {"levels": task.options.max_depth - depth, "count": frontier.count}
+        self._launch(frontier.capacity, {}, *records, **own, shared_mem=small_bytes(task))
+        capacity, block = min(tiny.capacity, len(rows)), (constant("common/common.cuh", "WARP"),)
+        by_warp = {"shared_mem": tiny_bytes(task), "block": block}
+        self._launch(capacity, {"BY_WARP": 1}, *records, **own, **by_warp)
 
-    def _launch(self, name: str, capacity: int, *records: Any, **values: Any) -> None:
+    def _launch(
+        self, capacity: int, constants: dict[str, int], *records: Any, **values: Any
+    ) -> None:
         search, nodes, target = self._search, self._store.nodes, self._search.task.target
         options, leaf = search.task.options, self._leaf
         own: dict[str, Any] = {
-            "constants": search.flags.constants(KERNELS),
+            "constants": {**search.flags.constants(KERNELS), **constants},
             "n_columns": 0 if leaf is None else leaf.n_columns,
             "min_hessian": search.min_hessian,
             "smallest": min_rows(options),
             "n_stored": nodes.size,
+            "first": self._store.first,
             "hessian": nodes.hessian,
             "count_out": nodes.count,
         }
@@ -157,4 +161,4 @@ class SmallTrees:
             leaf = LeafColumns(search.root_hessian, search.matrix.n_bins, n_classes, draws=False)
         n_blocks = min(capacity, BLOCKS * search.runtime.n_multiprocessors)
         known = (search, search.matrix, leaf, options, nodes)
-        launch(search.runtime, name, n_blocks, *records, *known, **own, **values)
+        launch(search.runtime, "grow_subtrees", n_blocks, *records, *known, **own, **values)
