@@ -109,7 +109,9 @@ def level(depth: int) -> Level:
     rows, frontier = ops.roots()
     splits = _found(ops, rows, frontier, 0)
     for above in range(depth):
-        rows, frontier = ops.partition(rows, frontier, splits, splits.score >= 0.0)
+        accepted = splits.score >= 0.0
+        sums = ops.leaf_sums(rows, frontier, accepted)
+        rows, frontier = ops.partition(rows, frontier, splits, accepted, sums)
         splits = _found(ops, rows, frontier, above + 1)
     return Level(ops, rows, frontier, splits)
 

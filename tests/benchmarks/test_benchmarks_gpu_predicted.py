@@ -50,8 +50,8 @@ def test_the_document_has_the_table_of_the_file() -> None:
     assert text.count("not measurements") == 1 and "Nothing has run on a GPU" in text
     loops, rows = stored(), f"{kernel_work.rows_per_block(1_000_000, 28)} at the root"
     row, feature = loops["histogram of gradients"], loops["feature of a small node"]
-    assert f"{row.instructions} instructions of a warp for four rows" in text and rows in text
-    assert f"{feature.instructions} of each of the eight warps" in text
+    assert f"{row.instructions} instructions for four rows" in text and rows in text
+    assert f"warps of a block takes {feature.instructions} instructions" in text
     for record in known["records"]:
         if "to purity" in record["case"]:
             more = record["seconds_with_pageable_copies"] - record["seconds"]

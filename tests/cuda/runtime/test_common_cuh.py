@@ -182,7 +182,7 @@ def test_logarithm_and_scores() -> None:
     gl, g, h, hl, x = (np.ascontiguousarray(a[usable][:N]) for a in (gl, g, h, hl, x))
     n = len(gl)
     assert n > 0.99 * N
-    out = np.empty((8, n))
+    out = np.empty((9, n))
     launch("functions", gl, g, hl, h, x, np.int32(n), out)
     with np.errstate(over="ignore"):
         expected = (

@@ -180,7 +180,8 @@ def keep_mask(state, at, is_categorical, mask):
     """Store the categories of a split, if it is categorical."""
     if is_categorical:
         state.nodes[at].category = at
-        state.masks[at, :] = mask
+        for word in range(16):
+            state.masks[at, word] = mask[word]
 
 
 @inlined

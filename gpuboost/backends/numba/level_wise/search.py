@@ -153,7 +153,8 @@ def _store(problem, work, slot, tile):
     """Store the split found for a node and tile in `LevelWork`."""
     work.found[slot, tile] = problem.scratch.split[0]
     if work.found_mask.size > 0:
-        work.found_mask[slot, tile, :] = problem.scratch.mask
+        for word in range(16):
+            work.found_mask[slot, tile, word] = problem.scratch.mask[word]
 
 
 @spliced
