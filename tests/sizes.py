@@ -16,6 +16,8 @@ _NO_CODE = (
     *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
     tokenize.ENDMARKER,
 )
+_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+_SIGNATURE = re.compile(r"(\w+)\s*\([^{};]*\)\s*(const)?\s*$")  # before the brace of a body
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -50,6 +52,11 @@ def largest_functions() -> list[tuple[int, str]]:
     return sorted((f for path in SOURCES for f in functions_of(path)), reverse=True)
 
 
+def largest_kernel_functions() -> list[tuple[int, str]]:
+    """Lines and names of the functions of all kernels, the largest first."""
+    return sorted(f for path in KERNELS for f in functions_of_kernels(path.read_text()))[::-1]
+
+
 def lines_of_docstrings(text: str) -> set[int]:
     """Numbers of the lines of all docstrings of a module."""
     lines: set[int] = set()
@@ -70,8 +77,29 @@ def code_lines_of_python(text: str) -> int:
 
 def code_lines_of_kernels(text: str) -> int:
     """Lines of a CUDA file without blank lines and comments."""
-    without = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
-    return sum(1 for line in without.splitlines() if line.partition("//")[0].strip())
+    return _n_lines(_COMMENT.sub("", text))
+
+
+def functions_of_kernels(text: str) -> Iterator[tuple[int, str]]:
+    """Lines of the body, braces included, and name of every function of a CUDA file."""
+    text = re.sub(r"^#.*$", "", _COMMENT.sub("", text), flags=re.MULTILINE)
+    text = re.sub(r"__launch_bounds__\([^)]*\)", "", text)
+    opened: list[tuple[int, str | None]] = []
+    since = 0  # the end of the last statement or block
+    for place, letter in enumerate(text):
+        if letter == "{":
+            found = _SIGNATURE.search(text[since:place])
+            inside = any(name for _, name in opened)
+            opened.append((place, found[1] if found and not inside else None))
+        elif letter == "}":
+            start, name = opened.pop()
+            if name:
+                yield _n_lines(text[start : place + 1]), name
+        since = place + 1 if letter in "{};" else since
+
+
+def _n_lines(text: str) -> int:
+    return sum(1 for line in text.splitlines() if line.strip())
 
 
 def code_lines() -> dict[str, int]:

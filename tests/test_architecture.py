@@ -13,8 +13,10 @@ import pytest
 from tests.sizes import (
     PACKAGE,
     SOURCES,
+    code_lines,
     largest_files,
     largest_functions,
+    largest_kernel_functions,
     methods_of_classes,
     module_of,
 )
@@ -192,7 +194,10 @@ def test_lines_of_kernels() -> None:
 
 def test_sizes() -> None:
     assert largest_files()[0][0] < 400, largest_files()[:5]
-    assert largest_functions()[0][0] < 48, largest_functions()[:5]
+    assert largest_functions()[0][0] < 40, largest_functions()[:5]
+    assert largest_kernel_functions()[0][0] < 40, largest_kernel_functions()[:5]
+    lines = code_lines()
+    assert lines["gpuboost"] + lines["kernels"] <= 25_500, lines
 
 
 MAX_METHODS = 20

@@ -40,6 +40,30 @@ __device__ __forceinline__ int32 code_of(Value x, const Value* edges, int32 top,
     return x != x || x >= (Value)n_bins ? missing_code : (int32)x;
 }
 
+// Copy the edges of `n_own` features from feature `f0` on, with infinity beyond the last.
+__device__ __forceinline__ void load_edges(Value (*edge)[MAX_EDGES], In<Value> edges, int32 n_edges,
+                                           int32 f0, int32 n_own)
+{
+    for (int32 i = threadIdx.x; i < n_own * MAX_EDGES; i += BIN_THREADS) {
+        const int32 f = i / MAX_EDGES, e = i % MAX_EDGES;
+        const Value beyond = __longlong_as_double(0x7FF0000000000000ll);
+        edge[f][e] = e < n_edges ? edges[(int64)(f0 + f) * n_edges + e] : beyond;
+    }
+}
+
+// Copy the values of some rows and features to shared memory; neighbours in memory by neighbours.
+__device__ __forceinline__ void load_tile(Value (*tile)[BIN_THREADS + 1], const Value* corner,
+                                          int64 row_stride, int64 column_stride, int32 n_rows,
+                                          int32 n_own)
+{
+    const bool by_row = column_stride == 1;
+    for (int32 i = threadIdx.x; i < BIN_THREADS * BIN_FEATURES; i += BIN_THREADS) {
+        const int32 r = by_row ? i / BIN_FEATURES : i % BIN_THREADS;
+        const int32 f = by_row ? i % BIN_FEATURES : i / BIN_THREADS;
+        if (r < n_rows && f < n_own) tile[f][r] = corner[r * row_stride + f * column_stride];
+    }
+}
+
 extern "C" __global__ void __launch_bounds__(BIN_THREADS)
 bin_values(In<Value> X, int64 n, int64 row_stride, int64 column_stride, int32 n_features,
            In<Value> edges, int32 n_edges, In<int32> n_bins, In<uint8> is_categorical,
@@ -53,26 +77,16 @@ bin_values(In<Value> X, int64 n, int64 row_stride, int64 column_stride, int32 n_
     const int32 n_own = min(BIN_FEATURES, n_features - f0);
     const int64 begin = blockIdx.x * rows_per_block;
     const int64 end = min(begin + rows_per_block, n);
-    const bool by_row = column_stride == 1;
     int32 top = 1;
     while (2 * top <= n_edges) top *= 2;
 
-    for (int32 i = threadIdx.x; i < n_own * MAX_EDGES; i += BIN_THREADS) {
-        const int32 f = i / MAX_EDGES, e = i % MAX_EDGES;
-        const Value beyond = __longlong_as_double(0x7FF0000000000000ll);
-        edge[f][e] = e < n_edges ? edges[(int64)(f0 + f) * n_edges + e] : beyond;
-    }
+    load_edges(edge, edges, n_edges, f0, n_own);
     if (threadIdx.x < BIN_FEATURES) missing_of[threadIdx.x] = 0;
 
     for (int64 start = begin; start < end; start += BIN_THREADS) {
         const int32 n_rows = (int32)min((int64)BIN_THREADS, end - start);
-        for (int32 i = threadIdx.x; i < BIN_THREADS * BIN_FEATURES; i += BIN_THREADS) {
-            const int32 r = by_row ? i / BIN_FEATURES : i % BIN_THREADS;
-            const int32 f = by_row ? i % BIN_FEATURES : i / BIN_THREADS;
-            if (r < n_rows && f < n_own) {
-                tile[f][r] = X[(start + r) * row_stride + (f0 + f) * column_stride];
-            }
-        }
+        const Value* corner = X + start * row_stride + f0 * column_stride;
+        load_tile(tile, corner, row_stride, column_stride, n_rows, n_own);
         __syncthreads();
 
         const bool inside = (int32)threadIdx.x < n_rows;

@@ -178,6 +178,20 @@ __device__ __forceinline__ double weighted_deviation(const ValueRule& rule, cons
     return summary.impurity * summary.weight;
 }
 
+// By how much a split lowers the mean absolute deviation of the root. `own` is the summary of the
+// node; `root`, `left` and `right` are places in the store.
+__device__ __forceinline__ double decrease_of_medians(const ValueRule& rule, const int64* sums,
+                                                      int64 root, const NodeSummary& own,
+                                                      int64 left, int64 right)
+{
+    const int32 n_sums = rule.n_sums;
+    const double children = weighted_deviation(rule, sums + left * n_sums)
+                            + weighted_deviation(rule, sums + right * n_sums);
+    const double own_deviation = own.impurity * own.weight;
+    const NodeSummary of_root = summarise_medians(rule, sums + root * n_sums, nullptr);
+    return at_least_zero(own_deviation - children) / of_root.weight;
+}
+
 // ---- Nodes -------------------------------------------------------------------------------------
 
 struct Masks {
@@ -193,6 +207,101 @@ __device__ __forceinline__ void write_mask(const Masks& masks, int64 place, int6
         masks.to[to * CODE_WORDS + w] = to_left ? own[w] | ~own[CODE_WORDS + w] : own[w];
     }
 }
+
+// The store, as far as splits are made of it.
+struct StoredNodes {
+    In<uint32> count;
+    In<double> gain;
+    In<int64> sums;
+    In<int32> feature;
+    In<int16> bin;
+    In<int16> next_bin;
+    In<double> draw;
+    In<int8> missing;
+    bool has_draws;
+
+    // Whether missing values go left, given the places of a node's children.
+    __device__ __forceinline__ bool missing_go_left(int64 place, int64 first, int64 second) const
+    {
+        return missing[place] == MISSING_LEFT
+               || (missing[place] == MISSING_UNSEEN && count[first] > count[second]);
+    }
+    __device__ __forceinline__ Threshold threshold(const Bins& bins, int64 place) const
+    {
+        const double drawn = has_draws ? draw[place] : __longlong_as_double(0x7FF8000000000000ll);
+        return threshold_of(bins, feature[place], bin[place], next_bin[place], drawn);
+    }
+};
+
+// What is written of the split of a node; the defaults are those of a leaf.
+struct FinishedSplit {
+    double decrease = 0.0;
+    Threshold at = {0, __longlong_as_double(0x7FF8000000000000ll)};
+    int32 category = -1;
+    bool to_left = false;
+};
+
+// The split of a node, given the places of its children and of the root of its tree. `unit` is the
+// factor of gains; `category` is the number of the node's mask, which is written after `first_mask`
+// masks, and -1 if the split is numeric.
+__device__ __forceinline__ FinishedSplit finish_split(const StoredNodes& stored,
+                                                      const ValueRule& rule, const Bins& bins,
+                                                      const NodeSummary& own, double unit,
+                                                      int64 root, int64 place, int64 first,
+                                                      int64 second, int32 category,
+                                                      const Masks& masks, int64 first_mask)
+{
+    FinishedSplit split;
+    split.category = category;
+    split.to_left = stored.missing_go_left(place, first, second);
+    split.decrease = stored.gain[place] * unit;
+    if (rule.kind == MEDIANS) {
+        split.decrease = decrease_of_medians(rule, stored.sums, root, own, first, second);
+    }
+    if (category < 0) split.at = stored.threshold(bins, place);
+    else write_mask(masks, place, first_mask + category, split.to_left);
+    return split;
+}
+
+// Where the arrays of finished nodes are written.
+struct FinishedNodes {
+    Out<int16> narrow_feature;
+    Out<int32> wide_feature;
+    Out<double> threshold;
+    Out<uint8> code;
+    Out<uint8> missing_left;
+    Out<int32> left;
+    Out<int32> category;
+    Out<double> impurity_decrease;
+    Out<double> impurity;
+    Out<uint32> whole_weight;
+    Out<double> weight;
+    Out<uint32> count;
+    bool is_narrow;
+    bool is_whole;
+    bool has_masks;
+
+    __device__ __forceinline__ void put_sums(int64 to, double own_impurity, double own_weight,
+                                             uint32 own_count) const
+    {
+        impurity[to] = own_impurity;
+        if (is_whole) whole_weight[to] = (uint32)own_weight;
+        else weight[to] = own_weight;
+        count[to] = own_count;
+    }
+    __device__ __forceinline__ void put_split(int64 to, int32 f, int32 child,
+                                              const FinishedSplit& split) const
+    {
+        left[to] = child;
+        if (is_narrow) narrow_feature[to] = (int16)f;
+        else wide_feature[to] = f;
+        threshold[to] = split.at.value;
+        code[to] = (uint8)split.at.code;
+        missing_left[to] = split.to_left;
+        if (has_masks) category[to] = split.category;
+        impurity_decrease[to] = split.decrease;
+    }
+};
 
 // `unit`, float64 (1,): factor of weights, not used for steps; `unit_of_gain`, float64 (1,): factor
 // of gains, not used for medians. `has_draws`, `has_masks`: whether the store has these arrays.
@@ -225,6 +334,12 @@ finish_nodes(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels,
     const ValueRule rule = {exponents, mean, levels, first_level, given, rate, kind, criterion,
                              n_values, n_sums, n_planes, square_unit};
     const Bins bins = {center, low, high, width};
+    const StoredNodes stored = {count, gain, sums, feature, bin, next_bin, draw, missing,
+                                has_draws != 0};
+    const FinishedNodes finished = {narrow_feature, wide_feature, threshold, code, missing_left,
+                                    left_to, category_out, impurity_decrease, impurity,
+                                    whole_weight, weight, count_out, is_narrow != 0, is_whole != 0,
+                                    has_masks != 0};
     const int64 n_nodes = table[n_trees];
     for (int64 to = (int64)blockIdx.x * FINISH_THREADS + threadIdx.x; to < n_nodes;
          to += (int64)gridDim.x * FINISH_THREADS) {
@@ -236,54 +351,22 @@ finish_nodes(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels,
         const int64 node = to - table[tree], room = capacities.nodes(tree);
         const int32* own_order = order + room;
         const int64 place = own_order[node];
-        const int64* own = sums + place * n_sums;
         if (numbers != 0) number_of[place] = (int32)to;
 
-        double* values = value + to * n_values;
-        const NodeSummary summary = summarise(rule, own, hessian[place], values);
-        impurity[to] = summary.impurity;
+        const NodeSummary summary
+            = summarise(rule, sums + place * n_sums, hessian[place], value + to * n_values);
         const double own_weight = kind == STEPS ? summary.weight : summary.weight * *unit;
-        if (is_whole != 0) whole_weight[to] = (uint32)own_weight;
-        else weight[to] = own_weight;
-        count_out[to] = count[place];
+        finished.put_sums(to, summary.impurity, own_weight, count[place]);
 
-        const int32 child = left[place], f = feature[place];
-        double own_decrease = 0.0, at = __longlong_as_double(0x7FF8000000000000ll);
-        int32 own_code = 0, own_category = -1;
-        bool to_left = false;
+        const int32 child = left[place];
+        FinishedSplit split;
         if (child > 0) {
-            const int64 first_child = own_order[child], second_child = own_order[child + 1];
-            to_left = missing[place] == MISSING_LEFT
-                      || (missing[place] == MISSING_UNSEEN
-                          && count[first_child] > count[second_child]);
-            own_decrease = gain[place] * (*unit_of_gain / (double)hessian[tree]);
-            if (kind == MEDIANS) {
-                const double children = weighted_deviation(rule, sums + first_child * n_sums)
-                                        + weighted_deviation(rule, sums + second_child * n_sums);
-                const double own_deviation = summary.impurity * summary.weight;
-                const NodeSummary root
-                    = summarise_medians(rule, sums + (int64)tree * n_sums, nullptr);
-                own_decrease = at_least_zero(own_deviation - children) / root.weight;
-            }
-            if (has_masks != 0) own_category = category[room + node];
-            if (own_category >= 0) {
-                const int64 first_mask = table[MASK_ROW * (n_trees + 1) + tree];
-                write_mask({mask, masks_out}, place, first_mask + own_category, to_left);
-            } else {
-                const double drawn = has_draws != 0 ? draw[place] : at;
-                const Threshold found = threshold_of(bins, f, bin[place], next_bin[place], drawn);
-                at = found.value;
-                own_code = found.code;
-            }
+            const int32 own_category = has_masks != 0 ? category[room + node] : -1;
+            split = finish_split(stored, rule, bins, summary, *unit_of_gain / (double)hessian[tree],
+                                 tree, place, own_order[child], own_order[child + 1], own_category,
+                                 {mask, masks_out}, table[MASK_ROW * (n_trees + 1) + tree]);
         }
-        if (is_narrow != 0) narrow_feature[to] = (int16)f;
-        else wide_feature[to] = f;
-        threshold[to] = at;
-        code[to] = (uint8)own_code;
-        missing_left[to] = to_left;
-        left_to[to] = child;
-        if (has_masks != 0) category_out[to] = own_category;
-        impurity_decrease[to] = own_decrease;
+        finished.put_split(to, feature[place], child, split);
     }
 }
 

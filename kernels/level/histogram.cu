@@ -41,6 +41,42 @@ constexpr uint32 NO_CELL = 0xffffffffu;
 
 #include "level/shared_histogram.cuh"
 
+// Load one row: the cell of its code, its weight and what it adds to the gradient.
+__device__ __forceinline__ void load(Entry& entry, const Column& column, const uint32* row,
+                                     const uint32* weight, const int32* values, int64 at)
+{
+    entry.cell = column.cell(__ldg(row + at));
+    entry.weight = __ldg(weight + at);
+    const int64 value = __ldg(values + at);
+    entry.value = GRADIENTS ? value : entry.weight * value;
+}
+
+// Planes in shared memory, of one channel.
+struct ValuePlanes {
+    uint32* low;
+    uint32* high;
+    uint32* weights;
+    uint32* counts;
+    bool has_weights;
+    bool has_counts;
+
+    __device__ __forceinline__ void add(const Entry& entry) const
+    {
+        const uint32 cell = entry.cell;
+        if (entry.value != 0) add_halves(low + cell, high + cell, entry.value);
+        if (has_weights) atomicAdd(weights + cell, entry.weight);
+        if (has_counts) atomicAdd(counts + cell, 1u);
+    }
+    // Add the sums of a cell to the histogram, and clear them.
+    __device__ __forceinline__ void flush(int32 cell, int64* out, int32 channel) const
+    {
+        const uint64 upper = take(high + cell);
+        add_to(out + 2 + channel, (int64)(upper << 32 | take(low + cell)));
+        if (has_weights) add_to(out, take(weights + cell));
+        if (has_counts) add_to(out + 1, take(counts + cell));
+    }
+};
+
 // Regression, and two classes: channel blockIdx.z is the sum of weight * target[blockIdx.z]; for
 // gradients, the sum of target[blockIdx.z]. Channel 0 also sums weights and counts rows.
 extern "C" __global__ void __launch_bounds__(HISTOGRAM_THREADS, HISTOGRAM_BLOCKS)
@@ -55,8 +91,9 @@ histogram_values(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> t
     int32 piece = first_piece(slot, *n_pieces, first_slot) + (int32)blockIdx.x;
     if (piece >= *n_pieces || slot[piece] >= end_slot) return;
     const int32 cells = width * TILE, channel = blockIdx.z;
-    uint32 *high = low + cells, *weights = high + cells, *counts = weights + cells;
     const bool first_channel = channel == 0, counts_rows = first_channel && counted;
+    const ValuePlanes sums = {low, low + cells, low + 2 * cells, low + 3 * cells, first_channel,
+                              counts_rows};
     const int32 planes = counts_rows ? VALUE_PLANES : first_channel ? VALUE_PLANES - 1 : 2;
     const int32* values = target + (int64)channel * n_rows;
 
@@ -77,33 +114,19 @@ histogram_values(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> t
             for (int32 j = 0; j < ROWS_AHEAD; ++j) {
                 const int32 local = at + j * ROW_STRIDE;
                 entry[j].cell = NO_CELL;
-                if (local < end) {
-                    entry[j].cell = column.cell(__ldg(row + begin + local));
-                    entry[j].weight = __ldg(weight + begin + local);
-                    const int64 value = __ldg(values + begin + local);
-                    entry[j].value = GRADIENTS ? value : entry[j].weight * value;
-                }
+                if (local < end) load(entry[j], column, row, weight, values, begin + local);
             }
             #pragma unroll
             for (int32 j = 0; j < ROWS_AHEAD; ++j) {
-                const uint32 cell = entry[j].cell;
-                if (cell == NO_CELL) continue;
-                if (entry[j].value != 0) add_halves(low + cell, high + cell, entry[j].value);
-                if (first_channel) atomicAdd(weights + cell, entry[j].weight);
-                if (counts_rows) atomicAdd(counts + cell, 1u);
+                if (entry[j].cell != NO_CELL) sums.add(entry[j]);
             }
         }
         __syncthreads();
 
         // flush
-        const int32 out_planes = 2 + gridDim.z;
         for (int32 cell = threadIdx.x; cell < cells; cell += HISTOGRAM_THREADS) {
-            int64* out = output_cell(histogram, own, n_listed, width, out_planes, cell);
-            if (out == nullptr) continue;
-            const uint64 upper = take(high + cell);
-            add_to(out + 2 + channel, (int64)(upper << 32 | take(low + cell)));
-            if (first_channel) add_to(out, take(weights + cell));
-            if (counts_rows) add_to(out + 1, take(counts + cell));
+            int64* out = output_cell(histogram, own, n_listed, width, 2 + gridDim.z, cell);
+            if (out != nullptr) sums.flush(cell, out, channel);
         }
     }
 }

@@ -69,6 +69,9 @@ try_next_features(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> 
     const int32 t = threadIdx.x;
     const Options options = {criterion, min_samples_leaf, n_channels, by_class != 0,
                              random_thresholds != 0, regular};
+    const SearchInputs inputs = {hessian, count, gradient, key, tree, min_hessian, min_category,
+                                 n_bins, is_categorical, center, monotonic,
+                                 {regular, lower, upper}, width, n_channels};
     for (int32 n = blockIdx.x; n < *size; n += (int32)gridDim.x) {
         if (undecided[n] == 0) continue;
         const int32 own = slot[n] - first_slot;
@@ -83,29 +86,19 @@ try_next_features(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> 
             rank = next_rank(of_warp, allowed + allowed_row(n, tree[n]) * n_features, n_features,
                              key[n], rank + 1);
             const bool is_one = rank != EVERY_RANK;
-            if (is_one) {
-                const uint8* column = codes + (int64)(rank & 0xffffffffull) * n_samples;
-                build(cells_of_node, column, rows, width, options);
-            }
+            const uint8* column = codes + (int64)(rank & 0xffffffffull) * n_samples;
+            if (is_one) build(cells_of_node, column, rows, width, options);
             occupied = is_one && t < width && cells.hessian(t) > 0;
             has_choice = __syncthreads_count(occupied) >= 2;  // after it `of_warp` may be written
         }
         const int32 f = has_choice ? (int32)(rank & 0xffffffffull) : -1;
-        if (t == 0) {
-            listed[own] = f;
-            could[own] = has_choice;
-            score[own] = -1.0;
-        }
+        if (t == 0) listed[own] = f;
+        begin_entry(could, score, own, has_choice);
         if (!has_choice) continue;
         vote(space.occupied, occupied && t < cells.missing_code());
         __syncthreads();
-        const Bounds bounds = {regular, lower, upper};
-        const Node node = {gradient + (int64)n * n_channels, hessian[n],      count[n],
-                           min_hessian[tree[n]],             min_category[tree[n]],
-                           key[n],                           bounds.of(n)};
-        const Feature feature = {f, n_bins[f], is_categorical[f] != 0, MONOTONIC ? monotonic[f] : 0,
-                                 center + (int64)f * (width - 1)};
-        write_best(best_split(space, cells, node, options, feature), space, cells, feature,
+        const Feature feature = inputs.feature(f);
+        write_best(best_split(space, cells, inputs.node(n), options, feature), space, cells, feature,
                    {score, bin, next_bin, draw, missing, mask}, own);
     }
 }

@@ -24,6 +24,13 @@
 #include "level/histogram_view.cuh"
 #include "level/split.cuh"
 
+__device__ __forceinline__ void subtract(int64* own, const int64* parent, const int64* sibling,
+                                         int64 n_cells)
+{
+    for (int64 i = threadIdx.x; i < n_cells; i += SPLIT_THREADS) own[i] = parent[i] - sibling[i];
+    __syncthreads();
+}
+
 // Per slot and feature: score float64, could uint8, bin and next_bin int16, draw float64,
 // missing int8 (slots, M); mask uint32 (slots, M, MASK_WORDS) of categorical features. A score of
 // -1 means no valid split: then only `could` is defined.
@@ -43,6 +50,11 @@ split_features(int64* histogram, In<int64> previous, In<int32> sizes, In<int32> 
     __shared__ Workspace space;
     const int32 t = threadIdx.x, entry = first_entry + (int32)blockIdx.y;
     const int32 end = min(n_slots, sizes[0] - first_slot);
+    const SearchInputs inputs = {hessian, count, gradient, key, tree, min_hessian, min_category,
+                                 n_bins, is_categorical, center, monotonic,
+                                 {regular, lower, upper}, width, n_channels};
+    const Options options = {criterion, min_samples_leaf, n_channels, by_class != 0,
+                             random_thresholds != 0, regular};
     for (int32 own = blockIdx.x; own < end; own += gridDim.x) {
         const int32 n = node_of_slot[first_slot + own];
         if (open[n] == 0) continue;  // its histogram is only for its sibling's subtraction
@@ -50,10 +62,7 @@ split_features(int64* histogram, In<int64> previous, In<int32> sizes, In<int32> 
         const int32 f = listed[(int64)own * stride + entry];
         const bool is_allowed = f >= 0 && allowed[allowed_row(n, tree[n]) * n_features + f] != 0;
         if (!is_allowed) {
-            if (t == 0) {
-                could[out] = 0;
-                score[out] = -1.0;
-            }
+            begin_entry(could, score, out, false);
             if (!ALLOWED_BY_LEVEL) continue;
         }
 
@@ -63,10 +72,7 @@ split_features(int64* histogram, In<int64> previous, In<int32> sizes, In<int32> 
         if (source[n] >= 0) {
             const int64* parent = previous + ((int64)source[n] * n_listed + entry) * n_cells;
             const int64* sibling = histogram + ((int64)slot[n ^ 1] * n_listed + entry) * n_cells;
-            for (int64 i = t; i < n_cells; i += SPLIT_THREADS) {
-                cells_of_node[i] = parent[i] - sibling[i];
-            }
-            __syncthreads();
+            subtract(cells_of_node, parent, sibling, n_cells);
         }
         if (ALLOWED_BY_LEVEL && !is_allowed) continue;  // the histogram is for the levels below
 
@@ -74,23 +80,12 @@ split_features(int64* histogram, In<int64> previous, In<int32> sizes, In<int32> 
         const GlobalHistogram<int64> cells = {cells_of_node, width, n_channels};
         const bool occupied = t < width && cells.hessian(t) > 0;
         const bool has_choice = __syncthreads_count(occupied) >= 2;  // the missing bin included
-        if (t == 0) {
-            could[out] = has_choice;
-            score[out] = -1.0;
-        }
+        begin_entry(could, score, out, has_choice);
         if (!has_choice) continue;
         vote(space.occupied, occupied && t < cells.missing_code());
         __syncthreads();
-
-        const Bounds bounds = {regular, lower, upper};
-        const Node node = {gradient + (int64)n * n_channels, hessian[n],      count[n],
-                           min_hessian[tree[n]],             min_category[tree[n]],
-                           key[n],                           bounds.of(n)};
-        const Options options = {criterion, min_samples_leaf, n_channels, by_class != 0,
-                                 random_thresholds != 0, regular};
-        const Feature feature = {f, n_bins[f], is_categorical[f] != 0, MONOTONIC ? monotonic[f] : 0,
-                                 center + (int64)f * (width - 1)};
-        write_best(best_split(space, cells, node, options, feature), space, cells, feature,
+        const Feature feature = inputs.feature(f);
+        write_best(best_split(space, cells, inputs.node(n), options, feature), space, cells, feature,
                    {score, bin, next_bin, draw, missing, mask}, out);
     }
 }

@@ -155,6 +155,35 @@ struct Bounds {
     }
 };
 
+// What the search of a node and feature reads, as in split.cu.
+struct SearchInputs {
+    In<int64> hessian;
+    In<int64> count;
+    In<int64> gradient;
+    In<uint64> key;
+    In<int32> tree;
+    In<int64> min_hessian;
+    In<int64> min_category;
+    In<int32> n_bins;
+    In<uint8> is_categorical;
+    In<double> center;
+    In<int8> monotonic;
+    Bounds bounds;
+    int32 width;
+    int32 n_channels;
+
+    __device__ __forceinline__ Node node(int32 n) const
+    {
+        return {gradient + (int64)n * n_channels, hessian[n], count[n], min_hessian[tree[n]],
+                min_category[tree[n]], key[n], bounds.of(n)};
+    }
+    __device__ __forceinline__ Feature feature(int32 f) const
+    {
+        return {f, n_bins[f], is_categorical[f] != 0, MONOTONIC ? monotonic[f] : 0,
+                center + (int64)f * (width - 1)};
+    }
+};
+
 // The best split that the block found, and this thread's candidate.
 struct Best {
     int32 position;      // of the best candidate; the thread there holds its item and score
@@ -233,6 +262,15 @@ __device__ __forceinline__ uint32 word_of_codes(const Feature& feature, uint32 c
         if (code / WARP == word) bits |= 1u << (code % WARP);
     }
     return bits;
+}
+
+// Write whether a node and feature had a choice, and no split yet.
+__device__ __forceinline__ void begin_entry(Out<uint8> could, Out<double> score, int64 at,
+                                            bool has_choice)
+{
+    if (threadIdx.x != 0) return;
+    could[at] = has_choice;
+    score[at] = -1.0;
 }
 
 // Write the best split (by the thread that holds it) and its mask (by all threads).
