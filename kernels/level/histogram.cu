@@ -41,16 +41,6 @@ constexpr uint32 NO_CELL = 0xffffffffu;
 
 #include "level/shared_histogram.cuh"
 
-// Load one row: the cell of its code, its weight and what it adds to the gradient.
-__device__ __forceinline__ void load(Entry& entry, const Column& column, const uint32* row,
-                                     const uint32* weight, const int32* values, int64 at)
-{
-    entry.cell = column.cell(__ldg(row + at));
-    entry.weight = __ldg(weight + at);
-    const int64 value = __ldg(values + at);
-    entry.value = GRADIENTS ? value : entry.weight * value;
-}
-
 // Planes in shared memory, of one channel.
 struct ValuePlanes {
     uint32* low;
@@ -60,16 +50,22 @@ struct ValuePlanes {
     bool has_weights;
     bool has_counts;
 
+    __device__ __forceinline__ int32 n_planes() const
+    {
+        return has_counts ? VALUE_PLANES : has_weights ? VALUE_PLANES - 1 : 2;
+    }
     __device__ __forceinline__ void add(const Entry& entry) const
     {
         const uint32 cell = entry.cell;
+        if (cell == NO_CELL) return;
         if (entry.value != 0) add_halves(low + cell, high + cell, entry.value);
         if (has_weights) atomicAdd(weights + cell, entry.weight);
         if (has_counts) atomicAdd(counts + cell, 1u);
     }
-    // Add the sums of a cell to the histogram, and clear them.
+    // Add the sums of a cell to its place in the histogram, if it has one, and clear them.
     __device__ __forceinline__ void flush(int32 cell, int64* out, int32 channel) const
     {
+        if (out == nullptr) return;
         const uint64 upper = take(high + cell);
         add_to(out + 2 + channel, (int64)(upper << 32 | take(low + cell)));
         if (has_weights) add_to(out, take(weights + cell));
@@ -91,21 +87,19 @@ histogram_values(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> t
     int32 piece = first_piece(slot, *n_pieces, first_slot) + (int32)blockIdx.x;
     if (piece >= *n_pieces || slot[piece] >= end_slot) return;
     const int32 cells = width * TILE, channel = blockIdx.z;
-    const bool first_channel = channel == 0, counts_rows = first_channel && counted;
-    const ValuePlanes sums = {low, low + cells, low + 2 * cells, low + 3 * cells, first_channel,
-                              counts_rows};
-    const int32 planes = counts_rows ? VALUE_PLANES : first_channel ? VALUE_PLANES - 1 : 2;
+    const ValuePlanes sums = {low, low + cells, low + 2 * cells, low + 3 * cells, channel == 0,
+                              channel == 0 && counted != 0};
     const int32* values = target + (int64)channel * n_rows;
 
     // zero
-    zero(low, planes * cells);
+    zero(low, sums.n_planes() * cells);
     for (; piece < *n_pieces && slot[piece] < end_slot; piece += (int32)gridDim.x) {
         __syncthreads();
 
         // accumulate
         const int32 own = slot[piece] - first_slot;
-        const int32* list = listed + (int64)own * stride;
-        const Column column = column_of(codes, list, n_listed, n_samples, tile);
+        const Column column
+            = column_of(codes, listed + (int64)own * stride, n_listed, n_samples, tile);
         const int64 begin = first[piece];
         const int32 end = column.codes == nullptr ? 0 : rows[piece];
         for (int32 at = threadIdx.x / TILE; at < end; at += ROWS_AHEAD * ROW_STRIDE) {
@@ -113,20 +107,22 @@ histogram_values(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> t
             #pragma unroll
             for (int32 j = 0; j < ROWS_AHEAD; ++j) {
                 const int32 local = at + j * ROW_STRIDE;
-                entry[j].cell = NO_CELL;
-                if (local < end) load(entry[j], column, row, weight, values, begin + local);
+                if (local < end) {
+                    entry[j].cell = column.cell(__ldg(row + begin + local));
+                    entry[j].weight = __ldg(weight + begin + local);
+                    const int64 value = __ldg(values + begin + local);
+                    entry[j].value = GRADIENTS ? value : entry[j].weight * value;
+                }
             }
             #pragma unroll
-            for (int32 j = 0; j < ROWS_AHEAD; ++j) {
-                if (entry[j].cell != NO_CELL) sums.add(entry[j]);
-            }
+            for (int32 j = 0; j < ROWS_AHEAD; ++j) sums.add(entry[j]);
         }
         __syncthreads();
 
         // flush
         for (int32 cell = threadIdx.x; cell < cells; cell += HISTOGRAM_THREADS) {
             int64* out = output_cell(histogram, own, n_listed, width, 2 + gridDim.z, cell);
-            if (out != nullptr) sums.flush(cell, out, channel);
+            sums.flush(cell, out, channel);
         }
     }
 }

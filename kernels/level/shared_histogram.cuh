@@ -11,7 +11,7 @@ __device__ __forceinline__ int32 first_piece(In<int32> slot, int32 n_pieces, int
 
 // What one lane adds: `weight` and `value` to the cell of its feature.
 struct Entry {
-    uint32 cell;
+    uint32 cell = NO_CELL;
     uint32 weight;
     int64 value;
 };
