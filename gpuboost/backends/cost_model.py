@@ -3,8 +3,8 @@
 Work is counted in four units: visits in Numba (one row for one feature), bytes that kernels move,
 launches, and bytes copied to or from a GPU. Other costs are multiples of these. `Speed` holds the
 seconds of each unit, measured on two cores of a server processor or counted from the kernels;
-``gpuboost info --calibrate`` measures them on the user's machine and stores them. An error of a
-factor of two costs little; starting a compiler or a GPU for a small fit would cost more.
+``gpuboost info --calibrate`` measures them on the user's machine and stores them. Estimates may be
+wrong by a factor of two; what matters is not to start a compiler or a GPU for a small fit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gpuboost.backends.cache import GROW_MANY, GROW_ONE, PREDICT, cache_folder, 
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.task import NO_LIMIT
 
-# NumPy searches a level by one histogram of all features (WHOLE) if nodes have many rows and
+# NumPy searches a level with one histogram of all features (WHOLE) if nodes have many rows and
 # consider all features. Otherwise it goes feature by feature, and sorts the rows of small nodes.
 # CALL: seconds per feature, level and batch of trees; VISIT: seconds per row and feature.
 NUMPY_BATCH_ROWS = 1 << 17  # rows of the trees that grow together
@@ -29,36 +29,37 @@ WHOLE_CALL, FEATURE_CALL = 4e-5, 2.2e-4
 WHOLE_VISIT, FEATURE_VISIT, SORTED_VISIT = 2.5e-9, 7e-9, 5e-8
 NUMPY_STEP = 20e-9  # seconds per row and level of a tree, in prediction
 
-# Costs in visits of Numba: a node searched for a feature, and the factor if one thread does all; a
-# row for a feature in boosting, which sums half of the rows; the gradient, weight and leaf of a row
-# in a round; a row on a level of a tree, in prediction.
+# Costs in Numba visits. NODE: searching a node for one feature; ALONE: factor if one thread does
+# all the work. ROUND: a row, feature and level of a boosting round, which sums half of the rows.
+# ROUND_ROW: gradient, weight and leaf of a row in a round. STEP: a row and level in prediction.
 NODE_VISITS, ALONE, ROUND_VISIT, ROUND_ROW_VISITS, STEP_VISITS = 125, 2, 0.2, 45, 2
 TREE_SECONDS, BIN_SECONDS = 3e-4, 1e-8  # on any host: per tree, and per value that is binned
 
 CUDA_BATCH_ROWS = 1 << 27  # rows of the trees that a GPU grows together, limited by its memory
 CUDA_NODES = 2**31 - 1  # largest number of nodes of a tree: their indices are int32
-CUDA_START_SECONDS = 1.5  # the first use of CUDA in a process, kernels read from disk
+CUDA_START_SECONDS = 1.5  # first use of CUDA in a process, with compiled kernels on disk
 # A GPU grows trees of at most this depth, or this many leaves, without the host reading the number
-# of nodes. Few trees go deeper than 1.5 log2(n), which is 32 levels for two million rows, and a
-# level without nodes costs its launches. With deeper limits the host reads the number of nodes.
+# of nodes. Few trees go deeper than 1.5 log2(n), which is 32 levels for two million rows, and an
+# empty level still costs its launches. With deeper limits the host reads the number of nodes.
 SYNC_FREE_DEPTH, SYNC_FREE_LEAVES = 32, 64
 
-# Launches to bin a feature, most of them to sort its values; to predict; to replay a round as one
-# graph; and per kernel of that graph, in launches of the host, though only the device waits.
+# BINNING: launches to bin a feature, most of them to sort its values. PREDICTION: launches to
+# predict. REPLAY: cost of replaying a round as one graph, in launches. KERNEL: cost of each kernel
+# of that graph, in launches; it is a gap on the device, without work of the host.
 BINNING_LAUNCHES, PREDICTION_LAUNCHES = 20, 4
 REPLAY_LAUNCHES, KERNEL_LAUNCHES = 1.5, 0.075
 
 # Bytes that kernels read and write. ROW, per row and level: a sector of codes and a word for the
-# histograms, a sector and the positions for the partition. VISIT, per row and feature: a share
-# of the sector, and the time to add. NODE, per node and feature: cells cleared, added to and
-# searched. STEP, per row and level of a tree, in prediction.
+# histograms, a sector and the positions for the partition. VISIT, per row, feature and level: a
+# share of the sector, and the time of an addition as bytes. NODE, per node and feature: cells
+# cleared, added to and searched. STEP, per row and level of a tree, in prediction.
 ROW_TRAFFIC, VISIT_TRAFFIC, NODE_TRAFFIC = 32 + 12 + (4 + 32) + 24, 2.5, 3 * 24 * 256
 STEP_TRAFFIC = 10
 
 
 @dataclass(frozen=True)
 class Launches:
-    """Numbers of kernels and fills of a batch of trees: before the levels, and of each level."""
+    """Launches (kernels and fills) of a batch of trees: before the first level, and per level."""
 
     start: int
     level: int
@@ -100,7 +101,7 @@ class Speed:
 
 @dataclass(frozen=True)
 class WorkTimes:
-    """Seconds of a piece of work in each backend, without starting the backend."""
+    """Estimated seconds of a piece of work in each backend, without the start of the backend."""
 
     program: str  # the Numba program, which is compiled once
     numpy: float
@@ -110,7 +111,7 @@ class WorkTimes:
 
 @dataclass(frozen=True)
 class GrowthSize:
-    """The properties of trees to grow that determine how long growing takes."""
+    """Sizes of the data and limits of the trees, which determine how long growing takes."""
 
     n_samples: int
     n_features: int
@@ -126,7 +127,7 @@ class GrowthSize:
 
     @property
     def depth(self) -> float:
-        """Levels that most rows reach: about log2(n), after which they lie in leaves.
+        """Number of levels that most rows pass before they reach a leaf: about log2(n).
 
         Best-first trees go two levels deeper than a balanced tree with as many leaves.
         """
@@ -135,7 +136,7 @@ class GrowthSize:
 
     @property
     def levels(self) -> float:
-        """Levels of the whole tree: about half as many again as most rows reach."""
+        """Number of levels of the whole tree: about 1.5 times as many as most rows pass."""
         levels = 1.5 * math.log2(max(2, self.n_samples))
         most = min(self.max_leaf_nodes - 1, 2 * math.log2(self.max_leaf_nodes))
         return min(levels, self.max_depth, most)
@@ -147,10 +148,10 @@ class GrowthSize:
 
     @property
     def is_replayed(self) -> bool:
-        """Whether a GPU replays the rounds; pruned trees are finished by the host instead.
+        """Whether a GPU replays the rounds; rounds that are pruned are finished by the host.
 
-        Memory is not considered: if levels take dozens of slices (see cuda/level/slices.py), the
-        host reads the number of nodes too, but the launches matter little then.
+        Memory is not considered. If levels take dozens of slices (see cuda/level/slices.py), rounds
+        are not replayed either, but then the launches matter little.
         """
         return self.n_rounds > 1 and self.is_sync_free and self.ccp_alpha == 0.0
 
@@ -211,7 +212,7 @@ def _launches(growth: GrowthSize) -> float:
 
 
 def _numpy_seconds(growth: GrowthSize) -> float:
-    """Seconds of NumPy to build and search histograms, by the size of the nodes of a level."""
+    """Seconds that NumPy needs to build and search histograms; they depend on node sizes."""
     n, n_candidates, depth = growth.n_samples, growth.n_candidate_features, growth.depth
     # Number of levels whose nodes have enough rows on average in a complete tree.
     unsorted = min(max(0.0, 1 + math.log2(n / UNSORTED_ROWS)), depth)

@@ -20,11 +20,12 @@ class Dataset:
 
     Pass a dataset to `fit`, `predict` and `score` in place of `X`. It keeps one byte per value, not
     `X` itself. ``data[rows]`` selects rows by a slice, a mask or indices and keeps the bins of the
-    whole dataset, so in a cross-validation the bin edges (nothing else) depend on the test rows.
+    whole dataset. So in cross-validation the bin edges depend on the test rows, but nothing else
+    does.
 
-    For rows other than those the bins were learnt from, a dataset has only bin codes. A value that
-    lies between the training values of two bins may then fall on the other side of a threshold
-    between them than in ``predict(X)``. On training rows of positive weight both are the same.
+    A dataset holds bin codes only. A value between the training values of two bins may therefore
+    fall on the other side of a threshold between these bins than the same value in ``predict(X)``.
+    For training rows of positive weight, both predictions are the same.
 
     Parameters
     ----------
@@ -38,8 +39,8 @@ class Dataset:
     sample_weight : array-like of shape (n_samples,), optional
         Weights for the bin edges, which are quantiles. `fit` has its own `sample_weight`.
     reference : Dataset, optional
-        Dataset whose features and bins are used; test data needs the training data here. The
-        parameters above, except `X`, may not be given with it.
+        Dataset whose features and bins are used: for test data, the training dataset. Of the
+        parameters above, only `X` may be given with it.
     n_jobs : int, optional
         Number of threads. None: one per processor that the process may use, at most
         ``OMP_NUM_THREADS``. -1: one per processor.
@@ -152,7 +153,7 @@ class Dataset:
 def _check_reference(
     reference: Any, categorical_features: Any, max_bins: Any, sample_weight: Any
 ) -> None:
-    """Check that no parameter is given that the reference determines."""
+    """Check that no parameter is given whose value comes from the reference."""
     if not isinstance(reference, Dataset):
         raise TypeError(f"reference must be a Dataset, got {type(reference).__name__}")
     given = {

@@ -1,6 +1,6 @@
-"""The array module of an array and its device: NumPy on the host, CuPy on a GPU.
+"""Array modules: NumPy for arrays on the host, CuPy for arrays on a GPU.
 
-CuPy is never imported here: whoever made a CuPy array has imported it.
+CuPy is never imported here: if there is a CuPy array, CuPy has been imported already.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 
 def array_module(array: Any) -> Any:
-    """CuPy for CuPy arrays, else NumPy."""
+    """The module of an array: CuPy or NumPy."""
     return np if isinstance(array, np.ndarray) else sys.modules["cupy"]
 
 
@@ -24,12 +24,12 @@ def is_cupy_array(values: Any) -> bool:
 
 
 def working_on(array: Any) -> AbstractContextManager[Any]:
-    """A context that makes the device of an array the current one."""
+    """Context manager that makes the device of an array the current device."""
     return nullcontext() if isinstance(array, np.ndarray) else array.device
 
 
 def copy_to_host(array: Any) -> np.ndarray:
-    """A NumPy array as it is, a CuPy array as a copy on the host."""
+    """Copy a CuPy array to the host; return a NumPy array unchanged."""
     if not hasattr(array, "get"):
         return array
     with working_on(array):

@@ -1,10 +1,10 @@
 // The node buffer ("store") of a batch of trees: each level is appended after it is grown, and
 // nodes are numbered at the end.
 //
-// The arrays of the store have the capacity of all possible nodes; the root of tree t is node t:
+// The arrays of the store have room for all possible nodes; the root of tree t is node t:
 //
 //   left     int32, place of the left child, 0 in leaves       feature, bin, next_bin, draw,
-//   count    uint32                                            missing, mask  as select_split.cu
+//   count    uint32                                            missing, mask  as in select_split.cu
 //   hessian  int64          gain   float64, -1 in leaves       sums   int64 (m, sums), of leaves
 //
 // draw is empty if no threshold is random; mask is empty if no feature is categorical.
@@ -40,9 +40,11 @@ struct LeafSums {
 // `small_rows` rows are skipped, because subtrees.cu stores them. `all_sums`: write the sums of
 // split nodes, too.
 //
-//   size, count, hessian, accepted, gain, ..., mask, rank, next_size: of the level, select_split.cu
-//                                                                       children.cu
-//   first, stored   int32 (1,)     following   int32 (1,), size of the store with the children
+//   size, count, hessian, accepted, gain, ..., mask   of the level, see select_split.cu
+//   rank, next_size                                   of the level, see children.cu
+//   first       int32 (1,)    place of the first node of the level
+//   stored      int32 (1,)    size of the store with this level, without its children
+//   following   int32 (1,)    size of the store with the children
 //
 // Launch: any grid of STORE_THREADS threads, which loop over nodes with the stride of the grid; no
 // shared memory.
@@ -99,8 +101,8 @@ struct StoredNodes {
 // tree's categorical splits, else -1. Level l ends before node ends[l]. Every thread of the block
 // takes part; returns the numbers of levels, nodes and categorical splits.
 //
-//   level    a   b   c         d   e   f   g        children of inner nodes side by side, by the
-//   left     >   0   >    ->   a's     c's          inner nodes before each: a running sum
+//   level    a   b   c         d   e   f   g        two children for each inner node: a running
+//   left     >   0   >    ->   a's     c's          sum of inner nodes gives their numbers
 struct Numbered {
     int64 levels;
     int64 nodes;
@@ -165,9 +167,10 @@ __device__ __forceinline__ void sum_children(const StoredNodes& stored, const in
     }
 }
 
-// Number the nodes of each tree. In order, category (used only with `has_masks`) and level_end each
-// tree has the capacity given in node_buffer.cuh. The table gets each tree's own numbers of nodes
-// and masks. `adds`: compute the sums of inner nodes, too.
+// Number the nodes of each tree. Each tree has its own part of order, category (used only with
+// `has_masks`) and level_end, with the capacity given in node_buffer.cuh. The
+// table gets each tree's own numbers of nodes and masks. `adds`: also compute the sums of inner
+// nodes.
 //
 // Launch: one block of NUMBER_THREADS threads per tree, no dynamic shared memory.
 extern "C" __global__ void __launch_bounds__(NUMBER_THREADS, NUMBER_BLOCKS)

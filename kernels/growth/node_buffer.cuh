@@ -1,10 +1,10 @@
-// Capacities of numbered trees in arrays of all trees, and the table of trees.
+// Where each tree's nodes and levels begin in arrays shared by all trees; the table of trees.
 #ifndef GPUBOOST_NODE_BUFFER_CUH
 #define GPUBOOST_NODE_BUFFER_CUH
 
-// Offsets of each finished tree in arrays of the nodes, and of the levels, of all trees. They leave
-// space for the largest sizes: a tree has no more leaves than its rows allow, and no more levels
-// than leaves.
+// Offsets of each finished tree in the arrays that hold the nodes, or the levels, of all trees.
+// Each tree has space for its largest possible size: its leaves are limited by its rows, and its
+// levels by its leaves.
 //
 //   start   int64 (trees,)    first row of each tree
 //
@@ -28,8 +28,8 @@ struct Capacities {
     }
 };
 
-// Rows of the table of trees, int64 (3, trees + 1): offset of each tree's nodes and of its masks
-// among those of all trees, with the total at the end; and the integer weight of each root.
+// Rows of the table of trees, int64 (3, trees + 1): where the nodes of each tree begin, where its
+// masks begin (both with the total at the end), and the integer weight of its root.
 constexpr int32 NODE_ROW = 0, MASK_ROW = 1, HESSIAN_ROW = 2;
 
 // The tree of a node, given its index among the nodes of all trees.

@@ -3,7 +3,7 @@
 //
 //   first launch    grows the nodes that policy.cu lists, until nodes have at most WARP rows; these
 //                   go to a second list
-//   second launch   grows the nodes of the second list, which are most nodes of a deep tree
+//   second launch   grows the nodes of the second list, where most nodes of a deep tree lie
 //
 // Input:
 //
@@ -16,10 +16,10 @@
 //   wide          int64 (., n, P)   wide_of int32 (trees,)   see sums.cu; n_columns is P, 0 where
 //                                   leaf sums are the weights of classes
 //
-// The second list. The rows of its nodes are written back, reordered, to the rows of the subtree's
-// root in global memory:
+// The second list. The rows of its nodes are written back to global memory in their new order,
+// over the rows of the subtree's root:
 //
-//   n_tiny     int32 (1,), zero before the first launch   place: in the store
+//   n_tiny     int32 (1,), zero before the first launch   place: of the node in the store
 //   tiny_tree, tiny_count, tiny_levels, place   int32     tiny_start int64     tiny_key uint64
 //
 // Output: nodes in the store of subtree.cuh, in which node i of the level has place *first + i.
@@ -27,14 +27,14 @@
 //
 // Launch: any grid of SPLIT_THREADS threads, dynamic shared memory as in block_state.cuh. Blocks
 // loop over nodes; a block grows a node's whole subtree before the next. With BY_WARP a lane holds
-// one row and, in the search, one code that occurs in the node, so no array has the length of all
-// bins.
+// one row and, in the search, one code that occurs in the node, so no array has an entry for each
+// bin.
 
 #include "level/split.cuh"
 #include "growth/block_state.cuh"
 #include "growth/subtree.cuh"
 
-// Per multiprocessor; asking for more spills registers.
+// Blocks per multiprocessor; with more, registers are spilled.
 constexpr int32 SUBTREE_BLOCKS = BY_WARP ? 12 : 2;
 
 struct TinyNodes {

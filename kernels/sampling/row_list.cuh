@@ -1,8 +1,8 @@
-// The list of the rows of trees, in the order of the trees, for draw.cu.
+// The rows of all trees, one tree after the other, for draw.cu.
 #ifndef GPUBOOST_ROW_LIST_CUH
 #define GPUBOOST_ROW_LIST_CUH
 
-// The order in which the rows of every tree are listed.
+// The order in which the rows of a tree are listed, the same for every tree.
 struct Order {
     In<uint32> rows;  // (n,), read only if `given`
     bool given;
@@ -10,7 +10,7 @@ struct Order {
     __device__ __forceinline__ int64 row(int64 place) const { return given ? rows[place] : place; }
 };
 
-// Rows of trees, in the order of the trees.
+// The rows of all trees, one tree after the other.
 struct Rows {
     In<int32> target;  // (C, n)
     int64 n_samples;

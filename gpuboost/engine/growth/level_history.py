@@ -12,8 +12,8 @@ from gpuboost.engine.growth.frontier import Frontier
 from gpuboost.engine.growth.tree import sum_children
 from gpuboost.engine.task import LEAF, NO_LIMIT, GrownTree
 
-# Columns of the nodes of a level, as in `Frontier` and `Splits`, except ``gain``, which is negative
-# if a node was not split, and ``sums``, which is valid only then.
+# Columns of the nodes of a level, as in `Frontier` and `Splits`. In nodes that were not split,
+# ``gain`` is negative; ``sums`` may be valid in these nodes only.
 COLUMNS = (
     *("tree", "key", "count", "hessian", "gain", "feature", "bin", "next_bin", "draw", "missing"),
     *("categorical", "mask", "sums"),
@@ -23,11 +23,11 @@ COLUMNS = (
 def grown_trees(
     levels: list[dict[str, np.ndarray]], n_trees: int, max_leaf_nodes: int, has_all_sums: bool
 ) -> list[GrownTree]:
-    """Separate levels, given by their `COLUMNS`, into trees, nodes breadth-first.
+    """Separate levels into trees whose nodes are in breadth-first order.
 
-    Nodes are ordered by level, and by tree within a level. The children of a level's split nodes
-    are the next level, in the same order. Unless ``has_all_sums``, only leaves have sums, from
-    which those of other nodes follow.
+    A level is a dict of its `COLUMNS`, with nodes ordered by tree. The children of its split nodes
+    form the next level, in the same order. Unless ``has_all_sums``, only leaves have sums;
+    the sums of inner nodes are computed from them.
     """
     whole = joined(levels)
     whole["left"] = children_by_level([level["gain"] >= 0 for level in levels])
@@ -45,7 +45,7 @@ def grown_trees(
 
 
 def _pruned(own: dict[str, np.ndarray], max_leaf_nodes: int) -> dict[str, np.ndarray]:
-    """Columns of one tree without the splits that best-first growth did not reach."""
+    """Columns of one tree after removing the splits that best-first growth does not reach."""
     chosen = reached(own["left"], own["gain"], own["key"], max_leaf_nodes)
     if (chosen == (own["left"] > 0)).all():
         return own
@@ -60,7 +60,7 @@ def _pruned(own: dict[str, np.ndarray], max_leaf_nodes: int) -> dict[str, np.nda
 
 
 class BestFirstFrontier:
-    """The nodes that best-first growth reaches in a batch of trees, level by level, on the host.
+    """Decides level by level, on the host, which nodes of a batch best-first growth splits.
 
     Parameters
     ----------
@@ -72,9 +72,9 @@ class BestFirstFrontier:
         self._levels: list[dict[str, np.ndarray]] = []
 
     def limit_to_best_first(self, frontier: Frontier, gain: np.ndarray) -> np.ndarray:
-        """Nodes of the next level that may still be split: bool (m,).
+        """Which nodes of a new level best-first growth splits, as far as is known: bool (m,).
 
-        ``gain`` is negative where a split is not good enough.
+        ``gain`` is negative for nodes without an acceptable split.
         """
         self._levels.append({"tree": frontier.tree, "gain": gain, "key": frontier.key})
         whole = joined(self._levels)
@@ -89,13 +89,13 @@ class BestFirstFrontier:
 
 
 def joined(levels: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Columns of all levels, one after the other."""
+    """Concatenate the columns of all levels."""
     names = levels[0]
     return {name: np.concatenate([level[name] for level in levels]) for name in names}
 
 
 def children_by_level(split: list[np.ndarray]) -> np.ndarray:
-    """Left child of each node of all levels, 0 for none, given which nodes were split: int64."""
+    """Left child of each node, 0 for leaves: int64. ``split``: which nodes of each level split."""
     left, size = [], 0
     for level in split:
         size += len(level)
@@ -106,9 +106,9 @@ def children_by_level(split: list[np.ndarray]) -> np.ndarray:
 
 
 def tree_nodes(tree: np.ndarray, n_trees: int) -> list[tuple[Any, np.ndarray]]:
-    """For each tree its nodes in order, and the number of each node of the batch in its tree.
+    """For each tree: its nodes in order, and the number within its tree of every node of the batch.
 
-    The nodes of a tree are indices, or a slice if they are contiguous.
+    The nodes are given as indices, or as a slice if they are contiguous.
     """
     each = np.arange(n_trees + 1)
     if (tree[1:] >= tree[:-1]).all():
@@ -125,7 +125,7 @@ def tree_nodes(tree: np.ndarray, n_trees: int) -> list[tuple[Any, np.ndarray]]:
 
 
 def localised(left: np.ndarray, local: np.ndarray) -> np.ndarray:
-    """Children numbered within the tree; 0 also for children beyond the known nodes."""
+    """Left children, numbered within the tree; 0 in leaves and if children are not known yet."""
     known = (left > 0) & (left < len(local))
     return np.where(known, local[np.where(known, left, 0)], 0)
 
@@ -142,7 +142,7 @@ def breadth_first(left: np.ndarray) -> np.ndarray:
 
 
 def as_grown(own: dict[str, np.ndarray]) -> GrownTree:
-    """Freeze the columns of one tree."""
+    """Make a `GrownTree` from the columns of one tree."""
     inner = own["left"] > 0
     categorical = own["categorical"] & inner
     category = np.where(categorical, np.cumsum(categorical) - 1, -1).astype(np.int32)

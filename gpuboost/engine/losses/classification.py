@@ -14,10 +14,11 @@ from gpuboost.engine.losses.links import row_largest, row_weights
 
 @dataclass(frozen=True)
 class SoftmaxLoss(FormulaLoss):
-    """-log of the softmax probability of the row's class, K raw predictions.
+    """Negative log of the softmax probability of the row's class, for K raw predictions.
 
-    Hessians are the diagonal times K / (K - 1): Newton steps then are those of Friedman (2001,
-    algorithm 6), whose factor (K - 1) / K makes them agree with the binary ones for two classes.
+    Hessians are the diagonal of the Hessian matrix times K / (K - 1). So Newton steps have the
+    factor (K - 1) / K of Friedman (2001, algorithm 6); if K is 2, they equal those of binary log
+    loss.
     """
 
     def round_parameter(self, rows: Predicted) -> np.ndarray:
@@ -25,7 +26,7 @@ class SoftmaxLoss(FormulaLoss):
         return np.full(self.columns, self.columns / (self.columns - 1.0))
 
     def baseline(self, y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-        """Logarithms of the classes' shares of the weight, less their mean."""
+        """Logarithms of the classes' shares of the total weight, minus their mean."""
         shares = [
             weighted_mean((y == k).astype(np.float64)[:, None], weights)
             for k in range(self.columns)

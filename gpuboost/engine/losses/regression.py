@@ -1,4 +1,4 @@
-"""Kinds of losses of real targets: baselines, parameters of rounds, and rules of leaves."""
+"""Losses for real-valued targets: their baselines, round parameters and leaf rules."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from gpuboost.engine.order_statistics import Groups, one_group
 
 @dataclass(frozen=True)
 class QuantileBaseline(FormulaLoss):
-    """A loss that starts at a quantile of the target, as the best constant is one or near one."""
+    """A loss whose baseline is a quantile of the target, equal or close to the best constant."""
 
     @property
     def leaf_quantile_level(self) -> np.ndarray:
-        """The median."""
+        """Quantile level of each column: 0.5, the median."""
         return np.full(self.columns, 0.5)
 
     def baseline(self, y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-        """Weighted quantile of each output, the midpoint where an interval is best."""
+        """Weighted quantile of each output; the midpoint if all values of an interval are one."""
         start = Predicted(y, np.zeros((len(y), self.columns)), weights)
         values = (self.residuals(start, k) for k in range(self.columns))
         return _quantiles(start, values, self.leaf_quantile_level)
@@ -37,10 +37,11 @@ class QuantileBaseline(FormulaLoss):
 
 @dataclass(frozen=True)
 class OrderStatisticLoss(QuantileBaseline):
-    """A loss whose best constant is a quantile, of the target and of the residuals in a leaf.
+    """A loss whose baseline is a quantile of the target, and leaf values quantiles of residuals.
 
-    Leaves add the mean of residuals clipped at the quantile ``clip_level`` of the absolute
-    residuals of a round, which is then the round parameter, unless the level is None.
+    If ``clip_level`` is not None, each round has a limit, its round parameter: the quantile at this
+    level of its absolute residuals. Leaf values are then medians plus the mean of the residuals
+    around the median, clipped at this limit.
     """
 
     clip_level: float | None = None
@@ -50,7 +51,7 @@ class OrderStatisticLoss(QuantileBaseline):
     ) -> np.ndarray:
         """Best constant to add to one column of ``raw`` in each leaf: float64 (n_leaves,).
 
-        The weighted quantile of its residuals (Friedman 2001, algorithms 3 and 4).
+        It is the weighted quantile of the leaf's residuals (Friedman 2001, algorithms 3 and 4).
         """
         integers = rows.order.integer_weights(rows.weights, len(rows.y))
         level = float(self.leaf_quantile_level[column])
@@ -60,7 +61,7 @@ class OrderStatisticLoss(QuantileBaseline):
 def _quantiles(
     rows: Predicted, columns: Iterable[np.ndarray], levels: Iterable[float]
 ) -> np.ndarray:
-    """Quantile of each column, over all rows: float64 (columns,)."""
+    """Quantile of each column over all rows, at its level: float64 (columns,)."""
     n, order = len(rows.y), rows.order
     groups, integers = one_group(n), order.integer_weights(rows.weights, n)
     pairs = zip(columns, levels, strict=True)
@@ -70,22 +71,22 @@ def _quantiles(
 
 @dataclass(frozen=True)
 class Huber(OrderStatisticLoss):
-    """Square below, linear above the ``clip_level`` of the absolute residuals of a round."""
+    """Huber loss: quadratic up to delta, the ``clip_level`` quantile of absolute residuals."""
 
     @classmethod
     def make(cls, facts: LossRow, columns: int, alpha: Any, power: Any) -> Huber:
-        """Huber loss of the outputs, checked."""
+        """Check the parameters and make the loss."""
         return cls(facts, columns, _level(alpha, f"alpha of loss={facts.name!r}"))
 
     def round_parameter(self, rows: Predicted) -> np.ndarray:
-        """Where square and linear meet (Friedman 2001, algorithm 4), of each column."""
+        """Delta of each column: the loss is linear above it (Friedman 2001, algorithm 4)."""
         sizes = (np.abs(self.residuals(rows, k)) for k in range(self.columns))
         return _quantiles(rows, sizes, np.full(self.columns, self.clip_level))
 
     def leaf_values(
         self, rows: Predicted, groups: Groups, column: int, parameter: np.ndarray
     ) -> np.ndarray:
-        """Median, and the mean of what is left, cut off at delta (Friedman 2001, algorithm 4)."""
+        """Median plus the mean of residuals around it, clipped at delta (Friedman 2001, alg. 4)."""
         medians = super().leaf_values(rows, groups, column, parameter)
         residuals, limit = self.residuals(rows, column), float(parameter[column])
         integers = rows.order.integer_weights(rows.weights, len(rows.y))
@@ -94,13 +95,13 @@ class Huber(OrderStatisticLoss):
 
 @dataclass(frozen=True)
 class Quantile(OrderStatisticLoss):
-    """Pinball loss of one or several levels, a column each."""
+    """Pinball loss at one or several quantile levels, with one column per level."""
 
     levels: tuple[float, ...] = (0.5,)
 
     @classmethod
     def make(cls, facts: LossRow, columns: int, alpha: Any, power: Any) -> Quantile:
-        """Quantile loss of one level per output, or of several for one output."""
+        """Check the levels and make the loss: one level per output, or several for one output."""
         what = f"loss={facts.name!r}"
         levels = list(alpha) if isinstance(alpha, Iterable) else [alpha]
         if not levels:
@@ -116,20 +117,20 @@ class Quantile(OrderStatisticLoss):
 
     @property
     def leaf_quantile_level(self) -> np.ndarray:
-        """The levels."""
+        """Quantile level of each column."""
         return np.array(self.levels)
 
     def round_parameter(self, rows: Predicted) -> np.ndarray:
-        """The levels."""
+        """Quantile level of each column."""
         return np.array(self.levels)
 
 
 @dataclass(frozen=True)
 class PositiveLoss(FormulaLoss):
-    """A loss of positive means: raw predictions are their logarithms."""
+    """A loss for positive means; raw predictions are logarithms of means."""
 
     def baseline(self, y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-        """Logarithm of the weighted mean."""
+        """Logarithm of the weighted mean of each output."""
         mean = weighted_mean(as_columns(y), weights)
         if not (mean > 0.0).all():
             raise ValueError(
@@ -142,29 +143,29 @@ class PositiveLoss(FormulaLoss):
 
 @dataclass(frozen=True)
 class Tweedie(PositiveLoss):
-    """Half the deviance of variance mean**power: zeros beside positive values."""
+    """Half the Tweedie deviance (variance mean**power), for targets that are zero or positive."""
 
     power: float = 1.5
 
     @classmethod
     def make(cls, facts: LossRow, columns: int, alpha: Any, power: Any) -> Tweedie:
-        """Tweedie loss of the outputs, checked."""
+        """Check the power and make the loss."""
         return cls(facts, columns, _power(power))
 
     def round_parameter(self, rows: Predicted) -> np.ndarray:
-        """The power."""
+        """The power, for each column."""
         return np.full(self.columns, self.power)
 
 
 def _level(level: float | Sequence[float], what: str) -> float:
-    """A level as float."""
+    """Check a quantile level and return it as a float."""
     if isinstance(level, Real) and 0.0 < float(level) < 1.0:
         return float(level)
     raise ValueError(f"{what} must be strictly between 0 and 1, got {level!r}")
 
 
 def _power(power: float) -> float:
-    """The power of a Tweedie distribution with a mass at 0."""
+    """Check the power of a Tweedie distribution that has a point mass at 0."""
     if isinstance(power, Real) and 1.0 < float(power) < 2.0:
         return float(power)
     raise ValueError(

@@ -1,4 +1,4 @@
-"""Base of gradient boosting: each tree is fitted to the gradients of the loss so far."""
+"""Base of gradient boosting: each round fits trees to the negative gradient of the loss."""
 
 from __future__ import annotations
 
@@ -40,21 +40,22 @@ class GradientBoosting(ManyTrees):
         Multiplies the contribution of each tree. A callable gets the number of the round, from
         0, and returns its learning rate.
     n_estimators : int
-        Number of rounds; the maximum where fitting stops early.
+        Number of rounds; with early stopping, the maximum.
     subsample : float
         Fraction of the rows drawn for each round, without replacement (Friedman, Stochastic
         gradient boosting, 2002).
     min_hessian_leaf : float
-        Minimum sum of hessians in a leaf: of weights with a squared error, of p (1 - p) in a
-        classification.
+        Minimum sum of hessians in a leaf. The hessian of a row is its weight with squared error,
+        and p (1 - p) times its weight with log loss.
     min_samples_category : int, float or 'auto'
-        Categories with fewer rows than this in a node are rare: none is split off alone, all go
-        where missing values go. Rows are counted by their hessians, in units of the tree's mean
-        hessian per row; a float is a fraction of all rows. Applies to features with more than
-        4 levels. 'auto': 20 rows or, with log loss and poisson, the number of rows with a total
-        hessian of 5 before the first round if that is more (105 if one row in 20 is positive),
-        but at most one row in a hundred. 0: no category is rare.
-        HistGradientBoosting and LightGBM (``cat_smooth``) use 10 and smooth in addition.
+        Categories with fewer rows than this in a node are rare: they go where missing
+        values go and are never split off alone. Rows are counted by their hessians,
+        in units of the tree's mean hessian per row; a float is a fraction of all rows. Applies
+        to features with more than 4 levels.
+        'auto': 20 rows. With log loss and poisson, it is the number of rows with a total hessian
+        of 5 before the first round, if that is more (105 if one row in 20 is positive). In small
+        tables, it is at most one row in a hundred. 0: no category is rare.
+        HistGradientBoosting and LightGBM (``cat_smooth``) use 10, and smooth in addition.
     max_features_per_level : int, float, 'sqrt', 'log2' or None
         Number of features drawn for each level of a tree, from those of the tree. None: all.
     max_features_per_tree : int, float, 'sqrt', 'log2' or None
@@ -66,15 +67,16 @@ class GradientBoosting(ManyTrees):
     max_delta_step : float
         Maximum absolute value of a leaf, before the learning rate. None: no limit.
     ccp_alpha : float
-        Cost of each leaf when a tree is pruned, before its values are added to the model, in
-        the units of ``min_impurity_decrease``: those of the variance of Newton steps, weighted
-        by hessian. 0: no pruning.
+        Complexity parameter of minimal cost-complexity pruning, the cost of each leaf. Each tree
+        is pruned before it is added to the model. The units are those of
+        ``min_impurity_decrease``: the variance of Newton steps, weighted by hessians.
+        0: no pruning.
     monotonic_cst : array-like of int of shape (n_features,), or dict
         1 where predictions must increase with a feature, -1 where they must decrease, 0 for no
         constraint; or a dict of these by feature name.
     interaction_cst : 'pairwise', 'no_interactions', or sequence of sets of int or str
-        Groups of features that may be split on along one path. Features in no group form one
-        more group. None: no constraint.
+        Groups of features that may occur together on a path from the root to a leaf. Features
+        in no group form one more group. None: no constraint.
     multi_strategy : {'auto', 'one_output_per_tree', 'multi_output_tree'}
         Whether each round grows one tree per class or output, or one tree whose leaves hold
         all of them. 'auto': the former for classes, the latter for outputs of a regression.
@@ -92,8 +94,8 @@ class GradientBoosting(ManyTrees):
         Metrics evaluated in addition to the loss, on ``eval_set`` or on the rows set aside.
         Regressors: 'rmse', 'mse', 'mae', 'mape', 'r2', 'poisson_deviance', 'gamma_deviance',
         'tweedie_deviance'. Classifiers: 'accuracy', 'balanced_accuracy', 'error', 'log_loss',
-        'auc', 'average_precision'. A callable is called as ``metric(truth, prediction)``, for
-        classifiers with class numbers and probabilities; smaller values are better unless it
+        'auc', 'average_precision'. A callable is called as ``metric(truth, prediction)``; of a
+        classifier it gets class numbers and probabilities. Smaller values are better unless it
         has a true attribute ``greater_is_better``.
     callbacks : callable, or list of these
         Called after each round with its number, learning rate and scores. A callback that
@@ -120,15 +122,15 @@ class GradientBoosting(ManyTrees):
     train_score_ : ndarray of shape (n_estimators_,)
         Mean loss on the training rows after each round.
     evals_result_ : dict of dict of list
-        Values after each round, by the name of the row set and the name of the metric.
+        Metric values after each round, by the names of the row set and of the metric.
     validation_score_ : ndarray
-        Last metric on the last of these row sets after each round, if there are any.
+        Values of the last metric on the last row set of ``evals_result_``.
     best_iteration_ : int
         Number of the best round, from 0, with ``n_iter_no_change``.
     oob_scores_ : ndarray of shape (n_estimators_,)
         Mean loss after each round on the rows not drawn for it, with ``subsample``.
     oob_improvement_ : ndarray of shape (n_estimators_,)
-        Decrease of this loss in each round.
+        Decrease of the out-of-bag loss in each round.
     oob_score_ : float
         The last value of ``oob_scores_``.
     """

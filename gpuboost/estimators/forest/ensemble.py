@@ -31,11 +31,11 @@ class TreeEnsemble(ManyTrees):
         replacement (pasting).
     oob_score : bool or callable
         Whether to predict each row with the trees that did not see it and score these
-        predictions: by accuracy, R2, or ``oob_score(truth, predicted)``, where classes are
-        class numbers.
+        predictions: by accuracy or R2, or by calling ``oob_score(truth, predicted)``, which
+        gets class numbers from classifiers.
     max_samples : int or float
-        Number of rows drawn for each tree; a float is a fraction of all rows or, with weights,
-        of their sum. None: as many as X has.
+        Number of rows drawn for each tree; a float is a fraction of the number of rows or, with
+        weights, of the sum of the weights. None: as many rows as X has.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class TreeEnsemble(ManyTrees):
         if method == WITHOUT_REPLACEMENT and weights is not None:
             check_enough_rows(n_draws, int((weights > 0).sum()))
         balance, factor = self._balance(labels), self._row_factor(labels, weights)
-        if method == ALL_ROWS and factor is not None:  # nothing is drawn: weights are factors
+        if method == ALL_ROWS and factor is not None:  # no draw counts to multiply
             weights = factor if weights is None else weights * factor
             factor = None
         seed, bits = draw_seed(self.random_state, before), labels.weight_bits

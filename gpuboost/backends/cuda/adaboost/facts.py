@@ -33,7 +33,10 @@ class Facts:
 
     Attributes
     ----------
-    error, vote, bound : float
+    error, vote : float
+        Error of the tree, and its vote.
+    bound : float
+        Factor of the training error bound.
     is_reversed : bool
         Whether the tree's predictions are reversed.
     n_nodes, n_masks : int
@@ -54,7 +57,7 @@ class Facts:
         return cls(error, vote, bound, is_reversed != 0.0, int(n_nodes), int(n_masks))
 
     def tree(self, copied: HostCopy, names: Iterable[str]) -> Tree:
-        """The tree of a round, with the arrays ``names``, in memory of its own."""
+        """The tree of a round, with copies of the arrays ``names``."""
         copied = copied.kept(lengths(names, self.n_nodes, self.n_masks))
         return self.reversed_if_worse(
             cut_tree(copied.part, names, (0, self.n_nodes), (0, self.n_masks))

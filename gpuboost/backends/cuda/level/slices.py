@@ -1,4 +1,4 @@
-"""How many histograms of a level are in memory at once."""
+"""Slices of a level: how many of its histograms are in memory at once."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from gpuboost.backends.cuda.level.policy import Policy
 
-# Launches of a slice, counted: fill and sum histograms, search features, select splits. With
-# feature lists also: choose the lists, fill, try the next features, select splits.
+# Number of launches of a slice: to fill and sum histograms, search features and select splits. With
+# feature lists, four more: choose the lists, fill, try the next features, select splits.
 SLICE_LAUNCHES, LISTED_SLICE_LAUNCHES = 4, 8
-# Largest number of launches on an empty level. Replayed, they take 1.5 us each and 84 us in all.
-# Reading back the number of nodes costs as much: the host must then make the 14 launches of a
-# level one by one. Searching a level of ROWS_OF_LEVEL rows also takes as long (`cost.ROW_TRAFFIC`).
+# Largest number of launches for an empty level. In a replayed batch they take 1.5 us each, 84 us in
+# all. Reading back the number of nodes takes as long, because the host must then make the 14
+# launches of a level one by one. So does searching ROWS_OF_LEVEL rows (`cost_model.ROW_TRAFFIC`).
 EMPTY_LAUNCHES, ROWS_OF_LEVEL = 56, 1 << 20
 
 
@@ -25,7 +25,7 @@ class Slices:
     at_once : int
         Number of histograms that fit the memory budget.
     n_launches : int
-        Launches of a slice.
+        Number of launches of a slice.
     """
 
     policy: Policy
@@ -50,10 +50,10 @@ class Slices:
         return n_histograms + self.policy.max_slots(below, depth + 1, True) <= self.at_once
 
     def are_few(self, max_nodes: int, depth: int) -> bool:
-        """Whether a level is searched in slices for as many nodes as it could have.
+        """Whether slices are launched for as many nodes as the level may have.
 
-        The bound on the number of slices is such that, even if the level turns out to be empty,
-        this costs no more than reading back the number of nodes and searching a full level.
+        Otherwise the number of nodes is read back first. The limit on the number of slices is such
+        that launching them for an empty level costs no more than that and searching a full level.
         """
         n_slots = self.policy.max_slots(max_nodes, depth, False)
         further = -(-n_slots // self.at_once) - 1

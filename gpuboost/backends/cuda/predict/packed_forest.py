@@ -13,13 +13,13 @@ from gpuboost.engine.bins import round_down_to_float32
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.frontier import Array
 
-NARROW, FLOAT, DOUBLE = 0, 1, 2  # kinds of records, NODE of predict.cu
+NARROW, FLOAT, DOUBLE = 0, 1, 2  # kinds of node records: NODE in predict.cu
 _MISSING_GOES_RIGHT, _CATEGORICAL, _RIGHT_IS_LEAF, _LEFT_IS_LEAF = 1, 2, 4, 8
 
 
 @dataclass(frozen=True, eq=False)
 class DeviceForest:
-    """The arrays that predict.cu reads.
+    """The arrays that predict.cu reads, for m nodes, T trees and c categorical splits.
 
     Attributes
     ----------
@@ -31,6 +31,7 @@ class DeviceForest:
         One unused row if no tree splits categories.
     has_masks : bool
     value : float64 (m, V)
+        Values of each node, one per class or output.
     """
 
     node: int
@@ -97,7 +98,7 @@ def record_kind(ensemble: Ensemble, dtype: np.dtype) -> int:
 
 
 def pack_nodes(ensemble: Ensemble, node: int) -> np.ndarray:
-    """The records of all nodes, uint32 (m, words); those of leaves are zero and not read."""
+    """The records of all nodes, uint32 (m, words); those of leaves are zero and never read."""
     inner = np.flatnonzero(ensemble.left)
     tree = np.searchsorted(ensemble.offset, inner, side="right") - 1
     left = ensemble.left[inner].astype(np.uint32)

@@ -1,4 +1,4 @@
-"""What kernels are compiled for: constants in front of their texts, see common.cuh."""
+"""Constants that kernels are compiled with, put in front of their source (see common.cuh)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 from gpuboost.engine.criteria import CRITERIA
 from gpuboost.engine.task import GrowTask
 
-# Which constants a file looks at.
+# The constants that each file uses.
 CONSTANTS_OF = {
     "level/histogram.cu": ("GRADIENTS",),
     "level/sums.cu": ("GRADIENTS",),
@@ -31,24 +31,24 @@ CONSTANTS_OF = {
 
 @dataclass(frozen=True)
 class CompileFlags:
-    """What a task asks of kernels beyond, or short of, what forests do.
+    """Properties of a task that kernels are compiled for; the defaults are those of forests.
 
     Attributes
     ----------
     gradients : bool
-        Targets are gradients that come with rows, not to be weighted.
+        Whether targets are gradients, which are not multiplied by the weights of rows.
     criterion : int or None
-        The one there is, of those that are compiled apart.
+        Number of the criterion if it is `compiled_apart`, else None.
     monotonic : bool
-        Nodes have bounds of their own; only with NEWTON.
+        Whether nodes have bounds; only with the criterion NEWTON.
     by_node : bool
-        Each node has features of its own that it may look at, not each tree.
+        Whether the allowed features differ from node to node, not only from tree to tree.
     by_level : bool
-        Levels have features of their own.
+        Whether features are drawn for each level.
     by_number : bool
-        A node looks at features in the order of their numbers, not in one of its own.
+        Whether nodes consider features in the order of their numbers, not of a hash.
     rare_categories : bool
-        Rare categories go where missing values go.
+        Whether rare categories go where missing values go.
     """
 
     gradients: bool = False
@@ -61,7 +61,7 @@ class CompileFlags:
 
     @classmethod
     def of(cls, task: GrowTask) -> CompileFlags:
-        """That of a task."""
+        """The flags of a task."""
         options = task.options
         criterion = CRITERIA[options.criterion]
         return cls(
@@ -75,11 +75,11 @@ class CompileFlags:
         )
 
     def constants(self, file_name: str) -> Mapping[str, int]:
-        """What is put in front of a file: what differs from the values that common.cuh gives."""
+        """The constants to put in front of a file: those that differ from common.cuh."""
         return _constants(self, file_name)
 
 
-@cache  # every launch asks
+@cache  # every launch calls it
 def _constants(flags: CompileFlags, file_name: str) -> Mapping[str, int]:
     chosen = {
         "GRADIENTS": 1 if flags.gradients else None,

@@ -10,7 +10,7 @@ from gpuboost.engine.growth.frontier import Array
 
 @dataclass(frozen=True)
 class DeviceRows:
-    """Rows of the open nodes; those of a node are contiguous. There may be more room than rows.
+    """Rows of the open nodes, those of a node contiguous; arrays may be longer than needed.
 
     Attributes
     ----------
@@ -19,9 +19,9 @@ class DeviceRows:
     weight : uint32 (r,)
         Integer weight.
     target : int32 (C, r)
-        Quantised values of each output; with two classes an indicator of the second class; with
-        more classes the class, ascending in each node; or gradients. For medians the signs of each
-        output, then the ranks.
+        Regression: quantised values of each output. Two classes: an indicator of the second class.
+        More classes: the class, ascending in each node. Boosting: gradients. Medians: the signs of
+        each output, then the ranks.
     """
 
     row: Array
@@ -56,11 +56,11 @@ class LeafColumns:
     ----------
     wide : int64 (1 or trees, n, P)
     wide_of : int32 (trees,)
-        Each tree's part of ``wide``.
+        Index of each tree along the first axis of ``wide``.
     n_classes : int
-        Number of classes with sums of their own; 1 sums over all rows.
+        Number of classes that are summed separately; 1: sums are over all rows.
     draws : bool
-        Whether a row counts as often as its weight.
+        Whether each row's values are multiplied by its integer weight.
     """
 
     wide: Array

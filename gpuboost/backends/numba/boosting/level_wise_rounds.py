@@ -1,4 +1,4 @@
-"""Rounds whose trees are grown level by level: packs gradients into words and grows the trees."""
+"""Boosting rounds grown level by level: pack the gradients into words, then grow the trees."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from gpuboost.engine.quantise import VALUE_BITS
 from gpuboost.engine.sampling import root_key
 from gpuboost.engine.task import GrownTree
 
-# Largest ratio of all features to a node's candidate features, per thread, at which histograms of
-# all features pay. Both growers are equally fast at a ratio of 5 to 10 with 100 columns and two
-# threads, a larger one with 28 columns, and 2 to 5 on one thread (measured, 60k to 250k rows).
+# Largest ratio of all features to a node's candidate features, per thread of a tree, at which trees
+# grow level by level. Measured with 60k to 250k rows, both growers are equally fast at a ratio of 5
+# to 10 with 100 columns and two threads, a larger one with 28 columns, and 2 to 5 on one thread.
 MAX_PASSED_OVER = 3
 MIN_ROWS = 4_000  # with fewer rows depth-first growth is faster (measured)
 
@@ -42,15 +42,15 @@ MIN_ROWS = 4_000  # with fewer rows depth-first growth is faster (measured)
 def grows_by_levels(task: BoostTask) -> bool:
     """Whether the trees of the rounds are grown level by level, by all threads together.
 
-    This takes one channel, the same limits for all trees of a round, nodes that consider enough of
-    the features, enough memory and enough rows. All other trees are grown depth-first, one per
-    thread. Below the small nodes of deep trees growth is also depth-first, but by all threads
-    (`level_wise.subtrees`).
+    Level-wise growth requires one channel, the same limits for all trees of a round, enough
+    candidate features per node, enough memory and enough rows. All other trees are grown
+    depth-first, one per thread. The subtrees of small nodes in deep trees are also grown
+    depth-first, but by all threads (`level_wise.subtrees`).
 
-    Milliseconds of a round of 200k x 28 with two threads, depth-first and level by level: 12 levels
-    120 and 39; unlimited depth with 20 rows per leaf 183 and 57. With 6 levels: half of the
-    features per node 32 and 8; 5 features per node 13 and 8; half of them per level 23 and 10;
-    interaction groups 18 and 10.
+    A round of 200k x 28 with two threads takes, depth-first and level by level: 120 and 39 ms with
+    12 levels; 183 and 57 ms with unlimited depth and 20 rows per leaf. With 6 levels: 32 and 8 ms
+    with half of the features per node; 13 and 8 ms with 5 features per node; 23 and 10 ms with half
+    of them per level; 18 and 10 ms with interaction groups.
     """
     options = task.options
     one_channel = task.loss.columns == 1 or not task.sums_outputs
@@ -64,7 +64,7 @@ def grows_by_levels(task: BoostTask) -> bool:
 
 
 def _looks_at_enough(task: BoostTask) -> bool:
-    """Whether nodes consider enough features to pay for the histograms of all features.
+    """Whether nodes consider enough features for histograms of all features to be faster.
 
     Depth-first growth sums only the candidate features, but for both children, and with one thread
     per tree.
@@ -85,7 +85,7 @@ def shape_of(task: BoostTask) -> Shape:
     """Sizes of the data and limits of a fit, for its grower."""
     options, matrix = task.options, task.matrix
     listed = min(options.max_features, options.level_features)
-    hessian_counts = task.loss.constant_hessian and task.train.weights is None  # 1 for each row
+    hessian_counts = task.loss.constant_hessian and task.train.weights is None  # each is 1
     return Shape(
         n_samples=matrix.n_samples,
         n_features=matrix.n_features,
@@ -104,10 +104,10 @@ def shape_of(task: BoostTask) -> Shape:
 
 
 def hessian_bits(means: tuple[float, float], largest: tuple[int, int]) -> int:
-    """Bits of a word's hessian field, chosen so that both fields fill up after as many rows.
+    """Bits of a word's hessian field, so that both fields overflow after about the same row count.
 
-    ``means`` and ``largest`` are magnitudes of the integer gradients and hessians. Sums of `STEP`
-    rows always fit.
+    ``means`` and ``largest`` are the mean and largest magnitudes of the integer gradients and
+    hessians. Sums of `STEP` rows always fit.
     """
     minimum = (STEP * largest[1]).bit_length() + 1
     maximum = 62 - (STEP * largest[0]).bit_length()
@@ -124,7 +124,7 @@ class LevelRounds:
         self.task, self.pool = task, pool
         self._grower, self._matrix = LevelGrower(shape), matrix_of(task.matrix)
         self._columns = plan_bundles(self._matrix)
-        self.are_features = shape.n_columns == shape.n_features  # none share a column of `by_row`
+        self.are_features = shape.n_columns == shape.n_features  # each has its own column
         self.by_row = row_major(bundle_codes(self._matrix, self._columns), pool)
         n, n_trees = shape.n_samples, shape.n_trees
         self._word = np.empty((n_trees, n), np.int64)
@@ -137,7 +137,7 @@ class LevelRounds:
     def grow(
         self, made: Gradients, means: tuple[float, float], scale: Scale, trees: range
     ) -> list[GrownTree]:
-        """Grow the trees of a round, given by number; `leaf` then holds the leaf of each row.
+        """Grow the trees with these numbers, of one round; write the leaf of each row to `leaf`.
 
         ``means`` are the mean magnitudes of the gradients and hessians.
         """
@@ -173,7 +173,7 @@ class LevelRounds:
                 space.work.looks[place, own] = FIRST
 
     def _problems(self, scale: Scale, weights: Weights, samples: Samples) -> list[Problem]:
-        """The `Problem` of each thread, which all nodes have in common."""
+        """The `Problem` of each thread, the same for all nodes."""
         options = scale.options(self.task.options, self.task.min_hessian)
         features = np.arange(self.task.matrix.n_features, dtype=np.int32)
         limits = limits_of(options, scale.target(1), weights)
@@ -191,7 +191,7 @@ class LevelRounds:
     ) -> Samples:
         """Pack the gradients and hessians of all rows and trees into words.
 
-        ``columns``: gradients, hessians, and hessians that are whole numbers, as in `pack_words`.
+        ``columns``: gradients, hessians, and integer hessians if all are whole, as in `pack_words`.
         """
         whole, word, seed = columns[2], self._word, self.task.seed
         scales = np.array((*two_factors(scale.gradient), *two_factors(scale.hessian)))
@@ -210,7 +210,7 @@ class LevelRounds:
         return Samples(codes, *of_columns, word, bits, *largest, shape.tile)
 
     def _load(self, samples: Samples, rows: np.ndarray) -> np.ndarray:
-        """Put rows in their initial positions; return the roots, int64 (T, 4)."""
+        """Write the initial order of rows; return start, count and sums of roots: int64 (T, 4)."""
         word, bits, row = samples.word, samples.hessian_bits, self._grower.state.row[0]
         n, sums = len(rows) or word.shape[1], self._row_sums
         self.pool.share(

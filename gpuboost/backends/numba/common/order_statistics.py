@@ -1,4 +1,4 @@
-"""Exact weighted quantiles of groups of rows, compiled and equal to `engine.order_statistics`.
+"""Exact weighted quantiles of groups of rows: the compiled form of `engine.order_statistics`.
 
 Groups are not sorted. For a large group, only the rows between two values of a sample, which most
 likely enclose the quantile, are copied (Floyd and Rivest: Expected time bounds for selection,
@@ -26,10 +26,10 @@ from gpuboost.engine.fixed_point import SUM_BITS, planes_to_float, sum_bits
 from gpuboost.engine.order_statistics import Groups
 
 TASKS_PER_THREAD = 4
-MIN_ROWS = 1 << 14  # smallest number of rows of a chunk when rows are grouped by threads
+MIN_ROWS = 1 << 14  # smallest number of rows of a chunk when several threads group the rows
 SAMPLE = 256  # rows of the sample that locates the quantile of a group
-# Smallest group that is sampled. Without samples boosting of 100k x 28 by absolute_error takes 6%
-# longer.
+# Smallest number of rows of a group that is sampled. Without sampling, boosting of 100k x 28 with
+# absolute_error takes 6% longer.
 MIN_SAMPLED = 8 * SAMPLE
 GAPS = (132, 57, 23, 10, 4, 1)  # gaps of Shell's sort (Ciura, 2001)
 DEVIATIONS = 3.5  # standard deviations from the sample's quantile to each of the two values
@@ -76,7 +76,7 @@ def _part(values, weights, low, high, pivot):
 
 @helper
 def _smallest(values, weights, low, high):
-    """Smallest value of a row with weight in [low, high); NaN if no row has weight."""
+    """Smallest value of positive weight in [low, high); NaN if there is none."""
     found = np.nan
     for i in range(low, high):
         if weights[i] > 0 and not found <= values[i]:
@@ -86,10 +86,10 @@ def _smallest(values, weights, low, high):
 
 @helper
 def _select(values, weights, cut, before):
-    """The smallest values whose cumulative weight reaches, and exceeds, ``cut``.
+    """The smallest value whose cumulative weight is at least ``cut``, and the smallest above it.
 
-    The first of the two is always in the range [low, high) that is left, ``before`` is the weight
-    of all values below it, and ``beyond`` the smallest value with weight above it.
+    The first of the two always lies in the remaining range [low, high). ``before`` is the weight of
+    all values below this range, ``beyond`` the smallest value of positive weight above it.
     """
     low, high, beyond = 0, values.size, np.nan
     while True:
@@ -148,7 +148,7 @@ def _bounds(values, weights, rows, level, own, own_weights):
 
 @inlined
 def _copy_between(values, weights, rows, bounds, own, own_weights):
-    """Copy the rows between two values; return their number and the weights below, between, all."""
+    """Copy the rows between two values; return their number, and weights: below, between, total."""
     n = 0
     below, between, total = np.int64(0), np.int64(0), np.int64(0)
     for j in range(rows.size):
@@ -164,9 +164,9 @@ def _copy_between(values, weights, rows, bounds, own, own_weights):
 
 @helper
 def group_bounds(values, weights, rows, level, own, own_weights):
-    """The two values whose midpoint is the quantile of one group; both 0 without weight.
+    """The two values whose midpoint is the quantile of one group; both 0 if its weight is 0.
 
-    ``own`` float64 and ``own_weights`` int64 are buffers for its rows.
+    ``own`` (float64) and ``own_weights`` (int64) are buffers with room for the group's rows.
     """
     if rows.size >= MIN_SAMPLED:
         bounds = _bounds(values, weights, rows, level, own, own_weights)
@@ -240,7 +240,7 @@ def count_rows(group_of_row, chunk, counts):
 
 @entry
 def place_rows(group_of_row, chunk, places, rows):
-    """Write the rows of a chunk to the places of their groups; advances ``places``."""
+    """Write the rows of a chunk to the places of their groups; advance ``places``."""
     for i in range(chunk[0], chunk[1]):
         g = group_of_row[i]
         if g >= 0:
@@ -253,7 +253,7 @@ def place_rows(group_of_row, chunk, places, rows):
 
 @dataclass(frozen=True)
 class CompiledOrder:
-    """The functions of `engine.order_statistics`, run by a pool of threads.
+    """The functions of `engine.order_statistics`, compiled and run on a thread pool.
 
     The integer weights of a fit are cached; the weights are assumed not to change.
     """
@@ -278,7 +278,7 @@ class CompiledOrder:
         return Groups(rows, starts)
 
     def integer_weights(self, weights: np.ndarray | None, n: int) -> np.ndarray:
-        """Weights in units of a power of two: int64 (n,)."""
+        """Integer weights, in units of a power of two: int64 (n,)."""
         key = n if weights is None else -id(weights)
         if key not in self._known:
             kept = np.zeros(0) if weights is None else weights  # kept alive so its id is not reused
@@ -303,7 +303,7 @@ class CompiledOrder:
     ) -> np.ndarray:
         """Weighted mean of ``values - centre``, clipped to [-limit, limit], for each group.
 
-        With NumPy instead, boosting of 100k x 28 by huber takes 10% longer.
+        With NumPy instead, boosting of 100k x 28 with huber takes 10% longer.
         """
         given, centres = self._given(values, weights, groups), contiguous(centres, np.float64)
         largest = max(
@@ -330,7 +330,7 @@ class CompiledOrder:
         )
 
     def _by_groups(self, work: Callable[[np.ndarray], object], groups: Groups) -> list:
-        """Call ``work`` with groups on threads; groups are dealt out in turn, the largest first."""
+        """Call ``work`` on threads, each time with some groups; the largest groups come first."""
         order = np.argsort(-np.diff(groups.starts), kind="stable")
         n_tasks = 1 if self.pool.n_threads <= 1 else self.pool.n_threads * TASKS_PER_THREAD
         hands = [np.ascontiguousarray(order[i::n_tasks]) for i in range(n_tasks)]
