@@ -183,7 +183,7 @@ def test_cuda_is_the_current_device(machine):
     assert choose_backend("cuda", MUCH) is choose_backend("cuda:1", MUCH)
 
 
-MUCH = choice.Work("grow-one-channel", numpy=1e6, numba=1e5, cuda=1.0)
+MUCH = choice.WorkTimes("grow-one-channel", numpy=1e6, numba=1e5, cuda=1.0)
 
 
 def test_auto_takes_the_gpu_for_much_work(machine):

@@ -25,7 +25,7 @@ from gpuboost.engine.task import GrowTask, TreeOptions
 from gpuboost.estimators.fitting.grow_plan import GrowPlan, grow_trees
 from gpuboost.estimators.fitting.pipeline import Prepared
 from gpuboost.estimators.inputs.parameters import Execution
-from gpuboost.estimators.model.fitted import Batch
+from gpuboost.estimators.model.fitted import TreeBatch
 from tests import cuda_shim
 from tests.cuda.shim_runtime import ShimBackend, ShimRuntime
 from tests.cuda_shim.launcher import KernelError
@@ -289,7 +289,7 @@ def test_a_tree_without_rows_is_an_error() -> None:
     asked = Asked("bootstrap")
     sampler = RowSampler("bootstrap", N, 2, 1, None, None, factor)
     task = task_of(sampler, asked.target(sampler))
-    plan: Any = GrowPlan(task.options, Batch(range(5), sampler, None), task.target)
+    plan: Any = GrowPlan(task.options, TreeBatch(range(5), sampler, None), task.target)
     nothing, backend = cast("Any", None), cast("Any", ShimBackend())
     execution = Execution("cuda", 1, 0)
     prepared = Prepared(nothing, task.matrix, nothing, plan, backend, execution)
