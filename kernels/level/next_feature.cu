@@ -73,9 +73,8 @@ try_next_features(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> 
                                  n_bins, is_categorical, center, monotonic,
                                  {regular, lower, upper}, width, n_channels};
     for (int32 n = blockIdx.x; n < *size; n += (int32)gridDim.x) {
-        if (undecided[n] == 0) continue;
         const int32 own = slot[n] - first_slot;
-        if (own < 0 || own >= n_slots) continue;
+        if (undecided[n] == 0 || own < 0 || own >= n_slots) continue;
 
         const Rows rows = {row, weight, target, n_rows, start[n], count[n]};
         int64* cells_of_node = histogram + (int64)own * width * (2 + n_channels);
@@ -86,8 +85,10 @@ try_next_features(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> 
             rank = next_rank(of_warp, allowed + allowed_row(n, tree[n]) * n_features, n_features,
                              key[n], rank + 1);
             const bool is_one = rank != EVERY_RANK;
-            const uint8* column = codes + (int64)(rank & 0xffffffffull) * n_samples;
-            if (is_one) build(cells_of_node, column, rows, width, options);
+            if (is_one) {
+                const uint8* column = codes + (int64)(rank & 0xffffffffull) * n_samples;
+                build(cells_of_node, column, rows, width, options);
+            }
             occupied = is_one && t < width && cells.hessian(t) > 0;
             has_choice = __syncthreads_count(occupied) >= 2;  // after it `of_warp` may be written
         }
@@ -98,7 +99,7 @@ try_next_features(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> 
         vote(space.occupied, occupied && t < cells.missing_code());
         __syncthreads();
         const Feature feature = inputs.feature(f);
-        write_best(best_split(space, cells, inputs.node(n), options, feature), space, cells, feature,
-                   {score, bin, next_bin, draw, missing, mask}, own);
+        const Best best = best_split(space, cells, inputs.node(n), options, feature);
+        write_best(best, space, cells, feature, {score, bin, next_bin, draw, missing, mask}, own);
     }
 }

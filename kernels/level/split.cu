@@ -85,7 +85,7 @@ split_features(int64* histogram, In<int64> previous, In<int32> sizes, In<int32> 
         vote(space.occupied, occupied && t < cells.missing_code());
         __syncthreads();
         const Feature feature = inputs.feature(f);
-        write_best(best_split(space, cells, inputs.node(n), options, feature), space, cells, feature,
-                   {score, bin, next_bin, draw, missing, mask}, out);
+        const Best best = best_split(space, cells, inputs.node(n), options, feature);
+        write_best(best, space, cells, feature, {score, bin, next_bin, draw, missing, mask}, out);
     }
 }
