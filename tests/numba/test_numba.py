@@ -135,7 +135,12 @@ def test_compiled_criteria_are_the_engine_s(name: str, n_arguments: int) -> None
     assert np.array_equal(found, getattr(criteria, name)(*arguments))
 
 
-@pytest.mark.parametrize("row", [row for row in criteria.CRITERIA.values() if row.add], ids=str)
+@pytest.mark.parametrize(
+    "row",
+    [row for row in criteria.CRITERIA.values() if row.add],
+    ids=str,
+    ids=lambda row: f"criterion-{row.number}",
+)
 def test_compiled_scores_are_the_engine_s(row: criteria.Criterion) -> None:
     add, score = (getattr(compiled_criteria, each.__name__) for each in (row.add, row.score))
 
