@@ -138,7 +138,6 @@ def test_compiled_criteria_are_the_engine_s(name: str, n_arguments: int) -> None
 @pytest.mark.parametrize(
     "row",
     [row for row in criteria.CRITERIA.values() if row.add],
-    ids=str,
     ids=lambda row: f"criterion-{row.number}",
 )
 def test_compiled_scores_are_the_engine_s(row: criteria.Criterion) -> None:
