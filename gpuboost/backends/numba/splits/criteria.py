@@ -5,7 +5,7 @@ criteria are compiled from their rows of `CRITERIA` and chosen by number.
 """
 
 # mypy: check-untyped-defs=False
-# Numba gives compiled functions their types.
+# Numba infers the types of compiled functions.
 
 from __future__ import annotations
 
