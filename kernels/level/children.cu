@@ -24,7 +24,7 @@
 #include "common/chunks.cuh"
 
 constexpr int32 CHILD_THREADS = 256;
-constexpr int32 CHILD_BLOCKS = 4;  // on a multiprocessor
+constexpr int32 CHILD_BLOCKS = 4;  // per multiprocessor
 
 // ---- Places of nodes ---------------------------------------------------------------------------
 
