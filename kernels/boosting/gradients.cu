@@ -204,7 +204,7 @@ struct Quantiser {
     }
 };
 
-// Rows of trees, in the order of the trees; columns of target are `room` apart.
+// The rows of all trees, one tree after the other; columns of target are `room` apart.
 struct RoundRows {
     Out<uint32> row;
     Out<uint32> weight;

@@ -284,7 +284,7 @@ list_drawn(In<uint32> drawn, int64 stride, In<int64> first, In<uint32> order, in
 }
 
 // List the rows of positive weight. Weights are scaled by 2**exponent[tree], then rounded up or
-// down by a hash of the row. With own_sums, trees have leaf sums of their own: wide int64
+// down by a hash of the row. With own_sums, trees have their own leaf sums: wide int64
 // (T, n, 2), planes of the weights of rows in the tree, at 2**high and 2**(high + low).
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
 list_weighted(In<uint64> trees, In<uint64> seed, In<uint32> drawn, int64 stride, In<double> factor,

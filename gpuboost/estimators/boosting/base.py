@@ -56,7 +56,7 @@ class GradientBoosting(ManyTrees):
         positive). In small tables, it is at most one row in a hundred. 0: no category is rare.
         HistGradientBoosting and LightGBM (``cat_smooth``) use 10, and smooth in addition.
     max_features_per_level : int, float, 'sqrt', 'log2' or None
-        Number of features drawn for each level of a tree, from those of the tree. None: all.
+        Number of features drawn for each level, from the features of the tree. None: all.
     max_features_per_tree : int, float, 'sqrt', 'log2' or None
         Number of features drawn for each tree. None: all.
     l1_regularization : float
