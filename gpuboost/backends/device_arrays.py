@@ -1,4 +1,4 @@
-"""Arrays that are already on a GPU: they are used where they are."""
+"""Arrays that are already on a GPU and are used without copying."""
 
 from __future__ import annotations
 

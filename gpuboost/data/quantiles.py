@@ -60,7 +60,7 @@ def distinct_values(
 
 
 def limit_heavy(cumulative: Any, max_bins: int, xp: Any = np) -> Any:
-    """Limit the weight of heavy values, which get bins of their own, to two shares of the total.
+    """Limit the weight of heavy values, which get their own bins, to two shares of the total.
 
     With h heavy values of limited weight c and total weight L of the others, two of `max_bins`
     shares are `c = 2 (L + h c) / max_bins`, so `c = 2 L / (max_bins - 2 h)`. The smallest h is

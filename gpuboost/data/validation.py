@@ -235,7 +235,7 @@ def _read_target(y: Any) -> Array:
 
 
 def _where_it_is(values: Any, name: str) -> Array:
-    """A CuPy array as it is, anything else as a host array."""
+    """Return a CuPy array unchanged, anything else as a host array."""
     return values if is_cupy_array(values) else as_host_array(values, name)
 
 

@@ -31,7 +31,7 @@ WEIGHT_BITS = 46  # of cumulative weights, which are therefore exact in float64
 
 @dataclass(frozen=True)
 class Groups:
-    """Rows by group. All statistics of a group without weight are 0.
+    """Rows by group. All statistics of a group of weight 0 are 0.
 
     Attributes
     ----------
@@ -120,7 +120,7 @@ def quantile_bounds(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Lower and upper value of the quantile of each group, and the weight of the group.
 
-    ``values`` (n,) may have any numeric type. For groups without weight the results are arbitrary.
+    ``values`` (n,) may have any numeric type. For groups of weight 0 the results are arbitrary.
     """
     n_groups = len(groups.starts) - 1
     of_rows = values[groups.rows]

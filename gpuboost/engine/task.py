@@ -55,11 +55,11 @@ class TreeOptions:
     min_hessian : int
         Minimum integer weight of a child.
     level_features : int
-        Number of features drawn for each level from those of the tree.
+        Number of features drawn for each level from the features of the tree.
     interactions : tuple of tuple of int, or None
         Groups of features; all features that a path splits on must be in one group.
     hashed_order : bool
-        Whether each node considers features in an order of its own instead of by number.
+        Whether each node considers features in its own hashed order instead of by number.
     needs_gain : bool
         Whether the gain of a split must be positive.
     min_decrease : float

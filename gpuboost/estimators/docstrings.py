@@ -81,7 +81,7 @@ def documented(estimator: type) -> type:
 def _entries(classes: list[type], section: str) -> dict[str, tuple[str, str]]:
     """Type and text of each entry in a section of the classes' docstrings; the first one counts.
 
-    Public estimators among them are skipped: they repeat entries, with defaults of their own.
+    Public estimators among them are skipped: they repeat entries with their own defaults.
     """
     found: dict[str, tuple[str, str]] = {}
     for each in classes:

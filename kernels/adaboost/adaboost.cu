@@ -13,7 +13,7 @@
 //
 // Sums and largest numbers are zero before the launch.
 //
-// Launch, unless a kernel says otherwise: any grid of BOOST_THREADS threads, which loop over rows
+// Launch, unless stated otherwise: any grid of BOOST_THREADS threads, which loop over rows
 // with the stride of the grid; no dynamic shared memory.
 
 #include "common/goes_left.cuh"

@@ -10,7 +10,7 @@
 //   largest     uint64 (2,)         bit patterns of the largest absolute gradient and hessian
 //   exponents   int32 (4,)          powers of two of narrow and of wide integers, see scale_round
 //
-// Launch, unless a kernel says otherwise: one thread per row, in blocks of BOOST_THREADS; no
+// Launch, unless stated otherwise: one thread per row, in blocks of BOOST_THREADS; no
 // dynamic shared memory. FORMULA is the number of the loss in losses.cuh.
 
 #include "boosting/losses.cuh"
@@ -21,7 +21,7 @@
 #define FORMULA 0
 #endif
 
-constexpr int32 LOSS_BLOCKS = 3;  // of kernels that compute the loss; asking for more spills
+constexpr int32 LOSS_BLOCKS = 3;  // of kernels that compute the loss; more would spill registers
 constexpr int32 LIST_PART = 4096;  // rows that a block lists
 constexpr int32 GRADIENT_BITS = 24, HESSIAN_BITS = 16, VALUE_BITS = 28;
 constexpr int32 EXACT_BITS = 53;
@@ -204,7 +204,7 @@ struct Quantiser {
     }
 };
 
-// Rows of trees, in the order of the trees; columns of target are `room` apart.
+// The rows of all trees, one tree after the other; columns of target are `room` apart.
 struct RoundRows {
     Out<uint32> row;
     Out<uint32> weight;

@@ -6,7 +6,7 @@
 //   number_of   int32 (places,)     node at each place, as index among the nodes of all trees
 //   value       float64 (., V)      values of these nodes
 //
-// Launch, unless a kernel says otherwise: grid (rows, trees), BOOST_THREADS threads; one thread per
+// Launch, unless stated otherwise: grid (rows, trees), BOOST_THREADS threads; one thread per
 // row and tree; no shared memory.
 
 #include "common/rounds.cuh"

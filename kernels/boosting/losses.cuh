@@ -172,13 +172,13 @@ __device__ __forceinline__ double sigmoid(double raw)
     return (raw > 0.0 ? 1.0 : small) / (1.0 + small);
 }
 
-// Number that a class's probability is proportional to; `largest` raw prediction of the row.
+// Unnormalised probability of a class; `largest` is the row's largest raw prediction.
 __device__ __forceinline__ double softmax_weight(double raw, double largest)
 {
     return natural_exp(raw - largest);
 }
 
-// One class of K, y its indicator, `factor` K / (K - 1).
+// One of K classes; y is its indicator, `factor` is K / (K - 1).
 __device__ __forceinline__ Derivatives softmax(double y, double probability, double factor)
 {
     const double gradient = probability - y;

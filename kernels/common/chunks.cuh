@@ -12,7 +12,7 @@
 #include "common/running_sum.cuh"
 
 constexpr int32 CHUNK_THREADS = 1024;
-constexpr int32 CHUNK_BLOCKS = 1;  // on a multiprocessor; asking for more would cost registers
+constexpr int32 CHUNK_BLOCKS = 1;  // per multiprocessor; more would leave fewer registers
 constexpr int32 CHUNK_WARPS = CHUNK_THREADS / WARP;
 
 struct Chunk {

@@ -183,7 +183,7 @@ __device__ __forceinline__ double half_deviance(double x)
     return ratio * natural_log(ratio) - x;
 }
 
-// Exponential of a float64; results below about 3e-308 are 0, that of NaN is NaN.
+// Exponential of a float64; results below about 3e-308 are 0, and NaN gives NaN.
 __device__ __forceinline__ double natural_exp(double x)
 {
     constexpr double smallest = -708.0, largest = 709.782712893384, whole = 6755399441055744.0;

@@ -5,7 +5,7 @@
 #include "common/float_exponent.cuh"
 
 constexpr int32 BOOST_THREADS = 256, BOOST_WARPS = BOOST_THREADS / WARP;
-constexpr int32 BOOST_BLOCKS = 4;  // per multiprocessor; asking for more spills registers
+constexpr int32 BOOST_BLOCKS = 4;  // per multiprocessor; more would spill registers
 
 constexpr int32 SUM_BITS = 62;   // of a sum of fixed-point numbers
 

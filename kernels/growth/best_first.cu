@@ -25,7 +25,7 @@
 #include "common/running_sum.cuh"
 
 constexpr int32 QUEUE_THREADS = 256;
-constexpr int32 QUEUE_BLOCKS = 2;  // on a multiprocessor, at least
+constexpr int32 QUEUE_BLOCKS = 2;  // per multiprocessor, at least
 constexpr int32 QUEUE_WARPS = QUEUE_THREADS / WARP;
 constexpr int32 NO_PARENT = -1, NO_NODE = -2;
 constexpr int32 NEVER = 0x7FFFFFFF;  // the slot of a node that is not split

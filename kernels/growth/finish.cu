@@ -18,7 +18,7 @@
 #include "growth/thresholds.cuh"
 
 constexpr int32 FINISH_THREADS = 256;
-constexpr int32 FINISH_BLOCKS = 2;  // per multiprocessor; asking for more spills registers
+constexpr int32 FINISH_BLOCKS = 2;  // per multiprocessor; more would spill registers
 constexpr int32 ORDER_THREADS = 512;
 constexpr int32 ORDER_BLOCKS = 2;  // per multiprocessor
 

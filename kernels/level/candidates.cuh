@@ -32,7 +32,7 @@ constexpr int32 SPLIT_THREADS = 256;
 constexpr int32 SPLIT_THREADS = WARP;
 #endif
 constexpr int32 SPLIT_WARPS = SPLIT_THREADS / WARP;
-constexpr int32 SPLIT_BLOCKS = 2;     // per multiprocessor; asking for more spills registers
+constexpr int32 SPLIT_BLOCKS = 2;     // per multiprocessor; more would spill registers
 constexpr int32 NOWHERE = 256;        // beyond all positions
 constexpr int32 BOTH = 0, ONLY_RIGHT = 1, ONLY_LEFT = 2;  // directions of missing values tried
 

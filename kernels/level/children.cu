@@ -24,7 +24,7 @@
 #include "common/chunks.cuh"
 
 constexpr int32 CHILD_THREADS = 256;
-constexpr int32 CHILD_BLOCKS = 4;  // on a multiprocessor
+constexpr int32 CHILD_BLOCKS = 4;  // per multiprocessor
 
 // ---- Places of nodes ---------------------------------------------------------------------------
 
@@ -138,8 +138,8 @@ __device__ __forceinline__ void count_chunk_of_pieces(int64 (&warp_sums)[CHUNK_W
     write_total(warp_sums, totals + number, own);
 }
 
-// Places of pieces. The rows of the node that go left before a piece are those of all pieces before
-// it, less those of the nodes before.
+// Places of pieces. The number of the node's rows that go left before a piece is the sum over all
+// earlier pieces minus the sum over earlier nodes.
 __device__ __forceinline__ void place_chunk_of_pieces(int64 (&warp_sums)[CHUNK_WARPS],
                                                       const Pieces& pieces, int64 n_pieces,
                                                       In<int64> totals, int32 number,

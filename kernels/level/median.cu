@@ -11,13 +11,13 @@
 // `lower` is found by radix select, see radix_select.cuh. Digits are narrow, because deep levels
 // have many nodes: a thread counts the weights of its rows in registers.
 //
-// Launch, unless a kernel says otherwise: any grid of MEDIAN_THREADS threads, no shared memory;
+// Launch, unless stated otherwise: any grid of MEDIAN_THREADS threads, no shared memory;
 // blocks loop over pieces with the stride of the grid.
 
 #include "common/radix_select.cuh"
 
 constexpr int32 MEDIAN_THREADS = 256;
-constexpr int32 MEDIAN_BLOCKS = 4;  // per multiprocessor; asking for more spills registers
+constexpr int32 MEDIAN_BLOCKS = 4;  // per multiprocessor; more would spill registers
 constexpr int32 SIGNS_BLOCKS = 8;   // of put_signs
 constexpr int32 DIGIT_BITS = 3;
 constexpr int32 DIGITS = 1 << DIGIT_BITS;

@@ -10,7 +10,7 @@
 // the node in global memory, by integer atomics.
 
 constexpr int32 SUMS_THREADS = 256;
-constexpr int32 SUMS_BLOCKS = 4;  // per multiprocessor; asking for more spills registers
+constexpr int32 SUMS_BLOCKS = 4;  // per multiprocessor; more would spill registers
 constexpr int32 RANGES_BLOCKS = 8;  // of target_ranges
 
 // The range of classes of the rows of a piece, which are sorted, if there are more than two.

@@ -11,7 +11,7 @@ constexpr int32 LINK_THREADS = 256;
 constexpr double SMALL_SHARE = 9.332636185032189e-302;  // 2**-1000
 constexpr double LARGER = 18446744073709551616.0;       // 2**64
 constexpr double LOG_OF_LARGER = 44.3614195558365;
-constexpr int32 LINK_BLOCKS = 4;  // per multiprocessor; asking for more spills registers
+constexpr int32 LINK_BLOCKS = 4;  // per multiprocessor; more would spill registers
 
 __device__ __forceinline__ int64 own_place()
 {

@@ -7,7 +7,7 @@
 //   kept        int64 (T, parts)    number of rows of each part that are in the tree
 //   order       uint32 (n,)     the order in which rows are listed, if `ordered`
 //
-// Launch, unless a kernel says otherwise: one block of DRAW_THREADS threads for each part of each
+// Launch, unless stated otherwise: one block of DRAW_THREADS threads for each part of each
 // tree; the parts of a tree are contiguous, and a part is PART of its rows (or draws). No dynamic
 // shared memory.
 
@@ -18,7 +18,7 @@
 
 constexpr int32 DRAW_THREADS = 256;
 constexpr int32 DRAW_WARPS = DRAW_THREADS / WARP;
-constexpr int32 DRAW_BLOCKS = 4;  // per multiprocessor; asking for more spills registers
+constexpr int32 DRAW_BLOCKS = 4;  // per multiprocessor; more would spill registers
 constexpr int32 PART = 4096;
 constexpr int32 DIGIT_PART = 16384;  // for passes that end with a flush of DIGITS counts
 
@@ -55,7 +55,7 @@ draw_uniform(In<uint64> trees, In<uint64> seed, int64 n_samples, int64 n_draws, 
     }
 }
 
-// Make a guide, which gives the row where a search in the running sum may begin: guide[j] is the
+// Make a guide to the rows at which searches in the running sum may begin: guide[j] is the
 // row drawn by the smallest random word with leading bits j, guide[last] the last row.
 //
 //   cumulative uint64 (n,)    running sum of fixed-point weights
@@ -87,7 +87,7 @@ draw_weighted(In<uint64> trees, In<uint64> seed, In<uint64> cumulative, In<uint3
     }
 }
 
-// ---- Without replacement: the rows of the smallest keys ----------------------------------------
+// ---- Without replacement: the rows with the smallest keys --------------------------------------
 //
 // Rows are ordered by their keys, then by their numbers, so no two rows tie. The last row that is
 // drawn is found by radix select, see radix_select.cuh: first the digits of its key, then those of
@@ -284,7 +284,7 @@ list_drawn(In<uint32> drawn, int64 stride, In<int64> first, In<uint32> order, in
 }
 
 // List the rows of positive weight. Weights are scaled by 2**exponent[tree], then rounded up or
-// down by a hash of the row. With own_sums, trees have leaf sums of their own: wide int64
+// down by a hash of the row. With own_sums, trees have their own leaf sums: wide int64
 // (T, n, 2), planes of the weights of rows in the tree, at 2**high and 2**(high + low).
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
 list_weighted(In<uint64> trees, In<uint64> seed, In<uint32> drawn, int64 stride, In<double> factor,

@@ -8,7 +8,7 @@
 #include "common/running_sum.cuh"
 
 constexpr int32 ROOTS_THREADS = 1024;
-constexpr int32 ROOTS_BLOCKS = 1;  // in all; more on a multiprocessor would cost registers
+constexpr int32 ROOTS_BLOCKS = 1;  // in all; more per multiprocessor would leave fewer registers
 constexpr int32 ROOTS_WARPS = ROOTS_THREADS / WARP;
 
 // Find the first row of each part of each tree, and the number of rows of each tree.

@@ -53,7 +53,7 @@ class CudaBackend:
             return bin_matrix(self.runtime, X, mapper)
 
     def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
-        """Grow the trees of ``task``, as many at once as the memory of the device allows."""
+        """Grow the trees of ``task``, as many together as the memory of the device allows."""
         return self._each(grow_trees, task)
 
     def grow_finished(self, task: GrowTask) -> Iterator[tuple[int, Tree]]:
@@ -78,7 +78,7 @@ class CudaBackend:
         return CudaReweighter(self.runtime, self._with_budget(task))
 
     def _with_budget(self, task: Task) -> Task:
-        """The task with what memory the device has free now."""
+        """The task with the free memory of the device as its budget."""
         with self.runtime.active():
             return replace(task, memory_budget=self.runtime.memory_budget())
 

@@ -1,7 +1,7 @@
 """Binning: a branch-free binary search for each value, with chunks of rows for the threads."""
 
 # mypy: check-untyped-defs=False
-# Numba gives compiled functions their types.
+# Numba infers the types of compiled functions.
 
 from __future__ import annotations
 

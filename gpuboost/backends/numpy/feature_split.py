@@ -54,7 +54,7 @@ class FeatureSplitter:
         self.mask_words = 16 if self.mapper.is_categorical.any() else 0
 
     def split(self, asked: NodeFeature, groups: CodeGroups) -> tuple[Splits, np.ndarray]:
-        """Splits of the asked nodes, and which of them the feature could split at all.
+        """Splits of the nodes in ``asked``, and which of them the feature could split at all.
 
         ``groups.node`` is the position of a node in ``asked``.
         """

@@ -93,7 +93,7 @@ class HistogramSearch:
     ) -> np.ndarray | None:
         """Scores with missing values on the left, -1 where invalid; None if nothing is missing.
 
-        Only missing values of rows with weight count; without any, missing values go right.
+        Only rows of positive weight count; if none has a missing value, missing values go right.
         """
         has_weight = missing[:, 0] > 0
         seen = np.flatnonzero(has_weight.any(axis=0))

@@ -1,4 +1,4 @@
-"""What gradient boosting minimises. A `Loss` knows everything about it that the trainer asks for.
+"""Losses, the functions that gradient boosting minimises, and their interface to training.
 
 ::
 
@@ -17,31 +17,31 @@
 
 Arrays: ``y`` is float64 (n,) or (n, n_outputs), for classifiers the int32 codes (n,) of classes;
 ``raw`` float64 (n, columns); ``weights`` float64 (n,) or None for ones; ``parameter`` float64
-(columns,). A backend may give `Predicted` order statistics of its own.
+(columns,). A backend may give `Predicted` its own order statistics.
 
-Attributes of a loss, facts of its row in the table (`table`) or of its class:
+Attributes of a loss, which follow from its row in the table (`table`) or its class:
 
 facts : LossFacts
     The row: name, link, kinds of hessian and target, and whether one tree may hold all columns in
     a leaf (outputs of one regression, classes).
 formula : int
-    Which functions of `formulas`; backends compile them by this number. `USER` if none.
+    Number of its functions in `formulas`, by which backends choose them; `USER` if none.
 columns : int
-    Raw predictions of a row: outputs of a regression, levels of quantile, classes if more than
-    two, else 1.
+    Number of raw predictions of a row: of outputs of a regression, of levels of quantile, of
+    classes if there are more than two, else 1.
 constant_hessian : bool
-    The hessian of every row is its weight; ``h`` is then a read-only view of the weights.
+    Whether the hessian of every row is its weight; ``h`` is then a read-only view of the weights.
 moves_with_target : bool
-    Adding to the target adds the same to the best raw predictions.
+    Whether a constant added to the target is added to the best raw predictions, too.
 is_classifier : bool
 takes_rows : bool
-    Its formulas take probabilities, made of all columns of a row.
+    Whether its formulas take probabilities, which depend on all columns of a row.
 hessian_is_information : bool
-    Hessians of weight 1 are Fisher's information, whatever the units of the target: 1 over that of
-    some rows is the variance of their best raw prediction. They then do not depend on the target.
+    Whether the hessians of rows with weight 1 are Fisher information: 1 over the sum for some rows
+    is the variance of their best raw prediction. They do not depend on the target or its units.
 
-Leaves take the `leaf_values` of an `OrderStatisticLoss` in place of Newton's -G / (H + lambda):
-the quantile ``leaf_quantile_level`` (columns,) of the residuals. Huber adds a step
+Leaves of an `OrderStatisticLoss` get `leaf_values` instead of Newton steps -G / (H + lambda): the
+quantile ``leaf_quantile_level`` (columns,) of the residuals. Huber adds a step
 (``clip_level``).
 """
 

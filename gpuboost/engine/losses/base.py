@@ -1,4 +1,4 @@
-"""What all losses have in common. The package's docstring says how a loss is used."""
+"""Base classes of losses; the docstring of the package explains how a loss is used."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from gpuboost.engine.averages import weighted_mean
 from gpuboost.engine.losses import formulas
 from gpuboost.engine.losses.links import IDENTITY, Link
 
-USER = -1  # the number of a loss that a user brings
-BLOCK = 4096  # rows; of 1024, 4096, 16384 and all the quickest for log loss of 2 and 7 classes
+USER = -1  # the number of a user-defined loss
+BLOCK = 4096  # rows; faster than 1024, 16384 or all rows for log loss of 2 and 7 classes
 
 
-# Kinds of hessians. WEIGHT: that of a row is its weight. INFORMATION: Fisher's, see `losses`.
+# Kinds of hessians. WEIGHT: the weight of the row. INFORMATION: Fisher information, see `losses`.
 WEIGHT, OWN, INFORMATION = "weight", "own", "information"
-# Kinds of targets: real numbers, those of at least and those above 0; codes of two, and of several
-# classes.
+# Kinds of targets: real numbers, numbers of at least 0, numbers above 0; codes of two, or of
+# several, classes.
 REAL, NOT_NEGATIVE, POSITIVE = "real", "not negative", "positive"
 TWO_CLASSES, CLASSES = "two classes", "classes"
 
 
 @dataclass(frozen=True)
 class LossFacts:
-    """What there is to know of a loss.
+    """The properties of a loss.
 
     Attributes
     ----------
     number : int
-        Backends compile the functions by it; ``kernels/boosting/losses.cuh`` has the same.
+        Backends choose compiled functions by it; the same as in ``kernels/boosting/losses.cuh``.
     name : str
-        As users write it. One for two classes and one for several may share it.
+        Name for users. A loss for two classes and one for several classes may share it.
     link : Link
     hessian : {WEIGHT, OWN, INFORMATION}
     target : {REAL, NOT_NEGATIVE, POSITIVE, TWO_CLASSES, CLASSES}
     sums_outputs : bool
-        One tree may hold all columns in a leaf (outputs of one regression, classes).
+        Whether leaves of one tree may hold all columns (outputs of a regression, or classes).
     """
 
     number: int
@@ -63,9 +63,9 @@ class LossRow(LossFacts):
     Attributes
     ----------
     pair : callable
-        Gradient and hessian of a row and column.
+        Computes the gradient and hessian of a row and column.
     kind : type of FormulaLoss
-        Makes the baseline, the parameter of a round and, of an `OrderStatisticLoss`, the leaves.
+        Defines the baseline, the round parameter and, for an `OrderStatisticLoss`, leaf values.
     """
 
     pair: Callable[..., Any]
@@ -73,13 +73,13 @@ class LossRow(LossFacts):
 
     @property
     def value(self) -> Callable[..., Any]:
-        """The loss of a row and column; its function is named after that of the pair."""
+        """Computes the loss of a row and column; named as `pair`, followed by ``_loss``."""
         return getattr(formulas, f"{self.pair.__name__}_loss")
 
 
 @dataclass(frozen=True, eq=False)
 class Predicted:
-    """Rows as a loss sees them: what they are, and what is predicted of them so far.
+    """Targets, current raw predictions and weights of rows.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Predicted:
     raw : float64 (n, columns)
     weights : float64 (n,) or None for ones
     order : module or object
-        It has the functions `groups_of`, `integer_weights`, `weighted_quantiles` and
+        Has the functions `groups_of`, `integer_weights`, `weighted_quantiles` and
         `mean_of_clipped` of `engine.order_statistics`, or a backend's with the same results.
     """
 
@@ -98,25 +98,25 @@ class Predicted:
 
 
 def blocks(n: int) -> list[slice]:
-    """Slices of so few rows that what is made of them stays in a cache."""
+    """Slices of `BLOCK` rows, few enough that intermediate arrays stay in a cache."""
     return [slice(start, start + BLOCK) for start in range(0, n, BLOCK)]
 
 
 def as_columns(y: np.ndarray) -> np.ndarray:
-    """Targets as float64 with an axis of columns, to stand beside raw predictions."""
+    """Targets as float64 (n, outputs), to be compared with raw predictions."""
     return np.asarray(y, dtype=np.float64).reshape(len(y), -1)
 
 
 @dataclass(frozen=True)
 class Loss(ABC):
-    """One loss for one shape of target."""
+    """A loss for targets with a given number of columns."""
 
     facts: LossFacts
     columns: int = 1
 
     @property
     def formula(self) -> int:
-        """The number of the loss, `USER` if a user brings it."""
+        """The number of the loss; `USER` for user-defined losses."""
         return self.facts.number
 
     @property
@@ -126,12 +126,12 @@ class Loss(ABC):
 
     @property
     def moves_with_target(self) -> bool:
-        """Whether adding to the target adds the same to the best raw predictions."""
+        """Whether a constant added to the target is added to the best raw predictions, too."""
         return self.facts.link == IDENTITY and self.formula != USER
 
     @property
     def hessian_is_information(self) -> bool:
-        """Whether hessians are Fisher's information."""
+        """Whether hessians are Fisher information."""
         return self.facts.hessian == INFORMATION
 
     @property
@@ -145,14 +145,13 @@ class Loss(ABC):
         return self.facts.target == CLASSES
 
     def check_target(self, y: np.ndarray) -> None:
-        """Refuse targets that the loss has no value for.
-
-        Those are negative ones of a loss of positive means, and zeros where they have no likelihood
-        or nothing else is.
+        """Check that the loss is defined for the targets.
 
         Raises
         ------
         ValueError
+            The loss is for positive means, and a target is negative, or zero where the loss is not
+            defined, or all targets are zero.
         """
         if self.facts.target not in (NOT_NEGATIVE, POSITIVE):
             return
@@ -175,7 +174,7 @@ class Loss(ABC):
         return self.facts.link.forward(weighted_mean(as_columns(y), weights))
 
     def round_parameter(self, rows: Predicted) -> np.ndarray:
-        """What the formulas take as ``parameter`` in this round: float64 (columns,)."""
+        """The ``parameter`` of the formulas in this round: float64 (columns,)."""
         return np.zeros(self.columns)
 
     @abstractmethod
@@ -186,13 +185,14 @@ class Loss(ABC):
     def row_losses(self, rows: Predicted, parameter: np.ndarray) -> np.ndarray:
         """Loss of each row, float64 (n,): the mean over its columns.
 
-        In the units of scikit-learn's GradientBoosting: squared error and binary log loss are not
-        halved as there gradients are (its HistGradientBoosting reports half of these two). Poisson,
-        gamma and tweedie are half the deviance less its terms of y alone, as in both.
+        The units are those of scikit-learn's GradientBoosting: squared error and binary log loss
+        are not halved, although their gradients are (HistGradientBoosting reports half of both).
+        Poisson, gamma and tweedie are half the deviance without the terms that depend on y only, as
+        in both.
         """
 
     def mean_loss(self, rows: Predicted, parameter: np.ndarray) -> float:
-        """Weighted mean of `row_losses`, by sums that have no order."""
+        """Weighted mean of `row_losses`, computed by sums that do not depend on the order."""
         return float(weighted_mean(self.row_losses(rows, parameter)[:, None], rows.weights)[0])
 
     def predict(self, raw: np.ndarray) -> np.ndarray:
@@ -202,20 +202,20 @@ class Loss(ABC):
 
 @dataclass(frozen=True)
 class FormulaLoss(Loss):
-    """A loss of a row of the table."""
+    """A loss that is defined by a row of `engine.losses.table`."""
 
     facts: LossRow
 
     @classmethod
     def make(cls, facts: LossRow, columns: int, alpha: Any, power: Any) -> FormulaLoss:
-        """The loss of a row of the table, for so many outputs or classes.
+        """Make the loss of a row of the table, for ``columns`` outputs or classes.
 
-        Some take a parameter: ``alpha`` of huber and quantile, ``power`` of tweedie.
+        Some losses have a parameter: ``alpha`` of huber and quantile, ``power`` of tweedie.
         """
         return cls(facts, columns)
 
     def gradients(self, rows: Predicted, parameter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Those of the formulas, a block of rows at a time."""
+        """Gradients and hessians of the formulas, computed in blocks of rows."""
         raw, weights = rows.raw, rows.weights
         g = np.empty(raw.shape)
         h = None if self.constant_hessian else np.empty(raw.shape)
@@ -234,7 +234,7 @@ class FormulaLoss(Loss):
         return self.facts.pair(as_columns(y), raw, parameter)
 
     def row_losses(self, rows: Predicted, parameter: np.ndarray) -> np.ndarray:
-        """Values of the formulas, a block of rows at a time: float64 (n,)."""
+        """Losses of rows by the formulas, computed in blocks of rows: float64 (n,)."""
         found = np.empty(len(rows.raw))
         for block in blocks(len(found)):
             found[block] = self._values(rows.y[block], rows.raw[block], parameter)

@@ -1,4 +1,4 @@
-"""A loss that a user brings: an object with gradient and hessian."""
+"""User-defined losses: objects with gradient and hessian."""
 
 from __future__ import annotations
 
@@ -17,23 +17,22 @@ BOTH, FIRST, SECOND = "gradient_hessian", "gradient", "hessian"
 
 @dataclass(frozen=True)
 class UserLoss(Loss):
-    """An adapter around ``objective``; what it does is outside the promise of equal bits.
+    """Adapter for a user's ``objective``, whose results need not be the same on every device.
 
     Attributes
     ----------
     objective : object
         Has ``gradient(y, raw)`` and ``hessian(y, raw)``, or ``gradient_hessian(y, raw)`` that
-        returns both. ``raw`` is (n,) for one column, else (n, columns), and so is what they
-        return; ``y`` is the target, codes for classes. Arrays are those of the device in use.
-        It may have ``loss(y, raw)``, the loss of each row (else scores are NaN),
-        ``predict(raw)`` (else the raw prediction is the prediction) and ``baseline(y, weights)``
-        (else 0).
+        returns both. ``raw`` and the results are (n,) for one column, else (n, columns); ``y`` is
+        the target, with codes for classes. Arrays are on the device in use. It may have
+        ``loss(y, raw)``, the loss of each row (else scores are NaN), ``predict(raw)`` (else the raw
+        prediction is the prediction) and ``baseline(y, weights)`` (else 0).
     """
 
     objective: Any = None
 
     def baseline(self, y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-        """What the objective says, else zeros."""
+        """The baseline of the objective, or zeros if it has none."""
         if not hasattr(self.objective, "baseline"):
             return np.zeros(self.columns)
         found = np.asarray(self.objective.baseline(y, weights), dtype=np.float64)
@@ -45,7 +44,7 @@ class UserLoss(Loss):
         return np.broadcast_to(found.reshape(-1), (self.columns,)).copy()
 
     def gradients(self, rows: Predicted, parameter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """What the objective returns, checked and times weights: float64 (n, columns) each."""
+        """Results of the objective, checked and times weights: float64 (n, columns) each."""
         y, raw, weights = rows.y, rows.raw, rows.weights
         seen = self._seen(raw)
         if hasattr(self.objective, BOTH):
@@ -65,7 +64,7 @@ class UserLoss(Loss):
         return (g, h) if weights is None else (g * weights[:, None], h * weights[:, None])
 
     def row_losses(self, rows: Predicted, parameter: np.ndarray) -> np.ndarray:
-        """What the objective's ``loss`` returns; NaN if it has none."""
+        """Results of the objective's ``loss``; NaN if it has none."""
         n = len(rows.raw)
         if not hasattr(self.objective, "loss"):
             return rows.raw[:, 0] * np.nan
@@ -80,7 +79,7 @@ class UserLoss(Loss):
     def mean_loss(self, rows: Predicted, parameter: np.ndarray) -> float:
         """Weighted mean of `row_losses`; NaN if the objective has no ``loss``.
 
-        Those of a device are copied to the host, whose sums have no order.
+        Losses on a device are copied to the host, whose sums do not depend on the order.
         """
         if not hasattr(self.objective, "loss"):
             return float("nan")
@@ -90,21 +89,21 @@ class UserLoss(Loss):
         return float(weighted_mean(values.astype(np.float64)[:, None], own)[0])
 
     def predict(self, raw: np.ndarray) -> np.ndarray:
-        """What the objective's ``predict`` returns, else ``raw``."""
+        """Results of the objective's ``predict``; ``raw`` if it has none."""
         if not hasattr(self.objective, "predict"):
             return raw
         return self.objective.predict(self._seen(raw))
 
     def _seen(self, raw: np.ndarray) -> np.ndarray:
-        """Raw predictions as the objective sees them."""
+        """Raw predictions in the shape that the objective gets."""
         return raw[:, 0] if self.columns == 1 else raw
 
     def _called(self, method: str) -> str:
-        """What to call a method in a message."""
+        """Name of a method in messages."""
         return f"{type(self.objective).__name__}.{method}"
 
     def _checked(self, name: str, part: Any, raw: np.ndarray) -> np.ndarray:
-        """A gradient or hessian as float64 (n, columns)."""
+        """Check a gradient or hessian and return it as float64 (n, columns)."""
         shape = self._seen(raw).shape
         if getattr(part, "shape", None) != shape:
             raise ValueError(
@@ -126,7 +125,7 @@ _FACTS = LossFacts(USER, "user", IDENTITY)
 
 
 def _shape_of(found: Any) -> str:
-    """The shape of what a user returned, in words."""
+    """Description of the shape of a returned value."""
     shape = getattr(found, "shape", None)
     return f"shape {shape}" if shape is not None else f"a {type(found).__name__}"
 
@@ -137,7 +136,7 @@ def user_loss(objective: Any, columns: int = 1) -> UserLoss:
     Raises
     ------
     TypeError
-        It has neither ``gradient`` and ``hessian`` nor ``gradient_hessian``.
+        The objective has neither ``gradient`` and ``hessian`` nor ``gradient_hessian``.
     """
     if hasattr(objective, BOTH) or (hasattr(objective, FIRST) and hasattr(objective, SECOND)):
         return UserLoss(_FACTS, columns, objective)

@@ -3,17 +3,17 @@
 Every loss is a pair of functions of ``(y, raw, parameter)``, all float64:
 
 ``name(y, raw, parameter)``
-    Gradient and hessian with respect to the raw prediction, of weight 1. A hessian of 1.0 means
-    the loss has no second derivative to use (or that of squared error), so its hessian is the
+    Gradient and hessian with respect to the raw prediction, for weight 1. A hessian of 1.0 stands
+    for squared error and for losses without a usable second derivative: their hessian is the
     weight.
 ``name_loss(y, raw, parameter)``
-    The loss itself, up to a term of y alone.
+    The loss itself, up to a term that depends on y only.
 
-Multiclass log loss takes the probability in place of the raw prediction; probabilities are made
-row by row, over the classes in order, by `softmax_weight` and a division.
+Multiclass log loss takes the probability in place of the raw prediction. The probabilities of a row
+are its `softmax_weight` values divided by their sum over the classes in order.
 
 `engine.losses.table` lists the losses. NumPy passes arrays, the Numba backend compiles this module,
-``kernels/boosting/losses.cuh`` has a copy. No function divides by zero or overflows for raw
+and ``kernels/boosting/losses.cuh`` has a copy. No function divides by zero or overflows for raw
 predictions that are finite.
 
 References
@@ -30,28 +30,27 @@ arXiv:2208.04564 (2022). CatBoost has this loss under the name LogCosh.
 
 from gpuboost.engine.numerics import exp, log, select
 
-MAX_RAW = 300.0  # raw predictions beyond count as this where exp would make them infinite
-# Bound of the Newton step of one row; of 2, 4, 8, 16 and none. On synthetic tables of 18 and 40
-# classes, the smallest of 4 rows, trees of 31 leaves score 0.67 without it, 0.81 to 0.88 with any
-# of them, forests 0.83 and 0.88. Of two classes, one of 0.5% of the rows, AUC rises from 0.74 to
-# 0.82 (depth 3); on balanced ones 8 changes AUC least.
+MAX_RAW = 300.0  # larger raw predictions count as this where exp would overflow
+# Bound of the Newton step of one row, chosen among 2, 4, 8, 16 and none. On synthetic tables of 18
+# and 40 classes, the smallest with 4 rows, boosted trees of 31 leaves score 0.67 without a bound
+# and 0.81 to 0.88 with any of them; forests score 0.83 and 0.88. With two classes, one with 0.5% of
+# the rows, AUC rises from 0.74 to 0.82 (depth 3). With balanced classes, 8 changes AUC least.
 MAX_STEP = 8.0
 # Residuals below this take the series of tanh and log cosh: the terms of the exact forms cancel.
 SMALL_RESIDUAL = 2.0**-5
 
 
 def inside(raw):
-    """``raw`` cut off at -MAX_RAW and MAX_RAW."""
+    """``raw`` clipped to [-MAX_RAW, MAX_RAW]."""
     return select(raw > MAX_RAW, MAX_RAW, select(raw < -MAX_RAW, -MAX_RAW, raw))
 
 
 def raised(gradient, hessian):
-    """Hessian raised so far that the row's own Newton step is at most `MAX_STEP`.
+    """Hessian, raised if necessary so that the row's own Newton step is at most `MAX_STEP`.
 
     A leaf's step is a mean of the steps of its rows, weighted by hessian, so it is bounded too.
-    LogitBoost bounds the same quantity by cutting the gradient off (Friedman, Hastie, Tibshirani
-    2000, section 4); raising the hessian leaves the gradient, and so the minimum of the loss,
-    where they are.
+    LogitBoost bounds the same quantity by clipping the gradient (Friedman, Hastie, Tibshirani 2000,
+    section 4). Raising the hessian changes neither the gradient nor the minimum of the loss.
     """
     minimum = select(gradient < 0.0, -gradient, gradient) * (1.0 / MAX_STEP)
     return select(hessian > minimum, hessian, minimum)
@@ -79,14 +78,14 @@ def absolute_error_loss(y, raw, parameter):
 
 
 def huber(y, raw, parameter):
-    """Squared error up to ``parameter``, absolute error beyond (Friedman 2001, algorithm 4)."""
+    """Quadratic up to ``parameter``, linear above it (Friedman 2001, algorithm 4)."""
     difference = raw - y
     low = select(difference < -parameter, -parameter, difference)
     return select(low > parameter, parameter, low), 1.0
 
 
 def huber_loss(y, raw, parameter):
-    """Half the square up to ``parameter``, linear beyond."""
+    """Half the squared error up to ``parameter``, linear above it."""
     size = select(raw > y, raw - y, y - raw)
     near = select(size > parameter, parameter, size)
     return near * (size - 0.5 * near)
@@ -105,7 +104,7 @@ def quantile_loss(y, raw, parameter):
 def log_cosh(y, raw, parameter):
     """log cosh(raw - y) (Saleh and Saleh 2022, equation 1): tanh and 1 - tanh**2.
 
-    With x the size of the residual and e = exp(-2 x), tanh x = (1 - e) / (1 + e), and the hessian
+    With x the absolute residual and e = exp(-2 x), tanh x = (1 - e) / (1 + e), and the hessian
     is 4 e / (1 + e)**2.
     """
     difference = raw - y
@@ -121,7 +120,7 @@ def log_cosh(y, raw, parameter):
 
 
 def log_cosh_loss(y, raw, parameter):
-    """log cosh(raw - y), about half the square of a small residual, x - log 2 of a large x."""
+    """log cosh(raw - y): about x**2 / 2 for small residuals x, abs(x) - log 2 for large ones."""
     size = select(raw > y, raw - y, y - raw)
     x = select(size < SMALL_RESIDUAL, size, 0.0)
     z = x * x
@@ -157,7 +156,7 @@ def gamma_loss(y, raw, parameter):
 
 
 def tweedie(y, raw, parameter):
-    """Half the deviance of variance mean**parameter, 1 < parameter < 2, mean exp(raw)."""
+    """Half the deviance for mean exp(raw) and variance mean**parameter, 1 < parameter < 2."""
     raw = inside(raw)
     above = exp((2.0 - parameter) * raw)
     below = y * exp((1.0 - parameter) * raw)
@@ -167,7 +166,7 @@ def tweedie(y, raw, parameter):
 
 
 def tweedie_loss(y, raw, parameter):
-    """Half the deviance without its term of y."""
+    """Half the deviance without its term that depends on y only."""
     raw = inside(raw)
     above = exp((2.0 - parameter) * raw) / (2.0 - parameter)
     return above + y * exp((1.0 - parameter) * raw) / (parameter - 1.0)
@@ -197,18 +196,18 @@ def sigmoid(raw):
 
 
 def softmax_weight(raw, largest):
-    """What a class's probability is proportional to; ``largest`` raw prediction of the row."""
+    """Unnormalised probability of a class; ``largest`` is the row's largest raw prediction."""
     return exp(raw - largest)
 
 
 def softmax(y, probability, parameter):
-    """One class of K, y its indicator (Friedman 2001, algorithm 6); ``parameter`` K / (K - 1)."""
+    """One of K classes; y is its indicator, ``parameter`` K / (K - 1) (Friedman 2001, alg. 6)."""
     gradient = probability - y
     return gradient, parameter * raised(gradient, probability * (1.0 - probability))
 
 
 def softmax_loss(raw, largest, total):
-    """-log of the probability of the row's class, whose raw prediction is ``raw``."""
+    """Negative log probability of the row's class, whose raw prediction is ``raw``."""
     return (largest - raw) + log(total)
 
 

@@ -1,4 +1,4 @@
-"""Links: between the mean of the target, or its probabilities, and raw predictions."""
+"""Link functions between raw predictions and means or class probabilities of the target."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ import numpy as np
 from gpuboost.engine.losses.formulas import inside, sigmoid, softmax_weight
 from gpuboost.engine.numerics import exp, log, select
 
-SMALLEST_SHARE = 2.0**-52  # of a class, so that its logarithm is finite
+SMALLEST_SHARE = 2.0**-52  # of a class; its logarithm is finite
 _SMALL_SHARE, _LARGER = 2.0**-1000, 2.0**64
 _LOG_OF_LARGER = 44.3614195558365
 
 
 @dataclass(frozen=True)
 class Link:
-    """``forward`` takes the constant prediction (columns,) to raw, ``inverse`` raw (n, columns)
-    to predictions (n, anything). Both have names, as models are pickled with them."""
+    """``forward`` maps the constant prediction (columns,) to raw predictions, ``inverse`` maps raw
+    predictions (n, columns) to predictions (n, ...). Both are named functions, so that models can
+    be pickled."""
 
     forward: Callable[[np.ndarray], np.ndarray]
     inverse: Callable[[np.ndarray], np.ndarray]
@@ -30,7 +31,7 @@ def row_largest(raw: np.ndarray) -> np.ndarray:
 
 
 def row_weights(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What the probabilities of a row are proportional to (n, K), and its sum in order (n, 1)."""
+    """Unnormalised probabilities (n, K), and their sums over the classes in order (n, 1)."""
     weights = softmax_weight(raw, row_largest(raw))
     total = weights[:, 0]
     for k in range(1, raw.shape[1]):
@@ -39,8 +40,8 @@ def row_weights(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def log_shares(share: np.ndarray) -> np.ndarray:
-    """Logarithms of probabilities, minus infinity of 0."""
-    small = share < _SMALL_SHARE  # which may be denormal
+    """Logarithms of probabilities; that of 0 is minus infinity."""
+    small = share < _SMALL_SHARE  # may be denormal
     logs = log(select(small, share * _LARGER, share)) - select(small, _LOG_OF_LARGER, 0.0)
     return select(share > 0.0, logs, select(share == share, -np.inf, np.nan))
 

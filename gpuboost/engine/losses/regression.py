@@ -24,7 +24,7 @@ class QuantileBaseline(FormulaLoss):
         return np.full(self.columns, 0.5)
 
     def baseline(self, y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-        """Weighted quantile of each output; the midpoint if all values of an interval are one."""
+        """Weighted quantile of each output; the midpoint if an interval of values is."""
         start = Predicted(y, np.zeros((len(y), self.columns)), weights)
         values = (self.residuals(start, k) for k in range(self.columns))
         return _quantiles(start, values, self.leaf_quantile_level)
@@ -37,7 +37,7 @@ class QuantileBaseline(FormulaLoss):
 
 @dataclass(frozen=True)
 class OrderStatisticLoss(QuantileBaseline):
-    """A loss whose baseline is a quantile of the target, and leaf values quantiles of residuals.
+    """A loss whose baseline is a quantile of the target; leaf values are quantiles of residuals.
 
     If ``clip_level`` is not None, each round has a limit, its round parameter: the quantile at this
     level of its absolute residuals. Leaf values are then medians plus the mean of the residuals

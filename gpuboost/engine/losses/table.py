@@ -1,6 +1,6 @@
-"""The table of losses, and from the name of a loss to the loss.
+"""The table of losses, and `make_loss`, which makes a loss by its name.
 
-A loss is one row here, its two functions in `formulas`, and both in
+Each loss has one row here, two functions in `formulas`, and copies of both in
 ``kernels/boosting/losses.cuh``. Backends, checks of parameters and docstrings follow the table.
 """
 
@@ -33,7 +33,7 @@ from gpuboost.engine.losses.regression import (
     Tweedie,
 )
 
-# Numbers are those of ``kernels/boosting/losses.cuh``; the order is that of messages and docs.
+# Numbers are the same in ``kernels/boosting/losses.cuh``; messages and docs keep this order.
 TABLE = (
     LossRow(
         0,
@@ -67,7 +67,7 @@ TABLE = (
 
 
 def _names(is_classifier: bool) -> tuple[str, ...]:
-    """Names of losses, each once."""
+    """Names of losses, without duplicates."""
     return tuple(dict.fromkeys(row.name for row in TABLE if row.is_classifier == is_classifier))
 
 
@@ -82,7 +82,7 @@ def make_loss(
     alpha: float | Sequence[float] = 0.9,
     power: float = 1.5,
 ) -> Loss:
-    """The loss of that name for a target.
+    """Make the loss with this name for a target.
 
     Parameters
     ----------
@@ -93,14 +93,15 @@ def make_loss(
     n_classes : int
         Number of classes, 0 for real targets.
     alpha : float, or several for quantile
-        Quantile of the absolute residuals where huber turns linear; levels of quantile.
+        For huber, the quantile of absolute residuals above which the loss is linear; for quantile,
+        the levels.
     power : float
-        Of tweedie.
+        Power of tweedie.
 
     Raises
     ------
     ValueError
-        For a loss that is not there for such a target, and parameters out of range.
+        There is no such loss for the target, or a parameter is out of range.
     """
     facts = _facts_of(name, n_classes)
     columns = n_classes if facts.target == CLASSES else 1 if n_classes else n_outputs
@@ -108,7 +109,7 @@ def make_loss(
 
 
 def _facts_of(name: str, n_classes: int) -> LossRow:
-    """The row of a loss for real targets, or for so many classes."""
+    """The row of a loss for ``n_classes`` classes, or for real targets if it is 0."""
     rows = [row for row in TABLE if row.name == name and row.is_classifier == (n_classes > 0)]
     if not rows:
         names = CLASSIFICATION if n_classes else REGRESSION

@@ -85,7 +85,7 @@ class OneValueLabels(ValueLabels):
 
     @classmethod
     def read(cls, y: Any) -> ValueLabels:
-        """Targets that a user brings."""
+        """Targets that a user gives."""
         labels = super().read(y)
         if labels.rows.ndim > 1:
             raise ValueError(

@@ -48,16 +48,15 @@ class GradientBoosting(ManyTrees):
         Minimum sum of hessians in a leaf. The hessian of a row is its weight with squared error,
         and p (1 - p) times its weight with log loss.
     min_samples_category : int, float or 'auto'
-        Categories with fewer rows than this in a node are rare: they go where missing
-        values go and are never split off alone. Rows are counted by their hessians,
-        in units of the tree's mean hessian per row; a float is a fraction of all rows. Applies
-        to features with more than 4 levels.
-        'auto': 20 rows. With log loss and poisson, it is the number of rows with a total hessian
-        of 5 before the first round, if that is more (105 if one row in 20 is positive). In small
-        tables, it is at most one row in a hundred. 0: no category is rare.
+        Categories with fewer rows than this in a node are rare: they go where missing values go
+        and are never split off alone. Rows are counted by their hessians, in units of the tree's
+        mean hessian per row; a float is a fraction of all rows. Applies to features with more
+        than 4 levels. 'auto': 20 rows. With log loss and poisson, it is the number of rows with a
+        total hessian of 5 before the first round, if that is more (105 if one row in 20 is
+        positive). In small tables, it is at most one row in a hundred. 0: no category is rare.
         HistGradientBoosting and LightGBM (``cat_smooth``) use 10, and smooth in addition.
     max_features_per_level : int, float, 'sqrt', 'log2' or None
-        Number of features drawn for each level of a tree, from those of the tree. None: all.
+        Number of features drawn for each level, from the features of the tree. None: all.
     max_features_per_tree : int, float, 'sqrt', 'log2' or None
         Number of features drawn for each tree. None: all.
     l1_regularization : float
@@ -122,7 +121,7 @@ class GradientBoosting(ManyTrees):
     train_score_ : ndarray of shape (n_estimators_,)
         Mean loss on the training rows after each round.
     evals_result_ : dict of dict of list
-        Metric values after each round, by the names of the row set and of the metric.
+        Loss and metrics after each round, by the names of the row set and of the metric.
     validation_score_ : ndarray
         Values of the last metric on the last row set of ``evals_result_``.
     best_iteration_ : int

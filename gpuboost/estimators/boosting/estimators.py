@@ -153,6 +153,6 @@ class GradientBoostingClassifier(Classifier, GradientBoosting):
 
 
 def _of_one_column(raw: np.ndarray) -> np.ndarray:
-    """A single column as a vector; several as they are."""
+    """Return a single column as a vector, several columns unchanged."""
     with working_on(raw):
         return raw[:, 0] if raw.shape[1] == 1 else raw

@@ -97,7 +97,7 @@ class RoundSetup:
         return mask
 
     def _check_parts(self, held_out: np.ndarray) -> None:
-        """Check that both parts, for training and for early stopping, have rows with weight."""
+        """Check that the parts for training and for early stopping have rows of positive weight."""
         for what, part in (("for early stopping", held_out), ("to be fitted", ~held_out)):
             if not (self._given_weights[part] > 0.0).any():
                 raise ValueError(

@@ -50,7 +50,7 @@ class ClassLabels(Labels):
 
     @classmethod
     def read(cls, y: Any) -> ClassLabels:
-        """Labels that a user brings."""
+        """Labels that a user gives."""
         return cls(*check_classes(y))
 
     @property
@@ -84,7 +84,7 @@ class ValueLabels(Labels):
 
     @classmethod
     def read(cls, y: Any) -> ValueLabels:
-        """Targets that a user brings."""
+        """Targets that a user gives."""
         return cls(check_targets(y))
 
     @property

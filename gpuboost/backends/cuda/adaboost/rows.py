@@ -170,7 +170,7 @@ class ClassFactors:
 
 
 class Resampling:
-    """Draws as many rows as there are, with replacement, in proportion to their weights.
+    """Draws n_samples rows with replacement, in proportion to their weights.
 
     Attributes
     ----------

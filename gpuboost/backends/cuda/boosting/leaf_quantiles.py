@@ -202,7 +202,7 @@ class LeafQuantiles:
 
 @dataclass(frozen=True, eq=False)
 class ListedRows:
-    """The rows of trees, in the order of the trees.
+    """The rows of all trees, one tree after the other.
 
     Attributes
     ----------

@@ -52,7 +52,7 @@ class RoundLeaves(LeavesOfRound):
     task : BoostTask
     finisher : Finisher
     sets : list of DeviceRowSet
-        The training rows, and watched row sets with raw predictions of their own.
+        The training rows, and watched row sets that have their own raw predictions.
     max_rows : int
         Largest number of rows of a tree.
 

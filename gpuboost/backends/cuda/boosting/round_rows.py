@@ -101,7 +101,7 @@ class RoundRows(RowsOfRounds):
 
     @property
     def followed(self) -> list[DeviceRowSet]:
-        """The training rows, and watched row sets with raw predictions of their own."""
+        """The training rows, and watched row sets that have their own raw predictions."""
         watched = (rows for rows in self.sets[1:] if rows.raw is not self.rows.raw)
         return [self.rows, *watched]
 
@@ -126,7 +126,7 @@ class RoundRows(RowsOfRounds):
     # ---- the rows of trees ---------------------------------------------------------------------
 
     def make(self, inputs: BatchInputs) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
-        """Make the rows of some trees of the round, in the order of the trees.
+        """Make the rows of some trees of the round, one tree after the other.
 
         Returns are those of `RowUploads.rows`. The regularisation of the trees is written to
         ``inputs``, in integer units.

@@ -49,7 +49,7 @@ class CudaLevelOps:
         xp, n_channels = self._runtime.xp, task.target.n_channels
         rows, count, leaf, largest = shared.rows(self._host, self._inputs)
         # Rows must be cut into pieces before they are summed, and `min_hessian` depends on the
-        # sums: until then the policy has `count` in its place.
+        # sums, so until then the policy gets `count` instead.
         policy = shared.policy(count, n, len(rows), largest)
         pieces = policy.empty_pieces(xp.empty(1, dtype=xp.int32), n)
         of_roots = {"size": xp.empty(1, np.int32), "pieces": pieces}

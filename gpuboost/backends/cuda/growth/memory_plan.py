@@ -47,7 +47,7 @@ class MemoryEstimate:
 
     @cached_property
     def plan(self) -> ArenaPlan | None:
-        """Where the arrays of a recorded batch lie; None if it cannot be recorded."""
+        """Places of the arrays of a recorded batch; None if it cannot be recorded."""
         return None if self.lives is None else plan_arena(*self.lives)
 
 
@@ -59,7 +59,7 @@ def dry_run(task: GrowTask, n_trees: int, shape: DeviceShape) -> MemoryEstimate:
 def dry_run_batch(
     task: GrowTask, host: HostInputs, shape: DeviceShape, maker: RoundMaker | None = None
 ) -> MemoryEstimate:
-    """Estimate the bytes of a batch; ``maker`` is that of `DeviceTask`.
+    """Estimate the bytes of a batch; ``maker`` is as in `DeviceTask`.
 
     Histograms take up to ``task.memory_budget``. If the host reads back a number of nodes, it gets
     the estimate `nodes_at`. The launches can be replayed if the device draws the rows and the host

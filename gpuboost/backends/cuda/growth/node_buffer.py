@@ -238,7 +238,7 @@ class NodeBuffer:
 
     @property
     def adds_leaf_sums(self) -> bool:
-        """Whether only leaves have sums, from which those of inner nodes follow."""
+        """Whether only leaves have sums, from which the sums of inner nodes are computed."""
         of_leaves = self._kind == constant("growth/node_buffer.cu", "LEAF_SUMS")
         return of_leaves and not self._task.target.by_median
 

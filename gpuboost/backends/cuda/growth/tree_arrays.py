@@ -43,7 +43,7 @@ NAMES = (
 
 @dataclass(frozen=True)
 class Finished:
-    """Arrays of the finished trees of a batch, concatenated in the order of the trees.
+    """Arrays of the finished trees of a batch, one tree after the other.
 
     Attributes
     ----------

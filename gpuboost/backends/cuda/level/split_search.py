@@ -84,7 +84,7 @@ class FeatureLists:
         Number of entries between the lists of two slots; 0 if all slots share one list.
     n_listed : int
     last : uint64 (slots,)
-        Largest rank of a feature in each list, if slots have lists of their own.
+        Largest rank of a feature in each list, if slots have their own lists.
     """
 
     listed: Array

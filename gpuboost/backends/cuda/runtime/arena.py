@@ -1,8 +1,8 @@
-"""Memory of a recorded batch: all of its arrays in one piece, those that never meet in one place.
+"""Memory of a recorded batch: one allocation, in which arrays not needed together share places.
 
-Launches that are replayed read and write where they did at first, so the places of their arrays
-must stay theirs for as long as the recording lasts. How long each array is needed is known before:
-the host code of a batch has run over arrays without memory.
+Replayed launches read and write at the recorded addresses, so the memory of their arrays must not
+be used for anything else as long as the recording exists. A dry run has shown how long each array
+is needed.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from gpuboost.engine.growth.frontier import Array
 
 @dataclass(frozen=True)
 class ArenaPlan:
-    """Places of arrays, in the order in which they are asked for.
+    """Places of arrays, in the order in which they are allocated.
 
     Attributes
     ----------
     sizes : sequence of int
-        Bytes of each.
+        Bytes of each array.
     places : sequence of int
-        First byte of each.
+        First byte of each array.
     total : int
         Bytes of the arena.
     """
@@ -37,14 +37,14 @@ class ArenaPlan:
 
 
 def plan_arena(sizes: Sequence[int], ends: Sequence[int]) -> ArenaPlan:
-    """Places for arrays: the largest first, each at the lowest place that is free while it lives.
+    """Place arrays, the largest first, each at the lowest place that is free while it is needed.
 
     Parameters
     ----------
     sizes : sequence of int
-        Bytes of each array, multiples of what arrays are aligned to.
+        Bytes of each array, multiples of the alignment.
     ends : sequence of int
-        Array i is made after i others, and given up before array ``ends[i]`` is made.
+        Array i is allocated after i others, and freed before array ``ends[i]`` is allocated.
 
     References
     ----------
@@ -57,7 +57,7 @@ def plan_arena(sizes: Sequence[int], ends: Sequence[int]) -> ArenaPlan:
     for i in np.argsort(-size, kind="stable"):
         meets = np.flatnonzero((place >= 0) & (start < end[i]) & (end > start[i]))
         meets = meets[np.argsort(place[meets], kind="stable")]
-        # What is taken below each of them; the first gap that is wide enough is below one, or last.
+        # End of the memory used below each of them. The first gap that is large enough is used.
         taken = np.maximum.accumulate(np.append(0, place[meets] + size[meets]))
         gaps = np.append(place[meets] - taken[:-1], size[i])
         place[i] = taken[int(np.argmax(gaps >= size[i]))]
@@ -66,7 +66,7 @@ def plan_arena(sizes: Sequence[int], ends: Sequence[int]) -> ArenaPlan:
 
 
 class Arena:
-    """Hands out the arrays of a plan, in its order.
+    """Returns the arrays of a plan, in its order.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class Arena:
         Raises
         ------
         RuntimeError
-            It is not the one that was planned.
+            The array is larger than the one that was planned.
         """
         shape = shape if isinstance(shape, tuple) else (shape,)
         size = np.dtype(dtype).itemsize * math.prod(int(n) for n in shape)

@@ -14,19 +14,19 @@ from gpuboost.engine.growth.frontier import Array
 
 Record = TypeVar("Record")
 
-_ALIGNMENT = 256  # bytes; where any array may begin
+_ALIGNMENT = 256  # bytes; arrays begin at multiples of this
 
 
 Columns = dict[str, tuple[Any, tuple[int, ...]]]  # dtype and shape of each array
 
 
 def column(dtype: Any, *shape: str | int) -> Any:
-    """A field of a dataclass that is an array: its type, and its lengths by name or as they are."""
+    """A dataclass field that is an array of this type; lengths are integers or names."""
     return field(metadata={"dtype": dtype, "shape": shape})
 
 
 def columns_of(record: type, **lengths: int) -> Columns:
-    """The arrays that a dataclass declares by `column`, where named lengths are so many."""
+    """The arrays that a dataclass declares by `column`, for these values of named lengths."""
     return {
         each.name: (
             each.metadata["dtype"],
@@ -43,12 +43,12 @@ def empty(record: type[Record], xp: Any, others: dict[str, Any], **lengths: int)
 
 
 def allocate(xp: Any, columns: Columns) -> dict[str, Array]:
-    """Arrays cut from one piece of memory, or separate ones, see `is_separate`."""
+    """Allocate arrays, in one piece of memory unless they are separate (see `is_separate`)."""
     return allocate_with_memory(xp, columns)[0]
 
 
 def allocate_with_memory(xp: Any, columns: Columns) -> tuple[dict[str, Array], Array | None]:
-    """Arrays, and the piece of memory that they are cut from; None where they are separate."""
+    """Allocate arrays; return them and the memory they share, or None if they are separate."""
     if is_separate(xp):
         return {name: xp.empty(shape, dtype) for name, (dtype, shape) in columns.items()}, None
     memory = one_piece(xp, columns)
@@ -56,30 +56,30 @@ def allocate_with_memory(xp: Any, columns: Columns) -> tuple[dict[str, Array], A
 
 
 def is_separate(xp: Any) -> bool:
-    """Whether an array module wants every array in memory of its own.
+    """Whether every array is allocated separately.
 
-    So a tool that checks accesses to memory sees where one array is left and another one begins.
+    A tool that checks memory accesses then finds those beyond the end of an array.
     """
     return getattr(xp, "separate", False)
 
 
 def one_piece(xp: Any, columns: Columns) -> Array:
-    """Memory for `cut`."""
+    """Allocate the memory that `cut` divides into arrays."""
     return xp.empty(bytes_of(columns), dtype=xp.uint8)
 
 
 def bytes_of(columns: Columns) -> int:
-    """Bytes that `one_piece` takes."""
+    """Bytes that `one_piece` allocates."""
     return sum(_padded_bytes(*column) for column in columns.values())
 
 
 def places_of(columns: Columns) -> list[int]:
-    """Where arrays begin in `one_piece`, in bytes."""
+    """Byte offset of each array in `one_piece`."""
     return [0, *accumulate(_padded_bytes(*column) for column in columns.values())][: len(columns)]
 
 
 def cut(memory: Array, columns: Columns) -> dict[str, Array]:
-    """The arrays of a piece of memory, on the device or copied to the host as a whole."""
+    """The arrays in a piece of memory, which is on the device or a copy on the host."""
     arrays = {}
     for (name, (dtype, shape)), at in zip(columns.items(), places_of(columns), strict=True):
         array = memory[at : at + _bytes(dtype, shape)].view(dtype)
@@ -87,7 +87,7 @@ def cut(memory: Array, columns: Columns) -> dict[str, Array]:
     return arrays
 
 
-@lru_cache(4096)  # the host cuts a round again for every tree it finishes
+@lru_cache(4096)  # called again for every tree of a round
 def _bytes(dtype: Any, shape: tuple[int, ...]) -> int:
     return np.dtype(dtype).itemsize * math.prod(shape)
 

@@ -1,4 +1,4 @@
-"""Machine code of the kernels: compiled with NVRTC, and kept on disk from then on.
+"""Machine code of the kernels, compiled with NVRTC on first use and then kept on disk.
 
 CuPy's own compilation is not used: it adds ``-ftz=true`` to all options, which would flush float32
 denormals.
@@ -14,27 +14,27 @@ from typing import Any
 
 from gpuboost.backends.cache import keep, recall
 
-# The same arithmetic as NumPy's: no product contracted into a sum, denormals kept, exact division.
+# The same arithmetic as NumPy's: no fused multiply-add, denormals kept, exact division.
 OPTIONS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true")
 FOLDER = "kernels"  # in the user's cache
 
 
 class CompileError(RuntimeError):
-    """NVRTC rejected a kernel; the message ends with the compiler's."""
+    """NVRTC rejected a kernel; the message ends with the compiler's log."""
 
 
 def choose_architecture(capability: int, known: Collection[int]) -> str:
-    """What NVRTC compiles for, such as ``sm_90``.
+    """The architecture that NVRTC compiles for, such as ``sm_90``.
 
-    Machine code runs on later devices of the same generation. A device of a generation that the
-    compiler does not know gets ``compute_...``, code that its driver translates.
+    Machine code also runs on later devices of the same generation. If the compiler does not know
+    the generation, the result is ``compute_...``: portable code that the driver translates.
 
     Parameters
     ----------
     capability : int
-        Of the device, 90 for 9.0.
+        Compute capability of the device, 90 for 9.0.
     known : collection of int
-        Those that the compiler knows.
+        Compute capabilities that the compiler supports.
     """
     older = [one for one in known if one <= capability]
     if not older:
@@ -65,7 +65,7 @@ class CubinStore:
     folder: Path
 
     def machine_code(self, text: str, file_name: str) -> bytes:
-        """Code of a source, from disk if it was ever compiled with these options and versions.
+        """Compile a source, or read its code from disk if these options and versions were used.
 
         Raises
         ------

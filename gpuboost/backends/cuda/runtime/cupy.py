@@ -1,8 +1,8 @@
-"""Kernels and arrays on an NVIDIA GPU, through CuPy. The only file that imports it from the start.
+"""Kernels and arrays on an NVIDIA GPU, through CuPy, which only this file imports at the top.
 
-What is used of CuPy 14: arrays and their functions, `cupy.cuda.Device` as a context, its pool and
-its pinned memory, events, NVRTC, and modules of machine code. Everything runs on the stream that is
-current where a method is called, as CuPy's own work does.
+It uses these parts of CuPy 14: arrays and their functions, `cupy.cuda.Device` as a context, memory
+pools and pinned memory, events, NVRTC, and modules of machine code. As in CuPy, work runs on the
+stream that is current when a method is called.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from gpuboost.backends.cuda.runtime.source import kernel_source
 from gpuboost.backends.cuda.runtime.staging import Downloads, Uploads, pinned_memory
 from gpuboost.engine.growth.frontier import Array
 
-MEMORY_SHARE = 0.8  # of what is free; the rest is for the binned matrix and for others
+MEMORY_SHARE = 0.8  # of the free memory; the rest is for the binned matrix and for other programs
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation and CUDA_ERROR_OUT_OF_MEMORY
 _COMPILER_OUT_OF_MEMORY = 1  # NVRTC_ERROR_OUT_OF_MEMORY
 # When a sort runs out of memory, CuPy raises a plain MemoryError or RuntimeError whose message ends
-# with one of these: its sorts are C++, which knows no errors of CuPy's.
+# with one of these: its sorts are C++ code, which cannot raise CuPy's own errors.
 _SORT_OUT_OF_MEMORY = ("std::bad_alloc", "cudaErrorMemoryAllocation: out of memory")
 
 
@@ -42,13 +42,13 @@ class LoadedKernel:
     def __call__(
         self, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], shared_mem: int = 0
     ) -> None:
-        """Launch it; not at all where the grid has no blocks (CuPy would launch one)."""
+        """Launch it, unless the grid has no blocks (CuPy would launch one)."""
         if 0 not in grid:
             self.function(tuple(grid), tuple(block), args, shared_mem)
 
 
 class PendingRead:
-    """An array on its way to the host: into pinned memory, or what the system gives instead."""
+    """A copy of an array to the host that may still be running, into pinned memory if possible."""
 
     def __init__(self, array: Array) -> None:
         pinned = pinned_memory(cupy, max(1, array.nbytes))
@@ -59,7 +59,7 @@ class PendingRead:
         self._copied.record()
 
     def __call__(self) -> np.ndarray:
-        """Wait for it. Nobody gets the pinned memory as long as somebody has what lies there."""
+        """Wait for the copy. Its pinned memory is not reused as long as the array exists."""
         self._wait()
         return self._host
 
@@ -69,12 +69,12 @@ class PendingRead:
             del self._copied
 
     def __del__(self) -> None:
-        # Nobody may get the pinned memory while the device still writes to it.
+        # The pinned memory must not be reused while the device still writes to it.
         self._wait()
 
 
 class Active:
-    """The device of a runtime is the current one, and its errors of memory are MemoryErrors."""
+    """Context in which a device is current; if it runs out of memory, MemoryError is raised."""
 
     def __init__(self, runtime: CupyRuntime) -> None:
         self._runtime = runtime
@@ -94,7 +94,7 @@ class Active:
 class CupyRuntime:
     """One GPU; see `gpuboost.backends.cuda.runtime.protocol.Runtime`.
 
-    May be used by several threads at once. All of it needs ``with runtime.active()``.
+    Several threads may use it at once. All methods need ``with runtime.active()``.
     """
 
     xp: Any = cupy
@@ -121,9 +121,9 @@ class CupyRuntime:
         Raises
         ------
         MemoryError
-            The device ran out of memory. What was allocated inside is given back.
+            The device ran out of memory. Memory allocated in the context is freed.
         RuntimeError
-            The process was forked from one that used the device.
+            The process was forked from one that had used the device.
         """
         self._check_process()
         return Active(self)
@@ -137,7 +137,7 @@ class CupyRuntime:
             )
 
     def memory_error(self, reason: str) -> MemoryError:
-        """What to say of memory that was not there, after all that is unused is given back."""
+        """Free all unused memory and make the error that reports how much is free then."""
         gc.collect()
         with self.device:
             cupy.get_default_memory_pool().free_all_blocks()
@@ -148,7 +148,7 @@ class CupyRuntime:
         )
 
     def memory_budget(self) -> int:
-        """Bytes that a fit may use: a share of what the driver and CuPy's pool have free."""
+        """Bytes that a fit may allocate: a share of what is free in the driver and CuPy's pool."""
         pool = cupy.get_default_memory_pool()
         with self.device:
             free = cupy.cuda.runtime.memGetInfo()[0] + pool.free_bytes()
@@ -160,7 +160,7 @@ class CupyRuntime:
     # ---- kernels -------------------------------------------------------------------------------
 
     def kernel(self, file_name: str, name: str, constants: Mapping[str, int]) -> Launchable:
-        """A kernel of one file, compiled or read from disk at its first use in this process."""
+        """A kernel of one file, compiled or read from disk on first use in this process."""
         key = (file_name, tuple(sorted(constants.items())))
         found = self._kernels.get((name, *key))
         if found is not None:
@@ -176,10 +176,10 @@ class CupyRuntime:
             return self._kernels.setdefault((name, *key), LoadedKernel(function))
 
     def capture(self, launches: Callable[[], None]) -> Callable[[], None]:
-        """A graph of launches; the call launches it on the stream that is current then.
+        """Capture launches as a graph; the returned call launches it on the current stream.
 
-        It is captured on a stream of its own that does not wait for the default one, so work of
-        other threads there goes on. What is launched is not run.
+        The capture does not run the launches. It uses its own stream, which does not wait for the
+        default stream, so other threads can go on working there.
         """
         stream = cupy.cuda.Stream(non_blocking=True)
         with stream:
@@ -197,7 +197,7 @@ class CupyRuntime:
     # ---- arrays --------------------------------------------------------------------------------
 
     def asarray(self, host: np.ndarray) -> Array:
-        """Copy to the device (the array itself where it is there), in C order."""
+        """Copy to the device, in C order; an array on the device is not copied."""
         if not isinstance(host, np.ndarray):
             return cupy.ascontiguousarray(host)
         array = cupy.empty(host.shape, dtype=host.dtype.newbyteorder("="))
@@ -205,20 +205,20 @@ class CupyRuntime:
         return array
 
     def upload(self, host: np.ndarray, array: Array) -> None:
-        """Copy to an array of the device of the same shape and type, after what reads it now."""
+        """Copy to a device array of the same shape and type, after pending reads of it."""
         self._uploads.copy(host, array)
 
     def to_host(self, array: Array) -> np.ndarray:
-        """Copy to a NumPy array (the array itself where it is one)."""
+        """Copy to a NumPy array; a NumPy array is returned unchanged."""
         return array if isinstance(array, np.ndarray) else self._downloads.copy(array)
 
     def read_later(self, array: Array) -> Callable[[], np.ndarray]:
-        """Start to copy to pinned memory; the call waits for the copy and returns it."""
+        """Start to copy to pinned memory; the returned call waits for the copy and returns it."""
         return PendingRead(array)
 
 
 def _allow_shared_memory(function: Any, capacity: int) -> None:
-    """Let launches have up to ``capacity`` bytes of shared memory, own arrays included."""
+    """Allow launches up to ``capacity`` bytes of shared memory, static arrays included."""
     driver = cupy.cuda.driver
     own = driver.funcGetAttribute(driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function.ptr)
     attribute = driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -226,14 +226,14 @@ def _allow_shared_memory(function: Any, capacity: int) -> None:
 
 
 def _forget_frames(error: BaseException | None) -> None:
-    """Let go of the arrays that the frames of an error hold, as long as anybody keeps the error."""
+    """Drop the tracebacks of an error, whose frames would keep arrays alive."""
     while error is not None:
         error.__traceback__ = None
         error = error.__cause__ or error.__context__
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Whether the device or its compiler had too little memory; NumPy's errors are not meant."""
+    """Whether the device or its compiler ran out of memory, as opposed to NumPy."""
     if isinstance(error, cupy.cuda.memory.OutOfMemoryError):
         return True
     from_cuda = (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError)

@@ -1,8 +1,8 @@
-"""Launches of a batch of trees, kept to be replayed over other inputs.
+"""Recorded launches of a batch of trees, which can be replayed with other inputs.
 
-All device work of a batch goes through a runtime: arrays by ``xp.empty``, everything else by
-kernels. So a list of launches is all there is to a batch, if nothing of it is decided by what the
-device has computed.
+All device work of a batch goes through a runtime: arrays are made by ``xp.empty``, and everything
+else is a kernel. So the list of launches is the whole batch, unless the host decides something by
+what the device has computed.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from gpuboost.engine.growth.frontier import Array
 
 
 class Recording:
-    """What was launched while it was open, and the memory of its arrays.
+    """The launches made while it was open, and the memory of their arrays.
 
     Parameters
     ----------
     runtime : Runtime
     plan : ArenaPlan
-        Of the arrays that are made meanwhile.
+        Places of the arrays that are made while it is open.
 
     Attributes
     ----------
     launches : list of callable
-        Launches with all that was given to them; arrays that they name stay.
+        Launches with their arguments, which keep the arrays alive.
     """
 
     def __init__(self, runtime: Runtime, plan: ArenaPlan) -> None:
@@ -41,7 +41,7 @@ class Recording:
         self._repeat: Callable[[], None] | None = None
 
     def replay(self) -> None:
-        """Launch all of it again: from the second time on as one, where the device can."""
+        """Repeat all launches, captured as one graph if the device supports that."""
         if self._repeat is None:
             self._repeat = self._runtime.capture(self._launch_all)
         self._repeat()
@@ -54,8 +54,8 @@ class Recording:
 class RecordedModule:
     """The array module of a runtime.
 
-    While a batch is recorded, arrays come from its arena; functions that would compute something
-    unseen raise RuntimeError.
+    While a batch is recorded, arrays come from its arena. Functions that would do work that is not
+    recorded raise RuntimeError.
     """
 
     def __init__(self, xp: Any) -> None:
@@ -78,7 +78,7 @@ class RecordedModule:
 class RecordingRuntime:
     """A runtime that can record what is launched through it; see `Runtime`.
 
-    Made for one grower of trees, in one thread at a time.
+    Each tree grower has its own, and uses it in one thread at a time.
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -91,7 +91,7 @@ class RecordingRuntime:
 
     @contextmanager
     def recording(self, plan: ArenaPlan) -> Iterator[Recording]:
-        """Launch and record; arrays that are made inside lie in the recording's arena."""
+        """Context that records launches; arrays made in it are in the recording's arena."""
         recording = Recording(self._runtime, plan)
         self._recording, self.xp.arena = recording, recording.arena
         try:
@@ -102,11 +102,11 @@ class RecordingRuntime:
     # ---- Runtime -------------------------------------------------------------------------------
 
     def active(self) -> AbstractContextManager[None]:
-        """That of the runtime."""
+        """Make the device of the runtime the current one."""
         return self._runtime.active()
 
     def memory_budget(self) -> int:
-        """That of the runtime."""
+        """Bytes that a fit may allocate."""
         return self._runtime.memory_budget()
 
     def kernel(self, file_name: str, name: str, constants: Mapping[str, int]) -> Launchable:
@@ -122,7 +122,7 @@ class RecordingRuntime:
         return launch
 
     def capture(self, launches: Callable[[], None]) -> Callable[[], None]:
-        """That of the runtime."""
+        """Return a call that repeats launches."""
         return self._runtime.capture(launches)
 
     def asarray(self, host: np.ndarray) -> Array:

@@ -1,4 +1,4 @@
-"""Launches of kernels by name, and what NumPy would do in a line, done by kernels."""
+"""Launches of kernels by name, and kernels that fill arrays."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FILLS = {  # by the size of an item
     4: ("fill_words", np.uint32),
     8: ("fill_longs", np.uint64),
 }
-_MAX_BLOCKS = 1 << 12  # of a launch: more items than threads are taken in turn
+_MAX_BLOCKS = 1 << 12  # of a launch; threads take further items in turn
 _NO_CONSTANTS: dict[str, int] = {}
 
 
@@ -46,24 +46,24 @@ def launch(
 ) -> None:
     """Launch a kernel.
 
-    Its parameters are bound by name: to the keywords, or else to the fields and properties of the
+    Its parameters are bound by name to the keywords, or else to fields and properties of the
     records. Numbers are converted to the type that the kernel declares.
 
     Parameters
     ----------
     runtime : Runtime
     name : str
-        Of the kernel, in whichever file it is.
+        Name of the kernel; kernels of all files have different names.
     grid : int or tuple of int
-        Blocks; none at all is no launch.
+        Number of blocks; if it is 0, nothing is launched.
     *records : dataclass instances
-        Each offers at least one parameter.
+        Each provides at least one parameter.
     out : dataclass instance, optional
         Its field ``count`` is bound to the parameter ``count_out``.
     constants : mapping of str to int
-        What the kernel's file is compiled with.
+        Constants that the kernel's file is compiled with.
     block : tuple of int, optional
-        Threads of a block; those of ``__launch_bounds__`` if it is not given.
+        Threads of a block; by default those of ``__launch_bounds__``.
     shared_mem : int
         Bytes of dynamic shared memory.
     **values
@@ -74,8 +74,8 @@ def launch(
     LookupError
         There is no such kernel.
     TypeError
-        A parameter is offered by nothing, or by two records and no keyword; or a keyword or a
-        record offers nothing that the kernel takes.
+        Nothing provides a parameter, or two records and no keyword do; or a keyword or a record
+        provides nothing that the kernel takes.
     """
     owners = (out, *records)
     key = (name, *map(type, owners), *values)
@@ -93,7 +93,7 @@ class _Binding:
     Attributes
     ----------
     file_name : str
-        Of the kernel.
+        File of the kernel.
     block : tuple of int
     arguments : callable
         Takes the keywords and the records, and returns the arguments of the kernel.
@@ -104,12 +104,12 @@ class _Binding:
     arguments: Callable[..., tuple[Any, ...]]
 
 
-# By the name of a kernel, the types of records and the names of keywords.
+# Keys: name of the kernel, types of records, names of keywords.
 _bindings: dict[tuple[Any, ...], _Binding] = {}
 
 
 def _bind(name: str, owners: tuple[Any, ...], keywords: tuple[str, ...]) -> _Binding:
-    """The binding of a kernel to ``out`` and records, and to keywords of some names."""
+    """Bind the parameters of a kernel to ``out``, to records and to keywords."""
     signature = kernel_signatures().get(name)
     if signature is None:
         raise LookupError(f"no kernel file has a kernel {name}")
@@ -119,7 +119,7 @@ def _bind(name: str, owners: tuple[Any, ...], keywords: tuple[str, ...]) -> _Bin
     parameters = signature.declaration.parameters
     sources = [_source(name, each.name, keywords, offers) for each in parameters]
     _check_all_used(name, sources, keywords, owners)
-    # Python compiles what takes the arguments; to look them up one by one takes twice as long:
+    # The arguments are taken by a compiled lambda; looking them up one by one takes twice as long:
     # lambda values, r0, r1: (r1.size, int32(values['n_slots']), r0.count)
     taken = []
     for parameter, (number, own) in zip(parameters, sources, strict=True):
@@ -145,7 +145,7 @@ _COMPUTED = (property, cached_property)
 def _source(
     kernel: str, name: str, keywords: tuple[str, ...], offers: list[dict[str, str]]
 ) -> tuple[int, str]:
-    """Number of the record that offers a parameter, -1 for a keyword, and its name."""
+    """Number of the record that provides a parameter (-1: a keyword), and its name there."""
     if name in keywords:
         return -1, name
     found = [number for number, offered in enumerate(offers) if name in offered]
@@ -162,7 +162,7 @@ def _check_all_used(
     keywords: tuple[str, ...],
     owners: tuple[Any, ...],
 ) -> None:
-    """Raise TypeError where a keyword or a record offers nothing that a kernel takes."""
+    """Raise TypeError if a keyword or a record provides nothing that a kernel takes."""
     left_over = [name for name in keywords if (-1, name) not in sources]
     used = {number for number, _ in sources}
     left_over += [

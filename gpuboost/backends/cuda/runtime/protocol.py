@@ -1,4 +1,4 @@
-"""What the level operations ask of whatever runs kernels: an array module and launches."""
+"""The interface between level operations and what runs kernels: arrays, launches and copies."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import numpy as np
 from gpuboost.engine.growth.frontier import Array
 
 # A compiled kernel, called with a grid, a block, arguments and bytes of dynamic shared memory. The
-# arguments are arrays and NumPy scalars of the types that it declares. A grid without
-# blocks is no launch.
+# arguments are arrays and NumPy scalars of the types that it declares. If the grid has no blocks,
+# nothing is launched.
 Launchable = Callable[[Sequence[int], Sequence[int], Sequence[Any], int], None]
 
 
 class Runtime(Protocol):
-    """A device, or what stands for one.
+    """A device, or a stand-in for one.
 
     Attributes
     ----------
     name : str
-        Such as "cuda:0".
+        For example "cuda:0".
     xp : module
-        numpy or cupy; all arrays are of this module. If it says that it is ``separate``, arrays
-        that are usually cut from one piece of memory are asked of it one by one.
+        numpy or cupy; all arrays are of this module. If its attribute ``separate`` is true, arrays
+        that usually share one piece of memory are allocated one by one.
     shared_memory : int
         Bytes of shared memory that a block may have.
     n_multiprocessors : int
@@ -37,13 +37,13 @@ class Runtime(Protocol):
     n_multiprocessors: int
 
     def active(self) -> AbstractContextManager[None]:
-        """All else, and all use of arrays, happens in ``with runtime.active():``.
+        """Context in which all other methods and all arrays are used.
 
-        Memory that the device does not have is a MemoryError there.
+        If the device runs out of memory there, a MemoryError is raised.
         """
 
     def memory_budget(self) -> int:
-        """Bytes that a fit may use for arrays of its own."""
+        """Bytes that a fit may allocate."""
 
     def kernel(self, file_name: str, name: str, constants: Mapping[str, int]) -> Launchable:
         """A kernel of one file, compiled with `source.kernel_source` once for each ``constants``.
@@ -52,24 +52,24 @@ class Runtime(Protocol):
         """
 
     def capture(self, launches: Callable[[], None]) -> Callable[[], None]:
-        """A call that repeats some launches with the same arguments: on a GPU one graph.
+        """Return a call that repeats launches with the same arguments, on a GPU as one graph.
 
-        ``launches`` launches kernels that have been launched before, and does nothing else. The
-        arrays that it names must outlive the call.
+        ``launches`` only launches kernels, all of which have been launched before. Its arrays must
+        outlive the call.
         """
 
     def asarray(self, host: np.ndarray) -> Array:
-        """Copy to the device (the array itself where it is there)."""
+        """Copy to the device; an array on the device is returned unchanged."""
 
     def upload(self, host: np.ndarray, array: Array) -> None:
-        """Copy to an array of the device of the same shape and type, after what reads it now."""
+        """Copy to a device array of the same shape and type, after pending reads of it."""
 
     def to_host(self, array: Array) -> np.ndarray:
-        """Copy to a NumPy array (the array itself where it is one)."""
+        """Copy to a NumPy array; a NumPy array is returned unchanged."""
 
     def read_later(self, array: Array) -> Callable[[], np.ndarray]:
-        """Start to copy to the host; the call waits for the copy and returns it.
+        """Start to copy to the host; the returned call waits for the copy and returns it.
 
-        It lies in memory that is dear (pinned), and is there as long as somebody has it or a view
-        of it: who wants to keep something copies that.
+        The copy is in pinned memory, which is scarce and is held as long as the copy or a view of
+        it exists. So copy what is to be kept.
         """

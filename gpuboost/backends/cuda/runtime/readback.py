@@ -1,4 +1,4 @@
-"""Arrays that the host reads together: in one piece of memory, so that they are copied at once."""
+"""Arrays that the host reads together: they share one piece of memory and are copied at once."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from gpuboost.backends.cuda.runtime.arrays import Columns, allocate_with_memory,
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.engine.growth.frontier import Array
 
-# Room for finished trees that is copied as a whole, though few of them be there. What there was
-# room for takes 0.02 ns a byte of the bus, and nothing of the host. To copy only what there is, the
-# host has to wait for the table, some 20 us, and to start a copy of each array, some 10 us each,
-# before it launches the next round: 0.14 ms, in which the bus carries 7 MB.
+# Largest buffer of finished trees, in bytes, that is copied with its unused part. A byte takes
+# 0.02 ns on the bus and no host time. To copy only the used part, the host would wait 20 us for the
+# table and start a copy of each array, 10 us each, before it launches the next round: 0.14 ms in
+# all, in which the bus carries 7 MB.
 MAX_WHOLE = 8 << 20
-_SPARED = 1 << 14  # bytes of a copy that may be kept as a whole: cutting it would take longer
-_ALIGNMENT = 8  # bytes; arrays begin at multiples of as many
+_SPARED = 1 << 14  # bytes; smaller copies are kept whole, because cutting them takes longer
+_ALIGNMENT = 8  # bytes; arrays begin at multiples of this
 _BETWEEN = bytes(_ALIGNMENT)
 
 
@@ -30,7 +30,7 @@ def is_copied_whole(n_bytes: int) -> bool:
 class Readback:
     """Arrays of the device that the host reads together.
 
-    Where arrays are asked to be separate, see `level.is_separate`, the copy alone is one piece.
+    If arrays must be separate (see `arrays.is_separate`), each is copied by itself.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Readback:
     ----------
     arrays : dict of str to array
     n_bytes : int
-        Of all of them.
+        Bytes of all arrays.
     """
 
     def __init__(self, xp: Any, columns: Columns) -> None:
@@ -54,7 +54,7 @@ class Readback:
         self.n_bytes = bytes_of(columns)
 
     def read_later(self, runtime: Runtime) -> Callable[[], HostCopy]:
-        """Start to copy them, after what was launched; the call waits for the copy."""
+        """Start to copy the arrays once earlier launches are done; the call returned waits."""
         if self._memory is None:
             return read_later(runtime, self.arrays)
         read, packed = runtime.read_later(self._memory), (self._spans, self._fields)
@@ -63,13 +63,13 @@ class Readback:
 
 
 def read_later(runtime: Runtime, arrays: Mapping[str, Array]) -> Callable[[], HostCopy]:
-    """Start to copy arrays, each by itself; the call waits for all."""
+    """Start to copy arrays, each by itself; the call returned waits for all copies."""
     reads = {name: runtime.read_later(array) for name, array in arrays.items()}
     return lambda: HostCopy.of({name: read() for name, read in reads.items()})
 
 
 class Field(NamedTuple):
-    """What the items of the first axis of an array are."""
+    """Type, shape, size and bytes of one item along the first axis of an array."""
 
     dtype: np.dtype
     shape: tuple[int, ...]
@@ -78,7 +78,7 @@ class Field(NamedTuple):
 
 
 def field_of(dtype: Any, shape: tuple[int, ...]) -> Field:
-    """That of an array of a type and a shape."""
+    """The `Field` of an array with this type and shape."""
     kind, size = np.dtype(dtype), math.prod(shape[1:])
     return Field(kind, shape[1:], size, size * kind.itemsize)
 
@@ -89,12 +89,12 @@ class HostCopy:
     Parameters
     ----------
     memory : mapping of str to memoryview
-        The bytes that each array lies in: of all of them, or its own.
+        The bytes that contain each array: shared by all arrays, or its own.
     spans : mapping of str to (int, int)
-        Where it begins there, and its items.
+        Where each array begins in its bytes, and its number of items.
     fields : mapping of str to Field
     is_own : bool
-        Whether the memory is nobody else's, and may be kept.
+        Whether nothing else uses the memory, so it may be kept.
     """
 
     def __init__(
@@ -115,12 +115,12 @@ class HostCopy:
         fields: Mapping[str, Field],
         is_own: bool,
     ) -> HostCopy:
-        """Arrays in one piece of memory."""
+        """Copies in one piece of memory."""
         return cls(dict.fromkeys(spans, memory.data), spans, fields, is_own)
 
     @classmethod
     def of(cls, arrays: Mapping[str, np.ndarray]) -> HostCopy:
-        """Arrays where they lie."""
+        """Copies in separate arrays, which are not copied again."""
         memory = {name: array.reshape(-1).view(np.uint8).data for name, array in arrays.items()}
         spans = {name: (0, len(array)) for name, array in arrays.items()}
         fields = {name: field_of(array.dtype, array.shape) for name, array in arrays.items()}
@@ -130,23 +130,23 @@ class HostCopy:
         return name in self._spans
 
     def beside(self, others: HostCopy) -> HostCopy:
-        """These arrays and others, where they lie."""
+        """These arrays together with others, without copying."""
         memory, spans = {**self._memory, **others._memory}, {**self._spans, **others._spans}
         return HostCopy(memory, spans, {**self._fields, **others._fields}, False)
 
     def part(self, name: str, first: int, end: int) -> np.ndarray:
-        """Some items of an array, where they lie."""
+        """Some items of an array, as a view."""
         field = self._fields[name]
         at, n = self._spans[name][0] + first * field.n_bytes, end - first
         found = np.frombuffer(self._memory[name], field.dtype, n * field.size, at)
         return found.reshape(n, *field.shape) if field.shape else found
 
     def length(self, name: str) -> int:
-        """Items of an array."""
+        """Number of items of an array."""
         return self._spans[name][1]
 
     def kept(self, length: Mapping[str, int]) -> HostCopy:
-        """One that may be kept: the first items of some arrays, copied into memory of their own."""
+        """A copy that may be kept: the first items of some arrays, in new memory."""
         if self._is_own:
             return self
         parts, spans, at = list[Any](), {}, 0

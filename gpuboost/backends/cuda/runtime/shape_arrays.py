@@ -1,7 +1,7 @@
-"""A device that has shapes and no memory: what runs on it allocates nothing and computes nothing.
+"""A device for dry runs: its arrays have shapes but no memory, and its kernels do nothing.
 
-The host code of a fit asks for the same arrays, in the same order, whatever the data are, and lets
-go of them at the same places. Run over such arrays, it shows what memory it would take.
+The host code of a fit allocates and frees the same arrays in the same order, whatever the data. Run
+over shape arrays, it shows how much memory it would take.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _LAST_KERNEL = "number_nodes"  # launched when there are no more levels
 
 
 class Meter:
-    """Bytes that are held, and the most that were."""
+    """Bytes that are allocated now, and their maximum so far."""
 
     def __init__(self) -> None:
         self.now = self.peak = 0
-        self.sizes: list[int] = []  # of all that were ever taken
-        self.ends: list[int | None] = []  # how many had been taken when each was given back
+        self.sizes: list[int] = []  # of all allocations so far
+        self.ends: list[int | None] = []  # number of allocations so far when each was freed
 
     def take(self, size: int) -> int:
-        """Hold so many more; its number."""
+        """Allocate bytes; return the number of the allocation."""
         self.now += size
         self.peak = max(self.peak, self.now)
         self.sizes.append(size)
@@ -39,18 +39,18 @@ class Meter:
         return len(self.sizes) - 1
 
     def give_back(self, number: int) -> None:
-        """No longer hold what `take` numbered so."""
+        """Free the allocation with this number."""
         self.now -= self.sizes[number]
         self.ends[number] = len(self.sizes)
 
     def lives(self, first: int) -> tuple[list[int], list[int]]:
-        """Sizes and ends, as `arena.plan_arena` takes them, of what was taken from a number on."""
+        """Sizes and ends of the allocations from ``first`` on, as for `arena.plan_arena`."""
         sizes, last = self.sizes[first:], len(self.sizes)
         return sizes, [(last if end is None else end) - first for end in self.ends[first:]]
 
 
 class _Memory:
-    """One allocation, held as long as an array refers to it."""
+    """One allocation, which is freed when no array refers to it."""
 
     def __init__(self, meter: Meter, size: int) -> None:
         self._meter = meter
@@ -63,7 +63,7 @@ class _Memory:
 class ShapeArray:
     """An array with a shape and a type.
 
-    What makes a new array in NumPy makes a new allocation here; views share theirs.
+    Operations that make a new array in NumPy make a new allocation here; views share one.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class ShapeArray:
         The allocation that a view shares.
     """
 
-    __array_ufunc__ = None  # so that arithmetic of NumPy arrays with one of these is an error
+    __array_ufunc__ = None  # arithmetic with NumPy arrays is an error
 
     def __init__(
         self, meter: Meter, shape: Sequence[int], dtype: Any, memory: _Memory | None = None
@@ -118,7 +118,7 @@ class ShapeArray:
         return self._view(np.asarray(self).reshape(*shape).shape)
 
     def __getitem__(self, key: Any) -> ShapeArray:
-        if isinstance(key, slice):  # most are: a third of the time to foretell a batch
+        if isinstance(key, slice):  # the most frequent case; a third of the time of a dry run
             return self._view((len(range(*key.indices(self.shape[0]))), *self.shape[1:]))
         parts = key if isinstance(key, tuple) else (key,)
         picked = tuple(np.asarray(part) if isinstance(part, ShapeArray) else part for part in parts)
@@ -128,7 +128,7 @@ class ShapeArray:
         return self._view(shape)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Nothing is kept."""
+        """Values are not stored."""
 
     # ---- new arrays ----------------------------------------------------------------------------
 
@@ -150,7 +150,7 @@ class ShapeModule:
     def __getattr__(self, name: str) -> Any:
         found = getattr(np, name)
         if isinstance(found, type) or not callable(found):
-            return found  # types of numbers, constants
+            return found  # number types and constants
         raise AttributeError(f"shape arrays have no {name}; add it to ShapeModule")
 
     def empty(self, shape: Any, dtype: Any = np.float64) -> ShapeArray:
@@ -176,9 +176,9 @@ class ShapeRuntime:
     Parameters
     ----------
     shared_memory, n_multiprocessors : int
-        Those of the device.
+        Properties of the device.
     nodes_at : callable
-        How many nodes there are at a depth, for levels whose size the host asks for.
+        Number of nodes at a depth, for levels whose size the host reads.
     """
 
     name = "shape_array"
@@ -190,19 +190,19 @@ class ShapeRuntime:
         self.xp: Any = ShapeModule(self.meter)
         self.shared_memory, self.n_multiprocessors = shared_memory, n_multiprocessors
         self._nodes_at, self._depth = nodes_at, 0
-        self._all_known = False  # whether the nodes of all levels are asked for
-        self.asked = False  # whether anything was read of what is computed
+        self._all_known = False  # whether the next read is of the nodes of all levels
+        self.asked = False  # whether any computed value was read
 
     def active(self) -> AbstractContextManager[None]:
         """Nothing needs to be done."""
         return nullcontext()
 
     def memory_budget(self) -> int:
-        """Phantoms take none."""
+        """Shape arrays take no memory."""
         return 0
 
     def kernel(self, file_name: str, name: str, constants: Mapping[str, int]) -> Launchable:
-        """Does nothing, but a level is counted."""
+        """A kernel that does nothing but count levels."""
 
         def launch(*_: Any) -> None:
             if name == _FIRST_KERNEL:
@@ -213,7 +213,7 @@ class ShapeRuntime:
         return launch
 
     def asarray(self, host: Any) -> ShapeArray:
-        """Room for a copy."""
+        """Allocate a copy."""
         return ShapeArray(self.meter, host.shape, host.dtype)
 
     def capture(self, launches: Callable[[], None]) -> Callable[[], None]:
@@ -221,14 +221,14 @@ class ShapeRuntime:
         return launches
 
     def upload(self, host: np.ndarray, array: Any) -> None:
-        """Nothing is kept."""
+        """Values are not stored."""
 
     def to_host(self, array: Any) -> np.ndarray:
-        """Phantoms hold nothing; a batch is launched without it."""
+        """Shape arrays have no values; launching a batch must not read any."""
         raise RuntimeError("shape arrays hold nothing that could be copied to the host")
 
     def read_later(self, array: Any) -> Callable[[], np.ndarray]:
-        """The number of nodes of the level made last, or at the end of all levels."""
+        """The number of nodes of the last level or, at the end, of all levels."""
         self.asked = True
         levels = range(0 if self._all_known else self._depth, self._depth + 1)
         nodes = np.full(array.shape, sum(map(self._nodes_at, levels)), dtype=array.dtype)
@@ -237,7 +237,7 @@ class ShapeRuntime:
 
 @dataclass(frozen=True)
 class DeviceShape:
-    """What of a device decides how much memory is asked for.
+    """The properties of a device that determine how much memory a fit takes.
 
     Attributes
     ----------
@@ -251,5 +251,5 @@ class DeviceShape:
 
     @classmethod
     def of(cls, runtime: Any) -> DeviceShape:
-        """That of a runtime."""
+        """The properties of the device of a runtime."""
         return cls(runtime.shared_memory, runtime.n_multiprocessors)

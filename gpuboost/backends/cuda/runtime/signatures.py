@@ -1,4 +1,4 @@
-"""What the kernel files declare of each kernel: its name, block size and parameters."""
+"""Declarations of kernels, read from their files: name, block size and parameters."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Parameter:
         Raises
         ------
         ValueError
-            It writes out what `In` and `Out` of common.cuh stand for.
+            It uses ``__restrict__`` instead of `In` or `Out` of common.cuh.
         """
         if "__restrict__" in text:
             raise ValueError(f"declare {text.strip()!r} as In<type> or Out<type>")
@@ -56,13 +56,13 @@ class Parameter:
 
 @dataclass(frozen=True)
 class KernelDeclaration:
-    """What the source says of a kernel.
+    """The declaration of a kernel in its source.
 
     Attributes
     ----------
     name : str
     bound : str
-        The text between the brackets of ``__launch_bounds__``, 1024 without.
+        Arguments of ``__launch_bounds__``; 1024 if there is none.
     parameters : tuple of Parameter
     """
 
@@ -73,20 +73,20 @@ class KernelDeclaration:
 
 @dataclass(frozen=True)
 class KernelSignature:
-    """A kernel and the file that it is written in, such as ``"level/policy.cu"``."""
+    """A kernel and its file, such as ``"level/policy.cu"``."""
 
     file_name: str
     declaration: KernelDeclaration
 
     @property
     def n_threads(self) -> int:
-        """Threads of a block, which ``__launch_bounds__`` states as a product of constants."""
+        """Threads of a block; ``__launch_bounds__`` gives them as a product of constants."""
         return _product(self.file_name, self.declaration.bound.split(",")[0])
 
 
 @cache
 def _product(file_name: str, text: str) -> int:
-    """The product of numbers, and of constants that a file knows."""
+    """The product of integers and of constants that are defined in a file."""
     known = spliced(file_name) + spliced(PRELUDE)
     factors = (factor.strip() for factor in text.split("*"))
     return prod(int(n) if n.isdigit() else constant_of(known, n, file_name) for n in factors)
@@ -103,7 +103,7 @@ def find_kernels(source_text: str) -> list[KernelDeclaration]:
     Raises
     ------
     ValueError
-        There is none, or something ``__global__`` is written in another way.
+        There is none, or a ``__global__`` function is declared in another way.
     """
     code = without_comments(source_text)
     kernels = [_declaration(match) for match in _KERNEL.finditer(code)]
@@ -117,7 +117,7 @@ def find_kernels(source_text: str) -> list[KernelDeclaration]:
 
 
 def _declaration(match: re.Match[str]) -> KernelDeclaration:
-    """What `_KERNEL` has found."""
+    """The declaration that `_KERNEL` has matched."""
     declared = (part for part in match["parameters"].split(",") if part.strip())
     bound = (match["bound"] or match["early_bound"] or "1024").strip()
     return KernelDeclaration(match["name"], bound, tuple(map(Parameter.parse, declared)))
@@ -130,7 +130,7 @@ def kernel_signatures() -> dict[str, KernelSignature]:
     Raises
     ------
     ValueError
-        Two kernels have one name.
+        Two kernels have the same name.
     """
     found: dict[str, KernelSignature] = {}
     for path in sorted(kernel_folder().rglob("*.cu")):

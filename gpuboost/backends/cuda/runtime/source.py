@@ -1,8 +1,8 @@
-"""The text of the kernels: where it lies, and what is spliced together for the compiler.
+"""Source of the kernels: where the files are, and how they are joined for the compiler.
 
-Caches of compiled kernels do not see files that a kernel includes, so the compiler meets none: the
-prelude ``common.cuh`` is put in front of the file, constants chosen at run time in front of that,
-and a line such as ``#include "level/split.cuh"`` is replaced by the text of that file.
+Caches of compiled kernels do not see included files, so the compiler gets a single text: constants
+chosen at run time, then ``common.cuh``, then the file. A line such as ``#include
+"level/split.cuh"`` is replaced by the text of that file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def kernel_folder() -> Path:
     Raises
     ------
     FileNotFoundError
-        It is in neither place.
+        The folder is in neither place.
     """
     places = (_PACKAGE / "kernels", _PACKAGE.parent / "kernels")
     for folder in places:
@@ -44,12 +44,12 @@ def file_text(file_name: str) -> str:
 
 
 def kernel_source(file_name: str, constants: Mapping[str, int]) -> str:
-    """Source of a kernel file as the compiler gets it.
+    """Source of a kernel file that the compiler gets.
 
     Parameters
     ----------
     file_name : str
-        Such as ``"level/histogram.cu"``.
+        For example ``"level/histogram.cu"``.
     constants : mapping of str to int
         Macros that are defined before the first line.
     """
@@ -61,7 +61,7 @@ def kernel_source(file_name: str, constants: Mapping[str, int]) -> str:
 
 
 def spliced(file_name: str, text: str | None = None) -> str:
-    """The text of a file (or ``text`` in its place) with what it includes."""
+    """The text of a file, or ``text`` in its place, with includes replaced by their text."""
 
     def splice(match: re.Match[str]) -> str:
         line = match.string.count("\n", 0, match.end()) + 2
@@ -74,13 +74,13 @@ def spliced(file_name: str, text: str | None = None) -> str:
 def constant(file_name: str, name: str) -> int:
     """Value of an integer constant that a kernel file writes as ``name = value``.
 
-    Launches take block sizes from here, so that they are written in one place.
+    Launches read block sizes this way, so that each is written once.
     """
     return constant_of(file_text(file_name), name, file_name)
 
 
 def constant_of(text: str, name: str, file_name: str) -> int:
-    """The same, of the text of a file or of what the compiler gets of it."""
+    """Value of an integer constant in a text: that of a file, or the compiler's input."""
     match = re.search(_CONSTANT.format(re.escape(name)), text)
     if match is None:
         raise LookupError(f"{file_name} has no integer constant {name}")

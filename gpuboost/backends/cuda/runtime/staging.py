@@ -1,8 +1,8 @@
 """Copies between host and device through a few fixed buffers of pinned memory.
 
-The device reads and writes pinned memory by itself, so a copy from there is asynchronous: the
-buffer must stay as it is until an event says that the copy is done. CuPy pins the next power of two
-of every array that it uploads, and keeps it. Here a fit of any size pins 32 MiB at most.
+The device reads and writes pinned memory by itself, so copies are asynchronous: a buffer must not
+change until an event shows that the copy is done. CuPy rounds the size of each upload up to a power
+of two, pins that much memory and keeps it. Here, a fit of any size pins at most 32 MiB.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ import numpy as np
 
 from gpuboost.engine.growth.frontier import Array
 
-BUFFER_BYTES = 4 << 20  # at 50 GB a second a copy of as much takes 80 us, its event and call 10
+BUFFER_BYTES = 4 << 20  # copying 4 MiB takes 80 us at 50 GB/s; the event and the call take 10 us
 UPLOAD_BUFFERS = 4
-# The device fills one while threads empty the others: into memory that nobody has touched a thread
-# copies 4 GB a second, two copy 5.7 (on two busy cores).
+# The device fills one buffer while threads empty the others. One thread copies 4 GB/s to newly
+# allocated memory, two copy 5.7 GB/s (on two busy cores).
 DOWNLOAD_BUFFERS = 4
-_SMALL = 64 << 10  # bytes; up to this size the driver has a staging buffer of its own
+_SMALL = 64 << 10  # bytes; up to this size the driver has its own staging buffer
 _ALIGNMENT = 256
 
 
 def pinned_memory(cupy: Any, n_bytes: int) -> Any:
     """Pinned memory of the host, as a buffer.
 
-    If the system refuses to pin memory, ordinary memory is returned. The driver has copied it, or
-    has staged a copy, when the call that begins the copy returns.
+    If the system refuses to pin memory, ordinary memory is returned. In that case the driver has
+    copied or staged the data when the call that starts the copy returns.
     """
     try:
         return cupy.cuda.alloc_pinned_memory(n_bytes)
@@ -39,7 +39,7 @@ def pinned_memory(cupy: Any, n_bytes: int) -> Any:
 
 
 class PinnedBuffer:
-    """Pinned memory that uploads share, and an event for each copy that reads it.
+    """Pinned memory shared by several uploads, with an event for each copy that reads it.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class PinnedBuffer:
         self._events: deque[Any] = deque()
 
     def take(self, n_bytes: int) -> np.ndarray | None:
-        """Bytes for a copy, None if the buffer has too few left."""
+        """Bytes for a copy; None if too few are left."""
         first = -(-self._used // _ALIGNMENT) * _ALIGNMENT
         if first + n_bytes > BUFFER_BYTES:
             return None
@@ -65,13 +65,13 @@ class PinnedBuffer:
         return self.memory[first : self._used]
 
     def keep_until(self, event: Any) -> None:
-        """Do not offer the bytes again before an event that was recorded behind a copy."""
+        """Keep the bytes in use until an event that was recorded after a copy."""
         while self._events and self._events[0].done:
             self._events.popleft()
         self._events.append(event)
 
     def reopen(self) -> None:
-        """Wait for the copies, and offer all bytes again."""
+        """Wait for all copies, so that all bytes can be used again."""
         while self._events:
             self._events[0].synchronize()
             self._events.popleft()
@@ -96,7 +96,7 @@ class Uploads:
     def copy(self, host: np.ndarray, array: Array) -> None:
         """Copy to a C-contiguous array of the same shape and type on the current stream.
 
-        The host may change its array when the call returns.
+        The host may change ``host`` once the call has returned.
         """
         if not array.flags.c_contiguous:
             raise ValueError("an array of the device that is written to must be C-contiguous")
@@ -113,7 +113,7 @@ class Uploads:
             first += piece.size
 
     def _take(self, n_bytes: int) -> tuple[PinnedBuffer, np.ndarray]:
-        """A buffer and bytes of it; the one that was filled longest ago is used again."""
+        """Bytes of a buffer, and the buffer; when all are full, the oldest is used again."""
         memory = self._buffers[0].take(n_bytes) if self._buffers else None
         if memory is None:
             if len(self._buffers) < UPLOAD_BUFFERS:
@@ -154,12 +154,12 @@ class Downloads:
         self._lock = threading.Lock()
 
     def copy(self, array: Array) -> np.ndarray:
-        """Copy an array to the host, in C order, after what the current stream was given."""
+        """Copy an array to the host, in C order, after all earlier work of the current stream."""
         if array.nbytes <= _SMALL:
             return self._cupy.asnumpy(array, order="C")
         host = np.empty(array.shape, dtype=array.dtype)
         source = self._cupy.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        # The kernels before it are waited for here, where no other thread waits for the lock.
+        # Wait for earlier kernels here, before the lock is taken, so that other threads can copy.
         self._cupy.cuda.get_current_stream().synchronize()
         with self._lock:
             while len(self._buffers) < DOWNLOAD_BUFFERS:
@@ -168,7 +168,7 @@ class Downloads:
         return host
 
     def _copy_in_turns(self, source: Array, host: np.ndarray) -> None:
-        """Empty full buffers by threads while the device fills others."""
+        """Threads empty full buffers while the device fills others."""
         copies: deque[Future[None]] = deque()
         with ThreadPoolExecutor(DOWNLOAD_BUFFERS) as threads:
             for number, first in enumerate(range(0, len(host), BUFFER_BYTES)):

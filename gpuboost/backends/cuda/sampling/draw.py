@@ -66,7 +66,7 @@ class DeviceDrawing:
         Returns
         -------
         rows : DeviceRows
-            Rows in the order of the trees; within a tree ascending or, with more than two classes,
+            Rows, one tree after the other; within a tree ascending or, with more than two classes,
             by class and then ascending. The arrays are allocated at full capacity.
         count : int64 (trees,)
             Number of rows of each tree.

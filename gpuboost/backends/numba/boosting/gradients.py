@@ -6,7 +6,7 @@ branches, so the compiler vectorises the loops over the rows of one column.
 """
 
 # mypy: check-untyped-defs=False
-# Numba gives compiled functions their types.
+# Numba infers the types of compiled functions.
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Compiled losses of rows and their means, equal to `engine.losses` bit for bit."""
 
 # mypy: check-untyped-defs=False
-# Numba gives compiled functions their types.
+# Numba infers the types of compiled functions.
 
 from __future__ import annotations
 

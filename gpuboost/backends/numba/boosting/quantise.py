@@ -1,7 +1,7 @@
 """Integers of a round as packed words: a compiled `engine.ensembles.boosting.quantised`."""
 
 # mypy: check-untyped-defs=False
-# Numba gives compiled functions their types.
+# Numba infers the types of compiled functions.
 
 from __future__ import annotations
 

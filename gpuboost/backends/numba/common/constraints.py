@@ -5,7 +5,7 @@ bit per group, and a feature is a candidate if one of its groups is open.
 """
 
 # mypy: check-untyped-defs=False
-# Numba gives compiled functions their types.
+# Numba infers the types of compiled functions.
 
 from __future__ import annotations
 

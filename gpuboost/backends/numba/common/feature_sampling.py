@@ -1,7 +1,7 @@
 """The candidate features of a node: those drawn for its level and allowed by `constraints`."""
 
 # mypy: check-untyped-defs=False
-# Numba gives compiled functions their types.
+# Numba infers the types of compiled functions.
 
 from __future__ import annotations
 

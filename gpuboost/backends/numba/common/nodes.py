@@ -1,7 +1,7 @@
 """Nodes of both growers: whether a node may be split, and the records of its children."""
 
 # mypy: check-untyped-defs=False
-# Numba gives compiled functions their types.
+# Numba infers the types of compiled functions.
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Renumbers nodes from the order of growth to the breadth-first arrays of a `GrownTree`."""
 
 # mypy: check-untyped-defs=False
-# Numba gives compiled functions their types.
+# Numba infers the types of compiled functions.
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ place of counts). Threads take the largest groups first.
 """
 
 # mypy: check-untyped-defs=False
-# Numba gives compiled functions their types.
+# Numba infers the types of compiled functions.
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ each field separately (see `splits/histograms.py`).
 """
 
 # mypy: check-untyped-defs=False
-# Numba gives compiled functions their types.
+# Numba infers the types of compiled functions.
 
 from __future__ import annotations
 

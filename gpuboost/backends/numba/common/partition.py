@@ -1,7 +1,7 @@
 """Which child a row goes to, and the stable partition of the rows of a node."""
 
 # mypy: check-untyped-defs=False
-# Numba gives compiled functions their types.
+# Numba infers the types of compiled functions.
 
 from __future__ import annotations
 

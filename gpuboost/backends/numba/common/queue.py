@@ -1,7 +1,7 @@
 """Nodes waiting to be split: a stack, or for best-first growth a heap."""
 
 # mypy: check-untyped-defs=False
-# Numba gives compiled functions their types.
+# Numba infers the types of compiled functions.
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Row-major codes, for histograms and for rows that walk down a tree."""
 
 # mypy: check-untyped-defs=False
-# Numba gives compiled functions their types.
+# Numba infers the types of compiled functions.
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Thresholds of splits: a compiled `gpuboost.engine.growth.tree.find_thresholds`."""
 
 # mypy: check-untyped-defs=False
-# Numba gives compiled functions their types.
+# Numba infers the types of compiled functions.
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ change the tree: keys depend on the path, and nodes are numbered breadth-first a
 """
 
 # mypy: check-untyped-defs=False
-# Numba gives compiled functions their types.
+# Numba infers the types of compiled functions.
 
 from __future__ import annotations
 

@@ -2,11 +2,11 @@
 
 With one output, rows are sorted by their targets once (`by_rank`) and partitions keep the order, so
 the median is where half of the weight is reached. With several outputs it is found by selection;
-with one, this would take a random forest of 20k x 28 by absolute_error 14% longer.
+with one, this would take a random forest of 20k x 28 with absolute_error 14% longer.
 """
 
 # mypy: check-untyped-defs=False
-# Numba gives compiled functions their types.
+# Numba infers the types of compiled functions.
 
 from __future__ import annotations
 

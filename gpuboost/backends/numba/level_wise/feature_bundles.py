@@ -13,7 +13,7 @@ with 44 features of two values takes 54% longer.
 """
 
 # mypy: check-untyped-defs=False
-# Numba gives compiled functions their types.
+# Numba infers the types of compiled functions.
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ If nodes consider all features of their tree, ``drawn`` is None, and none of thi
 """
 
 # mypy: check-untyped-defs=False
-# Numba gives compiled functions their types.
+# Numba infers the types of compiled functions.
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ to `subtrees`. The arrays that passes hand on to later ones are in `records`.
 """
 
 # mypy: check-untyped-defs=False
-# Numba gives compiled functions their types.
+# Numba infers the types of compiled functions.
 
 from __future__ import annotations
 

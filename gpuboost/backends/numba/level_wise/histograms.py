@@ -11,7 +11,7 @@ Rows of a deep node lie far apart, so their codes are prefetched some rows ahead
 """
 
 # mypy: check-untyped-defs=False
-# Numba gives compiled functions their types.
+# Numba infers the types of compiled functions.
 
 from __future__ import annotations
 

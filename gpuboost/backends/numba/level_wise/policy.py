@@ -11,7 +11,7 @@ Each step handles the nodes of a level only, so one thread does it.
 """
 
 # mypy: check-untyped-defs=False
-# Numba gives compiled functions their types.
+# Numba infers the types of compiled functions.
 
 from __future__ import annotations
 

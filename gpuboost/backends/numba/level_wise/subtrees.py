@@ -11,7 +11,7 @@ All threads number nodes as they make them; the nodes are renumbered breadth-fir
 """
 
 # mypy: check-untyped-defs=False
-# Numba gives compiled functions their types.
+# Numba infers the types of compiled functions.
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ rows in sequence fit the processor's queue. (With 1, 4 and 8 lanes a row and tre
 """
 
 # mypy: check-untyped-defs=False
-# Numba gives compiled functions their types.
+# Numba infers the types of compiled functions.
 
 from __future__ import annotations
 

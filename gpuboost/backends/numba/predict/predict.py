@@ -13,7 +13,7 @@ Shallow trees without categories are walked by `perfect_trees` instead.
 """
 
 # mypy: check-untyped-defs=False
-# Numba gives compiled functions their types.
+# Numba infers the types of compiled functions.
 
 from __future__ import annotations
 

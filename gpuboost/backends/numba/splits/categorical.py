@@ -5,7 +5,7 @@ alone; then they are evaluated like the bins of a numeric feature.
 """
 
 # mypy: check-untyped-defs=False
-# Numba gives compiled functions their types.
+# Numba infers the types of compiled functions.
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ depending on the node:
 """
 
 # mypy: check-untyped-defs=False
-# Numba gives compiled functions their types.
+# Numba infers the types of compiled functions.
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def is_pure_node(limits, channels, rows, words):
 
 @inlined
 def _add_outputs(limits, channels, rows, words):
-    """Sum every output; return whether the rows with weight agree in each.
+    """Sum every output; return whether the rows of positive weight agree in each.
 
     Gradients already include the weights.
     """
@@ -155,7 +155,7 @@ def prepare_words(problem, channels, node, words):
             state[1] = FIELDS
     for i in range(words.size):
         weight = hessian_of(words[i], CHANNEL_PACKING)
-        # Rows without weight may have a class that is not listed; they add 0 to any.
+        # Rows of weight 0 may have a class that is not listed; they add 0 to any.
         at = channels.position[gradient_of(words[i], CHANNEL_PACKING)] if weight > 0 else 0
         if state[1] == FIELDS:
             channels.word[i] = (weight << (at * bits)) | (counts << (n_present * bits * counts))

@@ -1,11 +1,11 @@
 """The terms and scores of all criteria, for a range of candidates (see `engine.criteria`).
 
-VARIANCE and NEWTON, which needs the bounds of the node, have loops of their own here; the other
+VARIANCE and NEWTON, which needs the bounds of the node, have their own loops here; the other
 criteria are compiled from their rows of `CRITERIA` and chosen by number.
 """
 
 # mypy: check-untyped-defs=False
-# Numba gives compiled functions their types.
+# Numba infers the types of compiled functions.
 
 from __future__ import annotations
 

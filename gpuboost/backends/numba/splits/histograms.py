@@ -10,7 +10,7 @@ by field. Histograms are zero again when the functions return.
 """
 
 # mypy: check-untyped-defs=False
-# Numba gives compiled functions their types.
+# Numba infers the types of compiled functions.
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Splits with one candidate per feature: random thresholds, two-valued features, pairs of rows."""
 
 # mypy: check-untyped-defs=False
-# Numba gives compiled functions their types.
+# Numba infers the types of compiled functions.
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def code_range(gathered, n):
 
 @inlined
 def weighted_code_range(gathered, words, missing_code, packing):
-    """`code_range` of rows with weight and a value; and whether a row with weight has no value."""
+    """`code_range` of values, and whether any is missing, over rows of positive weight."""
     low, high, is_seen = np.int64(256), np.int64(-1), False
     for i in range(words.size):
         code, weighs = np.int64(gathered[i]), hessian_of(words[i], packing) > 0

@@ -12,7 +12,7 @@ better one, and return whether the feature could split the node at all.
 """
 
 # mypy: check-untyped-defs=False
-# Numba gives compiled functions their types.
+# Numba infers the types of compiled functions.
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def evaluate_words(problem, channels, node, feature, rank, m):
 
 @inlined
 def keep_occupied(scratch, channels, m):
-    """Drop bins without weight; their rows are counted in the sums up to the next bin."""
+    """Drop bins of weight 0; their rows are counted in the sums up to the next bin."""
     sums, bins, kept, before = scratch.sums, scratch.bins, 0, np.int64(0)
     for j in range(m):
         if sums[HESSIAN, j] == before:

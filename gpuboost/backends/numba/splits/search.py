@@ -1,7 +1,7 @@
 """The best split of one node: evaluates its candidate features in their order."""
 
 # mypy: check-untyped-defs=False
-# Numba gives compiled functions their types.
+# Numba infers the types of compiled functions.
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def find_split(problem, channels, node, rows, words):
 
 @inlined
 def is_constant(words, packing):
-    """Whether all rows with weight have the same value: gradients proportional to weights."""
+    """Whether all rows of positive weight have equal targets: gradients proportional to weights."""
     first = 0
     while first < words.size and hessian_of(words[first], packing) == 0:
         first += 1
