@@ -44,7 +44,7 @@ FUNCTIONS = _words(
     copyto count_nonzero cumsum diff equal expand_dims flatnonzero floor frexp full full_like
     isfinite isinf isnan ldexp logical_and logical_not logical_or max maximum min minimum
     moveaxis multiply nonzero ones ones_like partition ravel repeat rint roll searchsorted sort
-    stack subtract sum take take_along_axis transpose unique where zeros zeros_like"""
+    stack subtract sum take take_along_axis tile transpose unique where zeros zeros_like"""
 )
 TYPES = _words(
     """bool_ dtype finfo float32 float64 floating iinfo inf int16 int32 int64 int8 integer intp nan
