@@ -189,8 +189,9 @@ def test_partition_numpy(benchmark, depth):
     found = level(depth)
     note(benchmark, "partition", level_size(depth), "numpy")
     accepted = found.splits.score >= 0.0
+    sums = found.ops.leaf_sums(found.rows, found.frontier, accepted)
     rows, children = benchmark(
-        found.ops.partition, found.rows, found.frontier, found.splits, accepted
+        found.ops.partition, found.rows, found.frontier, found.splits, accepted, sums
     )
     assert len(children) == 2 * accepted.sum() and children.count.sum() == len(rows.row)
 
