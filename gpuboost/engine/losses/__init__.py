@@ -26,6 +26,8 @@ facts : LossFacts
     a leaf (outputs of one regression, classes).
 formula : int
     Which functions of `formulas`; backends compile them by this number. `USER` if none.
+has_formula : bool
+    Whether there are such functions; a loss that a user brings has none.
 columns : int
     Raw predictions of a row: outputs of a regression, levels of quantile, classes if more than
     two, else 1.

@@ -6,7 +6,7 @@ A loss is one row here, its two functions in `formulas`, and both in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
 from gpuboost.engine.losses import formulas
 from gpuboost.engine.losses.base import (
@@ -75,13 +75,7 @@ REGRESSION, CLASSIFICATION = _names(False), _names(True)
 LOSSES = (*REGRESSION, *CLASSIFICATION)
 
 
-def make_loss(
-    name: str,
-    n_outputs: int = 1,
-    n_classes: int = 0,
-    alpha: float | Sequence[float] = 0.9,
-    power: float = 1.5,
-) -> Loss:
+def make_loss(name: str, n_outputs: int = 1, n_classes: int = 0, **parameters: Any) -> Loss:
     """The loss of that name for a target.
 
     Parameters
@@ -92,10 +86,10 @@ def make_loss(
         Columns of a real target.
     n_classes : int
         Number of classes, 0 for real targets.
-    alpha : float, or several for quantile
-        Quantile of the absolute residuals where huber turns linear; levels of quantile.
-    power : float
-        Of tweedie.
+    **parameters
+        Parameters of losses, of which a loss takes its own: ``alpha`` (of huber, the quantile of
+        the absolute residuals where it turns linear; of quantile, one or several levels) or
+        ``power`` (of tweedie).
 
     Raises
     ------
@@ -104,7 +98,8 @@ def make_loss(
     """
     facts = _facts_of(name, n_classes)
     columns = n_classes if facts.target == CLASSES else 1 if n_classes else n_outputs
-    return facts.kind.make(facts, columns, alpha, power)
+    own = [value for given, value in parameters.items() if given == facts.kind.parameter]
+    return facts.kind.make(facts, columns, *own)
 
 
 def _facts_of(name: str, n_classes: int) -> LossRow:
