@@ -52,14 +52,14 @@ class Constraints:
         """The penalties and the bounds of values, as `engine.criteria` takes them."""
         return self._regular, (bounds.lower, bounds.upper)
 
-    def in_order(self, feature: np.ndarray, *parts: Any) -> Any:
-        """Whether splits satisfy the monotonic constraint of ``feature``.
+    def in_order(self, valid: np.ndarray, feature: np.ndarray, *parts: Any) -> np.ndarray:
+        """Restrict the ``valid`` splits to those that are monotonic as ``feature`` requires.
 
         ``parts`` are the arguments of `criteria.is_monotonic` after the sign.
         """
         if self._directions is None:
-            return True
-        return criteria.is_monotonic(self._directions[feature], *parts)
+            return valid
+        return valid & criteria.is_monotonic(self._directions[feature], *parts)
 
     def allow(self, node: Frontier, allowed: np.ndarray) -> np.ndarray:
         """Restrict the ``allowed`` features of nodes, bool (m, F), to those of their groups."""

@@ -91,15 +91,13 @@ class Scorer:
             (gl.astype(np.float64), g.astype(np.float64))
             for gl, g in zip(left.gradient, node.gradient, strict=True)
         ]
-        criterion, limits = (
-            criteria.CRITERIA[options.criterion],
-            self._constraints.limits(node.bounds),
-        )
+        criterion = criteria.CRITERIA[options.criterion]
+        limits = self._constraints.limits(node.bounds)
         if self._two_classes and criterion.both_classes:
             gl, g = pairs[0]
             pairs = [(hl - gl, h - g), (gl, g)]
         sums: Any = (0.0, 0.0, 0.0)
         for gl, g in pairs:
             sums = criterion.add(sums, gl, g, hl, h, limits)
-            valid = valid & self._constraints.in_order(feature, gl, g, hl, h, limits)
+            valid = self._constraints.in_order(valid, feature, gl, g, hl, h, limits)
         return np.where(valid, criterion.score(sums, hl, h), -1.0)
