@@ -71,7 +71,7 @@ class Launches:
 
 TREE_LAUNCHES = Launches(16, 14)
 FOREST_LAUNCHES = Launches(16, 22)  # many nodes, each with few candidate features
-BOOSTING_LAUNCHES, ADABOOST_LAUNCHES = Launches(27, 14), Launches(21, 11)  # per round
+BOOSTING_LAUNCHES = Launches(27, 14)  # per round
 
 
 @dataclass(frozen=True)

@@ -70,9 +70,9 @@ def number_between(
     return number
 
 
-def fraction(name: str, value: Any, *, zero: bool = False, one: bool = True) -> float:
-    """Return `value` as float if it lies between 0 and 1; `zero` and `one` include the ends."""
-    return number_between(name, value, 0.0, 1.0, low_included=zero, high_included=one)
+def fraction(name: str, value: Any, *, one: bool = True) -> float:
+    """Return `value` as float if it is above 0 and below 1, or 1 and `one` is true."""
+    return number_between(name, value, 0.0, 1.0, low_included=False, high_included=one)
 
 
 def thread_count(n_jobs: Any) -> int:

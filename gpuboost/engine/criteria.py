@@ -2,7 +2,8 @@
 
 A node with sums ``g[k]`` per channel k and hessian (weight) ``h`` is split into a left part
 ``gl[k]``, ``hl`` and the rest. All arguments are float64 holding integers; a gain is valid only
-where ``hl > 0`` and ``h - hl > 0``.
+where ``hl > 0`` and ``h - hl > 0``. ``limits`` is ((l1, l2), (lower, upper)), the penalties and the
+bounds of values at the node, which only NEWTON reads.
 
 VARIANCE (gini, squared_error) is the increase of sum_k g_k**2 / h, in centred form:
 
@@ -56,6 +57,7 @@ from gpuboost.engine.numerics import half_deviance, in_order, log, log2, select
 
 VARIANCE, ENTROPY, MISCLASSIFICATION, NEWTON, POISSON = 0, 1, 2, 3, 4
 ABSOLUTE, TWOING = 5, 6  # ABSOLUTE needs a `MedianTarget`; its trees are grown with VARIANCE
+EPSILON = 2.0**-52  # tolerance of an impurity decrease below min_impurity_decrease
 _NOT_ALLOWED = -np.inf
 
 
@@ -70,7 +72,7 @@ def variance_gain(terms, hl, hr):
     return terms / (hl * hr)
 
 
-def add_variance(sums, gl, g, hl, h):
+def add_variance(sums, gl, g, hl, h, limits):
     """Sums of left, right and node after adding one channel."""
     left, right, node = sums
     return left + variance_term(gl, g, hl, h), right, node
@@ -86,7 +88,7 @@ def entropy_term(g):
     return select(g > 0.0, g * log(np.maximum(g, 1.0)), 0.0)
 
 
-def add_entropy(sums, gl, g, hl, h):
+def add_entropy(sums, gl, g, hl, h, limits):
     """Sums of left, right and node after adding one channel."""
     left, right, node = sums
     return left + entropy_term(gl), right + entropy_term(g - gl), node + entropy_term(g)
@@ -99,7 +101,7 @@ def entropy_score(sums, hl, h):
     return np.maximum(parts - (node - entropy_term(h)), 0.0)
 
 
-def add_misclassification(sums, gl, g, hl, h):
+def add_misclassification(sums, gl, g, hl, h, limits):
     """Largest channels of left, right and node after adding one channel."""
     left, right, node = sums
     return np.maximum(left, gl), np.maximum(right, g - gl), np.maximum(node, g)
@@ -120,7 +122,7 @@ def poisson_term(gl, g, hl, h):
     return select((gl > 0.0) & (gr > 0.0), all_of_it / h * (left + right), _NOT_ALLOWED)
 
 
-def add_poisson(sums, gl, g, hl, h):
+def add_poisson(sums, gl, g, hl, h, limits):
     """Sums of left, right and node after adding one channel."""
     left, right, node = sums
     return left + poisson_term(gl, g, hl, h), right, node
@@ -131,7 +133,7 @@ def poisson_score(sums, hl, h):
     return select(sums[0] >= 0.0, sums[0], -1.0)
 
 
-def add_twoing(sums, gl, g, hl, h):
+def add_twoing(sums, gl, g, hl, h, limits):
     """Sums of left, right and node after adding a class to the square root of the gain."""
     left, right, node = sums
     return left + np.abs(gl * h - g * hl), right, node
@@ -173,6 +175,34 @@ def newton_gain(left, right, node):
     return (left + right) - node
 
 
+def newton_part(g, h, limits):
+    """NEWTON term of a part that has the best value within the bounds."""
+    (l1, l2), _ = limits
+    return newton_term(g, h, values_in_bounds(g, h, *limits), l1, l2)
+
+
+def add_newton(sums, gl, g, hl, h, limits):
+    """Sums of left, right and node after adding one channel."""
+    left, right, node = sums
+    left = left + newton_part(gl, hl, limits)
+    right = right + newton_part(g - gl, h - hl, limits)
+    return left, right, node + newton_part(g, h, limits)
+
+
+def newton_score(sums, hl, h):
+    """Score of a split: the NEWTON gain, -1 if it is negative."""
+    left, right, node = sums
+    gain = newton_gain(left, right, node)
+    return select(gain >= 0.0, gain, -1.0)
+
+
+def is_monotonic(sign, gl, g, hl, h, limits):
+    """Whether the values of both sides of a split rise (``sign`` 1) or fall (-1)."""
+    left = values_in_bounds(gl, hl, *limits)
+    right = values_in_bounds(g - gl, h - hl, *limits)
+    return sign * left <= sign * right
+
+
 def middle(left, right):
     """The bound that separates the values of the two children of a monotonic split."""
     return (left + right) * 0.5
@@ -192,8 +222,29 @@ def bounds_of_children(sign, left, right, bounds):
 
 
 def gain_of(criterion, score, h):
-    """Gain of a split from its score; a VARIANCE score is the gain times the node's hessian."""
-    return score / h if criterion == VARIANCE else score
+    """Gain of a split from its score (see `Criterion.times_hessian`), -1 if there is no split."""
+    gain = score / h if criterion in _TIMES_HESSIAN else score
+    return select(score < 0.0, -1.0, gain)
+
+
+def is_enough(gain, root, unit, minimum, needs_gain):
+    """Whether a gain is accepted.
+
+    Parameters
+    ----------
+    root : float64
+        Hessian of the tree's root.
+    unit : float
+        Factor from gains to the decrease of weight times impurity.
+    minimum : float
+        ``min_impurity_decrease``.
+    needs_gain : bool
+        Whether a gain of zero is refused.
+    """
+    enough = gain > 0.0 if needs_gain else gain >= 0.0
+    if minimum > 0.0:
+        enough = enough & (gain * unit / root + EPSILON >= minimum)
+    return enough
 
 
 def gini(share):
@@ -219,10 +270,9 @@ class Criterion:
     ----------
     number : int
         Identifies the functions in backends; ``kernels/common`` has the same numbers.
-    add, score : callable or None
-        ``add(sums, gl, g, hl, h)`` adds one channel to the sums of left, right and node, which
-        start as zeros; ``score(sums, hl, h)`` is -1 where a split is not valid. None if splits
-        are not scored channel by channel.
+    add, score : callable
+        ``add(sums, gl, g, hl, h, limits)`` adds one channel to the sums of left, right and node,
+        which start as zeros; ``score(sums, hl, h)`` is -1 where a split is not valid.
     impurity : callable
         Impurity of nodes from class shares (m, V).
     class_names, value_names : tuple of str
@@ -231,6 +281,8 @@ class Criterion:
         Explanation for users, shown after the names.
     both_classes : bool
         With two classes, whose only channel is the second class, the first is added too, before it.
+    times_hessian : bool
+        The score is the gain times the hessian of the node, which is the same for all candidates.
     class_unit : float
         Factor from gains to the decrease of weight times impurity of classes.
     power : int
@@ -244,13 +296,14 @@ class Criterion:
     """
 
     number: int
-    add: Callable[..., Any] | None = None
-    score: Callable[..., Any] | None = None
+    add: Callable[..., Any]
+    score: Callable[..., Any]
     impurity: Callable[[np.ndarray], np.ndarray] = gini
     class_names: tuple[str, ...] = ()
     value_names: tuple[str, ...] = ()
     note: str = ""
     both_classes: bool = True
+    times_hessian: bool = False
     class_unit: float = 1.0
     power: int = 2
     counts: bool = False
@@ -266,6 +319,7 @@ _ROWS = (
         class_names=("gini",),
         value_names=("squared_error",),
         both_classes=False,
+        times_hessian=True,
     ),
     Criterion(
         ENTROPY,
@@ -291,12 +345,15 @@ _ROWS = (
         class_unit=0.5,  # the gain is twice the gini decrease of the two sets of classes
         compiled_apart=True,
     ),
-    Criterion(NEWTON, both_classes=False, compiled_apart=True),
+    Criterion(NEWTON, add_newton, newton_score, both_classes=False, compiled_apart=True),
     Criterion(
         ABSOLUTE,
+        add_variance,
+        variance_score,
         value_names=("absolute_error",),
         note="leaves are medians, and splits part the targets above the median of a node from "
         "those below",
+        times_hessian=True,
         by_median=True,
     ),
     Criterion(
@@ -312,3 +369,4 @@ _ROWS = (
     ),
 )
 CRITERIA = {row.number: row for row in _ROWS}  # in the order of user documentation
+_TIMES_HESSIAN = tuple(row.number for row in _ROWS if row.times_hessian)

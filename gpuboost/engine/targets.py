@@ -8,6 +8,8 @@ All targets have these attributes and methods, which backends use:
     Whether rows are split by their side of the node's median.
 ``has_gradients``
     Whether gradients come with the rows of each tree (`TreeRows.gradient`).
+``row_arrays``
+    Names of the arrays that have one entry per row, some of which may be None.
 ``n_channels``, ``n_classes``
     Gradient channels of a histogram; classes in the leaf sums, 1 without classes.
 ``purity``
@@ -31,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -57,6 +59,7 @@ class _Target:
     """Defaults of the attributes of targets."""
 
     by_class = by_median = has_gradients = False
+    row_arrays: ClassVar[tuple[str, ...]] = ()
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ class ClassTarget(_Target):
     wide: np.ndarray | None = None
     exponents: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
-    by_class = True
+    by_class, row_arrays = True, ("classes", "wide")
 
     @property
     def is_multiclass(self) -> bool:
@@ -172,7 +175,7 @@ class ValueTarget(_OfOutputs):
     mean: np.ndarray
     square_unit: int
 
-    purity = "RANGES"
+    purity, row_arrays = "RANGES", ("values", "wide")
 
     def row_channels(self, row: np.ndarray, rows: TreeRows) -> RowChannels:
         """Weight * value of each output."""
@@ -233,7 +236,7 @@ class MedianTarget(_OfOutputs):
     mean: np.ndarray
     median_weight: np.ndarray | None
 
-    by_median, purity = True, "RANGES"
+    by_median, purity, row_arrays = True, "RANGES", ("ranks", "wide", "median_weight")
 
     @property
     def n_sums(self) -> int:
@@ -292,11 +295,10 @@ RegressionTarget = ValueTarget | MedianTarget
 LabelTarget = ClassTarget | RegressionTarget  # made from a user's y
 Target = LabelTarget | GradientTarget
 AnyTarget = TypeVar("AnyTarget", bound=LabelTarget)
-_OF_ROWS = ("classes", "values", "ranks", "wide", "median_weight")
 
 
 def map_rows(target: AnyTarget, change: Callable[[np.ndarray], np.ndarray]) -> AnyTarget:
     """The target with ``change`` applied to each of its arrays that have one entry per row."""
-    own = {name: getattr(target, name, None) for name in _OF_ROWS}
-    changed = {name: change(array) for name, array in own.items() if array is not None}
-    return replace(target, **changed)  # type: ignore[arg-type]  # names of its own fields
+    own = ((name, getattr(target, name)) for name in target.row_arrays)
+    changed: dict[str, Any] = {name: change(array) for name, array in own if array is not None}
+    return replace(target, **changed)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.gpu.predictions.fit_work import ADABOOST_LAUNCHES
 from gpuboost import (
     AdaBoostClassifier,
     DecisionTreeClassifier,
@@ -240,7 +241,7 @@ def test_launches_of_a_round_are_those_of_the_host_code(depth, launches):
     reweighter.launch(0)
     launches.clear()
     reweighter.launch(1)
-    assert cost.ADABOOST_LAUNCHES.of(depth) == pytest.approx(len(launches) / 2, rel=0.15)
+    assert ADABOOST_LAUNCHES.of(depth) == pytest.approx(len(launches) / 2, rel=0.15)
 
 
 # ---- which backend is chosen ------------------------------------------------------------------

@@ -12,11 +12,11 @@ import pytest
 
 from benchmarks.gpu.cases import CASES
 from benchmarks.gpu.predictions import fit_work, kernel_work, predicted, tree_shapes
+from benchmarks.gpu.predictions.fit_work import ADABOOST_LAUNCHES
 from benchmarks.gpu.predictions.hot_loops import Counted, stored
 from benchmarks.gpu.predictions.rates import GAP, LEAST, Kernel, Rates, Stage, Work, bare
 from benchmarks.suite.settings import ADABOOST, BOOSTING
 from gpuboost.backends.cost_model import (
-    ADABOOST_LAUNCHES,
     BOOSTING_LAUNCHES,
     FOREST_LAUNCHES,
     TREE_LAUNCHES,

@@ -208,7 +208,7 @@ GOOD_PARAMETERS = [
     (p.number_between("ccp", 0, 0.0), 0.0),
     (p.number_between("rate", np.float32(0.5), 0.0, low_included=False), 0.5),
     (p.fraction("max_samples", 1), 1.0),
-    (p.fraction("leaf", 0.0, zero=True, one=False), 0.0),
+    (p.fraction("leaf", 0.5, one=False), 0.5),
     (p.thread_count(3), 3),
 ]
 

@@ -136,20 +136,19 @@ def test_compiled_criteria_are_the_engine_s(name: str, n_arguments: int) -> None
 
 
 @pytest.mark.parametrize(
-    "row",
-    [row for row in criteria.CRITERIA.values() if row.add],
-    ids=lambda row: f"criterion-{row.number}",
+    "row", criteria.CRITERIA.values(), ids=lambda row: f"criterion-{row.number}"
 )
 def test_compiled_scores_are_the_engine_s(row: criteria.Criterion) -> None:
     add, score = (getattr(compiled_criteria, each.__name__) for each in (row.add, row.score))
+    limits = (3.5, 1.25), (-0.75, 0.875)
 
     def score_of_one(g, h, gl, hl):
-        sums = add((0.0, 0.0, 0.0), gl, g, hl, h)
-        return score(add(sums, g - gl, g, hl, h), hl, h)
+        sums = add((0.0, 0.0, 0.0), gl, g, hl, h, limits)
+        return score(add(sums, g - gl, g, hl, h, limits), hl, h)
 
     def expected(g, h, gl, hl):
-        sums = row.add((0.0, 0.0, 0.0), gl, g, hl, h)
-        return row.score(row.add(sums, g - gl, g, hl, h), hl, h)
+        sums = row.add((0.0, 0.0, 0.0), gl, g, hl, h, limits)
+        return row.score(row.add(sums, g - gl, g, hl, h, limits), hl, h)
 
     rng = np.random.default_rng(1)
     whole = np.floor(rng.random((2, 20_000)) * 2.0 ** rng.integers(1, 48, (2, 20_000))) + 2
@@ -157,6 +156,28 @@ def test_compiled_scores_are_the_engine_s(row: criteria.Criterion) -> None:
     parts[1] = np.clip(parts[1], 1, whole[1] - 1)
     found = elementwise(njit(score_of_one), 4)(*whole, *parts)
     assert np.array_equal(found, expected(*whole, *parts))
+
+
+@pytest.mark.parametrize("minimum", [0.0, 0.5])
+@pytest.mark.parametrize("needs_gain", [False, True])
+@pytest.mark.parametrize("criterion", [criteria.VARIANCE, criteria.ENTROPY])
+def test_compiled_gains_are_the_engine_s(criterion: int, needs_gain: bool, minimum: float) -> None:
+    gain_of, is_enough = compiled_criteria.gain_of, compiled_criteria.is_enough
+    number = np.int64(criterion)
+
+    def gain_of_one(score, h):
+        return gain_of(number, score, h)
+
+    def is_enough_of_one(gain, root):
+        return is_enough(gain, root, 0.75, minimum, needs_gain)
+
+    scores = np.array([-1.0, 0.0, 1e-300, 0.5, 3.0, 4.0, 1e9])
+    h = np.array([3.0, 2.0, 7.0, 1.0, 2.0, 3.0, 10.0])
+    gains, roots = criteria.gain_of(criterion, scores, h), 2.0 * h
+    accepted = criteria.is_enough(gains, roots, 0.75, minimum, needs_gain)
+    assert np.array_equal(elementwise(njit(gain_of_one), 2)(scores, h), gains)
+    assert np.array_equal(elementwise(njit(is_enough_of_one), 2)(gains, roots), accepted)
+    assert not accepted[0] and accepted[1] == (not needs_gain and minimum == 0.0) and accepted[-1]
 
 
 def test_compiled_log_is_the_engine_s() -> None:

@@ -22,14 +22,15 @@ from benchmarks.gpu.predictions.rates import MULTIPROCESSORS, Kernel, Stage, Wor
 from benchmarks.gpu.predictions.tree_shapes import SHAPES, TreeShape
 from benchmarks.suite.settings import Setting
 from gpuboost.backends.cost_model import (
-    ADABOOST_LAUNCHES,
     BOOSTING_LAUNCHES,
     FOREST_LAUNCHES,
     SYNC_FREE_DEPTH,
     TREE_LAUNCHES,
+    Launches,
 )
 from gpuboost.backends.cuda.growth.tree_arrays import NAMES, OF_CATEGORIES
 
+ADABOOST_LAUNCHES = Launches(21, 11)  # per round
 LISTED_LAUNCHES = 2 + 3 + 4  # of a level: its histograms, splits and partition; others are policy
 OPEN_SLOTS = 1.2  # histograms for each node that is searched, where some siblings only help
 FEW = 5  # features that a node of a classification forest looks at; its histogram has no others

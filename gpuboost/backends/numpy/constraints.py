@@ -44,20 +44,22 @@ class Constraints:
         if self._directions is not None:
             g = np.stack([gradient, node.gradient - gradient])[:, :, 0].astype(np.float64)
             h = np.stack([hessian, node.hessian - hessian]).astype(np.float64)
-            values = self.values(g, h, node.bounds)
+            values = criteria.values_in_bounds(g, h, *self.limits(node.bounds))
             bounds = node.bounds.of_children(self._directions[feature], *values)
         return {"bounds": bounds, "groups": groups.repeat(2, axis=0)}
 
-    def values(self, g: Any, h: Any, bounds: NodeBounds) -> Any:
-        """Values of nodes or sides with these sums; for NEWTON only."""
-        return criteria.values_in_bounds(g, h, self._regular, (bounds.lower, bounds.upper))
+    def limits(self, bounds: NodeBounds) -> tuple[Any, Any]:
+        """The penalties and the bounds of values, as `engine.criteria` takes them."""
+        return self._regular, (bounds.lower, bounds.upper)
 
-    def in_order(self, feature: np.ndarray, left: Any, right: Any) -> Any:
-        """Whether the values of both sides satisfy the monotonic constraint of ``feature``."""
+    def in_order(self, valid: np.ndarray, feature: np.ndarray, *parts: Any) -> np.ndarray:
+        """Restrict the ``valid`` splits to those that are monotonic as ``feature`` requires.
+
+        ``parts`` are the arguments of `criteria.is_monotonic` after the sign.
+        """
         if self._directions is None:
-            return True
-        sign = self._directions[feature]
-        return sign * left <= sign * right
+            return valid
+        return valid & criteria.is_monotonic(self._directions[feature], *parts)
 
     def allow(self, node: Frontier, allowed: np.ndarray) -> np.ndarray:
         """Restrict the ``allowed`` features of nodes, bool (m, F), to those of their groups."""

@@ -91,42 +91,13 @@ class Scorer:
             (gl.astype(np.float64), g.astype(np.float64))
             for gl, g in zip(left.gradient, node.gradient, strict=True)
         ]
-        if options.criterion == criteria.NEWTON:
-            score, ordered = self._newton(pairs, hl, h, node, feature)
-            return np.where(valid & ordered & (score >= 0.0), score, -1.0)
-        return np.where(valid, self._score(pairs, hl, h), -1.0)
-
-    def _newton(
-        self,
-        pairs: list[tuple[np.ndarray, np.ndarray]],
-        hl: np.ndarray,
-        h: np.ndarray,
-        node: NodeLimits,
-        feature: np.ndarray,
-    ) -> tuple[Any, Any]:
-        """Scores, and whether the values of both sides satisfy the monotonic constraint."""
-        l1, l2 = self._options.regularisation.l1, self._options.regularisation.l2
-        sides: list[Any] = [0.0, 0.0, 0.0]
-        ordered: Any = True
-        for gl, g in pairs:
-            values = []
-            for side, (own_g, own_h) in enumerate(((gl, hl), (g - gl, h - hl), (g, h))):
-                value = self._constraints.values(own_g, own_h, node.bounds)
-                sides[side] = sides[side] + criteria.newton_term(own_g, own_h, value, l1, l2)
-                values.append(value)
-            ordered = ordered & self._constraints.in_order(feature, values[0], values[1])
-        return criteria.newton_gain(*sides), ordered
-
-    def _score(
-        self, pairs: list[tuple[np.ndarray, np.ndarray]], hl: np.ndarray, h: np.ndarray
-    ) -> Any:
-        """Scores by the criteria other than NEWTON."""
-        criterion = criteria.CRITERIA[self._options.criterion]
-        assert criterion.add is not None and criterion.score is not None
+        criterion = criteria.CRITERIA[options.criterion]
+        limits = self._constraints.limits(node.bounds)
         if self._two_classes and criterion.both_classes:
             gl, g = pairs[0]
             pairs = [(hl - gl, h - g), (gl, g)]
         sums: Any = (0.0, 0.0, 0.0)
         for gl, g in pairs:
-            sums = criterion.add(sums, gl, g, hl, h)
-        return criterion.score(sums, hl, h)
+            sums = criterion.add(sums, gl, g, hl, h, limits)
+            valid = self._constraints.in_order(valid, feature, gl, g, hl, h, limits)
+        return np.where(valid, criterion.score(sums, hl, h), -1.0)

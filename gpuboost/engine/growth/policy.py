@@ -6,12 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.engine.criteria import gain_of
+from gpuboost.engine.criteria import gain_of, is_enough
 from gpuboost.engine.growth.frontier import Array, Frontier, Splits
 from gpuboost.engine.targets import Target
 from gpuboost.engine.task import TreeOptions
-
-EPSILON = 2.0**-52  # tolerance of an impurity decrease below min_impurity_decrease
 
 
 def smallest_hessian(xp: Any, fraction: float, root_hessian: Array, minimum: int = 1) -> Array:
@@ -31,16 +29,12 @@ def may_split(
 
 def gains(criterion: int, splits: Splits, frontier: Frontier) -> np.ndarray:
     """Gain of each node's split, -1 if it has none: float64 (m,)."""
-    return np.where(splits.score < 0, -1.0, gain_of(criterion, splits.score, frontier.hessian))
+    return gain_of(criterion, splits.score, frontier.hessian)
 
 
 def good_enough(
     gain: np.ndarray, frontier: Frontier, options: TreeOptions, target: Target, roots: np.ndarray
 ) -> np.ndarray:
     """Splits that decrease the impurity enough: bool (m,). ``roots`` are the trees' hessians."""
-    accepted = gain > 0.0 if options.needs_gain else gain >= 0.0
-    if options.min_impurity_decrease > 0.0:
-        unit = target.gain_unit(options.criterion)
-        decrease = gain * unit / roots[frontier.tree] + EPSILON
-        accepted &= decrease >= options.min_impurity_decrease
-    return accepted
+    unit, root = target.gain_unit(options.criterion), roots[frontier.tree]
+    return is_enough(gain, root, unit, options.min_impurity_decrease, options.needs_gain)

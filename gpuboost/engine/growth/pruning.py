@@ -23,7 +23,7 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from gpuboost.engine.growth.policy import EPSILON
+from gpuboost.engine.criteria import EPSILON
 from gpuboost.engine.growth.tree import TREE_TYPES, Tree, levels
 
 # Columns of `Tree` that describe a split, with their values in leaves.

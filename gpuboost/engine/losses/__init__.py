@@ -26,6 +26,8 @@ facts : LossFacts
     a leaf (outputs of one regression, classes).
 formula : int
     Number of its functions in `formulas`, by which backends choose them; `USER` if none.
+has_formula : bool
+    Whether there are such functions. A loss that a user brings has none.
 columns : int
     Number of raw predictions of a row: of outputs of a regression, of levels of quantile, of
     classes if there are more than two, else 1.

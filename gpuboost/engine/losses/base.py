@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -120,6 +120,11 @@ class Loss(ABC):
         return self.facts.number
 
     @property
+    def has_formula(self) -> bool:
+        """Whether backends compile the loss; not so if a user brings it."""
+        return self.formula != USER
+
+    @property
     def constant_hessian(self) -> bool:
         """Whether the hessian of every row is its weight."""
         return self.facts.hessian == WEIGHT
@@ -127,7 +132,7 @@ class Loss(ABC):
     @property
     def moves_with_target(self) -> bool:
         """Whether a constant added to the target is added to the best raw predictions, too."""
-        return self.facts.link == IDENTITY and self.formula != USER
+        return self.facts.link == IDENTITY and self.has_formula
 
     @property
     def hessian_is_information(self) -> bool:
@@ -202,15 +207,19 @@ class Loss(ABC):
 
 @dataclass(frozen=True)
 class FormulaLoss(Loss):
-    """A loss that is defined by a row of `engine.losses.table`."""
+    """A loss that is defined by a row of `engine.losses.table`.
+
+    ``parameter`` is the name of its own parameter in `make_loss`, empty if it has none.
+    """
 
     facts: LossRow
+    parameter: ClassVar[str] = ""
 
     @classmethod
-    def make(cls, facts: LossRow, columns: int, alpha: Any, power: Any) -> FormulaLoss:
+    def make(cls, facts: LossRow, columns: int, given: Any = None) -> FormulaLoss:
         """Make the loss of a row of the table, for ``columns`` outputs or classes.
 
-        Some losses have a parameter: ``alpha`` of huber and quantile, ``power`` of tweedie.
+        ``given`` is the value of its own parameter.
         """
         return cls(facts, columns)
 

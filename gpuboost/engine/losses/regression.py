@@ -73,10 +73,12 @@ def _quantiles(
 class Huber(OrderStatisticLoss):
     """Huber loss: quadratic up to delta, the ``clip_level`` quantile of absolute residuals."""
 
+    parameter = "alpha"
+
     @classmethod
-    def make(cls, facts: LossRow, columns: int, alpha: Any, power: Any) -> Huber:
-        """Check the parameters and make the loss."""
-        return cls(facts, columns, _level(alpha, f"alpha of loss={facts.name!r}"))
+    def make(cls, facts: LossRow, columns: int, given: Any = 0.9) -> Huber:
+        """Check the level and make the loss."""
+        return cls(facts, columns, _level(given, f"alpha of loss={facts.name!r}"))
 
     def round_parameter(self, rows: Predicted) -> np.ndarray:
         """Delta of each column: the loss is linear above it (Friedman 2001, algorithm 4)."""
@@ -98,12 +100,13 @@ class Quantile(OrderStatisticLoss):
     """Pinball loss at one or several quantile levels, with one column per level."""
 
     levels: tuple[float, ...] = (0.5,)
+    parameter = "alpha"
 
     @classmethod
-    def make(cls, facts: LossRow, columns: int, alpha: Any, power: Any) -> Quantile:
+    def make(cls, facts: LossRow, columns: int, given: Any = 0.9) -> Quantile:
         """Check the levels and make the loss: one level per output, or several for one output."""
         what = f"loss={facts.name!r}"
-        levels = list(alpha) if isinstance(alpha, Iterable) else [alpha]
+        levels = list(given) if isinstance(given, Iterable) else [given]
         if not levels:
             raise ValueError(f"alpha of {what} holds no level; give one or several in (0, 1)")
         checked = tuple(_level(level, f"alpha of {what}") for level in levels)
@@ -146,11 +149,12 @@ class Tweedie(PositiveLoss):
     """Half the Tweedie deviance (variance mean**power), for targets that are zero or positive."""
 
     power: float = 1.5
+    parameter = "power"
 
     @classmethod
-    def make(cls, facts: LossRow, columns: int, alpha: Any, power: Any) -> Tweedie:
+    def make(cls, facts: LossRow, columns: int, given: Any = 1.5) -> Tweedie:
         """Check the power and make the loss."""
-        return cls(facts, columns, _power(power))
+        return cls(facts, columns, _power(given))
 
     def round_parameter(self, rows: Predicted) -> np.ndarray:
         """The power, for each column."""

@@ -6,7 +6,7 @@ Each loss has one row here, two functions in `formulas`, and copies of both in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
 from gpuboost.engine.losses import formulas
 from gpuboost.engine.losses.base import (
@@ -75,13 +75,7 @@ REGRESSION, CLASSIFICATION = _names(False), _names(True)
 LOSSES = (*REGRESSION, *CLASSIFICATION)
 
 
-def make_loss(
-    name: str,
-    n_outputs: int = 1,
-    n_classes: int = 0,
-    alpha: float | Sequence[float] = 0.9,
-    power: float = 1.5,
-) -> Loss:
+def make_loss(name: str, n_outputs: int = 1, n_classes: int = 0, **parameters: Any) -> Loss:
     """Make the loss with this name for a target.
 
     Parameters
@@ -92,20 +86,25 @@ def make_loss(
         Columns of a real target.
     n_classes : int
         Number of classes, 0 for real targets.
-    alpha : float, or several for quantile
-        For huber, the quantile of absolute residuals above which the loss is linear; for quantile,
-        the levels.
-    power : float
-        Power of tweedie.
+    **parameters
+        Parameters of losses, of which a loss takes its own: for huber, ``alpha`` is the quantile of
+        absolute residuals above which the loss is linear; for quantile, it is one or several
+        levels; ``power`` is the power of tweedie.
 
     Raises
     ------
     ValueError
         There is no such loss for the target, or a parameter is out of range.
+    TypeError
+        No loss has a parameter with this name.
     """
+    known = {row.kind.parameter for row in TABLE} - {""}
+    for given in parameters.keys() - known:
+        raise TypeError(f"losses have no parameter {given!r}; they have {sorted(known)}")
     facts = _facts_of(name, n_classes)
     columns = n_classes if facts.target == CLASSES else 1 if n_classes else n_outputs
-    return facts.kind.make(facts, columns, alpha, power)
+    own = [value for given, value in parameters.items() if given == facts.kind.parameter]
+    return facts.kind.make(facts, columns, *own)
 
 
 def _facts_of(name: str, n_classes: int) -> LossRow:

@@ -101,7 +101,7 @@ class AdaBoost(ManyTrees):
 
     @abstractmethod
     def _objective(
-        self, prepared: Prepared, learning_rate: float
+        self, prepared: Prepared[GrowPlan], learning_rate: float
     ) -> ClassObjective | ValueObjective:
         """The objective: how errors and votes of the rounds are computed."""
 
@@ -120,7 +120,7 @@ class AdaBoost(ManyTrees):
         sampler = RowSampler(ALL_ROWS, n, n, seed, weights, max_weight_bits=bits)
         return tree_plan(self, inputs, TreeBatch(range(n_rounds), sampler, None), in_turn=True)
 
-    def _grow(self, prepared: Prepared) -> tuple[BoostedTrees, dict[str, Any]]:
+    def _grow(self, prepared: Prepared[GrowPlan]) -> tuple[BoostedTrees, dict[str, Any]]:
         """Run the rounds."""
         with where_they_are(prepared.labels.rows):
             objective = self._objective(prepared, float(self.learning_rate))
@@ -174,13 +174,13 @@ class AdaBoostClassifier(Classifier, AdaBoost):
         of_class = class_weights(choice, labels.rows, labels.classes)
         return None if of_class is None else of_class / of_class.max()
 
-    def _objective(self, prepared: Prepared, learning_rate: float) -> ClassObjective:
+    def _objective(self, prepared: Prepared[GrowPlan], learning_rate: float) -> ClassObjective:
         labels, options = prepared.labels, prepared.plan.options
         assert isinstance(labels, ClassLabels)
         may_reverse = options.regularisation.monotonic is None
         return ClassObjective.of(labels.rows, len(labels.classes), learning_rate, may_reverse)
 
-    def _grow(self, prepared: Prepared) -> tuple[BoostedTrees, dict[str, Any]]:
+    def _grow(self, prepared: Prepared[GrowPlan]) -> tuple[BoostedTrees, dict[str, Any]]:
         model, facts = super()._grow(prepared)
         return model, {**facts, "training_error_bound_": np.cumprod(model.bounds)}
 
@@ -289,7 +289,7 @@ class AdaBoostRegressor(Regressor, AdaBoost):
     _tree_class = DecisionTreeRegressor
     _their_trees = (sklearn.tree.DecisionTreeRegressor, sklearn.tree.ExtraTreeRegressor)
 
-    def _objective(self, prepared: Prepared, learning_rate: float) -> ValueObjective:
+    def _objective(self, prepared: Prepared[GrowPlan], learning_rate: float) -> ValueObjective:
         plan, y = prepared.plan, prepared.labels.rows
         weights = plan.batch.sampler.weights
         inside = None if weights is None else weights > 0

@@ -18,6 +18,7 @@ from gpuboost.engine.ensembles import adaboost
 from gpuboost.engine.ensembles.adaboost_task import Round
 from gpuboost.engine.ensembles.ensemble import Ensemble, impurity_decrease_per_feature
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler
+from gpuboost.estimators.fitting.grow_plan import GrowPlan
 from gpuboost.estimators.fitting.pipeline import Prepared
 from gpuboost.estimators.inputs.targets import ValueLabels
 from gpuboost.estimators.model.fitted import FittedTrees, TreeBatch, run_in_blocks
@@ -40,7 +41,7 @@ class BoostedTrees(FittedTrees):
     bounds: np.ndarray
 
     @classmethod
-    def of(cls, rounds: list[Round], prepared: Prepared) -> BoostedTrees:
+    def of(cls, rounds: list[Round], prepared: Prepared[GrowPlan]) -> BoostedTrees:
         """The rounds of a fit."""
         sampler = prepared.plan.batch.sampler
         n = sampler.n_samples

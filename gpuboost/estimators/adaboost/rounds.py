@@ -14,11 +14,12 @@ from gpuboost.engine.ensembles.adaboost_task import (
     ValueObjective,
     goes_on,
 )
+from gpuboost.estimators.fitting.grow_plan import GrowPlan
 from gpuboost.estimators.fitting.pipeline import Prepared
 
 
 def reweight_task(
-    prepared: Prepared,
+    prepared: Prepared[GrowPlan],
     objective: ClassObjective | ValueObjective,
     boosting: str,
     of_class: np.ndarray | None,

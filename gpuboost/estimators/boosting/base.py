@@ -19,7 +19,13 @@ from gpuboost.estimators.boosting.inputs import BoostPlan, boost_plan, read_eval
 from gpuboost.estimators.boosting.model import BoostedRounds
 from gpuboost.estimators.boosting.parameters import IMPORTANCES, FeatureCounts
 from gpuboost.estimators.boosting.training import BoostingFit, RoundSetup
-from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared, memory_advice, run_fit
+from gpuboost.estimators.fitting.pipeline import (
+    FitInputs,
+    Prepared,
+    RoundInputs,
+    memory_advice,
+    run_fit,
+)
 from gpuboost.estimators.model.cached_view import ModelView
 from gpuboost.estimators.trees.many_trees import ManyTrees
 from gpuboost.estimators.trees.tree import DecisionTreeRegressor, SingleTree
@@ -205,30 +211,25 @@ class GradientBoosting(ManyTrees):
         self
         """
         with memory_advice():
-            run_fit(self, X, y, sample_weight, X, y, monitor, offset, eval_set)
+            rounds = RoundInputs(X, y, monitor, offset, eval_set)
+            run_fit(self, X, y, sample_weight, rounds)
         return self
 
     def _plan(self, inputs: FitInputs) -> tuple[BoostPlan, GrowthSize]:
         return boost_plan(self, inputs)
 
     def _grow(
-        self,
-        prepared: Prepared,
-        X: Any = None,
-        y: Any = None,
-        monitor: Callable[..., Any] | None = None,
-        offset: Any = None,
-        eval_set: Any = None,
+        self, prepared: Prepared[BoostPlan], rounds: RoundInputs | None = None
     ) -> tuple[BoostedRounds, dict[str, Any]]:
         """Fit or keep ``init``, read offsets and evaluation sets, and run the rounds."""
-        plan, before = prepared.plan, prepared.before
+        plan, before, given = prepared.plan, prepared.before, rounds or RoundInputs()
         init = None if before is None else before.init
         if before is None and self.init is not None:
-            init = fitted_init(self.init, X, y, plan.given_weights)
-        offsets = start_of_rows(X, offset, init, plan.loss, len(plan.y))
-        evaluated = read_eval_set(eval_set, self, prepared, init)
+            init = fitted_init(self.init, given.X, given.y, plan.given_weights)
+        offsets = start_of_rows(given.X, given.offset, init, plan.loss, len(plan.y))
+        evaluated = read_eval_set(given.eval_set, self, prepared, init)
         fit = BoostingFit(RoundSetup(self, prepared, offsets, init, evaluated))
-        model = fit.run(monitor)
+        model = fit.run(given.monitor)
         return model, self._facts(fit, model)
 
     def _facts(self, fit: BoostingFit, model: BoostedRounds) -> dict[str, Any]:

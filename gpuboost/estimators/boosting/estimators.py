@@ -10,7 +10,7 @@ import numpy as np
 
 from gpuboost.backends.device_arrays import inverse_link
 from gpuboost.engine.array_modules import array_module, working_on
-from gpuboost.engine.losses import USER, Loss, make_loss, user_loss
+from gpuboost.engine.losses import Loss, make_loss, user_loss
 from gpuboost.engine.losses.links import LOGIT, SOFTMAX
 from gpuboost.estimators.boosting.base import GradientBoosting
 from gpuboost.estimators.boosting.model import predictions
@@ -134,7 +134,7 @@ class GradientBoostingClassifier(Classifier, GradientBoosting):
     def _probabilities(self, raw: np.ndarray) -> np.ndarray:
         """Probability of each class; logistic or softmax if a user's loss has no ``predict``."""
         loss: Loss = self._model.loss
-        if loss.formula != USER or hasattr(self.loss, "predict"):
+        if loss.has_formula or hasattr(self.loss, "predict"):
             found = predictions(loss, raw)
             with working_on(found):
                 both = array_module(found).stack

@@ -68,7 +68,9 @@ def start_of_rows(X: Any, offset: Any, init: Any, loss: Loss, n: int) -> np.ndar
     return own if offsets is None else offsets + own
 
 
-def read_eval_set(eval_set: Any, estimator: Any, prepared: Prepared, init: Any) -> list[RowSet]:
+def read_eval_set(
+    eval_set: Any, estimator: Any, prepared: Prepared[BoostPlan], init: Any
+) -> list[RowSet]:
     """The row sets of ``eval_set``; their raw predictions do not include the baseline yet."""
     if eval_set is None:
         return []
@@ -76,7 +78,7 @@ def read_eval_set(eval_set: Any, estimator: Any, prepared: Prepared, init: Any) 
     return [_read_rows(each, estimator, prepared, init) for each in several]
 
 
-def _read_rows(given: Any, estimator: Any, prepared: Prepared, init: Any) -> RowSet:
+def _read_rows(given: Any, estimator: Any, prepared: Prepared[BoostPlan], init: Any) -> RowSet:
     """Rows with the columns, bins and labels of the training data."""
     if not isinstance(given, (tuple, list)) or not 2 <= len(given) <= len(ROW_PARTS):
         raise ValueError(

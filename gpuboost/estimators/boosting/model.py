@@ -15,7 +15,7 @@ from gpuboost.backends.protocol import Backend
 from gpuboost.engine.array_modules import array_module, working_on
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble, impurity_decrease_per_feature
-from gpuboost.engine.losses import USER, Loss
+from gpuboost.engine.losses import Loss
 from gpuboost.estimators.model.fitted import FittedTrees, run_in_blocks
 
 
@@ -89,7 +89,7 @@ class BoostedRounds(FittedTrees):
 
 def predictions(loss: Loss, raw: np.ndarray) -> np.ndarray:
     """Predictions from raw predictions, by the inverse link, on the same device."""
-    if loss.formula != USER:
+    if loss.has_formula:
         return inverse_link(loss.facts.link, raw)
     with working_on(raw):
         return loss.predict(raw)

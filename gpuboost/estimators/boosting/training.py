@@ -45,7 +45,6 @@ class RoundSetup:
     Attributes
     ----------
     prepared : Prepared
-        Its plan is a `BoostPlan`.
     offsets : float64 (n, columns) or None
         Offsets plus predictions of ``init``.
     init : estimator or None
@@ -54,7 +53,7 @@ class RoundSetup:
     """
 
     estimator: Any
-    prepared: Prepared
+    prepared: Prepared[BoostPlan]
     offsets: np.ndarray | None = None
     init: Any = None
     evaluated: list[RowSet] = field(default_factory=list)

@@ -88,7 +88,7 @@ class TreeModel(BaseEstimator, ABC):
         """The plan of the trees or rounds, and the amount of work."""
 
     @abstractmethod
-    def _grow(self, prepared: Prepared) -> tuple[FittedTrees, dict[str, Any]]:
+    def _grow(self, prepared: Prepared[Any]) -> tuple[FittedTrees, dict[str, Any]]:
         """The model, and the fitted attributes that are specific to this estimator."""
 
     @property

@@ -82,7 +82,7 @@ def growth_of(inputs: FitInputs, limits: dict[str, Any], of_trees: tuple[int, ..
     )
 
 
-def grow_trees(prepared: Prepared) -> FittedTrees:
+def grow_trees(prepared: Prepared[GrowPlan]) -> FittedTrees:
     """Grow and prune the trees of a plan; a warm start appends them to the earlier model."""
     plan, execution, before = prepared.plan, prepared.execution, prepared.before
     options, batch = plan.options, plan.batch

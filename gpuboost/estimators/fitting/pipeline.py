@@ -7,11 +7,11 @@ rounds. `keep` replaces the fitted attributes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from traceback import clear_frames
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
 from gpuboost.estimators.model.fitted import FittedTrees
 
 Labels = ClassLabels | ValueLabels
+Plan = TypeVar("Plan")
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +55,21 @@ class FitInputs:
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class RoundInputs:
+    """The input of boosting's ``fit`` that rounds need besides the prepared data, as it was given.
+
+    ``X`` and ``y`` are for ``init`` and offsets.
+    """
+
+    X: Any = None
+    y: Any = None
+    monitor: Callable[..., Any] | None = None
+    offset: Any = None
+    eval_set: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared(Generic[Plan]):
     """Everything that is known before the first tree grows.
 
     Attributes
@@ -68,22 +83,25 @@ class Prepared:
     schema: FeatureSchema
     matrix: BinnedMatrix
     labels: Labels
-    plan: Any
+    plan: Plan
     backend: Backend
     execution: Execution
     before: Any = None
 
 
-def run_fit(estimator: Any, X: Any, y: Any, sample_weight: Any, *of_rounds: Any) -> None:
+def run_fit(
+    estimator: Any, X: Any, y: Any, sample_weight: Any, rounds: RoundInputs | None = None
+) -> None:
     """Prepare, grow and keep. The prepared data is released on return, also after an error.
 
-    ``of_rounds`` are further arguments of the estimator's ``_grow``.
+    ``rounds`` is for the ``_grow`` of gradient boosting.
     """
     prepared = prepare(estimator, X, y, sample_weight)
-    keep(estimator, prepared, *estimator._grow(prepared, *of_rounds))
+    own = () if rounds is None else (rounds,)
+    keep(estimator, prepared, *estimator._grow(prepared, *own))
 
 
-def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Prepared:
+def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Prepared[Any]:
     """Read, check, plan and bin. Columns made from X are released here, before trees grow."""
     check_flush_to_zero()
     execution, before = execution_of(estimator), estimator._model_to_extend()
@@ -111,7 +129,9 @@ def check_same_labels(estimator: Any, labels: Labels) -> None:
             )
 
 
-def keep(estimator: Any, prepared: Prepared, model: FittedTrees, facts: dict[str, Any]) -> None:
+def keep(
+    estimator: Any, prepared: Prepared[Any], model: FittedTrees, facts: dict[str, Any]
+) -> None:
     """Replace the fitted attributes; ``facts`` are those specific to the estimator."""
     found = {
         "_model": model,

@@ -106,7 +106,7 @@ class TreeEnsemble(ManyTrees):
                 f"{self.bootstrap!r} and oob_score={self.oob_score!r}; change one of them"
             )
 
-    def _grow(self, prepared: Prepared) -> tuple[FittedTrees, dict[str, Any]]:
+    def _grow(self, prepared: Prepared[GrowPlan]) -> tuple[FittedTrees, dict[str, Any]]:
         model, facts = grow_trees(prepared), {"estimator_": self._empty_tree()}
         if not self.oob_score:
             return model, facts

@@ -99,7 +99,7 @@ def _of_all_rows(target: AnyTarget, n: int) -> AnyTarget:
     return map_rows(target, lambda column: np.broadcast_to(column[:1], (n, *column.shape[1:])))
 
 
-def prepare(estimator: Any, table: ShapeOnlyTable) -> Prepared:
+def prepare(estimator: Any, table: ShapeOnlyTable) -> Prepared[Any]:
     """The result of `fitting.pipeline.prepare` for data of these shapes."""
     n_features, labels = table.n_features, table.labels(estimator._labels)
     names, numeric = _names_of_features(estimator, n_features), np.zeros(n_features, dtype=bool)

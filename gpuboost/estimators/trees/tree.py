@@ -101,7 +101,7 @@ class SingleTree(TreeModel):
         sampler = RowSampler(ALL_ROWS, n, n, seed, weights, max_weight_bits=bits)
         return tree_plan(self, inputs, TreeBatch(range(1), sampler, None))
 
-    def _grow(self, prepared: Prepared) -> tuple[FittedTrees, dict[str, Any]]:
+    def _grow(self, prepared: Prepared[GrowPlan]) -> tuple[FittedTrees, dict[str, Any]]:
         return grow_trees(prepared), {"max_features_": prepared.plan.options.max_features}
 
     @ModelView

@@ -193,7 +193,7 @@ def test_logarithm_and_scores() -> None:
             criteria.entropy_term(h - hl),
             criteria.entropy_score((x, g, gl), hl, h),
             criteria.misclassification_score((gl, g, h), hl, h),
-            criteria.add_twoing((0.0, 0.0, 0.0), gl, g, hl, h)[0],
+            criteria.add_twoing((0.0, 0.0, 0.0), gl, g, hl, h, ((0.0, 0.0), (0.0, 0.0)))[0],
             criteria.twoing_score((x, x, x), hl, h),
         )
     for own, other in zip(out, expected, strict=True):

@@ -14,12 +14,10 @@ import numpy as np
 
 from gpuboost.backends.host.backend import HostBackend
 from gpuboost.backends.host.boosting import HostBooster
-from gpuboost.backends.numba.boosting import gradients as compiled_loss
 from gpuboost.backends.numba.boosting import losses
-from gpuboost.backends.numba.boosting import quantise as round_words
-from gpuboost.backends.numba.boosting.gradients import Directions
+from gpuboost.backends.numba.boosting.gradients import Directions, class_directions, directions
 from gpuboost.backends.numba.boosting.level_wise_rounds import LevelRounds, grows_by_levels
-from gpuboost.backends.numba.boosting.quantise import SHARED_ROWS
+from gpuboost.backends.numba.boosting.quantise import SHARED_ROWS, add_values, rows_of_tree
 from gpuboost.backends.numba.common.order_statistics import CompiledOrder
 from gpuboost.backends.numba.common.row_major import find_leaves, row_major
 from gpuboost.backends.numba.depth_first.tree_grower import DepthFirstGrower
@@ -64,7 +62,7 @@ class NumbaBooster(HostBooster):
         if loss.takes_rows:
             made = self._of_classes()[0]
         else:
-            made = compiled_loss.directions(loss, rows, self.parameter, self._pool)
+            made = directions(loss, rows, self.parameter, self._pool)
         self._largest, self._means = made.sizes.max(axis=0)[::2], made.sizes.mean(axis=0)[1::2]
         inside = self.rows_of_round(number)
         return Gradients(made.gradient.T, made.hessian.T, self._whole, inside)
@@ -80,7 +78,7 @@ class NumbaBooster(HostBooster):
         """Directions of several classes and losses of the training rows, computed together."""
         if self._made is None:
             own = self._predicted()
-            self._made = compiled_loss.class_directions(own, self.parameter, self._pool)
+            self._made = class_directions(own, self.parameter, self._pool)
         return self._made
 
     def scale(self, made: Gradients) -> Scale:
@@ -101,7 +99,7 @@ class NumbaBooster(HostBooster):
         """The rows of one tree with integer gradients and weights."""
         if columns.stop - columns.start > 1 or made.whole is not None:
             return super().quantised(made, scale, columns, key)
-        return round_words.rows_of_tree(made, scale, columns.start, key)
+        return rows_of_tree(made, scale, columns.start, key)
 
     def leaves(self, tree: Tree, data: BinnedMatrix | np.ndarray, column: int | None) -> np.ndarray:
         """The leaf of every row: int32 (n,)."""
@@ -132,6 +130,6 @@ class NumbaBooster(HostBooster):
             return
         value, own = contiguous(tree.value[:, 0], np.float64), raw[:, column]
         self._pool.share(
-            lambda _, barrier: round_words.add_values(value, leaf, own, barrier),
+            lambda _, barrier: add_values(value, leaf, own, barrier),
             len(raw) > SHARED_ROWS,
         )

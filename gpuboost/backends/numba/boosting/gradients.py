@@ -27,7 +27,7 @@ from gpuboost.backends.numba.compiler import (
 )
 from gpuboost.backends.numba.threads.map import contiguous, row_chunks
 from gpuboost.backends.numba.threads.pool import ThreadPool
-from gpuboost.engine.losses import USER, Loss, Predicted
+from gpuboost.engine.losses import Loss, Predicted
 from gpuboost.engine.losses.base import CLASSES
 from gpuboost.engine.losses.table import TABLE
 
@@ -199,7 +199,7 @@ def directions(
 
     ``raw`` is copied unless it is row-major for classes or column-major for real targets.
     """
-    if loss.formula == USER:
+    if not loss.has_formula:
         return _directions_of(*loss.gradients(predicted, parameter))
     if loss.takes_rows:
         return class_directions(predicted, parameter, pool)[0]

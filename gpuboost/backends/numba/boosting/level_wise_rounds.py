@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuboost.backends.numba.boosting import quantise as round_words
-from gpuboost.backends.numba.boosting.quantise import CHUNK, SHARED_ROWS, two_factors
+from gpuboost.backends.numba.boosting.quantise import (
+    CHUNK,
+    SHARED_ROWS,
+    pack_words,
+    place_rows,
+    two_factors,
+)
 from gpuboost.backends.numba.common.arguments import (
     Weights,
     limits_of,
@@ -202,9 +207,7 @@ class LevelRounds:
         bits, purpose = hessian_bits(means, largest), randomness.ROUND_GRADIENT
         keys = np.array([randomness.stream_key(seed, purpose, tree)[0] for tree in trees])
         given = *columns, scales, keys, bits, word
-        self.pool.share(
-            lambda _, barrier: round_words.pack_words(*given, barrier), word.size > SHARED_ROWS
-        )
+        self.pool.share(lambda _, barrier: pack_words(*given, barrier), word.size > SHARED_ROWS)
         codes, shape = self._matrix.codes, self._grower.shape
         of_columns = self.by_row.view(np.uint64), shape.n_columns, self._columns
         return Samples(codes, *of_columns, word, bits, *largest, shape.tile)
@@ -214,7 +217,7 @@ class LevelRounds:
         word, bits, row = samples.word, samples.hessian_bits, self._grower.state.row[0]
         n, sums = len(rows) or word.shape[1], self._row_sums
         self.pool.share(
-            lambda _, barrier: round_words.place_rows(word, bits, rows, row, sums, barrier),
+            lambda _, barrier: place_rows(word, bits, rows, row, sums, barrier),
             word.size > SHARED_ROWS,
         )
         n_trees = len(word)

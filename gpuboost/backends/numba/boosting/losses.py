@@ -23,7 +23,7 @@ from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine.averages import plane_scales
 from gpuboost.engine.fixed_point import SUM_BITS, planes_to_float, sum_bits
-from gpuboost.engine.losses import USER, Loss, Predicted
+from gpuboost.engine.losses import Loss, Predicted
 
 
 def _value_loop(value: Any) -> Any:
@@ -84,7 +84,7 @@ def row_losses(
     loss: Loss, predicted: Predicted, parameter: np.ndarray, pool: ThreadPool
 ) -> np.ndarray:
     """Compute `Loss.row_losses`."""
-    if loss.formula == USER:
+    if not loss.has_formula:
         return loss.row_losses(predicted, parameter)
     if loss.takes_rows:
         return class_directions(predicted, parameter, pool)[1]
@@ -96,7 +96,7 @@ def row_losses(
 
 def mean_loss(loss: Loss, predicted: Predicted, parameter: np.ndarray, pool: ThreadPool) -> float:
     """Compute `Loss.mean_loss`."""
-    if loss.formula == USER:
+    if not loss.has_formula:
         return loss.mean_loss(predicted, parameter)
     return mean_of(row_losses(loss, predicted, parameter, pool), predicted, pool)
 

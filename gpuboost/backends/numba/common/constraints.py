@@ -63,9 +63,9 @@ def is_open(constraints, feature, open_groups):
 
 
 @inlined
-def value_of(limits, node, g, h):
-    """Value of one side of a node, within the node's bounds."""
-    return values_in_bounds(g, h, (limits.l1, limits.l2), (node.lower, node.upper))
+def value_limits(limits, node):
+    """The penalties and the bounds of values at a node, as `engine.criteria` takes them."""
+    return (limits.l1, limits.l2), (node.lower, node.upper)
 
 
 @inlined
@@ -97,9 +97,10 @@ def pass_on(problem, nodes, k, open_groups):
 @helper
 def _part_at_middle(problem, node, left, right):
     """Keep the values of one child below the middle of both values, and the other's above it."""
-    limits, sign = problem.limits, sign_of(problem, node.feature)
-    of_left = value_of(limits, node, np.float64(node.left_gradient), np.float64(node.left_hessian))
+    sign, (regular, bounds) = sign_of(problem, node.feature), value_limits(problem.limits, node)
+    gradient, hessian = np.float64(node.left_gradient), np.float64(node.left_hessian)
+    of_left = values_in_bounds(gradient, hessian, regular, bounds)
     gradient, hessian = node.gradient - node.left_gradient, node.hessian - node.left_hessian
-    of_right = value_of(limits, node, np.float64(gradient), np.float64(hessian))
-    bounds = bounds_of_children(sign, of_left, of_right, (node.lower, node.upper))
+    of_right = values_in_bounds(np.float64(gradient), np.float64(hessian), regular, bounds)
+    bounds = bounds_of_children(sign, of_left, of_right, bounds)
     (left.lower, left.upper), (right.lower, right.upper) = bounds

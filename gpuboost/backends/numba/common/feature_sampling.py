@@ -88,7 +88,7 @@ def choose_features(problem, nodes, k, open_groups):
 
 
 @helper
-def set_chosen(scratch, n):
+def keep_chosen(scratch, n):
     """Keep the ranks of chosen features among the first ``n``; return their number."""
     ranks, n_kept = scratch.ranks, 0
     for p in range(n):
@@ -107,5 +107,5 @@ def order_features(problem, key):
     for p in range(problem.features.size):
         problem.scratch.ranks[p] = rank_of(problem.limits, key, problem.features[p])
     if is_choosy(problem):
-        return set_chosen(problem.scratch, problem.features.size)
+        return keep_chosen(problem.scratch, problem.features.size)
     return problem.features.size

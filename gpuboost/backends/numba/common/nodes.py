@@ -10,9 +10,8 @@ import numpy as np
 from gpuboost.backends.numba.common.constraints import pass_on
 from gpuboost.backends.numba.compiler import criteria, inlined, randomness
 
-left_key, right_key, gain_of = randomness.left_key, randomness.right_key, criteria.gain_of
-
-EPSILON = 2.0**-52
+left_key, right_key = randomness.left_key, randomness.right_key
+gain_of, is_enough = criteria.gain_of, criteria.is_enough
 
 
 @inlined
@@ -25,16 +24,10 @@ def is_leaf(limits, node):
 @inlined
 def accept(limits, scratch, node):
     """Copy `Scratch.split` to the node if there is a split and its gain is large enough."""
-    split = scratch.split[0]
-    if split.score < 0.0:
-        return False
+    split, root, unit = scratch.split[0], limits.root_hessian, limits.gain_unit
     gain = gain_of(limits.criterion, split.score, np.float64(node.hessian))
-    if limits.needs_gain and gain == 0.0:
+    if not is_enough(gain, root, unit, limits.min_impurity_decrease, limits.needs_gain):
         return False
-    if limits.min_impurity_decrease > 0.0:
-        decrease = gain * limits.gain_unit / limits.root_hessian + EPSILON
-        if not decrease >= limits.min_impurity_decrease:
-            return False
     node.gain, node.draw = gain, split.draw
     node.feature, node.missing = split.feature, split.missing
     node.bin, node.next_bin = split.bin, split.next_bin

@@ -27,7 +27,7 @@ from gpuboost.backends.numba.depth_first.medians import by_rank
 from gpuboost.backends.numba.splits.channels import Channels
 from gpuboost.backends.numba.threads.map import contiguous, in_order
 from gpuboost.engine.sampling import root_key
-from gpuboost.engine.targets import Target
+from gpuboost.engine.targets import ClassTarget, MedianTarget, Target, ValueTarget
 from gpuboost.engine.task import GrownTree, GrowTask
 from gpuboost.engine.tree_rows import TreeRows
 
@@ -37,16 +37,25 @@ def targets_of(task: GrowTask, rows: TreeRows) -> RowTargets:
     target = task.target
     empty, none = np.zeros((0, 0)), np.zeros(0)
     wide = target.wide if rows.wide is None else rows.wide
-    median_weight = getattr(target, "median_weight", none)
-    if median_weight is None:  # with one output, the words hold the weights
-        median_weight = rows.weight if target.n_channels > 1 else none
+    classes, values, ranks, median_weight = none, empty, empty, none
+    match target:
+        case ClassTarget():
+            classes = target.classes
+        case ValueTarget():
+            values = target.values
+        case MedianTarget():
+            ranks = target.ranks
+            if target.median_weight is not None:
+                median_weight = target.median_weight
+            elif target.n_channels > 1:  # with one output, the words hold the weights
+                median_weight = rows.weight
     return RowTargets(
         weight=contiguous(rows.weight, np.int32),
         inside=contiguous(none if rows.inside is None else rows.inside, np.bool_),
-        classes=contiguous(getattr(target, "classes", none), np.int32),
-        values=contiguous(getattr(target, "values", empty), np.int32),
+        classes=contiguous(classes, np.int32),
+        values=contiguous(values, np.int32),
         gradient=contiguous(empty if rows.gradient is None else rows.gradient, np.int32),
-        ranks=contiguous(getattr(target, "ranks", empty), np.int32),
+        ranks=contiguous(ranks, np.int32),
         median_weight=contiguous(median_weight, np.int64),
         wide=contiguous(empty if wide is None else wide, np.int64),
         n_classes=int(target.n_classes),
@@ -60,7 +69,8 @@ def make_channels(n_samples: int, target: Target) -> Channels | None:
     if k == 1:
         return None
     n_signs = n_samples if target.by_median else 0  # signs about the medians of nodes
-    values = getattr(target, "values", np.zeros((n_signs, k), np.int32))
+    signs = np.zeros((n_signs, k), np.int32)
+    values = target.values if isinstance(target, ValueTarget) else signs
     return Channels(
         values=contiguous(values, np.int32),
         state=np.zeros(3, np.int64),
@@ -91,8 +101,9 @@ class DepthFirstGrower:
         else:
             self.matrix, self.constraints = earlier.matrix, earlier.constraints
             self._local = earlier._local
-        values = getattr(task.target, "values", np.ones(1))
-        self._largest_value = int(np.abs(values).max(initial=1))
+        self._largest_value = 1
+        if isinstance(task.target, ValueTarget):
+            self._largest_value = int(np.abs(task.target.values).max(initial=1))
 
     def grow_all(self) -> Iterator[tuple[int, GrownTree]]:
         """Yield all trees in order; a few trees per thread are grown ahead of the consumer."""

@@ -169,7 +169,7 @@ def evaluate_categories(problem, channels, node, feature, rank, m):
     if minimum > 0 and missing[HESSIAN] < minimum:  # too rare to be alone on the right
         last = max(last - 1, np.int64(0))
     best = best_candidate(problem, channels, node, feature, (first, last))
-    if take_candidate(problem, node, feature, rank, best):
+    if take_candidate(problem, feature, rank, best):
         split = scratch.split[0]
         split.bin, split.next_bin, split.categorical = 0, 0, 1
         write_mask(scratch.mask, scratch.bins, order, m, best[0], is_alone)

@@ -1,7 +1,7 @@
 """The terms and scores of all criteria, for a range of candidates (see `engine.criteria`).
 
-VARIANCE and NEWTON, which needs the bounds of the node, have their own loops here; the other
-criteria are compiled from their rows of `CRITERIA` and chosen by number.
+VARIANCE has loops of its own here; the other criteria are compiled from their rows of `CRITERIA`
+and chosen by number.
 """
 
 # mypy: check-untyped-defs=False
@@ -14,23 +14,24 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.backends.numba.common.constraints import sign_of, value_of
+from gpuboost.backends.numba.common.constraints import sign_of, value_limits
 from gpuboost.backends.numba.common.records import GRADIENT, HESSIAN
 from gpuboost.backends.numba.compiler import by_number, criteria, helper, inlined
-from gpuboost.engine.criteria import CRITERIA, NEWTON, VARIANCE
+from gpuboost.engine.criteria import CRITERIA, VARIANCE
 
 variance_term, variance_gain = criteria.variance_term, criteria.variance_gain
-newton_term, newton_gain = criteria.newton_term, criteria.newton_gain
+is_monotonic = criteria.is_monotonic
 
 
 def by_criterion(make: Callable[..., Any]) -> Any:
     """A compiled function whose first argument is the number of a criterion, not VARIANCE.
 
-    ``make(add, score, both_classes)`` makes the function of one criterion from its row.
+    ``make(add, score, both_classes)`` makes the function of one criterion from its row. Trees of
+    medians are grown with VARIANCE, so their row has no function.
     """
     made = {}
     for row in CRITERIA.values():
-        if row.add is not None and row.score is not None and row.number != VARIANCE:
+        if row.number != VARIANCE and not row.by_median:
             functions = (getattr(criteria, each.__name__) for each in (row.add, row.score))
             made[row.number] = make(*functions, row.both_classes)
     return by_number(made)
@@ -40,15 +41,15 @@ def _add_channel(add: Any, score: Any, both_classes: bool) -> Any:
     """Make the function that adds the terms of one channel, with the arguments of `add_terms`."""
 
     @helper
-    def add_channel(scratch, channel, h, positions, extra):
+    def add_channel(scratch, channel, h, limits, positions, extra):
         sums, terms, (gradient, g, is_only) = scratch.sums, scratch.terms, channel
         for j in range(positions[0], positions[1]):
             gl = np.float64(sums[gradient, j] + extra[0])
             hl = np.float64(sums[HESSIAN, j] + extra[1])
             own = (terms[0, j], terms[1, j], terms[2, j])
             if both_classes and is_only:
-                own = add(own, hl - gl, h - g, hl, h)
-            terms[0, j], terms[1, j], terms[2, j] = add(own, gl, g, hl, h)
+                own = add(own, hl - gl, h - g, hl, h, limits)
+            terms[0, j], terms[1, j], terms[2, j] = add(own, gl, g, hl, h, limits)
 
     return add_channel
 
@@ -83,10 +84,9 @@ def add_terms(problem, node, channel, positions, extra):
         for j in range(positions[0], positions[1]):
             gl, hl = np.float64(sums[row, j] + extra[0]), np.float64(sums[HESSIAN, j] + extra[1])
             terms[0, j] += variance_term(gl, g, hl, h)
-    elif criterion == NEWTON:
-        _add_newton(problem.limits, scratch, node, channel, positions, extra)
     else:
-        _add_by_number(criterion, scratch, channel, h, positions, extra)
+        limits = value_limits(problem.limits, node)
+        _add_by_number(criterion, scratch, channel, h, limits, positions, extra)
 
 
 @inlined
@@ -97,44 +97,18 @@ def scores_of_terms(problem, node, feature, positions, extra):
         for j in range(positions[0], positions[1]):
             hl = np.float64(scratch.sums[HESSIAN, j] + extra[1])
             scratch.scores[j] = variance_gain(scratch.terms[0, j], hl, h - hl)
-    elif criterion == NEWTON:
-        direction = np.float64(sign_of(problem, feature))
-        _newton_scores(problem.limits, scratch, node, direction, positions, extra)
     else:
         _scores_by_number(criterion, scratch, h, positions, extra[1])
-
-
-@inlined
-def _part_term(limits, node, g, h):
-    """The NEWTON term of one channel for a node or one side of a split."""
-    return newton_term(g, h, value_of(limits, node, g, h), limits.l1, limits.l2)
-
-
-@helper
-def _add_newton(limits, scratch, node, channel, positions, extra):
-    """`add_terms` for NEWTON."""
-    sums, terms, (row, g, _), h = scratch.sums, scratch.terms, channel, np.float64(node.hessian)
-    own = _part_term(limits, node, g, h)
-    for j in range(positions[0], positions[1]):
-        gl, hl = np.float64(sums[row, j] + extra[0]), np.float64(sums[HESSIAN, j] + extra[1])
-        terms[0, j] += _part_term(limits, node, gl, hl)
-        terms[1, j] += _part_term(limits, node, g - gl, h - hl)
-        terms[2, j] += own
+        sign, limits = np.float64(sign_of(problem, feature)), value_limits(problem.limits, node)
+        if sign != 0.0:
+            g = np.float64(node.gradient)
+            _refuse_disorder(scratch, sign, g, h, limits, positions, extra)
 
 
 @helper
-def _newton_scores(limits, scratch, node, sign, positions, extra):
-    """`scores_of_terms` for NEWTON; -1 if negative or not monotonic as ``sign`` requires."""
-    sums, terms, scores = scratch.sums, scratch.terms, scratch.scores
-    g, h = np.float64(node.gradient), np.float64(node.hessian)
+def _refuse_disorder(scratch, sign, g, h, limits, positions, extra):
+    """Set to -1 the scores of candidates that are not monotonic as ``sign`` requires."""
+    sums, scores = scratch.sums, scratch.scores
     for j in range(positions[0], positions[1]):
-        score = newton_gain(terms[0, j], terms[1, j], terms[2, j]) + 0.0  # never -0.0
-        scores[j] = score if score >= 0.0 else -1.0
-    if sign != 0.0:
-        for j in range(positions[0], positions[1]):
-            gl, hl = (
-                np.float64(sums[GRADIENT, j] + extra[0]),
-                np.float64(sums[HESSIAN, j] + extra[1]),
-            )
-            left, right = value_of(limits, node, gl, hl), value_of(limits, node, g - gl, h - hl)
-            scores[j] = scores[j] if sign * left <= sign * right else -1.0
+        gl, hl = np.float64(sums[GRADIENT, j] + extra[0]), np.float64(sums[HESSIAN, j] + extra[1])
+        scores[j] = scores[j] if is_monotonic(sign, gl, g, hl, h, limits) else -1.0

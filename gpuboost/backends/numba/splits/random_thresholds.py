@@ -138,7 +138,7 @@ def evaluate_random(problem, channels, members, feature, rank):
         best = best_candidate(problem, channels, node, feature, one)
     else:
         best = _plain_candidate(problem, channels, node)
-    if take_candidate(problem, node, feature, rank, best):
+    if take_candidate(problem, feature, rank, best):
         split = scratch.split[0]
         split.draw, split.bin, split.next_bin = draw, code, following
     return True

@@ -168,7 +168,7 @@ def evaluate_number(problem, channels, node, feature, rank, m):
     """
     scratch, sums = problem.scratch, problem.scratch.sums
     first, best = 0, best_candidate(problem, channels, node, feature, (np.int64(0), m))
-    if take_candidate(problem, node, feature, rank, best):
+    if take_candidate(problem, feature, rank, best):
         split, j = scratch.split[0], best[0]
         following = j + 1
         while following < m and sums[HESSIAN, following] == sums[HESSIAN, j]:
@@ -181,7 +181,7 @@ def evaluate_number(problem, channels, node, feature, rank, m):
 
 
 @inlined
-def take_candidate(problem, node, feature, rank, best):
+def take_candidate(problem, feature, rank, best):
     """Make ``best`` (candidate, score, side of missing values) the node's split if it is better."""
     (j, score, goes), scratch = best, problem.scratch
     split, sums, missing = scratch.split[0], scratch.sums, scratch.missing
