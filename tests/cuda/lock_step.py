@@ -36,16 +36,16 @@ def assert_same_frontier(found: DeviceFrontier, expected: Frontier, where: str) 
 def assert_same_bounds(found: DeviceFrontier, expected: Frontier, where: str) -> None:
     """What nodes are held to; a device has it only where nodes differ in it."""
     n_groups = expected.groups.shape[1]
-    bounded = found.bounds is not None and len(found.bounds.lower) > 0
+    bounded = found.constraints is not None and len(found.constraints.lower) > 0
     if not bounded:
         assert all(len(np.unique(bound)) <= 1 for bound in vars(expected.bounds).values())
-    if found.bounds is None:
+    if found.constraints is None:
         assert n_groups == 0
         return
     for name in ("lower", "upper") if bounded else ():
-        own = getattr(found.bounds, name)[: len(expected)]
+        own = getattr(found.constraints, name)[: len(expected)]
         assert_same(own + 0.0, getattr(expected.bounds, name) + 0.0, f"{where}: {name}")
-    words = found.bounds.groups[: len(expected), :, None] >> np.arange(32, dtype=np.uint32)
+    words = found.constraints.groups[: len(expected), :, None] >> np.arange(32, dtype=np.uint32)
     bits = (words & np.uint32(1)).reshape(len(expected), 32 * words.shape[1])[:, :n_groups] != 0
     assert_same(bits, expected.groups, f"{where}: groups")
 

@@ -256,7 +256,7 @@ def test_how_many_rows_are_small() -> None:
     def of(asked: Problem, n_rows: int, weight: int = 1, **settings: Any) -> int:
         _, matrix, sampler, target = asked.prepare()
         runtime = ShimRuntime(n_multiprocessors=10, **settings)
-        return small_rows_for(runtime, asked.task(matrix, sampler, target), 1, n_rows, weight)
+        return small_rows_for(runtime, asked.task(matrix, sampler, target), n_rows, weight)
 
     asked = problem("values")
     assert of(asked, 100) == 32  # no fewer

@@ -200,11 +200,11 @@ class RoundLeaves(LeavesOfRound):
             return read
         if self._finisher.needs_size_readback:  # the arrays have exactly as many nodes as there are
             exact = read_together(self._runtime, self._finished.columns)
-            return lambda: read().beside(exact())
+            return lambda: read().joined_with(exact())
         packed = read()
         (n, *_), (n_masks, *_), _ = packed.part("table", 0, 3)[:, ::-1].tolist()
         trees = self._finished.read_later(self._runtime, n, n_masks)
-        return lambda: packed.beside(trees())
+        return lambda: packed.joined_with(trees())
 
 
 def add_leaves(

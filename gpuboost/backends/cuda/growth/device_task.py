@@ -116,7 +116,7 @@ class DeviceTask:
         n_channels, options = self.task.target.n_channels, self.task.options
         small_rows = 0
         if self._may_leave(n_trees):
-            small_rows = small_rows_for(self.runtime, self.task, n_trees, n_rows, max_weight)
+            small_rows = small_rows_for(self.runtime, self.task, n_rows, max_weight)
         purity = constant("level/policy.cu", self.task.target.purity)
         given = (self.runtime, options, min_hessian, n_trees, n_rows, n_channels, purity)
         return Policy(*given, small_rows)

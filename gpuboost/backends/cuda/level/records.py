@@ -55,7 +55,7 @@ class DeviceFrontier:
         Slot of the parent's histogram in the level before, -1 if that was not kept.
     pieces : Pieces
         By node.
-    bounds : NodeBounds or None
+    constraints : NodeConstraints or None
         None if nodes have no constraints.
     medians : Medians or None
         None unless gradients are about the medians of nodes.
@@ -72,7 +72,7 @@ class DeviceFrontier:
     hessian: Array = column(np.int64, "n")
     gradient: Array = column(np.int64, "n", "n_channels")
     parent: Array = column(np.int32, "n")
-    bounds: NodeBounds | None = None
+    constraints: NodeConstraints | None = None
     medians: Medians | None = None
     read_size: Callable[[], np.ndarray] | None = None
 
@@ -150,7 +150,7 @@ class DeviceSplits:
 
 
 @dataclass(frozen=True)
-class NodeBounds:
+class NodeConstraints:
     """Constraints of the nodes of a level.
 
     Attributes

@@ -30,7 +30,8 @@ def is_copied_whole(n_bytes: int) -> bool:
 class Readback:
     """Arrays of the device that the host reads together.
 
-    Where arrays are asked to be separate, see `level.is_separate`, the copy alone is one piece.
+    If the array module wants separate arrays (`gpuboost.backends.cuda.runtime.arrays.is_separate`),
+    they are not in one piece of memory and are copied one by one.
 
     Parameters
     ----------
@@ -129,7 +130,7 @@ class HostCopy:
     def __contains__(self, name: str) -> bool:
         return name in self._spans
 
-    def beside(self, others: HostCopy) -> HostCopy:
+    def joined_with(self, others: HostCopy) -> HostCopy:
         """These arrays and others, where they lie."""
         memory, spans = {**self._memory, **others._memory}, {**self._spans, **others._spans}
         return HostCopy(memory, spans, {**self._fields, **others._fields}, False)
