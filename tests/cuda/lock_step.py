@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.backends.cuda.growth.device_task import DeviceTask
+from gpuboost.backends.cuda.growth.device_task import DeviceTask, no_rounds
 from gpuboost.backends.cuda.growth.level_ops import CudaLevelOps
 from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits
 from gpuboost.backends.cuda.sampling.batch_inputs import HostInputs
@@ -89,7 +89,7 @@ def assert_same_rows(found: Any, expected: Any, frontier: Frontier, target_of: T
 def device_ops(runtime: ShimRuntime, task: GrowTask, trees: Sequence[int]) -> CudaLevelOps:
     """The level operations of a batch of trees on a device."""
     host = HostInputs.of(task, trees)
-    return CudaLevelOps(DeviceTask(runtime, task), host, host.to_device(runtime))
+    return CudaLevelOps(DeviceTask(runtime, task, no_rounds), host, host.to_device(runtime))
 
 
 class LockStep:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from typing import cast
 
 import numpy as np
 
@@ -69,7 +68,7 @@ class CudaReweighter:
             return ReweightedRows(own, task, asked, codes, start)
 
         self._grower = TreeGrower(self._runtime, asked, task.memory_budget, maker)
-        self.rows = cast("ReweightedRows", self._grower.rounds)
+        self.rows = self._grower.rounds
 
     def boost(self, number: int) -> Round:
         """Grow and evaluate the tree of a round.

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import cast
 
 import numpy as np
 
@@ -74,7 +73,7 @@ class CudaBooster:
             return RoundRows(own, task, codes, Finisher(own, asked) if adds else None)
 
         self._grower = TreeGrower(runtime, asked, task.memory_budget, maker)
-        self.rounds = cast("RoundRows", self._grower.rounds)
+        self.rounds = self._grower.rounds
         self._kernels = self.rounds.kernels
         self._pending: PendingRound | None = None  # the last round, until it is read
         self._sets = self.rounds.sets

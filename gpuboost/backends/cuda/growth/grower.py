@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Generic
 
-from gpuboost.backends.cuda.growth.device_task import DeviceTask, RoundMaker
+from gpuboost.backends.cuda.growth.device_task import DeviceTask, RoundMaker, Rounds_co
 from gpuboost.backends.cuda.growth.level_ops import CudaLevelOps
 from gpuboost.backends.cuda.growth.memory_plan import dry_run_batch
 from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
@@ -39,7 +40,7 @@ class RecordedBatch:
     kind: tuple[int, ...]
 
 
-class TreeGrower:
+class TreeGrower(Generic[Rounds_co]):
     """Grows trees of one task on one device.
 
     The matrix and the target are copied to the device once. A batch is launched kernel by kernel
@@ -53,7 +54,7 @@ class TreeGrower:
         ``memory_budget`` is the number of bytes for the histograms of a level.
     budget : int
         Bytes that a whole batch may take.
-    maker : callable, optional
+    maker : callable
         See `DeviceTask`.
 
     Attributes
@@ -65,7 +66,7 @@ class TreeGrower:
     """
 
     def __init__(
-        self, runtime: Runtime, task: GrowTask, budget: int, maker: RoundMaker | None = None
+        self, runtime: Runtime, task: GrowTask, budget: int, maker: RoundMaker[Rounds_co]
     ) -> None:
         self._task, self._budget, self._maker = task, budget, maker
         self._runtime = RecordingRuntime(runtime)

@@ -8,6 +8,7 @@ import numpy as np
 
 from gpuboost.backends.cuda.growth.best_first import SplitQueue
 from gpuboost.backends.cuda.growth.device_task import DeviceTask
+from gpuboost.backends.cuda.growth.hooks import RowsOfRounds
 from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
 from gpuboost.backends.cuda.growth.subtrees import SmallTrees
 from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits, Search
@@ -33,7 +34,9 @@ class CudaLevelOps:
         The same inputs on the device.
     """
 
-    def __init__(self, shared: DeviceTask, host: HostInputs, inputs: BatchInputs) -> None:
+    def __init__(
+        self, shared: DeviceTask[RowsOfRounds | None], host: HostInputs, inputs: BatchInputs
+    ) -> None:
         self._shared, self._host, self._inputs = shared, host, inputs
         self._runtime, self._options = shared.runtime, shared.task.options
         self._histogram: Array = None  # of the level before, if kept for subtraction
