@@ -23,7 +23,7 @@ from gpuboost.backends.cuda.boosting.round_rows import RoundRows
 from gpuboost.backends.cuda.growth.finish import Finisher
 from gpuboost.backends.cuda.growth.grower import TreeGrower
 from gpuboost.backends.cuda.growth.memory_plan import HISTOGRAM_SHARE, trees_at_once
-from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
+from gpuboost.backends.cuda.growth.node_buffer import NumberedNodes
 from gpuboost.backends.cuda.growth.tree_arrays import Finished
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape
@@ -139,7 +139,7 @@ class CudaBooster:
         n_outputs, mapper = self.rounds.gradients.n_outputs, task.matrix.mapper
         return [finish_boosted(each, mapper, scale, n_outputs, *rule) for each in grown]
 
-    def launch(self, number: int) -> NodeBuffer:
+    def launch(self, number: int) -> NumberedNodes:
         """Launch the first batch of trees of a round, which may be the whole round."""
         return self._grower.launch(next(self._batches(number)), self._is_repeated)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 
 from gpuboost.backends.cuda.growth.device_task import DeviceTask, RoundMaker, no_rounds
 from gpuboost.backends.cuda.growth.hooks import RowsOfRounds
@@ -74,9 +74,9 @@ def dry_run_batch(
     runtime = shape_runtime(shape, n_trees, task.matrix.n_samples, task.options)
     shared = DeviceTask(runtime, task, maker)
     lasting = runtime.meter.now
-    ops = CudaLevelOps(shared, host, host.to_device(runtime))
+    inputs = host.to_device(runtime)
     first = len(runtime.meter.sizes)
-    nodes = grow_levels(ops, task)
+    nodes = grow_levels(partial(CudaLevelOps.start, shared, host, inputs), task).end_batch()
     on_device = task.sampler is not None or shared.rounds is not None
     lives = runtime.meter.lives(first) if on_device and not runtime.asked else None
     del nodes  # its arrays live beyond the last launch

@@ -96,8 +96,8 @@ class Policy:
         """Choose the nodes to search. ``ranges`` is given if purity is tested by targets."""
         deeper = depth < self.options.deepest
         max_work = self.max_pieces(frontier.capacity, rows_per_piece)
-        found = Search.empty(self.runtime.xp, frontier.capacity, max_work, none=not deeper)
-        n_chunks = chunks_for(frontier.capacity)
+        n_nodes, n_chunks = frontier.capacity, chunks_for(frontier.capacity)
+        found = Search.empty(self.runtime.xp, n_nodes, max_work, depth=depth, none=not deeper)
         given = {
             **vars(ranges or Ranges(frontier.tree, frontier.tree)),
             "smallest": min_rows(self.options),

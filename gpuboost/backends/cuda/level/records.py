@@ -103,11 +103,14 @@ class Search:
         Numbers of slots, pieces of work and small nodes.
     work : Pieces
         Pieces of the rows to sum, by slot.
+    depth : int
+        Depth of the level.
     none : bool
         Whether the host knows that no node is open.
     """
 
     work: Pieces
+    depth: int
     none: bool
     slot: Array = column(np.int32, "n")
     node_of_slot: Array = column(np.int32, "n")
@@ -117,11 +120,11 @@ class Search:
     sizes: Array = column(np.int32, 3)
 
     @classmethod
-    def empty(cls, xp: Any, n: int, n_pieces: int, none: bool) -> Search:
+    def empty(cls, xp: Any, n: int, n_pieces: int, *, depth: int, none: bool) -> Search:
         """Allocate arrays for n nodes and their pieces of work."""
         arrays = allocate(xp, columns_of(cls, n=n))
         work = empty(Pieces, xp, {"n_pieces": arrays["sizes"][1:]}, n=n_pieces)
-        return cls(**arrays, work=work, none=none)
+        return cls(**arrays, work=work, depth=depth, none=none)
 
 
 @dataclass(frozen=True)
