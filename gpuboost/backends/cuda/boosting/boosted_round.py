@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property, partial
 
 from gpuboost.backends.cuda.boosting.losses import MeanLosses
 from gpuboost.backends.cuda.growth.pending_round import CopiedTrees, PendingRound, TreesReader
 from gpuboost.backends.cuda.runtime.readback import HostCopy
 from gpuboost.engine.ensembles.boosting_task import DoneRound, RoundLosses
 
+LossesReader = Callable[[], RoundLosses]
 
-class BoostedRound(PendingRound[RoundLosses]):
-    """A round whose trees and losses are being copied to the host; see `FittedRound`."""
+
+class BoostedRound(PendingRound[LossesReader]):
+    """A round whose trees and losses are being copied to the host; see `FittedRound`.
+
+    Its results are a function that computes the mean losses from the sums in the copy.
+    """
 
     def read(self) -> DoneRound:
         """Wait for the round and return its trees and mean losses."""
-        return DoneRound(self.trees(), self.results())
+        return self._done
+
+    @cached_property
+    def _done(self) -> DoneRound:
+        mean_losses = self.results()
+        return DoneRound(self.trees(), mean_losses())
 
 
 def read_round(
     copy: Callable[[], HostCopy],
     losses: RoundLosses | MeanLosses,
     error: Callable[[], ValueError],
-) -> tuple[RoundLosses, TreesReader]:
-    """Wait for the copy of a round; returns its mean losses, and a function that returns its trees.
+) -> tuple[LossesReader, TreesReader]:
+    """Wait for the copy of a round; returns functions that return its mean losses and its trees.
 
     Parameters
     ----------
@@ -43,6 +54,8 @@ def read_round(
     nodes, masks, weights = found.part("table", 0, 3).tolist()
     if weights[0] == 0:
         raise error()
-    if not isinstance(losses, RoundLosses):
-        losses = losses.of_sums(found.part("losses", 0, found.length("losses")))
-    return losses, CopiedTrees(found, nodes, masks).trees
+    read_trees = CopiedTrees(found, nodes, masks).trees
+    if isinstance(losses, RoundLosses):
+        return lambda: losses, read_trees
+    sums = found.part("losses", 0, found.length("losses")).copy()
+    return partial(losses.of_sums, sums), read_trees

@@ -60,14 +60,16 @@ class CopiedTrees:
 
     def __init__(self, copy: HostCopy, nodes: list[int], masks: list[int]) -> None:
         self._nodes, self._masks = nodes, masks
-        self._names = [name for name in NAMES if name in copy]
+        present = copy.names
+        self._names = [name for name in NAMES if name in present]
         used = lengths(self._names, nodes[-1], masks[-1])
         self._copy = copy.kept(used)  # frees pinned memory and unused capacity
 
     def tree(self, number: int) -> Tree:
         """One of the trees."""
-        bounds = [(ends[number], ends[number + 1]) for ends in (self._nodes, self._masks)]
-        return cut_tree(self._copy.part, self._names, *bounds)
+        nodes, masks = self._nodes, self._masks
+        of_nodes, of_masks = nodes[number : number + 2], masks[number : number + 2]
+        return cut_tree(self._copy.part, self._names, of_nodes, of_masks)
 
     def trees(self) -> list[Tree]:
         """All trees, in order."""

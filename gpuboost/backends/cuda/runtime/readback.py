@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, KeysView, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -127,8 +127,10 @@ class HostCopy:
         fields = {name: field_of(array.dtype, array.shape) for name, array in arrays.items()}
         return cls(memory, spans, fields, False)
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._spans
+    @property
+    def names(self) -> KeysView[str]:
+        """Names of the arrays."""
+        return self._spans.keys()
 
     def joined_with(self, others: HostCopy) -> HostCopy:
         """These arrays and others, where they lie."""
