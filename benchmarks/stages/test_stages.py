@@ -27,6 +27,7 @@ from gpuboost.backends.numpy.backend import NumpyBackend
 from gpuboost.backends.numpy.groups import dense_histogram
 from gpuboost.backends.numpy.histogram_search import HistogramSearch
 from gpuboost.backends.numpy.level_ops import NumpyLevelOps
+from gpuboost.backends.numpy.rows import Candidates
 from gpuboost.data.binning import fit_bin_mapper
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.criteria import VARIANCE
@@ -75,6 +76,7 @@ class Level:
     ops: NumpyLevelOps
     rows: Any
     frontier: Frontier
+    candidates: Candidates
     splits: Splits
 
     @property
@@ -105,21 +107,25 @@ class Level:
 def level(depth: int) -> Level:
     """A level of the first tree, and the splits the backend finds for it."""
     task = work().task
-    ops = NumpyLevelOps(task, [0])
-    rows, frontier = ops.roots()
-    splits = _found(ops, rows, frontier, 0)
+    ops, rows, frontier = NumpyLevelOps.start(task, [0])
+    candidates, splits = _found(ops, rows, frontier, 0)
     for above in range(depth):
         accepted = splits.score >= 0.0
-        sums = ops.leaf_sums(rows, frontier, accepted)
-        rows, frontier = ops.partition(rows, frontier, splits, accepted, sums)
-        splits = _found(ops, rows, frontier, above + 1)
-    return Level(ops, rows, frontier, splits)
+        sums = ops.leaf_sums(rows, frontier, candidates, accepted)
+        rows, frontier = ops.partition(
+            rows, frontier, candidates, splits=splits, accepted=accepted, sums=sums
+        )
+        candidates, splits = _found(ops, rows, frontier, above + 1)
+    return Level(ops, rows, frontier, candidates, splits)
 
 
-def _found(ops: NumpyLevelOps, rows: Any, frontier: Frontier, depth: int) -> Splits:
-    """The best split of every node of a level."""
-    ops.candidates(rows, frontier, depth)
-    return ops.find_splits(rows, frontier, np.arange(len(frontier)))
+def _found(
+    ops: NumpyLevelOps, rows: Any, frontier: Frontier, depth: int
+) -> tuple[Candidates, Splits]:
+    """All nodes of a level as candidates, and the best split of each."""
+    candidates = ops.candidates(rows, frontier, depth)
+    candidates = replace(candidates, nodes=np.arange(len(frontier)))
+    return candidates, ops.find_splits(rows, frontier, candidates)
 
 
 @cache
@@ -189,10 +195,10 @@ def test_partition_numpy(benchmark, depth):
     found = level(depth)
     note(benchmark, "partition", level_size(depth), "numpy")
     accepted = found.splits.score >= 0.0
-    sums = found.ops.leaf_sums(found.rows, found.frontier, accepted)
-    rows, children = benchmark(
-        found.ops.partition, found.rows, found.frontier, found.splits, accepted, sums
-    )
+    level_of = found.rows, found.frontier, found.candidates
+    chosen = {"splits": found.splits, "accepted": accepted}
+    chosen["sums"] = found.ops.leaf_sums(*level_of, accepted)
+    rows, children = benchmark(found.ops.partition, *level_of, **chosen)
     assert len(children) == 2 * accepted.sum() and children.count.sum() == len(rows.row)
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from gpuboost.backends.cuda.growth.device_task import DeviceTask
+from gpuboost.backends.cuda.growth.device_task import DeviceTask, no_rounds
 from gpuboost.backends.cuda.growth.level_ops import CudaLevelOps
 from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits
 from gpuboost.backends.cuda.sampling.batch_inputs import HostInputs
+from gpuboost.backends.cuda.sampling.rows import DeviceRows
 from gpuboost.backends.numpy.level_ops import NumpyLevelOps
 from gpuboost.engine.growth.frontier import Frontier, Splits
 from gpuboost.engine.growth.level_loop import grow_levels
@@ -27,25 +29,29 @@ def assert_same_frontier(found: DeviceFrontier, expected: Frontier, where: str) 
     size = int(found.size[0])
     assert size == len(expected) <= found.capacity, where
     for f in fields(expected):
-        if f.name not in ("bounds", "groups"):
+        if f.name not in ("bounds", "groups", "medians"):
             own = getattr(found, f.name)[:size]
             assert_same(own, getattr(expected, f.name), f"{where}: {f.name}")
     assert_same_bounds(found, expected, where)
+    assert (found.medians is None) == (expected.medians is None), where
+    if found.medians is not None:
+        own = np.stack([found.medians.lower[:size], found.medians.upper[:size]], axis=2)
+        assert_same(own.reshape(size, -1).astype(np.int64), expected.medians, f"{where}: medians")
 
 
 def assert_same_bounds(found: DeviceFrontier, expected: Frontier, where: str) -> None:
     """What nodes are held to; a device has it only where nodes differ in it."""
     n_groups = expected.groups.shape[1]
-    bounded = found.bounds is not None and len(found.bounds.lower) > 0
+    bounded = found.constraints is not None and len(found.constraints.lower) > 0
     if not bounded:
         assert all(len(np.unique(bound)) <= 1 for bound in vars(expected.bounds).values())
-    if found.bounds is None:
+    if found.constraints is None:
         assert n_groups == 0
         return
     for name in ("lower", "upper") if bounded else ():
-        own = getattr(found.bounds, name)[: len(expected)]
+        own = getattr(found.constraints, name)[: len(expected)]
         assert_same(own + 0.0, getattr(expected.bounds, name) + 0.0, f"{where}: {name}")
-    words = found.bounds.groups[: len(expected), :, None] >> np.arange(32, dtype=np.uint32)
+    words = found.constraints.groups[: len(expected), :, None] >> np.arange(32, dtype=np.uint32)
     bits = (words & np.uint32(1)).reshape(len(expected), 32 * words.shape[1])[:, :n_groups] != 0
     assert_same(bits, expected.groups, f"{where}: groups")
 
@@ -86,10 +92,12 @@ def assert_same_rows(found: Any, expected: Any, frontier: Frontier, target_of: T
         np.testing.assert_array_equal(gradient.T, expected.gradient, err_msg="gradients")
 
 
-def device_ops(runtime: ShimRuntime, task: GrowTask, trees: Sequence[int]) -> CudaLevelOps:
-    """The level operations of a batch of trees on a device."""
+def start_on_device(
+    runtime: ShimRuntime, task: GrowTask, trees: Sequence[int]
+) -> tuple[CudaLevelOps, DeviceRows, DeviceFrontier]:
+    """The level operations of a batch of trees on a device, its rows and its root nodes."""
     host = HostInputs.of(task, trees)
-    return CudaLevelOps(DeviceTask(runtime, task), host, host.to_device(runtime))
+    return CudaLevelOps.start(DeviceTask(runtime, task, no_rounds), host, host.to_device(runtime))
 
 
 class LockStep:
@@ -98,16 +106,19 @@ class LockStep:
     Rows, frontiers and the rest are pairs: the reference's, and the device's.
     """
 
-    def __init__(self, runtime: ShimRuntime, task: GrowTask, trees: Sequence[int]) -> None:
-        self.reference = NumpyLevelOps(task, trees)
-        self.device = device_ops(runtime, task, trees)
+    def __init__(self, reference: NumpyLevelOps, device: CudaLevelOps) -> None:
+        self.reference, self.device = reference, device
 
-    def roots(self) -> tuple[Any, Any]:
-        pairs = zip(self.reference.roots(), self.device.roots(), strict=True)
-        rows, frontier = pairs
+    @classmethod
+    def start(
+        cls, runtime: ShimRuntime, task: GrowTask, trees: Sequence[int]
+    ) -> tuple[LockStep, Any, Any]:
+        started = NumpyLevelOps.start(task, trees), start_on_device(runtime, task, trees)
+        both, rows, frontier = zip(*started, strict=True)
+        ops = cls(*both)
         assert_same_frontier(*frontier[::-1], "roots")
-        self._assert_same_rows(rows, frontier[0])
-        return rows, frontier
+        ops._assert_same_rows(rows, frontier[0])
+        return ops, rows, frontier
 
     def _assert_same_rows(self, rows: Any, frontier: Any) -> None:
         target = self.reference.task.target
@@ -121,9 +132,9 @@ class LockStep:
         self._assert_same_rows(rows, frontier[0])
         return rows, frontier
 
-    def finished(self, frontier: Any, depth: int) -> bool:
-        expected = self.reference.finished(frontier[0], depth)
-        if self.device.finished(frontier[1], depth):
+    def finished(self, frontier: Any) -> bool:
+        expected = self.reference.finished(frontier[0])
+        if self.device.finished(frontier[1]):
             assert expected, "the device is done and the reference is not"
         return expected
 
@@ -131,8 +142,8 @@ class LockStep:
         expected = self.reference.candidates(rows[0], frontier[0], depth)
         found = self.device.candidates(rows[1], frontier[1], depth)
         size = len(frontier[0])
-        np.testing.assert_array_equal(np.flatnonzero(found.open[:size]), expected)
-        assert found.none <= (len(expected) == 0)
+        np.testing.assert_array_equal(np.flatnonzero(found.open[:size]), expected.nodes)
+        assert found.none <= (len(expected.nodes) == 0) and found.depth == depth
         return expected, found
 
     def find_splits(self, rows: Any, frontier: Any, candidates: Any) -> Any:
@@ -154,19 +165,22 @@ class LockStep:
         np.testing.assert_array_equal(found[: len(expected)] != 0, expected, err_msg="narrow")
         return expected, found
 
-    def leaf_sums(self, rows: Any, frontier: Any, accepted: Any) -> Any:
-        expected = self.reference.leaf_sums(rows[0], frontier[0], accepted[0])
-        found = self.device.leaf_sums(rows[1], frontier[1], accepted[1])
+    def leaf_sums(self, rows: Any, frontier: Any, candidates: Any, accepted: Any) -> Any:
+        given = zip(rows, frontier, candidates, accepted, strict=True)
+        ours, theirs = given
+        expected, found = self.reference.leaf_sums(*ours), self.device.leaf_sums(*theirs)
         if found is not None:
             assert_same(found[: len(expected)], expected, "leaf_sums")
         return expected, found
 
     def partition(
-        self, rows: Any, frontier: Any, splits: Any, accepted: Any, sums: Any
+        self, rows: Any, frontier: Any, candidates: Any, *, splits: Any, accepted: Any, sums: Any
     ) -> tuple[Any, Any]:
-        ours, theirs = zip(rows, frontier, splits, accepted, sums, strict=True)
-        pairs = zip(self.reference.partition(*ours), self.device.partition(*theirs), strict=True)
-        rows, frontier = pairs
+        ours, theirs = zip(rows, frontier, candidates, strict=True)
+        found = {"splits": splits, "accepted": accepted, "sums": sums}
+        our_splits, their_splits = ({name: own[i] for name, own in found.items()} for i in (0, 1))
+        expected = self.reference.partition(*ours, **our_splits)
+        rows, frontier = zip(expected, self.device.partition(*theirs, **their_splits), strict=True)
         if frontier[1].capacity:
             assert_same_frontier(frontier[1], frontier[0], "partition")
             self._assert_same_rows(rows, frontier[0])
@@ -187,5 +201,5 @@ class LockStepBackend:
 
     def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
         """Grow the trees of ``task``."""
-        ops = LockStep(self.runtime, task, task.trees)
-        yield from zip(task.trees, grow_levels(ops, task), strict=True)
+        ops = grow_levels(partial(LockStep.start, self.runtime, task, task.trees), task)
+        yield from zip(task.trees, ops.end_batch(), strict=True)

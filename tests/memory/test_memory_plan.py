@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -29,7 +30,7 @@ from gpuboost.engine.growth.level_loop import grow_levels
 from gpuboost.engine.task import NO_LIMIT, GrowTask
 from gpuboost.estimators.memory.shape_only_fit import ShapeOnlyTable, grow_task
 from tests import cuda_shim
-from tests.cuda.lock_step import device_ops
+from tests.cuda.lock_step import start_on_device
 from tests.cuda.shim_runtime import ShimRuntime
 from tests.engine.harness import Problem, make_columns, make_target, make_weights
 from tests.memory.metered_runtime import TrackedRuntime
@@ -47,8 +48,8 @@ SHAPE = DeviceShape.of(ShimRuntime())
 
 def really_taken(task: GrowTask, n_trees: int, meter: Meter) -> int:
     """Most bytes held while the first trees grow."""
-    ops = device_ops(TrackedRuntime(), task, task.trees[:n_trees])
-    grow_levels(ops, task).trees()
+    start = partial(start_on_device, TrackedRuntime(), task, task.trees[:n_trees])
+    grow_levels(start, task).end_batch().trees()
     return meter.peak
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -50,4 +51,4 @@ class NumpyBackend(HostBackend):
 
 def _grow(task: GrowTask, trees: Sequence[int]) -> list[GrownTree]:
     """Grow the trees of one batch."""
-    return grow_levels(NumpyLevelOps(task, trees), task)
+    return grow_levels(partial(NumpyLevelOps.start, task, trees), task).end_batch()

@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from gpuboost.backends.host.boosting import HostBooster
 from gpuboost.backends.numpy.batches import in_batches
 from gpuboost.backends.numpy.level_ops import NumpyLevelOps
-from gpuboost.backends.numpy.rows import RowBlock, ranges
+from gpuboost.backends.numpy.rows import Candidates, RowBlock, ranges
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.boosting import Gradients, Scale
 from gpuboost.engine.growth.frontier import Frontier
@@ -20,6 +21,7 @@ from gpuboost.engine.growth.level_history import tree_nodes
 from gpuboost.engine.growth.level_loop import grow_levels
 from gpuboost.engine.growth.tree import Tree
 from gpuboost.engine.task import NO_LIMIT, GrownTree, GrowTask
+from gpuboost.engine.tree_rows import TreeRows
 
 
 class NumpyBooster(HostBooster):
@@ -46,19 +48,23 @@ class NumpyBooster(HostBooster):
 
 def _grow(task: GrowTask, trees: Sequence[int]) -> tuple[list[GrownTree], np.ndarray]:
     """The trees of one batch, and the leaf of each row in each of them."""
-    ops = _RoundOps(task, trees)
-    return grow_levels(ops, task), ops.leaves()
+    ops = grow_levels(partial(_RoundOps.start, task, trees), task)
+    return ops.end_batch(), ops.leaves()
 
 
 class _RoundOps(NumpyLevelOps):
     """Level operations that record the leaf of each row in each tree."""
 
-    def __init__(self, task: GrowTask, trees: Sequence[int]) -> None:
-        super().__init__(task, trees)
+    def __init__(
+        self, task: GrowTask, trees: Sequence[int], tree_rows: Sequence[TreeRows], roots: Frontier
+    ) -> None:
+        super().__init__(task, trees, tree_rows, roots)
         self._tree = np.zeros(0, dtype=np.int32)  # tree of each node so far
         self._node = np.zeros((len(trees), task.matrix.n_samples), dtype=np.int32)
 
-    def leaf_sums(self, rows: RowBlock, frontier: Frontier, accepted: np.ndarray) -> np.ndarray:
+    def leaf_sums(
+        self, rows: RowBlock, frontier: Frontier, candidates: Candidates, accepted: np.ndarray
+    ) -> np.ndarray:
         """Leaf sums of the nodes that are not split: int64 (m, P), 0 for the others."""
         leaves = np.flatnonzero(~accepted)
         node = frontier.take(leaves)
@@ -66,7 +72,7 @@ class _RoundOps(NumpyLevelOps):
         number = np.repeat(len(self._tree) + leaves, node.count)
         self._node[np.repeat(node.tree, node.count), row] = number
         self._tree = np.append(self._tree, frontier.tree)
-        return super().leaf_sums(rows, frontier, accepted)
+        return super().leaf_sums(rows, frontier, candidates, accepted)
 
     def leaves(self) -> np.ndarray:
         """The leaf of each row in each tree: int32 (trees, n), 0 for rows outside the tree."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,10 +11,11 @@ from gpuboost.backends.numpy.feature_split import FeatureSplitter, NodeFeature
 from gpuboost.backends.numpy.groups import dense_groups, dense_histogram, group_rows
 from gpuboost.backends.numpy.histogram_search import UNUSED, HistogramSearch
 from gpuboost.backends.numpy.histograms import SiblingHistograms
-from gpuboost.backends.numpy.rows import RowBlock, RowOps, ranges
+from gpuboost.backends.numpy.rows import Candidates, RowBlock, RowOps, ranges
 from gpuboost.engine import randomness
 from gpuboost.engine.growth.frontier import Frontier, Splits
 from gpuboost.engine.task import GrowTask
+from gpuboost.engine.tree_rows import TreeRows
 
 # Peak size of the temporaries of one pass: per row, per row and channel, per node and feature.
 BYTES_PER_ROW, BYTES_PER_CHANNEL, BYTES_PER_RANK = 120, 64, 24
@@ -23,29 +25,24 @@ _LOW_HALF = np.uint64(0xFFFFFFFF)
 class NumpyLevelOps(RowOps):
     """`engine.growth.operations.LevelOps` in NumPy, vectorised over the nodes of a level."""
 
-    def __init__(self, task: GrowTask, trees: Sequence[int]) -> None:
-        super().__init__(task, trees)
-        self._flat_codes = task.matrix.codes.ravel()
+    def __init__(
+        self, task: GrowTask, trees: Sequence[int], tree_rows: Sequence[TreeRows], roots: Frontier
+    ) -> None:
+        super().__init__(task, trees, tree_rows, roots)
+        self._flat_codes, self._root_keys = task.matrix.codes.ravel(), roots.key
         self._histograms = SiblingHistograms()
+        self._splitter = FeatureSplitter(task, self._min_hessian, self._min_category)
+        self._search = HistogramSearch(task, self._min_hessian)
+        self._of_tree = np.zeros((len(trees), task.matrix.n_features), dtype=bool)
+        for position, tree in enumerate(trees):
+            self._of_tree[position, task.tree_features(tree)] = True
 
-    def roots(self) -> tuple[RowBlock, Frontier]:
-        """Rows and root nodes of the batch of trees."""
-        rows, frontier = super().roots()
-        self._splitter = FeatureSplitter(self.task, self._min_hessian, self._min_category)
-        self._search = HistogramSearch(self.task, self._min_hessian)
-        self._of_tree = np.zeros((len(self.trees), self.task.matrix.n_features), dtype=bool)
-        for position, tree in enumerate(self.trees):
-            self._of_tree[position, self.task.tree_features(tree)] = True
-        self._root_keys = frontier.key
-        return rows, frontier
-
-    def candidates(self, rows: RowBlock, frontier: Frontier, depth: int) -> np.ndarray:
-        """Nodes to be searched, ascending; also determines the candidate features of each node."""
-        found = super().candidates(rows, frontier, depth)
-        self._allowed = self._features_of_nodes(frontier, depth)
-        widest = int(self._allowed[found].sum(axis=1).max(initial=0))
-        self._n_slots = min(self.task.options.max_features, widest)
-        return found
+    def candidates(self, rows: RowBlock, frontier: Frontier, depth: int) -> Candidates:
+        """Nodes to be searched, and the features that each node may split on."""
+        nodes = self.open_nodes(rows, frontier, depth)
+        allowed = self._features_of_nodes(frontier, depth)
+        widest = int(allowed[nodes].sum(axis=1).max(initial=0))
+        return Candidates(nodes, allowed, min(self.task.options.max_features, widest))
 
     def _features_of_nodes(self, frontier: Frontier, depth: int) -> np.ndarray:
         """Features that each node may split on: bool (m, F)."""
@@ -59,15 +56,15 @@ class NumpyLevelOps(RowOps):
             of_tree = of_tree & (rank <= last[:, None])
         return self._constraints.allow(frontier, of_tree[frontier.tree])
 
-    def find_splits(self, rows: RowBlock, frontier: Frontier, open_nodes: np.ndarray) -> Splits:
-        """Best split of every open node, in slices whose temporaries fit the memory budget."""
+    def find_splits(self, rows: RowBlock, frontier: Frontier, candidates: Candidates) -> Splits:
+        """Best split of every candidate, in slices whose temporaries fit the memory budget."""
         n_channels = frontier.gradient.shape[1]
         splits = Splits.none(len(frontier), n_channels, self._splitter.mask_words)
-        if self._looks_at_all(frontier, open_nodes):
-            return self._by_histograms(rows, frontier, open_nodes, splits)
+        if self._looks_at_all(frontier, candidates):
+            return self._by_histograms(rows, frontier, candidates, splits)
         self._histograms.forget()
-        for nodes in self._slices(frontier.count, open_nodes):
-            self._walk(rows, frontier, nodes, splits)
+        for nodes in self._slices(frontier.count, candidates.nodes):
+            self._walk(rows, frontier, replace(candidates, nodes=nodes), splits)
         return splits
 
     def _slices(self, count: np.ndarray, nodes: np.ndarray) -> list[np.ndarray]:
@@ -79,16 +76,19 @@ class NumpyLevelOps(RowOps):
         cuts = np.flatnonzero(np.diff(ends // budget)) + 1
         return [part for part in np.split(nodes, cuts) if len(part)]
 
-    def _walk(self, rows: RowBlock, frontier: Frontier, nodes: np.ndarray, splits: Splits) -> None:
-        """Evaluate each node's features in the order of their ranks.
+    def _walk(
+        self, rows: RowBlock, frontier: Frontier, candidates: Candidates, splits: Splits
+    ) -> None:
+        """Evaluate each candidate's features in the order of their ranks.
 
         These are the first ``max_features``; if none of them could split, also the following ones
         up to the first that could.
         """
-        ranks = self._sorted_ranks(frontier.key[nodes], self._allowed[nodes])
+        nodes = candidates.nodes
+        ranks = self._sorted_ranks(frontier.key[nodes], candidates.allowed[nodes])
         waiting = np.ones(len(nodes), dtype=bool)
         for slot in range(ranks.shape[1]):
-            at = np.arange(len(nodes)) if slot < self._n_slots else np.flatnonzero(waiting)
+            at = np.arange(len(nodes)) if slot < candidates.n_slots else np.flatnonzero(waiting)
             at = at[ranks[at, slot] != UNUSED]
             if not len(at):
                 break
@@ -130,29 +130,31 @@ class NumpyLevelOps(RowOps):
     def _counted(self) -> bool:
         return self.task.options.min_samples_leaf > 1
 
-    def _looks_at_all(self, frontier: Frontier, open_nodes: np.ndarray) -> bool:
+    def _looks_at_all(self, frontier: Frontier, candidates: Candidates) -> bool:
         """Whether to build whole histograms: if nodes are large and consider all features."""
+        open_nodes = candidates.nodes
         planes = 1 + frontier.gradient.shape[1] + self._counted
         cells = len(open_nodes) * self.task.matrix.width
         size = cells * self.task.matrix.n_features * planes * 8
         n_rows = int(frontier.count[open_nodes].sum())
         return (
             bool(len(open_nodes))
-            and self._n_slots == self._allowed.shape[1]
+            and candidates.n_slots == self.task.matrix.n_features
             and 2 * size <= self.task.memory_budget  # histograms of this level and of the parents
             and cells * planes <= 4 * n_rows
         )
 
     def _by_histograms(
-        self, rows: RowBlock, frontier: Frontier, open_nodes: np.ndarray, splits: Splits
+        self, rows: RowBlock, frontier: Frontier, candidates: Candidates, splits: Splits
     ) -> Splits:
-        """Build or subtract the histograms of the open nodes, then scan them."""
+        """Build or subtract the histograms of the candidates, then scan them."""
+        open_nodes = candidates.nodes
         if self.task.target.by_median:  # the gradients of a row change from node to node
             self._histograms.forget()
         histogram = self._histograms.of_level(
             frontier, open_nodes, lambda nodes: self._build(rows, frontier, nodes)
         )
-        node, allowed = frontier.take(open_nodes), self._allowed[open_nodes]
+        node, allowed = frontier.take(open_nodes), candidates.allowed[open_nodes]
         features = np.arange(self.task.matrix.n_features, dtype=np.uint64)
         ranks = np.where(allowed, self._ranks(node.key[:, None], features), UNUSED)
         one_by_one = features.astype(np.int64)
@@ -190,10 +192,14 @@ class NumpyLevelOps(RowOps):
         self,
         rows: RowBlock,
         frontier: Frontier,
+        candidates: Candidates,
+        *,
         splits: Splits,
         accepted: np.ndarray,
         sums: np.ndarray,
     ) -> tuple[RowBlock, Frontier]:
         """As `RowOps.partition`, and keep the link from each child to its parent's histogram."""
         self._histograms.descend(accepted)
-        return super().partition(rows, frontier, splits, accepted, sums)
+        return super().partition(
+            rows, frontier, candidates, splits=splits, accepted=accepted, sums=sums
+        )

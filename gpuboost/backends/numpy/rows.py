@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -37,17 +37,40 @@ class RowBlock:
         * sign about the node's medians; None for more than two classes.
     label : int64 (r,) or None
         Class, if there are more than two.
+    signs : int8 (r, K) or None
+        Signs about the medians of a level's nodes; None unless the target is fitted by medians.
     """
 
     row: np.ndarray
     hessian: np.ndarray
     gradient: np.ndarray | None
     label: np.ndarray | None
+    signs: np.ndarray | None = None
 
     def take(self, at: np.ndarray) -> RowBlock:
-        """The rows at the given positions."""
-        columns = (None if own is None else own.take(at, axis=0) for own in vars(self).values())
+        """The rows at the given positions, without signs, which belong to the rows of a level."""
+        moved = (self.row, self.hessian, self.gradient, self.label)
+        columns = (None if own is None else own.take(at, axis=0) for own in moved)
         return RowBlock(*columns)  # type: ignore[arg-type]  # only optional columns are None
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The nodes of a level to be searched for splits, and the features they may split on.
+
+    Attributes
+    ----------
+    nodes : int64 (c,)
+        In ascending order.
+    allowed : bool (m, F)
+        Features that each node of the level may split on.
+    n_slots : int
+        Number of features that are evaluated for every candidate that allows as many.
+    """
+
+    nodes: np.ndarray
+    allowed: np.ndarray
+    n_slots: int
 
 
 def tree_block(target: Target, rows: TreeRows) -> RowBlock:
@@ -67,42 +90,65 @@ def segment_sums(column: np.ndarray, start: np.ndarray, count: np.ndarray) -> np
     return np.add.reduceat(column, edges, axis=0)[::2]
 
 
+def gradient_sums(
+    rows: RowBlock, start: np.ndarray, count: np.ndarray, n_channels: int
+) -> np.ndarray:
+    """Sums of the gradients of nodes, or of the weights of each class: int64 (m, K)."""
+    if rows.gradient is not None:
+        return segment_sums(rows.gradient, start, count)
+    assert rows.label is not None
+    sums = np.zeros(len(start) * n_channels, dtype=np.int64)
+    node = np.repeat(np.arange(len(start)), count)
+    np.add.at(sums, node * n_channels + rows.label, rows.hessian)
+    return sums.reshape(-1, n_channels)
+
+
 class RowOps:
-    """All methods of `gpuboost.engine.growth.operations.LevelOps` except the split search."""
+    """All methods of `gpuboost.engine.growth.operations.LevelOps` except the split search.
 
-    def __init__(self, task: GrowTask, trees: Sequence[int]) -> None:
-        self.task, self.trees = task, trees
+    Parameters
+    ----------
+    task : GrowTask
+    trees : sequence of int
+        Numbers of the trees of the batch.
+    tree_rows : sequence of TreeRows
+        Rows of each tree.
+    roots : Frontier
+    """
+
+    def __init__(
+        self, task: GrowTask, trees: Sequence[int], tree_rows: Sequence[TreeRows], roots: Frontier
+    ) -> None:
+        self.task, self.trees, self.tree_rows = task, trees, tree_rows
         self._constraints = Constraints(task)
-        self.tree_rows: list[TreeRows] = []
         self._levels: list[dict[str, np.ndarray]] = []  # columns of the levels so far
+        options, self._root_weights = task.options, roots.hessian
+        self._known = BestFirstFrontier(len(trees), options.max_leaf_nodes)
+        self._min_hessian = smallest_hessian(
+            np, options.min_weight_fraction_leaf, roots.hessian, options.min_hessian
+        )
+        share = options.min_category_fraction
+        self._min_category = smallest_hessian(np, share, roots.hessian, 0)
 
-    def roots(self) -> tuple[RowBlock, Frontier]:
-        """Rows and root nodes of the batch of trees."""
-        target, seed, trees = self.task.target, self.task.seed, self.trees
-        self.tree_rows = [self.task.rows_of(tree) for tree in trees]
-        blocks = [tree_block(target, rows) for rows in self.tree_rows]
+    @classmethod
+    def start(cls, task: GrowTask, trees: Sequence[int]) -> tuple[Self, RowBlock, Frontier]:
+        """The level operations of a batch of trees, its rows and its root nodes."""
+        tree_rows = [task.rows_of(tree) for tree in trees]
+        blocks = [tree_block(task.target, rows) for rows in tree_rows]
         count = np.array([len(block.row) for block in blocks], dtype=np.int64)
         columns = zip(*(vars(block).values() for block in blocks), strict=True)
         joined = RowBlock(*map(_concatenate, columns))
         start, m = np.cumsum(count) - count, len(trees)
-        options = self.task.options
-        frontier = Frontier(
+        roots = Frontier(
             tree=np.arange(m, dtype=np.int32),
-            key=np.array([root_key(seed, tree) for tree in trees], dtype=np.uint64),
+            key=np.array([root_key(task.seed, tree) for tree in trees], dtype=np.uint64),
             start=start,
             count=count,
             hessian=segment_sums(joined.hessian, start, count),
-            gradient=self._gradients(joined, start, count),
-            **self._constraints.of_roots(m),
+            gradient=gradient_sums(joined, start, count, task.target.n_channels),
+            **Constraints(task).of_roots(m),
         )
-        self._known = BestFirstFrontier(m, options.max_leaf_nodes)
-        self._roots = frontier.hessian
-        self._min_hessian = smallest_hessian(
-            np, options.min_weight_fraction_leaf, frontier.hessian, options.min_hessian
-        )
-        share = options.min_category_fraction
-        self._min_category = smallest_hessian(np, share, frontier.hessian, 0)
-        return joined, frontier
+        return cls(task, trees, tree_rows, roots), joined, roots
 
     def set_median_gradients(self, rows: RowBlock, frontier: Frontier) -> tuple[RowBlock, Frontier]:
         """Set the gradient of each row to its sign about the medians of its node."""
@@ -110,22 +156,23 @@ class RowOps:
         assert isinstance(target, MedianTarget)
         weight = rows.hessian if target.median_weight is None else target.median_weight[rows.row]
         nodes = Groups(np.arange(n_rows), np.append(frontier.start, n_rows))
-        self._bounds = np.empty((len(frontier), 2 * target.n_channels), dtype=np.int64)
-        self._signs = np.empty((n_rows, target.n_channels), dtype=np.int8)
+        medians = np.empty((len(frontier), 2 * target.n_channels), dtype=np.int64)
+        signs = np.empty((n_rows, target.n_channels), dtype=np.int8)
         for k in range(target.n_channels):
             rank = target.ranks[rows.row, k]
             lower, upper, _ = quantile_bounds(rank, weight, nodes, 0.5)
-            self._bounds[:, 2 * k], self._bounds[:, 2 * k + 1] = lower, upper
-            self._signs[:, k] = median_signs(rank, nodes.spread(lower), nodes.spread(upper))
-        gradient = self._signs * rows.hessian[:, None]
+            medians[:, 2 * k], medians[:, 2 * k + 1] = lower, upper
+            signs[:, k] = median_signs(rank, nodes.spread(lower), nodes.spread(upper))
+        gradient = signs * rows.hessian[:, None]
         sums = segment_sums(gradient, frontier.start, frontier.count)
-        return replace(rows, gradient=gradient), replace(frontier, gradient=sums)
+        rows = replace(rows, gradient=gradient, signs=signs)
+        return rows, replace(frontier, gradient=sums, medians=medians)
 
-    def finished(self, frontier: Frontier, depth: int) -> bool:
+    def finished(self, frontier: Frontier) -> bool:
         """Whether no node is left."""
         return not len(frontier)
 
-    def candidates(self, rows: RowBlock, frontier: Frontier, depth: int) -> np.ndarray:
+    def open_nodes(self, rows: RowBlock, frontier: Frontier, depth: int) -> np.ndarray:
         """Nodes to be searched, ascending."""
         large = may_split(frontier, depth, self.task.options, self._min_hessian)
         if depth or self.task.options.max_depth:
@@ -136,7 +183,7 @@ class RowOps:
         """Nodes whose splits decrease the impurity enough: bool (m,)."""
         options, target = self.task.options, self.task.target
         gain = gains(options.criterion, splits, frontier)
-        return good_enough(gain, frontier, options, target, self._roots)
+        return good_enough(gain, frontier, options, target, self._root_weights)
 
     def limit_to_best_first(
         self, frontier: Frontier, splits: Splits, accepted: np.ndarray
@@ -159,15 +206,6 @@ class RowOps:
         limit, has_all_sums = self.task.options.max_leaf_nodes, self.task.target.by_median
         return grown_trees(self._levels, len(self.trees), limit, has_all_sums)
 
-    def _gradients(self, rows: RowBlock, start: np.ndarray, count: np.ndarray) -> np.ndarray:
-        if rows.gradient is not None:
-            return segment_sums(rows.gradient, start, count)
-        assert rows.label is not None
-        k = self.task.target.n_channels
-        sums = np.zeros(len(start) * k, dtype=np.int64)
-        np.add.at(sums, np.repeat(np.arange(len(start)), count) * k + rows.label, rows.hessian)
-        return sums.reshape(-1, k)
-
     def is_pure(self, rows: RowBlock, frontier: Frontier) -> np.ndarray:
         """Nodes with a single class, or whose rows have equal quantised targets or signs."""
         target = self.task.target
@@ -176,14 +214,17 @@ class RowOps:
         if isinstance(target, ClassTarget):
             sums = target.class_sums(frontier.hessian, frontier.gradient)
             return sums.max(axis=1) == frontier.hessian
-        value = target.values[rows.row] if isinstance(target, ValueTarget) else self._signs
+        value = target.values[rows.row] if isinstance(target, ValueTarget) else rows.signs
+        assert value is not None
         ignored = (rows.hessian == 0)[:, None]
         largest = np.iinfo(value.dtype).max
         low = np.minimum.reduceat(np.where(ignored, largest, value), frontier.start, axis=0)
         high = np.maximum.reduceat(np.where(ignored, -largest, value), frontier.start, axis=0)
         return np.all(low >= high, axis=1)
 
-    def leaf_sums(self, rows: RowBlock, frontier: Frontier, accepted: np.ndarray) -> np.ndarray:
+    def leaf_sums(
+        self, rows: RowBlock, frontier: Frontier, candidates: Candidates, accepted: np.ndarray
+    ) -> np.ndarray:
         """Leaf sums of the nodes that are not split: int64 (m, P), 0 for the others."""
         if self.task.target.by_median:
             return self._median_sums(rows, frontier)
@@ -195,17 +236,18 @@ class RowOps:
 
     def _median_sums(self, rows: RowBlock, node: Frontier) -> np.ndarray:
         """Medians of all nodes, and sums of deviations from them: int64 (m, 6 K + 2)."""
-        target = self.task.target
+        target, medians = self.task.target, node.medians
         assert isinstance(target, MedianTarget)
+        assert rows.signs is not None and medians is not None
         wide = target.wide.take(rows.row, axis=0)
         if self.tree_rows[0].draws:
             wide = wide * rows.hessian[:, None]
         columns = [
-            self._signs[:, k : k + 1] * wide[:, [2 * k, 2 * k + 1, -2, -1]]
+            rows.signs[:, k : k + 1] * wide[:, [2 * k, 2 * k + 1, -2, -1]]
             for k in range(target.n_channels)
         ]
         joined = np.concatenate([*columns, wide[:, -2:]], axis=1)
-        return np.column_stack([self._bounds, segment_sums(joined, node.start, node.count)])
+        return np.column_stack([medians, segment_sums(joined, node.start, node.count)])
 
     def _sums_of(self, rows: RowBlock, node: Frontier) -> np.ndarray:
         """Leaf sums of the given nodes: int64 (m, P)."""
@@ -240,6 +282,8 @@ class RowOps:
         self,
         rows: RowBlock,
         frontier: Frontier,
+        candidates: Candidates,
+        *,
         splits: Splits,
         accepted: np.ndarray,
         sums: np.ndarray,

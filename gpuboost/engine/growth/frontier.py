@@ -35,6 +35,9 @@ class Frontier:
         Used by NEWTON only.
     groups : bool (m, G)
         Interaction groups that contain all features of the node's path; G = 0 without groups.
+    medians : int64 (m, 2 K) or None
+        Ranks of the two middle targets of each output; None unless gradients are about the medians
+        of nodes.
     """
 
     tree: Array
@@ -45,13 +48,16 @@ class Frontier:
     gradient: Array
     bounds: NodeBounds
     groups: Array
+    medians: Array | None = None
 
     def __len__(self) -> int:
         return len(self.tree)
 
     def take(self, nodes: Array) -> Frontier:
         """The given nodes; rows are not moved."""
-        return type(self)(*(getattr(self, f.name)[nodes] for f in fields(self)))
+        columns = {f.name: getattr(self, f.name) for f in fields(self)}
+        taken = {name: own[nodes] for name, own in columns.items() if own is not None}
+        return type(self)(**taken)
 
 
 @dataclass(frozen=True)

@@ -14,38 +14,34 @@ The loop knows neither the rows nor the number of nodes: they are part of the ob
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from gpuboost.engine.growth.operations import LevelOps
 from gpuboost.engine.task import NO_LIMIT, GrowTask
 
-Grown = TypeVar("Grown")
+Ops = TypeVar("Ops", bound=LevelOps[Any])
 
 
-def grow_levels(ops: LevelOps[Grown], task: GrowTask) -> Grown:
+def grow_levels(start: Callable[[], tuple[Ops, Any, Any]], task: GrowTask) -> Ops:
     """Grow the trees of a batch; a tree does not depend on the other trees in the batch.
 
     Parameters
     ----------
-    ops : LevelOps
-        The level operations of the batch.
+    start : callable
+        Makes the level operations of the batch, its rows and its root nodes.
     task : GrowTask
 
     Returns
     -------
-    object
-        The grown nodes, as `LevelOps.end_batch` returns them.
+    LevelOps
+        The level operations after the last level, when rows and levels are released.
     """
-    _grow_all(ops, task)
-    return ops.end_batch()  # by now rows and levels are released
-
-
-def _grow_all(ops: LevelOps[Any], task: GrowTask) -> None:
-    rows, frontier = ops.roots()
+    ops, rows, frontier = start()
     best_first = task.options.max_leaf_nodes != NO_LIMIT
     by_median = task.target.by_median
     depth = 0
-    while not ops.finished(frontier, depth):
+    while not ops.finished(frontier):
         if by_median:
             rows, frontier = ops.set_median_gradients(rows, frontier)
         candidates = ops.candidates(rows, frontier, depth)
@@ -53,6 +49,9 @@ def _grow_all(ops: LevelOps[Any], task: GrowTask) -> None:
         accepted = ops.accept(frontier, splits)
         if best_first:
             accepted = ops.limit_to_best_first(frontier, splits, accepted)
-        sums = ops.leaf_sums(rows, frontier, accepted)
-        rows, frontier = ops.partition(rows, frontier, splits, accepted, sums)
+        sums = ops.leaf_sums(rows, frontier, candidates, accepted)
+        rows, frontier = ops.partition(
+            rows, frontier, candidates, splits=splits, accepted=accepted, sums=sums
+        )
         depth += 1
+    return ops

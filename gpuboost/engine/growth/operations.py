@@ -10,7 +10,7 @@ Grown_co = TypeVar("Grown_co", covariant=True)
 
 
 class LevelOps(Protocol[Grown_co]):
-    """The operations that grow the levels of one batch of trees.
+    """The operations that grow the levels of one batch of trees, made with its rows and roots.
 
     ``rows`` and ``frontier`` are objects of the backend: the rows of all open nodes with their
     statistics, contiguous for each node, and the nodes. So are candidates, splits, accepted and
@@ -18,13 +18,10 @@ class LevelOps(Protocol[Grown_co]):
     loop, which treats such a node as not split.
     """
 
-    def roots(self) -> tuple[Any, Any]:
-        """Rows and root nodes of the batch of trees."""
-
     def set_median_gradients(self, rows: Any, frontier: Any) -> tuple[Any, Any]:
         """Rows and nodes with gradients about each node's median, for a target of medians."""
 
-    def finished(self, frontier: Any, depth: int) -> bool:
+    def finished(self, frontier: Any) -> bool:
         """Whether the frontier is known to be empty; a device may know it one level late."""
 
     def candidates(self, rows: Any, frontier: Any, depth: int) -> Any:
@@ -36,11 +33,18 @@ class LevelOps(Protocol[Grown_co]):
     def accept(self, frontier: Any, splits: Any) -> Array:
         """Splits that decrease the impurity enough: one entry per node."""
 
-    def leaf_sums(self, rows: Any, frontier: Any, accepted: Array) -> Array:
+    def leaf_sums(self, rows: Any, frontier: Any, candidates: Any, accepted: Array) -> Any:
         """Leaf sums of nodes that are not split, or of all nodes for medians: int64 (m, P)."""
 
     def partition(
-        self, rows: Any, frontier: Any, splits: Any, accepted: Array, sums: Any
+        self,
+        rows: Any,
+        frontier: Any,
+        candidates: Any,
+        *,
+        splits: Any,
+        accepted: Array,
+        sums: Any,
     ) -> tuple[Any, Any]:
         """Record the level; the rows of accepted nodes, moved stably to their children, and these.
 

@@ -21,9 +21,9 @@ from gpuboost import (
 )
 from gpuboost.backends.cuda.backend import CudaBackend
 from gpuboost.backends.cuda.boosting import booster as cuda_booster
+from gpuboost.backends.cuda.boosting.boosted_round import BoostedRound, read_round
 from gpuboost.backends.cuda.boosting.booster import CudaBooster
 from gpuboost.backends.cuda.boosting.leaf_updates import RoundLeaves
-from gpuboost.backends.cuda.boosting.pending_round import PendingRound
 from gpuboost.backends.cuda.boosting.round_rows import RoundRows
 from gpuboost.backends.cuda.growth import node_buffer as stored
 from gpuboost.backends.cuda.level import policy, slices
@@ -90,9 +90,9 @@ def test_late_rounds_are_read_once() -> None:
     read, losses = Copies(weight=3), RoundLosses(1.5, None, ())
     summed: list[np.ndarray] = []
     made: Any = SimpleNamespace(of_sums=lambda sums: summed.append(sums) or losses)
-    late = PendingRound(1, read, made, ValueError)
+    late = BoostedRound(lambda: read_round(read, made, ValueError))
     assert read.waits == 0
-    late.copied()
+    late.results()
     assert read.waits == 1
     (found,) = late.read().trees
     assert found.node_count == 1 and found.value.tolist() == [[1.5]]
@@ -103,9 +103,10 @@ def test_late_rounds_are_read_once() -> None:
 
 
 def test_late_rounds_without_rows() -> None:
-    late = PendingRound(1, Copies(weight=0), RoundLosses(1.5, None, ()), KeyError)
-    with pytest.raises(KeyError):
-        late.copied()
+    copies, losses = Copies(weight=0), RoundLosses(1.5, None, ())
+    late = BoostedRound(lambda: read_round(copies, losses, lambda: ValueError("no weight")))
+    with pytest.raises(ValueError, match="no weight"):
+        late.results()
 
 
 # How it gets there --------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from gpuboost.backends.cuda.boosting.booster import CudaBooster
 from gpuboost.backends.cuda.growth import grow as cuda
 from gpuboost.backends.cuda.growth import memory_plan as memory
 from gpuboost.backends.cuda.growth import subtrees as small
+from gpuboost.backends.cuda.growth.device_task import no_rounds
 from gpuboost.backends.cuda.growth.grower import TreeGrower
 from gpuboost.backends.cuda.growth.memory_plan import dry_run, trees_at_once
 from gpuboost.backends.cuda.growth.node_buffer import NodeCapacity, max_stored_nodes
@@ -54,7 +55,7 @@ def batches(monkeypatch: pytest.MonkeyPatch, machine: Any) -> list[list[str]]:
     monkeypatch.setattr(cuda, "trees_at_once", lambda *_: 2)
     grow_finished, found = cuda.TreeGrower.grow_finished, []
 
-    def watched(self: TreeGrower, host: HostInputs, again: bool) -> Any:
+    def watched(self: TreeGrower[None], host: HostInputs, again: bool) -> Any:
         begun = len(machine.events)
         trees = grow_finished(self, host, again)
         found.append(machine.events[begun:])
@@ -113,7 +114,7 @@ def test_levels_in_slices_are_replayed(
     for n_empty, is_recorded in ((1 << 20, True), (0, False)):
         monkeypatch.setattr(slices, "EMPTY_LAUNCHES", n_empty)
         runtime = ShimRuntime()
-        grower = TreeGrower(runtime, task, GIB)
+        grower = TreeGrower(runtime, task, GIB, no_rounds)
         for trees in (range(2), range(2, 4), range(4, 6)):
             found = grower.grow(HostInputs.of(task, trees), again=True)
             assert_same_trees(found, task, trees)

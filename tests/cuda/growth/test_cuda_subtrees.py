@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer, load_diabetes
 
 from gpuboost.backends.cuda.growth import subtrees as small
-from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
+from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer, Numbers
 from gpuboost.backends.cuda.growth.subtrees import small_bytes, small_rows_for, tiny_bytes
 from gpuboost.backends.cuda.runtime.source import constant, file_text, kernel_source
 from gpuboost.engine.task import NO_LIMIT
@@ -60,11 +60,11 @@ def stored(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             sizes[-1] -= int(frontier.size[0])
         keep(self, frontier, *given)
 
-    def spy(self: NodeBuffer, *given: Any) -> None:
+    def spy(self: NodeBuffer, *given: Any) -> Numbers:
         if isinstance(self.nodes.size, np.ndarray):
             sizes[-1] += int(self.nodes.size[0])
             sizes.append(0)
-        number(self, *given)
+        return number(self, *given)
 
     sizes.append(0)
     monkeypatch.setattr(NodeBuffer, "keep", count)
@@ -256,7 +256,7 @@ def test_how_many_rows_are_small() -> None:
     def of(asked: Problem, n_rows: int, weight: int = 1, **settings: Any) -> int:
         _, matrix, sampler, target = asked.prepare()
         runtime = ShimRuntime(n_multiprocessors=10, **settings)
-        return small_rows_for(runtime, asked.task(matrix, sampler, target), 1, n_rows, weight)
+        return small_rows_for(runtime, asked.task(matrix, sampler, target), n_rows, weight)
 
     asked = problem("values")
     assert of(asked, 100) == 32  # no fewer

@@ -20,7 +20,7 @@ from gpuboost.backends.cuda.runtime.source import file_text
 from gpuboost.backends.numpy.backend import NumpyBackend
 from tests import cuda_shim
 from tests.cuda import shim_runtime
-from tests.cuda.lock_step import LockStepBackend, device_ops
+from tests.cuda.lock_step import LockStepBackend, start_on_device
 from tests.cuda.shim_runtime import ShimRuntime
 from tests.cuda.shim_trees import assert_equal_trees, problem
 from tests.engine.harness import grow
@@ -84,8 +84,7 @@ def put(array: np.ndarray, values: np.ndarray) -> None:
 def policy_of_two_classes() -> Policy:
     asked = problem("two classes", n=20)
     _, matrix, sampler, target = asked.prepare()
-    ops = device_ops(ShimRuntime(), asked.task(matrix, sampler, target), [0])
-    ops.roots()
+    ops, _, _ = start_on_device(ShimRuntime(), asked.task(matrix, sampler, target), [0])
     return ops._policy
 
 

@@ -83,7 +83,7 @@ class Sums:
         for node in range(int(self.node.max()) + 1):
             first, end = np.searchsorted(self.node, [node, node + 1])
             pieces += [(node, at, min(most, end - at)) for at in range(first, end, most)]
-        search = Search.empty(np, int(self.node.max()) + 1, len(pieces) + 3, none=False)
+        search = Search.empty(np, int(self.node.max()) + 1, len(pieces) + 3, depth=0, none=False)
         search.sizes[:] = int(self.node.max()) + 1, len(pieces), 0
         work = (search.work.slot, search.work.first, search.work.rows)
         for column, values in zip(work, zip(*pieces, strict=True), strict=True):

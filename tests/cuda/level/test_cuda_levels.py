@@ -307,7 +307,7 @@ def test_heavy_weights_do_not_wrap_around() -> None:
     builder = HistogramBuilder(runtime, device, 2, False, True, heaviest, n_features)
     per_piece = builder.rows_per_block(120)
     assert per_piece == 2
-    search = Search.empty(np, 1, 60, none=False)
+    search = Search.empty(np, 1, 60, depth=0, none=False)
     search.sizes[:] = 1, 60, 0
     search.work.slot[:] = 0
     search.work.first[:] = np.arange(0, 120, per_piece)

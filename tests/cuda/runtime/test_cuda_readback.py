@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuboost.backends.cuda.boosting.pending_round import CopiedTrees, PendingRound
+from gpuboost.backends.cuda.boosting.boosted_round import BoostedRound, read_round
+from gpuboost.backends.cuda.growth.pending_round import CopiedTrees
 from gpuboost.backends.cuda.runtime.readback import HostCopy, Readback
 from gpuboost.engine.ensembles.boosting_task import RoundLosses
 from gpuboost.engine.ensembles.ensemble import Ensemble
@@ -69,7 +70,7 @@ def test_arrays_are_copied_as_they_were(xp: Any) -> None:
         half = len(array) // 2
         np.testing.assert_array_equal(found.part(name, half, len(array)), array[half:])
     few = found.kept({"value": 2, "flags": 3})
-    assert "value" in few and few.kept({}) is few
+    assert "value" in few.names and few.kept({}) is few
     np.testing.assert_array_equal(few.part("value", 0, 2), before["value"][:2])
     np.testing.assert_array_equal(few.part("flags", 0, 3), before["flags"][:3])
 
@@ -107,12 +108,14 @@ def test_trees_are_cut_when_they_are_asked_for(categorical: bool, room: int) -> 
     for name, array in readback.arrays.items():
         array[...] = arrays[name]
     runtime = Pinned()
-    found = CopiedTrees(readback.read_later(runtime)())
+    copy = readback.read_later(runtime)()
+    nodes, masks, weights = copy.part("table", 0, 3).tolist()
+    found = CopiedTrees(copy, nodes, masks)
     runtime.memory.fill(0xA5)  # others have it now
     for name in kinds:
         n_bytes = getattr(whole, name).astype(kinds[name]).nbytes
         used += -(-n_bytes // 8) * 8
-    assert found.weights == [7, 9]
+    assert weights == [7, 9, 0]
     for number, tree in enumerate(trees):
         asked = found.tree(number)
         assert_same_fields(Ensemble.of([asked]).trees[0], tree, "tree")
@@ -136,18 +139,21 @@ def test_a_cut_is_a_few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HostCopy, "part", told)
     arrays = {name: getattr(whole, name) for name in TREE_TYPES}
     arrays["table"] = np.array([whole.offset, whole.mask_offset, [1, 1, 0]])
-    found = CopiedTrees(HostCopy.of(arrays))
+    arrays["losses"] = np.zeros((1, 12), np.int64)
+    losses = RoundLosses(0.0, None, ())
+    _, read_trees = read_round(lambda: HostCopy.of(arrays), losses, ValueError)
     assert calls == ["table"]
-    found.tree(0)
-    assert sorted(calls[1:]) == sorted(TREE_TYPES)
+    read_trees()
+    assert sorted(calls[1:]) == sorted([*TREE_TYPES] * whole.n_trees)
 
 
 def test_a_round_without_rows_stays_one() -> None:
     arrays = {"losses": np.zeros((1, 2), np.int64), "table": np.zeros((3, 2), np.int64)}
     losses = RoundLosses(0.0, None, ())
-    late = PendingRound(1, lambda: HostCopy.of(arrays), losses, lambda: ValueError("no weight"))
+    given = (lambda: HostCopy.of(arrays), losses, lambda: ValueError("no weight"))
+    late = BoostedRound(lambda: read_round(*given))
     for _ in range(2):
         with pytest.raises(ValueError, match="no weight"):
-            late.copied()
+            late.results()
         with pytest.raises(ValueError, match="no weight"):
             late.read()

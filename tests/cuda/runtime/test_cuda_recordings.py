@@ -17,6 +17,7 @@ import pytest
 import gpuboost
 from gpuboost.backends.cuda.backend import CudaBackend
 from gpuboost.backends.cuda.growth import subtrees as small
+from gpuboost.backends.cuda.growth.device_task import no_rounds
 from gpuboost.backends.cuda.growth.grower import TreeGrower
 from gpuboost.backends.cuda.growth.memory_plan import dry_run_batch, fit_peak, trees_at_once
 from gpuboost.backends.cuda.level import slices
@@ -52,7 +53,7 @@ def task_of(asked: Problem, budget: int = BUDGET) -> GrowTask:
     return asked.task(matrix, sampler, target, memory_budget=budget)
 
 
-def grow(grower: TreeGrower, task: GrowTask, trees: Sequence[int]) -> list[GrownTree]:
+def grow(grower: TreeGrower[None], task: GrowTask, trees: Sequence[int]) -> list[GrownTree]:
     return grower.grow(HostInputs.of(task, trees), again=True)
 
 
@@ -65,7 +66,7 @@ def assert_same_trees(found: list[GrownTree], task: GrowTask, trees: Sequence[in
 def assert_replayed(asked: Problem, **runtime: Any) -> None:
     """Every batch but the first is a replay, and all trees are the reference's."""
     task, device = task_of(asked), ShimRuntime(**runtime)
-    grower, launches = TreeGrower(device, task, BUDGET), []
+    grower, launches = TreeGrower(device, task, BUDGET, no_rounds), []
     for first in range(0, len(task.trees), AT_ONCE):
         del device.launches[:]
         trees = task.trees[first : first + AT_ONCE]
@@ -131,7 +132,7 @@ def test_features_of_trees_and_weights_of_classes(balance: bool) -> None:
 def test_batches_of_other_seeds_features_and_limits(method: str) -> None:
     """What lies in memory of the device may be another's each time: as in rounds of boosting."""
     task = task_of(problem("values", "real", method=method))
-    grower = TreeGrower(ShimRuntime(), task, BUDGET)
+    grower = TreeGrower(ShimRuntime(), task, BUDGET, no_rounds)
     grow(grower, task, range(AT_ONCE))
     recorded = grower.recorded
     assert recorded is not None and task.sampler is not None
@@ -169,7 +170,7 @@ def test_what_cannot_be_replayed_is_launched(case: str, monkeypatch: pytest.Monk
     task = task_of(asked, given.get("budget", BUDGET))
     if "sampler" in given:
         task = replace(task, sampler=None)
-    grower = TreeGrower(ShimRuntime(), task, BUDGET)
+    grower = TreeGrower(ShimRuntime(), task, BUDGET, no_rounds)
     for trees in (range(2), range(2, 4)):
         assert_same_trees(grow(grower, task, trees), task, trees)
         assert grower.recorded is None
@@ -180,7 +181,7 @@ def test_a_batch_of_another_kind_takes_the_place_of_the_recording() -> None:
     asked = problem("two classes").with_options(max_features=2)
     task = task_of(asked)
     few = replace(task, features_of=lambda tree: np.array([0, 3], dtype=np.int32))
-    grower, found = TreeGrower(ShimRuntime(), task, BUDGET), []
+    grower, found = TreeGrower(ShimRuntime(), task, BUDGET, no_rounds), []
     for own, trees in ((task, range(3)), (task, range(3, 5)), (few, range(2)), (few, range(2, 4))):
         assert_same_trees(grow(grower, own, trees), own, trees)
         found.append(grower.recorded)
@@ -197,7 +198,7 @@ def test_a_batch_that_does_not_fit_is_not_recorded() -> None:
     recorded = dry_run_batch(task, host, DeviceShape.of(ShimRuntime())).plan
     assert recorded is not None
     for budget in (recorded.total, recorded.total - 1):
-        grower = TreeGrower(ShimRuntime(), task, budget)
+        grower = TreeGrower(ShimRuntime(), task, budget, no_rounds)
         assert_same_trees(grow(grower, task, range(AT_ONCE)), task, range(AT_ONCE))
         assert (grower.recorded is None) == (budget < recorded.total)
 
@@ -243,7 +244,7 @@ def test_the_memory_of_recordings_is_foretold(target, n, depth, meter):
     shape = DeviceShape.of(runtime)
     host = HostInputs.of(task, range(AT_ONCE))
     recorded = dry_run_batch(task, host, shape).plan
-    grower = TreeGrower(runtime, task, BUDGET)
+    grower = TreeGrower(runtime, task, BUDGET, no_rounds)
     lasting = meter.now
     for first in range(0, 6, AT_ONCE):
         grow(grower, task, range(first, first + AT_ONCE))

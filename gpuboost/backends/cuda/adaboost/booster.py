@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
-from typing import cast
+from functools import cache, partial
 
 import numpy as np
 
@@ -19,19 +18,16 @@ from gpuboost.backends.cuda.adaboost.facts import N_FACTS, Facts, is_evaluated_a
 from gpuboost.backends.cuda.adaboost.rows import ReweightedRows
 from gpuboost.backends.cuda.growth.grower import TreeGrower
 from gpuboost.backends.cuda.growth.memory_plan import HISTOGRAM_SHARE
+from gpuboost.backends.cuda.growth.pending_round import PendingRound, TreesReader
 from gpuboost.backends.cuda.growth.tree_arrays import Finished
 from gpuboost.backends.cuda.runtime.protocol import Runtime
-from gpuboost.backends.cuda.runtime.readback import is_copied_whole
+from gpuboost.backends.cuda.runtime.readback import HostCopy, is_copied_whole
 from gpuboost.backends.cuda.sampling.batch_inputs import InputsOfRounds
 from gpuboost.engine.ensembles import adaboost
 from gpuboost.engine.ensembles.adaboost_task import ReweightTask, Round
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.growth.pruning import cut_back, pruned
-from gpuboost.engine.growth.tree import Tree
 from gpuboost.engine.tree_rows import TreeRows
-
-TreeReader = Callable[[], Tree]
-RoundReader = Callable[[], tuple[Facts, TreeReader]]
 
 
 class CudaReweighter:
@@ -52,8 +48,8 @@ class CudaReweighter:
     def __init__(self, runtime: Runtime, task: ReweightTask) -> None:
         self._runtime, self._task = runtime, task
         self._evaluates_as_grown = is_evaluated_as_grown(task)
-        self._ahead: RoundReader | None = None  # reads a round launched early
-        self._pending: TreeReader | None = None  # reads the last tree, if not read
+        self._ahead: PendingRound[Facts] | None = None  # a round launched early
+        self._pending: PendingRound[Facts] | None = None  # the last round
         with runtime.active():
             self._begin_fit()
 
@@ -69,7 +65,7 @@ class CudaReweighter:
             return ReweightedRows(own, task, asked, codes, start)
 
         self._grower = TreeGrower(self._runtime, asked, task.memory_budget, maker)
-        self.rows = cast("ReweightedRows", self._grower.rounds)
+        self.rows = self._grower.rounds
 
     def boost(self, number: int) -> Round:
         """Grow and evaluate the tree of a round.
@@ -80,34 +76,29 @@ class CudaReweighter:
         with self._runtime.active():
             if not self._evaluates_as_grown:
                 return self._boost_pruned(number)
-            read, self._ahead = self._ahead or self._launched(number), None
+            pending, self._ahead = self._ahead or self._launched(number), None
             is_last = number + 1 == self._task.n_rounds
             if self._grower.recorded is not None and self._is_small and not is_last:
                 self._ahead = self._launched(number + 1)
             if self._pending is not None:
-                self._pending()  # while the device runs the next round
-            facts, self._pending = read()
-            return facts.round(self._pending, self._task.objective.chance)
+                self._pending.trees()  # while the device runs the next round
+            self._pending = pending
+            facts = pending.results()
+            return facts.round(lambda: pending.trees()[0], self._task.objective.chance)
 
-    def _launched(self, number: int) -> RoundReader:
-        """Launch a round; returns a function that waits for its results, not for its tree."""
+    def _launched(self, number: int) -> PendingRound[Facts]:
+        """Launch a round and, if it is copied whole, start to copy it."""
         self.launch(number)
+        if self._is_small:
+            return PendingRound(partial(_read_whole, self.rows.readback.read_later(self._runtime)))
+        return PendingRound(self._read_facts)
+
+    def _read_facts(self) -> tuple[Facts, TreesReader]:
+        """Wait for the results of a round, which tell how much of its tree to copy."""
         runtime, rows = self._runtime, self.rows
-        start = rows.readback.read_later(runtime) if self._is_small else None
-
-        def read() -> tuple[Facts, TreeReader]:
-            finished = rows.finished
-            if start is not None:
-                copied = start()
-                facts = Facts.of(copied.part("facts", 0, N_FACTS))
-                tree = facts.tree(copied, finished.columns)
-                return facts, lambda: tree
-            facts = Facts.of(runtime.read_later(rows.readback.arrays["facts"])())
-            names = tuple(finished.columns)
-            later = finished.read_later(runtime, facts.n_nodes, facts.n_masks)
-            return facts, cache(lambda: facts.tree(later(), names))
-
-        return read
+        facts = Facts.of(runtime.read_later(rows.readback.arrays["facts"])())
+        later = rows.finished.read_later(runtime, facts.n_nodes, facts.n_masks)
+        return facts, cache(lambda: [facts.tree(later())])
 
     @property
     def _is_small(self) -> bool:
@@ -131,6 +122,14 @@ class CudaReweighter:
         self.rows.begin(number)
         # The first round computes no weights, so its launches differ from those of later rounds.
         self._grower.launch(self._inputs.of(number), again=0 < number < self._task.n_rounds - 1)
+
+
+def _read_whole(copy: Callable[[], HostCopy]) -> tuple[Facts, TreesReader]:
+    """Wait for the copy of a round, with its results and its tree."""
+    found = copy()
+    facts = Facts.of(found.part("facts", 0, N_FACTS))
+    trees = [facts.tree(found)]
+    return facts, lambda: trees
 
 
 def _nobodys_rows(tree: int) -> TreeRows:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from gpuboost.backends.cuda.growth.tree_arrays import cut_tree, lengths
+from gpuboost.backends.cuda.growth.pending_round import CopiedTrees
 from gpuboost.backends.cuda.runtime.arrays import Columns
 from gpuboost.backends.cuda.runtime.readback import HostCopy
 from gpuboost.engine.ensembles.adaboost_task import (
@@ -56,12 +56,10 @@ class Facts:
         error, vote, bound, is_reversed, n_nodes, n_masks = facts.tolist()
         return cls(error, vote, bound, is_reversed != 0.0, int(n_nodes), int(n_masks))
 
-    def tree(self, copied: HostCopy, names: Iterable[str]) -> Tree:
-        """The tree of a round, with copies of the arrays ``names``."""
-        copied = copied.kept(lengths(names, self.n_nodes, self.n_masks))
-        return self.reversed_if_worse(
-            cut_tree(copied.part, names, (0, self.n_nodes), (0, self.n_masks))
-        )
+    def tree(self, copy: HostCopy) -> Tree:
+        """The tree of a round, from the copy of its arrays."""
+        copied = CopiedTrees(copy, [0, self.n_nodes], [0, self.n_masks])
+        return self.reversed_if_worse(copied.tree(0))
 
     def reversed_if_worse(self, tree: Tree) -> Tree:
         """The tree, with its predictions reversed if ``is_reversed``."""

@@ -16,7 +16,7 @@ from gpuboost.backends.cuda.adaboost.row_weights import RowWeights
 from gpuboost.backends.cuda.growth.best_first import SplitQueue
 from gpuboost.backends.cuda.growth.finish import Finisher
 from gpuboost.backends.cuda.growth.hooks import RowsOfRounds
-from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
+from gpuboost.backends.cuda.growth.node_buffer import NumberedNodes
 from gpuboost.backends.cuda.growth.tree_arrays import Finished
 from gpuboost.backends.cuda.growth.value_rule import ValueRule
 from gpuboost.backends.cuda.runtime.launch import launch, zeros
@@ -142,14 +142,16 @@ class ReweightedRows(RowsOfRounds):
             drawn, self._unit = self._resampling.draw(keys), self._resampling.unit
         return self._device.list_drawn(drawn, 1, self._order, self._columns, rows)
 
-    def add_leaves(self, inputs: BatchInputs, queue: SplitQueue | None, store: NodeBuffer) -> None:
+    def add_leaves(
+        self, inputs: BatchInputs, queue: SplitQueue | None, grown: NumberedNodes
+    ) -> None:
         """Finish the tree and, unless it is to be pruned, evaluate it."""
         rule = replace(self._rule, unit=self._unit)
-        columns = self._finisher.columns_of(store, rule.n_values)
+        columns = self._finisher.columns_of(grown, rule.n_values)
         self.readback = Readback(self._runtime.xp, FACTS | columns)
         arrays = self.readback.arrays
-        self.finished = Finished(store.numbers.table, {name: arrays[name] for name in columns})
-        self._finisher.finish_into(self.finished, store, rule)
+        self.finished = Finished(grown.numbers.table, {name: arrays[name] for name in columns})
+        self._finisher.finish_into(self.finished, grown, rule)
         if self._evaluates_as_grown:
             self.weights.evaluate(self.finished, arrays["facts"])
 

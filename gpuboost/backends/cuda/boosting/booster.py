@@ -12,19 +12,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import cast
 
 import numpy as np
 
+from gpuboost.backends.cuda.boosting.boosted_round import BoostedRound, read_round
 from gpuboost.backends.cuda.boosting.custom_losses import UserLosses
 from gpuboost.backends.cuda.boosting.leaf_quantiles import LeafQuantiles, ListedRows
 from gpuboost.backends.cuda.boosting.leaf_updates import RoundLeaves, add_leaves
-from gpuboost.backends.cuda.boosting.pending_round import PendingRound
 from gpuboost.backends.cuda.boosting.round_rows import RoundRows
 from gpuboost.backends.cuda.growth.finish import Finisher
 from gpuboost.backends.cuda.growth.grower import TreeGrower
 from gpuboost.backends.cuda.growth.memory_plan import HISTOGRAM_SHARE, trees_at_once
-from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
+from gpuboost.backends.cuda.growth.node_buffer import NumberedNodes
 from gpuboost.backends.cuda.growth.tree_arrays import Finished
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape
@@ -74,9 +73,9 @@ class CudaBooster:
             return RoundRows(own, task, codes, Finisher(own, asked) if adds else None)
 
         self._grower = TreeGrower(runtime, asked, task.memory_budget, maker)
-        self.rounds = cast("RoundRows", self._grower.rounds)
+        self.rounds = self._grower.rounds
         self._kernels = self.rounds.kernels
-        self._pending: PendingRound | None = None  # the last round, until it is read
+        self._pending: BoostedRound | None = None  # the last round, until it is read
         self._sets = self.rounds.sets
 
     # ---- the Booster protocol ------------------------------------------------------------------
@@ -140,7 +139,7 @@ class CudaBooster:
         n_outputs, mapper = self.rounds.gradients.n_outputs, task.matrix.mapper
         return [finish_boosted(each, mapper, scale, n_outputs, *rule) for each in grown]
 
-    def launch(self, number: int) -> NodeBuffer:
+    def launch(self, number: int) -> NumberedNodes:
         """Launch the first batch of trees of a round, which may be the whole round."""
         return self._grower.launch(next(self._batches(number)), self._is_repeated)
 
@@ -161,12 +160,12 @@ class CudaBooster:
         """Launch a round that is read back later."""
         self.launch(number)
         if self._pending is not None:
-            self._pending.copied()  # while the device is busy with the round launched now
+            self._pending.results()  # while the device is busy with the round launched now
         read = leaves.read_later()
         found = user.after() if user else self.rounds.losses
         assert found is not None
         error = partial(no_row_error, self._task.sampler, number)
-        self._pending = PendingRound(self._task.trees_per_round, read, found, error)
+        self._pending = BoostedRound(partial(read_round, read, found, error))
         return self._pending
 
     def _set_quantiles(self, loss: OrderStatisticLoss, finished: Finished, numbers: Array) -> None:

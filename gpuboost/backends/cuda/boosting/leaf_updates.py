@@ -18,8 +18,8 @@ from gpuboost.backends.cuda.growth.best_first import SplitQueue
 from gpuboost.backends.cuda.growth.finish import Finisher
 from gpuboost.backends.cuda.growth.hooks import LeavesOfRound
 from gpuboost.backends.cuda.growth.node_buffer import (
-    NodeBuffer,
     NodeCapacity,
+    NumberedNodes,
     max_stored_nodes,
     table_shape,
 )
@@ -141,7 +141,7 @@ class RoundLeaves(LeavesOfRound):
 
     def finish(
         self,
-        store: NodeBuffer,
+        grown: NumberedNodes,
         queue: SplitQueue | None,
         rule: ValueRule,
         own: tuple[Array, Array],
@@ -157,34 +157,34 @@ class RoundLeaves(LeavesOfRound):
         """
         number_of = None
         if self.follows:
-            number_of = self._runtime.xp.empty(store.capacity, dtype=np.int32)
-        columns = self._columns(store)
-        self._finished = finished = Finished(store.numbers.table, columns, number_of)
-        self._finisher.finish_into(finished, store, rule)
+            number_of = self._runtime.xp.empty(grown.buffer.capacity, dtype=np.int32)
+        columns = self._columns(grown)
+        self._finished = finished = Finished(grown.numbers.table, columns, number_of)
+        self._finisher.finish_into(finished, grown, rule)
         if self._quantiles is not None:
-            places = self._keep_leaves(self._quantiles, finished, store)
+            places = self._keep_leaves(self._quantiles, finished, grown)
             self._quantiles.finish(self._trees, *own, rule.rate, columns["value"], places)
-        if queue is not None and store.leaf is not None:
-            queue.hand_numbers(store.leaf, number_of)
+        if queue is not None and grown.leaf is not None:
+            queue.hand_numbers(grown.leaf, number_of)
         return finished
 
     def _keep_leaves(
-        self, quantiles: LeafQuantiles, finished: Finished, store: NodeBuffer
+        self, quantiles: LeafQuantiles, finished: Finished, grown: NumberedNodes
     ) -> PlacedLeaves | None:
         """Keep the residuals of leaves unless kept by level; returns the map from places, if so."""
         if finished.number_of is not None:
-            return PlacedLeaves(finished.number_of, store.leaf)
+            return PlacedLeaves(finished.number_of, grown.leaf)
         assert self._listed is not None
         quantiles.begin((len(finished.columns["left"]) + finished.n_trees) // 2)
         quantiles.keep_walked(self._listed, finished, self._task.matrix.missing_code, self._trees)
         self._listed = None
         return None
 
-    def _columns(self, store: NodeBuffer) -> dict[str, Array]:
+    def _columns(self, grown: NumberedNodes) -> dict[str, Array]:
         """The arrays of the finished trees."""
         if self._of_readback:
             return {name: self.readback.arrays[name] for name in self._of_readback}
-        return allocate(self._runtime.xp, self._finisher.columns_of(store, self._n_outputs))
+        return allocate(self._runtime.xp, self._finisher.columns_of(grown, self._n_outputs))
 
     def add(self, finished: Finished) -> None:
         """Add leaf values to the raw predictions of all rows."""
@@ -200,11 +200,11 @@ class RoundLeaves(LeavesOfRound):
             return read
         if self._finisher.needs_size_readback:  # the arrays have exactly as many nodes as there are
             exact = read_together(self._runtime, self._finished.columns)
-            return lambda: read().beside(exact())
+            return lambda: read().joined_with(exact())
         packed = read()
         (n, *_), (n_masks, *_), _ = packed.part("table", 0, 3)[:, ::-1].tolist()
         trees = self._finished.read_later(self._runtime, n, n_masks)
-        return lambda: packed.beside(trees())
+        return lambda: packed.joined_with(trees())
 
 
 def add_leaves(

@@ -21,7 +21,7 @@ from gpuboost.backends.cuda.data.features import copy_to_device
 from gpuboost.backends.cuda.growth.best_first import SplitQueue
 from gpuboost.backends.cuda.growth.finish import Finisher
 from gpuboost.backends.cuda.growth.hooks import RowsOfRounds
-from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
+from gpuboost.backends.cuda.growth.node_buffer import NumberedNodes
 from gpuboost.backends.cuda.growth.value_rule import ValueRule
 from gpuboost.backends.cuda.runtime.arrays import Columns, allocate
 from gpuboost.backends.cuda.runtime.launch import count_up
@@ -166,14 +166,16 @@ class RoundRows(RowsOfRounds):
 
     # ---- leaves of the trees -------------------------------------------------------------------
 
-    def add_leaves(self, inputs: BatchInputs, queue: SplitQueue | None, store: NodeBuffer) -> None:
+    def add_leaves(
+        self, inputs: BatchInputs, queue: SplitQueue | None, grown: NumberedNodes
+    ) -> None:
         """Add leaf values to raw predictions, then sum the losses."""
         if self.leaves is None:
             return
         made = self.gradients
         by = (made.exponents, made.given, self.draw.rate, inputs.unit)
         rule = ValueRule.of_steps(*by, made.n_outputs)
-        self.leaves.add(self.leaves.finish(store, queue, rule, (self.parameter, self._count)))
+        self.leaves.add(self.leaves.finish(grown, queue, rule, (self.parameter, self._count)))
         self.keep_losses()
 
     def keep_losses(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 from gpuboost.backends.cuda.data.matrix import DeviceMatrix, upload_matrix
 from gpuboost.backends.cuda.growth.finish import Finisher
@@ -30,18 +31,24 @@ from gpuboost.backends.cuda.sampling.uploaded_rows import RowUploads
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.task import GrowTask
 
-RoundMaker = Callable[[Runtime, Array], RowsOfRounds]
+Rounds_co = TypeVar("Rounds_co", bound=RowsOfRounds | None, covariant=True)
+RoundMaker = Callable[[Runtime, Array], Rounds_co]
 
 
-class DeviceTask:
+def no_rounds(runtime: Runtime, codes: Array) -> None:
+    """Maker of a task whose batches of trees are not rounds."""
+
+
+class DeviceTask(Generic[Rounds_co]):
     """A task whose matrix and target are on a device.
 
     Parameters
     ----------
     runtime : Runtime
     task : GrowTask
-    maker : callable, optional
-        Returns the `RowsOfRounds` of a fit, given the runtime and the codes on the device.
+    maker : callable
+        Returns the `RowsOfRounds` of a fit, given the runtime and the codes on the device; of a
+        task that is not a fit of rounds, `no_rounds`.
 
     Attributes
     ----------
@@ -64,7 +71,7 @@ class DeviceTask:
         If a tree could have more nodes than int32 can number.
     """
 
-    def __init__(self, runtime: Runtime, task: GrowTask, maker: RoundMaker | None = None) -> None:
+    def __init__(self, runtime: Runtime, task: GrowTask, maker: RoundMaker[Rounds_co]) -> None:
         check_places(task)
         self.runtime = runtime
         self.task = task
@@ -79,11 +86,11 @@ class DeviceTask:
         self.passes = RowKernels(*kernels)
         self.constraints = Constraints(runtime, task)
         self.medians = MedianKernels.of(runtime, target)
-        self.rounds = None if maker is None else maker(runtime, self.matrix.codes)
+        self.rounds = maker(runtime, self.matrix.codes)
         self.is_sync_free = is_sync_free(task.options)
         self.finisher = Finisher.of(runtime, task)
         self._sampler: DeviceDrawing | RowUploads | None = None
-        if maker is None:
+        if self.rounds is None:
             made = RowUploads if task.sampler is None else DeviceDrawing
             self._sampler = made(runtime, task)
 
@@ -116,7 +123,7 @@ class DeviceTask:
         n_channels, options = self.task.target.n_channels, self.task.options
         small_rows = 0
         if self._may_leave(n_trees):
-            small_rows = small_rows_for(self.runtime, self.task, n_trees, n_rows, max_weight)
+            small_rows = small_rows_for(self.runtime, self.task, n_rows, max_weight)
         purity = constant("level/policy.cu", self.task.target.purity)
         given = (self.runtime, options, min_hessian, n_trees, n_rows, n_channels, purity)
         return Policy(*given, small_rows)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer, Store
+from gpuboost.backends.cuda.growth.node_buffer import NumberedNodes, Store
 from gpuboost.backends.cuda.growth.tree_arrays import MASK_WORDS, Finished
 from gpuboost.backends.cuda.growth.value_rule import ValueRule
 from gpuboost.backends.cuda.level.policy import is_sync_free
@@ -84,34 +84,36 @@ class Finisher:
         masks = {"category": (np.int32, (n,)), "masks": (np.uint32, (n_masks, MASK_WORDS))}
         return columns | masks
 
-    def finish(self, store: NodeBuffer) -> Finished:
-        """Finish the nodes of a node buffer, which must be numbered."""
+    def finish(self, grown: NumberedNodes) -> Finished:
+        """Finish the nodes of a batch."""
         assert self._rule is not None
-        columns = self.columns_of(store, self._rule.n_values)
-        found = Finished(store.numbers.table, allocate(self._runtime.xp, columns))
-        self.finish_into(found, store, self._rule)
+        columns = self.columns_of(grown, self._rule.n_values)
+        found = Finished(grown.numbers.table, allocate(self._runtime.xp, columns))
+        self.finish_into(found, grown, self._rule)
         return found
 
-    def columns_of(self, store: NodeBuffer, n_values: int) -> Columns:
-        """Types and shapes of the arrays of the trees of a node buffer, as in `Finished`."""
-        return self.columns(*self._sizes(store), n_values)
+    def columns_of(self, grown: NumberedNodes, n_values: int) -> Columns:
+        """Types and shapes of the arrays of the trees of a batch, as in `Finished`."""
+        return self.columns(*self._sizes(grown), n_values)
 
-    def _sizes(self, store: NodeBuffer) -> tuple[int, int]:
+    def _sizes(self, grown: NumberedNodes) -> tuple[int, int]:
         """Numbers of nodes and masks to allocate."""
+        store = grown.buffer
         if not self.needs_size_readback:
             return store.max_finished, store.max_finished // 2
-        table = self._runtime.read_later(store.numbers.table)()
+        table = self._runtime.read_later(grown.numbers.table)()
         n = min(store.max_finished, int(table[0, -1]))  # a dry run reads an estimate
         return n, min(int(table[1, -1]), (n - store.n_trees) // 2)
 
-    def finish_into(self, found: Finished, store: NodeBuffer, rule: ValueRule) -> None:
-        """Finish the nodes of a node buffer into existing arrays."""
-        self._finish_nodes(store, found, rule)
+    def finish_into(self, found: Finished, grown: NumberedNodes, rule: ValueRule) -> None:
+        """Finish the nodes of a batch into existing arrays."""
+        self._finish_nodes(grown, found, rule)
         if self._signs is not None:
-            self._order_values(store, found.columns, rule)
+            self._order_values(grown, found.columns, rule)
 
-    def _finish_nodes(self, store: NodeBuffer, found: Finished, rule: ValueRule) -> None:
-        runtime, nodes, arrays = self._runtime, store.nodes, found.columns
+    def _finish_nodes(self, grown: NumberedNodes, found: Finished, rule: ValueRule) -> None:
+        runtime, store, arrays = self._runtime, grown.buffer, found.columns
+        nodes = store.nodes
         numbers = found.number_of is not None
         own = {
             **self._places(nodes, arrays),
@@ -132,7 +134,7 @@ class Finisher:
         own |= {name: arrays[name] for name in names}
         threads = constant("growth/finish.cu", "FINISH_THREADS")
         n_blocks = min(-(-len(arrays["left"]) // threads), _BLOCKS * runtime.n_multiprocessors)
-        known, given = (store.numbers, nodes, rule), {**self._bins, **store.capacities}
+        known, given = (grown.numbers, nodes, rule), {**self._bins, **store.capacities}
         launch(runtime, "finish_nodes", n_blocks, *known, **given, **own)
 
     def _places(self, nodes: Store, arrays: dict[str, Array]) -> dict[str, Array]:
@@ -156,13 +158,20 @@ class Finisher:
             "masks_out": arrays.get("masks", nodes.mask),
         }
 
-    def _order_values(self, store: NodeBuffer, arrays: dict[str, Array], rule: ValueRule) -> None:
-        empty, n = self._runtime.xp.empty, len(arrays["left"])
+    def _order_values(
+        self, grown: NumberedNodes, arrays: dict[str, Array], rule: ValueRule
+    ) -> None:
+        empty, n, store = self._runtime.xp.empty, len(arrays["left"]), grown.buffer
         bounds = {name: empty(n, dtype=np.float64) for name in ("lower", "upper")}
         own = {"left": arrays["left"], "value": arrays["value"], "sign": self._signs}
         own |= {"largest": rule.given[2:3], **bounds, **store.capacities}
         launch(
-            *(self._runtime, "order_values", store.n_trees, store.numbers, store.nodes, rule),
+            self._runtime,
+            "order_values",
+            store.n_trees,
+            grown.numbers,
+            store.nodes,
+            rule,
             **own,
         )
 

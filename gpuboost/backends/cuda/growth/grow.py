@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from gpuboost.backends.cuda.growth.device_task import no_rounds
 from gpuboost.backends.cuda.growth.grower import TreeGrower
 from gpuboost.backends.cuda.growth.memory_plan import HISTOGRAM_SHARE, trees_at_once
 from gpuboost.backends.cuda.runtime.protocol import Runtime
@@ -37,12 +38,14 @@ def grow_finished(runtime: Runtime, task: GrowTask) -> Iterator[tuple[int, Tree]
             yield from finish_grown(task, zip(host.trees, grower.grow(host, again), strict=True))
 
 
-def _batches(runtime: Runtime, task: GrowTask) -> Iterator[tuple[TreeGrower, HostInputs, bool]]:
+def _batches(
+    runtime: Runtime, task: GrowTask
+) -> Iterator[tuple[TreeGrower[None], HostInputs, bool]]:
     """Yield for each batch the grower, its inputs and whether a batch of its size follows."""
     budget = task.memory_budget
     task = replace(task, memory_budget=max(1, int(HISTOGRAM_SHARE * budget)))
     size = trees_at_once(task, budget, DeviceShape.of(runtime))
-    grower = TreeGrower(runtime, task, budget)
+    grower = TreeGrower(runtime, task, budget, no_rounds)
     for first in range(0, len(task.trees), size):
         trees = task.trees[first : first + size]
         again = first + 2 * size <= len(task.trees)

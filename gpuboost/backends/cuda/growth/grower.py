@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from typing import Generic
 
-from gpuboost.backends.cuda.growth.device_task import DeviceTask, RoundMaker
+from gpuboost.backends.cuda.growth.device_task import DeviceTask, RoundMaker, Rounds_co
 from gpuboost.backends.cuda.growth.level_ops import CudaLevelOps
 from gpuboost.backends.cuda.growth.memory_plan import dry_run_batch
-from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
+from gpuboost.backends.cuda.growth.node_buffer import NumberedNodes
 from gpuboost.backends.cuda.runtime.graph import Recording, RecordingRuntime
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape
@@ -27,19 +29,19 @@ class RecordedBatch:
     launches : Recording
     inputs : BatchInputs
         Device arrays that the launches read.
-    nodes : NodeBuffer
-        Node buffer that they write.
+    nodes : NumberedNodes
+        Nodes that they write.
     kind : tuple of int
         `DeviceTask.kind_of` the batch; batches of the same kind need the same launches.
     """
 
     launches: Recording
     inputs: BatchInputs
-    nodes: NodeBuffer
+    nodes: NumberedNodes
     kind: tuple[int, ...]
 
 
-class TreeGrower:
+class TreeGrower(Generic[Rounds_co]):
     """Grows trees of one task on one device.
 
     The matrix and the target are copied to the device once. A batch is launched kernel by kernel
@@ -53,7 +55,7 @@ class TreeGrower:
         ``memory_budget`` is the number of bytes for the histograms of a level.
     budget : int
         Bytes that a whole batch may take.
-    maker : callable, optional
+    maker : callable
         See `DeviceTask`.
 
     Attributes
@@ -65,7 +67,7 @@ class TreeGrower:
     """
 
     def __init__(
-        self, runtime: Runtime, task: GrowTask, budget: int, maker: RoundMaker | None = None
+        self, runtime: Runtime, task: GrowTask, budget: int, maker: RoundMaker[Rounds_co]
     ) -> None:
         self._task, self._budget, self._maker = task, budget, maker
         self._runtime = RecordingRuntime(runtime)
@@ -107,7 +109,7 @@ class TreeGrower:
             check_weight(self._task.sampler, tree, weight > 0)
         return trees
 
-    def launch(self, host: HostInputs, again: bool) -> NodeBuffer:
+    def launch(self, host: HostInputs, again: bool) -> NumberedNodes:
         """Launch a batch; the node buffer is overwritten by the next batch of the same kind."""
         kind = self._shared.kind_of(host)
         if self.recorded is not None and self.recorded.kind == kind:
@@ -122,7 +124,7 @@ class TreeGrower:
                 self._not_recorded.add(kind)
         return nodes or self._levels(host, host.to_device(self._runtime))
 
-    def _record(self, host: HostInputs) -> NodeBuffer | None:
+    def _record(self, host: HostInputs) -> NumberedNodes | None:
         """Launch a batch and record it; None if it cannot be replayed or does not fit memory."""
         shape = DeviceShape.of(self._runtime)
         plan = dry_run_batch(self._task, host, shape, self._maker).plan
@@ -134,6 +136,8 @@ class TreeGrower:
         self.recorded = RecordedBatch(launches, inputs, nodes, self._shared.kind_of(host))
         return nodes
 
-    def _levels(self, host: HostInputs, inputs: BatchInputs) -> NodeBuffer:
+    def _levels(self, host: HostInputs, inputs: BatchInputs) -> NumberedNodes:
         """Launch a batch kernel by kernel."""
-        return grow_levels(CudaLevelOps(self._shared, host, inputs), self._task)
+        return grow_levels(
+            partial(CudaLevelOps.start, self._shared, host, inputs), self._task
+        ).end_batch()

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import Protocol
 
 from gpuboost.backends.cuda.growth.best_first import SplitQueue
-from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
+from gpuboost.backends.cuda.growth.node_buffer import NumberedNodes
 from gpuboost.backends.cuda.level.records import DeviceFrontier
 from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs
 from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
@@ -58,5 +58,7 @@ class RowsOfRounds(ABC):
         """Rows of the trees in order, number of rows of each, leaf columns, largest weight."""
 
     @abstractmethod
-    def add_leaves(self, inputs: BatchInputs, queue: SplitQueue | None, store: NodeBuffer) -> None:
+    def add_leaves(
+        self, inputs: BatchInputs, queue: SplitQueue | None, grown: NumberedNodes
+    ) -> None:
         """Use the leaves once all levels are grown; ``queue`` is that of best-first growth."""

@@ -8,11 +8,13 @@ import numpy as np
 
 from gpuboost.backends.cuda.growth.best_first import SplitQueue
 from gpuboost.backends.cuda.growth.device_task import DeviceTask
-from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
+from gpuboost.backends.cuda.growth.hooks import RowsOfRounds
+from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer, NumberedNodes
 from gpuboost.backends.cuda.growth.subtrees import SmallTrees
+from gpuboost.backends.cuda.level.policy import Policy
 from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits, Search
 from gpuboost.backends.cuda.level.slices import Slices
-from gpuboost.backends.cuda.level.split_search import Searched, SplitSearch
+from gpuboost.backends.cuda.level.split_search import HistogramBuilder, Searched, SplitSearch
 from gpuboost.backends.cuda.runtime.arrays import empty
 from gpuboost.backends.cuda.runtime.launch import fill, launch
 from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs, HostInputs
@@ -27,74 +29,61 @@ class CudaLevelOps:
     ----------
     shared : DeviceTask
         The task, with device data and kernels of all batches.
-    host : HostInputs
-        Inputs of the batch on the host.
     inputs : BatchInputs
-        The same inputs on the device.
+        Inputs of the batch on the device.
+    policy : Policy
+    builder : HistogramBuilder
+    search : SplitSearch
+    leaf : LeafColumns or None
+    roots : DeviceFrontier
     """
 
-    def __init__(self, shared: DeviceTask, host: HostInputs, inputs: BatchInputs) -> None:
-        self._shared, self._host, self._inputs = shared, host, inputs
-        self._runtime, self._options = shared.runtime, shared.task.options
-        self._histogram: Array = None  # of the level before, if kept for subtraction
-        # State of the current level:
-        self._depth = 0
-        self._candidates: Search
+    def __init__(
+        self,
+        shared: DeviceTask[RowsOfRounds | None],
+        inputs: BatchInputs,
+        *,
+        policy: Policy,
+        builder: HistogramBuilder,
+        search: SplitSearch,
+        leaf: LeafColumns | None,
+        roots: DeviceFrontier,
+    ) -> None:
+        runtime, task, n_rows = shared.runtime, shared.task, policy.n_rows
+        self._shared, self._inputs = shared, inputs
+        self._runtime, self._options = runtime, task.options
+        self._policy, self._builder, self._search, self._leaf = policy, builder, search, leaf
+        self._store = store = NodeBuffer(runtime, task, shared.matrix, leaf, roots, n_rows)
+        self._small = SmallTrees(search, leaf, store, n_rows) if policy.small_rows else None
+        bytes_per_node = builder.bytes_per_node()
+        self._slices = Slices.of(policy, task.memory_budget, bytes_per_node, search.by_lists)
+        self._queue = SplitQueue.of(runtime, task, store, policy.n_trees, n_rows)
+        # Histograms of the level before, if they are kept for subtraction. They belong to no record
+        # of a level, since their memory is freed as soon as the next level is searched.
+        self._histogram: Array = None
 
-    # ---- the roots -----------------------------------------------------------------------------
+    @classmethod
+    def start(
+        cls, shared: DeviceTask[RowsOfRounds | None], host: HostInputs, inputs: BatchInputs
+    ) -> tuple[CudaLevelOps, DeviceRows, DeviceFrontier]:
+        """The level operations of a batch of trees, its rows and its root nodes.
 
-    def roots(self) -> tuple[DeviceRows, DeviceFrontier]:
-        """Rows and root nodes of the batch."""
-        shared, task, n = self._shared, self._shared.task, len(self._host.trees)
-        xp, n_channels = self._runtime.xp, task.target.n_channels
-        rows, count, leaf, largest = shared.rows(self._host, self._inputs)
+        ``host`` and ``inputs`` are the inputs of the batch on the host and on the device.
+        """
+        rows, count, leaf, max_weight = shared.rows(host, inputs)
         # Rows must be cut into pieces before they are summed, and `min_hessian` depends on the
         # sums, so until then the policy gets `count` instead.
-        policy = shared.policy(count, n, len(rows), largest)
-        pieces = policy.empty_pieces(xp.empty(1, dtype=xp.int32), n)
-        of_roots = {"size": xp.empty(1, np.int32), "pieces": pieces}
-        frontier = empty(DeviceFrontier, xp, of_roots, n=n, n_channels=n_channels)
-        own = {"count": count, "key": self._inputs.key, "n_trees": n}
-        launch(self._runtime, "make_roots", 1, out=frontier, **own)
-        policy.cut_roots(frontier)
-        shared.passes.node_sums(rows, frontier)
-        smallest, min_category = self._min_hessians(frontier)
-        self._policy = replace(policy, min_hessian=smallest)
-        self._start_batch(frontier, min_category, leaf, largest)
-        self._queue = SplitQueue.of(self._runtime, task, self._store, n, len(rows))
-        return rows, shared.constraints.hold_roots(frontier, self._inputs)
-
-    def _min_hessians(self, roots: DeviceFrontier) -> tuple[Array, Array]:
-        """Smallest integer weight of a child, and of a category that is not rare, in each tree.
-
-        See `engine.growth.policy.smallest_hessian`.
-        """
-        options, empty = self._options, self._runtime.xp.empty
-        shares = (options.min_weight_fraction_leaf, options.min_category_fraction)
-        child, category = (empty(roots.capacity, dtype=np.int64) for _ in shares)
-        own = {"share": shares[0], "category_share": shares[1]}
-        own |= {"minimum": self._inputs.min_hessian, "n_trees": roots.capacity}
-        found = {"smallest": child, "min_category": category}
-        launch(self._runtime, "limit_hessian", 1, roots, **own, **found)
-        return child, category
-
-    def _start_batch(
-        self,
-        roots: DeviceFrontier,
-        min_category: Array,
-        leaf: LeafColumns | None,
-        max_weight: int,
-    ) -> None:
-        """Make what all levels of the batch share."""
-        shared, inputs, by_lists = self._shared, self._inputs, self._shared.by_lists(self._host)
-        policy, self._leaf = self._policy, leaf
-        self._builder = shared.histogram_builder(max_weight, by_lists)
-        self._search = SplitSearch(
-            self._runtime,
+        policy = shared.policy(count, len(host.trees), len(rows), max_weight)
+        roots = _make_roots(policy, inputs, count)
+        shared.passes.node_sums(rows, roots)
+        smallest, min_category = _min_hessians(policy, inputs, roots)
+        policy, by_lists = replace(policy, min_hessian=smallest), shared.by_lists(host)
+        search = SplitSearch(
+            shared.runtime,
             shared.task,
             shared.matrix,
             inputs.allowed,
-            policy.min_hessian,
+            smallest,
             min_category,
             roots.hessian,
             inputs.unit,
@@ -103,11 +92,11 @@ class CudaLevelOps:
             by_lists,
             shared.flags,
         )
-        store = NodeBuffer(self._runtime, shared.task, shared.matrix, leaf, roots, policy.n_rows)
-        small = SmallTrees(self._search, leaf, store, policy.n_rows) if policy.small_rows else None
-        self._store, self._small = store, small
-        bytes_per_node = self._builder.bytes_per_node()
-        self._slices = Slices.of(policy, shared.task.memory_budget, bytes_per_node, by_lists)
+        builder = shared.histogram_builder(max_weight, by_lists)
+        ops = cls(
+            shared, inputs, policy=policy, builder=builder, search=search, leaf=leaf, roots=roots
+        )
+        return ops, rows, shared.constraints.hold_roots(roots, inputs)
 
     # ---- a level -------------------------------------------------------------------------------
 
@@ -122,7 +111,7 @@ class CudaLevelOps:
         self._shared.passes.node_sums(rows, frontier)
         return rows, frontier
 
-    def finished(self, frontier: DeviceFrontier, depth: int) -> bool:
+    def finished(self, frontier: DeviceFrontier) -> bool:
         """Whether the level is certain to have no nodes."""
         return frontier.capacity == 0
 
@@ -135,9 +124,7 @@ class CudaLevelOps:
         if depth > 0 and is_new:  # roots never have parents
             fill(self._runtime, frontier.parent, -1)
         per_piece = self._builder.rows_per_block(len(rows))
-        self._depth = depth
-        self._candidates = self._policy.search(frontier, ranges, depth, per_piece)
-        return self._candidates
+        return self._policy.search(frontier, ranges, depth, per_piece)
 
     def find_splits(
         self, rows: DeviceRows, frontier: DeviceFrontier, candidates: Search
@@ -147,7 +134,7 @@ class CudaLevelOps:
         A level's histograms are kept for subtraction in the next level if both fit the memory
         budget. If the histograms of one level do not fit, they are built and searched in slices.
         """
-        xp, capacity, depth = self._runtime.xp, frontier.capacity, self._depth
+        xp, capacity, depth = self._runtime.xp, frontier.capacity, candidates.depth
         allowed = self._shared.constraints.allowed(frontier, self._inputs, depth)
         by_parents = self._histogram is not None
         n_slots = max(1, self._policy.max_slots(capacity, depth, by_parents))
@@ -166,18 +153,18 @@ class CudaLevelOps:
                 self._builder.build(rows, candidates, slots, lists, histogram)
             level = Searched(frontier, candidates, slots, lists, histogram, previous)
             search.search(level, rows, splits)
-        self._histogram = histogram if self._keeps(capacity, at_once) else None
+        self._histogram = histogram if self._keeps(capacity, at_once, depth) else None
         if self._small is not None and self._policy.small_rows_at(depth):
             # Their rows are overwritten, so all histograms of the level must be summed before.
             self._small.grow(rows, frontier, candidates, depth)
         return splits
 
-    def _keeps(self, capacity: int, n_histograms: int) -> bool:
+    def _keeps(self, capacity: int, n_histograms: int, depth: int) -> bool:
         """Whether the histograms of a level of ``capacity`` nodes are kept for the next level."""
-        is_last = self._depth + 1 >= self._options.deepest
+        is_last = depth + 1 >= self._options.deepest
         if is_last or self._search.by_lists or self._shared.medians is not None:
             return False
-        return self._slices.keep(n_histograms, capacity, self._depth)
+        return self._slices.keep(n_histograms, capacity, depth)
 
     def accept(self, frontier: DeviceFrontier, splits: DeviceSplits) -> Array:
         """Mask of nodes whose splits are taken: uint8 (m,)."""
@@ -191,7 +178,7 @@ class CudaLevelOps:
         return self._queue.limit_to_best_first(frontier, splits, self._store.first)
 
     def leaf_sums(
-        self, rows: DeviceRows, frontier: DeviceFrontier, accepted: Array
+        self, rows: DeviceRows, frontier: DeviceFrontier, candidates: Search, accepted: Array
     ) -> Array | None:
         """Leaf sums of nodes that are not split; None if the class weights are the leaf sums."""
         leaf, xp = self._leaf, self._runtime.xp
@@ -201,42 +188,40 @@ class CudaLevelOps:
             return self._shared.medians.sums(rows, frontier, leaf)
         sums = xp.empty((frontier.capacity, leaf.n_sums), dtype=np.int64)
         fill(self._runtime, sums, 0)
-        given = (leaf, self._policy.small_rows_at(self._depth), sums)
-        self._shared.passes.leaf_sums(rows, frontier, accepted, *given)
+        small_rows = self._policy.small_rows_at(candidates.depth)
+        self._shared.passes.leaf_sums(rows, frontier, accepted, leaf, small_rows, sums)
         return sums
 
-    def end_batch(self) -> NodeBuffer:
+    def end_batch(self) -> NumberedNodes:
         """Number and finish the nodes, after the last level."""
         shared, rounds, store, queue = self._shared, self._shared.rounds, self._store, self._queue
-        self._histogram = self._queue = None
-        if queue is not None:
-            store.leaf = queue.cut(store.nodes, store.adds_leaf_sums)
-        store.number(None if rounds is None or rounds.leaves is None else rounds.leaves.table)
+        self._histogram = None
+        leaf = None if queue is None else queue.cut(store.nodes, store.adds_leaf_sums)
+        table = None if rounds is None or rounds.leaves is None else rounds.leaves.table
+        grown = NumberedNodes(store, store.number(table), leaf)
         if shared.finisher is not None:
-            store.finished = shared.finisher.finish(store)
+            grown = replace(grown, finished=shared.finisher.finish(grown))
         if rounds is not None:
-            rounds.add_leaves(self._inputs, queue, store)
-        return store
+            rounds.add_leaves(self._inputs, queue, grown)
+        return grown
 
     def partition(
         self,
         rows: DeviceRows,
         frontier: DeviceFrontier,
+        candidates: Search,
+        *,
         splits: DeviceSplits,
         accepted: Array,
         sums: Array | None,
     ) -> tuple[DeviceRows, DeviceFrontier]:
         """Store the level and move the rows of accepted nodes to their children, in order."""
-        policy, found, store, rounds = (
-            self._policy,
-            self._candidates,
-            self._store,
-            self._shared.rounds,
-        )
+        policy, store, rounds = self._policy, self._store, self._shared.rounds
+        depth = candidates.depth
         if rounds is not None and rounds.leaves is not None:
             rounds.leaves.keep_level(rows, frontier, accepted, store.first)
-        small_rows = policy.small_rows_at(self._depth)
-        if found.none:
+        small_rows = policy.small_rows_at(depth)
+        if candidates.none:
             store.keep(frontier, splits, None, sums, small_rows)
             return rows, frontier.nothing()
         left = self._shared.passes.count_left(rows, frontier, splits)
@@ -245,19 +230,48 @@ class CudaLevelOps:
         moved = self._shared.passes.move(rows, frontier, splits, left, places)
         read = frontier.read_size
         n_nodes = frontier.capacity if read is None else min(frontier.capacity, int(read()[0]))
-        capacity = policy.max_nodes(n_nodes, self._depth)
-        children = policy.children(frontier, splits, left.n_left, places, found.slot, capacity)
+        capacity = policy.max_nodes(n_nodes, depth)
+        children = policy.children(frontier, splits, left.n_left, places, candidates.slot, capacity)
         held = self._shared.constraints.hold_children
         children = held(frontier, splits, places.rank, children, self._inputs)
-        return moved, self._with_size(children)
+        return moved, self._with_size(children, depth + 1)
 
-    def _with_size(self, frontier: DeviceFrontier) -> DeviceFrontier:
-        """Start to read back the number of nodes, a level before it is needed.
+    def _with_size(self, frontier: DeviceFrontier, depth: int) -> DeviceFrontier:
+        """Start to read back the number of nodes at ``depth``, a level before it is needed.
 
         In sync-free growth it is not read, unless the next level would then be built in so many
         slices that reading the number is faster.
         """
-        are_few = self._slices.are_few(frontier.capacity, self._depth + 1)
+        are_few = self._slices.are_few(frontier.capacity, depth)
         if self._shared.is_sync_free and are_few:
             return frontier
         return replace(frontier, read_size=self._runtime.read_later(frontier.size))
+
+
+def _make_roots(policy: Policy, inputs: BatchInputs, count: Array) -> DeviceFrontier:
+    """The root nodes of a batch whose trees have ``count`` rows each; their sums are not set."""
+    xp, n = policy.runtime.xp, policy.n_trees
+    pieces = policy.empty_pieces(xp.empty(1, dtype=xp.int32), n)
+    own = {"size": xp.empty(1, np.int32), "pieces": pieces}
+    roots = empty(DeviceFrontier, xp, own, n=n, n_channels=policy.n_channels)
+    given = {"count": count, "key": inputs.key, "n_trees": n}
+    launch(policy.runtime, "make_roots", 1, out=roots, **given)
+    policy.cut_roots(roots)
+    return roots
+
+
+def _min_hessians(
+    policy: Policy, inputs: BatchInputs, roots: DeviceFrontier
+) -> tuple[Array, Array]:
+    """Smallest integer weight of a child, and of a category that is not rare, in each tree.
+
+    See `engine.growth.policy.smallest_hessian`.
+    """
+    options, empty = policy.options, policy.runtime.xp.empty
+    shares = (options.min_weight_fraction_leaf, options.min_category_fraction)
+    child, category = (empty(roots.capacity, dtype=np.int64) for _ in shares)
+    own = {"share": shares[0], "category_share": shares[1]}
+    own |= {"minimum": inputs.min_hessian, "n_trees": roots.capacity}
+    found = {"smallest": child, "min_category": category}
+    launch(policy.runtime, "limit_hessian", 1, roots, **own, **found)
+    return child, category

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 
-from gpuboost.backends.cuda.growth.device_task import DeviceTask, RoundMaker
+from gpuboost.backends.cuda.growth.device_task import DeviceTask, RoundMaker, no_rounds
+from gpuboost.backends.cuda.growth.hooks import RowsOfRounds
 from gpuboost.backends.cuda.growth.level_ops import CudaLevelOps
 from gpuboost.backends.cuda.growth.node_buffer import has_places, rows_of_tree
 from gpuboost.backends.cuda.level.policy import is_sync_free
@@ -57,7 +58,10 @@ def dry_run(task: GrowTask, n_trees: int, shape: DeviceShape) -> MemoryEstimate:
 
 
 def dry_run_batch(
-    task: GrowTask, host: HostInputs, shape: DeviceShape, maker: RoundMaker | None = None
+    task: GrowTask,
+    host: HostInputs,
+    shape: DeviceShape,
+    maker: RoundMaker[RowsOfRounds | None] = no_rounds,
 ) -> MemoryEstimate:
     """Estimate the bytes of a batch; ``maker`` is as in `DeviceTask`.
 
@@ -70,10 +74,10 @@ def dry_run_batch(
     runtime = shape_runtime(shape, n_trees, task.matrix.n_samples, task.options)
     shared = DeviceTask(runtime, task, maker)
     lasting = runtime.meter.now
-    ops = CudaLevelOps(shared, host, host.to_device(runtime))
+    inputs = host.to_device(runtime)
     first = len(runtime.meter.sizes)
-    nodes = grow_levels(ops, task)
-    on_device = task.sampler is not None or maker is not None
+    nodes = grow_levels(partial(CudaLevelOps.start, shared, host, inputs), task).end_batch()
+    on_device = task.sampler is not None or shared.rounds is not None
     lives = runtime.meter.lives(first) if on_device and not runtime.asked else None
     del nodes  # its arrays live beyond the last launch
     return MemoryEstimate(lasting, runtime.meter.peak, runtime.asked, lives)

@@ -148,11 +148,6 @@ class NodeBuffer:
         Largest number of nodes of finished trees, smaller if splits are taken back.
     first : int32 (1,)
         Place of the first node of the current level.
-    leaf : int32 (m,) or None
-        After the last level, place of the leaf that contains each node: the node itself, or an
-        ancestor if splits were taken back. None if no splits are taken back.
-    finished : Finished or None
-        The finished trees; None if the host finishes them, or the round that they belong to.
     """
 
     def __init__(
@@ -177,8 +172,6 @@ class NodeBuffer:
         size = full(runtime, 1, self.n_trees, np.int32)
         self.nodes = empty(Store, runtime.xp, {"size": size}, **lengths)
         self.first = roots.tree[:1]  # tree 0, which is also the place of the first root
-        self.leaf: Array | None = None
-        self.finished: Finished | None = None
 
     # ---- a level -------------------------------------------------------------------------------
 
@@ -242,7 +235,7 @@ class NodeBuffer:
         of_leaves = self._kind == constant("growth/node_buffer.cu", "LEAF_SUMS")
         return of_leaves and not self._task.target.by_median
 
-    def number(self, table: Array | None = None) -> None:
+    def number(self, table: Array | None) -> Numbers:
         """Number the nodes, after the last level.
 
         ``table``, if given, is the array to write the table of `Numbers` to.
@@ -254,20 +247,21 @@ class NodeBuffer:
         order = xp.empty(self.max_finished, dtype=np.int32)
         category = xp.empty(self.max_finished if has_masks else 0, dtype=np.int32)
         level_end = xp.empty(self._node_capacity.levels(self.n_trees, self._n_rows), dtype=np.int32)
-        self.numbers = numbers = Numbers(order, category, level_end, table)
+        numbers = Numbers(order, category, level_end, table)
         own = {"has_masks": has_masks, "n_sums": self.n_sums, "adds": not task.target.by_median}
         known = (self._matrix, nodes, numbers)
         launch(runtime, "number_nodes", self.n_trees, *known, **self.capacities, **own)
         if self.n_trees > 1:
             launch(runtime, "place_trees", 1, numbers, n_trees=self.n_trees)
+        return numbers
 
     # ---- on the host ---------------------------------------------------------------------------
 
-    def trees(self) -> list[GrownTree]:
+    def trees(self, numbers: Numbers) -> list[GrownTree]:
         """Copy the grown trees to the host, which finishes them."""
         host, n = self._runtime.to_host, self.n_trees
-        table, starts = host(self.numbers.table), host(self._starts)
-        order = host(self.numbers.order)
+        table, starts = host(numbers.table), host(self._starts)
+        order = host(numbers.order)
         stored = int(host(self.nodes.size)[0])
         names = [name for name in vars(self.nodes) if name != "size"]
         columns = {name: host(getattr(self.nodes, name)[:stored]) for name in names}
@@ -285,6 +279,31 @@ class NodeBuffer:
         own["count"] = own["count"].astype(np.int64)
         own["categorical"] = self._task.matrix.mapper.is_categorical[own["feature"]] & inner
         return as_grown(own)
+
+
+@dataclass(frozen=True)
+class NumberedNodes:
+    """The nodes of a batch after the last level.
+
+    Attributes
+    ----------
+    buffer : NodeBuffer
+    numbers : Numbers
+    leaf : int32 (m,) or None
+        Place of the leaf that contains each node: the node itself, or an ancestor if splits were
+        taken back. None if no splits are taken back.
+    finished : Finished or None
+        The finished trees; None if the host finishes them, or the round that they belong to.
+    """
+
+    buffer: NodeBuffer
+    numbers: Numbers
+    leaf: Array | None
+    finished: Finished | None = None
+
+    def trees(self) -> list[GrownTree]:
+        """Copy the grown trees to the host, which finishes them."""
+        return self.buffer.trees(self.numbers)
 
 
 def _kind_of_sums(target: Target, leaf: LeafColumns | None) -> tuple[int, int]:

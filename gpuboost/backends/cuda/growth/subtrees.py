@@ -51,9 +51,7 @@ def tiny_bytes(task: GrowTask) -> int:
     return shared_bytes(task, warp + 1, warp)
 
 
-def small_rows_for(
-    runtime: Runtime, task: GrowTask, n_trees: int, n_rows: int, max_weight: int
-) -> int:
+def small_rows_for(runtime: Runtime, task: GrowTask, n_rows: int, max_weight: int) -> int:
     """Largest number of rows of a small node; 0 if no node is small.
 
     No node is small if a histogram does not fit shared memory (for example, with many classes);
@@ -63,8 +61,8 @@ def small_rows_for(
 
     Parameters
     ----------
-    n_trees, n_rows : int
-        Number of trees of the batch, and of rows of all of them.
+    n_rows : int
+        Number of rows of all trees of the batch.
     max_weight : int
         Largest weight of a row; the sums of a code must stay below 2**32.
     """

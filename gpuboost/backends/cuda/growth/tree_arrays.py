@@ -114,10 +114,10 @@ def lengths(names: Iterable[str], n_nodes: int, n_masks: int) -> dict[str, int]:
 def cut_tree(
     part: Callable[[str, int, int], np.ndarray],
     names: Iterable[str],
-    nodes: tuple[int, int],
-    masks: tuple[int, int],
+    nodes: Sequence[int],
+    masks: Sequence[int],
 ) -> Tree:
-    """One tree of a batch, from its range of nodes and masks.
+    """One tree of a batch, from where its nodes and masks start and end.
 
     Parameters
     ----------

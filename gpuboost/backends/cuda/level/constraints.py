@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits, NodeBounds
+from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits, NodeConstraints
 from gpuboost.backends.cuda.runtime.arrays import empty
 from gpuboost.backends.cuda.runtime.compile_flags import CompileFlags
 from gpuboost.backends.cuda.runtime.launch import launch
@@ -59,13 +59,13 @@ class Constraints:
         """The roots, with their constraints."""
         if not self.any:
             return frontier
-        made = self._empty_bounds(frontier.capacity)
+        made = self._empty_constraints(frontier.capacity)
         self._launch("hold_roots", frontier.capacity, frontier, inputs, made, **self._sizes)
-        return replace(frontier, bounds=made)
+        return replace(frontier, constraints=made)
 
-    def _empty_bounds(self, n: int) -> NodeBounds:
+    def _empty_constraints(self, n: int) -> NodeConstraints:
         lengths = {"n": n, "n_bounded": n if self.bounded else 0, "n_words": self._n_words}
-        return empty(NodeBounds, self._runtime.xp, {}, **lengths)
+        return empty(NodeConstraints, self._runtime.xp, {}, **lengths)
 
     def hold_children(
         self,
@@ -76,14 +76,14 @@ class Constraints:
         inputs: BatchInputs,
     ) -> DeviceFrontier:
         """The children of accepted nodes, with their constraints; ``rank`` numbers these nodes."""
-        if parents.bounds is None:
+        if parents.constraints is None:
             return children
-        made = self._empty_bounds(children.capacity)
-        records = (parents, splits, inputs, parents.bounds)
+        made = self._empty_constraints(children.capacity)
+        records = (parents, splits, inputs, parents.constraints)
         own = {"rank": rank, "monotonic": self._signs, "of_feature": self._of_feature}
         n = parents.capacity
         self._launch("hold_children", n, *records, out=made, **own, **self._sizes)
-        return replace(children, bounds=made)
+        return replace(children, constraints=made)
 
     def allowed(self, frontier: DeviceFrontier, inputs: BatchInputs, depth: int) -> Array:
         """Mask of features that nodes may split on: uint8 (trees, F); (nodes, F) with groups."""
@@ -94,18 +94,18 @@ class Constraints:
             n = len(allowed)
             launch(self._runtime, "draw_level", n, inputs, n_features=n_features, **own)
             allowed = drawn
-        if frontier.bounds is None or not self._n_words:
+        if frontier.constraints is None or not self._n_words:
             return allowed
         of_nodes = xp.empty((frontier.capacity, n_features), dtype=np.uint8)
         words = {"of_feature": self._of_feature, "n_words": self._n_words}
         own = {"allowed": allowed, "n_features": n_features, "allowed_out": of_nodes}
         n = of_nodes.size
-        self._launch("allow_by_groups", n, frontier, frontier.bounds, **words, **own)
+        self._launch("allow_by_groups", n, frontier, frontier.constraints, **words, **own)
         return of_nodes
 
     def of_score(self, frontier: DeviceFrontier, regular: Array) -> dict[str, Array]:
         """Arguments of split.cu for the NEWTON score, with placeholders for missing arrays."""
-        held = frontier.bounds
+        held = frontier.constraints
         lower, upper = (regular, regular) if held is None else (held.lower, held.upper)
         return {"regular": regular, "monotonic": self._signs, "lower": lower, "upper": upper}
 

@@ -96,15 +96,15 @@ class Policy:
         """Choose the nodes to search. ``ranges`` is given if purity is tested by targets."""
         deeper = depth < self.options.deepest
         max_work = self.max_pieces(frontier.capacity, rows_per_piece)
-        found = Search.empty(self.runtime.xp, frontier.capacity, max_work, none=not deeper)
-        n_chunks = chunks_for(frontier.capacity)
+        n_nodes, n_chunks = frontier.capacity, chunks_for(frontier.capacity)
+        found = Search.empty(self.runtime.xp, n_nodes, max_work, depth=depth, none=not deeper)
         given = {
             **vars(ranges or Ranges(frontier.tree, frontier.tree)),
             "smallest": min_rows(self.options),
             "small_rows": self.small_rows_at(depth),
             "deeper": deeper,
             "rows_per_piece": rows_per_piece,
-            "totals": self._capacity_for_totals(2 * n_chunks),
+            "totals": self._empty_totals(2 * n_chunks),
         }
         if n_chunks > 1:
             launch(self.runtime, "count_open", n_chunks, self, frontier, **given)
@@ -112,7 +112,7 @@ class Policy:
         launch(self.runtime, "open_nodes", grid, self, frontier, found, **given, **work)
         return found
 
-    def _capacity_for_totals(self, n: int) -> Array:
+    def _empty_totals(self, n: int) -> Array:
         return self.runtime.xp.empty(n, dtype=np.int64)
 
     def small_rows_at(self, depth: int) -> int:
@@ -130,11 +130,11 @@ class Policy:
         if n_piece_chunks == 1:
             launch(self.runtime, "place_rows", 1, *known, **cut, piece_rows=PIECE_ROWS)
             return places
-        node_totals = self._capacity_for_totals(3 * n_chunks)
+        node_totals = self._empty_totals(3 * n_chunks)
         if n_chunks > 1:
             sizes = {"piece_rows": PIECE_ROWS, "totals": node_totals}
             launch(self.runtime, "count_children", n_chunks, frontier, splits, left, **sizes)
-        totals = self._capacity_for_totals(n_piece_chunks)
+        totals = self._empty_totals(n_piece_chunks)
         of_nodes = {"node_totals": node_totals, "n_chunks": n_chunks, "piece_rows": PIECE_ROWS}
         grid = n_chunks + n_piece_chunks
         launch(self.runtime, "place_nodes", grid, *known, **cut, **of_nodes, totals=totals)

@@ -55,7 +55,7 @@ class DeviceFrontier:
         Slot of the parent's histogram in the level before, -1 if that was not kept.
     pieces : Pieces
         By node.
-    bounds : NodeBounds or None
+    constraints : NodeConstraints or None
         None if nodes have no constraints.
     medians : Medians or None
         None unless gradients are about the medians of nodes.
@@ -72,7 +72,7 @@ class DeviceFrontier:
     hessian: Array = column(np.int64, "n")
     gradient: Array = column(np.int64, "n", "n_channels")
     parent: Array = column(np.int32, "n")
-    bounds: NodeBounds | None = None
+    constraints: NodeConstraints | None = None
     medians: Medians | None = None
     read_size: Callable[[], np.ndarray] | None = None
 
@@ -103,11 +103,14 @@ class Search:
         Numbers of slots, pieces of work and small nodes.
     work : Pieces
         Pieces of the rows to sum, by slot.
+    depth : int
+        Depth of the level.
     none : bool
         Whether the host knows that no node is open.
     """
 
     work: Pieces
+    depth: int
     none: bool
     slot: Array = column(np.int32, "n")
     node_of_slot: Array = column(np.int32, "n")
@@ -117,11 +120,11 @@ class Search:
     sizes: Array = column(np.int32, 3)
 
     @classmethod
-    def empty(cls, xp: Any, n: int, n_pieces: int, none: bool) -> Search:
+    def empty(cls, xp: Any, n: int, n_pieces: int, *, depth: int, none: bool) -> Search:
         """Allocate arrays for n nodes and their pieces of work."""
         arrays = allocate(xp, columns_of(cls, n=n))
         work = empty(Pieces, xp, {"n_pieces": arrays["sizes"][1:]}, n=n_pieces)
-        return cls(**arrays, work=work, none=none)
+        return cls(**arrays, work=work, depth=depth, none=none)
 
 
 @dataclass(frozen=True)
@@ -150,7 +153,7 @@ class DeviceSplits:
 
 
 @dataclass(frozen=True)
-class NodeBounds:
+class NodeConstraints:
     """Constraints of the nodes of a level.
 
     Attributes

@@ -11,7 +11,8 @@ from gpuboost.backends.cuda.level.policy import Policy
 SLICE_LAUNCHES, LISTED_SLICE_LAUNCHES = 4, 8
 # Largest number of launches for an empty level. In a replayed batch they take 1.5 us each, 84 us in
 # all. Reading back the number of nodes takes as long, because the host must then make the 14
-# launches of a level one by one. So does searching ROWS_OF_LEVEL rows (`cost_model.ROW_TRAFFIC`).
+# launches of a level one by one. So does searching ROWS_OF_LEVEL rows, each of which moves
+# `gpuboost.backends.cost_model.ROW_TRAFFIC` bytes.
 EMPTY_LAUNCHES, ROWS_OF_LEVEL = 56, 1 << 20
 
 

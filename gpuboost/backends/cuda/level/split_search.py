@@ -305,13 +305,16 @@ class SplitSearch:
         splits: DeviceSplits,
         open_nodes: Array,
         undecided: Array,
-        fill: bool,
+        is_first: bool,
     ) -> None:
-        """Choose the best split of ``found`` for each open node."""
+        """Choose the best split of ``found`` for each open node.
+
+        With ``is_first``, nodes without a slot get an empty split.
+        """
         options, lists, frontier = self.task.options, level.lists, level.frontier
         own = {
             "open": open_nodes,
-            "fill": fill,
+            "fill": is_first,
             "last_listed": lists.last,
             "undecided": undecided,
         }
@@ -342,7 +345,12 @@ class SplitSearch:
         n_warps = constant("level/select_split.cu", "SELECT_WARPS")
         n_blocks = striding_blocks(self.runtime, -(-frontier.capacity // n_warps))
         launch(
-            *(self.runtime, name, n_blocks, self, frontier, *records),
+            self.runtime,
+            name,
+            n_blocks,
+            self,
+            frontier,
+            *records,
             constants=self.flags.constants("level/select_split.cu"),
             block=(constant("common/common.cuh", "WARP"), n_warps),
             **values,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, KeysView, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -126,10 +126,12 @@ class HostCopy:
         fields = {name: field_of(array.dtype, array.shape) for name, array in arrays.items()}
         return cls(memory, spans, fields, False)
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._spans
+    @property
+    def names(self) -> KeysView[str]:
+        """Names of the arrays."""
+        return self._spans.keys()
 
-    def beside(self, others: HostCopy) -> HostCopy:
+    def joined_with(self, others: HostCopy) -> HostCopy:
         """These arrays together with others, without copying."""
         memory, spans = {**self._memory, **others._memory}, {**self._spans, **others._spans}
         return HostCopy(memory, spans, {**self._fields, **others._fields}, False)

@@ -1,0 +1,76 @@
+"""Reads a round back while the next one runs, so that the device never waits for the host.
+
+The copy of a round's trees and results follows the round on the device; the host launches the next
+round before it reads the copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from gpuboost.backends.cuda.growth.tree_arrays import NAMES, cut_tree, lengths
+from gpuboost.backends.cuda.runtime.readback import HostCopy
+from gpuboost.engine.growth.tree import Tree
+
+Results = TypeVar("Results")
+TreesReader = Callable[[], list[Tree]]
+
+
+class PendingRound(Generic[Results]):
+    """A round whose trees and results are being copied to the host.
+
+    Parameters
+    ----------
+    wait : callable
+        Waits for the results of the round, such as its losses; returns them, and a function that
+        returns the trees.
+    """
+
+    def __init__(self, wait: Callable[[], tuple[Results, TreesReader]]) -> None:
+        self._wait: Callable[[], tuple[Results, TreesReader]] | None = wait
+        self._found: tuple[Results, TreesReader] | None = None
+
+    def results(self) -> Results:
+        """Wait for the results of the round, unless they were read before."""
+        return self._read()[0]
+
+    def trees(self) -> list[Tree]:
+        """Wait for the trees of the round."""
+        return self._read()[1]()
+
+    def _read(self) -> tuple[Results, TreesReader]:
+        if self._wait is not None:
+            self._found = self._wait()
+            self._wait = None  # frees the memory that it has read
+        assert self._found is not None
+        return self._found
+
+
+class CopiedTrees:
+    """Finished trees of a round on the host, concatenated.
+
+    Parameters
+    ----------
+    copy : HostCopy
+        The arrays of `gpuboost.backends.cuda.growth.tree_arrays.Finished`, by name.
+    nodes, masks : list of int
+        First node and first mask of each tree, then the number of all of them.
+    """
+
+    def __init__(self, copy: HostCopy, nodes: list[int], masks: list[int]) -> None:
+        self._nodes, self._masks = nodes, masks
+        present = copy.names
+        self._names = [name for name in NAMES if name in present]
+        used = lengths(self._names, nodes[-1], masks[-1])
+        self._copy = copy.kept(used)  # frees pinned memory and unused capacity
+
+    def tree(self, number: int) -> Tree:
+        """One of the trees."""
+        nodes, masks = self._nodes, self._masks
+        of_nodes, of_masks = nodes[number : number + 2], masks[number : number + 2]
+        return cut_tree(self._copy.part, self._names, of_nodes, of_masks)
+
+    def trees(self) -> list[Tree]:
+        """All trees, in order."""
+        return [self.tree(number) for number in range(len(self._nodes) - 1)]
