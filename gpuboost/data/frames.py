@@ -3,7 +3,7 @@
 A data frame or an array becomes a `Table` (columns as numbers or as categories); from there all
 inputs are treated alike. Numeric columns become float32 if that is exact, else float64; a
 categorical column becomes its codes. The levels of a feature are coded in sorted order, so the
-codes depend only on the values, not on the library that held them.
+codes depend only on the values, not on the library of the data frame.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class FeatureSchema:
     n_features : int
     is_categorical : ndarray of bool of shape (n_features,)
     codes : tuple of (dict or None), one per feature
-        Code of each known category, in sorted order; if there are too many, the rarest come last
-        and share a code. None for a numeric feature.
+        The code of each known category, in sorted order; above 255 categories, the rarest come
+        last and share a code. None for a numeric feature.
     """
 
     names: Names | None
@@ -52,7 +52,7 @@ class FeatureSchema:
             )
 
     def update_hash(self, sha: Any) -> None:
-        """Feed each category and its code to a `hashlib` object; numbers and text differ."""
+        """Update a `hashlib` object with all categories and codes; 1 and "1" hash differently."""
         for feature in np.flatnonzero(self.is_categorical).tolist():
             known = self.codes[feature] or {}
             sha.update(f"feature {feature}: {len(known)} categories".encode())
@@ -82,8 +82,8 @@ def fit_schema(
     Raises
     ------
     TypeError, ValueError
-        If `X` is not a table or has a column that is not numeric, or `categorical_features` is
-        wrong.
+        If `X` is not a table, if a column is neither numeric nor categorical, or if
+        `categorical_features` is invalid.
     """
     table = read_table(X)
     is_categorical = _resolve_categorical(categorical_features, table)
@@ -137,7 +137,7 @@ def apply_schema(
 def _assemble(
     table: Table, is_categorical: NDArray[np.bool_], encode: Callable[[int], Array]
 ) -> Array:
-    """One matrix with the numbers and the codes of a table."""
+    """The table as one matrix of numbers and category codes."""
     if isinstance(table, ArrayTable) and not is_categorical.any():
         return to_floats(table.array, None)
     numeric = np.flatnonzero(~is_categorical)
@@ -155,7 +155,7 @@ def _assemble(
 
 
 def _resolve_categorical(choice: Any, table: Table) -> NDArray[np.bool_]:
-    """The mask of the categorical features."""
+    """Mask of the categorical features, of shape (n_features,)."""
     mask = np.zeros(table.n_features, dtype=bool)
     if choice is None:
         return mask
@@ -212,7 +212,7 @@ def _feature_places(chosen: Array, table: Table) -> Any:
 
 
 def _choose_codes(values: Sequence[Any], counts: NDArray[np.int64]) -> dict[Any, int]:
-    """Code the levels that occur, in sorted order; if too many, the rarest share the last code."""
+    """Codes of the levels that occur, in sorted order; the rarest share the last code if needed."""
     weight: dict[Any, int] = {}
     for value, count in zip(values, counts.tolist(), strict=True):
         if count and not is_missing_label(value):
@@ -228,16 +228,16 @@ def _choose_codes(values: Sequence[Any], counts: NDArray[np.int64]) -> dict[Any,
 
 
 def _look_up(codes: Codes, values: Sequence[Any], known: dict[Any, int]) -> NDArray[np.float32]:
-    """The code of each row's level, NaN where it is missing or unknown."""
+    """The code of each row's level; NaN where the level is missing or unknown."""
     table = [np.nan if is_missing_label(value) else _code_of(value, known) for value in values]
     return np.array([*table, np.nan], dtype=np.float32)[codes]  # code -1 is the last entry
 
 
 def _code_of(level: Any, known: dict[Any, int]) -> float:
-    """The code of a level, NaN if it is unknown.
+    """The code of a level; NaN if the level is unknown.
 
-    A fraction also matches its float32 value: 0.2 is found if the training data was float32, where
-    it is 0.20000000298.
+    A fraction also matches its float32 value: 0.2 is found if the training data was float32, in
+    which 0.2 is 0.20000000298.
     """
     code = known.get(level, np.nan)
     if code != code and isinstance(level, float):
@@ -268,7 +268,7 @@ def _level_order(level: Any) -> tuple[bool, Any, str]:
 
 
 def check_names(names: Names | None, fitted: Names | None, owner: str) -> None:
-    """Check names against those of the training data, as scikit-learn does."""
+    """Check feature names against the names in the training data, as scikit-learn does."""
     if names is None and fitted is None:
         return
     if fitted is None:

@@ -1,4 +1,4 @@
-"""Rules for which nodes may split and which splits are taken; kernels are tested against them."""
+"""Rules that choose candidate nodes and accept splits; kernels are tested against them."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def may_split(
 
 
 def gains(criterion: int, splits: Splits, frontier: Frontier) -> np.ndarray:
-    """Gain of each node's split, -1 if it has none: float64 (m,)."""
+    """Gain of each node's split, -1 without a split: float64 (m,)."""
     return gain_of(criterion, splits.score, frontier.hessian)
 
 
 def good_enough(
     gain: np.ndarray, frontier: Frontier, options: TreeOptions, target: Target, roots: np.ndarray
 ) -> np.ndarray:
-    """Splits that decrease the impurity enough: bool (m,). ``roots`` are the trees' hessians."""
+    """Mask of the splits that decrease the impurity enough; ``roots``: hessians of the roots."""
     unit, root = target.gain_unit(options.criterion), roots[frontier.tree]
     return is_enough(gain, root, unit, options.min_impurity_decrease, options.needs_gain)
