@@ -1,5 +1,4 @@
-"""Checks of single parameters: each returns the value or raises an error that says what is allowed.
-"""
+"""Checks of single parameters, which return the value or raise an error with the allowed values."""
 
 from __future__ import annotations
 

@@ -310,7 +310,7 @@ def fixed_point(weights: np.ndarray) -> np.ndarray:
 
 
 def whole_weights(weights: np.ndarray) -> tuple[np.ndarray | None, float]:
-    """Weights as exact multiples (up to 2**WEIGHT_BITS) of a unit: int32 (n,) or None, and the unit.
+    """Weights as exact multiples up to 2**WEIGHT_BITS of a unit: int32 (n,) or None, and the unit.
 
     The unit is 1 or the smallest positive weight, so equal weights become ones.
     """
