@@ -23,7 +23,7 @@ FEW_TREES, MORE_TREES = 1, 9
 CPU_ROWS, CUDA_ROWS = 100_000, 1_000_000
 SMALL_ROWS = 1000  # rows of a table that is fitted in almost no time
 REPEATS = 3  # runs per measurement; the fastest run counts
-SMALLEST_SECONDS = 1e-13  # lower bound of a speed; noise can make a difference negative
+SMALLEST_SECONDS = 1e-13  # lower bound of seconds per unit; a noisy difference can be negative
 
 
 def measure(usable: list[str], cpu_rows: int = CPU_ROWS, cuda_rows: int = CUDA_ROWS) -> Speed:

@@ -1,4 +1,4 @@
-"""``gpuboost demo``: compares every estimator with scikit-learn's, on real and synthetic tables."""
+"""``gpuboost demo``: compares all estimators with scikit-learn's, on real and synthetic tables."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class DemoOptions:
 
 
 def estimator_names(is_classification: bool) -> list[str]:
-    """Names of the public classifiers or of the public regressors, single trees first."""
+    """Names of the public classifiers or regressors, single trees first."""
     suffix = "Classifier" if is_classification else "Regressor"
     names = [name for name in gpuboost.__all__ if name.endswith(suffix)]
     return sorted(names, key=lambda name: name in TREE_COST)
@@ -95,7 +95,7 @@ def load_table(name: str, seed: int) -> DemoTable:
 
 
 def make_tables(rows: int, seed: int) -> list[DemoTable]:
-    """Friedman's first problem with noise, as a table with two classes and one with numbers."""
+    """Friedman's first problem with noise, as a classification and as a regression table."""
     from sklearn.datasets import make_friedman1
 
     X, y = make_friedman1(rows, SYNTHETIC_FEATURES, noise=2.0, random_state=seed)
@@ -163,7 +163,7 @@ def chosen_sentence(lines: list[Line], options: DemoOptions) -> str:
 def warm_up(tables: list[DemoTable], backend: str, seed: int, out: TextIO) -> None:
     """Fit small ensembles, so that no measured fit waits for a compiler, and print the time.
 
-    The fits use all rows, because small tables run other compiled programs than large ones.
+    The fits use all rows, because large tables run other compiled programs than small tables.
     """
     text = "Warm-up: compiling for {} (once on this machine, then kept on disk) ..."
     print(text.format(backend), end=" ", file=out, flush=True)
@@ -176,7 +176,7 @@ def warm_up(tables: list[DemoTable], backend: str, seed: int, out: TextIO) -> No
 
 
 def fastest_backend(device: str) -> str:
-    """The backend of ``device``; for "auto" and "cpu" the fastest one on large data."""
+    """The backend of ``device``; for "auto" and "cpu", the fastest usable backend on large data."""
     from gpuboost.backends.select import available_backends
 
     if device not in ("auto", "cpu"):

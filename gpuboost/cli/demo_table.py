@@ -54,7 +54,7 @@ class Job:
 
 @dataclass(frozen=True)
 class FitOutcome:
-    """The time of a fit and the score of its model on the test rows."""
+    """The seconds of a fit, the score of its model on the test rows, and the device."""
 
     seconds: float
     score: float

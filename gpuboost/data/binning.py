@@ -1,4 +1,4 @@
-"""Learn the bins of a table, and code tables with them."""
+"""Learning the bins of a table, and coding tables with these bins."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def fit_bin_mapper(
 
     def fit_block(block: slice) -> list[ColumnBins]:
         picked = X[:, block] if rows is None else X[rows, block]
-        columns = np.array(picked.T, order="C")  # always a copy: it is sorted in place
+        columns = np.array(picked.T, order="C")  # always a copy, since columns are sorted in place
         return [
             category_bins(np.fmax.reduce(column, initial=0.0))
             if categorical
@@ -174,7 +174,7 @@ def value_bins(
 
 
 def bin_columns(X: Floats, mapper: BinMapper, n_threads: int = 1) -> BinnedMatrix:
-    """Bin a matrix: the code of a number is how many edges are below it; a category keeps its code.
+    """Bin a matrix: the code of a value counts the edges below the value; categories keep codes.
 
     NaN and categories without a bin in the mapper get the missing code.
 

@@ -38,8 +38,8 @@ def class_weights(
     Parameters
     ----------
     class_weight : None, "balanced" or dict
-        "balanced" is `n_samples / (n_classes * count)`, as in scikit-learn. A class that is not in
-        a dict has weight 1.
+        "balanced" is `n_samples / (n_classes * count)`, as in scikit-learn. A class that the dict
+        does not contain has weight 1.
     codes : NumPy or CuPy array of int32 of shape (n_samples,)
         Index of each row's class in `classes`.
     classes : ndarray of shape (n_classes,)

@@ -18,10 +18,10 @@ from gpuboost.engine.bins import MAX_BINS, BinMapper, BinnedMatrix
 class Dataset:
     """Features that are read, checked and binned once.
 
-    Pass a dataset to `fit`, `predict` and `score` in place of `X`. It keeps one byte per value, not
-    `X` itself. ``data[rows]`` selects rows by a slice, a mask or indices and keeps the bins of the
-    whole dataset. In cross-validation, the bin edges therefore depend on the test rows, but nothing
-    else does.
+    Pass a dataset to `fit`, `predict` and `score` in place of `X`. The dataset keeps one byte per
+    value, not `X` itself. ``data[rows]`` selects rows by a slice, a mask or indices and keeps the
+    bins of the whole dataset. In cross-validation, the bin edges therefore depend on the test rows,
+    but nothing else does.
 
     A dataset holds bin codes only. A value between the training values of two bins may therefore
     fall on the other side of a threshold between these bins than the same value in ``predict(X)``.
@@ -32,8 +32,8 @@ class Dataset:
     X : array-like or data frame of shape (n_samples, n_features)
         NaN is missing. X and weights on a GPU are copied to the host.
     categorical_features : "from_dtype", None, or array-like of bool, int or str
-        Which features are categorical: those with a categorical dtype, none, or the features given
-        by a mask, indices or names.
+        Which features are categorical: features with a categorical dtype, no features, or the
+        features given by a mask, indices or names.
     max_bins : int
         Maximum number of bins per feature, from 2 to 255; missing values have an extra bin.
     sample_weight : array-like of shape (n_samples,), optional

@@ -1,7 +1,7 @@
 """Conversion of X to one float matrix and a schema.
 
-A data frame or an array becomes a `Table` (columns as numbers or as categories); from there all
-inputs are treated alike. Numeric columns become float32 if that is exact, else float64; a
+A data frame or an array becomes a `Table` (columns as numbers or as categories), so all inputs are
+treated alike. Numeric columns become float32 if the conversion is exact, else float64; a
 categorical column becomes its codes. The levels of a feature are coded in sorted order, so the
 codes depend only on the values, not on the library of the data frame.
 """
@@ -70,13 +70,13 @@ def fit_schema(
     ----------
     X : array-like or data frame of shape (n_samples, n_features)
     categorical_features : "from_dtype", None, or array-like of bool, int or str
-        Which features are categorical: those with a categorical dtype, none, or the features given
-        by a mask, indices or names.
+        Which features are categorical: features with a categorical dtype, no features, or the
+        features given by a mask, indices or names.
 
     Returns
     -------
     X : ndarray of float32 or float64 of shape (n_samples, n_features)
-        `X` itself if it is such an array and has no categories.
+        `X` itself if it already is such an array and has no categories.
     schema : FeatureSchema
 
     Raises
@@ -212,7 +212,7 @@ def _feature_places(chosen: Array, table: Table) -> Any:
 
 
 def _choose_codes(values: Sequence[Any], counts: NDArray[np.int64]) -> dict[Any, int]:
-    """Codes of the levels that occur, in sorted order; the rarest share the last code if needed."""
+    """Codes of the levels that occur, in sorted order; of too many, the rarest share a code."""
     weight: dict[Any, int] = {}
     for value, count in zip(values, counts.tolist(), strict=True):
         if count and not is_missing_label(value):

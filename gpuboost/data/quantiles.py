@@ -62,9 +62,9 @@ def distinct_values(
 def limit_heavy(cumulative: Any, max_bins: int, xp: Any = np) -> Any:
     """Limit the weight of heavy values, which get their own bins, to two shares of the total.
 
-    With h heavy values of limited weight c and total weight L of the others, two of `max_bins`
-    shares are `c = 2 (L + h c) / max_bins`, so `c = 2 L / (max_bins - 2 h)`. h is the smallest
-    number for which every other value weighs at most c.
+    If h heavy values have the limited weight c each and the other values the total weight L, two of
+    `max_bins` shares are `c = 2 (L + h c) / max_bins`, so `c = 2 L / (max_bins - 2 h)`. h is the
+    smallest number for which every other value weighs at most c.
     """
     counts, total = cumulative.copy(), int(cumulative[-1])
     counts[1:] -= cumulative[:-1]
@@ -84,7 +84,7 @@ def limit_heavy(cumulative: Any, max_bins: int, xp: Any = np) -> Any:
 
 
 def quantile_cuts(cumulative: Any, max_bins: int, xp: Any = np) -> NDArray[np.intp]:
-    """Indices of the first values of all bins but the first, for the most bins that are possible.
+    """Indices of the first values of all bins but the first, for as many bins as possible.
 
     `max_bins` shares give at most `max_bins` bins, but fewer if several boundaries fall into one
     value. Bisection finds the largest number of shares that gives at most `max_bins` bins.
@@ -112,7 +112,7 @@ def _cuts_of_shares(cumulative: Any, n_shares: int, xp: Any) -> NDArray[np.intp]
         cuts              |         |                |   |
 
     So a bin of several values contains at most one boundary, in its first value, and weighs less
-    than two shares. No bin ends before the first value, so a boundary inside it cuts after it.
+    than two shares. No bin ends before the first value, so its first boundary cuts after it.
     """
     total = int(cumulative[-1])
     boundaries = np.arange(1, n_shares) * total // n_shares

@@ -1,4 +1,4 @@
-"""Tables of users, whose columns are read as numbers or as codes into a list of levels.
+"""A user's table, whose columns are read as numbers or as codes into a list of levels.
 
 Data frames are read through `narwhals`, which does not import data frame libraries; arrays are
 read by `arrays`.
@@ -141,7 +141,7 @@ def _read_frame(frame: Any) -> FrameTable:
 
 
 def _string_names(names: list[Any]) -> Names | None:
-    """The names if all of them are strings, None if none is."""
+    """The names if all of them are strings, None if no name is a string."""
     kinds = sorted({type(name).__name__ for name in names})
     if not names or "str" not in kinds:
         return None

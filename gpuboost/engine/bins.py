@@ -33,7 +33,7 @@ class BinRule:
     max_bins : int
         Maximum number of value bins of a numeric feature.
     weights : ndarray of float64 of shape (n_samples,), optional
-        Weights of the rows in the quantiles that are edges; on the GPU if given there.
+        Weights of the rows for the quantiles that become edges; a host or CuPy array.
     """
 
     is_categorical: NDArray[np.bool_]

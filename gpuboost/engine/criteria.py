@@ -271,7 +271,7 @@ class Criterion:
     Attributes
     ----------
     number : int
-        Identifies the functions in backends; ``kernels/common`` has the same numbers.
+        Number by which backends and ``kernels/common`` choose the functions.
     add, score : callable
         ``add(sums, gl, g, hl, h, limits)`` adds one channel to the sums of left, right and node,
         which start as zeros; ``score(sums, hl, h)`` is -1 where a split is not valid.

@@ -33,7 +33,7 @@ ALL_ROWS, WITH_REPLACEMENT, WITHOUT_REPLACEMENT = "all", "bootstrap", "subset"
 
 @dataclass(frozen=True)
 class RowSampler:
-    """Makes the `TreeRows` of any tree of a fit.
+    """Sampler of the rows of each tree of a fit.
 
     All arrays are on the host or on one GPU. `rows` and `draw_counts` need arrays on the host
     (``copied_to_host``). Pickling copies the arrays to the host.
@@ -41,7 +41,7 @@ class RowSampler:
     Parameters
     ----------
     method : {"all", "bootstrap", "subset"}
-        Whether a tree uses all rows, rows drawn with replacement, or rows drawn without.
+        Whether a tree uses all rows or draws rows, with replacement or without replacement.
     n_samples, n_draws : int
         Number of rows, and number of rows drawn by "bootstrap" and "subset".
     seed : int
@@ -175,7 +175,7 @@ class RowSampler:
 
     @property
     def place(self) -> str:
-        """Device of the arrays, by the name of a backend there: "cuda:0", or "" for the host."""
+        """Device of the arrays, such as "cuda:0"; "" for the host."""
         for array in self._arrays().values():
             if not isinstance(array, np.ndarray):
                 return f"cuda:{array.device.id}"
@@ -284,7 +284,7 @@ def balanced_weights(counts: np.ndarray) -> np.ndarray:
 
 
 def own_exponents(n_samples: int, n_draws: int, row_factor: np.ndarray | None) -> np.ndarray:
-    """Exponents of the two planes of a tree's own weights: int64 (2,).
+    """Exponents of the two planes of the weights of a tree: int64 (2,).
 
     The exponents follow from a bound, so they are the same for all trees and known before rows are
     drawn: the weights of a tree sum to at most ``n_draws`` times the largest factor, since

@@ -11,7 +11,7 @@ All targets have these attributes and methods, which backends use:
 ``row_arrays``
     Names of the arrays that have one entry per row, some of which may be None.
 ``n_channels``, ``n_classes``
-    Gradient channels of a histogram; classes in the leaf sums, 1 without classes.
+    Number of gradient channels of a histogram; number of classes, 1 without classes.
 ``purity``
     How a pure node is recognised: by its sums ("TWO_CLASSES", "CLASSES"), by the ranges of its
     rows' values or signs ("RANGES"), or "NEVER" if no node is pure.
@@ -64,7 +64,7 @@ class _Target:
 
 @dataclass(frozen=True)
 class ClassTarget(_Target):
-    """Classes. A channel is the weight of a class; two classes have one channel, class 1.
+    """Classes; a channel is the weight of a class, and two classes have one channel, class 1.
 
     Attributes
     ----------

@@ -49,7 +49,7 @@ class Regularisation:
 
 @dataclass(frozen=True)
 class TreeOptions:
-    """Options of one tree; those not described here are scikit-learn's parameters of that name.
+    """Options of one tree; options not listed here are scikit-learn's parameters of that name.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class TreeOptions:
         Whether the gain of a split must be positive.
     min_decrease : float
         ``min_impurity_decrease`` for targets of medians, whose gains are not impurity decreases.
-        It is applied to the finished tree; backends ignore it.
+        This limit is applied to the finished tree; backends ignore it.
     min_category_fraction : float
         In features whose categories are sorted, a category counts as missing in a node if its
         hessian there is less than this fraction of the root's hessian. Only with gradients.

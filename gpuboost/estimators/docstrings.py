@@ -70,7 +70,7 @@ def documented(estimator: type) -> type:
         parameters=_parameters(estimator),
         attributes=_attributes(estimator),
         table="iris" if hasattr(estimator, "predict_proba") else "diabetes",
-        minimum=0.5 if hasattr(estimator, "learning_rate") else 0.8,  # for small trees
+        minimum=0.5 if hasattr(estimator, "learning_rate") else 0.8,  # boosted trees are small
     )
     for name, method in getmembers(estimator, isfunction):
         if not name.startswith("_") and method.__module__.startswith("gpuboost."):

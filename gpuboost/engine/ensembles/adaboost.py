@@ -31,9 +31,9 @@ from gpuboost.engine.sampling import WITH_REPLACEMENT, RowSampler
 from gpuboost.engine.tree_rows import TreeRows
 
 FIXED_POINT = 2.0 ** (SUM_BITS - 1)  # weights sum to 1, or slightly more after rounding
-MIN_WEIGHT = 2.0**-200  # smallest weight of a row, so that rows that are easy stay in the trees
+MIN_WEIGHT = 2.0**-200  # smallest weight of a row, so that no row drops out of the trees
 LARGEST_VOTE = 700.0  # upper bound of votes, whose exponential is finite
-LARGEST_STEP = 20.0  # upper bound in a regression's weight update, so that weights do not vanish
+LARGEST_STEP = 20.0  # largest `value_step` of a regression, so that weights do not vanish
 PERFECT_VOTE = 1.0  # vote of a tree without errors, whose alpha is infinite; as in scikit-learn
 PERFECT_BOUND = 0.6065306597126334  # exp(-PERFECT_VOTE / 2)
 

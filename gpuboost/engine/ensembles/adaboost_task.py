@@ -94,7 +94,7 @@ class ValueObjective:
     bits : WeightBits
         Bits of the integer weights.
     chance : float
-        Largest error after which there is another round.
+        Error from which there is no further round.
     """
 
     y: np.ndarray
@@ -140,7 +140,7 @@ def reversed_tree(tree: Tree) -> Tree:
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """The tree of a round and its facts.
+    """The tree of a round, with its error, vote and bound.
 
     Attributes
     ----------
@@ -157,7 +157,7 @@ class Round:
 
     @classmethod
     def last(cls, read_tree: Callable[[], Tree], error: float) -> Round:
-        """A round without errors or no better than chance, after which there are no new weights."""
+        """The last round, whose tree has no errors or is no better than chance."""
         return cls(read_tree, error, PERFECT_VOTE, PERFECT_BOUND if error == 0.0 else 1.0)
 
 

@@ -1,6 +1,6 @@
 """A round of gradient boosting in integers: from gradients to the rows of trees and leaf values.
 
-A round fits trees to the direction in which raw predictions are to move (Friedman, Greedy function
+A round fits trees to the direction in which raw predictions should move (Friedman, Greedy function
 approximation, 2001; Newton steps as in Chen and Guestrin, XGBoost, 2016). With ``gradient`` the
 loss's derivative times -1 and ``hessian`` its second derivative, both times the row's weight, a
 leaf moves the raw prediction of its rows by sum(gradient) / sum(hessian).

@@ -104,8 +104,8 @@ class RoundLosses:
     train : float
         Loss of the training rows that the round was fitted on.
     outside : (float, float) or None
-        Loss of the other training rows that have weight, before and after the round; None if there
-        are none, or if rounds use all rows.
+        Loss of the other training rows with positive weight, before and after the round; None
+        without such rows, or if rounds use all rows.
     watched : tuple of float
         Loss of each set of evaluation rows.
     """

@@ -86,7 +86,7 @@ class Ensemble(NodeArrays):
 
     @cached_property
     def on_codes(self) -> Ensemble:
-        """The ensemble with codes as thresholds, for binned rows; one object, so caches find it."""
+        """The ensemble with codes as thresholds, for binned rows; always the same object."""
         return replace(self, threshold=self.code.astype(np.float64))
 
     @cached_property
@@ -122,7 +122,7 @@ class Ensemble(NodeArrays):
 
 
 def _joined(parts: list[np.ndarray], kind: type) -> np.ndarray:
-    """The concatenated parts, or the array that they are slices of if they cover it."""
+    """The concatenated parts; if the parts are slices that cover one array, this array."""
     whole = parts[0].base
     if isinstance(whole, np.ndarray) and whole.dtype == kind and _is_cut_into(whole, parts):
         return whole

@@ -123,7 +123,7 @@ class Splits:
             getattr(self, f.name)[to] = getattr(found, f.name)[chosen]
 
     def set_better(self, nodes: Array, found: Splits) -> None:
-        """Replace, in place, the splits of ``nodes`` that are worse than those of ``found``."""
+        """Replace, in place, the splits of ``nodes`` that are worse than the splits ``found``."""
         score = self.score[nodes]
         tie = (found.score == score) & (found.rank < self.rank[nodes]) & (score >= 0.0)
         self.put(nodes, found, (found.score > score) | tie)

@@ -60,7 +60,7 @@ def _pruned(own: dict[str, np.ndarray], max_leaf_nodes: int) -> dict[str, np.nda
 
 
 class BestFirstFrontier:
-    """Decides level by level, on the host, which nodes of a batch best-first growth splits.
+    """Level-by-level choice, on the host, of the nodes of a batch that best-first growth splits.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class BestFirstFrontier:
         self._levels: list[dict[str, np.ndarray]] = []
 
     def limit_to_best_first(self, frontier: Frontier, gain: np.ndarray) -> np.ndarray:
-        """Mask of the nodes that best-first growth splits in a new level, as known so far: (m,).
+        """Mask (m,) of a new level's nodes that best-first growth splits, given all levels so far.
 
         ``gain`` is negative for nodes without an acceptable split.
         """
@@ -98,7 +98,7 @@ def joined(levels: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
 
 
 def children_by_level(split: list[np.ndarray]) -> np.ndarray:
-    """Left child of each node, int64, 0 for leaves; ``split`` masks the split nodes per level."""
+    """Left child of each node, int64, 0 for leaves; ``split`` has one mask of nodes per level."""
     left, size = [], 0
     for level in split:
         size += len(level)

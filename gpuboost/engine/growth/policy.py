@@ -21,7 +21,7 @@ def smallest_hessian(xp: Any, fraction: float, root_hessian: Array, minimum: int
 def may_split(
     frontier: Frontier, depth: int, options: TreeOptions, min_hessian: np.ndarray
 ) -> np.ndarray:
-    """Nodes that are large and shallow enough to be searched: bool (m,)."""
+    """Mask of the nodes that are large and shallow enough to be searched: bool (m,)."""
     smallest = max(options.min_samples_split, 2 * options.min_samples_leaf)
     large = (frontier.count >= smallest) & (frontier.hessian >= 2 * min_hessian[frontier.tree])
     return large & (depth < options.deepest)

@@ -2,13 +2,14 @@
 
 The cost of a tree is the impurity of its leaves, weighted by their share of the rows, plus
 ``ccp_alpha`` per leaf. The result is the smallest subtree of least cost. Let gain(node) be the
-impurity decrease of all splits from a node downwards. These splits reduce the cost up to ::
+impurity decrease of all splits from a node downwards. These splits reduce the cost if ``ccp_alpha``
+is below ::
 
     alpha(node) = gain(node) / number of splits from the node downwards
 
 The weakest link, the node with the smallest alpha, becomes a leaf, which lowers the alphas above
-it. This is repeated while the smallest alpha is at most ``ccp_alpha``. Pruning works on finished
-trees, in the same way for all backends.
+it. This step is repeated while the smallest alpha is at most ``ccp_alpha``. Pruning works on
+finished trees, in the same way for all backends.
 
 References
 ----------

@@ -226,7 +226,7 @@ def find_thresholds(grown: GrownTree, mapper: BinMapper) -> SplitThresholds:
 
     Between the occupied bins b and b' of a node, there may be bins without rows in the node. The
     threshold is midway between the largest value of b and the smallest of b', as if values were not
-    binned. Its code is the number of the last bin whose centre is at most the threshold:
+    binned. The threshold's code is the last bin whose centre is at most the threshold:
 
         |  b  |     |     |  b' |      occupied: b, b'
               x     code  ^     x      ^ threshold

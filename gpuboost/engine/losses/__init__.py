@@ -17,7 +17,7 @@
 
 Arrays: ``y`` is float64 (n,) or (n, n_outputs), for classifiers the int32 codes (n,) of classes;
 ``raw`` float64 (n, columns); ``weights`` float64 (n,) or None for ones; ``parameter`` float64
-(columns,). A backend may give `Predicted` its own order statistics.
+(columns,). A backend may pass `Predicted` other functions for order statistics.
 
 Attributes of a loss, which follow from its row in the table (`table`) or its class:
 

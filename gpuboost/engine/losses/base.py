@@ -124,7 +124,7 @@ class Loss(ABC):
 
     @property
     def has_formula(self) -> bool:
-        """Whether backends compile the loss, as they do unless it is user-defined."""
+        """Whether backends compile the loss; user-defined losses are not compiled."""
         return self.formula != USER
 
     @property
@@ -182,7 +182,7 @@ class Loss(ABC):
         return self.facts.link.forward(weighted_mean(as_columns(y), weights))
 
     def round_parameter(self, rows: Predicted) -> np.ndarray:
-        """The ``parameter`` of the formulas in this round: float64 (columns,)."""
+        """The ``parameter`` of the formulas in the current round: float64 (columns,)."""
         return np.zeros(self.columns)
 
     @abstractmethod

@@ -47,7 +47,7 @@ def inside(raw):
 def raised(gradient, hessian):
     """Hessian, raised if necessary so that the Newton step of the row is at most `MAX_STEP`.
 
-    A leaf's step is a mean of the steps of its rows, weighted by hessian, so it is bounded too.
+    A leaf's step is the mean of its rows' steps, weighted by hessian, so the leaf is bounded too.
     LogitBoost bounds the same quantity by clipping the gradient (Friedman, Hastie, Tibshirani 2000,
     section 4). Raising the hessian changes neither the gradient nor the minimum of the loss.
     """
@@ -61,7 +61,7 @@ def squared_error(y, raw, parameter):
 
 
 def squared_error_loss(y, raw, parameter):
-    """The squared error, not half of it."""
+    """The squared error, which is not halved."""
     difference = raw - y
     return difference * difference
 
@@ -77,14 +77,14 @@ def absolute_error_loss(y, raw, parameter):
 
 
 def huber(y, raw, parameter):
-    """Quadratic up to ``parameter``, linear above it (Friedman 2001, algorithm 4)."""
+    """Huber loss: quadratic up to ``parameter``, linear above (Friedman 2001, algorithm 4)."""
     difference = raw - y
     low = select(difference < -parameter, -parameter, difference)
     return select(low > parameter, parameter, low), 1.0
 
 
 def huber_loss(y, raw, parameter):
-    """Half the squared error up to ``parameter``, linear above it."""
+    """Half the squared error for residuals up to ``parameter``, linear above."""
     size = select(raw > y, raw - y, y - raw)
     near = select(size > parameter, parameter, size)
     return near * (size - 0.5 * near)

@@ -1,6 +1,6 @@
 """The table of losses, and `make_loss`, which makes a loss by its name.
 
-Each loss has one row here, two functions in `formulas`, and copies of both in
+Each loss has one row here, two functions in `formulas`, and copies of both functions in
 ``kernels/boosting/losses.cuh``. Backends, checks of parameters and docstrings follow the table.
 """
 
@@ -76,7 +76,7 @@ LOSSES = (*REGRESSION, *CLASSIFICATION)
 
 
 def make_loss(name: str, n_outputs: int = 1, n_classes: int = 0, **parameters: Any) -> Loss:
-    """Make the loss with this name for a target.
+    """Make the loss with the given name for a target.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ def reweight_task(
 
 
 def rounds_of(task: ReweightTask, backend: Backend) -> Iterator[Round]:
-    """Rounds of a fit until one is perfect or no better than chance.
+    """The rounds of a fit, until the tree of a round is perfect or no better than chance.
 
     Raises
     ------

@@ -67,7 +67,8 @@ class GradientBoosting(ManyTrees):
     max_features_per_tree : int, float, 'sqrt', 'log2' or None
         Number of features drawn for each tree. None means all.
     l1_regularization : float
-        L1 penalty on leaf values: a leaf whose summed gradient is smaller has the value 0.
+        L1 penalty on leaf values: a leaf is 0 if the sum of its gradients is at most this value,
+        in absolute terms.
     l2_regularization : float
         L2 penalty on leaf values.
     max_delta_step : float
@@ -88,7 +89,8 @@ class GradientBoosting(ManyTrees):
         values of all classes or outputs. 'auto' grows one tree per class, but a single tree for
         all outputs of a regression.
     init : estimator or 'zero'
-        Estimator whose predictions boosting starts from. None means the best constant.
+        Estimator whose predictions boosting starts from. None means the best constant, 'zero'
+        means raw predictions of 0.
     validation_fraction : float
         Fraction of the rows set aside for early stopping, if ``n_iter_no_change`` is set and
         `fit` gets no ``eval_set``.

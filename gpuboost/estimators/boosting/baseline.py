@@ -13,7 +13,7 @@ from gpuboost.engine.averages import weighted_mean
 from gpuboost.engine.losses import Loss, Predicted
 from gpuboost.engine.losses.links import log_shares
 
-NEWTON_STEPS = 50  # maximum number for a baseline with offsets; about five are enough
+NEWTON_STEPS = 50  # maximum number of steps to a baseline with offsets; about five are enough
 LONGEST_STEP = 2.0
 SMALLEST_SHARE = 1e-7  # probabilities that an ``init`` estimator predicts are clipped to this
 

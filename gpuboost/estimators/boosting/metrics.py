@@ -1,4 +1,4 @@
-"""Metrics that boosting evaluates after each round: scikit-learn's by name, or user functions."""
+"""Metrics that boosting evaluates after each round: metrics of scikit-learn, or user functions."""
 
 from __future__ import annotations
 

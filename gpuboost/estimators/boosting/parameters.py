@@ -37,7 +37,7 @@ class FeatureCounts:
 
     @classmethod
     def of(cls, estimator: Any, n_features: int) -> FeatureCounts:
-        """The counts; fractions for a node refer to its level, fractions for a level to its tree."""
+        """The counts; a fraction for a node refers to the level, one for a level to the tree."""
         tree = feature_count(estimator.max_features_per_tree, n_features)
         level = feature_count(estimator.max_features_per_level, tree)
         return cls(tree, level, feature_count(estimator.max_features, level))

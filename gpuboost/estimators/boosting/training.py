@@ -40,7 +40,7 @@ from gpuboost.estimators.trees.many_trees import check_growing
 
 @dataclass(eq=False)
 class RoundSetup:
-    """The inputs of the rounds of a fit, and what follows from them.
+    """The inputs of the rounds of a fit, and values derived from the inputs.
 
     Attributes
     ----------

@@ -45,8 +45,8 @@ class TreeModel(BaseEstimator, ABC):
     max_bins : int
         Maximum number of bins per feature, from 2 to 255; missing values have an extra bin.
     categorical_features : 'from_dtype', None, or array-like of bool, int or str
-        Which features are categorical: those with a categorical dtype, none, or the features
-        given by a mask, indices or names.
+        Which features are categorical: features with a categorical dtype, no features, or the
+        features given by a mask, indices or names.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class TreeModel(BaseEstimator, ABC):
         return one_of("voting", getattr(self, "voting", "soft"), ("soft", "hard"))
 
     def _weights(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
-        """Weights of the rows, in proportion to which rows are drawn.
+        """Weights of the rows; rows are drawn in proportion to their weights.
 
         In classifiers other than bagging, the weights are multiplied by the class weights.
         """
@@ -156,7 +156,7 @@ class TreeModel(BaseEstimator, ABC):
     def feature_importances_(self) -> np.ndarray:
         """Share of each feature in the impurity decrease: ndarray of shape (n_features,).
 
-        The share is a mean over the trees, which AdaBoost weights by the weights of the trees.
+        The share is the mean over the trees; in AdaBoost, trees count by their weights.
         """
         check_is_fitted(self)
         return self._model.importances(self.n_features_in_)

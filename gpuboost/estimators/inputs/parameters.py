@@ -57,7 +57,7 @@ def execution_of(estimator: Any) -> Execution:
 def draw_seed(random_state: Any, before: Any = None) -> int:
     """The seed of a fit, from 0 to 2**32 - 1.
 
-    A warm start from the model ``before`` keeps its seed unless ``random_state`` is an integer.
+    A warm start keeps the seed of the model ``before`` unless ``random_state`` is an integer.
     """
     if before is not None and not isinstance(random_state, (int, np.integer)):
         return before.batches[-1].sampler.seed

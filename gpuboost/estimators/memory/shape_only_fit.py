@@ -1,4 +1,4 @@
-"""Fits without data: tasks with the shapes of a real fit, from which its memory is estimated."""
+"""Fits without data: tasks with the shapes of a real fit, whose memory is estimated from them."""
 
 from __future__ import annotations
 
