@@ -59,6 +59,7 @@ def fit_bin_mapper(
     X : ndarray of float32 or float64 of shape (n_samples, n_features)
         NaN is missing; a categorical column holds category codes. The strides are arbitrary.
     is_categorical : ndarray of bool of shape (n_features,)
+        Mask of the categorical features.
     max_bins : int
         Maximum number of bins per feature, from 2 to `MAX_BINS`.
     weights : ndarray of shape (n_samples,), optional
@@ -181,7 +182,9 @@ def bin_columns(X: Floats, mapper: BinMapper, n_threads: int = 1) -> BinnedMatri
     Parameters
     ----------
     X : ndarray of float32 or float64 of shape (n_samples, n_features)
+        NaN is missing; a categorical column holds category codes.
     mapper : BinMapper
+        Bins of the features.
     n_threads : int
         Number of threads.
 

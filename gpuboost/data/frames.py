@@ -31,7 +31,9 @@ class FeatureSchema:
     names : ndarray of object of shape (n_features,), or None
         Column names, if all of them are strings.
     n_features : int
+        Number of columns.
     is_categorical : ndarray of bool of shape (n_features,)
+        Mask of the categorical features.
     codes : tuple of (dict or None), one per feature
         The code of each known category, in sorted order; above 255 categories, the rarest come
         last and share a code. None for a numeric feature.

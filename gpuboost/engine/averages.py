@@ -16,7 +16,7 @@ def weighted_mean(values: np.ndarray, weights: np.ndarray | None = None) -> np.n
     ----------
     values : float64 (n, K)
     weights : float64 (n,), optional
-        At least one weight is positive.
+        Weights of the rows, at least one of which is positive.
 
     Returns
     -------

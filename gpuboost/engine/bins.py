@@ -30,6 +30,7 @@ class BinRule:
     Attributes
     ----------
     is_categorical : ndarray of bool of shape (n_features,)
+        Mask of the categorical features.
     max_bins : int
         Maximum number of value bins of a numeric feature.
     weights : ndarray of float64 of shape (n_samples,), optional
@@ -53,8 +54,9 @@ class BinMapper:
         Number of value bins of each feature, at least 1.
     low, high, center : ndarray of float64 of shape (n_features, width - 1)
         Smallest and largest training value of each bin, and their midpoint. Entries beyond the bins
-        of a feature repeat its last bin. For categories all three are the code itself.
+        of a feature repeat its last bin. For categories, all three are equal to the code.
     is_categorical : ndarray of bool of shape (n_features,)
+        Mask of the categorical features.
     """
 
     edges: tuple[NDArray[np.float64], ...]

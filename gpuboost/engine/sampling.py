@@ -27,7 +27,7 @@ from gpuboost.engine.fixed_point import (
 from gpuboost.engine.numerics import log
 from gpuboost.engine.tree_rows import TreeRows
 
-FACTOR_BITS = 40  # factors below 2**-40 of the largest would be lost in the leaf sums
+FACTOR_BITS = 40  # factors below 2**-40 of the largest are lost in the leaf sums
 ALL_ROWS, WITH_REPLACEMENT, WITHOUT_REPLACEMENT = "all", "bootstrap", "subset"
 
 

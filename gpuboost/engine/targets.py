@@ -9,7 +9,7 @@ All targets have these attributes and methods, which backends use:
 ``has_gradients``
     Whether gradients come with the rows of each tree (`TreeRows.gradient`).
 ``row_arrays``
-    Names of the arrays that have one entry per row, some of which may be None.
+    Names of the arrays that have one entry per row; some of the arrays can be None.
 ``n_channels``, ``n_classes``
     Number of gradient channels of a histogram; number of classes, 1 without classes.
 ``purity``

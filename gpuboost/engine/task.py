@@ -138,8 +138,11 @@ class GrowTask:
     Attributes
     ----------
     matrix : BinnedMatrix
+        Binned training rows.
     target : Target
+        Targets in integers.
     options : TreeOptions
+        Options of each tree.
     rows_of : callable
         Returns the rows of a tree on the host, from the number of the tree.
     trees : sequence of int
@@ -149,10 +152,11 @@ class GrowTask:
     features_of : callable or None
         Maps the number of a tree to its ascending int32 features; None means all features.
     n_threads : int
+        Number of threads.
     memory_budget : int
-        Memory for histograms, in bytes.
+        Memory for histograms and other temporary arrays, in bytes.
     sampler : RowSampler or None
-        A sampler of the same rows as ``rows_of``, from which a device may draw the rows itself.
+        Sampler of the same rows as ``rows_of``, with which a device draws the rows itself.
     """
 
     matrix: BinnedMatrix

@@ -31,7 +31,9 @@ class ClassObjective:
     codes : int32 (n,)
         Class of each row.
     n_classes : int
+        Number of classes.
     learning_rate : float
+        Factor of the votes.
     may_reverse : bool
         Whether a tree that is worse than chance is reversed.
     target : ClassTarget
@@ -89,6 +91,7 @@ class ValueObjective:
     loss : str
         One of `adaboost.LOSSES`.
     learning_rate : float
+        Factor of the votes.
     target : RegressionTarget
         Target of all trees.
     bits : WeightBits
@@ -175,7 +178,9 @@ class ReweightTask:
     matrix : BinnedMatrix
         Binned training rows.
     objective : ClassObjective or ValueObjective
+        Evaluates the trees.
     options : TreeOptions
+        Options of each tree.
     sampler : RowSampler
         All rows with the weights of the first round, and the seed.
     boosting : str
@@ -186,8 +191,9 @@ class ReweightTask:
     of_class : float64 (K,) or None
         Class weights up to 1, which multiply the weights in trees but not the weights in errors.
     n_threads : int
+        Number of threads.
     memory_budget : int
-        Memory for the histograms of a batch, in bytes.
+        Memory for histograms and other temporary arrays, in bytes.
     """
 
     matrix: BinnedMatrix

@@ -44,7 +44,9 @@ class Gradients:
     Attributes
     ----------
     gradient : float64 (n, K)
+        Gradient of each row and column, times -1.
     hessian : float64 (n, K), or (n, 1) if it is the same for all columns
+        Hessian of each row and column.
     whole : int32 (n,) or None
         Hessian of each row if it is the same in all rounds and an integer up to 2**WEIGHT_BITS.
     inside : bool (n,) or None

@@ -49,6 +49,7 @@ class BoostTask:
     watched : tuple of RowSet
         Sets of evaluation rows.
     loss : Loss
+        The loss that is minimised.
     options : TreeOptions
         Options with the regularisation in the units of the loss.
     min_hessian : float
@@ -62,8 +63,9 @@ class BoostTask:
     features_of : callable or None
         Maps the number of a tree to its ascending int32 features; None means all features.
     n_threads : int
+        Number of threads.
     memory_budget : int
-        Memory for the histograms of a batch, in bytes.
+        Memory for histograms and other temporary arrays, in bytes.
     """
 
     matrix: BinnedMatrix

@@ -13,7 +13,7 @@ from gpuboost.engine.growth.tree import sum_children
 from gpuboost.engine.task import LEAF, NO_LIMIT, GrownTree
 
 # Columns of the nodes of a level, as in `Frontier` and `Splits`. In nodes that were not split,
-# ``gain`` is negative; ``sums`` may be valid only in these nodes.
+# ``gain`` is negative; ``sums`` are valid at least in these nodes.
 COLUMNS = (
     *("tree", "key", "count", "hessian", "gain", "feature", "bin", "next_bin", "draw", "missing"),
     *("categorical", "mask", "sums"),

@@ -14,7 +14,7 @@ class LevelOps(Protocol[Grown_co]):
 
     All arguments but ``depth`` are objects of the backend: ``rows`` has the rows of all open nodes
     with their statistics, contiguous for each node; ``frontier`` has the open nodes; candidates,
-    splits, accepted and sums have one entry per node. Operations may grow some nodes to their
+    splits, accepted and sums have one entry per node. An operation can grow some nodes to their
     leaves outside the level loop, which treats such a node as not split.
     """
 

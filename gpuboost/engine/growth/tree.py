@@ -75,7 +75,7 @@ class NodeArrays:
 class Tree(NodeArrays):
     """One tree.
 
-    Integer arrays may have narrower types until trees are joined (`Ensemble.of`).
+    Integer arrays can have narrower types until trees are joined (`Ensemble.of`).
     """
 
     @property
@@ -224,7 +224,7 @@ def _decreases(left: np.ndarray, impurity: np.ndarray, weight: np.ndarray) -> np
 def find_thresholds(grown: GrownTree, mapper: BinMapper) -> SplitThresholds:
     """Threshold, its code and the direction of missing values of each node.
 
-    Between the occupied bins b and b' of a node, there may be bins without rows in the node. The
+    Between the occupied bins b and b' of a node, there can be bins without rows in the node. The
     threshold is midway between the largest value of b and the smallest of b', as if values were not
     binned. The threshold's code is the last bin whose centre is at most the threshold:
 

@@ -22,8 +22,8 @@ Arrays: ``y`` is float64 (n,) or (n, n_outputs), for classifiers the int32 codes
 Attributes of a loss, which follow from its row in the table (`table`) or its class:
 
 facts : LossFacts
-    The row: name, link, kinds of hessian and target, and whether one tree may hold all columns in
-    a leaf (outputs of one regression, classes).
+    The row: name, link, kinds of hessian and target, and whether the leaves of one tree can hold
+    all columns (outputs of one regression, classes).
 formula : int
     Number by which backends choose the functions of the loss in `formulas`, or `USER`.
 has_formula : bool

@@ -35,7 +35,7 @@ class LossFacts:
     number : int
         Number by which backends choose compiled functions, as in ``kernels/boosting/losses.cuh``.
     name : str
-        Name for users. A loss for two classes and one for several classes may share it.
+        Name for users. A loss for two classes and a loss for several classes can share a name.
     link : Link
         Link between raw predictions and predictions.
     hessian : {WEIGHT, OWN, INFORMATION}
@@ -87,8 +87,11 @@ class Predicted:
     Attributes
     ----------
     y : float64 (n,) or (n, n_outputs), or class codes int32 (n,)
+        Targets.
     raw : float64 (n, columns)
+        Raw predictions.
     weights : float64 (n,) or None for ones
+        Sample weights.
     order : module or object
         Has the functions `groups_of`, `integer_weights`, `weighted_quantiles` and
         `mean_of_clipped` of `engine.order_statistics`, or functions with the same results.

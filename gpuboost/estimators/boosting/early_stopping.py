@@ -101,6 +101,7 @@ class RoundResult:
     number : int
         Number of the round, from 0.
     learning_rate : float
+        Learning rate of the round.
     train_score : float
         Mean loss on the training rows.
     scores : dict of str to dict of str to list of float

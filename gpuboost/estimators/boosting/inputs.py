@@ -32,6 +32,7 @@ class BoostPlan:
     Attributes
     ----------
     loss : Loss
+        The loss that is minimised.
     y : float64 (n,) or (n, n_outputs), or class codes int32 (n,)
         Targets.
     weights : float64 (n,) or None

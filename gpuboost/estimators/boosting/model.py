@@ -26,6 +26,7 @@ class BoostedRounds(FittedTrees):
     Attributes
     ----------
     loss : Loss
+        The loss that was minimised.
     baseline : float64 (columns,)
         Raw prediction before the first round, without the predictions of ``init``.
     trees_per_round : int

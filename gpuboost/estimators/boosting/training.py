@@ -207,6 +207,7 @@ class BoostingFit:
     Attributes
     ----------
     setup : RoundSetup
+        The inputs of the rounds.
     trees : list of Tree
         Trees of all rounds.
     train_scores : list of float

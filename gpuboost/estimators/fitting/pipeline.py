@@ -85,6 +85,7 @@ class Prepared(Generic[Plan]):
     plan : GrowPlan or BoostPlan
         The plan that the estimator's ``_plan`` returned.
     backend : Backend
+        The backend that grows the trees.
     execution : Execution
         Device, number of threads and verbosity.
     before : FittedTrees or None

@@ -33,7 +33,7 @@ from gpuboost.engine.task import NO_LIMIT, TreeOptions
 CLASS_CRITERIA = {name: row.number for row in CRITERIA.values() for name in row.class_names}
 VALUE_CRITERIA = {name: row.number for row in CRITERIA.values() for name in row.value_names}
 MAX_DRAWS = 2**31 - 1  # draws are counted with int32
-MANY_DRAWS = 10  # draws per row of X above which a warning asks whether that is intended
+MANY_DRAWS = 10  # draws per row of X above which there is a warning
 SPLITTERS = {"best": False, "random": True}
 
 

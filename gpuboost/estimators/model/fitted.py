@@ -52,8 +52,9 @@ class TreeBatch:
     trees : range
         Numbers of the trees in the model.
     sampler : RowSampler
+        Sampler of the rows of each tree.
     feature_draw : FeatureDraw or None
-        None if each tree uses all features.
+        Draw of the features of each tree; None if each tree uses all features.
     """
 
     trees: range

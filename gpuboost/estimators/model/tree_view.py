@@ -37,7 +37,7 @@ class TreeView:
     Attributes
     ----------
     node_count, max_depth, n_leaves, n_features, n_outputs, max_n_classes : int
-        The depth is 0 if the root is a leaf.
+        Sizes of the tree; the depth is 0 if the root is a leaf.
     n_classes : ndarray of int of shape (n_outputs,)
         Number of classes of each output; 1 in a regression.
     children_left, children_right : ndarray of int64 of shape (node_count,)
