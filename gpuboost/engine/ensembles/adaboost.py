@@ -56,7 +56,7 @@ VALUE_BITS = WeightBits(largest=18, total=30)
 
 
 def fixed_point(weights: np.ndarray) -> np.ndarray:
-    """Weights, or weights times losses up to 1, as integers: int64 (n,), on their device."""
+    """Weights, or products of weights and losses, as integers: int64 (n,), on their device."""
     return array_module(weights).rint(weights * FIXED_POINT).astype(np.int64)
 
 

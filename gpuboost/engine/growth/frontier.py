@@ -57,7 +57,7 @@ class Frontier:
         return len(self.tree)
 
     def take(self, nodes: Array) -> Frontier:
-        """The given nodes; rows are not moved."""
+        """The frontier of the given nodes; rows are not moved."""
         columns = {f.name: getattr(self, f.name) for f in fields(self)}
         taken = {name: own[nodes] for name, own in columns.items() if own is not None}
         return type(self)(**taken)

@@ -161,7 +161,8 @@ class AdaBoostClassifier(Classifier, AdaBoost):
     Attributes
     ----------
     training_error_bound_ : ndarray of shape (n_trees,)
-        Upper bound of the training error after each round: the product of Z_t.
+        Upper bound of the training error after each round: the product of the factors Z_t that
+        normalise the weights (Schapire and Singer, 1999).
     """
 
     _tree_class = DecisionTreeClassifier

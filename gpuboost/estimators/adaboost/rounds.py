@@ -58,7 +58,7 @@ def rounds_of(task: ReweightTask, backend: Backend) -> Iterator[Round]:
 
 
 def _check_first(found: Round, objective: ClassObjective | ValueObjective) -> None:
-    """Refuse the first tree of a classification, which is no better than chance."""
+    """Raise an error in a classification, whose first tree must be better than chance."""
     if isinstance(objective, ValueObjective):
         return
     raise ValueError(

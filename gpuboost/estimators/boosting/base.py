@@ -83,7 +83,8 @@ class GradientBoosting(ManyTrees):
         constraint; or a dict from feature name to one of these numbers.
     interaction_cst : 'pairwise', 'no_interactions', or sequence of sets of int or str
         Groups of features that can occur together on a path from the root to a leaf. Features
-        in no group form one more group. None means no constraint.
+        in no group form one more group. 'pairwise' allows up to two features on a path,
+        'no_interactions' a single one. None means no constraint.
     multi_strategy : {'auto', 'one_output_per_tree', 'multi_output_tree'}
         Whether each round grows one tree per class or output, or one tree whose leaves hold the
         values of all classes or outputs. 'auto' grows one tree per class, but a single tree for
@@ -107,8 +108,9 @@ class GradientBoosting(ManyTrees):
         classifier, the arguments are class numbers and probabilities. Smaller values are better
         unless the callable has a true attribute ``greater_is_better``.
     callbacks : callable, or list of these
-        Called after each round with its number, learning rate and scores. A callback that
-        returns True ends the fit.
+        Called after each round with one argument, whose attributes are the ``number``,
+        ``learning_rate``, ``train_score`` and ``scores`` of the round. A callback that returns
+        True ends the fit.
     criterion : str
         Deprecated in scikit-learn and ignored: splits are chosen by the gain of a Newton step.
     importance_type : {'gain', 'count'}
@@ -137,7 +139,7 @@ class GradientBoosting(ManyTrees):
     best_iteration_ : int
         Number of the best round, from 0, with ``n_iter_no_change``.
     oob_scores_ : ndarray of shape (n_estimators_,)
-        Mean loss after each round on the rows not drawn for it, with ``subsample``.
+        Mean loss after each round on the rows not drawn for the round, with ``subsample``.
     oob_improvement_ : ndarray of shape (n_estimators_,)
         Decrease of the out-of-bag loss in each round.
     oob_score_ : float

@@ -15,7 +15,7 @@ VALUES, CLASSES, SHARES = "values", "classes", "probabilities"
 
 @dataclass(frozen=True, eq=False)
 class Metric:
-    """A metric of predictions.
+    """A named function that scores predictions.
 
     Attributes
     ----------
