@@ -87,8 +87,8 @@ class GradientBoosting(ManyTrees):
         'no_interactions' a single one. None means no constraint.
     multi_strategy : {'auto', 'one_output_per_tree', 'multi_output_tree'}
         Whether each round grows one tree per class or output, or one tree whose leaves hold the
-        values of all classes or outputs. 'auto' grows one tree per class, but a single tree for
-        all outputs of a regression.
+        values of all classes or outputs. 'auto' grows one tree for all outputs of a regression
+        with loss='squared_error', otherwise one tree per class or output.
     init : estimator or 'zero'
         Estimator whose predictions boosting starts from. None means the best constant, 'zero'
         means raw predictions of 0.
@@ -109,8 +109,8 @@ class GradientBoosting(ManyTrees):
         unless the callable has a true attribute ``greater_is_better``.
     callbacks : callable, or list of these
         Called after each round with one argument, whose attributes are the ``number``,
-        ``learning_rate``, ``train_score`` and ``scores`` of the round. A callback that returns
-        True ends the fit.
+        ``learning_rate`` and ``train_score`` of the round, and ``scores``, the ``evals_result_``
+        so far. A callback that returns True ends the fit.
     criterion : str
         Deprecated in scikit-learn and ignored: splits are chosen by the gain of a Newton step.
     importance_type : {'gain', 'count'}
