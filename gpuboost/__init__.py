@@ -1,4 +1,4 @@
-"""Tree ensembles on NVIDIA GPUs and laptops: one engine, one model on any device, bit for bit."""
+"""Tree ensembles on NVIDIA GPUs and laptops, with the same model, bit for bit, on any device."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used, so that `import gpuboost` costs nothing."""
+    """Import a public name when it is first used, so that `import gpuboost` is fast."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = _HOMES.get(name, "gpuboost.estimators")

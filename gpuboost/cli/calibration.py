@@ -1,6 +1,6 @@
 """``gpuboost info --calibrate``: measures the constants of `gpuboost.backends.cost_model`.
 
-Everything is timed through the public estimators.
+All times are measured through the public estimators.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from gpuboost.estimators.forest.forest import RandomForestClassifier
 N_FEATURES, CANDIDATE_FEATURES = 16, 4
 FEW_TREES, MORE_TREES = 1, 9
 CPU_ROWS, CUDA_ROWS = 100_000, 1_000_000
-SMALL_ROWS = 1000  # rows of a table that takes almost no work
-REPEATS = 3  # runs, of which the fastest counts
-SMALLEST_SECONDS = 1e-13  # lower bound per unit; noise can make a measured difference negative
+SMALL_ROWS = 1000  # rows of a table that is fitted in almost no time
+REPEATS = 3  # runs per measurement; the fastest run counts
+SMALLEST_SECONDS = 1e-13  # lower bound of seconds per unit; a noisy difference can be negative
 
 
 def measure(usable: list[str], cpu_rows: int = CPU_ROWS, cuda_rows: int = CUDA_ROWS) -> Speed:
-    """The constants of this machine; default ones for devices that cannot be used.
+    """The constants of this machine; devices that cannot be used keep the default constants.
 
     Parameters
     ----------
     usable : list of str
-        Names of backends, as in `gpuboost.backends.select.available_backends`.
+        Names of the backends that work, as in `gpuboost.backends.select.available_backends`.
     cpu_rows, cuda_rows : int
-        Number of rows of the tables that are timed.
+        Number of rows of the table that is fitted on the CPU and on the GPU.
     """
     found = {}
     if "numba" in usable:
@@ -47,7 +47,7 @@ def measure(usable: list[str], cpu_rows: int = CPU_ROWS, cuda_rows: int = CUDA_R
 
 
 def slope(device: str, n_rows: int, unit: str) -> float:
-    """Seconds per unit of `Amount`: the extra time of more trees divided by their extra work."""
+    """Seconds per `unit`, a field of `Amount`: extra time of more trees over their extra work."""
     numbers = FEW_TREES, MORE_TREES
     few, more = (seconds_of_a_fit(device, n_rows, n_trees) for n_trees in numbers)
     amounts = [getattr(growth_of(n_rows, n_trees), unit) for n_trees in numbers]
@@ -55,13 +55,13 @@ def slope(device: str, n_rows: int, unit: str) -> float:
 
 
 def seconds_of_a_launch(device: str) -> float:
-    """Seconds per launch, from a fit that takes hardly more than its launches."""
+    """Seconds per kernel launch, from a fit so small that launches take most of the time."""
     seconds = seconds_of_a_fit(device, SMALL_ROWS, FEW_TREES)
     return seconds / growth_of(SMALL_ROWS, FEW_TREES).launches
 
 
 def seconds_of_a_fit(device: str, n_rows: int, n_trees: int) -> float:
-    """Seconds to fit a forest on data that is binned already."""
+    """Seconds to fit a forest on a table that is already binned."""
     X, y = table(n_rows)
     data, model = Dataset(X), forest(device, n_trees)
     model.fit(data, y)
@@ -69,7 +69,7 @@ def seconds_of_a_fit(device: str, n_rows: int, n_trees: int) -> float:
 
 
 def seconds_of_a_byte(device: str, n_rows: int) -> float:
-    """Seconds per byte, from a prediction that does little more than copy its rows."""
+    """Seconds per byte copied to the GPU, from a prediction that mostly copies its rows."""
     X, y = table(n_rows)
     model = forest(device, FEW_TREES, max_depth=1).fit(X[:SMALL_ROWS], y[:SMALL_ROWS])
     X = X.astype(np.float64)
@@ -79,26 +79,26 @@ def seconds_of_a_byte(device: str, n_rows: int) -> float:
 
 
 def growth_of(n_samples: int, n_trees: int) -> Amount:
-    """The amount of work of a forest of fully grown trees."""
+    """Amount of work to fit a forest of fully grown trees."""
     shape = (n_samples, N_FEATURES, CANDIDATE_FEATURES, n_trees)
     return growth_amount(GrowthSize(*shape, NO_LIMIT, n_channels=1, value_bytes=1))
 
 
 def forest(device: str, n_trees: int, **parameters: Any) -> Any:
-    """A typical forest: fully grown trees with a few candidate features at each node."""
+    """An unfitted random forest: fully grown trees, a few candidate features at each node."""
     make: Any = RandomForestClassifier
     return make(n_trees, random_state=0, device=device, **parameters)
 
 
 def table(n_rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Features and two classes that take a deep tree to separate."""
+    """Random features, and two classes that only a deep tree separates."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n_rows, N_FEATURES)).astype(np.float32)
     return X, X.sum(axis=1) + rng.normal(size=n_rows) > 0
 
 
 def fastest(run: Callable[[], Any]) -> float:
-    """Seconds of the fastest of several runs."""
+    """Seconds that the fastest of `REPEATS` runs takes."""
     seconds = []
     for _ in range(REPEATS):
         began = perf_counter()

@@ -1,4 +1,4 @@
-"""``gpuboost demo``: compares every estimator with scikit-learn's, on real and synthetic tables."""
+"""``gpuboost demo``: compares all estimators with scikit-learn's, on real and synthetic tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REAL_TABLES = ("iris", "wine", "breast_cancer", "digits", "diabetes")
 SYNTHETIC_FEATURES = 16
 TEST_SHARE = 0.25
 MAX_TREES, FEWEST_TREES = 20, 2
-NUMPY_ROWS = 20_000  # rows of the synthetic table if no backend but NumPy can be used
+NUMPY_ROWS = 20_000  # rows of the synthetic table if only the NumPy backend can be used
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,13 @@ class DemoOptions:
     Attributes
     ----------
     device : str
+        The `device` of the estimators.
     rows : int
         Number of rows of the synthetic table.
     seconds : float
-        Time that the whole demonstration should take at most; it determines the number of trees.
+        Intended duration of the whole demonstration, which determines the numbers of trees.
     seed : int
+        Seed of the synthetic table, the test rows and the estimators.
     """
 
     device: str = "auto"
@@ -43,14 +45,14 @@ class DemoOptions:
 
 
 def estimator_names(is_classification: bool) -> list[str]:
-    """The public estimators of one kind, single trees first."""
+    """Names of the public classifiers or regressors, single trees first."""
     suffix = "Classifier" if is_classification else "Regressor"
     names = [name for name in gpuboost.__all__ if name.endswith(suffix)]
     return sorted(names, key=lambda name: name in TREE_COST)
 
 
 def run(options: DemoOptions, out: TextIO | None = None) -> int:
-    """Train everything, show progress, print the table; return the exit status."""
+    """Train all estimators, show progress and print the table; return the exit status."""
     out = out or sys.stdout
     started = time.perf_counter()
     print(f"gpuboost {gpuboost.__version__}, device {options.device!r}\n", file=out)
@@ -85,7 +87,7 @@ def run(options: DemoOptions, out: TextIO | None = None) -> int:
 
 
 def load_table(name: str, seed: int) -> DemoTable:
-    """A table that comes with scikit-learn."""
+    """A dataset of scikit-learn, split into training and test rows."""
     from sklearn import datasets
 
     X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
@@ -93,7 +95,7 @@ def load_table(name: str, seed: int) -> DemoTable:
 
 
 def make_tables(rows: int, seed: int) -> list[DemoTable]:
-    """Friedman's first problem with noise, as a regression and as two classes."""
+    """Friedman's first problem with noise, as a classification and as a regression table."""
     from sklearn.datasets import make_friedman1
 
     X, y = make_friedman1(rows, SYNTHETIC_FEATURES, noise=2.0, random_state=seed)
@@ -111,25 +113,27 @@ def _split(name: str, X: Any, y: Any, is_classification: bool, seed: int) -> Dem
     return DemoTable(name, X_train, X_test, y_train, y_test, is_classification)
 
 
-# ---- what is trained ---------------------------------------------------------------------------
+# ---- jobs --------------------------------------------------------------------------------------
 
 
 def small_jobs(tables: list[DemoTable]) -> list[Job]:
-    """Every estimator with default parameters on every table of its kind."""
+    """Jobs with default parameters: each classifier or regressor on each table that suits it."""
     return [
         Job(name, table) for table in tables for name in estimator_names(table.is_classification)
     ]
 
 
 def sized(waiting: list[Job], tree_seconds: float, core_seconds: float) -> Job:
-    """The first waiting ensemble, with as many trees as scikit-learn has time for.
+    """The first waiting job, with the number of trees that scikit-learn has time for.
 
     Parameters
     ----------
+    waiting : list of Job
+        Ensembles that are not trained yet.
     tree_seconds : float
-        Seconds that a single tree of scikit-learn took.
+        Seconds that scikit-learn took to train a single tree.
     core_seconds : float
-        Seconds times cores that are left for all waiting ensembles.
+        Time left for all waiting ensembles, in seconds times cores.
     """
     job = waiting[0]
     share = core_seconds / len(waiting)
@@ -138,13 +142,13 @@ def sized(waiting: list[Job], tree_seconds: float, core_seconds: float) -> Job:
 
 
 def trees_for(seconds: float, tree_seconds: float) -> int:
-    """How many trees fit in ``seconds`` on one core, within the bounds of the demonstration."""
+    """Number of trees that one core trains in ``seconds``: `FEWEST_TREES` to `MAX_TREES`."""
     fit = int(seconds / max(tree_seconds, 1e-9))
     return min(MAX_TREES, max(FEWEST_TREES, fit))
 
 
 def chosen_sentence(lines: list[Line], options: DemoOptions) -> str:
-    """A sentence about the chosen sizes."""
+    """A sentence with the size of the synthetic table and the numbers of trees."""
     chosen = [line.job for line in lines if line.job.parameters]
     trees = ", ".join(f"{job.estimator} {job.parameters['n_estimators']}" for job in chosen)
     return (
@@ -157,7 +161,10 @@ def chosen_sentence(lines: list[Line], options: DemoOptions) -> str:
 
 
 def warm_up(tables: list[DemoTable], backend: str, seed: int, out: TextIO) -> None:
-    """Compile for the fits and say so: two trees on all rows, since few rows use other programs."""
+    """Fit small ensembles, so that no measured fit waits for a compiler, and print the time.
+
+    The fits use all rows, because large tables run other compiled programs than small tables.
+    """
     text = "Warm-up: compiling for {} (once on this machine, then kept on disk) ..."
     print(text.format(backend), end=" ", file=out, flush=True)
     started = time.perf_counter()
@@ -169,7 +176,7 @@ def warm_up(tables: list[DemoTable], backend: str, seed: int, out: TextIO) -> No
 
 
 def fastest_backend(device: str) -> str:
-    """The backend of ``device``; for "auto" and "cpu" the fastest one on large data."""
+    """The backend of ``device``; for "auto" and "cpu", the fastest usable backend on large data."""
     from gpuboost.backends.select import available_backends
 
     if device not in ("auto", "cpu"):
@@ -180,7 +187,7 @@ def fastest_backend(device: str) -> str:
 
 
 def one_model(tables: list[DemoTable], options: DemoOptions) -> tuple[bool, str]:
-    """Whether all usable backends grow the same forest, and a sentence about it."""
+    """Whether all usable backends grow the same forest, and a sentence that says so."""
     from gpuboost.backends.select import available_backends
 
     table = next(table for table in tables if table.name == "digits")
@@ -223,7 +230,7 @@ def _train(model: Any, job: Job) -> FitOutcome:
     import joblib
 
     table = job.table
-    # Threads are faster for scikit-learn's bagging than processes, and start faster.
+    # For scikit-learn's bagging, threads start and run faster than processes.
     with joblib.parallel_config(backend="threading"):
         started = time.perf_counter()
         model.fit(table.X_train, table.y_train)

@@ -40,7 +40,7 @@ class DemoTable:
 
 @dataclass(frozen=True)
 class Job:
-    """One estimator on one table."""
+    """An estimator, with its parameters, that is trained on one table."""
 
     estimator: str
     table: DemoTable
@@ -54,7 +54,7 @@ class Job:
 
 @dataclass(frozen=True)
 class FitOutcome:
-    """The time of a fit and the score of its model on the test rows."""
+    """The seconds of a fit, the score of its model on the test rows, and the device."""
 
     seconds: float
     score: float
@@ -63,7 +63,7 @@ class FitOutcome:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the final table."""
+    """One line of the final table: a job with the outcomes of gpuboost and of scikit-learn."""
 
     job: Job
     ours: FitOutcome

@@ -13,8 +13,8 @@ from importlib import metadata
 
 from gpuboost import __version__
 
-MAX_ROWS = 100_000_000  # of the demonstration, whose two tables then take 13 GB
-_SECONDS = sys.float_info.min, sys.float_info.max  # above 0 and finite
+MAX_ROWS = 100_000_000  # limit of --rows; the two tables of the demonstration then take 13 GB
+_SECONDS = sys.float_info.min, sys.float_info.max  # limits of --seconds: above 0 and finite
 PACKAGES = ("numpy", "scikit-learn", "numba", "cupy-cuda12x", "cupy-cuda13x", "pandas", "polars")
 
 
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The commands and their options."""
+    """The parser of the commands and their options."""
     top = argparse.ArgumentParser(
         prog="gpuboost",
         description="Tree ensembles on NVIDIA GPUs and laptops.",
@@ -69,16 +69,16 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run_demo(args: argparse.Namespace) -> int:
-    """``gpuboost demo``."""
+    """Run ``gpuboost demo`` and return its exit status."""
     from gpuboost.backends.select import check_device
     from gpuboost.cli.demo import DemoOptions, run
 
-    check_device(args.device)  # before any table is made
+    check_device(args.device)  # fails before any table is made
     return run(DemoOptions(args.device, args.rows, args.seconds, args.seed))
 
 
 def run_info(args: argparse.Namespace) -> int:
-    """``gpuboost info``."""
+    """Run ``gpuboost info`` and return its exit status."""
     if args.calibrate:
         calibrate()
     print(info_text())
@@ -86,7 +86,7 @@ def run_info(args: argparse.Namespace) -> int:
 
 
 def calibrate() -> None:
-    """Measure the constants by which "auto" decides, and save them."""
+    """Measure and save the constants that device="auto" uses to choose a backend."""
     from gpuboost.backends.cost_model import keep_speed
     from gpuboost.backends.select import available_backends
     from gpuboost.cli.calibration import machine_name, measure
@@ -125,7 +125,7 @@ def info_text() -> str:
 
 
 def what_auto_does(usable: Sequence[str]) -> str:
-    """A sentence about which of the usable backends "auto" chooses when."""
+    """A phrase that says when device="auto" chooses which of the usable backends."""
     order = [name for name in ("cuda", "numba", "numpy") if name in usable]
     if len(order) == 1:
         return f"always {order[0]}"
@@ -133,7 +133,7 @@ def what_auto_does(usable: Sequence[str]) -> str:
 
 
 def gpus() -> list[str]:
-    """A line for each CUDA device, and one with the versions of CUDA."""
+    """A line for each CUDA device and a line with the CUDA versions; nothing without a device."""
     from gpuboost.backends.devices import cuda_devices, cuda_versions
 
     devices = cuda_devices().devices
@@ -146,16 +146,16 @@ def gpus() -> list[str]:
 
 
 def speeds() -> str:
-    """Where the constants come from by which "auto" decides."""
+    """Origin of the constants that device="auto" uses: measured or default."""
     from gpuboost.backends.cost_model import measured_speed, speed_file
 
-    measured_speed()  # warns of a file that cannot be used
+    measured_speed()  # warns if the file cannot be used
     path = speed_file()
     return f"measured, in {path}" if path.is_file() else "the usual ones; --calibrate measures them"
 
 
 def compile_cache() -> str:
-    """The programs of the Numba backend that are compiled and kept on disk."""
+    """Names and folders of the compiled programs of the Numba backend, as one line."""
     from gpuboost.backends.cache import compiled_programs
 
     if importlib.util.find_spec("numba") is None:

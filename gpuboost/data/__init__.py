@@ -1,1 +1,1 @@
-"""User input: read, checked and binned."""
+"""Reading, checking and binning of user input."""

@@ -13,8 +13,8 @@ from gpuboost.engine.array_modules import array_module, copy_to_host, is_cupy_ar
 Array = np.ndarray[Any, Any]
 
 _CUDA_DEVICES = (2, 13)  # kDLCUDA and kDLCUDAManaged of DLPack
-_SMALLEST_FLOAT32 = 2.0**-149  # smallest positive one, which is denormal
-_NORMAL_FLOAT32 = 0x00800000  # bits of the smallest normal one
+_SMALLEST_FLOAT32 = 2.0**-149  # smallest positive float32, a denormal number
+_NORMAL_FLOAT32 = 0x00800000  # bits of the smallest normal float32
 
 
 def as_host_array(values: Any, name: str) -> Array:
@@ -74,7 +74,7 @@ def refuse_sparse(values: Any) -> Any:
 
 
 def copy_device_array_to_host(values: Any) -> Array:
-    """Copy an array from a GPU to the host, by the method of its library."""
+    """Copy an array from a GPU to the host, by a method of the array's library."""
     if hasattr(values, "cpu"):  # PyTorch
         return values.detach().cpu().numpy()
     if hasattr(values, "copy_to_host"):  # Numba
@@ -97,7 +97,7 @@ def is_on_device(values: Any) -> bool:
 def to_float64(values: Any) -> Any:
     """Return a NumPy or CuPy array of numbers as float64, on the same device.
 
-    CuPy's own conversion flushes denormal float32 to zero, so here these are made from their bits.
+    CuPy's conversion flushes denormal float32 values to zero; `widen_float32` keeps them.
     """
     if isinstance(values, np.ndarray) or values.dtype != np.float32:
         return values.astype(np.float64, copy=False)
@@ -115,7 +115,7 @@ def widen_float32(values: Any) -> Any:
 
 
 def to_module_of(array: Any, other: Any) -> Any:
-    """Return an array on the device of another: as it is, or copied from the host to the GPU."""
+    """Return `array`, copied to the GPU if `array` is on the host and `other` on the GPU."""
     if isinstance(array, np.ndarray) and not isinstance(other, np.ndarray):
         return array_module(other).asarray(array)
     return array
@@ -148,7 +148,7 @@ _ARRAY_KINDS: list[tuple[Callable[[Any], bool], Callable[[Any], Array]]] = [
 
 
 def is_missing_label(label: Any) -> bool:
-    """Return whether a Python object means missing: None, NaN, pandas' NA and NaT."""
+    """Return whether a Python object is a missing value: None, NaN, or pandas' NA or NaT."""
     if isinstance(label, float):
         return label != label
     return label is None or type(label).__name__ in ("NAType", "NaTType")

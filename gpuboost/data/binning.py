@@ -1,4 +1,4 @@
-"""Learn the bins of a table, and code tables with them."""
+"""Learning the bins of a table, and coding tables with these bins."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from gpuboost.data.quantiles import (
 from gpuboost.engine.bins import MAX_BINS, BinMapper, BinnedMatrix
 from gpuboost.engine.numerics import midpoint
 
-_COLUMN_BLOCK = 4  # columns sorted at once by a thread: a cache line of X holds several of a row
+_COLUMN_BLOCK = 4  # columns that a thread copies at once: neighbours share cache lines of X
 _CODER_BLOCK = 16  # columns coded at once; their bucket tables (64 KiB each) fit the L2 cache
 _ROW_CHUNK = 1 << 15  # rows coded at once
-_MIN_ROWS = 1 << 12  # rows from which a bucket table is faster (measured: 3,000)
-_DEEPEST_BUCKET = 8  # edges in one bucket from which binary search is as fast
+_MIN_ROWS = 1 << 12  # rows from which a bucket table beats binary search (measured: 3,000)
+_DEEPEST_BUCKET = 8  # most edges per bucket; with more, binary search is as fast
 _N_BUCKETS = 1 << 16
 _HIGH_HALF = 1 if sys.byteorder == "little" else 0
 # Buckets of negative values are in reverse order, below those of positive values.
@@ -57,13 +57,15 @@ def fit_bin_mapper(
     Parameters
     ----------
     X : ndarray of float32 or float64 of shape (n_samples, n_features)
-        NaN is missing; a categorical column holds its codes. Any strides.
+        NaN is missing; a categorical column holds category codes. The strides are arbitrary.
     is_categorical : ndarray of bool of shape (n_features,)
+        Mask of the categorical features.
     max_bins : int
-        Between 2 and `MAX_BINS`.
+        Maximum number of bins per feature, from 2 to `MAX_BINS`.
     weights : ndarray of shape (n_samples,), optional
         A row of weight k counts as k equal rows; rows of weight 0 are left out.
     n_threads : int
+        Number of threads.
 
     Returns
     -------
@@ -74,7 +76,7 @@ def fit_bin_mapper(
 
     def fit_block(block: slice) -> list[ColumnBins]:
         picked = X[:, block] if rows is None else X[rows, block]
-        columns = np.array(picked.T, order="C")  # always a copy: it is sorted in place
+        columns = np.array(picked.T, order="C")  # always a copy, since columns are sorted in place
         return [
             category_bins(np.fmax.reduce(column, initial=0.0))
             if categorical
@@ -82,7 +84,7 @@ def fit_bin_mapper(
             for column, categorical in zip(columns, is_categorical[block], strict=True)
         ]
 
-    size = 1 if X.strides[0] == X.itemsize else _COLUMN_BLOCK  # contiguous columns go one by one
+    size = 1 if X.strides[0] == X.itemsize else _COLUMN_BLOCK  # contiguous columns are read singly
     blocks = [slice(start, start + size) for start in range(0, X.shape[1], size)]
     bins = [b for block in _parallel(fit_block, blocks, n_threads) for b in block]
     return assemble_mapper(bins, is_categorical)
@@ -90,7 +92,15 @@ def fit_bin_mapper(
 
 @dataclass(frozen=True)
 class ColumnBins:
-    """The bins of one column: `low` and `high` (n_bins,), and `edges` (n_bins - 1,)."""
+    """The bins of one column.
+
+    Attributes
+    ----------
+    low, high : ndarray of float64 of shape (n_bins,)
+        Smallest and largest value of each bin.
+    edges : ndarray of float64 of shape (n_bins - 1,), or (0,) for a categorical column
+        Thresholds between neighbouring bins.
+    """
 
     low: NDArray[np.float64]
     high: NDArray[np.float64]
@@ -102,7 +112,7 @@ class ColumnBins:
 
 
 def assemble_mapper(bins: list[ColumnBins], is_categorical: NDArray[np.bool_]) -> BinMapper:
-    """Return the bins of all columns as a mapper."""
+    """Return a mapper with the bins of all columns."""
     n_bins = np.array([b.n_bins for b in bins], dtype=np.int32)
     low, high = np.empty((2, len(bins), int(n_bins.max())))
     for feature, b in enumerate(bins):
@@ -128,7 +138,7 @@ def category_bins(largest: float) -> ColumnBins:
 
 
 def _bins_of_column(column: Floats, counts: NDArray[np.int64] | None, max_bins: int) -> ColumnBins:
-    """Bins of a contiguous numeric column, which may be sorted in place."""
+    """Return the bins of a contiguous numeric column; an unweighted column is sorted in place."""
     values, cumulative = distinct_values(column, counts)
     return value_bins(values.__getitem__, cumulative, max_bins)
 
@@ -143,9 +153,11 @@ def value_bins(
     values_at : callable
         Returns the distinct values at the given positions of their sorted order.
     cumulative : array of int64 of shape (n_distinct,)
-        Weight of all rows up to each distinct value, an array of the module `xp`.
+        Total weight of the rows up to each distinct value, in an array of the module `xp`.
     max_bins : int
+        Maximum number of bins.
     xp : module
+        NumPy or CuPy.
     """
     if len(cumulative) == 0:
         return category_bins(0.0)
@@ -163,15 +175,18 @@ def value_bins(
 
 
 def bin_columns(X: Floats, mapper: BinMapper, n_threads: int = 1) -> BinnedMatrix:
-    """Bin a matrix: the code of a value is the number of edges below it, a category keeps its code.
+    """Bin a matrix: the code of a value counts the edges below the value; categories keep codes.
 
     NaN and categories without a bin in the mapper get the missing code.
 
     Parameters
     ----------
     X : ndarray of float32 or float64 of shape (n_samples, n_features)
+        NaN is missing; a categorical column holds category codes.
     mapper : BinMapper
+        Bins of the features.
     n_threads : int
+        Number of threads.
 
     Returns
     -------
@@ -197,7 +212,7 @@ def _code_chunk(
     first: int,
     start: int,
 ) -> list[int]:
-    """Code a chunk of rows of a block of features; return the number of missing values of each."""
+    """Code a chunk of rows of some features; return the number of missing values per feature."""
     rows = slice(start, start + _ROW_CHUNK)
     n_missing = []
     columns = np.ascontiguousarray(X[rows, first : first + len(coders)].T)
@@ -216,7 +231,7 @@ def _code_chunk(
 def _column_coder(
     mapper: BinMapper, feature: int, dtype: np.dtype[Any], n_samples: int
 ) -> Callable[[Floats], Codes]:
-    """Choose how to code a column: directly, by buckets if this is faster, or by binary search."""
+    """Return the coder of a column: a cast for categories, else buckets or binary search."""
     if mapper.is_categorical[feature]:
         return lambda column: column.astype(np.uint8)
     table = mapper.edge_table(dtype)
@@ -231,7 +246,7 @@ def _column_coder(
 
 
 def _buckets(values: Floats) -> NDArray[np.uint16]:
-    """Bucket of each value: sign, exponent and 7 bits of the float32 nearest to it."""
+    """Return each value's bucket: sign, exponent and 7 leading bits of the nearest float32."""
     with np.errstate(over="ignore", under="ignore"):
         nearest = values.astype(np.float32, copy=False)
     return nearest.view(np.uint16)[_HIGH_HALF::2]
@@ -240,10 +255,10 @@ def _buckets(values: Floats) -> NDArray[np.uint16]:
 def _code_by_buckets(
     edges: Floats, below: NDArray[np.uint8], depth: int, column: Floats
 ) -> NDArray[np.uint8]:
-    """Count the edges below each value: those in lower buckets, then those in its own.
+    """Count the edges below each value: first in lower buckets, then in the value's bucket.
 
-    Buckets increase with the values, so all edges in lower buckets are below a value. In its own
-    bucket, it is compared with `depth` edges, the largest number in any bucket.
+    Buckets increase with the values, so all edges in lower buckets are below the value. Within its
+    bucket, the value is compared with `depth` edges, the largest number of edges in any bucket.
     """
     codes = below[_buckets(column)]
     for _ in range(depth):

@@ -38,10 +38,12 @@ def class_weights(
     Parameters
     ----------
     class_weight : None, "balanced" or dict
-        "balanced" is `n_samples / (n_classes * count)`, as in scikit-learn. A class that is not in
-        a dict has weight 1.
+        "balanced" is `n_samples / (n_classes * count)`, as in scikit-learn. A class that the dict
+        does not contain has weight 1.
     codes : NumPy or CuPy array of int32 of shape (n_samples,)
+        Index of each row's class in `classes`.
     classes : ndarray of shape (n_classes,)
+        Labels of the classes.
 
     Returns
     -------
@@ -62,7 +64,7 @@ def class_weights(
     labels = classes.tolist()
     unknown = [label for label in class_weight if label not in labels]
     without = [label for label in labels if label not in class_weight]
-    if unknown and without:  # extra labels alone may be classes that these rows do not have
+    if unknown and without:  # extra labels alone can be classes that have no rows here
         raise ValueError(
             f"class_weight has the labels {unknown!r}, which are not in y, and no weight for "
             f"{without!r:.200}; its keys must be among the classes {labels!r:.200}"

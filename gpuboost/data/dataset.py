@@ -18,10 +18,10 @@ from gpuboost.engine.bins import MAX_BINS, BinMapper, BinnedMatrix
 class Dataset:
     """Features that are read, checked and binned once.
 
-    Pass a dataset to `fit`, `predict` and `score` in place of `X`. It keeps one byte per value, not
-    `X` itself. ``data[rows]`` selects rows by a slice, a mask or indices and keeps the bins of the
-    whole dataset. So in cross-validation the bin edges depend on the test rows, but nothing else
-    does.
+    Pass a dataset to `fit`, `predict` and `score` in place of `X`. The dataset keeps one byte per
+    value, not `X` itself. ``data[rows]`` selects rows by a slice, a mask or indices and keeps the
+    bins of the whole dataset. In cross-validation, the bin edges therefore depend on the test rows,
+    but nothing else does.
 
     A dataset holds bin codes only. A value between the training values of two bins may therefore
     fall on the other side of a threshold between these bins than the same value in ``predict(X)``.
@@ -32,25 +32,25 @@ class Dataset:
     X : array-like or data frame of shape (n_samples, n_features)
         NaN is missing. X and weights on a GPU are copied to the host.
     categorical_features : "from_dtype", None, or array-like of bool, int or str
-        Which features are categorical: those with a categorical dtype, none, or the features given
-        by a mask, indices or names.
+        Which features are categorical: features with a categorical dtype, no features, or the
+        features given by a mask, indices or names.
     max_bins : int
         Maximum number of bins per feature, from 2 to 255; missing values have an extra bin.
     sample_weight : array-like of shape (n_samples,), optional
-        Weights for the bin edges, which are quantiles. `fit` has its own `sample_weight`.
+        Weights for the bin edges, which are quantiles. Fits use the `sample_weight` of `fit`.
     reference : Dataset, optional
-        Dataset whose features and bins are used: for test data, the training dataset. Of the
-        parameters above, only `X` may be given with it.
+        Dataset whose features and bins are used; for test data, pass the training dataset. With a
+        reference, the parameters above other than `X` must keep their defaults.
     n_jobs : int, optional
-        Number of threads. None: one per processor that the process may use, at most
-        ``OMP_NUM_THREADS``. -1: one per processor.
+        Number of threads. None means one thread per processor that the process can use, but at most
+        ``OMP_NUM_THREADS``; -1 means one thread per processor.
 
     Attributes
     ----------
     schema : FeatureSchema
         Names and kinds of the features.
     binned : BinnedMatrix
-        Codes and bins.
+        Bin codes of the values, and the bins.
     feature_names_in_ : ndarray of str of shape (n_features,)
         Names of the features, if all of them are strings.
 
@@ -153,7 +153,7 @@ class Dataset:
 def _check_reference(
     reference: Any, categorical_features: Any, max_bins: Any, sample_weight: Any
 ) -> None:
-    """Check that no parameter is given whose value comes from the reference."""
+    """Check that only `X` and `n_jobs` are given together with a reference."""
     if not isinstance(reference, Dataset):
         raise TypeError(f"reference must be a Dataset, got {type(reference).__name__}")
     given = {

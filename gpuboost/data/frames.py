@@ -1,9 +1,9 @@
 """Conversion of X to one float matrix and a schema.
 
-A data frame or an array becomes a `Table` (columns as numbers or as categories); from there all
-inputs are treated alike. Numeric columns become float32 if that is exact, else float64; a
+A data frame or an array becomes a `Table` (columns as numbers or as categories), so all inputs are
+treated alike. Numeric columns become float32 if the conversion is exact, else float64; a
 categorical column becomes its codes. The levels of a feature are coded in sorted order, so the
-codes depend only on the values, not on the library that held them.
+codes depend only on the values, not on the library of the data frame.
 """
 
 from __future__ import annotations
@@ -31,10 +31,12 @@ class FeatureSchema:
     names : ndarray of object of shape (n_features,), or None
         Column names, if all of them are strings.
     n_features : int
+        Number of columns.
     is_categorical : ndarray of bool of shape (n_features,)
+        Mask of the categorical features.
     codes : tuple of (dict or None), one per feature
-        Code of each known category, in sorted order; if there are too many, the rarest come last
-        and share a code. None for a numeric feature.
+        The code of each known category, in sorted order; above 255 categories, the rarest come
+        last and share a code. None for a numeric feature.
     """
 
     names: Names | None
@@ -52,7 +54,7 @@ class FeatureSchema:
             )
 
     def update_hash(self, sha: Any) -> None:
-        """Feed each category and its code to a `hashlib` object; numbers and text differ."""
+        """Update a `hashlib` object with all categories and codes; 1 and "1" hash differently."""
         for feature in np.flatnonzero(self.is_categorical).tolist():
             known = self.codes[feature] or {}
             sha.update(f"feature {feature}: {len(known)} categories".encode())
@@ -70,20 +72,20 @@ def fit_schema(
     ----------
     X : array-like or data frame of shape (n_samples, n_features)
     categorical_features : "from_dtype", None, or array-like of bool, int or str
-        Which features are categorical: those with a categorical dtype, none, or the features given
-        by a mask, indices or names.
+        Which features are categorical: features with a categorical dtype, no features, or the
+        features given by a mask, indices or names.
 
     Returns
     -------
     X : ndarray of float32 or float64 of shape (n_samples, n_features)
-        `X` itself if it is such an array and has no categories.
+        `X` itself if it already is such an array and has no categories.
     schema : FeatureSchema
 
     Raises
     ------
     TypeError, ValueError
-        If `X` is not a table or has a column that is not numeric, or `categorical_features` is
-        wrong.
+        If `X` is not a table, if a column is neither numeric nor categorical, or if
+        `categorical_features` is invalid.
     """
     table = read_table(X)
     is_categorical = _resolve_categorical(categorical_features, table)
@@ -137,7 +139,7 @@ def apply_schema(
 def _assemble(
     table: Table, is_categorical: NDArray[np.bool_], encode: Callable[[int], Array]
 ) -> Array:
-    """One matrix with the numbers and the codes of a table."""
+    """The table as one matrix of numbers and category codes."""
     if isinstance(table, ArrayTable) and not is_categorical.any():
         return to_floats(table.array, None)
     numeric = np.flatnonzero(~is_categorical)
@@ -155,7 +157,7 @@ def _assemble(
 
 
 def _resolve_categorical(choice: Any, table: Table) -> NDArray[np.bool_]:
-    """The mask of the categorical features."""
+    """Mask of the categorical features, of shape (n_features,)."""
     mask = np.zeros(table.n_features, dtype=bool)
     if choice is None:
         return mask
@@ -212,7 +214,7 @@ def _feature_places(chosen: Array, table: Table) -> Any:
 
 
 def _choose_codes(values: Sequence[Any], counts: NDArray[np.int64]) -> dict[Any, int]:
-    """Code the levels that occur, in sorted order; if too many, the rarest share the last code."""
+    """Codes of the levels that occur, in sorted order; of too many, the rarest share a code."""
     weight: dict[Any, int] = {}
     for value, count in zip(values, counts.tolist(), strict=True):
         if count and not is_missing_label(value):
@@ -228,16 +230,16 @@ def _choose_codes(values: Sequence[Any], counts: NDArray[np.int64]) -> dict[Any,
 
 
 def _look_up(codes: Codes, values: Sequence[Any], known: dict[Any, int]) -> NDArray[np.float32]:
-    """The code of each row's level, NaN where it is missing or unknown."""
+    """The code of each row's level; NaN where the level is missing or unknown."""
     table = [np.nan if is_missing_label(value) else _code_of(value, known) for value in values]
     return np.array([*table, np.nan], dtype=np.float32)[codes]  # code -1 is the last entry
 
 
 def _code_of(level: Any, known: dict[Any, int]) -> float:
-    """The code of a level, NaN if it is unknown.
+    """The code of a level; NaN if the level is unknown.
 
-    A fraction also matches its float32 value: 0.2 is found if the training data was float32, where
-    it is 0.20000000298.
+    A fraction also matches its float32 value: 0.2 is found if the training data was float32, in
+    which 0.2 is 0.20000000298.
     """
     code = known.get(level, np.nan)
     if code != code and isinstance(level, float):
@@ -268,7 +270,7 @@ def _level_order(level: Any) -> tuple[bool, Any, str]:
 
 
 def check_names(names: Names | None, fitted: Names | None, owner: str) -> None:
-    """Check names against those of the training data, as scikit-learn does."""
+    """Check feature names against the names in the training data, as scikit-learn does."""
     if names is None and fitted is None:
         return
     if fitted is None:

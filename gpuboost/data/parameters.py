@@ -1,4 +1,4 @@
-"""Checks of single parameters: each returns the value, or raises an error with what is allowed."""
+"""Checks of single parameters, which return the value or raise an error with the allowed values."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ def number_between(
 
 
 def fraction(name: str, value: Any, *, one: bool = True) -> float:
-    """Return `value` as float if it is above 0 and below 1, or 1 and `one` is true."""
+    """Return `value` as float if it is above 0 and below 1, or equal to 1 and `one` is true."""
     return number_between(name, value, 0.0, 1.0, low_included=False, high_included=one)
 
 
 def thread_count(n_jobs: Any) -> int:
     """Return the number of threads that `n_jobs` stands for; -1 is all processors, as in joblib.
 
-    None is all processors that the process may use, but at most ``OMP_NUM_THREADS``. joblib sets
+    None is all processors that the process can use, but at most ``OMP_NUM_THREADS``. joblib sets
     this variable in its worker processes, so a grid search over several processes does not start
     more threads than there are processors.
     """

@@ -3,7 +3,7 @@
 `weighted_rows`, `limit_heavy` and `quantile_cuts` take arrays of any array module; arrays as long
 as the data stay on their device.
 
-The quantiles do not depend on the unit of the weights if it is a power of two, so rows repeated k
+The quantiles do not depend on the power of two that is the unit of the weights, so rows repeated k
 times and rows of weight k have the same quantiles.
 """
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gpuboost.data.arrays import array_module, copy_to_host
 
-# Cumulative weights stay below 2**_WEIGHT_BITS and shares below 2**_SHARE_BITS: their product fits.
+# Cumulative weights are below 2**_WEIGHT_BITS, shares below 2**_SHARE_BITS: products fit int64.
 _WEIGHT_BITS = 46
 _SHARE_BITS = 16
 
@@ -24,7 +24,7 @@ Floats = NDArray[np.floating[Any]]
 
 
 def weighted_rows(weights: Floats) -> tuple[NDArray[np.intp] | None, NDArray[np.int64] | None]:
-    """Rows of positive weight (None: all), and their weights as integers (None: all equal).
+    """Indices of the rows of positive weight (None: all), and integer weights (None: all equal).
 
     The unit is a power of two that depends only on the largest weight and the number of rows, so
     sums are exact, independent of order and below 2**_WEIGHT_BITS. No weight rounds to 0.
@@ -44,7 +44,7 @@ def weighted_rows(weights: Floats) -> tuple[NDArray[np.intp] | None, NDArray[np.
 def distinct_values(
     column: Floats, counts: NDArray[np.int64] | None
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """Distinct values of a column in order, and the weight of all rows up to each of them."""
+    """Distinct values of a column in order, and the total weight of the rows up to each value."""
     if counts is None:
         column.sort()  # NaN last
     else:
@@ -62,9 +62,9 @@ def distinct_values(
 def limit_heavy(cumulative: Any, max_bins: int, xp: Any = np) -> Any:
     """Limit the weight of heavy values, which get their own bins, to two shares of the total.
 
-    With h heavy values of limited weight c and total weight L of the others, two of `max_bins`
-    shares are `c = 2 (L + h c) / max_bins`, so `c = 2 L / (max_bins - 2 h)`. The smallest h is
-    taken for which all other values weigh at most c.
+    If h heavy values have the limited weight c each and the other values the total weight L, two of
+    `max_bins` shares are `c = 2 (L + h c) / max_bins`, so `c = 2 L / (max_bins - 2 h)`. h is the
+    smallest number for which every other value weighs at most c.
     """
     counts, total = cumulative.copy(), int(cumulative[-1])
     counts[1:] -= cumulative[:-1]
@@ -84,7 +84,7 @@ def limit_heavy(cumulative: Any, max_bins: int, xp: Any = np) -> Any:
 
 
 def quantile_cuts(cumulative: Any, max_bins: int, xp: Any = np) -> NDArray[np.intp]:
-    """Index of the first value of each bin but the first, for as many bins as are allowed.
+    """Indices of the first values of all bins but the first, for as many bins as possible.
 
     `max_bins` shares give at most `max_bins` bins, but fewer if several boundaries fall into one
     value. Bisection finds the largest number of shares that gives at most `max_bins` bins.
@@ -103,16 +103,16 @@ def quantile_cuts(cumulative: Any, max_bins: int, xp: Any = np) -> NDArray[np.in
 
 
 def _cuts_of_shares(cumulative: Any, n_shares: int, xp: Any) -> NDArray[np.intp]:
-    """Cut where the boundaries between equal shares fall.
+    """Indices of the values that start a new bin, from the boundaries between equal shares.
 
-    The first boundary inside a value cuts before it and a second one after it::
+    The first boundary inside a value cuts before the value, a second boundary cuts after it::
 
         values       |  a |  b  | c |       d        | e | f |
         boundaries          ^             ^     ^          ^
         cuts              |         |                |   |
 
     So a bin of several values contains at most one boundary, in its first value, and weighs less
-    than two shares. Nothing lies before the first value, so its first boundary cuts after it.
+    than two shares. No bin ends before the first value, so its first boundary cuts after it.
     """
     total = int(cumulative[-1])
     boundaries = np.arange(1, n_shares) * total // n_shares

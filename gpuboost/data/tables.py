@@ -1,7 +1,7 @@
-"""A user's table as columns: each as numbers, or as codes into a list of levels.
+"""A user's table, whose columns are read as numbers or as codes into a list of levels.
 
-Data frames are read through `narwhals`, which imports none of their libraries; see `arrays` for
-arrays.
+Data frames are read through `narwhals`, which does not import data frame libraries; arrays are
+read by `arrays`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ArrayTable:
     n_samples: int
     n_features: int
     names = None
-    category_types = False  # for all features
+    category_types = False  # no feature has a categorical dtype
 
     def fits_float32(self, feature: int) -> bool:
         return _float_type(self.array.dtype) == np.float32
@@ -111,12 +111,12 @@ class FrameTable:
         )
 
 
-# Columns by index. `categories` returns codes (-1 = missing) into a list of levels.
+# A table returns a column by its index; `categories` returns codes (-1: missing) and their levels.
 Table = ArrayTable | FrameTable
 
 
 def read_table(X: Any) -> Table:
-    """A data frame or an array as columns; entries that a sparse matrix does not store are 0."""
+    """Read a data frame or an array; the entries that a sparse matrix does not store are 0."""
     if is_sparse(X):
         X = dense_from_sparse(X, X.dtype if X.dtype.kind == "c" else _float_type(X.dtype))
     if nw.dependencies.is_into_dataframe(X):
@@ -141,7 +141,7 @@ def _read_frame(frame: Any) -> FrameTable:
 
 
 def _string_names(names: list[Any]) -> Names | None:
-    """The names if all of them are strings, None if none is."""
+    """The names if all of them are strings, None if no name is a string."""
     kinds = sorted({type(name).__name__ for name in names})
     if not names or "str" not in kinds:
         return None
@@ -164,7 +164,7 @@ def _float_type(dtype: np.dtype[Any]) -> type[np.floating[Any]]:
 
 
 def to_floats(values: Array, label: str | None) -> Array:
-    """An array of any type as floats; `label` names its column in errors, None means a matrix."""
+    """Convert an array to floats; `label` names the column in errors and is None for a matrix."""
     kind = values.dtype.kind
     if kind in "fbiu":
         return values.astype(_float_type(values.dtype), copy=False)
@@ -191,7 +191,7 @@ def to_floats(values: Array, label: str | None) -> Array:
 
 
 def _categories_of_numbers(column: Array) -> tuple[Codes, list[Any]]:
-    """Codes and levels of numbers; integral levels become int, to be readable."""
+    """Codes and levels of numbers; integral levels become int for readability."""
     values, codes = np.unique(column, return_inverse=True)
     levels = [int(v) if v.is_integer() else v for v in values.tolist()]
     return np.where(np.isnan(column), -1, codes), levels
@@ -218,7 +218,7 @@ def _encode_pandas(series: nw.Series[Any]) -> tuple[Codes, list[Any]]:
 
 
 def _encode_polars(series: nw.Series[Any]) -> tuple[Codes, list[Any]]:
-    # The codes of a Categorical number all strings of the process; those of an Enum start at 0.
+    # Categorical numbers the strings of the whole process; the codes of an Enum start at 0.
     text = series.cast(nw.String)
     levels = text.drop_nulls().unique().sort().to_list()
     physical = text.cast(nw.Enum(levels)).to_native().to_physical()

@@ -1,4 +1,4 @@
-"""Validation of user input; later stages rely on it.
+"""Validation of user input, on which all later stages rely.
 
 Features, targets and weights are checked on their device: from CuPy arrays, only the classes and a
 few numbers are copied to the host. Arrays of other GPU libraries are copied to the host.
@@ -30,8 +30,8 @@ from gpuboost.data.arrays import (
 
 MAX_ROWS = 2**31 - 1  # rows are numbered with int32 in the engine and the kernels
 _ROW_CHUNK = 1 << 16
-_DEVICE_ROW_CHUNK = 1 << 22  # the host waits for each chunk
-_DENSE_RANGE = 1 << 16  # labels within a range up to this are coded by a table, not by sorting
+_DEVICE_ROW_CHUNK = 1 << 22  # larger on a GPU, since the host waits for each chunk
+_DENSE_RANGE = 1 << 16  # labels within a smaller range are coded by a table, not by sorting
 
 # ---- features ----------------------------------------------------------------------------------
 
@@ -79,7 +79,7 @@ def check_features(X: NDArray[np.floating[Any]], names: Any = None) -> NDArray[n
     Raises
     ------
     ValueError
-        For a wrong shape or for infinite values, naming the first feature that has one.
+        For a wrong shape or for infinite values; the message names the first feature with one.
     """
     check_shape(X)
     xp = array_module(X)
@@ -99,12 +99,12 @@ def check_features(X: NDArray[np.floating[Any]], names: Any = None) -> NDArray[n
 
 
 def check_weights(weights: Any, n_samples: int) -> NDArray[np.float64] | None:
-    """Return sample weights as float64 (n_samples,) on their device; None for None.
+    """Return sample weights as float64 of shape (n_samples,) on their device; None without any.
 
     Raises
     ------
     ValueError
-        For a wrong shape, values that are not finite or negative, and weights that are all zero.
+        For a wrong shape, for weights that are negative or not finite, and if all weights are zero.
     """
     if weights is None:
         return None
@@ -137,7 +137,7 @@ def check_weights(weights: Any, n_samples: int) -> NDArray[np.float64] | None:
 
 
 def check_classes(y: Any) -> tuple[NDArray[np.int32], Array]:
-    """Return the class number of each row, and the sorted classes.
+    """Return the class index of each row, and the sorted classes.
 
     Parameters
     ----------
@@ -147,9 +147,9 @@ def check_classes(y: Any) -> tuple[NDArray[np.int32], Array]:
     Returns
     -------
     codes : ndarray of int32 of shape (n_samples,)
-        On the GPU if y is a CuPy array.
+        Index of each row's class; on the GPU if y is a CuPy array.
     classes : ndarray of shape (n_classes,)
-        On the host.
+        Sorted labels, on the host.
 
     Raises
     ------
@@ -183,7 +183,7 @@ def check_classes(y: Any) -> tuple[NDArray[np.int32], Array]:
 def check_targets(y: Any) -> NDArray[np.float64]:
     """Return regression targets as float64 of shape (n_samples,) or (n_samples, n_outputs).
 
-    They stay on their device. A single column becomes a vector.
+    The targets stay on their device. A single column becomes a vector.
 
     Raises
     ------
@@ -204,7 +204,7 @@ def check_targets(y: Any) -> NDArray[np.float64]:
 def check_counts(y: np.ndarray, inside: np.ndarray | None) -> None:
     """Check that targets (n_samples, n_outputs) are valid for the criterion 'poisson'.
 
-    ``inside`` is a mask of the rows that have weight; None for all.
+    ``inside`` is the mask of the rows with positive weight; None means all rows.
     """
     largest, smallest = float((y if inside is None else y[inside]).max()), float(y.min())
     if smallest < 0.0 or largest == 0.0:
@@ -240,7 +240,7 @@ def _where_it_is(values: Any, name: str) -> Array:
 
 
 def _labels_as_vector(y: Array) -> Array:
-    """One label per row; a single column becomes a vector, with scikit-learn's warning."""
+    """Return one label per row; a single column becomes a vector, with scikit-learn's warning."""
     if y.ndim == 2 and y.shape[1] == 1:
         warn_of_column()
         y = y.ravel()
@@ -258,7 +258,7 @@ def _labels_as_vector(y: Array) -> Array:
 
 
 def warn_of_column() -> None:
-    """Warn, as scikit-learn does, that y is a column."""
+    """Warn, as scikit-learn does, that y is a column vector."""
     warn_user(
         "A column-vector y was passed when a 1d array was expected. Please change the shape of y "
         "to (n_samples,), for example using ravel().",
@@ -267,7 +267,7 @@ def warn_of_column() -> None:
 
 
 def _code_dense(y: Array, lowest: int, dtype: Any) -> tuple[NDArray[np.int32], Array]:
-    """Code labels of a small range without sorting the rows; classes get the given dtype."""
+    """Code labels of a small range without sorting the rows; the classes have type ``dtype``."""
     xp = array_module(y)
     place = y.astype(np.int64) - lowest
     present = xp.bincount(place) > 0
@@ -306,7 +306,7 @@ def _code_objects(y: Array) -> tuple[NDArray[np.int32], Array]:
 
 
 def _to_numbers(values: Array, name: str) -> NDArray[np.float64]:
-    """An array that is numeric or convertible as float64, on its device."""
+    """Return a numeric or convertible array as float64, on its device."""
     if values.dtype.kind in "fbiuOUST":
         try:
             return to_float64(values)
@@ -328,14 +328,14 @@ def _check_finite(values: Array, name: str) -> None:
         )
 
 
-# ---- the machine -------------------------------------------------------------------------------
+# ---- floating-point mode -----------------------------------------------------------------------
 
 
 def check_flush_to_zero() -> None:
     """Warn if another library made this thread round denormal numbers to zero.
 
-    Loading a library compiled with -ffast-math can set this for the process. Models are then no
-    longer the same on all devices.
+    Loading a library compiled with -ffast-math can switch this mode on for the whole process.
+    Models are then no longer the same on all devices.
 
     Warns
     -----

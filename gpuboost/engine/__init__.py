@@ -1,1 +1,1 @@
-"""The mathematics of trees and ensembles: what every backend computes, written once."""
+"""The mathematics of trees and ensembles, which all backends share."""

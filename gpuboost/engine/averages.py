@@ -1,4 +1,4 @@
-"""Weighted means by integer sums, which do not depend on their order."""
+"""Weighted means from integer sums, which do not depend on the order of the rows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from gpuboost.engine.fixed_point import SUM_BITS, planes_to_float, sum_bits
 
-BLOCK = 8192  # rows whose planes stay in a cache
+BLOCK = 8192  # rows per block, so that the planes of a block stay in a cache
 
 
 def weighted_mean(values: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
@@ -16,7 +16,7 @@ def weighted_mean(values: np.ndarray, weights: np.ndarray | None = None) -> np.n
     ----------
     values : float64 (n, K)
     weights : float64 (n,), optional
-        At least one is positive.
+        Weights of the rows, at least one of which is positive.
 
     Returns
     -------
@@ -52,6 +52,9 @@ def plane_scales(largest: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray
     Parameters
     ----------
     largest : float64 (K,)
+        Largest absolute value of each column.
+    bits : int
+        Bits of one entry of a plane.
 
     Returns
     -------

@@ -25,15 +25,16 @@ MAX_BINS = 255  # value bins per feature; the missing code is at most 255, so co
 
 @dataclass(frozen=True, eq=False)
 class BinRule:
-    """How the bins of a matrix are learnt.
+    """Parameters of learning the bins of a matrix.
 
     Attributes
     ----------
     is_categorical : ndarray of bool of shape (n_features,)
+        Mask of the categorical features.
     max_bins : int
         Maximum number of value bins of a numeric feature.
     weights : ndarray of float64 of shape (n_samples,), optional
-        Weights of the rows, of which edges are quantiles; for a GPU backend possibly on the GPU.
+        Weights of the rows for the quantiles that become edges; a host or CuPy array.
     """
 
     is_categorical: NDArray[np.bool_]
@@ -50,11 +51,12 @@ class BinMapper:
     edges : tuple of ndarray of float64, one per feature
         Upper edges of all value bins but the last, strictly increasing. Empty for categories.
     n_bins : ndarray of int32 of shape (n_features,)
-        Value bins of each feature, at least 1.
+        Number of value bins of each feature, at least 1.
     low, high, center : ndarray of float64 of shape (n_features, width - 1)
         Smallest and largest training value of each bin, and their midpoint. Entries beyond the bins
-        of a feature repeat its last bin. For categories all three are the code itself.
+        of a feature repeat its last bin. For categories, all three are equal to the code.
     is_categorical : ndarray of bool of shape (n_features,)
+        Mask of the categorical features.
     """
 
     edges: tuple[NDArray[np.float64], ...]
@@ -75,7 +77,7 @@ class BinMapper:
 
     @property
     def width(self) -> int:
-        """Number of bins of a histogram: the value bins and the missing one."""
+        """Number of bins of a histogram: the value bins and the bin for missing values."""
         return self.missing_code + 1
 
     @cached_property
@@ -95,7 +97,7 @@ class BinMapper:
     def edge_table(self, dtype: Any = np.float64) -> NDArray[np.floating[Any]]:
         """Return the edges as one array of shape (n_features, width - 2), padded with +inf.
 
-        For float32 they are rounded down, so that `x <= edge` is exact for every float32 x.
+        For float32 the edges are rounded down, so that `x <= edge` is exact for every float32 x.
         """
         return self._edges32 if dtype == np.float32 else self._edges64
 
@@ -115,7 +117,9 @@ class BinnedMatrix:
     Attributes
     ----------
     codes : ndarray of uint8 of shape (n_features, n_samples), C-contiguous
+        Number of each value's bin.
     mapper : BinMapper
+        Bins of the features.
     n_missing : ndarray of int64 of shape (n_features,)
         Number of samples with the missing code.
     """

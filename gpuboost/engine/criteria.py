@@ -33,15 +33,15 @@ predicts a mean of zero, so a split with such a part is not valid.
 
 TWOING (Breiman, Friedman, Olshen, Stone: Classification and Regression Trees, 1984, section 4.3)
 is for classes: hl hr / h / 4 times the square of sum_k abs(gl_k / hl - gr_k / hr). That is half the
-VARIANCE gain after merging the classes into the two sets that the split separates best. Computed
-is four times this value,
+VARIANCE gain after merging the classes into the two sets that the split separates best. The code
+computes four times this value,
 
     (sum_k abs(gl_k h - g_k hl))**2 / (hl hr) / h,
 
 which is exactly zero for equal class shares.
 
-Two classes have one channel, the second class (``g``; the first is ``h - g``). By symmetry VARIANCE
-needs only this channel; the other criteria use both classes, the first class first.
+With two classes, the only channel is the second class (``g``; the first class is ``h - g``). By
+symmetry VARIANCE needs only this channel; the other criteria add the first class, then the second.
 
 Each criterion is a row of `CRITERIA`. NumPy passes arrays, the Numba backend compiles this module,
 ``kernels/common/criteria.cuh`` has a copy.
@@ -114,7 +114,7 @@ def misclassification_score(sums, hl, h):
 
 
 def poisson_term(gl, g, hl, h):
-    """Term of one output in the POISSON gain, to be summed; minus infinity if not valid."""
+    """Term of one output in the POISSON gain; minus infinity if the split is not valid."""
     gr, hr = g - gl, h - hl
     x, all_of_it = gl * h - g * hl, np.maximum(g, 1.0)
     left = hl * half_deviance(x / (all_of_it * hl))
@@ -134,7 +134,7 @@ def poisson_score(sums, hl, h):
 
 
 def add_twoing(sums, gl, g, hl, h, limits):
-    """Sums of left, right and node after adding a class to the square root of the gain."""
+    """Sums of left, right and node after adding one class; the score squares the first sum."""
     left, right, node = sums
     return left + np.abs(gl * h - g * hl), right, node
 
@@ -166,7 +166,7 @@ def values_in_bounds(g, h, regular, bounds):
 
 
 def newton_term(g, h, value, l1, l2):
-    """NEWTON term of a part with this value, to be summed over channels in order."""
+    """NEWTON term of a part with the given value, to be summed over channels in order."""
     return value * (2.0 * g - (h + l2) * value) - 2.0 * l1 * np.abs(value)
 
 
@@ -197,7 +197,7 @@ def newton_score(sums, hl, h):
 
 
 def is_monotonic(sign, gl, g, hl, h, limits):
-    """Whether the values of both sides of a split rise (``sign`` 1) or fall (-1)."""
+    """Whether values rise (``sign`` 1) or fall (-1) from the left to the right of a split."""
     left = values_in_bounds(gl, hl, *limits)
     right = values_in_bounds(g - gl, h - hl, *limits)
     return sign * left <= sign * right
@@ -211,7 +211,7 @@ def middle(left, right):
 def bounds_of_children(sign, left, right, bounds):
     """Bounds (lower, upper) of the left and right child of a split, from the children's values.
 
-    They are the node's bounds, except that `middle` separates the children if ``sign`` is 1
+    The children have the node's bounds, except that `middle` separates them if ``sign`` is 1
     (increasing values) or -1 (decreasing values).
     """
     between = middle(left, right)
@@ -232,6 +232,8 @@ def is_enough(gain, root, unit, minimum, needs_gain):
 
     Parameters
     ----------
+    gain : float64
+        Gain of a split, from `gain_of`.
     root : float64
         Hessian of the tree's root.
     unit : float
@@ -269,30 +271,31 @@ class Criterion:
     Attributes
     ----------
     number : int
-        Identifies the functions in backends; ``kernels/common`` has the same numbers.
+        Number by which backends and ``kernels/common`` choose the functions.
     add, score : callable
         ``add(sums, gl, g, hl, h, limits)`` adds one channel to the sums of left, right and node,
         which start as zeros; ``score(sums, hl, h)`` is -1 where a split is not valid.
     impurity : callable
         Impurity of nodes from class shares (m, V).
     class_names, value_names : tuple of str
-        Its names for users, in classifiers and in regressors.
+        Names of the criterion for users, in classifiers and in regressors.
     note : str
         Explanation for users, shown after the names.
     both_classes : bool
-        With two classes, whose only channel is the second class, the first is added too, before it.
+        Whether, with two classes, the first class is added before the only channel, the second.
     times_hessian : bool
-        The score is the gain times the hessian of the node, which is the same for all candidates.
+        Whether scores are gains times the node's hessian, which is the same for all candidates.
     class_unit : float
         Factor from gains to the decrease of weight times impurity of classes.
     power : int
-        Power of the unit of targets in which gains are.
+        The unit of gains is the unit of targets to this power.
     counts : bool
-        Targets are at least 0 and not centred; the impurity is half their Poisson deviance.
+        Whether targets are at least 0 and not centred; the impurity is half their Poisson deviance.
     by_median : bool
-        Trees split by signs about medians (`MedianTarget`).
+        Whether splits use the signs of targets about medians (`MedianTarget`).
     compiled_apart : bool
-        Only kernels compiled for this criterion include it; others would need more registers.
+        Whether only kernels compiled for this criterion include it, which saves registers in the
+        other kernels.
     """
 
     number: int

@@ -9,8 +9,8 @@ leaf). With many rows or with real weights there are fewer bits, so that sums fi
 leaf values to about the precision of float64, whatever the range of targets and weights.
 
 Arrays as long as the data stay on their device; arrays with one number per column are on the host.
-Floating point is used for one operation per element, and its only reductions are maximum and
-minimum, so all devices compute the same bits.
+Floating point is used element by element, and for no reductions but maximum and minimum, so all
+devices compute the same bits.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import numpy as np
 
 from gpuboost.engine.array_modules import array_module, copy_to_host
 
-WEIGHT_BITS = 16  # of a weight; integer weights up to 2**16 are exact
-MEAN_BITS = 12  # of the mean weight, if real weights span a wide range
-CLASS_WEIGHT_BITS, VALUE_WEIGHT_BITS = 28, 20  # maximum of a weight then; values get the other bits
+WEIGHT_BITS = 16  # bits of a weight; integer weights up to 2**16 are exact
+MEAN_BITS = 12  # bits of the mean weight, if real weights span a wide range
+CLASS_WEIGHT_BITS, VALUE_WEIGHT_BITS = 28, 20  # bits of the largest weight in that case
 SUM_BITS = 62  # no sum of a fit reaches 2**63
 
 
@@ -35,11 +35,11 @@ class WeightFacts:
     Attributes
     ----------
     total, largest : float
-        Upper bounds of the sum of a tree's integer weights, and of each of them.
+        Upper bounds of the sum of a tree's integer weights, and of each integer weight.
     real : float64 (n,) or None
         Real weights for leaf values, at most 1; None if only the integer weights count.
     inside : bool (n,) or None
-        Rows that may be in a tree; None: all.
+        Mask of the rows that can be in a tree; None means all rows.
     """
 
     total: float
@@ -63,7 +63,7 @@ def exponent_of(x: np.ndarray) -> np.ndarray:
 
 
 def scale_by_power(x: np.ndarray, exponent: np.ndarray | int) -> np.ndarray:
-    """``x * 2**exponent`` on the device of ``x``, with one exponent or one for each column."""
+    """``x * 2**exponent`` on the device of ``x``; one exponent for all columns, or one each."""
     xp = array_module(x)
     if np.ndim(exponent) == 0:
         return xp.ldexp(x, np.int32(exponent))

@@ -15,14 +15,14 @@ _EXPONENT_OF_ONE = np.int64(0x3FF0000000000000)
 _BIAS, _S52 = np.int64(1023), np.int64(52)
 _ONE, _ZERO = np.int64(1), np.int64(0)
 _INVERSE_LN2 = 1.44269504088896338700e00
-_NEXT_TO_NOTHING = 1e-300  # r log r is practically 0 here
-_TO_WHOLE = 6755399441055744.0  # 1.5 * 2**52: adding it rounds to an integer, in the low bits
+_NEXT_TO_NOTHING = 1e-300  # for this r, r log r is negligible
+_TO_WHOLE = 6755399441055744.0  # 1.5 * 2**52: after adding it, the low bits hold a rounded integer
 _EXP_SMALLEST, _EXP_LARGEST = -708.0, 709.782712893384
 _SCALE = np.int64(1022 << 52)  # the exponent field of 1/2
 
 
 def select(condition, yes, no):
-    """``yes`` where the condition holds, else ``no``; compiled, it takes scalars."""
+    """``yes`` where the condition holds, else ``no``; the compiled function takes scalars."""
     return np.where(condition, yes, no)
 
 
@@ -65,7 +65,8 @@ def log(x):
 def log2(x):
     """Binary logarithm of an array of normal positive float64 values, exact for powers of two.
 
-    For x up to 1 the error is about one unit in the last place; above, it is as small absolutely.
+    For x up to 1, the error is about one unit in the last place; for larger x, the absolute error
+    is as small.
     """
     mantissa, exponent = np.frexp(x)  # in [1/2, 1)
     return exponent + log(mantissa) * _INVERSE_LN2
@@ -75,8 +76,8 @@ def half_deviance(x):
     """(1 + x) log(1 + x) - x for x >= -1: half the Poisson deviance of 1 + x from 1.
 
     The error is about twenty units in the last place; the result is never negative, and 0 only for
-    0. Near 0 the terms cancel, so there it is x**2 - c - x c, where c = x - log(1 + x), about
-    x**2 / 2, is computed without cancellation.
+    x = 0. Near 0 the terms cancel, so the result is x**2 - c - x c instead. Here c = x - log(1 + x)
+    is about x**2 / 2 and computed without cancellation.
     """
     ratio = np.maximum(1.0 + x, _NEXT_TO_NOTHING)
     c = 0.5 * x * x - log_series(x)
@@ -103,7 +104,7 @@ def exp(x):
     q = 8.333333333326112e-03 + r * (1.388888888888373e-03 + r * q)
     q = 0.5 + r * (1.666666666666667e-01 + r * (4.166666666666667e-02 + r * q))
     p = 1.0 + (high + (r * r * q - low))
-    # 2**(k - 1), made from its exponent field, times 2 p: 2**k would overflow for the largest k.
+    # The result is 2**(k - 1), made from its exponent field, times 2 p: 2**k could overflow.
     scale = float_of((bits_of(shifted) << _S52) + _SCALE)
     result = select(x < _EXP_SMALLEST, 0.0, (p + p) * scale)
     result = select(x > _EXP_LARGEST, np.inf, result)
@@ -113,14 +114,15 @@ def exp(x):
 def midway(total, a, b):
     """Values v with a <= v < b, midway if possible; ``total`` is a + b, which may overflow.
 
-    Halving first would round denormals, and adding first overflows above 9e307. Never -0.0.
+    Halving first would round denormals, and adding first overflows above 9e307. The result is never
+    -0.0.
     """
     middle = select(np.abs(total) < np.inf, total * 0.5, a * 0.5 + b * 0.5)
     return select(middle < b, middle, a) + 0.0
 
 
 def midpoint(a, b):
-    """`midway` of float64 arrays or scalars, a < b."""
+    """`midway` of float64 arrays or scalars with a < b."""
     a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     with np.errstate(over="ignore"):
         total = a + b

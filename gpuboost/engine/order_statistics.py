@@ -6,9 +6,9 @@ the group and ``cut = level * W`` (float64, rounded once)::
 
     lower = smallest v with C(v) >= cut         upper = smallest v with C(v) > cut
 
-Every value between them is a minimum. The quantile is their midpoint, which is the usual median for
-an even number of equal weights. (scikit-learn's boosting takes the lower value if rows have weights
-and otherwise interpolates by position.)
+Every value between ``lower`` and ``upper`` minimises the loss. The quantile is their midpoint: the
+usual median for an even number of equal weights. (scikit-learn's boosting takes the lower value if
+rows have weights and otherwise interpolates by position.)
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from gpuboost.engine.fixed_point import (
     two_planes,
 )
 
-WEIGHT_BITS = 46  # of cumulative weights, which are therefore exact in float64
+WEIGHT_BITS = 46  # bits of cumulative weights, which are therefore exact in float64
 
 
 @dataclass(frozen=True)
 class Groups:
-    """Rows by group. All statistics of a group of weight 0 are 0.
+    """Rows sorted by group. All statistics of a group of weight 0 are 0.
 
     Attributes
     ----------
@@ -45,13 +45,13 @@ class Groups:
     starts: np.ndarray
 
     def sum(self, values: np.ndarray) -> np.ndarray:
-        """Sums over each group of integers (m, ...) given in the order of ``rows``."""
+        """Sum over each group of integer ``values`` (m, ...), given in the order of ``rows``."""
         until = np.zeros((len(values) + 1, *values.shape[1:]), dtype=values.dtype)
         np.cumsum(values, axis=0, out=until[1:])
         return until[self.starts[1:]] - until[self.starts[:-1]]
 
     def spread(self, values: np.ndarray) -> np.ndarray:
-        """Values of the groups, repeated for each row."""
+        """The value of each group, repeated for each of its rows."""
         return np.repeat(values, np.diff(self.starts), axis=0)
 
 
@@ -74,7 +74,7 @@ def _grouped(group: np.ndarray) -> np.ndarray:
 
 
 def integer_weights(weights: np.ndarray | None, n: int) -> np.ndarray:
-    """Weights in units of a power of two, on their device: int64 (n,), positive where weights are.
+    """Weights as multiples of a power of two, on their device: int64 (n,); no weight rounds to 0.
 
     The unit depends only on the largest weight and the number of rows. If all positive weights are
     equal, they become ones.
@@ -100,7 +100,7 @@ def weighted_quantiles(
     weights : int64 (n,)
         From `integer_weights`.
     level : float
-        Strictly between 0 and 1.
+        Quantile level, strictly between 0 and 1.
 
     Returns
     -------
@@ -120,7 +120,7 @@ def quantile_bounds(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Lower and upper value of the quantile of each group, and the weight of the group.
 
-    ``values`` (n,) may have any numeric type. For groups of weight 0 the results are arbitrary.
+    ``values`` (n,) can have any numeric type. For groups of weight 0 the results are arbitrary.
     """
     n_groups = len(groups.starts) - 1
     of_rows = values[groups.rows]
@@ -147,7 +147,9 @@ def mean_of_clipped(
     weights : int64 (n,)
         From `integer_weights`.
     centres : float64 (n_groups,)
+        Centre of each group.
     limit : float
+        Largest absolute difference from the centre.
 
     Returns
     -------

@@ -19,10 +19,10 @@ from gpuboost.engine.numerics import in_order, log
 from gpuboost.engine.order_statistics import integer_weights
 from gpuboost.engine.targets import ClassTarget, MedianTarget, RegressionTarget, ValueTarget
 
-VALUE_BITS = 28  # of a centred target; weight * value and a weight of 17 bits then fit 62 bits
-EXACT_BITS = 53  # sums of targets below 2**53 are exact in float64, so equal means gain exactly 0
-MAX_SUM = 2.0**1000  # of targets that are not centred; leaves a margin for their weights
-MIN_VALUE_BITS = 12  # of a target, even if sums may then exceed EXACT_BITS
+VALUE_BITS = 28  # bits of a centred target; weight * value and a 17-bit weight then fit 62 bits
+EXACT_BITS = 53  # sums of targets below 2**53 are exact in float64, so equal means have gain 0
+MAX_SUM = 2.0**1000  # largest sum of targets that are not centred; leaves a margin for weights
+MIN_VALUE_BITS = 12  # minimum bits of a target, even if sums can then exceed EXACT_BITS
 
 
 def class_target(classes: np.ndarray, n_classes: int, facts: WeightFacts) -> ClassTarget:
@@ -53,15 +53,15 @@ def value_target(y: np.ndarray, facts: WeightFacts, criterion: int = VARIANCE) -
     Parameters
     ----------
     y : float64 (n, K)
-        Values of rows that are in no tree do not matter. With POISSON none is negative.
+        The values of rows that are in no tree are ignored. With POISSON no value is negative.
     criterion : int
         Criterion of the splits. POISSON needs sums of ``y`` itself, so ``y`` is not centred:
         0 stays 0, and positive values stay positive.
     """
     counts = CRITERIA[criterion].counts
     centred, mean = _of_trees(y, facts.inside) if counts else centre_targets(y, facts.inside)
-    # All outputs have one scale, so that their gains may be added. Targets are scaled to [-1, 1]
-    # before squaring, because squares of huge or tiny ones would leave the range of float64.
+    # All outputs have one scale, so that their gains can be added. Targets are scaled to [-1, 1]
+    # before squaring, because squares of huge or tiny targets would leave the range of float64.
     unit = int(exponent_of(centred).max())
     xp, bits = array_module(y), _value_bits(facts)
     values = xp.rint(scale_by_power(centred, bits - unit)).astype(np.int32)
@@ -85,7 +85,7 @@ def median_target(y: np.ndarray, facts: WeightFacts) -> MedianTarget:
     Parameters
     ----------
     y : float64 (n, K)
-        Values of rows that are in no tree do not matter.
+        The values of rows that are in no tree are ignored.
     """
     xp = array_module(y)
     centred, mean = centre_targets(y, facts.inside)
@@ -119,7 +119,7 @@ def _leaf_columns(columns: np.ndarray, facts: WeightFacts) -> tuple[np.ndarray, 
 def _y_log_y(x: np.ndarray) -> np.ndarray:
     """x log x for each x in [0, 1], on the device of ``x``.
 
-    It is computed on the host, whose logarithm is the same for all devices. Values too small to
+    The host computes the logarithms, so that they are the same for all devices. Values too small to
     change the sums of a fit count as 0.
     """
     host = copy_to_host(x)
@@ -128,7 +128,7 @@ def _y_log_y(x: np.ndarray) -> np.ndarray:
 
 
 def _of_trees(y: np.ndarray, inside: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Targets that are not centred, 0 for rows that are in no tree, and zeros as their mean."""
+    """Targets as given, but 0 for rows that are in no tree, and a mean of zeros."""
     kept = y if inside is None else array_module(y).where(inside[:, None], y, 0.0)
     largest = float(kept.max())
     if largest * len(kept) > MAX_SUM:
@@ -156,9 +156,9 @@ def centre_targets(y: np.ndarray, inside: np.ndarray | None) -> tuple[np.ndarray
 def _value_bits(facts: WeightFacts) -> int:
     """Bits of a quantised target.
 
-    With integer weights, sums stay exact in float64 if `MIN_VALUE_BITS` allow it; with real weights
-    equal means differ in the last bit anyway. In any case weight times target and weight fit in one
-    packed word, and sums in an int64.
+    With integer weights, sums are exact in float64 if `MIN_VALUE_BITS` allows it; with real weights
+    equal means differ in the last bit anyway. In any case, weight times target and weight fit in
+    one packed word, and sums fit in an int64.
     """
     sums = EXACT_BITS if facts.real is None else SUM_BITS
     exact = max(MIN_VALUE_BITS, min(VALUE_BITS, sums - sum_bits(facts.total)))

@@ -6,7 +6,7 @@ Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
 
 The functions are branch-free over ``uint64``: NumPy passes arrays (scalars would warn on
 wrap-around), the Numba backend compiles this module, and ``kernels/common/common.cuh`` holds a copy
-that tests compare with this one.
+that tests compare with this module.
 """
 
 import numpy as np
@@ -56,7 +56,7 @@ def multiply_high(a, b):
 
 
 def left_key(key):
-    """Key of a node's left child. A node's key is a hash chain of the turns from the root."""
+    """Key of a node's left child. A node's key hashes the left and right turns from the root."""
     return mix(key ^ _TURN_LEFT)
 
 
@@ -74,12 +74,12 @@ def feature_rank(key, feature):
 
 
 def level_key(root_key, depth):
-    """Key that draws the features of a level, which are those of the smallest `feature_rank`."""
+    """Key that draws the features of a level: the features of smallest `feature_rank`."""
     return hash_index(root_key ^ _LEVEL, depth)
 
 
 def threshold_draw(key, feature):
-    """Uniform in [0, 1) that places the random threshold of ``feature`` in the node ``key``."""
+    """Uniform number in [0, 1) for the random threshold of ``feature`` in the node ``key``."""
     return uniform(hash_index(key ^ _THRESHOLD, feature))
 
 
@@ -94,7 +94,7 @@ def category_goes_left(key, feature, code):
 
 
 def stream_key(seed, purpose, index):
-    """Key of a stream as an array of one word; ``index`` is usually the number of the tree.
+    """Key of a stream of random words, as uint64 (1,); ``index`` is usually the tree's number.
 
     An array of indices gives an array of keys.
     """

@@ -1,7 +1,7 @@
 """Sampling of the rows of a tree, with their integer weights, and of its candidate features.
 
 Facts about the weights are computed on their device. The functions here make the rows of a tree on
-the host; a GPU makes them itself (`backends.cuda.sampling.draw`).
+the host; `backends.cuda.sampling.draw` makes them on a GPU.
 """
 
 from __future__ import annotations
@@ -27,40 +27,46 @@ from gpuboost.engine.fixed_point import (
 from gpuboost.engine.numerics import log
 from gpuboost.engine.tree_rows import TreeRows
 
-FACTOR_BITS = 40  # factors below 2**-40 of the largest would be lost in the leaf sums
+FACTOR_BITS = 40  # factors below 2**-40 of the largest are lost in the leaf sums
 ALL_ROWS, WITH_REPLACEMENT, WITHOUT_REPLACEMENT = "all", "bootstrap", "subset"
 
 
 @dataclass(frozen=True)
 class RowSampler:
-    """Makes the `TreeRows` of any tree of a fit.
+    """Sampler of the rows of each tree of a fit.
 
-    All arrays are on the host or on one GPU. `rows` and `draw_counts` need them on the host
-    (``copied_to_host``). Pickling copies them to the host.
+    All arrays are on the host or on one GPU. `rows` and `draw_counts` need arrays on the host
+    (``copied_to_host``). Pickling copies the arrays to the host.
 
     Parameters
     ----------
     method : {"all", "bootstrap", "subset"}
+        Whether a tree uses all rows or draws rows, with replacement or without replacement.
     n_samples, n_draws : int
         Number of rows, and number of rows drawn by "bootstrap" and "subset".
     seed : int
+        Seed of all random numbers.
     weights : float64 (n_samples,) or None
-        Weights of the rows; if rows are drawn, they are drawn in proportion to these.
+        Weights of the rows; rows are drawn in proportion to their weights.
     balance : int32 (n_samples,) or None
         Class codes. Each tree weights classes in inverse proportion to their draws
         (``class_weight="balanced_subsample"``).
     row_factor : float64 (n_samples,) or None
-        Multiplies the draw counts of each tree; not with ``method="all"``. Factors below
+        Factors of the draw counts of each tree, unless ``method`` is "all". Factors below
         2**-FACTOR_BITS of the largest become 0.
+    max_weight_bits : int
+        Maximum number of bits to which real weights are rounded.
 
     Attributes
     ----------
     cumulative : uint64 (n_samples,) or None
         Running sum of the weights as fixed-point numbers, if rows are drawn by weight.
     whole : int32 (n_samples,) or None
-        The weights of all rows as integer multiples of a unit, if they are.
+        The weights of all rows as integer multiples of a unit, if this is exact.
+    weight_bits : int
+        Number of bits of the largest integer weight, if weights are rounded.
     brief : TreeRows
-        A `TreeRows` without rows, with what all trees share: how leaf sums are to be read.
+        A `TreeRows` without rows, which holds the fields that all trees share.
     """
 
     method: str
@@ -77,7 +83,7 @@ class RowSampler:
     brief: TreeRows = field(init=False)
 
     def __post_init__(self) -> None:
-        unit, known = 1.0, vars(self)  # the class is frozen, but not yet used
+        unit, known = 1.0, vars(self)  # sets fields although the class is frozen
         if self.weights is not None and self.method == WITH_REPLACEMENT:
             fixed = fixed_point(self.weights)
             known["cumulative"] = array_module(fixed).cumsum(fixed, dtype=np.uint64)
@@ -117,7 +123,7 @@ class RowSampler:
 
     @cached_property
     def bounds(self) -> tuple[float, float]:
-        """Upper bounds of the sum of a tree's integer weights, and of each of them.
+        """Upper bounds of the sum of a tree's integer weights, and of each integer weight.
 
         A row drawn m times on average is drawn more than 2 m + 64 times with a negligible
         probability below exp(-60).
@@ -169,7 +175,7 @@ class RowSampler:
 
     @property
     def place(self) -> str:
-        """Device of the arrays, by the name of a backend there: "cuda:0", or "" for the host."""
+        """Device of the arrays, such as "cuda:0"; "" for the host."""
         for array in self._arrays().values():
             if not isinstance(array, np.ndarray):
                 return f"cuda:{array.device.id}"
@@ -177,11 +183,11 @@ class RowSampler:
 
     @cached_property
     def copied_to_host(self) -> RowSampler:
-        """The sampler with its arrays on the host; itself if they are there."""
+        """The sampler with its arrays on the host; the sampler itself if they are there already."""
         return self._like(self.__getstate__()) if self.place else self
 
     def drawing_only(self) -> RowSampler:
-        """A sampler for a fitted model, with only what is needed to draw the same rows again."""
+        """A sampler for a fitted model, with only the fields that are needed to draw rows again."""
         known = {"balance": None, "row_factor": None}
         if self.method == ALL_ROWS:
             known |= {"weights": None, "whole": None}
@@ -197,7 +203,7 @@ class RowSampler:
         return state | {name: copy_to_host(array) for name, array in self._arrays().items()}
 
     def _like(self, state: dict[str, Any]) -> RowSampler:
-        """A sampler with the given fields, none of them computed again."""
+        """A sampler with the given fields; no field is computed again."""
         made = object.__new__(RowSampler)
         made.__dict__.update(state)
         return made
@@ -224,7 +230,7 @@ class RowSampler:
         return balanced_weights(np.bincount(self.balance, weights=draws))[self.balance]
 
     def draw_counts(self, tree: int) -> np.ndarray:
-        """How often each row is drawn for the tree: int32 (n_samples,), 0 for out-of-bag rows."""
+        """Draw count of each row in the tree: int32 (n_samples,), 0 for out-of-bag rows."""
         if self.method == WITH_REPLACEMENT:
             key = randomness.stream_key(self.seed, randomness.DRAW_ROWS, tree)
             words = randomness.hash_index(key, np.arange(self.n_draws, dtype=np.uint64))
@@ -257,7 +263,7 @@ class RowSampler:
         return self._real_rows(tree, self.weights)
 
     def _real_rows(self, tree: int, weights: np.ndarray) -> TreeRows:
-        """Weights rounded up or down at random, so that sums of many small ones are unbiased."""
+        """Rows with weights rounded up or down at random, so that sums of weights are unbiased."""
         key = randomness.stream_key(self.seed, randomness.ROUND_WEIGHT, tree)
         words = randomness.hash_index(key, np.arange(self.n_samples, dtype=np.uint64))
         rounded = np.floor(scale_weights(weights, self.weight_bits) + randomness.uniform(words))
@@ -269,7 +275,7 @@ class RowSampler:
 
 
 def balanced_weights(counts: np.ndarray) -> np.ndarray:
-    """Return `n / (n_classes * count)` for classes that occur, and 0 for those that do not."""
+    """Return `n / (n_classes * count)` for classes that occur, and 0 for other classes."""
     present = counts > 0
     weights = np.zeros(len(counts), dtype=np.float64)
     total = float(counts.sum())
@@ -278,11 +284,11 @@ def balanced_weights(counts: np.ndarray) -> np.ndarray:
 
 
 def own_exponents(n_samples: int, n_draws: int, row_factor: np.ndarray | None) -> np.ndarray:
-    """Exponents of the two planes of a tree's own weights: int64 (2,).
+    """Exponents of the two planes of the weights of a tree: int64 (2,).
 
-    They follow from a bound, so they are the same for all trees and known before rows are drawn:
-    the weights of a tree sum to at most ``n_draws`` times the largest factor, since balancing
-    preserves the sum of the draws.
+    The exponents follow from a bound, so they are the same for all trees and known before rows are
+    drawn: the weights of a tree sum to at most ``n_draws`` times the largest factor, since
+    balancing preserves the sum of the draws.
     """
     factor_exponent = 0 if row_factor is None else int(exponent_of(row_factor[:, None])[0])
     high = SUM_BITS - 1 - sum_bits(n_draws) - factor_exponent
@@ -298,13 +304,13 @@ def planes_at(x: np.ndarray, exponents: np.ndarray) -> np.ndarray:
 
 
 def fixed_point(weights: np.ndarray) -> np.ndarray:
-    """Weights (n,) as integers whose sum fits in a word: uint64 (n,), on their device."""
+    """Weights (n,) as integers whose sum fits in 64 bits: uint64 (n,), on their device."""
     exponent = SUM_BITS - sum_bits(len(weights)) - exponent_of(weights[:, None])[0]
     return array_module(weights).rint(scale_by_power(weights, exponent)).astype(np.uint64)
 
 
 def whole_weights(weights: np.ndarray) -> tuple[np.ndarray | None, float]:
-    """Weights as integers up to 2**WEIGHT_BITS times a unit, if they are: int32 (n,), unit.
+    """Weights as exact multiples up to 2**WEIGHT_BITS of a unit: int32 (n,) or None, and the unit.
 
     The unit is 1 or the smallest positive weight, so equal weights become ones.
     """
@@ -320,18 +326,18 @@ def whole_weights(weights: np.ndarray) -> tuple[np.ndarray | None, float]:
 
 
 def scale_weights(weights: np.ndarray, bits: int = WEIGHT_BITS) -> np.ndarray:
-    """Weights times the power of two that makes the largest just less than 2**bits."""
+    """Weights times the power of two that makes the largest weight just less than 2**bits."""
     return scale_by_power(weights, bits - exponent_of(weights[:, None])[0])
 
 
 def bits_for(weights: np.ndarray) -> int:
-    """Bits of integer weights with which the mean weight has `MEAN_BITS`."""
+    """Number of bits of the largest integer weight if the mean weight has `MEAN_BITS` bits."""
     scaled = scale_weights(weights[weights > 0], 0)  # at most 1
     return MEAN_BITS + sum_bits(1.0 / float(exact_mean(scaled[:, None])[0]))
 
 
 def smallest(order: np.ndarray, count: int) -> np.ndarray:
-    """Mask of the ``count`` smallest entries; ties go to the first ones."""
+    """Mask of the ``count`` smallest entries; of equal entries, the first are chosen."""
     last = np.partition(order, count - 1)[count - 1]
     mask = order < last
     ties = np.flatnonzero(order == last)
@@ -340,7 +346,7 @@ def smallest(order: np.ndarray, count: int) -> np.ndarray:
 
 
 def draw_features(seed: int, tree: int, n_features: int, count: int, replace: bool) -> np.ndarray:
-    """Features of one tree, ascending int32; with replacement, some may be repeated."""
+    """Features of one tree, ascending int32; drawn with replacement, features can repeat."""
     key = randomness.stream_key(seed, randomness.KEEP_FEATURES, tree)
     if replace:
         words = randomness.hash_index(key, np.arange(count, dtype=np.uint64))
@@ -350,7 +356,7 @@ def draw_features(seed: int, tree: int, n_features: int, count: int, replace: bo
 
 
 def root_key(seed: int, tree: int) -> int:
-    """Key of a tree's root node, from which all its randomness comes."""
+    """Key of a tree's root node, from which all random numbers of the tree are derived."""
     return int(randomness.stream_key(seed, randomness.GROW, tree)[0])
 
 

@@ -3,30 +3,30 @@
 All targets have these attributes and methods, which backends use:
 
 ``by_class``, ``is_multiclass``
-    Whether targets are classes; whether there are more than two, each with its own channel.
+    Whether targets are classes; whether there are more than two classes, each with a channel.
 ``by_median``
     Whether rows are split by their side of the node's median.
 ``has_gradients``
     Whether gradients come with the rows of each tree (`TreeRows.gradient`).
 ``row_arrays``
-    Names of the arrays that have one entry per row, some of which may be None.
+    Names of the arrays that have one entry per row; some of the arrays can be None.
 ``n_channels``, ``n_classes``
-    Gradient channels of a histogram; classes in the leaf sums, 1 without classes.
+    Number of gradient channels of a histogram; number of classes, 1 without classes.
 ``purity``
     How a pure node is recognised: by its sums ("TWO_CLASSES", "CLASSES"), by the ranges of its
     rows' values or signs ("RANGES"), or "NEVER" if no node is pure.
 ``wide``
     int64 (n, P): terms of the leaf values, summed exactly over each leaf's rows (times the row's
     draw count if ``TreeRows.draws``). ``exponents`` (P,) are the powers of two of its columns (see
-    `fixed_point.two_planes`). None if leaf values need only integer weights, or if the rows of a
-    tree have their own.
+    `fixed_point.two_planes`). None if leaf values need only integer weights, or if each tree has
+    its own `TreeRows.wide`.
 ``gain_unit(criterion)``
     Factor from `GrownTree.gain` to the decrease of weight times impurity.
 ``row_channels(row, rows)``
     Contributions of the given rows of a tree to the channels: gradients int64 (r, K) and None, or
     for more than two classes None and the class of each row, int64 (r,).
 ``node_values(sums, hessian, rows, criterion)``
-    `NodeValues` of a finished tree. (Trees of gradients are finished by their rounds.)
+    `NodeValues` of a finished tree. (A round of boosting finishes its trees without this method.)
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from gpuboost.engine.numerics import in_order, log
 from gpuboost.engine.order_statistics import between
 from gpuboost.engine.tree_rows import TreeRows
 
-RowChannels = tuple[np.ndarray | None, np.ndarray | None]  # gradients, or else classes
+RowChannels = tuple[np.ndarray | None, np.ndarray | None]  # (gradients, None) or (None, classes)
 
 
 @dataclass(frozen=True)
@@ -64,15 +64,18 @@ class _Target:
 
 @dataclass(frozen=True)
 class ClassTarget(_Target):
-    """Classes. A channel is the weight of a class; two classes have one channel, class 1.
+    """Classes; a channel is the weight of a class, and two classes have one channel, class 1.
 
     Attributes
     ----------
     classes : int32 (n,)
+        Class of each row.
     n_classes : int
+        Number of classes.
     wide : int64 (n, 2) or None
-        None: class weights are the draw counts.
+        Planes of the real weights of rows; None if class weights are sums of integer weights.
     exponents : int64 (2,)
+        Exponents of the planes; empty if ``wide`` is None.
     """
 
     classes: np.ndarray
@@ -98,12 +101,12 @@ class ClassTarget(_Target):
         return "CLASSES" if self.is_multiclass else "TWO_CLASSES"
 
     def gain_unit(self, criterion: int) -> float:
-        """Factor 2 if two classes share one channel, since their terms are equal."""
+        """The criterion's unit, times 2 if two classes of equal terms share one channel."""
         of = CRITERIA[criterion]
         return of.class_unit * (1.0 if of.both_classes or self.is_multiclass else 2.0)
 
     def row_channels(self, row: np.ndarray, rows: TreeRows) -> RowChannels:
-        """Weight * [class is 1], or the class."""
+        """For two classes, weight * [class is 1] of each row, else the class of each row."""
         label = self.classes[row].astype(np.int64)
         if self.is_multiclass:
             return None, label
@@ -112,7 +115,7 @@ class ClassTarget(_Target):
     def class_sums(self, hessian: np.ndarray, gradient: np.ndarray) -> np.ndarray:
         """Weight of each class in nodes: int64 (m, n_classes).
 
-        Leaf values follow from these if weights are integers. A single class has one column.
+        Leaf values follow from these sums if weights are integers. A single class has one column.
         """
         if self.is_multiclass:
             return gradient
@@ -142,7 +145,7 @@ class _OfOutputs(_Target):
     is_multiclass, n_classes = False, 1
 
     def gain_unit(self, criterion: int) -> float:
-        """Undoes the scaling of targets by powers of two; impurity is the mean over outputs."""
+        """Factor that undoes the scaling of targets by powers of two and averages over outputs."""
         power = CRITERIA[criterion].power
         exponent = -power * self.value_exponent
         if power > 1:
@@ -165,8 +168,11 @@ class ValueTarget(_OfOutputs):
         Planes of the targets, of the sum of their squares (POISSON: of y log y) after division by
         2**square_unit, and of the weight if it is real.
     exponents : int64 (P,)
+        Exponents of the planes.
     mean : float64 (K,)
         Mean that was subtracted from the targets.
+    square_unit : int
+        Exponent by which targets are scaled down before they are squared.
     """
 
     values: np.ndarray
@@ -205,12 +211,12 @@ class MedianTarget(_OfOutputs):
     """Values for trees of the absolute error, whose leaves are medians.
 
     The absolute error of a node is least at the median of its targets, and its gradient is the sign
-    of a target's difference from the median. Such a tree splits by these signs, where others split
-    by targets minus their mean. Each node uses its own median: signs about the root's median would
-    say little more about the rows below the first split than their side of it.
+    of a target's difference from the median. Trees of the absolute error split by these signs, as
+    other trees split by targets minus their mean. Each node uses its own median: below the first
+    split, signs about the root's median would carry little information.
 
-    A median is the midpoint of two targets (`order_statistics`), which are identified by their
-    ranks, so it is exact, and splits depend only on the order of the targets.
+    A median is the midpoint of two targets (`order_statistics`). Targets are identified by their
+    ranks, so medians are exact, and splits depend only on the order of the targets.
 
     A channel is the sum of weight * sign; a node is pure if all rows have equal signs per output.
 
@@ -223,10 +229,11 @@ class MedianTarget(_OfOutputs):
     wide : int64 (n, P)
         Planes of the centred targets and of the weight.
     exponents : int64 (P,)
+        Exponents of the planes.
     mean : float64 (K,)
         Mean that was subtracted from the targets in ``wide``.
     median_weight : int64 (n,) or None
-        Weights of rows in medians; None: the weights of the tree.
+        Weights of rows in medians; None means the integer weights of the tree.
     """
 
     ranks: np.ndarray
@@ -240,7 +247,7 @@ class MedianTarget(_OfOutputs):
 
     @property
     def n_sums(self) -> int:
-        """Columns of `GrownTree.sums`."""
+        """Number of columns of `GrownTree.sums`."""
         return 6 * self.n_channels + 2
 
     def row_channels(self, row: np.ndarray, rows: TreeRows) -> RowChannels:
@@ -278,7 +285,7 @@ class GradientTarget(_OfOutputs):
     """
 
     has_gradients, purity = True, "NEVER"
-    wide, exponents = None, np.zeros(0, np.int64)  # they come with the rows
+    wide, exponents = None, np.zeros(0, np.int64)  # leaf sums come with the rows
 
     def row_channels(self, row: np.ndarray, rows: TreeRows) -> RowChannels:
         """The gradients of the rows."""
@@ -287,7 +294,7 @@ class GradientTarget(_OfOutputs):
 
 
 def median_signs(ranks: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    """1 for ranks above the median, -1 for ranks below, 0 at the median: int8."""
+    """Signs of ranks about the median: 1 above, -1 below, 0 at the median: int8."""
     return (ranks >= upper).astype(np.int8) - (ranks <= lower).astype(np.int8)
 
 

@@ -1,6 +1,6 @@
 """The tasks and results of backends, as frozen dataclasses.
 
-`gpuboost.backends.protocol` has the contract of `grow`, which takes and returns them.
+`gpuboost.backends.protocol` specifies `grow`, which takes a task and returns grown trees.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gpuboost.engine.tree_rows import TreeRows
 NO_LIMIT = 2**31 - 1
 LEAF = -1
 MISSING_RIGHT, MISSING_LEFT, MISSING_UNSEEN = 0, 1, 2
-ONE_HOT_LEVELS = 4  # categorical features with at most this many levels split one from the rest
+ONE_HOT_LEVELS = 4  # up to this many levels, a categorical split separates one level from the rest
 ONLY_MISSING_RIGHT = -1  # `next_bin` of a split that sends every value left
 
 
@@ -27,8 +27,8 @@ ONLY_MISSING_RIGHT = -1  # `next_bin` of a split that sends every value left
 class Regularisation:
     """Penalties and constraints of NEWTON leaf values, in integer units.
 
-    A value is a gradient divided by a hessian; integer units are those of the integers that a tree
-    is grown on (`targets.GradientTarget`).
+    A value is a gradient divided by a hessian; integer units are the units of the integers that a
+    tree is grown on (`targets.GradientTarget`).
 
     Attributes
     ----------
@@ -37,7 +37,8 @@ class Regularisation:
     max_value : float
         Maximum absolute value.
     monotonic : tuple of int, or None
-        1 (values increase with it), -1 (they decrease) or 0 per feature. Only with one channel.
+        For each feature 1 (values increase with the feature), -1 (values decrease) or 0 (no
+        constraint). Only with one channel.
     """
 
     l1: float = 0.0
@@ -48,10 +49,14 @@ class Regularisation:
 
 @dataclass(frozen=True)
 class TreeOptions:
-    """Options of one tree, most of them as scikit-learn's parameter of the same name.
+    """Options of one tree; options not listed here are scikit-learn's parameters of that name.
 
     Attributes
     ----------
+    criterion : int
+        Key of `criteria.CRITERIA`.
+    random_thresholds : bool
+        Whether each candidate feature gets one random threshold, as in extra trees.
     min_hessian : int
         Minimum integer weight of a child.
     level_features : int
@@ -64,12 +69,12 @@ class TreeOptions:
         Whether the gain of a split must be positive.
     min_decrease : float
         ``min_impurity_decrease`` for targets of medians, whose gains are not impurity decreases.
-        It is applied to the finished tree; backends ignore it.
+        This limit is applied to the finished tree; backends ignore it.
     min_category_fraction : float
-        In features whose categories are sorted, a category whose hessian in a node is a smaller
-        fraction than this of the root's hessian counts as missing. Only with gradients.
+        In features whose categories are sorted, a category counts as missing in a node if its
+        hessian there is less than this fraction of the root's hessian. Only with gradients.
     regularisation : Regularisation
-        Used by NEWTON only.
+        Penalties and constraints, which only NEWTON uses.
     ccp_alpha : float
         Cost of a leaf when the finished tree is pruned (`growth.pruning`); backends ignore it.
     """
@@ -95,7 +100,7 @@ class TreeOptions:
 
     @property
     def directions(self) -> tuple[int, ...] | None:
-        """`Regularisation.monotonic`; not None only if nodes have their own bounds (NEWTON)."""
+        """`Regularisation.monotonic` with NEWTON, whose nodes have bounds, else None."""
         return self.regularisation.monotonic if self.criterion == NEWTON else None
 
     def as_grown(self) -> TreeOptions:
@@ -110,17 +115,17 @@ class TreeOptions:
 
     @property
     def deepest(self) -> int:
-        """Maximum depth of a node. In best-first growth, each ancestor takes one of the splits."""
+        """Maximum depth of a node. In best-first growth, each ancestor uses up one split."""
         if self.max_leaf_nodes == NO_LIMIT:
             return self.max_depth
         return min(self.max_depth, self.max_leaf_nodes - 1)
 
     def max_splits(self, depth: int) -> int:
-        """Maximum number of nodes of a tree that ``max_leaf_nodes`` lets split at a depth.
+        """Maximum number of nodes of a tree that can split at a depth under ``max_leaf_nodes``.
 
-        Their ancestors are split, too: ``m + 1`` nodes have at least ``m // 2 + 1`` parents, these
-        ``m // 4 + 1`` and so on. That makes ``2 * m`` splits minus the number of one bits in ``m``,
-        plus one split per level.
+        The ancestors of these nodes are split, too: ``m + 1`` nodes have at least ``m // 2 + 1``
+        parents, which have at least ``m // 4 + 1`` parents, and so on. The total is ``2 * m``
+        splits minus the number of one bits in ``m``, plus one split per level.
         """
         free = self.max_leaf_nodes - 2 - depth
         return 0 if free < 0 else 1 + min(free, (free + free.bit_length()) // 2)
@@ -130,8 +135,28 @@ class TreeOptions:
 class GrowTask:
     """A batch of trees to grow over one binned matrix.
 
-    ``rows_of`` makes the rows of a tree on the host. If ``sampler`` is not None, it makes the same
-    rows, and a device may draw them itself.
+    Attributes
+    ----------
+    matrix : BinnedMatrix
+        Binned training rows.
+    target : Target
+        Targets in integers.
+    options : TreeOptions
+        Options of each tree.
+    rows_of : callable
+        Returns the rows of a tree on the host, from the number of the tree.
+    trees : sequence of int
+        Numbers of the trees.
+    seed : int
+        Seed of the random numbers of all trees.
+    features_of : callable or None
+        Maps the number of a tree to its ascending int32 features; None means all features.
+    n_threads : int
+        Number of threads.
+    memory_budget : int
+        Memory for histograms and other temporary arrays, in bytes.
+    sampler : RowSampler or None
+        Sampler of the same rows as ``rows_of``, with which a device draws the rows itself.
     """
 
     matrix: BinnedMatrix
@@ -154,7 +179,7 @@ class GrowTask:
 
 @dataclass(frozen=True)
 class GrownTree:
-    """One tree as a backend grew it: nodes breadth-first, right child = left + 1, root 0.
+    """One tree as a backend returns it, with nodes in breadth-first order, the root first.
 
     Attributes
     ----------
@@ -162,28 +187,28 @@ class GrownTree:
         Split feature, `LEAF` in leaves.
     bin, next_bin : int16 (m,)
         Last occupied bin that goes left, and first occupied bin that goes right
-        (`ONLY_MISSING_RIGHT` if no value does). For random thresholds the bin of the threshold and
-        the next one.
+        (`ONLY_MISSING_RIGHT` if no value does). For random thresholds, the bin of the threshold and
+        the next bin.
     draw : float64 (m,)
-        The random threshold, NaN if there is none.
+        The random threshold, NaN without one.
     missing : int8 (m,)
-        `MISSING_RIGHT`, `MISSING_LEFT`, or `MISSING_UNSEEN` if no row misses the feature.
+        `MISSING_RIGHT`, `MISSING_LEFT`, or `MISSING_UNSEEN` if no row of the node misses the
+        feature.
     left : int32 (m,)
-        Left child, 0 in leaves.
+        Left child, which the right child follows; 0 in leaves.
     gain : float64 (m,)
         Gain of the split in integer units, 0 in leaves.
     category : int32 (m,)
         Row of ``masks`` for categorical splits, else -1.
     masks : uint32 (c, 16)
-        Bit ``code`` of the first 8 words is set if the code goes left, of the last 8 words if the
-        node has rows with that code.
+        Bit ``code`` of the first 8 words is set if the code goes left, bit ``code`` of the last 8
+        words if the node has rows with that code.
     count, hessian : int64 (m,)
-        Rows, and sum of integer weights.
+        Number of rows, and sum of their integer weights.
     sums : int64 (m, P)
-        Leaf sums; for internal nodes the sums over all their rows. Columns are those of
-        ``Target.wide`` for a regression and planes of classes (m, n_classes * P) for a
-        classification, or class weights (m, n_classes) if ``wide`` is None. For medians see
-        `backends.protocol`.
+        Leaf sums; for inner nodes, sums over all rows of the node. The columns are the columns of
+        ``Target.wide`` for a regression, planes of classes (m, n_classes * P) for a classification,
+        or class weights (m, n_classes) if ``wide`` is None. For medians see `backends.protocol`.
     """
 
     feature: np.ndarray

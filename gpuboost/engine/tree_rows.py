@@ -16,19 +16,20 @@ class TreeRows:
     weight : int32 (n,)
         Integer weight, draw count or hessian, with which splits are scored.
     inside : bool (n,) or None
-        Rows in the tree; None: those with positive ``weight``. They differ only if a small real
-        weight was rounded to zero: such a row follows the splits and counts as a row.
+        Mask of the rows in the tree; None means the rows with positive ``weight``. A row in the
+        tree has weight 0 only if a small real weight was rounded to zero; the row then follows the
+        splits and counts as a row.
     draws : bool
         Whether ``weight`` multiplies the rows of ``wide`` in the leaf sums.
     wide : int64 (n, P) or None
-        This tree's own terms of leaf sums, in place of ``Target.wide``.
+        Terms of the leaf sums of this tree, in place of ``Target.wide``.
     exponents : int64 (P,) or None
         Exponents of ``wide``, in place of ``Target.exponents``.
     unit : float
         Factor from the weights in leaf sums to the user's weights.
     gradient : int32 (n, K) or None
-        In boosting, replaces ``weight`` times a target: the direction in which raw predictions are
-        to move (Friedman's pseudo-residual; the loss's gradient times -1).
+        In boosting, the direction in which raw predictions should move, in place of ``weight``
+        times a target (Friedman's pseudo-residual; the loss's gradient times -1).
     """
 
     weight: np.ndarray
@@ -41,5 +42,5 @@ class TreeRows:
 
     @property
     def mask(self) -> np.ndarray:
-        """Rows in the tree: bool (n,)."""
+        """Mask of the rows in the tree: bool (n,)."""
         return self.weight > 0 if self.inside is None else self.inside

@@ -1,6 +1,6 @@
-"""Docstrings of the public estimators, assembled from those of their base classes.
+"""Docstrings of the public estimators, assembled from the docstrings of their base classes.
 
-Each parameter and fitted attribute is documented once, in the docstring of the class that has it.
+Each parameter and fitted attribute is documented once, in the class that defines it.
 Defaults, arguments of methods and the errors they raise are derived from signatures.
 """
 
@@ -70,7 +70,7 @@ def documented(estimator: type) -> type:
         parameters=_parameters(estimator),
         attributes=_attributes(estimator),
         table="iris" if hasattr(estimator, "predict_proba") else "diabetes",
-        minimum=0.5 if hasattr(estimator, "learning_rate") else 0.8,  # its trees are small
+        minimum=0.5 if hasattr(estimator, "learning_rate") else 0.8,  # boosted trees are small
     )
     for name, method in getmembers(estimator, isfunction):
         if not name.startswith("_") and method.__module__.startswith("gpuboost."):
@@ -79,9 +79,9 @@ def documented(estimator: type) -> type:
 
 
 def _entries(classes: list[type], section: str) -> dict[str, tuple[str, str]]:
-    """Type and text of each entry in a section of the classes' docstrings; the first one counts.
+    """Type and text of each entry in a section of the classes' docstrings; first entries count.
 
-    Public estimators among them are skipped: they repeat entries with their own defaults.
+    Public estimators among the classes are skipped: they repeat entries with other defaults.
     """
     found: dict[str, tuple[str, str]] = {}
     for each in classes:
@@ -101,7 +101,7 @@ def _classes_of(estimator: type) -> list[type]:
 
 
 def _parameters(estimator: type) -> str:
-    """The parameters of an estimator, its own first; its trees' classes document theirs."""
+    """The parameters of an estimator, its own first; tree classes document parameters of trees."""
     classes, trees = _classes_of(estimator), getattr(estimator, "_tree_class", object).__mro__
     entries = _entries([*classes, *trees], "Parameters")
     default = {item.name: item.default for item in fields(estimator)}  # type: ignore[arg-type]
@@ -117,7 +117,7 @@ def _parameters(estimator: type) -> str:
 
 
 def _attributes(estimator: type) -> str:
-    """The fitted attributes of an estimator; those "with" a parameter only if it has that one."""
+    """The fitted attributes of an estimator; attributes "with" a parameter need the parameter."""
     lines = []
     for name, (kind, text) in _entries(_classes_of(estimator), "Attributes").items():
         needs = re.findall(r"with ``(\w+)``", kind)
@@ -158,7 +158,7 @@ RuntimeError
 def _of_method(name: str, method: Callable[..., object]) -> str:
     """Docstring of a public method, with its arguments and the errors it raises."""
     text, given = cleandoc(method.__doc__ or ""), signature(method).parameters
-    if "\nRaises\n" in text:  # of a class that several estimators have
+    if "\nRaises\n" in text:  # already assembled for another estimator
         return text
     fits = "y" in given and not name.endswith("score")
     taken = TAKEN_BY_A_FIT if fits else TAKEN

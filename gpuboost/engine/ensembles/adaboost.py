@@ -1,8 +1,8 @@
 """The mathematics of AdaBoost: errors, votes, and weights of the next round.
 
 Weights of the rows sum to 1. Their sums are computed with fixed-point integers, so they do not
-depend on the order; exponentials and logarithms are those of `numerics`; all else is one expression
-per row.
+depend on the order. Exponentials and logarithms are functions of `numerics`. Everything else is one
+expression per row.
 
 References
 ----------
@@ -31,24 +31,24 @@ from gpuboost.engine.sampling import WITH_REPLACEMENT, RowSampler
 from gpuboost.engine.tree_rows import TreeRows
 
 FIXED_POINT = 2.0 ** (SUM_BITS - 1)  # weights sum to 1, or slightly more after rounding
-MIN_WEIGHT = 2.0**-200  # of a row, so that it stays in the trees however often they are right
-LARGEST_VOTE = 700.0  # its exponential is finite
-LARGEST_STEP = 20.0  # of a vote in a regression's weight update, so that weights do not vanish
-PERFECT_VOTE = 1.0  # of a tree without errors, whose alpha is infinite; as in scikit-learn
+MIN_WEIGHT = 2.0**-200  # smallest weight of a row, so that no row drops out of the trees
+LARGEST_VOTE = 700.0  # upper bound of votes, whose exponential is finite
+LARGEST_STEP = 20.0  # largest `value_step` of a regression, so that weights do not vanish
+PERFECT_VOTE = 1.0  # vote of a tree without errors, whose alpha is infinite; as in scikit-learn
 PERFECT_BOUND = 0.6065306597126334  # exp(-PERFECT_VOTE / 2)
 
 
 @dataclass(frozen=True)
 class WeightBits:
-    """Bits of the integer weights of a tree: of the largest one, and of their sum."""
+    """Number of bits of a tree's largest integer weight, and of the sum of its weights."""
 
     largest: int
     total: int
 
 
-# With a sum of 2**28, the packed word of a node has room for a hundred times the rounding of rows.
+# With weights of sum 2**28, a node's packed word can hold a hundred times the rounding of its rows.
 CLASS_BITS = WeightBits(largest=28, total=28)
-# In a regression a word holds weight times target: 18 bits leave 23 for targets (`fixed_point`).
+# In a regression, a packed word holds weight times target: 18 bits of weight leave 23 for targets.
 VALUE_BITS = WeightBits(largest=18, total=30)
 
 
@@ -56,7 +56,7 @@ VALUE_BITS = WeightBits(largest=18, total=30)
 
 
 def fixed_point(weights: np.ndarray) -> np.ndarray:
-    """Weights, or weights times losses up to 1, as integers: int64 (n,), on their device."""
+    """Weights, or products of weights and losses, as integers: int64 (n,), on their device."""
     return array_module(weights).rint(weights * FIXED_POINT).astype(np.int64)
 
 
@@ -78,7 +78,7 @@ def normalised(weights: np.ndarray) -> np.ndarray:
 
 
 def weight_exponent(largest: float, bits: WeightBits) -> int:
-    """Exponent that scales weights with the given largest one to integers."""
+    """Exponent of the power of two that scales weights up to ``largest`` to integers."""
     return min(bits.largest - int(np.frexp(largest)[1]), bits.total)
 
 
@@ -88,14 +88,14 @@ def reweighted_rows(weights: np.ndarray, bits: WeightBits, seed: int, tree: int)
     Parameters
     ----------
     weights : float64 (n,)
-        Their sum is at most 1.
+        The sum is at most 1.
     """
     exponent = weight_exponent(float(weights.max()), bits)
     key = randomness.stream_key(seed, randomness.ROUND_WEIGHT, tree)
     words = randomness.hash_index(key, np.arange(len(weights), dtype=np.uint64))
     scaled = weights * 2.0**exponent
     scaled += randomness.uniform(words)
-    weight = scaled.astype(np.int32)  # rounds down, since none is negative
+    weight = scaled.astype(np.int32)  # rounds down, since no number is negative
     inside = weights > 0.0
     lost = not np.array_equal(inside, weight > 0)
     return TreeRows(weight, inside if lost else None, draws=True, unit=2.0**-exponent)
@@ -113,7 +113,7 @@ def resampled_rows(weights: np.ndarray, bits: WeightBits, seed: int, tree: int) 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The result of a round.
+    """The result of a round of AdaBoost.
 
     Attributes
     ----------
@@ -134,7 +134,7 @@ class Outcome:
 
 
 def class_error(weights: np.ndarray, wrong: np.ndarray) -> float:
-    """Weighted error of a tree: the weight fraction of the rows it gets wrong, epsilon_t of [1]."""
+    """Weighted error of a tree: the weight fraction of misclassified rows, epsilon_t of [1]."""
     fixed = fixed_point(weights)
     return int((fixed * wrong).sum()) / int(fixed.sum())
 
@@ -151,9 +151,10 @@ def class_round(
 ) -> Outcome:
     """Multiply weights by exp(-alpha) where the tree is right and exp(alpha) where it is wrong [1].
 
-    Z_t is their sum. If the ensemble gets a row wrong, at least half of all votes are against its
-    class, so the exponential of half of (votes against - votes for) is at least 1. Hence with any
-    number of classes the product of the Z_t bounds the training error, as in [2].
+    Z_t is the sum of the products. If the ensemble misclassifies a row, at least half of all votes
+    are against the row's class, so the exponential of half of (votes against - votes for) is at
+    least 1. Hence the product of all Z_t bounds the training error, as in [2], for any number of
+    classes.
     """
     vote = class_vote(error, n_classes, learning_rate)
     factors, bound = class_factors(error, vote)
@@ -161,7 +162,7 @@ def class_round(
 
 
 def class_factors(error: float, vote: float) -> tuple[np.ndarray, float]:
-    """Factors of the weights of right and of wrong rows, float64 (2,), and Z_t."""
+    """Factors of the weights of correctly and wrongly classified rows, float64 (2,), and Z_t."""
     right_factor, wrong_factor = exp(np.array([-0.5 * vote, 0.5 * vote]))
     bound = float((1.0 - error) * right_factor + error * wrong_factor)
     return np.array([right_factor, wrong_factor]) / bound, bound
@@ -183,13 +184,13 @@ def votes_of(shares: np.ndarray, vote: np.ndarray) -> np.ndarray:
     shares : float64 (m, K)
         Class shares of leaves.
     vote : float64 (m,)
-        Weights of their trees.
+        Weight of each leaf's tree.
 
     Returns
     -------
     float64 (m, 1) for two classes, else (m, K)
-        Two classes: twice the weight, with the sign of the class. Others: the weight for the
-        largest class, and -1 / (K - 1) times it for the other classes, equation (6) of [3].
+        Two classes: twice the weight, with the sign of the class. More classes: the weight for the
+        largest class, and -1 / (K - 1) times the weight for each other class, equation (6) of [3].
     """
     n_classes = shares.shape[1]
     if n_classes == 1:
@@ -206,7 +207,7 @@ def votes_of(shares: np.ndarray, vote: np.ndarray) -> np.ndarray:
 
 
 def linear_loss(share: np.ndarray) -> np.ndarray:
-    """Absolute error, relative to the largest one [4]."""
+    """Absolute error, relative to the largest absolute error [4]."""
     return share
 
 
@@ -230,7 +231,7 @@ LOSSES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 def value_losses(
     predicted: np.ndarray, y: np.ndarray, weights: np.ndarray, loss: Callable[..., Any]
 ) -> np.ndarray:
-    """Loss of each row, from 0 to 1, relative to the largest error of rows that have weight."""
+    """Loss of each row, from 0 to 1, relative to the largest error of rows of positive weight."""
     error = np.where(weights > 0.0, np.abs(predicted - y), 0.0)
     largest = error.max()
     return loss(error / largest if largest > 0.0 else error)
@@ -262,7 +263,7 @@ def whole_votes(votes: np.ndarray) -> np.ndarray:
 
 
 def weighted_median(values: Any, votes: Any, xp: Any = np) -> Any:
-    """Weighted median of each row: the smallest value up to which there are half the votes [4].
+    """Weighted median of each row: the smallest value at which half of the votes are reached [4].
 
     Parameters
     ----------

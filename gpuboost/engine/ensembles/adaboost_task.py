@@ -1,4 +1,4 @@
-"""The task of an AdaBoost fit for a backend, and the objectives that evaluate its trees."""
+"""The task that an AdaBoost fit gives to a backend, and the objectives that evaluate trees."""
 
 from __future__ import annotations
 
@@ -24,14 +24,22 @@ REWEIGHTING, RESAMPLING = "reweighting", "resampling"
 
 @dataclass(frozen=True, eq=False)
 class ClassObjective:
-    """Discrete AdaBoost, and SAMME for more than two classes.
+    """The objective of classifiers: discrete AdaBoost, or SAMME for more than two classes.
 
     Attributes
     ----------
     codes : int32 (n,)
         Class of each row.
+    n_classes : int
+        Number of classes.
+    learning_rate : float
+        Factor of the votes.
     may_reverse : bool
         Whether a tree that is worse than chance is reversed.
+    target : ClassTarget
+        Target of all trees.
+    bits : WeightBits
+        Bits of the integer weights.
     """
 
     codes: np.ndarray
@@ -45,7 +53,7 @@ class ClassObjective:
     def of(
         cls, codes: np.ndarray, n_classes: int, learning_rate: float, may_reverse: bool
     ) -> ClassObjective:
-        """The objective of a fit; trees that must be monotonic may not be reversed."""
+        """The objective of a fit; trees of more than two classes are never reversed."""
         target = class_target(codes, n_classes, weight_facts(cls.bits))
         return cls(codes, n_classes, learning_rate, may_reverse and n_classes == 2, target)
 
@@ -55,7 +63,7 @@ class ClassObjective:
         return 1.0 - 1.0 / self.n_classes if self.n_classes > 1 else 1.0
 
     def look(self, tree: Tree, leaves: np.ndarray, weights: np.ndarray) -> tuple[Tree, Any, float]:
-        """The tree, reversed if worse than chance; a mask of the rows it gets wrong; its error."""
+        """The tree, reversed if worse than chance, the mask of misclassified rows, the error."""
         wrong = predicted_classes(tree)[leaves] != self.codes
         error = adaboost.class_error(weights, wrong)
         if self.reverses(error):
@@ -74,13 +82,22 @@ class ClassObjective:
 
 @dataclass(frozen=True, eq=False)
 class ValueObjective:
-    """AdaBoost.R2.
+    """The objective of regressors: AdaBoost.R2.
 
     Attributes
     ----------
     y : float64 (n,)
+        Target of each row.
     loss : str
         One of `adaboost.LOSSES`.
+    learning_rate : float
+        Factor of the votes.
+    target : RegressionTarget
+        Target of all trees.
+    bits : WeightBits
+        Bits of the integer weights.
+    chance : float
+        Error from which there is no further round.
     """
 
     y: np.ndarray
@@ -94,7 +111,7 @@ class ValueObjective:
     def of(
         cls, y: np.ndarray, loss: str, learning_rate: float, inside: Any, criterion: int
     ) -> ValueObjective:
-        """The objective of a fit; ``inside``: rows that have weight, None for all."""
+        """The objective of a fit; ``inside`` is the mask of rows of positive weight (None: all)."""
         facts = replace(weight_facts(cls.bits), inside=inside)
         return cls(y, loss, learning_rate, regression_target(y[:, None], facts, criterion))
 
@@ -110,7 +127,7 @@ class ValueObjective:
 
 
 def weight_facts(bits: WeightBits) -> WeightFacts:
-    """The facts that a target depends on, for the weights of all rounds."""
+    """The facts that a target depends on; they hold for the weights of all rounds."""
     return WeightFacts(float(2**bits.total), float(2**bits.largest))
 
 
@@ -126,13 +143,14 @@ def reversed_tree(tree: Tree) -> Tree:
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """The tree of a round and its facts.
+    """The tree of a round, with its error, vote and bound.
 
     Attributes
     ----------
     read_tree : callable
         Returns the tree, after waiting for a device that is still copying it.
     error, vote, bound : float
+        As in `Outcome`.
     """
 
     read_tree: Callable[[], Tree]
@@ -142,7 +160,7 @@ class Round:
 
     @classmethod
     def last(cls, read_tree: Callable[[], Tree], error: float) -> Round:
-        """A round without errors or no better than chance, after which there are no new weights."""
+        """The last round, whose tree has no errors or is no better than chance."""
         return cls(read_tree, error, PERFECT_VOTE, PERFECT_BOUND if error == 0.0 else 1.0)
 
 
@@ -153,16 +171,29 @@ def goes_on(error: float, chance: float) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class ReweightTask:
-    """Everything that stays the same from round to round.
+    """The facts of an AdaBoost fit that stay the same from round to round.
 
     Attributes
     ----------
+    matrix : BinnedMatrix
+        Binned training rows.
+    objective : ClassObjective or ValueObjective
+        Evaluates the trees.
+    options : TreeOptions
+        Options of each tree.
     sampler : RowSampler
-        All rows, with the weights of the first round, and the seed.
+        All rows with the weights of the first round, and the seed.
     boosting : str
-        `REWEIGHTING`: trees use all rows with their weights; `RESAMPLING`: rows drawn by weight.
+        `REWEIGHTING` if trees use all rows with their weights, `RESAMPLING` if rows are drawn by
+        weight.
+    n_rounds : int
+        Maximum number of rounds.
     of_class : float64 (K,) or None
-        Class weights up to 1, which multiply the weights in trees but not those in errors.
+        Class weights up to 1, which multiply the weights in trees but not the weights in errors.
+    n_threads : int
+        Number of threads.
+    memory_budget : int
+        Memory for histograms and other temporary arrays, in bytes.
     """
 
     matrix: BinnedMatrix

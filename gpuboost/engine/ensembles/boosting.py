@@ -1,6 +1,6 @@
 """A round of gradient boosting in integers: from gradients to the rows of trees and leaf values.
 
-A round fits trees to the direction in which raw predictions are to move (Friedman, Greedy function
+A round fits trees to the direction in which raw predictions should move (Friedman, Greedy function
 approximation, 2001; Newton steps as in Chen and Guestrin, XGBoost, 2016). With ``gradient`` the
 loss's derivative times -1 and ``hessian`` its second derivative, both times the row's weight, a
 leaf moves the raw prediction of its rows by sum(gradient) / sum(hessian).
@@ -8,9 +8,9 @@ leaf moves the raw prediction of its rows by sum(gradient) / sum(hessian).
 As for other trees there are two sets of integers: narrow ones choose splits, wide ones give leaf
 values. If hessians are integer weights, the same in all rounds, they are used unchanged and
 gradients are rounded to nearest, so a round is the regression tree of the residuals, including
-ties. Otherwise both are rounded up or down by a hash of the row, so that sums stay unbiased however
-many orders of magnitude they span. No hessian is below 1 (2**-HESSIAN_BITS of the largest), so each
-row with a gradient has weight.
+ties. Otherwise gradients and hessians are rounded up or down by a hash of the row, so that sums are
+unbiased even if the rows span many orders of magnitude. No integer hessian is below 1, which is
+2**-HESSIAN_BITS of the largest hessian, so each row with a gradient has weight.
 """
 
 from __future__ import annotations
@@ -44,11 +44,13 @@ class Gradients:
     Attributes
     ----------
     gradient : float64 (n, K)
+        Gradient of each row and column, times -1.
     hessian : float64 (n, K), or (n, 1) if it is the same for all columns
+        Hessian of each row and column.
     whole : int32 (n,) or None
-        The hessian of all rounds, if it is an integer of at most 2**WEIGHT_BITS.
+        Hessian of each row if it is the same in all rounds and an integer up to 2**WEIGHT_BITS.
     inside : bool (n,) or None
-        Rows that trees are grown on; None: all.
+        Mask of the rows that trees are grown on; None means all rows.
     """
 
     gradient: np.ndarray
@@ -61,8 +63,8 @@ class Gradients:
 class Scale:
     """Exponents that convert the real numbers of a round to integers: integer = real * 2**e.
 
-    ``gradient`` and ``hessian`` are those of the narrow integers, ``wide_gradient`` and
-    ``wide_hessian`` those of the wide ones.
+    ``gradient`` and ``hessian`` are the exponents of the narrow integers, ``wide_gradient`` and
+    ``wide_hessian`` the exponents of the wide integers.
     """
 
     gradient: int
@@ -135,7 +137,7 @@ def unit_draws(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def mean_of_columns(hessian: np.ndarray) -> np.ndarray:
-    """The hessian by which a tree of several columns is split: float64 (n,)."""
+    """Mean hessian of each row, by which a tree of several columns is split: float64 (n,)."""
     return in_order(hessian) * (1.0 / hessian.shape[1])
 
 

@@ -21,9 +21,11 @@ class RowSet:
     Attributes
     ----------
     data : BinnedMatrix, or float32 or float64 (n, F)
-        Evaluation rows need not be binned; they are then compared with thresholds.
+        Features. Evaluation rows that are not binned are compared with thresholds.
     y : float64 (n,) or (n, n_outputs), or class codes int32 (n,)
+        Targets.
     weights : float64 (n,) or None
+        Sample weights; None means equal weights.
     raw : float64 (n, columns)
         Raw predictions before the first round.
     """
@@ -36,16 +38,18 @@ class RowSet:
 
 @dataclass(frozen=True, eq=False)
 class BoostTask:
-    """Everything that stays the same from round to round.
+    """The facts of a gradient boosting fit that stay the same from round to round.
 
     Attributes
     ----------
     matrix : BinnedMatrix
+        Binned training rows.
     train : RowSet
         The rows of the matrix.
     watched : tuple of RowSet
-        Evaluation rows.
+        Sets of evaluation rows.
     loss : Loss
+        The loss that is minimised.
     options : TreeOptions
         Options with the regularisation in the units of the loss.
     min_hessian : float
@@ -53,9 +57,15 @@ class BoostTask:
     sums_outputs : bool
         Whether one tree per round holds all columns in its leaves; else each column has a tree.
     sampler : RowSampler
-        Draws the rows of round r as those of tree r; only its draw counts are used.
+        Draws the rows of round r as the rows of tree r; only its draw counts are used.
+    seed : int
+        Seed of the trees and of rounding.
     features_of : callable or None
-        Ascending int32 features of a tree, given its number; None: all.
+        Maps the number of a tree to its ascending int32 features; None means all features.
+    n_threads : int
+        Number of threads.
+    memory_budget : int
+        Memory for histograms and other temporary arrays, in bytes.
     """
 
     matrix: BinnedMatrix
@@ -77,7 +87,7 @@ class BoostTask:
         return 1 if self.sums_outputs else self.loss.columns
 
     def whole_hessian(self) -> np.ndarray | None:
-        """Hessians, if they are the same whole numbers in every round, else None: int32 (n,)."""
+        """Hessians, int32 (n,), if they are the same integers in every round, else None."""
         weights = self.train.weights
         if not self.loss.constant_hessian:
             return None
@@ -96,8 +106,8 @@ class RoundLosses:
     train : float
         Loss of the training rows that the round was fitted on.
     outside : (float, float) or None
-        Loss of the other training rows that have weight, before and after the round; None if there
-        are none, or if rounds use all rows.
+        Loss of the other training rows with positive weight, before and after the round; None
+        without such rows, or if rounds use all rows.
     watched : tuple of float
         Loss of each set of evaluation rows.
     """

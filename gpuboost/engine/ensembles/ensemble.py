@@ -13,21 +13,22 @@ import numpy as np
 from gpuboost.engine.bins import BinMapper
 from gpuboost.engine.growth.tree import TREE_TYPES, NodeArrays, Tree
 
-# From this many nodes, columns are joined in threads, which spend most of their time on newly
-# allocated memory; the number of threads is limited, since each holds a column twice.
+# With at least this many nodes, threads join the columns: writing to newly allocated memory takes
+# most of the time. The number of threads is limited, since each thread holds a column twice.
 _MANY_NODES, _MAX_THREADS = 1 << 17, 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ensemble(NodeArrays):
-    """Concatenated trees: the arrays of `NodeArrays`, and where each tree starts in them.
+    """Concatenated trees: the arrays of `NodeArrays`, and the start of each tree in the arrays.
 
     Attributes
     ----------
     offset : int64 (T + 1,)
         The nodes of tree t are offset[t] to offset[t + 1] - 1; ``left`` is relative to offset[t].
     mask_offset : int64 (T + 1,)
-        Likewise for rows of ``masks``; ``category`` is relative to mask_offset[t].
+        The masks of tree t are the rows mask_offset[t] to mask_offset[t + 1] - 1 of ``masks``;
+        ``category`` is relative to mask_offset[t].
     """
 
     offset: np.ndarray
@@ -35,7 +36,7 @@ class Ensemble(NodeArrays):
 
     def __post_init__(self) -> None:
         for f in fields(self):
-            getattr(self, f.name).flags.writeable = False  # views cannot change the model
+            getattr(self, f.name).flags.writeable = False  # so that views cannot change the model
 
     def __setstate__(self, state: dict[str, np.ndarray]) -> None:
         self.__dict__.update(state)
@@ -46,8 +47,8 @@ class Ensemble(NodeArrays):
         """Concatenate finished trees, column by column, in the types of `Tree`.
 
         The trees of a generator are consumed one by one, and their arrays are released as they are
-        joined, so that memory never holds all trees twice. Trees that are slices of one array share
-        it.
+        joined, so that memory never holds all trees twice. If the trees are slices that cover one
+        array, this array is used without a copy.
         """
         pieces: dict[str, list[np.ndarray]] = {f.name: [] for f in fields(Tree)}
         for tree in trees:
@@ -85,7 +86,7 @@ class Ensemble(NodeArrays):
 
     @cached_property
     def on_codes(self) -> Ensemble:
-        """The ensemble for codes in place of values; backends cache it."""
+        """The ensemble with codes as thresholds, for binned rows; always the same object."""
         return replace(self, threshold=self.code.astype(np.float64))
 
     @cached_property
@@ -109,7 +110,7 @@ class Ensemble(NodeArrays):
         return total / total.sum() if total.sum() > 0 else total
 
     def fingerprint(self, mapper: BinMapper) -> str:
-        """SHA-256 of what prediction reads and of the bin edges, in hexadecimal."""
+        """SHA-256 of the arrays that prediction reads and of the bin edges, in hexadecimal."""
         sha = hashlib.sha256()
         names = "offset feature threshold code missing_left left category masks value"
         for name in names.split():
@@ -121,7 +122,7 @@ class Ensemble(NodeArrays):
 
 
 def _joined(parts: list[np.ndarray], kind: type) -> np.ndarray:
-    """Concatenated parts; the array of which they are slices, if they are all of it."""
+    """The concatenated parts; if the parts are slices that cover one array, this array."""
     whole = parts[0].base
     if isinstance(whole, np.ndarray) and whole.dtype == kind and _is_cut_into(whole, parts):
         return whole
@@ -147,5 +148,5 @@ def impurity_decrease_per_feature(tree: Tree, n_features: int) -> np.ndarray:
 
 
 def offsets(sizes: list[int]) -> np.ndarray:
-    """Start of each of several pieces, and end of the last one: int64."""
+    """Start of each piece and end of the last piece, from the sizes of the pieces: int64."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

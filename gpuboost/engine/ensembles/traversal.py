@@ -16,12 +16,14 @@ def leaves_of_codes(tree: Tree, codes: np.ndarray, missing_code: int) -> np.ndar
     ----------
     tree : Tree
     codes : uint8 (F, n)
+        Codes of the rows, as in `BinnedMatrix`.
     missing_code : int
+        Code of missing values.
 
     Returns
     -------
     int32 (n,)
-        Nodes of the tree.
+        Index of each row's leaf among the nodes of the tree.
     """
     n_samples = codes.shape[1]
     depths = levels(tree.left)

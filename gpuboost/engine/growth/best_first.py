@@ -18,12 +18,18 @@ def reached(left: np.ndarray, gain: np.ndarray, key: np.ndarray, max_leaf_nodes:
     Parameters
     ----------
     left : int64 (m,)
-        Left child, the right one follows it; 0 in leaves and in nodes not split yet.
+        Left child, which the right child follows; 0 in leaves and in nodes not split yet.
     gain : float64 (m,)
-        Gain of each node's split, negative if it has none.
+        Gain of each node's split, negative without a split.
     key : uint64 (m,)
         Among equal gains, the smaller key comes first.
     max_leaf_nodes : int
+        Maximum number of leaves of the tree.
+
+    Returns
+    -------
+    bool (m,)
+        Mask of the nodes that are split.
     """
     chosen = np.zeros(len(left), dtype=bool)
     queue = [(-gain[0], key[0], 0)] if gain[0] >= 0 else []

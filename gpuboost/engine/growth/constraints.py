@@ -20,14 +20,14 @@ class NodeBounds:
 
     @classmethod
     def of_roots(cls, m: int, largest: float) -> NodeBounds:
-        """The bounds of m roots."""
+        """The bounds -``largest`` and ``largest`` of m roots."""
         return cls(np.full(m, -largest), np.full(m, largest))
 
     def __getitem__(self, nodes: Any) -> NodeBounds:
         return NodeBounds(self.lower[nodes], self.upper[nodes])
 
     def of_children(self, sign: np.ndarray, left: np.ndarray, right: np.ndarray) -> NodeBounds:
-        """The bounds of all children, left and right alternating; ``left``, ``right``: values."""
+        """The bounds of all children, left and right alternating, from the children's values."""
         bounds = self.lower, self.upper
         values = bounded(left, *bounds), bounded(right, *bounds)
         of_left, of_right = bounds_of_children(sign, *values, bounds)
@@ -42,9 +42,9 @@ def by_turns(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 def in_monotonic_order(value: np.ndarray, grown: GrownTree, regular: Regularisation) -> np.ndarray:
     """Values of nodes (m, V), clipped to the bounds of the monotonic splits above each node.
 
-    The bounds are those of `backends.protocol`, but computed from these values, not from those by
-    which splits were chosen. Without monotonic features the values are unchanged. With them there
-    is one output, or two classes, of which the share of the second is clipped.
+    The bounds are defined as in `backends.protocol`, but computed from these values instead of the
+    values by which splits were chosen. Without monotonic features the values are unchanged.
+    Monotonic features require one output, or two classes: the second class's share is clipped.
     """
     if regular.monotonic is None:
         return value

@@ -15,9 +15,9 @@ Array = Any  # an array of the backend's module: numpy.ndarray or cupy.ndarray
 
 @dataclass(frozen=True)
 class Frontier:
-    """Nodes of one depth, ordered by tree, then left to right. A device has its own class.
+    """Nodes of one depth, ordered by tree, then left to right; CUDA has a class `DeviceFrontier`.
 
-    Their rows lie one after the other, ``count[i]`` of them from ``start[i]``:
+    The rows of node i are the ``count[i]`` rows from position ``start[i]`` of the partition:
 
         rows  | node 0 ....... | node 1 ... | node 2 ......... |
                 start[0]         start[1]     start[2]
@@ -27,17 +27,20 @@ class Frontier:
     tree : int32 (m,)
         Position of the node's tree in the batch.
     key : uint64 (m,)
-        Hash chain of the turns from the root.
+        Hash of the left and right turns from the root to the node.
     start, count : int64 (m,)
+        First position and number of the node's rows.
     hessian : int64 (m,)
+        Sum of the rows' hessians.
     gradient : int64 (m, K)
+        Sums of the rows' gradients.
     bounds : NodeBounds
-        Used by NEWTON only.
+        Bounds of the node's values, which only NEWTON uses.
     groups : bool (m, G)
         Interaction groups that contain all features of the node's path; G = 0 without groups.
     medians : int64 (m, 2 K) or None
-        Ranks of the two middle targets of each output; None unless gradients are about the medians
-        of nodes.
+        Ranks of the two middle targets of each output; None unless gradients are signs about the
+        medians of nodes.
     """
 
     tree: Array
@@ -54,7 +57,7 @@ class Frontier:
         return len(self.tree)
 
     def take(self, nodes: Array) -> Frontier:
-        """The given nodes; rows are not moved."""
+        """The frontier of the given nodes; rows are not moved."""
         columns = {f.name: getattr(self, f.name) for f in fields(self)}
         taken = {name: own[nodes] for name, own in columns.items() if own is not None}
         return type(self)(**taken)
@@ -71,12 +74,15 @@ class Splits:
     rank : uint64 (m,)
         `randomness.feature_rank` of the feature; among equal scores the smaller rank wins.
     feature : int32 (m,)
-    bin, next_bin : int16 (m,)
-    draw : float64 (m,)
-    missing : int8 (m,)
+        Feature of the split.
+    bin, next_bin, draw, missing : int16, int16, float64 and int8 (m,)
+        As in `task.GrownTree`.
     left_hessian : int64 (m,)
+        Sum of the hessians of the left child.
     left_gradient : int64 (m, K)
+        Sums of the gradients of the left child.
     categorical : bool (m,)
+        Whether the feature is categorical.
     mask : uint32 (m, 16)
         As in `task.GrownTree.masks`; (m, 0) if no feature is categorical.
     """
@@ -95,7 +101,7 @@ class Splits:
 
     @classmethod
     def none(cls, m: int, n_channels: int, mask_words: int) -> Splits:
-        """No split yet for each of m nodes."""
+        """The entries of m nodes for which no split has been found yet."""
         return cls(
             score=np.full(m, -1.0),
             rank=np.full(m, 2**64 - 1, dtype=np.uint64),
@@ -117,7 +123,7 @@ class Splits:
             getattr(self, f.name)[to] = getattr(found, f.name)[chosen]
 
     def set_better(self, nodes: Array, found: Splits) -> None:
-        """Replace, in place, the splits of ``nodes`` that are worse than those of ``found``."""
+        """Replace, in place, the splits of ``nodes`` that are worse than the splits ``found``."""
         score = self.score[nodes]
         tie = (found.score == score) & (found.rank < self.rank[nodes]) & (score >= 0.0)
         self.put(nodes, found, (found.score > score) | tie)

@@ -13,7 +13,7 @@ from gpuboost.engine.growth.tree import sum_children
 from gpuboost.engine.task import LEAF, NO_LIMIT, GrownTree
 
 # Columns of the nodes of a level, as in `Frontier` and `Splits`. In nodes that were not split,
-# ``gain`` is negative; ``sums`` may be valid in these nodes only.
+# ``gain`` is negative; ``sums`` are valid at least in these nodes.
 COLUMNS = (
     *("tree", "key", "count", "hessian", "gain", "feature", "bin", "next_bin", "draw", "missing"),
     *("categorical", "mask", "sums"),
@@ -26,8 +26,8 @@ def grown_trees(
     """Separate levels into trees whose nodes are in breadth-first order.
 
     A level is a dict of its `COLUMNS`, with nodes ordered by tree. The children of its split nodes
-    form the next level, in the same order. Unless ``has_all_sums``, only leaves have sums;
-    the sums of inner nodes are computed from them.
+    form the next level, in the same order. Unless ``has_all_sums``, only leaves have sums, and the
+    sums of inner nodes are computed from the leaves.
     """
     whole = joined(levels)
     whole["left"] = children_by_level([level["gain"] >= 0 for level in levels])
@@ -60,11 +60,14 @@ def _pruned(own: dict[str, np.ndarray], max_leaf_nodes: int) -> dict[str, np.nda
 
 
 class BestFirstFrontier:
-    """Decides level by level, on the host, which nodes of a batch best-first growth splits.
+    """Level-by-level choice, on the host, of the nodes of a batch that best-first growth splits.
 
     Parameters
     ----------
-    n_trees, max_leaf_nodes : int
+    n_trees : int
+        Number of trees in the batch.
+    max_leaf_nodes : int
+        Maximum number of leaves of each tree.
     """
 
     def __init__(self, n_trees: int, max_leaf_nodes: int) -> None:
@@ -72,7 +75,7 @@ class BestFirstFrontier:
         self._levels: list[dict[str, np.ndarray]] = []
 
     def limit_to_best_first(self, frontier: Frontier, gain: np.ndarray) -> np.ndarray:
-        """Which nodes of a new level best-first growth splits, as far as is known: bool (m,).
+        """Mask (m,) of a new level's nodes that best-first growth splits, given all levels so far.
 
         ``gain`` is negative for nodes without an acceptable split.
         """
@@ -95,7 +98,7 @@ def joined(levels: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
 
 
 def children_by_level(split: list[np.ndarray]) -> np.ndarray:
-    """Left child of each node, 0 for leaves: int64. ``split``: which nodes of each level split."""
+    """Left child of each node, int64, 0 for leaves; ``split`` has one mask of nodes per level."""
     left, size = [], 0
     for level in split:
         size += len(level)
@@ -106,9 +109,9 @@ def children_by_level(split: list[np.ndarray]) -> np.ndarray:
 
 
 def tree_nodes(tree: np.ndarray, n_trees: int) -> list[tuple[Any, np.ndarray]]:
-    """For each tree: its nodes in order, and the number within its tree of every node of the batch.
+    """The nodes of each tree in order, paired with the positions of all nodes in their trees.
 
-    The nodes are given as indices, or as a slice if they are contiguous.
+    The nodes of a tree are an array of indices, or a slice if they are contiguous.
     """
     each = np.arange(n_trees + 1)
     if (tree[1:] >= tree[:-1]).all():
@@ -125,7 +128,7 @@ def tree_nodes(tree: np.ndarray, n_trees: int) -> list[tuple[Any, np.ndarray]]:
 
 
 def localised(left: np.ndarray, local: np.ndarray) -> np.ndarray:
-    """Left children, numbered within the tree; 0 in leaves and if children are not known yet."""
+    """Left children, numbered within the tree; 0 in leaves and where no child is known yet."""
     known = (left > 0) & (left < len(local))
     return np.where(known, local[np.where(known, left, 0)], 0)
 

@@ -1,15 +1,15 @@
 """Growing a batch of trees level by level: the loop that NumPy and CUDA share.
 
     until no node is left:
-        gradients about medians      only targets of medians: signs of rows, sums of nodes
-        which nodes may split        policy: size, depth, purity
+        set median gradients         only if leaves are medians: signs of rows, sums of nodes
+        choose candidate nodes       policy: size, depth, purity
         find their best splits       histograms and scans, in slices that fit the memory budget
-        which splits are taken       policy: min_impurity_decrease, max_leaf_nodes
+        accept or refuse splits      policy: min_impurity_decrease, max_leaf_nodes
         sum the leaves
         partition the rows           children become the next frontier
 
-The loop knows neither the rows nor the number of nodes: they are part of the objects that
-`LevelOps` returns and takes. So it need not wait for a device.
+The loop reads neither the rows nor the number of nodes: both are part of the objects that
+`LevelOps` returns and takes. So the loop need not wait for a device.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ def grow_levels(start: Callable[[], tuple[Ops, Any, Any]], task: GrowTask) -> Op
     Parameters
     ----------
     start : callable
-        Makes the level operations of the batch, its rows and its root nodes.
+        Returns the level operations, the rows and the root nodes of the batch.
     task : GrowTask
 
     Returns
     -------
     LevelOps
-        The level operations after the last level, when rows and levels are released.
+        The level operations after the last level; the rows and the frontier are released.
     """
     ops, rows, frontier = start()
     best_first = task.options.max_leaf_nodes != NO_LIMIT

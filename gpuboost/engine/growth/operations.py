@@ -10,28 +10,28 @@ Grown_co = TypeVar("Grown_co", covariant=True)
 
 
 class LevelOps(Protocol[Grown_co]):
-    """The operations that grow the levels of one batch of trees, made with its rows and roots.
+    """The operations that grow the levels of one batch of trees.
 
-    ``rows`` and ``frontier`` are objects of the backend: the rows of all open nodes with their
-    statistics, contiguous for each node, and the nodes. So are candidates, splits, accepted and
-    sums, with one entry per node. Operations may grow some nodes to their leaves outside the level
-    loop, which treats such a node as not split.
+    All arguments but ``depth`` are objects of the backend: ``rows`` has the rows of all open nodes
+    with their statistics, contiguous for each node; ``frontier`` has the open nodes; candidates,
+    splits, accepted and sums have one entry per node. An operation can grow some nodes to their
+    leaves outside the level loop, which treats such a node as not split.
     """
 
     def set_median_gradients(self, rows: Any, frontier: Any) -> tuple[Any, Any]:
-        """Rows and nodes with gradients about each node's median, for a target of medians."""
+        """Rows and nodes with gradients about each node's median, if leaves are medians."""
 
     def finished(self, frontier: Any) -> bool:
-        """Whether the frontier is known to be empty; a device may know it one level late."""
+        """Whether the frontier is known to be empty; a device may find out one level late."""
 
     def candidates(self, rows: Any, frontier: Any, depth: int) -> Any:
         """Nodes that are large, shallow and impure enough to be searched for splits."""
 
     def find_splits(self, rows: Any, frontier: Any, candidates: Any) -> Any:
-        """Best split of each candidate, none for the other nodes."""
+        """The best split of each candidate; the other nodes have no split."""
 
     def accept(self, frontier: Any, splits: Any) -> Array:
-        """Splits that decrease the impurity enough: one entry per node."""
+        """Whether each node has a split that decreases the impurity enough."""
 
     def leaf_sums(self, rows: Any, frontier: Any, candidates: Any, accepted: Array) -> Any:
         """Leaf sums of nodes that are not split, or of all nodes for medians: int64 (m, P)."""
@@ -46,14 +46,13 @@ class LevelOps(Protocol[Grown_co]):
         accepted: Array,
         sums: Any,
     ) -> tuple[Any, Any]:
-        """Record the level; the rows of accepted nodes, moved stably to their children, and these.
+        """Record the level; return the rows of the children of accepted nodes, and the children.
 
-        A device may grow some nodes to their leaves outside the level loop; the loop treats such a
-        node as not split.
+        Rows keep their order within each child.
         """
 
     def limit_to_best_first(self, frontier: Any, splits: Any, accepted: Array) -> Array:
         """The accepted nodes that best-first growth also reaches, given the nodes known so far."""
 
     def end_batch(self) -> Grown_co:
-        """The grown nodes, after the last level, when rows and levels are released."""
+        """The grown nodes; called after the last level, when rows and frontier are released."""

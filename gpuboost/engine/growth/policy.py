@@ -1,4 +1,4 @@
-"""Rules for which nodes may split and which splits are taken; kernels are tested against them."""
+"""Rules that choose candidate nodes and accept splits; kernels are tested against them."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ def smallest_hessian(xp: Any, fraction: float, root_hessian: Array, minimum: int
 def may_split(
     frontier: Frontier, depth: int, options: TreeOptions, min_hessian: np.ndarray
 ) -> np.ndarray:
-    """Nodes that are large and shallow enough to be searched: bool (m,)."""
+    """Mask of the nodes that are large and shallow enough to be searched: bool (m,)."""
     smallest = max(options.min_samples_split, 2 * options.min_samples_leaf)
     large = (frontier.count >= smallest) & (frontier.hessian >= 2 * min_hessian[frontier.tree])
     return large & (depth < options.deepest)
 
 
 def gains(criterion: int, splits: Splits, frontier: Frontier) -> np.ndarray:
-    """Gain of each node's split, -1 if it has none: float64 (m,)."""
+    """Gain of each node's split, -1 without a split: float64 (m,)."""
     return gain_of(criterion, splits.score, frontier.hessian)
 
 
 def good_enough(
     gain: np.ndarray, frontier: Frontier, options: TreeOptions, target: Target, roots: np.ndarray
 ) -> np.ndarray:
-    """Splits that decrease the impurity enough: bool (m,). ``roots`` are the trees' hessians."""
+    """Mask of the splits that decrease the impurity enough; ``roots``: hessians of the roots."""
     unit, root = target.gain_unit(options.criterion), roots[frontier.tree]
     return is_enough(gain, root, unit, options.min_impurity_decrease, options.needs_gain)

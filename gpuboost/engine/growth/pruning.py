@@ -1,14 +1,15 @@
 """Minimal cost-complexity pruning of finished trees.
 
 The cost of a tree is the impurity of its leaves, weighted by their share of the rows, plus
-``ccp_alpha`` per leaf. The result is the smallest subtree of least cost. With gain(node) the
-impurity decrease of all splits from a node downwards, these splits pay for themselves up to ::
+``ccp_alpha`` per leaf. The result is the smallest subtree of least cost. Let gain(node) be the
+impurity decrease of all splits from a node downwards. These splits reduce the cost if ``ccp_alpha``
+is below ::
 
     alpha(node) = gain(node) / number of splits from the node downwards
 
 The weakest link, the node with the smallest alpha, becomes a leaf, which lowers the alphas above
-it. This is repeated while the smallest alpha is at most ``ccp_alpha``. Pruning works on finished
-trees, in the same way for all backends.
+it. This step is repeated while the smallest alpha is at most ``ccp_alpha``. Pruning works on
+finished trees, in the same way for all backends.
 
 References
 ----------
@@ -49,7 +50,7 @@ def pruned(tree: Tree, ccp_alpha: float) -> Tree:
 
 
 def cut_back(tree: Tree, min_decrease: float) -> Tree:
-    """The tree without splits of a smaller impurity decrease and their subtrees; itself for 0."""
+    """The tree in which splits of an impurity decrease below ``min_decrease`` become leaves."""
     if min_decrease == 0.0:
         return tree
     return _kept(tree, tree.impurity_decrease + EPSILON >= min_decrease)
@@ -67,7 +68,7 @@ def _kept(tree: Tree, splits: np.ndarray) -> Tree:
 
 
 def _without(tree: Tree, stays: np.ndarray, splits: np.ndarray) -> Tree:
-    """The tree of the nodes that stay; those that do not split become leaves."""
+    """The tree of the nodes that stay; nodes that no longer split become leaves."""
     nodes, inner = np.flatnonzero(stays), splits[stays]
     place = np.cumsum(stays, dtype=np.int32) - np.int32(1)
     own = {name: getattr(tree, name)[nodes] for name in TREE_TYPES if name != "masks"}
@@ -81,7 +82,7 @@ def _without(tree: Tree, stays: np.ndarray, splits: np.ndarray) -> Tree:
 
 
 def pruning_path(tree: Tree) -> tuple[np.ndarray, np.ndarray]:
-    """Each ``ccp_alpha`` from which one more node becomes a leaf, and the impurity there.
+    """Each ``ccp_alpha`` from which one more node becomes a leaf, and the impurity of that tree.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Finished trees, and how they are made from grown ones.
+"""Finished trees, and their computation from grown trees.
 
 A backend grows a tree in integers (`GrownTree`). Its thresholds, values and impurities are computed
 here, in the same way for all backends.
@@ -49,10 +49,11 @@ class NodeArrays:
     masks : uint32 (c, 8)
         Bit ``code`` is set if the category goes left.
     value : float64 (m, V)
-        Class shares, or the mean of each output.
+        Class shares, the mean or median of each output, or steps of boosting.
     impurity_decrease : float64 (m,)
         Weighted impurity decrease of the split in units of the target, per unit of root weight.
     impurity, weight : float64 (m,)
+        Impurity of the node (NaN in boosting), and total weight of its rows.
     count : int64 (m,)
         Number of rows in the node.
     """
@@ -74,7 +75,7 @@ class NodeArrays:
 class Tree(NodeArrays):
     """One tree.
 
-    Integer arrays may have narrower types until trees are joined (`Ensemble.of`).
+    Integer arrays can have narrower types until trees are joined (`Ensemble.of`).
     """
 
     @property
@@ -122,10 +123,10 @@ def goes_left(
 
     Parameters
     ----------
-    x : values or codes; those of categories are codes
+    x : values or codes; categories are given as codes
     limit : threshold, or its code, of numeric splits
     category : row of ``masks`` (c, 8) of categorical splits, else negative
-    missing : bool, which values are missing; None if none is
+    missing : bool, whether each value is missing; None if no value is
     missing_left : bool
     """
     left = x <= limit
@@ -139,7 +140,7 @@ def goes_left(
 
 
 def sum_children(left: np.ndarray, sums: np.ndarray) -> None:
-    """Fill the sums of internal nodes (integers) in place from those of the leaves."""
+    """Fill the integer sums of inner nodes in place from the sums of the leaves."""
     for nodes in reversed(levels(left)):
         inner = np.flatnonzero(left[nodes]) + nodes.start
         sums[inner] = sums[left[inner]] + sums[left[inner] + 1]
@@ -155,7 +156,7 @@ def finish_tree(
 ) -> Tree:
     """Compute thresholds, values and impurities from the integers of a grown tree.
 
-    A backend's own ``threshold_finder`` replaces `find_thresholds`.
+    A backend may pass a ``threshold_finder`` that replaces `find_thresholds`.
     """
     found = target.node_values(grown.sums, grown.hessian, rows, options.criterion)
     value = in_monotonic_order(found.value, grown, options.regularisation)
@@ -170,7 +171,7 @@ def finish_tree(
 
 @dataclass(frozen=True)
 class SplitThresholds:
-    """The values that splits send left: `Tree.threshold`, `Tree.code` and `Tree.missing_left`."""
+    """The directions of splits: `Tree.threshold`, `Tree.code` and `Tree.missing_left`."""
 
     threshold: np.ndarray
     code: np.ndarray
@@ -184,7 +185,7 @@ def with_values(
     unit_of_gain: float,
     threshold_finder: ThresholdFinder | None = None,
 ) -> Tree:
-    """A tree with the given node values, and its thresholds and impurity decreases."""
+    """A tree with the given node values, and with computed thresholds and impurity decreases."""
     thresholds = (threshold_finder or find_thresholds)(grown, mapper)
     return Tree(
         feature=grown.feature,
@@ -203,7 +204,7 @@ def with_values(
 
 
 def masks_with_unseen(grown: GrownTree, missing_left: np.ndarray) -> np.ndarray:
-    """Categories that go left; those without rows in the node go where missing values go."""
+    """Masks of the categories that go left; categories without rows go with missing values."""
     masks = grown.masks[:, :8].copy()
     if len(masks):
         to_left = grown.category[missing_left & (grown.category >= 0)]
@@ -223,9 +224,9 @@ def _decreases(left: np.ndarray, impurity: np.ndarray, weight: np.ndarray) -> np
 def find_thresholds(grown: GrownTree, mapper: BinMapper) -> SplitThresholds:
     """Threshold, its code and the direction of missing values of each node.
 
-    Between the occupied bins b and b' of a node, there may be bins without rows in it. The
+    Between the occupied bins b and b' of a node, there can be bins without rows in the node. The
     threshold is midway between the largest value of b and the smallest of b', as if values were not
-    binned. Its code is that of the last bin whose centre is at most the threshold:
+    binned. The threshold's code is the last bin whose centre is at most the threshold:
 
         |  b  |     |     |  b' |      occupied: b, b'
               x     code  ^     x      ^ threshold
@@ -255,7 +256,7 @@ def find_thresholds(grown: GrownTree, mapper: BinMapper) -> SplitThresholds:
 def last_bin_up_to(
     mapper: BinMapper, feature: np.ndarray, bins: tuple[np.ndarray, np.ndarray], x: np.ndarray
 ) -> np.ndarray:
-    """The last bin whose centre is at most ``x``, or else the first, in the range ``bins``."""
+    """The last bin in the range ``bins`` whose centre is at most ``x``, or else the first bin."""
     low, high = bins
     while (low < high).any():  # bisection
         middle = (low + high + 1) // 2
@@ -266,7 +267,7 @@ def last_bin_up_to(
 
 
 def _missing_left(grown: GrownTree) -> np.ndarray:
-    """Whether missing values go left; in nodes without any, they go to the child with more rows."""
+    """Whether missing values go left; if a node has none, they go to the child with more rows."""
     larger_left = np.zeros(len(grown.left), dtype=bool)
     inner = np.flatnonzero(grown.left)
     left = grown.left[inner]

@@ -17,33 +17,35 @@
 
 Arrays: ``y`` is float64 (n,) or (n, n_outputs), for classifiers the int32 codes (n,) of classes;
 ``raw`` float64 (n, columns); ``weights`` float64 (n,) or None for ones; ``parameter`` float64
-(columns,). A backend may give `Predicted` its own order statistics.
+(columns,). A backend may pass `Predicted` other functions for order statistics.
 
 Attributes of a loss, which follow from its row in the table (`table`) or its class:
 
 facts : LossFacts
-    The row: name, link, kinds of hessian and target, and whether one tree may hold all columns in
-    a leaf (outputs of one regression, classes).
+    The row: name, link, kinds of hessian and target, and whether the leaves of one tree can hold
+    all columns (outputs of one regression, classes).
 formula : int
-    Number of its functions in `formulas`, by which backends choose them; `USER` if none.
+    Number by which backends choose the functions of the loss in `formulas`, or `USER`.
 has_formula : bool
-    Whether there are such functions. A loss that a user brings has none.
+    Whether `formulas` has functions of the loss; a user-defined loss has none.
 columns : int
-    Number of raw predictions of a row: of outputs of a regression, of levels of quantile, of
-    classes if there are more than two, else 1.
+    Number of raw predictions per row: the number of outputs of a regression, of quantile levels,
+    or of more than two classes, else 1.
 constant_hessian : bool
     Whether the hessian of every row is its weight; ``h`` is then a read-only view of the weights.
 moves_with_target : bool
     Whether a constant added to the target is added to the best raw predictions, too.
 is_classifier : bool
+    Whether targets are codes of classes.
 takes_rows : bool
-    Whether its formulas take probabilities, which depend on all columns of a row.
+    Whether the formulas take probabilities, which depend on all columns of a row.
 hessian_is_information : bool
-    Whether the hessians of rows with weight 1 are Fisher information: 1 over the sum for some rows
-    is the variance of their best raw prediction. They do not depend on the target or its units.
+    Whether the hessians of rows with weight 1 are Fisher information: the variance of the best raw
+    prediction for some rows is 1 over the sum of their hessians. Such hessians do not depend on the
+    target or its units.
 
 Leaves of an `OrderStatisticLoss` get `leaf_values` instead of Newton steps -G / (H + lambda): the
-quantile ``leaf_quantile_level`` (columns,) of the residuals. Huber adds a step
+quantile of the residuals at ``leaf_quantile_level`` (columns,). Huber adds a second step
 (``clip_level``).
 """
 

@@ -15,13 +15,13 @@ from gpuboost.engine.losses import formulas
 from gpuboost.engine.losses.links import IDENTITY, Link
 
 USER = -1  # the number of a user-defined loss
-BLOCK = 4096  # rows; faster than 1024, 16384 or all rows for log loss of 2 and 7 classes
+BLOCK = 4096  # rows per block; faster than 1024, 16384 or all rows for log loss of 2 and 7 classes
 
 
-# Kinds of hessians. WEIGHT: the weight of the row. INFORMATION: Fisher information, see `losses`.
+# Kinds of hessians: the weight of the row, Fisher information (see `losses`), and all others (OWN).
 WEIGHT, OWN, INFORMATION = "weight", "own", "information"
-# Kinds of targets: real numbers, numbers of at least 0, numbers above 0; codes of two, or of
-# several, classes.
+# Kinds of targets: real numbers, numbers of at least 0, numbers above 0, codes of two classes, and
+# codes of several classes.
 REAL, NOT_NEGATIVE, POSITIVE = "real", "not negative", "positive"
 TWO_CLASSES, CLASSES = "two classes", "classes"
 
@@ -33,14 +33,17 @@ class LossFacts:
     Attributes
     ----------
     number : int
-        Backends choose compiled functions by it; the same as in ``kernels/boosting/losses.cuh``.
+        Number by which backends choose compiled functions, as in ``kernels/boosting/losses.cuh``.
     name : str
-        Name for users. A loss for two classes and one for several classes may share it.
+        Name for users. A loss for two classes and a loss for several classes can share a name.
     link : Link
+        Link between raw predictions and predictions.
     hessian : {WEIGHT, OWN, INFORMATION}
+        Kind of the hessians.
     target : {REAL, NOT_NEGATIVE, POSITIVE, TWO_CLASSES, CLASSES}
+        Kind of the targets.
     sums_outputs : bool
-        Whether leaves of one tree may hold all columns (outputs of a regression, or classes).
+        Whether leaves of one tree can hold all columns (outputs of a regression, or classes).
     """
 
     number: int
@@ -73,7 +76,7 @@ class LossRow(LossFacts):
 
     @property
     def value(self) -> Callable[..., Any]:
-        """Computes the loss of a row and column; named as `pair`, followed by ``_loss``."""
+        """The function that computes the loss of a row and column: `pair` with suffix ``_loss``."""
         return getattr(formulas, f"{self.pair.__name__}_loss")
 
 
@@ -84,11 +87,14 @@ class Predicted:
     Attributes
     ----------
     y : float64 (n,) or (n, n_outputs), or class codes int32 (n,)
+        Targets.
     raw : float64 (n, columns)
+        Raw predictions.
     weights : float64 (n,) or None for ones
+        Sample weights.
     order : module or object
         Has the functions `groups_of`, `integer_weights`, `weighted_quantiles` and
-        `mean_of_clipped` of `engine.order_statistics`, or a backend's with the same results.
+        `mean_of_clipped` of `engine.order_statistics`, or functions with the same results.
     """
 
     y: np.ndarray
@@ -121,7 +127,7 @@ class Loss(ABC):
 
     @property
     def has_formula(self) -> bool:
-        """Whether backends compile the loss; not so if a user brings it."""
+        """Whether backends compile the loss; user-defined losses are not compiled."""
         return self.formula != USER
 
     @property
@@ -155,8 +161,8 @@ class Loss(ABC):
         Raises
         ------
         ValueError
-            The loss is for positive means, and a target is negative, or zero where the loss is not
-            defined, or all targets are zero.
+            If the loss is for positive means and a target is negative, a target is zero but the
+            loss is not defined there, or all targets are zero.
         """
         if self.facts.target not in (NOT_NEGATIVE, POSITIVE):
             return
@@ -179,7 +185,7 @@ class Loss(ABC):
         return self.facts.link.forward(weighted_mean(as_columns(y), weights))
 
     def round_parameter(self, rows: Predicted) -> np.ndarray:
-        """The ``parameter`` of the formulas in this round: float64 (columns,)."""
+        """The ``parameter`` of the formulas in the current round: float64 (columns,)."""
         return np.zeros(self.columns)
 
     @abstractmethod
@@ -190,10 +196,10 @@ class Loss(ABC):
     def row_losses(self, rows: Predicted, parameter: np.ndarray) -> np.ndarray:
         """Loss of each row, float64 (n,): the mean over its columns.
 
-        The units are those of scikit-learn's GradientBoosting: squared error and binary log loss
-        are not halved, although their gradients are (HistGradientBoosting reports half of both).
-        Poisson, gamma and tweedie are half the deviance without the terms that depend on y only, as
-        in both.
+        Units follow scikit-learn's GradientBoosting: squared error and binary log loss are not
+        halved, although their gradients are (HistGradientBoosting reports half of each). Poisson,
+        gamma and tweedie losses are half the deviance without the terms that depend only on y, as
+        in scikit-learn.
         """
 
     def mean_loss(self, rows: Predicted, parameter: np.ndarray) -> float:
@@ -209,7 +215,7 @@ class Loss(ABC):
 class FormulaLoss(Loss):
     """A loss that is defined by a row of `engine.losses.table`.
 
-    ``parameter`` is the name of its own parameter in `make_loss`, empty if it has none.
+    ``parameter`` is the name of the loss's parameter in `make_loss`, empty without a parameter.
     """
 
     facts: LossRow
@@ -219,7 +225,7 @@ class FormulaLoss(Loss):
     def make(cls, facts: LossRow, columns: int, given: Any = None) -> FormulaLoss:
         """Make the loss of a row of the table, for ``columns`` outputs or classes.
 
-        ``given`` is the value of its own parameter.
+        ``given`` is the value of the loss's parameter.
         """
         return cls(facts, columns)
 
@@ -239,7 +245,7 @@ class FormulaLoss(Loss):
         return g, h
 
     def _unweighted(self, y: np.ndarray, raw: np.ndarray, parameter: np.ndarray) -> Any:
-        """Gradients and hessians of weight 1."""
+        """Gradients and hessians for rows of weight 1."""
         return self.facts.pair(as_columns(y), raw, parameter)
 
     def row_losses(self, rows: Predicted, parameter: np.ndarray) -> np.ndarray:

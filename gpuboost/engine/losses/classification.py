@@ -17,7 +17,7 @@ class SoftmaxLoss(FormulaLoss):
     """Negative log of the softmax probability of the row's class, for K raw predictions.
 
     Hessians are the diagonal of the Hessian matrix times K / (K - 1). So Newton steps have the
-    factor (K - 1) / K of Friedman (2001, algorithm 6); if K is 2, they equal those of binary log
+    factor (K - 1) / K of Friedman (2001, algorithm 6); for K = 2 they equal the steps of binary log
     loss.
     """
 

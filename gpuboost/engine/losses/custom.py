@@ -24,7 +24,7 @@ class UserLoss(Loss):
     objective : object
         Has ``gradient(y, raw)`` and ``hessian(y, raw)``, or ``gradient_hessian(y, raw)`` that
         returns both. ``raw`` and the results are (n,) for one column, else (n, columns); ``y`` is
-        the target, with codes for classes. Arrays are on the device in use. It may have
+        the target, with codes for classes. Arrays are on the device in use. Optional methods are
         ``loss(y, raw)``, the loss of each row (else scores are NaN), ``predict(raw)`` (else the raw
         prediction is the prediction) and ``baseline(y, weights)`` (else 0).
     """
@@ -32,7 +32,7 @@ class UserLoss(Loss):
     objective: Any = None
 
     def baseline(self, y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-        """The baseline of the objective, or zeros if it has none."""
+        """The baseline of the objective, or zeros if the objective has no ``baseline``."""
         if not hasattr(self.objective, "baseline"):
             return np.zeros(self.columns)
         found = np.asarray(self.objective.baseline(y, weights), dtype=np.float64)
@@ -44,7 +44,7 @@ class UserLoss(Loss):
         return np.broadcast_to(found.reshape(-1), (self.columns,)).copy()
 
     def gradients(self, rows: Predicted, parameter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Results of the objective, checked and times weights: float64 (n, columns) each."""
+        """Checked gradients and hessians, times weights: float64 (n, columns) each."""
         y, raw, weights = rows.y, rows.raw, rows.weights
         seen = self._seen(raw)
         if hasattr(self.objective, BOTH):
@@ -64,7 +64,7 @@ class UserLoss(Loss):
         return (g, h) if weights is None else (g * weights[:, None], h * weights[:, None])
 
     def row_losses(self, rows: Predicted, parameter: np.ndarray) -> np.ndarray:
-        """Results of the objective's ``loss``; NaN if it has none."""
+        """Results of the objective's ``loss``; NaN if the objective has no ``loss``."""
         n = len(rows.raw)
         if not hasattr(self.objective, "loss"):
             return rows.raw[:, 0] * np.nan
@@ -89,13 +89,13 @@ class UserLoss(Loss):
         return float(weighted_mean(values.astype(np.float64)[:, None], own)[0])
 
     def predict(self, raw: np.ndarray) -> np.ndarray:
-        """Results of the objective's ``predict``; ``raw`` if it has none."""
+        """Results of the objective's ``predict``; ``raw`` if the objective has no ``predict``."""
         if not hasattr(self.objective, "predict"):
             return raw
         return self.objective.predict(self._seen(raw))
 
     def _seen(self, raw: np.ndarray) -> np.ndarray:
-        """Raw predictions in the shape that the objective gets."""
+        """Raw predictions in the shape that the objective expects."""
         return raw[:, 0] if self.columns == 1 else raw
 
     def _called(self, method: str) -> str:
@@ -131,12 +131,12 @@ def _shape_of(found: Any) -> str:
 
 
 def user_loss(objective: Any, columns: int = 1) -> UserLoss:
-    """Wrap a user's objective.
+    """Wrap a user's objective, for ``columns`` raw predictions per row.
 
     Raises
     ------
     TypeError
-        The objective has neither ``gradient`` and ``hessian`` nor ``gradient_hessian``.
+        If the objective has neither ``gradient`` and ``hessian`` nor ``gradient_hessian``.
     """
     if hasattr(objective, BOTH) or (hasattr(objective, FIRST) and hasattr(objective, SECOND)):
         return UserLoss(_FACTS, columns, objective)

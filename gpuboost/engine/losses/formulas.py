@@ -3,9 +3,8 @@
 Every loss is a pair of functions of ``(y, raw, parameter)``, all float64:
 
 ``name(y, raw, parameter)``
-    Gradient and hessian with respect to the raw prediction, for weight 1. A hessian of 1.0 stands
-    for squared error and for losses without a usable second derivative: their hessian is the
-    weight.
+    Gradient and hessian with respect to the raw prediction, for weight 1. Squared error and losses
+    without a usable second derivative return 1.0 as hessian, so a row's hessian is its weight.
 ``name_loss(y, raw, parameter)``
     The loss itself, up to a term that depends on y only.
 
@@ -30,13 +29,13 @@ arXiv:2208.04564 (2022). CatBoost has this loss under the name LogCosh.
 
 from gpuboost.engine.numerics import exp, log, select
 
-MAX_RAW = 300.0  # larger raw predictions count as this where exp would overflow
+MAX_RAW = 300.0  # bound of raw predictions before exp, which could overflow otherwise
 # Bound of the Newton step of one row, chosen among 2, 4, 8, 16 and none. On synthetic tables of 18
-# and 40 classes, the smallest with 4 rows, boosted trees of 31 leaves score 0.67 without a bound
-# and 0.81 to 0.88 with any of them; forests score 0.83 and 0.88. With two classes, one with 0.5% of
-# the rows, AUC rises from 0.74 to 0.82 (depth 3). With balanced classes, 8 changes AUC least.
+# and 40 classes, whose smallest class has 4 rows, boosted trees of 31 leaves score 0.67 without a
+# bound and 0.81 to 0.88 with any bound; forests score 0.83 and 0.88. If one of two classes has 0.5%
+# of the rows, AUC rises from 0.74 to 0.82 (depth 3). For balanced classes, 8 changes AUC least.
 MAX_STEP = 8.0
-# Residuals below this take the series of tanh and log cosh: the terms of the exact forms cancel.
+# Below this residual, tanh and log cosh use their series, since terms of the exact forms cancel.
 SMALL_RESIDUAL = 2.0**-5
 
 
@@ -46,9 +45,9 @@ def inside(raw):
 
 
 def raised(gradient, hessian):
-    """Hessian, raised if necessary so that the row's own Newton step is at most `MAX_STEP`.
+    """Hessian, raised if necessary so that the Newton step of the row is at most `MAX_STEP`.
 
-    A leaf's step is a mean of the steps of its rows, weighted by hessian, so it is bounded too.
+    A leaf's step is the mean of its rows' steps, weighted by hessian, so the leaf is bounded too.
     LogitBoost bounds the same quantity by clipping the gradient (Friedman, Hastie, Tibshirani 2000,
     section 4). Raising the hessian changes neither the gradient nor the minimum of the loss.
     """
@@ -62,7 +61,7 @@ def squared_error(y, raw, parameter):
 
 
 def squared_error_loss(y, raw, parameter):
-    """The squared error, not half of it."""
+    """The squared error, which is not halved."""
     difference = raw - y
     return difference * difference
 
@@ -78,14 +77,14 @@ def absolute_error_loss(y, raw, parameter):
 
 
 def huber(y, raw, parameter):
-    """Quadratic up to ``parameter``, linear above it (Friedman 2001, algorithm 4)."""
+    """Huber loss: quadratic up to ``parameter``, linear above (Friedman 2001, algorithm 4)."""
     difference = raw - y
     low = select(difference < -parameter, -parameter, difference)
     return select(low > parameter, parameter, low), 1.0
 
 
 def huber_loss(y, raw, parameter):
-    """Half the squared error up to ``parameter``, linear above it."""
+    """Half the squared error for residuals up to ``parameter``, linear above."""
     size = select(raw > y, raw - y, y - raw)
     near = select(size > parameter, parameter, size)
     return near * (size - 0.5 * near)
@@ -102,10 +101,10 @@ def quantile_loss(y, raw, parameter):
 
 
 def log_cosh(y, raw, parameter):
-    """log cosh(raw - y) (Saleh and Saleh 2022, equation 1): tanh and 1 - tanh**2.
+    """log cosh(raw - y) (Saleh and Saleh 2022, equation 1): gradient tanh, hessian 1 - tanh**2.
 
-    With x the absolute residual and e = exp(-2 x), tanh x = (1 - e) / (1 + e), and the hessian
-    is 4 e / (1 + e)**2.
+    Let x be the absolute residual and e = exp(-2 x). Then tanh x = (1 - e) / (1 + e), and the
+    hessian is 4 e / (1 + e)**2.
     """
     difference = raw - y
     size = select(difference < 0.0, -difference, difference)
@@ -120,7 +119,7 @@ def log_cosh(y, raw, parameter):
 
 
 def log_cosh_loss(y, raw, parameter):
-    """log cosh(raw - y): about x**2 / 2 for small residuals x, abs(x) - log 2 for large ones."""
+    """log cosh(raw - y): about x**2 / 2 for a small residual x, abs(x) - log 2 for a large one."""
     size = select(raw > y, raw - y, y - raw)
     x = select(size < SMALL_RESIDUAL, size, 0.0)
     z = x * x
@@ -201,7 +200,7 @@ def softmax_weight(raw, largest):
 
 
 def softmax(y, probability, parameter):
-    """One of K classes; y is its indicator, ``parameter`` K / (K - 1) (Friedman 2001, alg. 6)."""
+    """One of K classes, with indicator y; ``parameter`` is K / (K - 1) (Friedman 2001, alg. 6)."""
     gradient = probability - y
     return gradient, parameter * raised(gradient, probability * (1.0 - probability))
 

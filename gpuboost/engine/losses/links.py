@@ -10,16 +10,22 @@ import numpy as np
 from gpuboost.engine.losses.formulas import inside, sigmoid, softmax_weight
 from gpuboost.engine.numerics import exp, log, select
 
-SMALLEST_SHARE = 2.0**-52  # of a class; its logarithm is finite
+SMALLEST_SHARE = 2.0**-52  # lower bound of a class share before its logarithm is taken
 _SMALL_SHARE, _LARGER = 2.0**-1000, 2.0**64
 _LOG_OF_LARGER = 44.3614195558365
 
 
 @dataclass(frozen=True)
 class Link:
-    """``forward`` maps the constant prediction (columns,) to raw predictions, ``inverse`` maps raw
-    predictions (n, columns) to predictions (n, ...). Both are named functions, so that models can
-    be pickled."""
+    """A link function and its inverse, both named functions, so that models can be pickled.
+
+    Attributes
+    ----------
+    forward : callable
+        Maps a constant prediction (columns,) to raw predictions (columns,).
+    inverse : callable
+        Maps raw predictions (n, columns) to predictions (n, ...).
+    """
 
     forward: Callable[[np.ndarray], np.ndarray]
     inverse: Callable[[np.ndarray], np.ndarray]
@@ -40,8 +46,8 @@ def row_weights(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def log_shares(share: np.ndarray) -> np.ndarray:
-    """Logarithms of probabilities; that of 0 is minus infinity."""
-    small = share < _SMALL_SHARE  # may be denormal
+    """Logarithms of probabilities; the logarithm of 0 is minus infinity."""
+    small = share < _SMALL_SHARE  # possibly denormal
     logs = log(select(small, share * _LARGER, share)) - select(small, _LOG_OF_LARGER, 0.0)
     return select(share > 0.0, logs, select(share == share, -np.inf, np.nan))
 

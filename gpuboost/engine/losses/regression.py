@@ -24,7 +24,7 @@ class QuantileBaseline(FormulaLoss):
         return np.full(self.columns, 0.5)
 
     def baseline(self, y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-        """Weighted quantile of each output; the midpoint if an interval of values is."""
+        """Weighted quantile of each output; its midpoint if the quantile is an interval."""
         start = Predicted(y, np.zeros((len(y), self.columns)), weights)
         values = (self.residuals(start, k) for k in range(self.columns))
         return _quantiles(start, values, self.leaf_quantile_level)
@@ -39,9 +39,9 @@ class QuantileBaseline(FormulaLoss):
 class OrderStatisticLoss(QuantileBaseline):
     """A loss whose baseline is a quantile of the target; leaf values are quantiles of residuals.
 
-    If ``clip_level`` is not None, each round has a limit, its round parameter: the quantile at this
-    level of its absolute residuals. Leaf values are then medians plus the mean of the residuals
-    around the median, clipped at this limit.
+    If ``clip_level`` is not None, the parameter of a round is a limit: the quantile of the absolute
+    residuals at this level. Leaf values are then medians plus the mean of the residuals around the
+    median, clipped at this limit.
     """
 
     clip_level: float | None = None
@@ -51,7 +51,8 @@ class OrderStatisticLoss(QuantileBaseline):
     ) -> np.ndarray:
         """Best constant to add to one column of ``raw`` in each leaf: float64 (n_leaves,).
 
-        It is the weighted quantile of the leaf's residuals (Friedman 2001, algorithms 3 and 4).
+        The constant is the weighted quantile of the leaf's residuals (Friedman 2001, algorithms 3
+        and 4).
         """
         integers = rows.order.integer_weights(rows.weights, len(rows.y))
         level = float(self.leaf_quantile_level[column])
@@ -88,7 +89,7 @@ class Huber(OrderStatisticLoss):
     def leaf_values(
         self, rows: Predicted, groups: Groups, column: int, parameter: np.ndarray
     ) -> np.ndarray:
-        """Median plus the mean of residuals around it, clipped at delta (Friedman 2001, alg. 4)."""
+        """Median plus mean of the residuals around it, clipped at delta (Friedman 2001, alg. 4)."""
         medians = super().leaf_values(rows, groups, column, parameter)
         residuals, limit = self.residuals(rows, column), float(parameter[column])
         integers = rows.order.integer_weights(rows.weights, len(rows.y))
@@ -157,7 +158,7 @@ class Tweedie(PositiveLoss):
         return cls(facts, columns, _power(given))
 
     def round_parameter(self, rows: Predicted) -> np.ndarray:
-        """The power, for each column."""
+        """The power, repeated for each column."""
         return np.full(self.columns, self.power)
 
 

@@ -1,6 +1,6 @@
 """The table of losses, and `make_loss`, which makes a loss by its name.
 
-Each loss has one row here, two functions in `formulas`, and copies of both in
+Each loss has one row here, two functions in `formulas`, and copies of both functions in
 ``kernels/boosting/losses.cuh``. Backends, checks of parameters and docstrings follow the table.
 """
 
@@ -67,7 +67,7 @@ TABLE = (
 
 
 def _names(is_classifier: bool) -> tuple[str, ...]:
-    """Names of losses, without duplicates."""
+    """Names of the losses for classes or for real targets, without duplicates."""
     return tuple(dict.fromkeys(row.name for row in TABLE if row.is_classifier == is_classifier))
 
 
@@ -76,27 +76,27 @@ LOSSES = (*REGRESSION, *CLASSIFICATION)
 
 
 def make_loss(name: str, n_outputs: int = 1, n_classes: int = 0, **parameters: Any) -> Loss:
-    """Make the loss with this name for a target.
+    """Make the loss with the given name for a target.
 
     Parameters
     ----------
     name : str
         One of `CLASSIFICATION` for classes, one of `REGRESSION` for real targets.
     n_outputs : int
-        Columns of a real target.
+        Number of columns of a real target.
     n_classes : int
         Number of classes, 0 for real targets.
     **parameters
-        Parameters of losses, of which a loss takes its own: for huber, ``alpha`` is the quantile of
-        absolute residuals above which the loss is linear; for quantile, it is one or several
-        levels; ``power`` is the power of tweedie.
+        Parameters of losses; other losses ignore them. For huber, ``alpha`` is the quantile level
+        of absolute residuals above which the loss is linear; for quantile, ``alpha`` is one or
+        several levels; for tweedie, ``power`` is the power of the variance.
 
     Raises
     ------
     ValueError
-        There is no such loss for the target, or a parameter is out of range.
+        If there is no such loss for the target, or a parameter is out of range.
     TypeError
-        No loss has a parameter with this name.
+        If no loss has a parameter with this name.
     """
     known = {row.kind.parameter for row in TABLE} - {""}
     for given in parameters.keys() - known:
@@ -108,7 +108,7 @@ def make_loss(name: str, n_outputs: int = 1, n_classes: int = 0, **parameters: A
 
 
 def _facts_of(name: str, n_classes: int) -> LossRow:
-    """The row of a loss for ``n_classes`` classes, or for real targets if it is 0."""
+    """The row of a loss for ``n_classes`` classes, or for real targets if ``n_classes`` is 0."""
     rows = [row for row in TABLE if row.name == name and row.is_classifier == (n_classes > 0)]
     if not rows:
         names = CLASSIFICATION if n_classes else REGRESSION

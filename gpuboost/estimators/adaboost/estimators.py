@@ -1,4 +1,4 @@
-"""AdaBoost: each tree gives more weight to the rows that the earlier trees got wrong."""
+"""AdaBoost: each tree gives more weight to rows that the trees before it predict wrongly."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class AdaBoost(ManyTrees):
 
     @property
     def _tree(self) -> SingleTree:
-        """A tree with the parameters of all trees."""
+        """An unfitted tree with the parameters of all trees."""
         if self.estimator is None:
             own = {name: getattr(self, name) for name in OF_THE_ESTIMATOR}
             return self._tree_class(**own)
@@ -103,14 +103,14 @@ class AdaBoost(ManyTrees):
     def _objective(
         self, prepared: Prepared[GrowPlan], learning_rate: float
     ) -> ClassObjective | ValueObjective:
-        """The objective: how errors and votes of the rounds are computed."""
+        """The objective, which computes the errors and votes of the rounds."""
 
     def _weights_of_classes(self, labels: Any) -> np.ndarray | None:
         """Class weights of the trees, at most 1: float64 (K,), None if all are 1."""
         return None
 
     def _plan(self, inputs: FitInputs) -> tuple[GrowPlan, GrowthSize]:
-        """Plan of all rounds; the sampler has the seed and the weights of the first round."""
+        """The plan of all rounds; its sampler has the seed and the weights of the first round."""
         labels, n = inputs.labels, len(inputs.labels)
         n_rounds = integer_at_least("n_estimators", self.n_estimators, 1)
         number_between("learning_rate", self.learning_rate, 0.0, low_included=False)
@@ -161,7 +161,8 @@ class AdaBoostClassifier(Classifier, AdaBoost):
     Attributes
     ----------
     training_error_bound_ : ndarray of shape (n_trees,)
-        Upper bound of the training error after each round: the product of Z_t.
+        Upper bound of the training error after each round: the product of the factors Z_t that
+        normalise the weights (Schapire and Singer, 1999).
     """
 
     _tree_class = DecisionTreeClassifier
@@ -169,7 +170,7 @@ class AdaBoostClassifier(Classifier, AdaBoost):
 
     def _weights_of_classes(self, labels: Any) -> np.ndarray | None:
         choice = self._tree.class_weight
-        if self._class_factor(labels, None) is None:  # this also checks them
+        if self._class_factor(labels, None) is None:  # this also checks class weights
             return None
         of_class = class_weights(choice, labels.rows, labels.classes)
         return None if of_class is None else of_class / of_class.max()
@@ -190,9 +191,9 @@ class AdaBoostClassifier(Classifier, AdaBoost):
         Returns
         -------
         ndarray of float64 of shape (n_samples,) or (n_samples, n_classes)
-            As in scikit-learn. Two classes: from -2, if all trees vote for the first, to 2.
-            Several classes: a column per class, 1 if all trees vote for it and
-            -1 / (n_classes - 1) if none does.
+            Defined as in scikit-learn. Two classes: from -2 (all trees vote for the first class)
+            to 2 (all trees vote for the second). Several classes: one column per class, 1 if all
+            trees vote for the class and -1 / (n_classes - 1) if no tree does.
         """
         return self._as_decision(self._run(X, BoostedTrees.decision))
 
@@ -202,7 +203,7 @@ class AdaBoostClassifier(Classifier, AdaBoost):
         Returns
         -------
         ndarray of shape (n_samples,)
-            On the GPU if X is, except for string classes, which are on the host.
+            On the GPU if X is on the GPU, except for string classes, which are on the host.
         """
         return self._class_of(self.decision_function(X))
 
@@ -255,12 +256,12 @@ class AdaBoostClassifier(Classifier, AdaBoost):
             return votes[:, 0] if self.n_classes_ == 2 else votes
 
     def _class_of(self, votes: np.ndarray) -> np.ndarray:
-        """Label of the class with most votes, on the device of the votes unless a string."""
+        """Label of the class with most votes, on the device of the votes unless it is a string."""
         with working_on(votes):
             return self._labels_at((votes > 0).astype(int) if votes.ndim == 1 else votes.argmax(1))
 
     def _shares_of(self, votes: np.ndarray) -> np.ndarray:
-        """Equation (15) of Zhu and others (2009)."""
+        """Class probabilities, by equation (15) of Zhu and others (2009)."""
         of_two = votes.ndim == 1  # softmax of -votes / 2 and votes / 2
         with working_on(votes):
             votes = votes[:, None] if of_two else votes / max(self.n_classes_ - 1, 1)
@@ -275,7 +276,8 @@ class AdaBoostRegressor(Regressor, AdaBoost):
     Parameters
     ----------
     loss : {'linear', 'square', 'exponential'}
-        How a row's error, relative to the largest, enters its weight in the next round.
+        Function of a row's error, relative to the largest error. Rows of larger loss get more
+        weight in the next round.
     """
 
     loss: str = "linear"

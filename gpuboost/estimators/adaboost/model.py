@@ -1,4 +1,4 @@
-"""Fitted models of AdaBoost, and the targets of its regressor."""
+"""Fitted models of AdaBoost, and the targets of `AdaBoostRegressor`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from gpuboost.estimators.model.fitted import FittedTrees, TreeBatch, run_in_bloc
 
 @dataclass(frozen=True, eq=False)
 class BoostedTrees(FittedTrees):
-    """A model of AdaBoost.
+    """A fitted model of AdaBoost.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class BoostedTrees(FittedTrees):
 
     @classmethod
     def of(cls, rounds: list[Round], prepared: Prepared[GrowPlan]) -> BoostedTrees:
-        """The rounds of a fit."""
+        """The model of the rounds of a fit."""
         sampler = prepared.plan.batch.sampler
         n = sampler.n_samples
         batch = TreeBatch(range(len(rounds)), RowSampler(ALL_ROWS, n, n, sampler.seed), None)
@@ -53,14 +53,14 @@ class BoostedTrees(FittedTrees):
 
     @cached_property
     def votes(self) -> Ensemble:
-        """The trees with votes in the leaves: what each adds to the decision function."""
+        """The trees with votes in the leaves: their contributions to the decision function."""
         vote = np.repeat(self.tree_votes, np.diff(self.ensemble.offset))
         return replace(self.ensemble, value=adaboost.votes_of(self.ensemble.value, vote))
 
     def decision(
         self, data: np.ndarray | BinnedMatrix, backend: Backend, n_threads: int
     ) -> np.ndarray:
-        """Sum of the votes divided by that of the trees' weights: float64 (n, 1 or K)."""
+        """Sum of the votes divided by the sum of the trees' weights: float64 (n, 1 or K)."""
         ensemble = self._trees_for(data, hard=True)
         total = run_in_blocks(data, lambda block: backend.predict(ensemble, block, n_threads))
         with working_on(total):
@@ -68,12 +68,12 @@ class BoostedTrees(FittedTrees):
         return total
 
     def fingerprint(self) -> str:
-        """Also of the weights of the trees."""
+        """SHA-256 of the trees and their weights, in hexadecimal."""
         own = super().fingerprint().encode() + self.tree_votes.astype("<f8").tobytes()
         return hashlib.sha256(own).hexdigest()
 
     def importances(self, n_features: int) -> np.ndarray:
-        """Mean of the trees' normalised gains per feature, by their weights."""
+        """Mean of the trees' normalised gains per feature, weighted by the trees' weights."""
         total = np.zeros(n_features)
         for tree, vote in zip(self.ensemble.trees, self.tree_votes, strict=True):
             gains = impurity_decrease_per_feature(tree, n_features)
@@ -86,7 +86,7 @@ class OneValueLabels(ValueLabels):
 
     @classmethod
     def read(cls, y: Any) -> ValueLabels:
-        """Targets that a user gives."""
+        """Read and check a user's targets."""
         labels = super().read(y)
         if labels.rows.ndim > 1:
             raise ValueError(

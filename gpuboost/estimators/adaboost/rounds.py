@@ -24,7 +24,7 @@ def reweight_task(
     boosting: str,
     of_class: np.ndarray | None,
 ) -> ReweightTask:
-    """The task for the backend."""
+    """The task of an AdaBoost fit for the backend."""
     plan = prepared.plan
     return ReweightTask(
         prepared.matrix,
@@ -39,12 +39,12 @@ def reweight_task(
 
 
 def rounds_of(task: ReweightTask, backend: Backend) -> Iterator[Round]:
-    """Rounds of a fit until one is perfect or no better than chance.
+    """The rounds of a fit, until the tree of a round is perfect or no better than chance.
 
     Raises
     ------
     ValueError
-        The first tree of a classification is no better than chance.
+        If the first tree of a classification is no better than chance.
     """
     reweighter, chance = backend.reweighter(task), task.objective.chance
     for number in range(task.n_rounds):
@@ -58,7 +58,7 @@ def rounds_of(task: ReweightTask, backend: Backend) -> Iterator[Round]:
 
 
 def _check_first(found: Round, objective: ClassObjective | ValueObjective) -> None:
-    """A classification needs a first tree better than chance; a regression may keep any."""
+    """Raise an error in a classification, whose first tree must be better than chance."""
     if isinstance(objective, ValueObjective):
         return
     raise ValueError(

@@ -43,10 +43,10 @@ class GradientBoosting(ManyTrees):
     Parameters
     ----------
     learning_rate : float or callable
-        Multiplies the contribution of each tree. A callable gets the number of the round, from
-        0, and returns its learning rate.
+        Multiplies the contribution of each tree. A callable takes the number of the round, from
+        0, and returns the learning rate of the round.
     n_estimators : int
-        Number of rounds; with early stopping, the maximum.
+        Number of rounds; with early stopping, the maximum number.
     subsample : float
         Fraction of the rows drawn for each round, without replacement (Friedman, Stochastic
         gradient boosting, 2002).
@@ -56,55 +56,61 @@ class GradientBoosting(ManyTrees):
     min_samples_category : int, float or 'auto'
         Categories with fewer rows than this in a node are rare: they go where missing values go
         and are never split off alone. Rows are counted by their hessians, in units of the tree's
-        mean hessian per row; a float is a fraction of all rows. Applies to features with more
-        than 4 levels. 'auto': 20 rows. With log loss and poisson, it is the number of rows with a
-        total hessian of 5 before the first round, if that is more (105 if one row in 20 is
-        positive). In small tables, it is at most one row in a hundred. 0: no category is rare.
-        HistGradientBoosting and LightGBM (``cat_smooth``) use 10, and smooth in addition.
+        mean hessian per row; a float is a fraction of all rows. The parameter applies to features
+        with more than 4 categories. 'auto' means 20 rows; with log loss and poisson, it means the
+        number of rows with a total hessian of 5 before the first round, if that number is larger
+        (105 if one row in 20 is positive). In small tables, 'auto' is at most one row in a hundred.
+        With 0, no category is rare. HistGradientBoosting and LightGBM (``cat_smooth``) use 10, and
+        smooth in addition.
     max_features_per_level : int, float, 'sqrt', 'log2' or None
-        Number of features drawn for each level, from the features of the tree. None: all.
+        Number of features drawn for each level, from the features of the tree. None means all.
     max_features_per_tree : int, float, 'sqrt', 'log2' or None
-        Number of features drawn for each tree. None: all.
+        Number of features drawn for each tree. None means all.
     l1_regularization : float
-        L1 penalty on leaf values: a leaf whose summed gradient is smaller than this gets 0.
+        L1 penalty on leaf values: a leaf is 0 if the sum of its gradients is at most this value,
+        in absolute terms.
     l2_regularization : float
         L2 penalty on leaf values.
     max_delta_step : float
-        Maximum absolute value of a leaf, before the learning rate. None: no limit.
+        Maximum absolute value of a leaf, before the learning rate is applied. None means no limit.
     ccp_alpha : float
         Complexity parameter of minimal cost-complexity pruning, the cost of each leaf. Each tree
-        is pruned before it is added to the model. The units are those of
+        is pruned before it is added to the model. The unit is the same as for
         ``min_impurity_decrease``: the variance of Newton steps, weighted by hessians.
-        0: no pruning.
+        0 means no pruning.
     monotonic_cst : array-like of int of shape (n_features,), or dict
         1 where predictions must increase with a feature, -1 where they must decrease, 0 for no
-        constraint; or a dict of these by feature name.
+        constraint; or a dict from feature name to one of these numbers.
     interaction_cst : 'pairwise', 'no_interactions', or sequence of sets of int or str
-        Groups of features that may occur together on a path from the root to a leaf. Features
-        in no group form one more group. None: no constraint.
+        Groups of features that can occur together on a path from the root to a leaf. Features
+        in no group form one more group. 'pairwise' allows up to two features on a path,
+        'no_interactions' a single one. None means no constraint.
     multi_strategy : {'auto', 'one_output_per_tree', 'multi_output_tree'}
-        Whether each round grows one tree per class or output, or one tree whose leaves hold
-        all of them. 'auto': the former for classes, the latter for outputs of a regression.
+        Whether each round grows one tree per class or output, or one tree whose leaves hold the
+        values of all classes or outputs. 'auto' grows one tree for all outputs of a regression
+        with loss='squared_error', otherwise one tree per class or output.
     init : estimator or 'zero'
-        Estimator whose predictions boosting starts from. None: the best constant.
+        Estimator whose predictions boosting starts from. None means the best constant, 'zero'
+        means raw predictions of 0.
     validation_fraction : float
         Fraction of the rows set aside for early stopping, if ``n_iter_no_change`` is set and
-        `fit` is given no ``eval_set``.
+        `fit` gets no ``eval_set``.
     n_iter_no_change : int
         Stop after this many rounds without an improvement of more than ``tol``. The rounds stay
-        in the model; ``best_iteration_`` is the best of them. None: no early stopping.
+        in the model; ``best_iteration_`` is the best round. None means no early stopping.
     tol : float
-        Improvement that a round must exceed to count.
+        Amount by which a round must improve on the best score so far to count as an improvement.
     eval_metric : str, callable, or list of these
         Metrics evaluated in addition to the loss, on ``eval_set`` or on the rows set aside.
         Regressors: 'rmse', 'mse', 'mae', 'mape', 'r2', 'poisson_deviance', 'gamma_deviance',
         'tweedie_deviance'. Classifiers: 'accuracy', 'balanced_accuracy', 'error', 'log_loss',
-        'auc', 'average_precision'. A callable is called as ``metric(truth, prediction)``; of a
-        classifier it gets class numbers and probabilities. Smaller values are better unless it
-        has a true attribute ``greater_is_better``.
+        'auc', 'average_precision'. A callable is called as ``metric(truth, prediction)``; in a
+        classifier, the arguments are class numbers and probabilities. Smaller values are better
+        unless the callable has a true attribute ``greater_is_better``.
     callbacks : callable, or list of these
-        Called after each round with its number, learning rate and scores. A callback that
-        returns True ends the fit.
+        Called after each round with one argument, whose attributes are the ``number``,
+        ``learning_rate`` and ``train_score`` of the round, and ``scores``, the ``evals_result_``
+        so far. A callback that returns True ends the fit.
     criterion : str
         Deprecated in scikit-learn and ignored: splits are chosen by the gain of a Newton step.
     importance_type : {'gain', 'count'}
@@ -133,7 +139,7 @@ class GradientBoosting(ManyTrees):
     best_iteration_ : int
         Number of the best round, from 0, with ``n_iter_no_change``.
     oob_scores_ : ndarray of shape (n_estimators_,)
-        Mean loss after each round on the rows not drawn for it, with ``subsample``.
+        Mean loss after each round on the rows not drawn for the round, with ``subsample``.
     oob_improvement_ : ndarray of shape (n_estimators_,)
         Decrease of the out-of-bag loss in each round.
     oob_score_ : float
@@ -177,7 +183,7 @@ class GradientBoosting(ManyTrees):
 
     @abstractmethod
     def _make_loss(self, labels: Any) -> Loss:
-        """The loss for these labels."""
+        """The loss for the given labels."""
 
     # ---- fit -----------------------------------------------------------------------------------
 
@@ -196,11 +202,11 @@ class GradientBoosting(ManyTrees):
         Parameters
         ----------
         monitor : callable, optional
-            Called after each round with its number, this estimator and a dict with the state of
-            the fit; if it returns true, the fit ends.
+            Called after each round with the number of the round, this estimator and a dict with the
+            state of the fit; if the callable returns true, the fit ends.
         offset : array-like of shape (n_samples,) or (n_samples, columns), optional
             Raw prediction that each row starts from (base margin), such as the logarithm of an
-            exposure. `predict` must be given the offsets of its rows too.
+            exposure. `predict` also needs the offsets of the rows that it predicts.
         eval_set : list of (X, y), (X, y, sample_weight) or (X, y, sample_weight, offset), optional
             Row sets whose loss and ``eval_metric`` are recorded in ``evals_result_``. With
             ``n_iter_no_change``, the last metric of the last set decides when to stop, and no

@@ -1,4 +1,4 @@
-"""Where boosting starts: raw predictions before the first round."""
+"""Raw predictions before the first round of boosting."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuboost.engine.averages import weighted_mean
 from gpuboost.engine.losses import Loss, Predicted
 from gpuboost.engine.losses.links import log_shares
 
-NEWTON_STEPS = 50  # maximum to find a baseline with offsets; about five are enough
+NEWTON_STEPS = 50  # maximum number of steps to a baseline with offsets; about five are enough
 LONGEST_STEP = 2.0
 SMALLEST_SHARE = 1e-7  # probabilities that an ``init`` estimator predicts are clipped to this
 
@@ -50,14 +50,14 @@ def baseline(
 def information_of_row(
     loss: Loss, constant: np.ndarray, offsets: np.ndarray | None, weights: np.ndarray | None
 ) -> float:
-    """Mean hessian of a row before the first round; 1.0 where hessians carry no information.
+    """Mean hessian of a row before the first round; 1.0 if hessians are not Fisher information.
 
-    It is the weighted mean over rows, so doubling all weights does not change it, and the mean
-    over columns.
+    The result is the weighted mean over rows, which does not change if all weights are doubled,
+    and the mean over columns.
     """
     if not loss.hessian_is_information:
         return 1.0
-    if offsets is None:  # the same for all rows
+    if offsets is None:  # the hessian is the same for all rows
         raw, weights = constant[None, :], None
     else:
         raw = offsets + constant

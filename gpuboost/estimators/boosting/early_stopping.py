@@ -25,6 +25,7 @@ class MonitoredSet:
     place : int
         Index among the booster's row sets.
     rows : RowSet
+        Targets and weights of the rows.
     metrics : list of Metric
         Metrics evaluated in addition to the loss.
     """
@@ -52,7 +53,7 @@ class MonitoredSet:
 
 
 def as_metric_takes(metric: Metric, prediction: np.ndarray) -> np.ndarray:
-    """Predictions in the form that a metric takes."""
+    """Predictions in the form that a metric takes: classes, shares or values."""
     if metric.takes == CLASSES:
         return prediction.argmax(axis=1)
     if metric.takes == SHARES and prediction.shape[1] == 2:
@@ -62,7 +63,17 @@ def as_metric_takes(metric: Metric, prediction: np.ndarray) -> np.ndarray:
 
 @dataclass
 class EarlyStopping:
-    """Stops when the last ``patience`` rounds brought no improvement of more than ``tol``."""
+    """The rule that ends a fit after ``patience`` rounds without an improvement above ``tol``.
+
+    Attributes
+    ----------
+    best : float
+        Best score so far, times -1 if greater is better.
+    best_round : int
+        Number of the round with the best score.
+    waited : int
+        Number of rounds since the best round.
+    """
 
     patience: int
     tol: float
@@ -72,7 +83,7 @@ class EarlyStopping:
     waited: int = field(init=False, default=0)
 
     def stops(self, number: int, score: float) -> bool:
-        """Whether to stop after round ``number``, which has this score."""
+        """Whether to stop after the round of the given number and score."""
         value = -score if self.greater_is_better else score
         if value < self.best - self.tol:
             self.best, self.best_round, self.waited = value, number, 0
@@ -83,13 +94,14 @@ class EarlyStopping:
 
 @dataclass(frozen=True)
 class RoundResult:
-    """What a callback is called with after a round.
+    """The argument of callbacks: the state of the fit after a round.
 
     Attributes
     ----------
     number : int
         Number of the round, from 0.
     learning_rate : float
+        Learning rate of the round.
     train_score : float
         Mean loss on the training rows.
     scores : dict of str to dict of str to list of float

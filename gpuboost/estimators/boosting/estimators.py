@@ -31,7 +31,7 @@ class GradientBoostingRegressor(Regressor, GradientBoosting):
         return arrays, and optionally ``loss(y, raw)``, ``predict(raw)`` and
         ``baseline(y, weights)``.
     alpha : float, or list of float for several quantiles
-        Level of loss='quantile'; fraction of the residuals that loss='huber' squares.
+        Quantile level of loss='quantile', or fraction of the residuals that loss='huber' squares.
     tweedie_power : float
         Variance power of loss='tweedie', between 1 and 2.
     """
@@ -132,7 +132,7 @@ class GradientBoostingClassifier(Classifier, GradientBoosting):
         return map(self._most_probable, self.staged_predict_proba(X, offset))
 
     def _probabilities(self, raw: np.ndarray) -> np.ndarray:
-        """Probability of each class; logistic or softmax if a user's loss has no ``predict``."""
+        """Probability of each class, by logistic or softmax if a user's loss has no ``predict``."""
         loss: Loss = self._model.loss
         if loss.has_formula or hasattr(self.loss, "predict"):
             found = predictions(loss, raw)

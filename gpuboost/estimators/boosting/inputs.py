@@ -22,7 +22,7 @@ from gpuboost.estimators.inputs.features import read_prediction, read_targets, w
 from gpuboost.estimators.inputs.parameters import tree_limits
 from gpuboost.estimators.inputs.targets import ClassLabels, Labels
 
-ROW_PARTS = ("X", "y", "sample_weight", "offset")  # of one element of eval_set
+ROW_PARTS = ("X", "y", "sample_weight", "offset")  # parts of one element of eval_set
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +32,11 @@ class BoostPlan:
     Attributes
     ----------
     loss : Loss
+        The loss that is minimised.
     y : float64 (n,) or (n, n_outputs), or class codes int32 (n,)
+        Targets.
     weights : float64 (n,) or None
+        The user's weights times class weights.
     given_weights : float64 (n,) or None
         The user's weights without class weights, for ``init``.
     """
@@ -60,7 +63,7 @@ def boost_plan(estimator: Any, inputs: FitInputs) -> tuple[BoostPlan, GrowthSize
 
 
 def start_of_rows(X: Any, offset: Any, init: Any, loss: Loss, n: int) -> np.ndarray | None:
-    """Offsets plus predictions of ``init``: float64 (n, columns), None if there are neither."""
+    """Offsets plus predictions of ``init``: float64 (n, columns), or None without both."""
     offsets = read_offset(offset, n, loss.columns)
     if init is None:
         return offsets
@@ -79,7 +82,7 @@ def read_eval_set(
 
 
 def _read_rows(given: Any, estimator: Any, prepared: Prepared[BoostPlan], init: Any) -> RowSet:
-    """Rows with the columns, bins and labels of the training data."""
+    """Read one row set, with the columns, bins and labels of the training data."""
     if not isinstance(given, (tuple, list)) or not 2 <= len(given) <= len(ROW_PARTS):
         raise ValueError(
             "eval_set must be a list of (X, y), (X, y, sample_weight) or (X, y, sample_weight, "
@@ -100,7 +103,7 @@ def _read_rows(given: Any, estimator: Any, prepared: Prepared[BoostPlan], init: 
 
 
 def _known_target(own: Labels, labels: Labels) -> np.ndarray:
-    """Targets in the form of the training data."""
+    """Targets of evaluation rows, with the class numbers of the training data."""
     if not isinstance(own, ClassLabels) or not isinstance(labels, ClassLabels):
         if own.rows.shape[1:] != labels.rows.shape[1:]:
             raise ValueError(

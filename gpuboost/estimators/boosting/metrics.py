@@ -1,4 +1,4 @@
-"""Metrics that boosting evaluates after each round: scikit-learn's by name, or the user's."""
+"""Metrics that boosting evaluates after each round: metrics of scikit-learn, or user functions."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ VALUES, CLASSES, SHARES = "values", "classes", "probabilities"
 
 @dataclass(frozen=True, eq=False)
 class Metric:
-    """A measure of how good predictions are.
+    """A named function that scores predictions.
 
     Attributes
     ----------
     name : str
+        Key in ``evals_result_``.
     score : callable
         ``score(truth, prediction, sample_weight=None) -> float``.
     takes : {VALUES, CLASSES, SHARES}
-        What ``prediction`` is: a regressor's values, class numbers, or class probabilities (of the
-        second class alone if there are two). The truth of a classifier is class numbers.
+        Kind of ``prediction``: values of a regressor, class numbers, or class probabilities (of the
+        second class only if there are two). The truth of a classifier is class numbers.
     greater_is_better : bool
+        Whether larger scores are better.
     """
 
     name: str
@@ -66,14 +68,15 @@ _OF_CLASSES = (
 
 
 def read_metrics(given: Any, is_classifier: bool) -> list[Metric]:
-    """The metrics that a user asks for in addition to the loss.
+    """The user's metrics, which are evaluated in addition to the loss.
 
     Parameters
     ----------
     given : None, str, callable, or a list of these
-        Callables take (truth, prediction) or (truth, prediction, sample_weight=...); the prediction
-        is what `predict` returns or, for a classifier, `predict_proba`. Smaller values are better
-        unless the callable has a true attribute ``greater_is_better``.
+        Callables take (truth, prediction) or (truth, prediction, sample_weight=...). The prediction
+        is the result of `predict` or, in a classifier, of `predict_proba` (the second column if
+        there are two classes). Smaller values are better unless the callable has a true attribute
+        ``greater_is_better``.
     """
     if given is None:
         return []

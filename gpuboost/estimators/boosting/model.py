@@ -1,4 +1,4 @@
-"""A fitted model of gradient boosting, and how it predicts."""
+"""A fitted model of gradient boosting, and its predictions."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ class BoostedRounds(FittedTrees):
     Attributes
     ----------
     loss : Loss
+        The loss that was minimised.
     baseline : float64 (columns,)
         Raw prediction before the first round, without the predictions of ``init``.
     trees_per_round : int
-        Trees t, t + trees_per_round, ... add to column t. If it is 1, each tree adds to all
-        columns.
+        Trees t, t + trees_per_round, ... add to column t. With one tree per round, each tree adds
+        to all columns.
     init : estimator or None
-        Fitted on the same features; boosting starts from its predictions.
+        Fitted estimator, from whose predictions boosting starts.
     """
 
     loss: Loss
@@ -60,7 +61,7 @@ class BoostedRounds(FittedTrees):
     def staged_raw(
         self, data: np.ndarray | BinnedMatrix, backend: Backend, n_threads: int
     ) -> Iterator[np.ndarray]:
-        """`raw` after each round; each array is a new one, which the caller may change."""
+        """`raw` after each round; each array is new, so the caller may change it."""
         k = self.trees_per_round
         total: Any = 0.0
         for number in range(self.n_rounds):
@@ -72,12 +73,12 @@ class BoostedRounds(FittedTrees):
             yield total
 
     def fingerprint(self) -> str:
-        """Also of the number of trees of a round, and of the baseline."""
+        """SHA-256 of the trees, the number of trees per round and the baseline, in hexadecimal."""
         own = f"{super().fingerprint()}{self.trees_per_round}".encode()
         return hashlib.sha256(own + np.ascontiguousarray(self.baseline).tobytes()).hexdigest()
 
     def importances(self, n_features: int, kind: str = "gain") -> np.ndarray:
-        """Share of each feature in the total gain of splits, or in their number: (n_features,)."""
+        """Share of each feature in the gain of all splits, or in their number: (n_features,)."""
         total = np.zeros(n_features)
         for tree in self.ensemble.trees:
             if kind == "gain":

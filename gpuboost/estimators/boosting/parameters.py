@@ -21,15 +21,15 @@ from gpuboost.estimators.inputs.parameters import feature_count, tree_limits
 MULTI_STRATEGIES = ("auto", "one_output_per_tree", "multi_output_tree")
 IMPORTANCES = ("gain", "count")
 CRITERIA = ("deprecated", "friedman_mse", "squared_error")
-# Minimum rows of a category that is not rare, and their minimum total hessian where hessians carry
-# information; benchmarks/NOTES.md has the measurements. In a small table these could make all
-# categories rare, so a category with this share of the rows is never rare.
+# A category is rare with fewer rows than the first number or, if hessians are Fisher information,
+# with a total hessian below the second; benchmarks/NOTES.md has the measurements. The limits could
+# make all categories of a small table rare, so a category with the last share of rows is not rare.
 CATEGORY_ROWS, CATEGORY_HESSIAN, CATEGORY_SHARE = 20, 5.0, 0.01
 
 
 @dataclass(frozen=True)
 class FeatureCounts:
-    """Numbers of candidate features of a tree, of a level of it, and of a node."""
+    """Numbers of candidate features of a tree, of a level of the tree, and of a node."""
 
     tree: int
     level: int
@@ -37,7 +37,7 @@ class FeatureCounts:
 
     @classmethod
     def of(cls, estimator: Any, n_features: int) -> FeatureCounts:
-        """A fraction of a node is of its level's features, one of a level of its tree's."""
+        """The counts; a fraction for a node refers to the level, one for a level to the tree."""
         tree = feature_count(estimator.max_features_per_tree, n_features)
         level = feature_count(estimator.max_features_per_level, tree)
         return cls(tree, level, feature_count(estimator.max_features, level))
@@ -65,13 +65,13 @@ def boosting_options(
 def category_fraction(
     estimator: Any, mapper: BinMapper, n_rows: float, information: float
 ) -> float:
-    """Share of a tree's hessian below which a category is rare; 0.0 if no feature is sorted.
+    """Share of a tree's hessian below which a category is rare; 0.0 without sorted categories.
 
     Parameters
     ----------
     mapper : BinMapper
     n_rows : float
-        Number of rows of a tree that have weight.
+        Number of rows with positive weight in a tree.
     information : float
         Mean hessian of a row before the first round (`baseline.information_of_row`).
     """
@@ -133,12 +133,12 @@ def learning_rates(given: Any) -> Callable[[int], float]:
 
 
 def rows_of_round(subsample: Any, n_samples: int) -> int:
-    """Rows drawn for a round."""
+    """Number of rows drawn for a round."""
     return max(1, int(fraction("subsample", subsample) * n_samples))
 
 
 def patience(n_iter_no_change: Any) -> int | None:
-    """Rounds without improvement after which boosting stops; None: no early stopping."""
+    """Number of rounds without improvement that end a fit; None means no early stopping."""
     if n_iter_no_change is None:
         return None
     return integer_at_least("n_iter_no_change", n_iter_no_change, 1)

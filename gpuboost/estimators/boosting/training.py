@@ -1,4 +1,4 @@
-"""The rounds of gradient boosting: their setup and how they run."""
+"""The setup and the loop of the rounds of gradient boosting."""
 
 from __future__ import annotations
 
@@ -40,14 +40,18 @@ from gpuboost.estimators.trees.many_trees import check_growing
 
 @dataclass(eq=False)
 class RoundSetup:
-    """Everything that the rounds of a fit start from.
+    """The inputs of the rounds of a fit, and values derived from the inputs.
 
     Attributes
     ----------
+    estimator : GradientBoosting
+        The estimator, for its parameters.
     prepared : Prepared
+        The binned data and the plan.
     offsets : float64 (n, columns) or None
         Offsets plus predictions of ``init``.
     init : estimator or None
+        The fitted ``init`` estimator.
     evaluated : list of RowSet
         Row sets of ``eval_set``; their ``raw`` does not include the baseline.
     """
@@ -80,7 +84,7 @@ class RoundSetup:
 
     @cached_property
     def held_out(self) -> np.ndarray | None:
-        """Rows that early stopping sets aside: bool (n,)."""
+        """Mask of the rows that early stopping sets aside: bool (n,), or None."""
         patience = options.patience(self.estimator.n_iter_no_change)
         share = fraction("validation_fraction", self.estimator.validation_fraction, one=False)
         if patience is None or self.evaluated:
@@ -115,7 +119,7 @@ class RoundSetup:
 
     @property
     def _given_weights(self) -> np.ndarray:
-        """Weights of all rows, held out or not; ones if the user gave none."""
+        """Weights of all rows, held out or not; ones without user weights and class weights."""
         return np.ones(len(self.plan.y)) if self.plan.weights is None else self.plan.weights
 
     @cached_property
@@ -156,14 +160,14 @@ class RoundSetup:
 
     @cached_property
     def sampler(self) -> RowSampler:
-        """Draws the rows of each round."""
+        """The sampler that draws the rows of each round."""
         n = len(self.plan.y)
         n_draws = options.rows_of_round(self.estimator.subsample, n)
         method = ALL_ROWS if n_draws == n else WITHOUT_REPLACEMENT
         return RowSampler(method, n, n_draws, self.seed)
 
     def task(self) -> BoostTask:
-        """The task for the backend."""
+        """The task of the fit for the backend."""
         estimator, n, seed = self.estimator, len(self.plan.y), self.seed
         minimum = number_between("min_hessian_leaf", estimator.min_hessian_leaf, 0.0)
         prepared, matrix = self.prepared, self.prepared.matrix
@@ -190,7 +194,7 @@ class RoundSetup:
         )
 
     def _rows_of_tree(self) -> float:
-        """Expected number of rows of a tree that have weight."""
+        """Expected number of rows with positive weight in a tree."""
         weights, sampler = self.train.weights, self.sampler
         share = 1.0 if weights is None else int((weights > 0).sum()) / sampler.n_samples
         return sampler.n_draws * share
@@ -198,7 +202,23 @@ class RoundSetup:
 
 @dataclass(eq=False)
 class BoostingFit:
-    """The rounds of a fit, and their scores."""
+    """The rounds of a fit, and their scores.
+
+    Attributes
+    ----------
+    setup : RoundSetup
+        The inputs of the rounds.
+    trees : list of Tree
+        Trees of all rounds.
+    train_scores : list of float
+        Mean loss on the training rows after each round.
+    oob_scores, oob_improvements : list of float
+        Mean loss on the rows not drawn for a round, after each round, and its decrease.
+    results : dict of str to dict of str to list of float
+        ``evals_result_``.
+    best_round : int or None
+        Number of the best round, with early stopping.
+    """
 
     setup: RoundSetup
     trees: list[Tree] = field(default_factory=list)
@@ -244,7 +264,7 @@ class BoostingFit:
             self.best_round = stopping.best_round
 
     def _read(self, unread: list[FittedRound], booster: Booster) -> None:
-        """Keep trees and scores of rounds that have not been read yet."""
+        """Store trees and scores of rounds that have not been read yet."""
         for fitted in unread:
             done = fitted.read()
             losses = done.losses

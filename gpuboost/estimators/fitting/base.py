@@ -35,17 +35,18 @@ class TreeModel(BaseEstimator, ABC):
     random_state : int, RandomState or None
         Source of randomness; an int makes the model reproducible.
     n_jobs : int
-        Number of threads. None: one per processor that the process may use, at most
-        ``OMP_NUM_THREADS``. -1: one per processor. It never changes the model.
+        Number of threads. None means one thread per processor that the process can use, but at
+        most ``OMP_NUM_THREADS``; -1 means one thread per processor. The model does not depend on
+        ``n_jobs``.
     device : str
-        'auto' (the fastest for the size of the data; a backend that the process has not used yet
-        must save its starting time), 'cpu', 'cuda', 'cuda:N', or the name of a backend, 'numpy'
-        or 'numba'. It never changes the model.
+        'auto', 'cpu', 'cuda', 'cuda:N', or the name of a backend, 'numpy' or 'numba'. 'auto'
+        chooses the fastest backend for the size of the data, including the time to start a backend
+        that the process has not used yet. The model does not depend on ``device``.
     max_bins : int
         Maximum number of bins per feature, from 2 to 255; missing values have an extra bin.
     categorical_features : 'from_dtype', None, or array-like of bool, int or str
-        Which features are categorical: those with a categorical dtype, none, or the features
-        given by a mask, indices or names.
+        Which features are categorical: features with a categorical dtype, no features, or the
+        features given by a mask, indices or names.
 
     Attributes
     ----------
@@ -97,13 +98,13 @@ class TreeModel(BaseEstimator, ABC):
         return self
 
     def _voting_rule(self) -> str:
-        """How the trees of a classifier vote; the trees of a regressor are always averaged."""
+        """The voting rule of a classifier; the trees of a regressor are always averaged."""
         return one_of("voting", getattr(self, "voting", "soft"), ("soft", "hard"))
 
     def _weights(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
-        """Weights of the rows; a draw of rows is in proportion to them.
+        """Weights of the rows; rows are drawn in proportion to their weights.
 
-        In classifiers other than bagging, they are multiplied by the class weights.
+        In classifiers other than bagging, the weights are multiplied by the class weights.
         """
         return weights
 
@@ -155,18 +156,19 @@ class TreeModel(BaseEstimator, ABC):
     def feature_importances_(self) -> np.ndarray:
         """Share of each feature in the impurity decrease: ndarray of shape (n_features,).
 
-        It is the mean over the trees, weighted by tree in AdaBoost.
+        The share is the mean over the trees; in AdaBoost, trees count by their weights.
         """
         check_is_fitted(self)
         return self._model.importances(self.n_features_in_)
 
     def fingerprint(self) -> str:
-        """SHA-256 of what prediction reads: trees, bin edges, and the codes of categories.
+        """SHA-256 of everything that prediction reads: trees, bin edges and codes of categories.
 
-        In boosting the baseline too, in AdaBoost the weights of trees.
+        Gradient boosting includes the baseline, AdaBoost the weights of the trees. Class labels and
+        ``voting``, which are applied to leaf values, are not included.
 
-        Equal for equal data, parameters and seed, on any device and with any number of threads.
-        Class labels and ``voting``, which apply to leaf values afterwards, are not included.
+        The fingerprint is equal for equal data, parameters and seed, on any device and with any
+        number of threads.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Plans of the trees of a fit, made before the first tree grows, and growing them."""
+"""The plan of the trees of a fit, and the growth of planned trees."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from gpuboost.estimators.inputs.constraints import with_constraints
 from gpuboost.estimators.inputs.parameters import tree_options
 from gpuboost.estimators.model.fitted import FittedTrees, TreeBatch
 
-LIMITS = ("max_depth", "max_leaf_nodes", "min_samples_leaf", "ccp_alpha")  # of `GrowthSize`
+LIMITS = ("max_depth", "max_leaf_nodes", "min_samples_leaf", "ccp_alpha")  # fields of `GrowthSize`
 
 
 @dataclass(frozen=True, eq=False)
 class GrowPlan:
-    """Everything that determines the trees of a fit."""
+    """The options, rows, features and target that determine the trees of a fit."""
 
     options: TreeOptions
     batch: TreeBatch
@@ -65,9 +65,9 @@ def growth_of(inputs: FitInputs, limits: dict[str, Any], of_trees: tuple[int, ..
     Parameters
     ----------
     limits : dict
-        Those of `parameters.tree_limits`.
+        The result of `parameters.tree_limits`.
     of_trees : tuple of int
-        Trees that grow together, rounds of these, and channels.
+        Number of trees that grow together, of rounds, and of channels.
     """
     n_trees, n_rounds, n_channels = of_trees
     return GrowthSize(
@@ -114,7 +114,7 @@ def grow_trees(prepared: Prepared[GrowPlan]) -> FittedTrees:
 
 
 def rows_with_weight(sampler: RowSampler, tree: int) -> TreeRows:
-    """The rows of a tree; an error if none of them has weight."""
+    """The rows of a tree; raise an error if no row has weight."""
     rows = sampler.rows(tree)
     check_weight(sampler, tree, bool(rows.weight.any()))
     return rows

@@ -16,7 +16,7 @@ from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
 
 
 def copied_to_host(*given: Any) -> list[Any]:
-    """Copies on the host of arrays on a GPU, for scikit-learn's metrics; other objects as given."""
+    """Copy arrays on a GPU to the host, for scikit-learn's metrics; keep other objects as given."""
     return [copy_device_array_to_host(each) if is_on_device(each) else each for each in given]
 
 
@@ -32,9 +32,9 @@ class Classifier(ClassifierMixin):
     Parameters
     ----------
     class_weight : dict or str
-        Weight of each class by its label. 'balanced': inversely proportional to its number of
-        rows. 'balanced_subsample' (forests only): the same for the rows drawn for each tree.
-        None: 1.
+        Weight of each class label. 'balanced' makes weights inversely proportional to the numbers
+        of rows of the classes; 'balanced_subsample' (forests only) does so for the rows drawn for
+        each tree. None means that all classes have weight 1.
     voting : {'soft', 'hard'}
         Whether to average the class shares in the trees' leaves or count one vote per tree.
 
@@ -45,7 +45,7 @@ class Classifier(ClassifierMixin):
     n_classes_ : int
         Number of classes.
     oob_decision_function_ : ndarray of shape (n_samples, n_classes), with ``oob_score``
-        Out-of-bag class probabilities; NaN for rows that every tree saw, scikit-learn's is 0.
+        Out-of-bag class probabilities; NaN (scikit-learn: 0) for rows that every tree was grown on.
     """
 
     _labels: ClassVar[Any] = ClassLabels
@@ -73,7 +73,7 @@ class Classifier(ClassifierMixin):
         Returns
         -------
         ndarray of shape (n_samples,)
-            On the GPU if X is, except for string classes, which are on the host.
+            On the GPU if X is on the GPU, except for string classes, which are on the host.
         """
         return self._most_probable(self.predict_proba(X))
 
@@ -98,7 +98,7 @@ class Classifier(ClassifierMixin):
         return score_of(self, self.predict(X), y, sample_weight)
 
     def _weights(self: Any, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
-        """Weights of the rows, times those of their classes unless these belong to a base tree."""
+        """Weights of the rows, times class weights unless a base tree has the class weights."""
         if self._tree is not self:
             return weights
         of_class = self._class_factor(labels, weights)
@@ -139,14 +139,14 @@ class Regressor(RegressorMixin):
     Attributes
     ----------
     oob_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_outputs), with ``oob_score``
-        Out-of-bag predictions; NaN for rows that every tree saw, scikit-learn's is 0.
+        Out-of-bag predictions; NaN (scikit-learn: 0) for rows that every tree was grown on.
     """
 
     _labels: ClassVar[Any] = ValueLabels
     _metric = staticmethod(r2_score)
 
     def predict(self: Any, X: Any) -> np.ndarray:
-        """Predicted value of each row: the mean over the trees of the value of its leaf.
+        """Predicted value of each row: the mean of the row's leaf values over the trees.
 
         Returns
         -------

@@ -1,8 +1,8 @@
 """The steps of every fit: prepare, grow, keep.
 
-`prepare` reads the parameters, then X, y and the weights, asks the estimator for its plan, chooses
-a backend and bins X. From this `Prepared` object the estimator grows its trees or boosts its
-rounds. `keep` replaces the fitted attributes.
+`prepare` reads the parameters, then X, y and the weights, calls the estimator's ``_plan``, chooses
+a backend and bins X. From the resulting `Prepared` object, the estimator grows its trees or boosts
+its rounds. `keep` replaces the fitted attributes.
 """
 
 from __future__ import annotations
@@ -33,14 +33,16 @@ Plan = TypeVar("Plan")
 
 @dataclass(frozen=True, eq=False)
 class FitInputs:
-    """The input of an estimator's ``_plan``: everything that was read, without the columns of X.
+    """The input of an estimator's ``_plan``: all that was read from the user, except X itself.
 
     Attributes
     ----------
     labels : ClassLabels or ValueLabels
+        Checked targets.
     weights : float64 (n_samples,) or None
         The user's weights.
     schema : FeatureSchema
+        Names and kinds of the features.
     value_bytes : int
         Bytes per value of X: 4 or 8, or 1 if X is binned already.
     before : FittedTrees or None
@@ -56,9 +58,9 @@ class FitInputs:
 
 @dataclass(frozen=True, eq=False)
 class RoundInputs:
-    """The input of boosting's ``fit`` that rounds need besides the prepared data, as it was given.
+    """Arguments of the ``fit`` of gradient boosting that the rounds need, as the user gave them.
 
-    ``X`` and ``y`` are for ``init`` and offsets.
+    ``X`` and ``y`` are for the ``init`` estimator.
     """
 
     X: Any = None
@@ -74,8 +76,18 @@ class Prepared(Generic[Plan]):
 
     Attributes
     ----------
+    schema : FeatureSchema
+        Names and kinds of the features.
+    matrix : BinnedMatrix
+        Binned training rows.
+    labels : ClassLabels or ValueLabels
+        Checked targets.
     plan : GrowPlan or BoostPlan
         The plan that the estimator's ``_plan`` returned.
+    backend : Backend
+        The backend that grows the trees.
+    execution : Execution
+        Device, number of threads and verbosity.
     before : FittedTrees or None
         The model that a warm start adds trees to.
     """
@@ -94,7 +106,7 @@ def run_fit(
 ) -> None:
     """Prepare, grow and keep. The prepared data is released on return, also after an error.
 
-    ``rounds`` is for the ``_grow`` of gradient boosting.
+    ``rounds`` is passed to the ``_grow`` of gradient boosting.
     """
     prepared = prepare(estimator, X, y, sample_weight)
     own = () if rounds is None else (rounds,)
@@ -132,7 +144,7 @@ def check_same_labels(estimator: Any, labels: Labels) -> None:
 def keep(
     estimator: Any, prepared: Prepared[Any], model: FittedTrees, facts: dict[str, Any]
 ) -> None:
-    """Replace the fitted attributes; ``facts`` are those specific to the estimator."""
+    """Replace the fitted attributes; ``facts`` are the attributes specific to the estimator."""
     found = {
         "_model": model,
         "_binning": (estimator.max_bins, estimator.categorical_features),
@@ -152,7 +164,7 @@ def memory_advice() -> Iterator[None]:
     try:
         yield
     except MemoryError as error:
-        clear_frames(error.__traceback__)  # an error that is kept must not keep the arrays alive
+        clear_frames(error.__traceback__)  # a stored error must not keep the arrays alive
         raise MemoryError(
             "Not enough memory for this fit; nothing of it was kept. Grow smaller trees (max_depth,"
             " max_leaf_nodes, min_samples_leaf), fewer of them (n_estimators), or several at a "

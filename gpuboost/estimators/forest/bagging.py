@@ -80,7 +80,7 @@ class Bagging(TreeEnsemble):
 
     @property
     def estimators_features_(self) -> list[np.ndarray]:
-        """Features drawn for each tree, ascending; with replacement, some are repeated."""
+        """Features drawn for each tree, ascending; a feature drawn several times is repeated."""
         drawn = [batch.features(t) for t, batch in self._trees_and_batches()]
         return [np.arange(self.n_features_in_) if f is None else f for f in drawn]
 
@@ -95,7 +95,7 @@ class BaggingClassifier(Classifier, Bagging):
     _tree_class = DecisionTreeClassifier
 
     def _row_factor(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
-        """Class weights, which `_weights` leaves out: they are a parameter of the base tree."""
+        """Class weights of rows; `_weights` has none, as they are a parameter of the base tree."""
         return self._class_factor(labels, weights)
 
 

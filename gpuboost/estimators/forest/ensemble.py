@@ -1,4 +1,4 @@
-"""Base of forests and bagging: many trees, each grown on rows drawn for it."""
+"""Base of forests and bagging: many trees, each grown on a sample of the rows."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from gpuboost.estimators.trees.many_trees import ManyTrees, check_growing
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TreeEnsemble(ManyTrees):
-    """Many trees, each grown on rows drawn for it.
+    """Many trees, each grown on a sample of the rows.
 
     Parameters
     ----------
     bootstrap : bool
-        Whether the rows of a tree are drawn with replacement, in proportion to their weight.
+        Whether the rows of a tree are drawn with replacement, in proportion to their weights.
         Otherwise each tree of a forest uses all rows, and bagging draws rows without
         replacement (pasting).
     oob_score : bool or callable
-        Whether to predict each row with the trees that did not see it and score these
-        predictions: by accuracy or R2, or by calling ``oob_score(truth, predicted)``, which
-        gets class numbers from classifiers.
+        Whether to predict each row with the trees that were not grown on it, and to score these
+        predictions by accuracy or R2. A callable is called as ``oob_score(truth, predicted)``,
+        with class numbers in classifiers, and returns the score.
     max_samples : int or float
         Number of rows drawn for each tree; a float is a fraction of the number of rows or, with
-        weights, of the sum of the weights. None: as many rows as X has.
+        weights, of the sum of the weights. None means the number of rows of X.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class TreeEnsemble(ManyTrees):
     estimators_samples_ : list of ndarray
         The rows drawn for each tree.
     oob_score_ : float, with ``oob_score``
-        Score of the rows that at least one tree did not see.
+        Score of the rows that have an out-of-bag prediction.
     """
 
     bootstrap: bool = True
@@ -60,10 +60,10 @@ class TreeEnsemble(ManyTrees):
 
     @abstractmethod
     def _row_draw(self, n_samples: int, weights: np.ndarray | None) -> tuple[str, int]:
-        """How rows are drawn for a tree, and how many."""
+        """The method of `RowSampler` and the number of rows drawn for a tree."""
 
     def _feature_draw(self, n_features: int) -> FeatureDraw | None:
-        """How features are drawn for a tree; None if each tree sees all."""
+        """The draw of the features of a tree; None if each tree uses all features."""
         return None
 
     def _balance(self, labels: Any) -> np.ndarray | None:

@@ -25,7 +25,7 @@ from gpuboost.estimators.trees.tree import (
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Forest(TreeEnsemble):
-    """Base of the forests."""
+    """Base of random forests and extra-trees."""
 
     n_estimators: int = field(default=100, kw_only=False)
     criterion: str = "squared_error"
@@ -43,7 +43,7 @@ class Forest(TreeEnsemble):
 
     @property
     def splitter(self) -> str:
-        """How thresholds are chosen: the default of the trees."""
+        """The rule that chooses thresholds: the default of the trees."""
         return self._tree_class.splitter
 
     def _row_draw(self, n_samples: int, weights: np.ndarray | None) -> tuple[str, int]:

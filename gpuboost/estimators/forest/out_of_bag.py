@@ -1,4 +1,4 @@
-"""Out-of-bag estimates: every row predicted by the trees that did not see it."""
+"""Out-of-bag estimates: each row is predicted by the trees that were not grown on it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpuboost.estimators.model.fitted import FittedTrees, TreeBatch
 def out_of_bag_means(
     model: FittedTrees, ensemble: Ensemble, matrix: BinnedMatrix, backend: Backend, n_threads: int
 ) -> np.ndarray:
-    """Mean leaf value of each row over the trees that did not see it, summed in tree order.
+    """Mean leaf value of each row over the trees not grown on the row, summed in tree order.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def out_of_bag_means(
     Returns
     -------
     float64 (n, V)
-        NaN, with a warning, for rows that every tree saw.
+        NaN, with a warning, for rows that every tree was grown on.
     """
     check_same_rows(model.batches, matrix.n_samples)
     draws = []
@@ -55,9 +55,9 @@ def out_of_bag_means(
 def out_of_bag_facts(
     labels: Labels, means: np.ndarray, score: Callable[..., Any]
 ) -> dict[str, Any]:
-    """Fitted attributes from the mean votes or values of the trees that did not see each row.
+    """Fitted attributes from the out-of-bag means of votes or values.
 
-    Accuracy needs one such row, R2 two.
+    Accuracy needs one row with an out-of-bag mean, R2 needs two.
     """
     truth, seen = copy_to_host(labels.rows), ~np.isnan(means[:, 0])
     if isinstance(labels, ClassLabels):
@@ -70,7 +70,7 @@ def out_of_bag_facts(
 
 
 def check_same_rows(batches: tuple[TreeBatch, ...], n_samples: int) -> None:
-    """Check that every tree was grown on as many rows as X has."""
+    """Check that the training data of every tree had as many rows as X."""
     for batch in batches:
         if batch.sampler.n_samples != n_samples:
             raise ValueError(

@@ -62,7 +62,7 @@ def regularisation(estimator: Any, schema: FeatureSchema, loss: Loss) -> Regular
 
 
 def monotonic_directions(given: Any, schema: FeatureSchema) -> tuple[int, ...] | None:
-    """1, -1 or 0 for each feature; None if no feature is constrained."""
+    """The direction 1, -1 or 0 of each feature; None if no feature is constrained."""
     if given is None:
         return None
     if isinstance(given, Mapping):
@@ -85,7 +85,7 @@ def monotonic_directions(given: Any, schema: FeatureSchema) -> tuple[int, ...] |
 
 
 def interaction_groups(given: Any, schema: FeatureSchema) -> tuple[tuple[int, ...], ...] | None:
-    """Groups of features that may be split on together; the features in no group form one more."""
+    """Groups of features that can share a path; features in no group form one more group."""
     n = schema.n_features
     if given is None:
         return None
@@ -118,7 +118,7 @@ def _feature(given: Any, schema: FeatureSchema) -> int:
 
 
 def _names(schema: FeatureSchema, parameter: str, wanted: list[Any]) -> list[str]:
-    """Names of the features, checked to include the ``wanted`` ones."""
+    """Names of the features, which must include the ``wanted`` names."""
     names = [] if schema.names is None else list(schema.names)
     unknown = [name for name in wanted if name not in names]
     if unknown:

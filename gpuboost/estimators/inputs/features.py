@@ -1,4 +1,4 @@
-"""Reads X into checked columns, and bins them."""
+"""Reading of X into checked columns, and their binning."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class TrainingTable:
     schema: FeatureSchema
     data: np.ndarray | BinnedMatrix
     n_samples: int
-    value_bytes: int  # 1 for codes
+    value_bytes: int  # bytes per value of X, 1 for codes
     max_bins: int
-    mapper: BinMapper | None = None  # of the model that a warm start adds trees to
+    mapper: BinMapper | None = None  # bins of the model that a warm start adds trees to
 
     def bin(self, weights: np.ndarray | None, backend: Backend, n_threads: int) -> BinnedMatrix:
         """Codes of the features; bin edges are weighted quantiles unless a mapper is given."""
@@ -42,13 +42,13 @@ class TrainingTable:
 
 
 def read_training(X: Any, estimator: Any, before: FittedTrees | None) -> TrainingTable:
-    """Features to fit on.
+    """Read the features of a fit.
 
     Parameters
     ----------
     estimator : object with ``max_bins`` and ``categorical_features``
     before : FittedTrees or None
-        A model to add trees to, whose columns and bins are kept.
+        The model that a warm start adds trees to, whose columns and bins are kept.
     """
     max_bins = bin_limit(estimator.max_bins)
     if isinstance(X, Dataset):
@@ -68,10 +68,10 @@ def read_training(X: Any, estimator: Any, before: FittedTrees | None) -> Trainin
 def read_prediction(
     X: Any, schema: FeatureSchema, mapper: BinMapper, owner: str
 ) -> np.ndarray | BinnedMatrix:
-    """Features to predict on: columns, or the codes of a `Dataset` with the model's bins.
+    """Read features to predict on: columns, or the codes of a `Dataset` with the model's bins.
 
-    On the training rows both give the same leaves. For other rows a `Dataset` has only bin codes,
-    so a value that lies between two bins can end up on the other side of a threshold there.
+    For the training rows, columns and codes give the same leaves. For other rows, a value between
+    two bins can be on the other side of a threshold in a `Dataset`, which has only bin codes.
     """
     if not isinstance(X, Dataset):
         with where_they_are(X):
@@ -81,7 +81,7 @@ def read_prediction(
 
 
 def where_they_are(*given: Any) -> AbstractContextManager[Any]:
-    """A context that makes the device of the given arrays, if any is on one, the current one."""
+    """Context that makes the GPU of the given arrays, if one is on a GPU, the current device."""
     for values in given:
         if is_cupy_array(values):
             return working_on(values)
@@ -91,7 +91,7 @@ def where_they_are(*given: Any) -> AbstractContextManager[Any]:
 def read_targets(
     kind: Any, y: Any, sample_weight: Any, n_samples: int
 ) -> tuple[ClassLabels | ValueLabels, np.ndarray | None]:
-    """Labels and weights to fit on: both on the GPU if one of them is (`adopt_targets`).
+    """Read the labels and weights of a fit; both are on the GPU if one is (`adopt_targets`).
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Parameters of an estimator, checked once and converted for the engine.
 
 The estimators' classes only define names and defaults. Parameters of trees, of draws and of the
-execution are checked here, with `data.parameters`; those that depend on X or on the classes are
-checked where these are read.
+execution are checked here, with `data.parameters`. Parameters that depend on X or on the classes
+are checked where X and y are read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from gpuboost.engine.task import NO_LIMIT, TreeOptions
 CLASS_CRITERIA = {name: row.number for row in CRITERIA.values() for name in row.class_names}
 VALUE_CRITERIA = {name: row.number for row in CRITERIA.values() for name in row.value_names}
 MAX_DRAWS = 2**31 - 1  # draws are counted with int32
-MANY_DRAWS = 10  # draws per row of X above which a warning asks whether that is intended
+MANY_DRAWS = 10  # draws per row of X above which there is a warning
 SPLITTERS = {"best": False, "random": True}
 
 
@@ -57,7 +57,7 @@ def execution_of(estimator: Any) -> Execution:
 def draw_seed(random_state: Any, before: Any = None) -> int:
     """The seed of a fit, from 0 to 2**32 - 1.
 
-    A warm start from the model ``before`` keeps its seed unless ``random_state`` is an integer.
+    A warm start keeps the seed of the model ``before`` unless ``random_state`` is an integer.
     """
     if before is not None and not isinstance(random_state, (int, np.integer)):
         return before.batches[-1].sampler.seed
@@ -89,9 +89,9 @@ def tree_options(
     ----------
     tree : object with the parameters of a tree as attributes
     n_samples, n_features : int
-        All rows, and the candidate features of the tree; fractions refer to these numbers.
+        Numbers of all rows and of the tree's candidate features, to which fractions refer.
     criteria : mapping of str to int
-        The engine's number of each criterion, by name.
+        Key in `engine.criteria.CRITERIA` of each criterion, by its name.
     """
     return TreeOptions(
         criterion=criterion_number(tree.criterion, criteria),
@@ -179,10 +179,10 @@ def draw_count(
     Parameters
     ----------
     max_samples : None, int or float
-        None: all rows; int: this many; float: this fraction of the rows or, with weights, of
-        their sum.
+        None means the number of rows, an int is the number itself, and a float is a fraction of
+        the number of rows or, with weights, of the sum of the weights.
     maximum : float
-        Largest float that is allowed.
+        Largest float that is allowed for ``max_samples``.
     """
     if max_samples is None:
         return n_samples

@@ -29,7 +29,7 @@ class Labels:
         return len(self.rows)
 
     def to_module_of(self, weights: np.ndarray) -> Self:
-        """These labels, copied to the GPU if the weights are there."""
+        """These labels, copied to the GPU if the weights are on the GPU."""
         return replace(self, rows=to_module_of(self.rows, weights))
 
 
@@ -40,7 +40,9 @@ class ClassLabels(Labels):
     Attributes
     ----------
     rows : int32 (n,), NumPy or CuPy array
+        Index of each row's class in ``classes``.
     classes : ndarray (n_classes,), on the host
+        Sorted class labels.
     """
 
     classes: np.ndarray
@@ -50,7 +52,7 @@ class ClassLabels(Labels):
 
     @classmethod
     def read(cls, y: Any) -> ClassLabels:
-        """Labels that a user gives."""
+        """Read and check a user's class labels."""
         return cls(*check_classes(y))
 
     @property
@@ -84,7 +86,7 @@ class ValueLabels(Labels):
 
     @classmethod
     def read(cls, y: Any) -> ValueLabels:
-        """Targets that a user gives."""
+        """Read and check a user's targets."""
         return cls(check_targets(y))
 
     @property
@@ -98,9 +100,9 @@ class ValueLabels(Labels):
         columns, facts = self.rows.reshape(len(self.rows), -1), sampler.weight_facts
         if CRITERIA[criterion].counts:
             check_counts(columns, facts.inside)
-        with np.errstate(over="ignore"):  # if the span is too wide, it raises an error
+        with np.errstate(over="ignore"):  # too wide a span raises an error below
             target = regression_target(columns, facts, criterion)
-        if isinstance(target, ValueTarget):  # ranks distinguish values however close they are
+        if isinstance(target, ValueTarget):  # ranks distinguish even close values
             _warn_of_outliers(columns, target.values, facts.inside)
         return target
 
@@ -112,7 +114,8 @@ class ValueLabels(Labels):
 def _warn_of_outliers(y: np.ndarray, quantised: np.ndarray, inside: np.ndarray | None) -> None:
     """Warn if quantisation makes most values of a target equal.
 
-    The numbers of distinct values before and after it are compared on about a thousand rows.
+    The numbers of distinct values before and after quantisation are compared on about a thousand
+    rows.
     """
     values, integers = _some_rows_on_host((y, quantised), inside)
     for k in range(y.shape[1]):
@@ -132,7 +135,7 @@ def _warn_of_outliers(y: np.ndarray, quantised: np.ndarray, inside: np.ndarray |
 def _some_rows_on_host(
     arrays: tuple[np.ndarray, ...], inside: np.ndarray | None
 ) -> list[np.ndarray]:
-    """About a thousand evenly spaced rows of the arrays, chosen from those ``inside``."""
+    """About a thousand evenly spaced rows of the arrays, chosen from the rows ``inside``."""
     xp = array_module(arrays[0])
     rows = xp.arange(len(arrays[0])) if inside is None else xp.flatnonzero(inside)
     rows = rows[:: max(1, len(rows) // 1000)]

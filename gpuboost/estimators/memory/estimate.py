@@ -38,14 +38,14 @@ def estimate_memory(
     """Estimate the peak memory of a fit on a CUDA device, in bytes.
 
     X is assumed to be on the host. Trees of bounded depth are assumed to be full, and other trees
-    to have about as many nodes as rows, which for trees of more than a dozen levels is more than
+    to have about as many nodes as rows. For trees of more than a dozen levels, this is more than
     most data need. The estimate excludes the memory of CUDA itself, a few hundred MB per process,
     and for boosting the rows of ``eval_set`` and the arrays of a user-defined loss.
 
     Parameters
     ----------
     estimator : a gpuboost estimator
-        Only its parameters matter; it need not be fitted.
+        Only the parameters of the estimator matter; it need not be fitted.
     n_samples, n_features : int
         Shape of X.
     n_classes : int
@@ -53,16 +53,16 @@ def estimate_memory(
     n_outputs : int
         Number of outputs of a regression.
     n_categorical : int, optional
-        Number of categorical features. None: as many as the estimator's
-        ``categorical_features`` lists; 0 if that is "from_dtype" or None.
+        Number of categorical features. None means the number of features that the estimator's
+        ``categorical_features`` lists, or 0 if that parameter is "from_dtype" or None.
     weighted : bool
-        Whether `fit` is given sample weights that are real numbers.
+        Whether `fit` gets sample weights that are real numbers.
     dtype : float32 or float64
-        Type of X.
+        Data type of X.
     memory_budget : int, optional
-        Bytes that the fit may use in addition to the binned matrix. With a smaller budget, fewer
-        trees grow at once and levels are searched in slices. None: what a fit on the current
-        device would use now; without a device, no limit.
+        Bytes that the fit can use in addition to the binned matrix. With a smaller budget, fewer
+        trees grow at once and levels are searched in slices. None means the memory that a fit on
+        the current device could use now, or no limit without a device.
 
     Returns
     -------
@@ -72,9 +72,9 @@ def estimate_memory(
     Raises
     ------
     TypeError
-        ``estimator`` is not a gpuboost estimator.
+        If ``estimator`` is not a gpuboost estimator.
     ValueError
-        A number or a parameter of the estimator is out of range.
+        If a number or a parameter of the estimator is out of range.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def _growing_peak(estimator: Any, table: ShapeOnlyTable, budget: int, shape: Dev
 
 
 def _budget(given: int | None) -> tuple[int, DeviceShape]:
-    """Bytes that a fit may use, and the shape of the device; no limit without a device."""
+    """Bytes that a fit can use, and the shape of the device; no limit without a device."""
     if given is not None:
         return integer_at_least("memory_budget", given, 1), DeviceShape()
     if why_no_cuda():

@@ -1,4 +1,4 @@
-"""Fits without data: tasks with the shapes of a real fit, from which its memory is estimated."""
+"""Fits without data: tasks with the shapes of a real fit, whose memory is estimated from them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,22 @@ from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 from gpuboost.estimators.inputs.parameters import Execution, bin_limit
 from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
 
-_FEW = 8  # rows from which the columns of a target are determined
+_FEW = 8  # number of rows that suffice to determine the columns of a target
 
 
 @dataclass(frozen=True)
 class ShapeOnlyTable:
-    """The shape of the data, in place of the data."""
+    """The shape of training data, which takes the place of the data.
+
+    Attributes
+    ----------
+    n_samples, n_features, n_classes, n_outputs, n_categorical : int
+        As in `estimate_memory`.
+    weighted : bool
+        Whether there are real sample weights.
+    dtype : numpy.dtype
+        Data type of X.
+    """
 
     n_samples: int
     n_features: int
@@ -45,7 +55,7 @@ class ShapeOnlyTable:
     dtype: np.dtype
 
     def labels(self, kind: Any) -> ClassLabels | ValueLabels:
-        """Labels with the shape of the real ones."""
+        """Labels with the shape of real labels."""
         if issubclass(kind, ClassLabels):
             codes = np.arange(self.n_samples, dtype=np.int32) % np.int32(self.n_classes)
             return ShapeOnlyClasses(codes, np.arange(self.n_classes))
@@ -75,7 +85,7 @@ class ShapeOnlyClasses(ClassLabels):
     """Classes whose target is made from a few rows."""
 
     def target(self, sampler: RowSampler, criterion: int = VARIANCE) -> ClassTarget:
-        """A target with the columns of the real one."""
+        """A target with the columns of a real target."""
         facts = _of_few_rows(sampler.weight_facts)
         return _of_all_rows(class_target(self.rows[:_FEW], len(self.classes), facts), len(self))
 
@@ -84,7 +94,7 @@ class ShapeOnlyValues(ValueLabels):
     """Values whose target is made from a few rows."""
 
     def target(self, sampler: RowSampler, criterion: int = VARIANCE) -> RegressionTarget:
-        """A target with the columns of the real one."""
+        """A target with the columns of a real target."""
         facts = _of_few_rows(sampler.weight_facts)
         return _of_all_rows(regression_target(self.rows[:_FEW], facts, criterion), len(self))
 
@@ -100,7 +110,7 @@ def _of_all_rows(target: AnyTarget, n: int) -> AnyTarget:
 
 
 def prepare(estimator: Any, table: ShapeOnlyTable) -> Prepared[Any]:
-    """The result of `fitting.pipeline.prepare` for data of these shapes."""
+    """The result of `fitting.pipeline.prepare` for data with the shape of ``table``."""
     n_features, labels = table.n_features, table.labels(estimator._labels)
     names, numeric = _names_of_features(estimator, n_features), np.zeros(n_features, dtype=bool)
     schema = FeatureSchema(names, n_features, numeric, (None,) * n_features)
@@ -112,7 +122,7 @@ def prepare(estimator: Any, table: ShapeOnlyTable) -> Prepared[Any]:
 
 
 def grow_task(estimator: Any, table: ShapeOnlyTable) -> GrowTask:
-    """The task of trees that grow together."""
+    """The task of single trees, forests and bagging, whose trees grow together."""
     prepared = prepare(estimator, table)
     plan: GrowPlan = prepared.plan
     batch, known = plan.batch, (prepared.matrix, plan.target, plan.options)
@@ -121,7 +131,7 @@ def grow_task(estimator: Any, table: ShapeOnlyTable) -> GrowTask:
 
 
 def boosted_trees_task(estimator: Any, table: ShapeOnlyTable) -> ReweightTask:
-    """The task of AdaBoost."""
+    """The task of an AdaBoost fit."""
     prepared = prepare(estimator, table)
     labels, plan = prepared.labels, prepared.plan
     few, n = labels.rows[:_FEW], len(labels)
@@ -157,7 +167,7 @@ class ShapeOnlyRounds(RoundSetup):
 
 
 def boost_task(estimator: Any, table: ShapeOnlyTable) -> BoostTask:
-    """The task of a fit of boosting."""
+    """The task of a gradient boosting fit."""
     return ShapeOnlyRounds(estimator, prepare(estimator, table)).task()
 
 

@@ -1,7 +1,7 @@
-"""A fitted model: its trees, the bins they were grown on, and how to predict with them.
+"""A fitted model: its trees, the bins that they were grown on, and its predictions.
 
 The same code predicts on binned data (a `Dataset`, or out-of-bag training rows): codes take the
-place of values, and the code of each split that of its threshold.
+place of values, and the code of each split takes the place of its threshold.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from gpuboost.engine.sampling import RowSampler, draw_features
 
 @dataclass(frozen=True)
 class FeatureDraw:
-    """How the features of a tree are drawn from all ``n_features``."""
+    """A draw of ``count`` of ``n_features`` features for each tree, with or without replacement."""
 
     n_features: int
     count: int
     replace: bool
 
     def features(self, seed: int, tree: int) -> np.ndarray:
-        """Indices in ascending order, int32; with replacement some are repeated."""
+        """Indices in ascending order, int32; a feature drawn several times is repeated."""
         return draw_features(seed, tree, self.n_features, self.count, self.replace)
 
     def distinct_features(self, seed: int, tree: int) -> np.ndarray:
-        """The drawn features without repetition, which is what growing a tree needs."""
+        """The drawn features without repetition, as required to grow a tree."""
         return np.unique(self.features(seed, tree))
 
 
@@ -44,8 +44,17 @@ class FeatureDraw:
 class TreeBatch:
     """Trees of one fit, with the samplers of their rows and features.
 
-    A warm start adds a batch. A tree's randomness depends only on the seed and the tree's number,
-    so batches with the same data and seed have the same trees as a single fit.
+    A warm start adds a batch. The random numbers of a tree depend only on the seed and the tree's
+    number, so batches with the same data and seed have the same trees as a single fit.
+
+    Attributes
+    ----------
+    trees : range
+        Numbers of the trees in the model.
+    sampler : RowSampler
+        Sampler of the rows of each tree.
+    feature_draw : FeatureDraw or None
+        Draw of the features of each tree; None if each tree uses all features.
     """
 
     trees: range
@@ -53,7 +62,7 @@ class TreeBatch:
     feature_draw: FeatureDraw | None
 
     def features(self, tree: int) -> np.ndarray | None:
-        """Features drawn for the tree; None if it uses all."""
+        """Features drawn for the tree; None if the tree uses all features."""
         if self.feature_draw is None:
             return None
         return self.feature_draw.features(self.sampler.seed, tree)
@@ -66,11 +75,13 @@ class FittedTrees:
     Attributes
     ----------
     ensemble : Ensemble
+        All trees.
     mapper : BinMapper
         Bins that the trees were grown on.
     schema : FeatureSchema
         The columns that X must have.
     batches : tuple of TreeBatch
+        The batches of the first fit and of each warm start.
     """
 
     ensemble: Ensemble
@@ -112,7 +123,7 @@ class FittedTrees:
         return self.ensemble.importances(n_features)
 
     def fingerprint(self) -> str:
-        """SHA-256 of what prediction reads, in hexadecimal."""
+        """SHA-256 of everything that prediction reads, in hexadecimal."""
         found = self.ensemble.fingerprint(self.mapper)
         if not self.schema.is_categorical.any():
             return found

@@ -29,26 +29,29 @@ UNDEFINED = -2  # scikit-learn's TREE_UNDEFINED
 class TreeView:
     """One tree, read-only, with the attributes of scikit-learn's ``tree_``.
 
-    Nodes are numbered breadth-first, in scikit-learn depth-first. Categorical splits have a NaN
+    Nodes are numbered breadth-first (scikit-learn: depth-first). Categorical splits have a NaN
     threshold, which scikit-learn's `export_text` and `plot_tree` print as nan;
-    ``categories_left(node)`` returns the categories they send left. Methods take the same X as
-    `predict` of the estimator, but match columns by position, not by name.
+    ``categories_left(node)`` returns the categories that a split sends left. Methods take the same
+    X as `predict` of the estimator, but match columns by position, not by name.
 
     Attributes
     ----------
     node_count, max_depth, n_leaves, n_features, n_outputs, max_n_classes : int
-        The depth is 0 if the root is a leaf.
+        Sizes of the tree; the depth is 0 if the root is a leaf.
     n_classes : ndarray of int of shape (n_outputs,)
+        Number of classes of each output; 1 in a regression.
     children_left, children_right : ndarray of int64 of shape (node_count,)
-        -1 in leaves.
+        Child nodes; -1 in leaves.
     feature : ndarray of int64 of shape (node_count,)
-        -2 in leaves.
+        Split feature; -2 in leaves.
     threshold : ndarray of float64 of shape (node_count,)
         ``x <= threshold`` goes left; -2 in leaves, NaN in categorical splits.
     missing_go_to_left : ndarray of uint8 of shape (node_count,)
         1 where missing values go left.
     impurity, weighted_n_node_samples : ndarray of float64 of shape (node_count,)
+        Impurity of each node, and total weight of its training rows.
     n_node_samples : ndarray of int64 of shape (node_count,)
+        Number of training rows in each node.
     value : ndarray of float64 of shape (node_count, n_outputs, max_n_classes)
         Class shares, or means with a last axis of length 1.
     """
@@ -77,8 +80,8 @@ class TreeView:
     def categories_left(self, node: int) -> np.ndarray:
         """Codes of the categories that a categorical split sends left.
 
-        The other codes go right, except those absent from the node's training rows: these go where
-        missing and unknown categories go, see ``missing_go_to_left``.
+        The other codes go right, except codes absent from the node's training rows, which go where
+        missing and unknown categories go (see ``missing_go_to_left``).
         """
         if self._tree.category[node] < 0:
             raise ValueError(
@@ -148,7 +151,7 @@ class TreeView:
 def node_paths(ensemble: Ensemble, leaves: np.ndarray) -> csr_matrix:
     """Matrix (n, nodes) with ones at the nodes above each leaf (n, T) and at the leaf itself.
 
-    If the leaves are on a GPU, it is a CuPy matrix of float64 there.
+    If the leaves are on a GPU, the result is a CuPy matrix of float64 on that GPU.
     """
     with working_on(leaves):
         indices, indptr = _columns_of_paths(ensemble, leaves)
@@ -156,7 +159,7 @@ def node_paths(ensemble: Ensemble, leaves: np.ndarray) -> csr_matrix:
 
 
 def _columns_of_paths(ensemble: Ensemble, leaves: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes on the paths to the leaves of each row, and where each row begins among them.
+    """Nodes on the paths to the leaves of each row, and the start of each row's nodes.
 
     Nodes are numbered breadth-first, so a path from the root visits them in ascending order. Each
     row of the matrix is filled from the leaf backwards, tree after tree; each step moves up one

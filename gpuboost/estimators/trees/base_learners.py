@@ -23,7 +23,7 @@ def checked_tree(
     ensemble : str
         Name of the ensemble, the same as in scikit-learn.
     also : str
-        What else is allowed, for the error message.
+        Other allowed base learners, for the error message.
     """
     if not isinstance(tree, tree_class):
         allowed = " or ".join(each.__name__ for each in (tree_class, *tree_class.__subclasses__()))
@@ -48,7 +48,8 @@ def from_sklearn(tree: Any, tree_class: type[SingleTree]) -> SingleTree:
     ----------
     tree : sklearn.tree.BaseDecisionTree
     tree_class : type
-        The gpuboost class; of it and its subclasses, the one with the class name of ``tree``.
+        The gpuboost class. The result belongs to this class or to its subclass, whichever has the
+        name of the class of ``tree``.
     """
     classes = (tree_class, *tree_class.__subclasses__())
     ours = next(each for each in classes if each.__name__ == type(tree).__name__)

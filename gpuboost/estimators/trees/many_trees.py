@@ -32,16 +32,16 @@ class ManyTrees(TreeModel):
     Parameters
     ----------
     estimator : tree estimator
-        Decision tree or extra-tree of gpuboost (for AdaBoost also of scikit-learn) whose
-        parameters all trees get. None: a decision tree with default parameters, or with those
-        given here. For other base learners, use scikit-learn's class of the same name.
+        Decision tree or extra-tree of gpuboost (for AdaBoost also of scikit-learn), whose
+        parameters all trees have. None means a decision tree with default parameters, or with the
+        parameters given here. For other base learners, use scikit-learn's class of the same name.
     n_estimators : int
-        Number of trees; the maximum where fitting can stop early.
+        Number of trees; a maximum if the fit can stop early.
     warm_start : bool
-        `fit` adds trees to the existing ones and keeps the bins and categories of the first
-        fit. On the same data, the model is the same as if all trees were grown at once.
+        Whether `fit` adds trees to the existing trees and keeps the bins and categories of the
+        first fit. On the same data, the model is the same as if all trees were grown at once.
     verbose : int
-        Above 0, show a progress bar.
+        If above 0, a progress bar is shown.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class ManyTrees(TreeModel):
     def estimators_(self) -> list[SingleTree]:
         """The trees, as fitted tree estimators that share the arrays of this model.
 
-        Each has its own ``random_state``; refitting a tree with it draws other random numbers.
+        Each tree has a different ``random_state``, with which a refit draws other random numbers.
         """
         check_is_fitted(self)
         return [self._tree_estimator(t, batch) for t, batch in self._trees_and_batches()]

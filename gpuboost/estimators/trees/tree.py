@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 
-NO_THRESHOLD = {"check_input": UNUSED}  # no metadata for scikit-learn to pass on
+NO_THRESHOLD = {"check_input": UNUSED}  # not metadata that scikit-learn routes
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -43,9 +43,9 @@ class SingleTree(TreeModel):
     criterion : str
         Measure of the quality of a split. {criteria}.
     splitter : {'best', 'random'}
-        Whether splits use the best threshold of a feature or one drawn at random.
+        Whether splits use the best threshold of a feature or a threshold drawn at random.
     max_depth : int
-        Maximum depth of the tree. None: no limit.
+        Maximum depth of the tree. None means no limit.
     min_samples_split : int or float
         Minimum number of rows in a node that is split; a float is a fraction of all rows.
     min_samples_leaf : int or float
@@ -54,27 +54,28 @@ class SingleTree(TreeModel):
         Minimum fraction of the tree's weight in a leaf, from 0 to 0.5.
     max_features : int, float, 'sqrt', 'log2' or None
         Number of features drawn at each node as candidates for its split; a float is a
-        fraction of all features. None: all.
+        fraction of all features. None means all features.
     max_leaf_nodes : int
-        Maximum number of leaves; the tree is then grown best-first. None: no limit.
+        Maximum number of leaves; the tree is then grown best-first. None means no limit.
     min_impurity_decrease : float
-        A node is split only if this decreases the impurity, weighted by the node's share of
-        the rows, by at least this much. With 'absolute_error', the grown tree is pruned to
-        such splits.
+        A node is split only if the split decreases the impurity, weighted by the node's share of
+        the rows, by at least this value. With 'absolute_error', other splits are removed after
+        the tree is grown.
     ccp_alpha : float
         Complexity parameter of minimal cost-complexity pruning: the cost of each leaf, added
         to its impurity times its share of the rows. The smallest subtree of least cost is
-        kept. 0: no pruning.
+        kept. 0 means no pruning.
     monotonic_cst : array-like of int of shape (n_features,), or dict
         1 where the prediction (of the second class) must increase with a feature, -1 where it
-        must decrease, 0 for no constraint; or a dict of these by feature name. Supported for
-        two classes with 'gini' and for one output with 'squared_error'.
+        must decrease, 0 for no constraint; or a dict from feature name to one of these numbers.
+        Supported for two classes with 'gini' and for one output with 'squared_error'.
 
     Attributes
     ----------
     tree_ : TreeView
         The nodes, as arrays with scikit-learn's names. Categorical splits have a NaN threshold
-        (`export_text` prints nan); ``tree_.categories_left(node)`` returns their categories.
+        (`export_text` prints nan); ``tree_.categories_left(node)`` returns the categories that
+        go left.
     max_features_ : int
         Number of candidate features at each node.
     """
@@ -121,12 +122,13 @@ class SingleTree(TreeModel):
         return super().fit(X, y, sample_weight)
 
     def cost_complexity_pruning_path(self, X: Any, y: Any, sample_weight: Any = None) -> Bunch:
-        """Values of ``ccp_alpha`` at which pruning removes splits of the tree of this data.
+        """Values of ``ccp_alpha`` at which pruning removes splits of the tree grown on this data.
 
         Returns
         -------
         Bunch
-            ``ccp_alphas``, ascending from 0, and ``impurities``, the leaves' total at each.
+            ``ccp_alphas``, ascending from 0, and ``impurities``, the total impurity of the leaves
+            for each value.
         """
         whole = clone(self).set_params(ccp_alpha=0.0).fit(X, y, sample_weight)
         alphas, impurities = pruning_path(whole._ensemble.trees[0])
@@ -183,13 +185,13 @@ class DecisionTreeClassifier(Classifier, SingleTree):
         Returns
         -------
         ndarray of shape (n_samples,)
-            On the GPU if X is, except for string classes, which are on the host.
+            On the GPU if X is on the GPU, except for string classes, which are on the host.
         """
         boolean("check_input", check_input)
         return super().predict(X)
 
     def predict_proba(self, X: Any, check_input: bool = True) -> np.ndarray:
-        """Probability of each class: its share in the row's leaf.
+        """Probability of each class: the share of the class in the row's leaf.
 
         Returns
         -------
@@ -209,7 +211,7 @@ class DecisionTreeRegressor(Regressor, SingleTree):
     __metadata_request__predict: ClassVar = NO_THRESHOLD
 
     def predict(self, X: Any, check_input: bool = True) -> np.ndarray:
-        """Predicted value of each row: the value of its leaf.
+        """Predicted value of each row: the value of the row's leaf.
 
         Returns
         -------
