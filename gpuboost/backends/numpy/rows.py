@@ -38,7 +38,7 @@ class RowBlock:
     label : int64 (r,) or None
         Class, if there are more than two.
     signs : int8 (r, K) or None
-        Signs about the medians of a level's nodes; None unless the target is fitted by medians.
+        Sign of each row about the medians of its node; None unless medians are fitted.
     """
 
     row: np.ndarray
@@ -48,7 +48,7 @@ class RowBlock:
     signs: np.ndarray | None = None
 
     def take(self, at: np.ndarray) -> RowBlock:
-        """The rows at the given positions, without signs, which belong to the rows of a level."""
+        """The rows at the given positions, without signs, which hold for one level only."""
         moved = (self.row, self.hessian, self.gradient, self.label)
         columns = (None if own is None else own.take(at, axis=0) for own in moved)
         return RowBlock(*columns)  # type: ignore[arg-type]  # only optional columns are None
@@ -61,11 +61,11 @@ class Candidates:
     Attributes
     ----------
     nodes : int64 (c,)
-        In ascending order.
+        Nodes to be searched, in ascending order.
     allowed : bool (m, F)
         Features that each node of the level may split on.
     n_slots : int
-        Number of features that are evaluated for every candidate that allows as many.
+        Number of features evaluated at each node, if the node allows that many.
     """
 
     nodes: np.ndarray
@@ -74,7 +74,7 @@ class Candidates:
 
 
 def tree_block(target: Target, rows: TreeRows) -> RowBlock:
-    """The rows of one tree, in their order in the matrix."""
+    """The rows of one tree, in the order of the matrix."""
     row = np.flatnonzero(rows.mask)
     hessian = rows.weight[row].astype(np.int64)
     return RowBlock(row, hessian, *target.row_channels(row, rows))
@@ -114,6 +114,7 @@ class RowOps:
     tree_rows : sequence of TreeRows
         Rows of each tree.
     roots : Frontier
+        Root node of each tree.
     """
 
     def __init__(
@@ -169,7 +170,7 @@ class RowOps:
         return rows, replace(frontier, gradient=sums, medians=medians)
 
     def finished(self, frontier: Frontier) -> bool:
-        """Whether no node is left."""
+        """Whether the frontier is empty."""
         return not len(frontier)
 
     def open_nodes(self, rows: RowBlock, frontier: Frontier, depth: int) -> np.ndarray:
@@ -269,7 +270,7 @@ class RowOps:
         return planes.reshape(len(node), target.n_classes * wide.shape[1])
 
     def _wide(self, row: np.ndarray, node: Frontier) -> np.ndarray:
-        """Columns of the leaf sums for the rows of some nodes, from the target or their trees."""
+        """Terms of the leaf sums for the rows of some nodes, from the target or the tree's rows."""
         if self.tree_rows[0].wide is None:
             assert self.task.target.wide is not None
             return self.task.target.wide.take(row, axis=0)

@@ -19,7 +19,7 @@ _NO_SPLIT = 0.5  # left hessian of invalid splits: not an integer, so neither si
 
 @dataclass(frozen=True)
 class Sums:
-    """Integer sums of the left sides of splits: int64 arrays of one shape; K of ``gradient``.
+    """Integer sums of the left sides of splits: int64 arrays of equal shape (K in ``gradient``).
 
     ``count`` is used only if `TreeOptions.min_samples_leaf` is above 1.
     """
@@ -78,7 +78,7 @@ class Scorer:
         left : Sums
         node : NodeLimits
         feature : int64
-            ``node`` and ``feature`` have shapes that broadcast with ``left``.
+            Feature of each split. The arrays of ``node`` and ``feature`` broadcast with ``left``.
         """
         options, hessian = self._options, left.hessian
         valid = (hessian >= node.minimum) & (node.hessian - hessian >= node.minimum)
