@@ -68,7 +68,7 @@ def largest_product(values, weights, rows):
 def plane_sums(values, weights, scales, rows):
     """Sums of the two planes of value times weight (`engine.fixed_point.two_planes`).
 
-    ``scales`` (3,) are those of `engine.averages.plane_scales`.
+    ``scales`` (3,) is a column from `engine.averages.plane_scales`.
     """
     high_sum, low_sum = np.int64(0), np.int64(0)
     for i in range(rows[0], rows[1]):
