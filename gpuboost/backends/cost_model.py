@@ -4,8 +4,8 @@ Work is counted in four units: visits in Numba (each of one row for one feature)
 read or write, launches, and bytes copied to or from a GPU. Other costs are multiples of these.
 `Speed` holds the seconds per unit: its defaults were measured on two cores of a server processor or
 counted from the kernels, and ``gpuboost info --calibrate`` measures them on the user's machine.
-Estimates can be wrong by a factor of two, which is enough to avoid starting a compiler or a GPU for
-a small fit.
+Estimates can be wrong by a factor of two. They are accurate enough to avoid the start of a compiler
+or a GPU for a small fit.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class GrowthSize:
 
     n_samples: int
     n_features: int
-    n_candidate_features: int  # features considered at a node
+    n_candidate_features: int  # number of features considered at a node
     n_trees: int  # number of trees that grow together
     max_depth: int
     n_channels: int

@@ -77,7 +77,7 @@ def adopt_targets(values: Any, device: Any) -> Any:
     values : object
         Targets or weights of any type, or None.
     device : str
-        As `adopt_features` returns it.
+        The device that `adopt_features` returned.
     """
     if not is_on_device(values):
         return values

@@ -114,7 +114,7 @@ def _find(process: int) -> Found:
                 f"{oldest} or newer",
             )
         devices = tuple(_read(number) for number in range(cupy.cuda.runtime.getDeviceCount()))
-    except Exception as error:  # CuPy's own exception types need its import
+    except Exception as error:  # CuPy's exception types cannot be named before its import
         return Found((), f"CuPy finds no usable device ({type(error).__name__}: {error})")
     if not devices:
         return Found((), "CuPy finds no device")

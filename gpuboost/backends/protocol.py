@@ -5,11 +5,11 @@ root key), which this text defines down to the last bit; each backend chooses ho
 order, to compute it. All statistics are integers, so their sums do not depend on the order. All
 float64 formulas are written once, in `gpuboost.engine.criteria`, `numerics` and `randomness`.
 
-**Sums of a node.** Over its rows: ``h`` = sum of weight; ``g[k]`` = sum of weight where class is k
-(K > 2 classes), sum of weight where class is 1 (two classes, K = 1), sum of
-weight * values[:, k] (regression), sum of weight * sign[:, k] about the node's own medians, or sum
-of gradient[:, k] (boosting, where weights are hessians); ``count`` = rows. A bin of a feature is
-*occupied* when its ``h`` is positive.
+**Sums of a node.** ``h`` is the sum of the weights of its rows, ``count`` the number of rows.
+``g[k]`` is the sum over rows of: weight where the class is k (K > 2 classes), weight where the
+class is 1 (two classes, K = 1), weight * values[:, k] (regression), weight * sign[:, k] about the
+medians of the node, or gradient[:, k] (boosting, where weights are hessians). A bin of a feature is
+*occupied* if its ``h`` is positive.
 
 **Medians** (`MedianTarget`). Let C(v) be the sum of median_weight (of the tree's weights if
 median_weight is None) over a node's rows with ranks[:, k] <= v, and W the sum over all rows of the
@@ -27,7 +27,7 @@ h_root). For classes, a node is pure if one class has all of ``h``; for regressi
 positive weight have the same ``values``; for medians, if all rows with positive weight have the
 same signs. In boosting, no node is pure.
 
-**Features.** A level considers only level_features of the tree's features: the ones with the
+**Features.** A level considers only level_features of the tree's features: the features with the
 smallest `randomness.feature_rank` under the `randomness.level_key` of the root's key and the depth.
 With interactions, a node considers only the features in groups that contain every feature split on
 between the root and the node. The node considers its features in ascending
@@ -72,18 +72,18 @@ features, where b is the position in the order. ``bin`` and ``next_bin`` are 0; 
 has 16 words: 8 for the occupied categories that go left and 8 for all occupied categories, rare
 ones included (`finish_tree` sends the others where missing values go).
 
-**Score.** VARIANCE: `variance_gain` of the terms added over k = 0..K-1. ENTROPY: terms of the
-classes in order (two classes: first ``h - g``, then ``g``). MISCLASSIFICATION: maxima over the
-classes. TWOING: `twoing_score` of the terms of the classes, added in the order of ENTROPY. POISSON:
-`poisson_score` of the `poisson_term` added over k; invalid if ``g[k]`` of a side is 0. NEWTON:
-the values of the left, the right and the node are their `values_in_bounds` within the node's
-bounds; the score is `newton_gain` of their `newton_term`, each added over k. A candidate is not
+**Score.** VARIANCE is `variance_gain` of the terms, added over k = 0..K-1. ENTROPY adds the terms
+of the classes in order (two classes: first ``h - g``, then ``g``). MISCLASSIFICATION takes maxima
+over the classes. TWOING is `twoing_score` of the terms of the classes, added in the order of
+ENTROPY. POISSON is `poisson_score` of `poisson_term`, added over k; it is invalid if ``g[k]`` of a
+side is 0. NEWTON is `newton_gain` of `newton_term` of the left, the right and the node, each added
+over k; their values are `values_in_bounds` within the node's bounds. A NEWTON candidate is not
 valid if its score is negative, or if the feature is monotonic and the left value is above (1) or
 below (-1) the right value. Features are compared by score; of features with equal scores, the one
-earlier in the node's order wins.
-``gain`` = score / h for VARIANCE, the score itself for the others; `GrownTree.gain` holds it. There
-is no split if no candidate is valid, if gain is zero and needs_gain is set, or if
-gain * gain_unit / h_root + 2**-52 < min_impurity_decrease (`Target.gain_unit`).
+earlier in the node's order wins. ``gain`` is score / h for VARIANCE, and the score itself for the
+other criteria; `GrownTree.gain` holds it. There is no split if no candidate is valid, if gain is
+zero and needs_gain is set, or if gain * gain_unit / h_root + 2**-52 < min_impurity_decrease
+(`Target.gain_unit`).
 
 **Bounds** (NEWTON). The root's bounds are -max_value and max_value; children inherit the bounds of
 their parent. A split on a monotonic feature also makes the `middle` of its two values the upper
@@ -133,7 +133,7 @@ class Backend(Protocol):
         """Learn the bins of ``X``, equal to those of `data.binning.fit_bin_mapper`; bin ``X``."""
 
     def bin(self, X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
-        """Codes of ``X`` by the bins of ``mapper``."""
+        """Bin ``X`` with the bins of ``mapper``."""
 
     def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
         """Grow the trees of ``task``; yield (tree, grown) in the order of ``task.trees``."""

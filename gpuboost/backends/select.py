@@ -28,7 +28,7 @@ LOAD_SECONDS = 1.5  # import Numba and read compiled functions from disk
 # ever be compiled, so it counts as this many seconds, minus the seconds that NumPy has run instead.
 COMPILE_SECONDS = 5.0
 CUDA_COMPILE_SECONDS = 5.0  # all kernels, once per installation
-CUDA_LEAD = 2.0  # a GPU must be this many times faster: it can be busy, and estimates are rough
+CUDA_LEAD = 2.0  # a GPU must be this many times faster: others can need it, estimates are rough
 
 
 def choose_backend(device: Any, work: WorkTimes) -> Backend:
@@ -38,7 +38,7 @@ def choose_backend(device: Any, work: WorkTimes) -> Backend:
     ----------
     device : str
         "auto": the fastest usable backend for the work; "cpu": the faster of NumPy and Numba;
-        "numpy", "numba", "cuda" (the current device) or "cuda:N": the named one.
+        "numpy", "numba", "cuda" (the current device) or "cuda:N": this backend and device.
     work : WorkTimes
         Estimated seconds of the work in each backend.
 

@@ -23,7 +23,7 @@ from gpuboost.engine.task import GrowTask
 
 
 class HostBackend(Backend):
-    """Methods of `gpuboost.backends.protocol.Backend` that call only the other methods."""
+    """Base class, whose methods call other methods of `gpuboost.backends.protocol.Backend`."""
 
     threshold_finder: ThresholdFinder | None = None
 

@@ -43,7 +43,7 @@ class HostBooster:
         own = task.train.raw.copy()
         self._raw = [own if self._is_train(rows) else rows.raw.copy() for rows in self._sets]
         self._whole = task.whole_hessian()
-        self.parameter = np.zeros(task.loss.columns)  # the loss's round parameter
+        self.parameter = np.zeros(task.loss.columns)  # round parameter of the loss
         self._drawn: tuple[int, np.ndarray | None] = (-1, None)
 
     # ---- the interface of a booster ------------------------------------------------------------
@@ -65,7 +65,7 @@ class HostBooster:
         return DoneRound([tree for tree, _ in found], losses)
 
     def _parts(self, number: int) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Row weights for the mean loss of the rows in a round, and for that of the other rows.
+        """Row weights for the mean losses of the rows in a round, and of the other rows.
 
         Both are None if the round has all rows; the second is None if no other row has weight.
         """

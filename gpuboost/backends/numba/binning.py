@@ -28,7 +28,9 @@ class Coder(NamedTuple):
     n_bins : int64 (F,)
         Number of value bins.
     is_categorical : bool (F,)
+        Whether each feature is categorical.
     missing_code : int
+        Code of missing values.
     """
 
     table: np.ndarray
@@ -39,7 +41,7 @@ class Coder(NamedTuple):
 
 @entry
 def code_rows(coder, X, start, codes, n_missing):
-    """Bin rows ``X`` (m, F) into columns ``start``, ... of ``codes`` (F, n); count missing."""
+    """Bin rows ``X`` (m, F) into ``codes`` (F, n) from column ``start``; count missing values."""
     table, n_bins, is_categorical, missing_code = coder
     n_rows, n_features = X.shape
     values, found = np.empty(ROWS_PER_BLOCK, X.dtype), np.empty(ROWS_PER_BLOCK, np.int32)

@@ -38,21 +38,21 @@ from gpuboost.backends.cache import (
 # helpers must not allocate; their arrays live until the entry that calls them returns.
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 _NOT_COUNTED: dict[str, Any] = {"_nrt": False}
-# Always inlined into its caller by LLVM.
+# A function that LLVM always inlines into its caller.
 inlined: Any = njit(**_OPTIONS, **_NOT_COUNTED, forceinline=True)
-# Inlined by Numba into the one or two functions that call it, so it is optimised only there. (A
-# chain of functions that LLVM inlines is optimised again in each of its callers.) It counts
-# references if its caller does, so allocating functions do not splice the search of nodes.
+# A function that Numba inlines into its one or two callers, so it is optimised only there. (A chain
+# of functions that LLVM inlines is optimised again in each of its callers.) It counts references if
+# its caller does, so allocating functions do not splice the search of nodes.
 spliced: Any = njit(**_OPTIONS, **_NOT_COUNTED, inline="always")
 spliced_allocating: Any = njit(**_OPTIONS, inline="always")
-# Compiled as a separate function, because it is large or called at most once per node.
+# A function that is not inlined, because it is large or called at most once per node.
 helper: Any = njit(**_OPTIONS, **_NOT_COUNTED)
 # A helper that allocates arrays.
 allocating: Any = njit(**_OPTIONS)
 
 
 def entry(function: Any) -> Any:
-    """Compile a function that Python calls when it is first called, and cache it on disk."""
+    """Compile a function for calls from Python, at its first call, and cache it on disk."""
     return _kept(njit(**_OPTIONS)(function))
 
 

@@ -12,14 +12,16 @@ from gpuboost.backends.numpy.scores import NodeLimits, Scorer, Sums
 
 @dataclass(frozen=True)
 class Missing:
-    """Sums of the missing bin of each of m nodes, and the directions that are allowed.
+    """Sums of the missing bins of m nodes, and the allowed directions of missing values.
 
     Attributes
     ----------
     hessian, count : int64 (m,)
+        Sum of weights, and number of rows.
     gradient : int64 (m, K)
+        Sum of gradients.
     may_left, may_right : bool (m,)
-        Whether splits can send missing values left, and right.
+        Whether a split of the node may send missing values left, and right.
     """
 
     hessian: np.ndarray
@@ -39,7 +41,7 @@ class Missing:
 
 @dataclass(frozen=True)
 class Best:
-    """The best candidate of each node that has one.
+    """The best candidate of each node that has candidates.
 
     Attributes
     ----------
@@ -63,7 +65,7 @@ def best_candidates(
     """Evaluate every candidate with missing values right, then left; return the best per node.
 
     ``found`` holds the left sides of the candidates, without missing values, node after node; of
-    candidates with equal scores the first wins. ``limits`` and ``feature`` (m,) are per node.
+    candidates with equal scores the first wins. ``limits`` and ``feature`` have one item per node.
     """
     node = found.node
 

@@ -39,6 +39,7 @@ class Constraints:
         node : Frontier
             The m split nodes.
         feature : int64 (m,)
+            The feature that each node is split on.
         hessian, gradient : int64 (m,), (m, K)
             Sums of the left child.
         """

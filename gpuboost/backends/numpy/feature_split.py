@@ -31,6 +31,7 @@ class NodeFeature:
     frontier : Frontier
         The m nodes.
     feature : int64 (m,)
+        The feature that each node is split on.
     rank : uint64 (m,)
         Position of the feature in the node's order: of equal scores, the lower rank wins.
     """
@@ -50,6 +51,7 @@ class FeatureSplitter:
     Parameters
     ----------
     task : GrowTask
+        The trees to grow, with their data and options.
     min_hessian, min_category : int64 (n_trees,)
         Smallest hessian of a child, and of a category that is not rare, in each tree.
     """
@@ -127,7 +129,7 @@ class FeatureSplitter:
     def _random_threshold(
         self, asked: NodeFeature, low: np.ndarray, high: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """A threshold drawn uniformly between two bin centres, and the last bin up to it."""
+        """A threshold drawn uniformly between two bin centres, and the last bin up to there."""
         centre, feature = self.mapper.center, asked.feature
         u = randomness.threshold_draw(asked.frontier.key, feature.astype(np.uint64))
         draw = centre[feature, low] * (1.0 - u) + centre[feature, high] * u
@@ -137,7 +139,7 @@ class FeatureSplitter:
     def _categorical(
         self, asked: NodeFeature, groups: CodeGroups, missing: Missing, splits: Splits
     ) -> None:
-        """Split on categorical features: left is a random set, one category, or the lowest g/h."""
+        """Split on categorical features: left is a random set, a category, or the lowest by g/h."""
         values = groups.take(np.flatnonzero(groups.code != self.task.matrix.missing_code))
         values = values.take(np.flatnonzero(values.hessian > 0))
         levels = self.mapper.n_bins[asked.feature[values.node]]

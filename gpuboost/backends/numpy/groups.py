@@ -23,9 +23,11 @@ class CodeGroups:
     Attributes
     ----------
     node, code : int64 (m,)
+        Node and code that the rows of the group have in common.
     hessian, count : int64 (m,)
         Sum of the weights, and number of rows (0 if rows are not counted).
     gradient : int64 (m, K)
+        Sum of the gradients.
     """
 
     node: np.ndarray
@@ -47,6 +49,7 @@ def group_rows(
     Parameters
     ----------
     rows : RowBlock
+        The r rows.
     node, code : int64 (r,)
         Node and code of each row; ``node`` is in ascending order.
     shape : (int, int, int)

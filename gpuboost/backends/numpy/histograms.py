@@ -24,7 +24,7 @@ class SiblingHistograms:
     def __init__(self) -> None:
         self._histograms: Any = None  # of the open nodes: int64 (open nodes, P, F, width)
         self._place: Any = None  # index of each node's histogram, -1 for none
-        self._parent: Any = None  # index of its parent's histogram, -1 for none
+        self._parent: Any = None  # index of the histogram of each node's parent, -1 for none
 
     def of_level(
         self, frontier: Frontier, open_nodes: np.ndarray, build: Callable[[np.ndarray], np.ndarray]

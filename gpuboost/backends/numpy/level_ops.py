@@ -23,7 +23,7 @@ _LOW_HALF = np.uint64(0xFFFFFFFF)
 
 
 class NumpyLevelOps(RowOps):
-    """`engine.growth.operations.LevelOps` in NumPy, vectorised over the nodes of a level."""
+    """Implementation of `engine.growth.operations.LevelOps`, vectorised over nodes of a level."""
 
     def __init__(
         self, task: GrowTask, trees: Sequence[int], tree_rows: Sequence[TreeRows], roots: Frontier
@@ -131,7 +131,7 @@ class NumpyLevelOps(RowOps):
         return self.task.options.min_samples_leaf > 1
 
     def _looks_at_all(self, frontier: Frontier, candidates: Candidates) -> bool:
-        """Whether nodes are large and consider all features, so that whole histograms pay."""
+        """Whether nodes are large and consider all features: whole histograms are then faster."""
         open_nodes = candidates.nodes
         planes = 1 + frontier.gradient.shape[1] + self._counted
         cells = len(open_nodes) * self.task.matrix.width

@@ -109,6 +109,7 @@ class RowOps:
     Parameters
     ----------
     task : GrowTask
+        The trees to grow, with their data and options.
     trees : sequence of int
         Numbers of the trees of the batch.
     tree_rows : sequence of TreeRows
@@ -133,7 +134,7 @@ class RowOps:
 
     @classmethod
     def start(cls, task: GrowTask, trees: Sequence[int]) -> tuple[Self, RowBlock, Frontier]:
-        """The level operations of a batch of trees, its rows and its root nodes."""
+        """Create the level operations, the rows and the root nodes of a batch of trees."""
         tree_rows = [task.rows_of(tree) for tree in trees]
         blocks = [tree_block(task.target, rows) for rows in tree_rows]
         count = np.array([len(block.row) for block in blocks], dtype=np.int64)
@@ -189,7 +190,7 @@ class RowOps:
     def limit_to_best_first(
         self, frontier: Frontier, splits: Splits, accepted: np.ndarray
     ) -> np.ndarray:
-        """The accepted nodes that best-first growth may still split: bool (m,)."""
+        """The accepted nodes that best-first growth can still split: bool (m,)."""
         gain = gains(self.task.options.criterion, splits, frontier)
         return self._known.limit_to_best_first(frontier, np.where(accepted, gain, -1.0))
 
@@ -208,7 +209,7 @@ class RowOps:
         return grown_trees(self._levels, len(self.trees), limit, has_all_sums)
 
     def is_pure(self, rows: RowBlock, frontier: Frontier) -> np.ndarray:
-        """Nodes with a single class, or whose rows have equal quantised targets or signs."""
+        """Whether nodes have a single class, or equal quantised targets or signs: bool (m,)."""
         target = self.task.target
         if target.has_gradients:
             return np.zeros(len(frontier), dtype=bool)

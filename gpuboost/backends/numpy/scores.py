@@ -36,7 +36,9 @@ class NodeLimits:
     Attributes
     ----------
     hessian, count : int64 (m,)
+        Sum of weights, and number of rows.
     gradient : K arrays of int64 (m,)
+        Sum of gradients of each channel.
     minimum : int64 (m,)
         Smallest hessian of a side.
     bounds : NodeBounds
@@ -76,7 +78,9 @@ class Scorer:
         Parameters
         ----------
         left : Sums
+            Sums of the left side of each split.
         node : NodeLimits
+            Sums and limits of the node of each split.
         feature : int64
             Feature of each split. The arrays of ``node`` and ``feature`` broadcast with ``left``.
         """

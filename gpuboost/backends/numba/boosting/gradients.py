@@ -82,7 +82,7 @@ def _times(weights, values):
 
 
 def loops_by_number(make: Callable[[Any], Any], kind: str) -> Any:
-    """One function for the loops of all formulas, which takes the number of a formula first.
+    """One function for all formulas, whose first argument is the number of the formula.
 
     ``kind`` is "pair" or "value", a field of `engine.losses.base.LossRow`. Formulas of several
     classes are left out.
@@ -138,7 +138,7 @@ def column_gradients(formula, y, raw, weights, parameter, g, h, sizes, rows):
 
 @inlined
 def _class_weights(raw, out, total, largest):
-    """Unnormalised probabilities of each row, (rows, K), their totals, and the largest ``raw``."""
+    """Fill ``out`` (rows, K) with unnormalised probabilities; fill ``total`` and ``largest``."""
     n, n_classes = raw.shape
     for i in range(n):
         highest = raw[i, 0]

@@ -35,7 +35,7 @@ def _rounded(gradient, hessian, scales, key, i):
 
 @entry
 def pack_words(gradient, hessian, whole, scales, keys, bits, word, barrier):
-    """Fill ``word`` (T, n) with the gradients and hessians of all rows and trees.
+    """Fill ``word`` (T, n) with the packed gradients and hessians of all rows and trees.
 
     ``gradient`` is (T, n), ``hessian`` (T, n) or (1, n); ``scales`` holds `two_factors` for each.
     If hessians are whole numbers, they are in ``whole`` (n,), and gradients are rounded to the
@@ -107,13 +107,13 @@ def integers(gradient, hessian, scales, key, inside, narrow, weight, wide):
 
 
 def two_factors(exponent: int) -> tuple[float, float]:
-    """Two powers of two whose product is 2**exponent, which may itself be out of float64 range."""
+    """Two powers of two whose product is 2**exponent, which can be outside the float64 range."""
     half = exponent // 2 if abs(exponent) > 1000 else 0
     return ldexp(1.0, exponent - half), ldexp(1.0, half)
 
 
 def rows_of_tree(made: Gradients, scale: Scale, column: int, key: np.ndarray) -> TreeRows:
-    """Compute `engine.ensembles.boosting.quantised` for one column and real hessians.
+    """Result of `engine.ensembles.boosting.quantised` for one column and real hessians.
 
     With NumPy instead, boosting of 100k x 28 with two features per node takes 15% longer.
     """

@@ -15,7 +15,7 @@ HESSIAN, COUNT, GRADIENT = 0, 1, 2  # rows of `Scratch.sums`; channel p has row 
 
 NODE = np.dtype(
     [
-        ("start", np.int64),  # position of its first row among the rows of the tree
+        ("start", np.int64),  # position of the node's first row among the rows of the tree
         ("count", np.int64),
         ("gradient", np.int64),
         ("hessian", np.int64),
@@ -60,13 +60,17 @@ class Matrix(NamedTuple):
     Attributes
     ----------
     codes : uint8 (F, n)
+        Bin of each value, feature by feature.
     n_bins : int64 (F,)
         Number of value bins.
     center : float64 (F, width - 1)
         Centre of each value bin.
     has_missing, is_categorical : bool (F,)
+        Whether each feature has missing values, and whether it is categorical.
     missing_code : int
+        Code of missing values.
     any_categorical : bool
+        Whether any feature is categorical.
     """
 
     codes: np.ndarray
@@ -115,6 +119,7 @@ class Rows(NamedTuple):
     Attributes
     ----------
     row : uint32 (n,)
+        Row of the matrix.
     word : int64 (n,)
         Packed word of each row.
     spare_row, spare_word : uint32 (n,), int64 (n,)
@@ -166,7 +171,7 @@ class Scratch(NamedTuple):
     ranks, likely : int64 (F,)
         Ranks of the candidate features, and the small ranks among these.
     chosen : int32 (F,)
-        1 for features that the node may split on; used if these are not all.
+        1 for features that the node may split on; used only if some features are excluded.
     level_depth, level_last : int64 (LEVELS,)
         Depths of cached levels, and the rank of the last feature of each level.
     mask : uint32 (16,)
@@ -238,11 +243,15 @@ class RowTargets(NamedTuple):
     Attributes
     ----------
     weight : int32 (n,)
+        Integer weight of each row.
     inside : bool (n,), or empty
-        Whether a row is in the tree; if empty, rows of positive weight are.
+        Whether a row is in the tree; if empty, all rows of positive weight are in the tree.
     classes : int32 (n,), or empty
+        Class of each row.
     values : int32 (n, K), or (0, 0)
+        Quantised targets of regression.
     gradient : int32 (n, K), or (0, 0)
+        Quantised gradients of boosting.
     ranks : int32 (n, K), or (0, 0)
         Ranks of the targets of trees of medians; then ``classes`` and ``values`` are empty.
     median_weight : int64 (n,), or empty
@@ -250,6 +259,7 @@ class RowTargets(NamedTuple):
     wide : int64 (n, P), or (0, 0)
         Columns of the leaf sums; (0, 0) if these are class weights.
     n_classes : int
+        Number of classes.
     draws : bool
         Whether ``wide`` is multiplied by the weights.
     """

@@ -74,7 +74,7 @@ def _find(left, feature, last_bin, next_bin, draw, missing, category, count, low
 
 @inlined
 def _between(low, high, center, ends, draw):
-    """Threshold of a split between two bins, and the last bin whose centre is at most this."""
+    """Threshold of a split between two bins, and the last bin whose centre it reaches."""
     at = draw
     if draw != draw:
         a, b = high[ends[0]], low[ends[1]]

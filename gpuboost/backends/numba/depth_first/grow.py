@@ -87,7 +87,7 @@ def enlarge(nodes, waiting, open_groups, medians):
 def grow_nodes(problem, channels, targets, rows, root):
     """Split nodes until none waits; return the nodes, their number, masks and medians.
 
-    ``root``: number of rows, gradient, hessian, key.
+    ``root`` is (number of rows, gradient, hessian, key).
     """
     limits, scratch, (n_rows, gradient, hessian, key) = problem.limits, problem.scratch, root
     nodes, waiting = np.empty(FIRST_NODES, NODE), np.empty(FIRST_NODES, np.int32)

@@ -88,6 +88,7 @@ class DepthFirstGrower:
     Parameters
     ----------
     task : GrowTask
+        The trees to grow, with their data and options.
     earlier : DepthFirstGrower, optional
         Grower of another task with the same matrix and options, whose buffers are reused.
     """

@@ -2,8 +2,9 @@
 
 Histograms have all features, so that they can be subtracted; the search skips features that are not
 candidates. Tiles of features are searched separately, and the search of one tile does not know
-whether a feature of another tile could split. So each tile keeps the best split by the first
-max_features that it has or, if none of these could split, by the first later one that could:
+whether a feature of another tile could split. So each tile searches its features among the node's
+first max_features and keeps the best split. If none of these features could split, the tile keeps
+the split by its first later feature that could:
 
     features in the node's order    first ones | later ones
     tile 0                          a  -  c    | -  e          c could split: best of a and c
@@ -33,7 +34,8 @@ from gpuboost.backends.numba.common.records import Problem
 from gpuboost.backends.numba.compiler import helper, inlined
 from gpuboost.backends.numba.splits.scan import is_better
 
-# Kinds of features at a node: no candidate, among the first max_features, later, evaluated now.
+# Kinds of features at a node: no candidate, one of the first max_features, a later one, and the one
+# that is evaluated now.
 NEVER, FIRST, LATER, NEXT = range(4)
 # The best split of a tile is by one of the first features, by a later one, or there is none.
 FOUND, BEYOND, NONE = range(3)

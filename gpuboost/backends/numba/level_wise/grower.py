@@ -43,7 +43,7 @@ class Shape:
     Attributes
     ----------
     n_samples, n_features, n_columns, n_trees : int
-        Columns are features or feature bundles.
+        Size of the data, and number of trees of a round. A column is a feature or feature bundle.
     depth, max_leaf_nodes, min_samples_leaf : int
         Limits of a tree.
     drawn : bool
@@ -53,6 +53,7 @@ class Shape:
     fields : int
         Number of fields of a histogram: gradient, hessian, and the count of rows if needed.
     n_threads : int
+        Number of threads.
     categorical : bool
         Whether any feature is categorical.
     memory_budget : int
@@ -156,7 +157,7 @@ class Shape:
 
 
 def on_cache_lines(n: int, width: int) -> np.ndarray:
-    """Zeros, int64 (n, width), whose start (and, if 8 divides ``width``, each row) is aligned."""
+    """Zeros, int64 (n, width), aligned to cache lines, as is each row if 8 divides ``width``."""
     words = np.zeros(n * width + 8, np.int64)
     first = -words.ctypes.data // 8 % 8
     return words[first : first + n * width].reshape(n, width)
@@ -229,7 +230,8 @@ class LevelGrower:
     ) -> list[GrownTree]:
         """Grow the trees of a round on a pool of threads.
 
-        ``problems`` has one `Problem` per thread; `records.SharedArrays` has ``roots``, ``keys``.
+        ``problems`` has one `Problem` per thread. See `records.SharedArrays` for ``roots`` and
+        ``keys``.
         """
         shape, state, level = self.shape, self.state, np.zeros(3, np.int64)
         n_cells = int(roots[:, 1].sum()) * samples.n_columns

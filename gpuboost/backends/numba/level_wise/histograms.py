@@ -129,7 +129,7 @@ def tile_cells(samples, tile):
 
 @inlined
 def histogram_slot_of(work, owner, piece):
-    """Index of the histogram of a chunk, which is the node's histogram if it has one chunk."""
+    """Index of a chunk's histogram, or of the node's histogram if the node has one chunk."""
     pair = work.pairs[owner]
     return pair.summed_histogram if pair.n_chunks == 1 else pair.first_part + piece
 

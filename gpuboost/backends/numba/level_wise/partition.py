@@ -29,6 +29,7 @@ class Leaves(NamedTuple):
     Attributes
     ----------
     gradient : float64 (T, n)
+        Gradient of each row in each tree.
     hessian : float64 (T, n) or (1, n)
         One row if the hessian is the same for all trees.
     scales : float64 (4,)

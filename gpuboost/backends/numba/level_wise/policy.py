@@ -253,7 +253,7 @@ def accept_splits(problem, state, work, n_open, capacities):
 
 @helper
 def assign_children(problem, state, work, n_chunks, capacity):
-    """Set the next positions of the rows of each chunk; create children, return their number."""
+    """Set the next positions of each chunk's rows; create children, and return their number."""
     n_open, first = 0, 0
     while first < n_chunks:
         at, last, n_left = work.chunks[first].owner, first, np.int64(0)
@@ -285,7 +285,7 @@ def _number_nodes(state, tree, capacity):
 
 @helper
 def list_ends(problem, state, work, capacities):
-    """List the chunks of leaves; for leaves at full depth, of the parents, which have the rows."""
+    """List the chunks of all leaves; rows of leaves at full depth are in their parent's chunks."""
     n_chunks, n_rows, deepest = np.int64(0), np.int64(0), problem.limits.max_depth
     for tree in range(state.n_nodes.size):
         _number_nodes(state, tree, capacities[CAPACITY])

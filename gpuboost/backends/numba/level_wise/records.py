@@ -48,14 +48,17 @@ class Samples(NamedTuple):
     Attributes
     ----------
     codes : uint8 (F, n)
+        Bin of each value, feature by feature.
     by_row : uint64 (n, G)
         Codes of the columns, row-major, eight to a word; the last word is padded.
     n_columns : int
+        Number of columns: features or feature bundles.
     columns : FeatureBundles
         The features of each column.
     word : int64 (T, n)
         For each tree and row, gradient * 2**hessian_bits + hessian.
     hessian_bits : int
+        Number of bits of the hessian field of a word.
     max_gradient, max_hessian : int
         Upper bounds of the magnitudes of a row's gradient and hessian.
     tile : int
@@ -79,6 +82,7 @@ class GrowState(NamedTuple):
     Attributes
     ----------
     nodes : NODE (T * capacity,)
+        Nodes of all trees.
     n_nodes : int64 (T,)
         Number of nodes of each tree.
     slot : int32 (T * capacity,)
@@ -147,7 +151,9 @@ class LevelWork(NamedTuple):
     Attributes
     ----------
     pairs : SIBLING_PAIR (m,)
+        Pairs with at least one searched node.
     chunks : CHUNK (c,)
+        Chunks of rows: tasks of the threads.
     histograms : int64 (t + p, fields, C * 256)
         Histograms of t nodes, then of p chunks of nodes with several chunks; the fields are
         gradient, hessian and count.
@@ -180,9 +186,13 @@ class SharedArrays(NamedTuple):
     Attributes
     ----------
     samples : Samples
+        Codes and words of the rows.
     state : GrowState
+        Nodes, and positions of their rows.
     work : LevelWork
+        Work lists of the current level.
     leaves : Leaves
+        Arrays of the leaf sums.
     roots : int64 (T, 4)
         First position, number of rows, gradient and hessian of each root.
     keys : uint64 (T,)
@@ -190,7 +200,7 @@ class SharedArrays(NamedTuple):
     level : int64 (3,)
         Numbers of open nodes, sibling pairs and chunks, see `grow`.
     capacities : int64 (4,)
-        Limits of sizes, see `policy`.
+        Limits of nodes, chunks and rows, see `policy`.
     """
 
     samples: Samples

@@ -153,7 +153,7 @@ def _grow_below(problem, samples, state, local, at, capacity):
 
 @entry_without_counts
 def finish_together(problem, shared, local, barrier):
-    """Grow the subtrees of small nodes and sum up all leaves, after `grow.grow_together`.
+    """Grow the subtrees of small nodes and compute leaf sums, after `grow.grow_together`.
 
     Every thread calls this with the same ``shared``, and with its own problem and buffers.
     """

@@ -1,4 +1,4 @@
-"""Prediction with shallow trees, which are padded to complete trees and compare integers.
+"""Prediction with shallow trees, which are padded to complete trees with integer thresholds.
 
 All leaves have the depth of the deepest tree: a leaf of smaller depth becomes a node whose two
 children are both the leaf, and no value goes right there. So a step is one comparison and one
@@ -60,6 +60,7 @@ class CompleteTrees(NamedTuple):
     offset : int64 (T + 1,)
         Start of each tree's nodes in the ensemble.
     depth : int
+        Depth of every tree.
     largest, infinity : int
         Integers of missing values and of inf.
     """
@@ -127,7 +128,7 @@ def ordered_integers(threshold: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Integers in the same order as the values of ``dtype``: int32 or int64, of the same shape."""
     if dtype == np.float32:
         threshold = round_down_to_float32(threshold)
-    threshold = contiguous(threshold, dtype) + dtype.type(0.0)  # -0.0 would lie below 0.0
+    threshold = contiguous(threshold, dtype) + dtype.type(0.0)  # -0.0 would sort below 0.0
     bits = threshold.view(_INTEGERS[dtype])
     return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
 

@@ -6,7 +6,7 @@ its own child:
 
     threshold   +inf in leaves, so that every value, NaN included, stays there
     feature     2 * feature + (missing goes right)
-    child       left child, followed by the right child; in a leaf, the leaf
+    child       left child, followed by the right child; in a leaf, the leaf itself
     category    row of the masks of all trees, or -1
 
 Shallow trees without categorical splits are left to `perfect_trees`.

@@ -43,7 +43,7 @@ def sort_positions(keys, codes, order, m):
 
 @inlined
 def order_at_random(key, feature, keys, codes, order, m):
-    """Sort categories so that those that a random split sends left come first; return their number.
+    """Sort the categories that a random split sends left to the front; return their number.
 
     At least one category goes left and, if there are several, at least one does not.
     """

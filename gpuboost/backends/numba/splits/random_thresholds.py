@@ -109,7 +109,7 @@ def _plain_candidate(problem, channels, node):
 
 @helper
 def evaluate_random(problem, channels, members, feature, rank):
-    """Evaluate a random threshold between the node's lowest and highest occupied bins."""
+    """Evaluate a random threshold between the lowest and the highest occupied bin of the node."""
     matrix, scratch, node, is_seen = problem.matrix, problem.scratch, members.node, False
     packing = problem.packing if channels is None else CHANNEL_PACKING
     for i in range(members.row.size):

@@ -123,7 +123,7 @@ def _word_scores(problem, channels, node, m):
 
 @inlined
 def evaluate_words(problem, channels, node, feature, rank, m):
-    """Evaluate a numeric feature from ``m`` words in `Scratch.prefix`."""
+    """Evaluate a numeric feature from ``m`` words of sums in `Scratch.prefix`."""
     scratch, split = problem.scratch, problem.scratch.split[0]
     j = first_largest(scratch.patterns, _word_scores(problem, channels, node, m))
     if j < 0:
@@ -233,7 +233,7 @@ def score_candidates(problem, channels, node, feature, positions, side):
     limits, scratch, (first, last) = problem.limits, problem.scratch, positions
     sums, terms, scores, missing = scratch.sums, scratch.terms, scratch.scores, scratch.missing
     hessian, count = missing[HESSIAN] * side, missing[COUNT] * side
-    h_values = (node.hessian - hessian) * side  # of the rows that have a value
+    h_values = (node.hessian - hessian) * side  # hessian of the rows that have a value
     scores[:first] = -1.0
     terms[:, first:last] = 0.0
     if channels is None:

@@ -134,7 +134,7 @@ def find_split(problem, channels, node, rows, words):
 
 @inlined
 def is_constant(words, packing):
-    """Whether all rows of positive weight have equal targets: gradients proportional to weights."""
+    """Whether rows of positive weight have equal targets (gradients proportional to weights)."""
     first = 0
     while first < words.size and hessian_of(words[first], packing) == 0:
         first += 1

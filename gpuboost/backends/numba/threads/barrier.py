@@ -51,7 +51,7 @@ def is_called_off(barrier: np.ndarray) -> bool:
 
 @inlined
 def next_task(barrier):
-    """Take the next task of this pass."""
+    """Take the next task of this pass; return its number."""
     return raise_by_one(barrier, TASK)
 
 
