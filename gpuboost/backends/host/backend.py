@@ -1,4 +1,4 @@
-"""The base class of the NumPy and Numba backends: learning bins, and out-of-bag sums."""
+"""The base class of the NumPy and Numba backends: it learns bins and computes out-of-bag sums."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ class HostBooster:
         return loss.leaf_values(rows, groups, column, self.parameter)
 
     def update(self, raw: np.ndarray, tree: Tree, leaf: np.ndarray, column: int) -> None:
-        """Add the value of each row's leaf to its raw predictions, in place."""
+        """Add the value of each row's leaf to the raw predictions of the row, in place."""
         raw[:, column : column + tree.value.shape[1]] += tree.value[leaf]
 
 

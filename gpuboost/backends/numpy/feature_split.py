@@ -129,7 +129,7 @@ class FeatureSplitter:
     def _random_threshold(
         self, asked: NodeFeature, low: np.ndarray, high: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """A threshold drawn uniformly between two bin centres, and the last bin up to there."""
+        """Draw a threshold uniformly between two bin centres; also return the last bin up to it."""
         centre, feature = self.mapper.center, asked.feature
         u = randomness.threshold_draw(asked.frontier.key, feature.astype(np.uint64))
         draw = centre[feature, low] * (1.0 - u) + centre[feature, high] * u

@@ -68,7 +68,7 @@ class NumpyLevelOps(RowOps):
         return splits
 
     def _slices(self, count: np.ndarray, nodes: np.ndarray) -> list[np.ndarray]:
-        """Slices of nodes whose rows fit the memory budget; a single node may exceed it."""
+        """Slices of nodes whose rows fit the memory budget; a single node can exceed the budget."""
         of_row = BYTES_PER_ROW + BYTES_PER_CHANNEL * self.task.target.n_channels
         of_node = BYTES_PER_RANK * self.task.matrix.n_features
         ends = np.cumsum(count[nodes] * of_row + of_node)
@@ -97,7 +97,7 @@ class NumpyLevelOps(RowOps):
             waiting[at[could]] = False
 
     def _sorted_ranks(self, key: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-        """Ranks of the features each node may split on, ascending: uint64 (m, F)."""
+        """Ranks of the features that each node may split on, ascending: uint64 (m, F)."""
         features = np.arange(self.task.matrix.n_features, dtype=np.uint64)
         ranks = self._ranks(key[:, None], features)
         if not allowed.all():

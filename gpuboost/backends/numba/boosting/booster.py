@@ -123,7 +123,7 @@ class NumbaBooster(HostBooster):
         return leaf
 
     def update(self, raw: np.ndarray, tree: Tree, leaf: np.ndarray, column: int) -> None:
-        """Add the value of each row's leaf to its raw predictions, in place."""
+        """Add the value of each row's leaf to the raw predictions of the row, in place."""
         self._made = None
         if tree.value.shape[1] > 1:
             super().update(raw, tree, leaf, column)

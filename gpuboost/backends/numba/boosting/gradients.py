@@ -198,7 +198,8 @@ def directions(
 ) -> Directions:
     """Negative gradients and hessians of a loss, with the same bits as in `Loss.gradients`.
 
-    ``raw`` is copied unless it is row-major for classes or column-major for real targets.
+    Raw predictions are copied, unless they are row-major for classes or column-major for real
+    targets.
     """
     if not loss.has_formula:
         return _directions_of(*loss.gradients(predicted, parameter))

@@ -110,7 +110,7 @@ def shape_of(task: BoostTask) -> Shape:
 
 
 def hessian_bits(means: tuple[float, float], largest: tuple[int, int]) -> int:
-    """Number of bits of a word's hessian field; the gradient field has the others.
+    """Number of bits of a word's hessian field; the gradient field has the remaining bits.
 
     Both fields overflow after about the same number of rows, which is at least `STEP`. ``means``
     and ``largest`` are the mean and largest magnitudes of the integer gradients and hessians.

@@ -1,4 +1,4 @@
-"""Nodes of both growers: whether a node may be split, and the records of its children."""
+"""Nodes of both growers: rules that make a node a leaf, and the records of its children."""
 
 # mypy: check-untyped-defs=False
 # Numba infers the types of compiled functions.

@@ -26,8 +26,8 @@ from gpuboost.backends.numba.compiler import entry, helper, inlined, spliced
 from gpuboost.backends.numba.level_wise.feature_sampling import choose, goes_before
 from gpuboost.engine.task import NO_LIMIT
 
-# Indices of ``capacities``: largest number of nodes of a tree, number of pieces that the rows of a
-# level are cut into, smallest number of rows of a piece, number of rows from which a node is large.
+# Indices of ``capacities``: largest number of nodes of a tree, number of pieces of the rows of a
+# level, smallest number of rows of a piece, number of rows below which a node is small.
 CAPACITY, PIECES, MIN_PIECE_ROWS, SMALL = range(4)
 
 

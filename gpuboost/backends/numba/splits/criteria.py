@@ -24,10 +24,10 @@ is_monotonic = criteria.is_monotonic
 
 
 def by_criterion(make: Callable[..., Any]) -> Any:
-    """A compiled function whose first argument is the number of a criterion except VARIANCE.
+    """A compiled function whose first argument is the number of a criterion other than VARIANCE.
 
-    ``make(add, score, both_classes)`` makes the function of one criterion from its row. Trees of
-    medians are grown with VARIANCE, so their row has no function.
+    ``make(add, score, both_classes)`` returns the function of one criterion. Trees of medians are
+    grown with VARIANCE, so criteria with ``by_median`` have no function.
     """
     made = {}
     for row in CRITERIA.values():
@@ -38,7 +38,7 @@ def by_criterion(make: Callable[..., Any]) -> Any:
 
 
 def _add_channel(add: Any, score: Any, both_classes: bool) -> Any:
-    """Make the function that adds the terms of one channel, with the arguments of `add_terms`."""
+    """Make the function that adds the terms of one channel; see `add_terms` for its arguments."""
 
     @helper
     def add_channel(scratch, channel, h, limits, positions, extra):
