@@ -1,1 +1,1 @@
-"""Where the work is done: NumPy, Numba or CUDA, behind one protocol."""
+"""Backends that bin, grow trees and predict: NumPy, Numba and CUDA, behind one protocol."""

@@ -1,9 +1,10 @@
-"""The user's cache folder: compiled kernels, measured speeds, and what Numba has compiled.
+"""The user's cache folder: compiled kernels, measured speeds, and a list of Numba's programs.
 
 The cache is optional: if its folder cannot be written or a file is damaged, only time is lost.
-Numba stores its machine code itself; here, a file for each program names the folder it is in, so
-that ``device="auto"`` need not import Numba to know. A program counts as compiled for the same
-versions of Python and Numba, the same processor, the same sources and ``NUMBA_CACHE_DIR``.
+Numba stores its machine code itself. For each program, a marker file in the cache names the folder
+of the machine code, so that ``device="auto"`` finds compiled programs without importing Numba. A
+marker holds for one version of Python and of Numba, one processor architecture, one state of the
+sources and one ``NUMBA_CACHE_DIR``.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def keep(path: Path, content: bytes) -> None:
 
 
 def recall(path: Path) -> bytes | None:
-    """The content that `keep` wrote, None if the file is missing or damaged."""
+    """The content that `keep` wrote, or None if the file is missing or damaged."""
     try:
         found = path.read_bytes()
     except OSError:
@@ -81,23 +82,23 @@ def recall(path: Path) -> bytes | None:
     return content if hashlib.sha256(content).digest() == digest else None
 
 
-# ---- what Numba has compiled ---------------------------------------------------------------------
+# ---- programs that Numba has compiled ------------------------------------------------------------
 
 
 def sources() -> list[Path]:
-    """All files that compiled code is made from."""
+    """All source files of the compiled code."""
     numba = sorted(_NUMBA_SOURCES.rglob("*.py"))
     return [*numba, *(_ENGINE / f"{name}.py" for name in ENGINE_MODULES)]
 
 
 @cache
 def source_stamp() -> str:
-    """Digest of all files that compiled code is made from."""
+    """SHA-256 digest of all source files of the compiled code, in hexadecimal."""
     return hashlib.sha256(b"".join(map(Path.read_bytes, sources()))).hexdigest()
 
 
 def marker(program: str) -> Path:
-    """The file that names a program's folder: one for each installation and Numba cache folder."""
+    """The marker file of a program: one for each installation and Numba cache folder."""
     python = f"py{sys.version_info[0]}{sys.version_info[1]}{getattr(sys, 'abiflags', '')}"
     place = f"{_NUMBA_SOURCES} {os.environ.get('NUMBA_CACHE_DIR', '')}"
     own = hashlib.sha256(place.encode()).hexdigest()[:16]
@@ -109,7 +110,7 @@ def compiled_programs() -> dict[str, Path]:
     """Programs that are already compiled for this installation, each with its folder."""
     try:
         kept = {program: recall(marker(program)) or b"" for program in PROGRAMS}
-    except metadata.PackageNotFoundError:  # there is no Numba
+    except metadata.PackageNotFoundError:  # Numba is not installed
         return {}
     stamped = {program: each.decode().partition(" ") for program, each in kept.items()}
     folders = {p: Path(name) for p, (stamp, _, name) in stamped.items() if stamp == source_stamp()}
@@ -117,5 +118,5 @@ def compiled_programs() -> dict[str, Path]:
 
 
 def mark_compiled(folder: Path, program: str) -> None:
-    """Record that a program compiled from the present sources is in the folder."""
+    """Record that the folder has a program compiled from the current sources."""
     keep(marker(program), f"{source_stamp()} {folder}".encode())

@@ -1,10 +1,11 @@
 """Estimates of how long a piece of work takes in each backend, used by ``device="auto"``.
 
-Work is counted in four units: visits in Numba (one row for one feature), bytes that kernels move,
-launches, and bytes copied to or from a GPU. Other costs are multiples of these. `Speed` holds the
-seconds of each unit, measured on two cores of a server processor or counted from the kernels;
-``gpuboost info --calibrate`` measures them on the user's machine and stores them. Estimates may be
-wrong by a factor of two; what matters is not to start a compiler or a GPU for a small fit.
+Work is counted in four units: visits in Numba (each of one row for one feature), bytes that kernels
+read or write, launches, and bytes copied to or from a GPU. Other costs are multiples of these.
+`Speed` holds the seconds per unit: its defaults were measured on two cores of a server processor or
+counted from the kernels, and ``gpuboost info --calibrate`` measures them on the user's machine.
+Estimates can be wrong by a factor of two. They are accurate enough to avoid the start of a compiler
+or a GPU for a small fit.
 """
 
 from __future__ import annotations
@@ -21,38 +22,39 @@ from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.task import NO_LIMIT
 
 # NumPy searches a level with one histogram of all features (WHOLE) if nodes have many rows and
-# consider all features. Otherwise it goes feature by feature, and sorts the rows of small nodes.
-# CALL: seconds per feature, level and batch of trees; VISIT: seconds per row and feature.
+# consider all features. Otherwise it searches feature by feature (FEATURE), and sorts the rows of
+# small nodes (SORTED). CALL: seconds per feature, level and batch of trees; VISIT: seconds per row
+# and feature.
 NUMPY_BATCH_ROWS = 1 << 17  # rows of the trees that grow together
-UNSORTED_ROWS = 32  # smallest mean number of rows of a node whose rows are not sorted
+UNSORTED_ROWS = 32  # smallest mean number of rows per node for which rows are not sorted
 WHOLE_CALL, FEATURE_CALL = 4e-5, 2.2e-4
 WHOLE_VISIT, FEATURE_VISIT, SORTED_VISIT = 2.5e-9, 7e-9, 5e-8
 NUMPY_STEP = 20e-9  # seconds per row and level of a tree, in prediction
 
-# Costs in Numba visits. NODE: searching a node for one feature; ALONE: factor if one thread does
-# all the work. ROUND: a row, feature and level of a boosting round, which sums half of the rows.
-# ROUND_ROW: gradient, weight and leaf of a row in a round. STEP: a row and level in prediction.
+# Costs in Numba visits. NODE: search of one feature of a node. ALONE: factor if one thread does all
+# the work. ROUND: one row, feature and level of a boosting round, which sums only half of the rows.
+# ROUND_ROW: gradient, weight and leaf of one row in a round. STEP: one row and level in prediction.
 NODE_VISITS, ALONE, ROUND_VISIT, ROUND_ROW_VISITS, STEP_VISITS = 125, 2, 0.2, 45, 2
-TREE_SECONDS, BIN_SECONDS = 3e-4, 1e-8  # on any host: per tree, and per value that is binned
+TREE_SECONDS, BIN_SECONDS = 3e-4, 1e-8  # seconds per tree, and per value that is binned
 
 CUDA_BATCH_ROWS = 1 << 27  # rows of the trees that a GPU grows together, limited by its memory
 CUDA_NODES = 2**31 - 1  # largest number of nodes of a tree: their indices are int32
 CUDA_START_SECONDS = 1.5  # first use of CUDA in a process, with compiled kernels on disk
 # A GPU grows trees of at most this depth, or this many leaves, without the host reading the number
 # of nodes. Few trees go deeper than 1.5 log2(n), which is 32 levels for two million rows, and an
-# empty level still costs its launches. With deeper limits the host reads the number of nodes.
+# empty level still costs its launches. With higher limits the host reads the number of nodes.
 SYNC_FREE_DEPTH, SYNC_FREE_LEAVES = 32, 64
 
 # BINNING: launches to bin a feature, most of them to sort its values. PREDICTION: launches to
 # predict. REPLAY: cost of replaying a round as one graph, in launches. KERNEL: cost of each kernel
-# of that graph, in launches; it is a gap on the device, without work of the host.
+# of that graph, in launches; this is idle time of the device, without work of the host.
 BINNING_LAUNCHES, PREDICTION_LAUNCHES = 20, 4
 REPLAY_LAUNCHES, KERNEL_LAUNCHES = 1.5, 0.075
 
 # Bytes that kernels read and write. ROW, per row and level: a sector of codes and a word for the
 # histograms, a sector and the positions for the partition. VISIT, per row, feature and level: a
-# share of the sector, and the time of an addition as bytes. NODE, per node and feature: cells
-# cleared, added to and searched. STEP, per row and level of a tree, in prediction.
+# share of the sector, and the time of an addition, as bytes. NODE, per node and feature: cells that
+# are cleared, added to and searched. STEP, per row and level of a tree, in prediction.
 ROW_TRAFFIC, VISIT_TRAFFIC, NODE_TRAFFIC = 32 + 12 + (4 + 32) + 24, 2.5, 3 * 24 * 256
 STEP_TRAFFIC = 10
 
@@ -76,7 +78,19 @@ BOOSTING_LAUNCHES = Launches(27, 14)  # per round
 
 @dataclass(frozen=True)
 class Amount:
-    """An amount of work in the units of `Speed`: visits for Numba, the others for a GPU."""
+    """An amount of work in the units of `Speed`.
+
+    Attributes
+    ----------
+    visits : float
+        Visits of one row for one feature in Numba.
+    traffic : float
+        Bytes that kernels read or write.
+    launches : float
+        Launches of kernels.
+    bytes : float
+        Bytes copied to or from a GPU.
+    """
 
     visits: float = 0.0
     traffic: float = 0.0
@@ -86,7 +100,7 @@ class Amount:
 
 @dataclass(frozen=True)
 class Speed:
-    """Seconds of each unit of work on this machine."""
+    """Seconds per unit of work on this machine."""
 
     numba_visit: float = 4e-10  # per row, feature and level, with many trees growing together
     cuda_traffic: float = 5e-13  # per byte that kernels read or write: 2 TB per second
@@ -103,7 +117,7 @@ class Speed:
 class WorkTimes:
     """Estimated seconds of a piece of work in each backend, without the start of the backend."""
 
-    program: str  # the Numba program, which is compiled once
+    program: str  # the Numba program that does the work; it is compiled once
     numpy: float
     numba: float
     cuda: float = math.inf
@@ -115,11 +129,11 @@ class GrowthSize:
 
     n_samples: int
     n_features: int
-    n_candidate_features: int  # features considered at a node
+    n_candidate_features: int  # number of features considered at a node
     n_trees: int  # number of trees that grow together
     max_depth: int
     n_channels: int
-    value_bytes: int = 4  # bytes of a value of the table, 4 or 8; 1 if it is binned already
+    value_bytes: int = 4  # bytes of a value of the table: 4 or 8, 1 if the table is binned
     n_rounds: int = 1  # number of successive rounds of ``n_trees`` trees
     max_leaf_nodes: int = NO_LIMIT
     min_samples_leaf: int = 1
@@ -129,14 +143,14 @@ class GrowthSize:
     def depth(self) -> float:
         """Number of levels that most rows pass before they reach a leaf: about log2(n).
 
-        Best-first trees go two levels deeper than a balanced tree with as many leaves.
+        Best-first trees go two levels deeper than a balanced tree with the same number of leaves.
         """
         levels = math.log2(max(2, self.n_samples))
         return min(levels, self.levels, math.log2(self.max_leaf_nodes) + 2)
 
     @property
     def levels(self) -> float:
-        """Number of levels of the whole tree: about 1.5 times as many as most rows pass."""
+        """Number of levels of the whole tree: about 1.5 times `depth`."""
         levels = 1.5 * math.log2(max(2, self.n_samples))
         most = min(self.max_leaf_nodes - 1, 2 * math.log2(self.max_leaf_nodes))
         return min(levels, self.max_depth, most)
@@ -148,16 +162,16 @@ class GrowthSize:
 
     @property
     def is_replayed(self) -> bool:
-        """Whether a GPU replays the rounds; rounds that are pruned are finished by the host.
+        """Whether a GPU replays the rounds as a graph; pruned rounds are finished by the host.
 
-        Memory is not considered. If levels take dozens of slices (see cuda/level/slices.py), rounds
-        are not replayed either, but then the launches matter little.
+        The estimate ignores memory: rounds whose levels take dozens of slices (see
+        cuda/level/slices.py) are not replayed either, but their launches matter little.
         """
         return self.n_rounds > 1 and self.is_sync_free and self.ccp_alpha == 0.0
 
 
 def growth_work(growth: GrowthSize) -> WorkTimes:
-    """Seconds to grow trees."""
+    """Estimated seconds to grow trees in each backend."""
     amount, speed = growth_amount(growth), measured_speed()
     host = 0.001 + TREE_SECONDS * growth.n_rounds * growth.n_trees
     if growth.value_bytes > 1:
@@ -174,9 +188,9 @@ def growth_work(growth: GrowthSize) -> WorkTimes:
 
 
 def growth_amount(growth: GrowthSize) -> Amount:
-    """Work to grow trees; on a GPU this includes copying the table there and the trees back."""
+    """Amount of work to grow trees, including the copy of the table and targets to a GPU."""
     n, n_trees = growth.n_samples, float(growth.n_rounds) * growth.n_trees
-    # Nodes of a tree: those of a complete tree, but at most a quarter of its rows.
+    # Nodes per tree: the number in a complete tree, but at most one per four rows.
     of_tree = min(2.0 ** min(growth.max_depth + 1, 32), 2.0 * growth.max_leaf_nodes)
     n_nodes = n_trees * min(of_tree, max(1.0, n / 4))
     rows, searched = n_trees * n, n_nodes * growth.n_candidate_features
@@ -197,14 +211,14 @@ def growth_amount(growth: GrowthSize) -> Amount:
 
 
 def _launches(growth: GrowthSize) -> float:
-    """Launches of kernels on a GPU; sync-free growth launches every level that the limits allow."""
+    """Number of launches on a GPU; sync-free growth launches every level that the limits allow."""
     kind = TREE_LAUNCHES if growth.n_candidate_features == growth.n_features else FOREST_LAUNCHES
     n_rounds, levels = growth.n_rounds, growth.levels
     if growth.is_sync_free:
         levels = min(growth.max_depth, growth.max_leaf_nodes - 1)
     of_batch = (BOOSTING_LAUNCHES if n_rounds > 1 else kind).of(levels)
     binning = BINNING_LAUNCHES * growth.n_features if growth.value_bytes > 1 else 0
-    if growth.is_replayed:  # after two rounds that are launched: one recorded, one captured
+    if growth.is_replayed:  # the first two rounds are launched: one is recorded, one captured
         replay = REPLAY_LAUNCHES + KERNEL_LAUNCHES * of_batch
         return 2 * of_batch + (n_rounds - 2) * replay + binning
     batches = n_rounds * math.ceil(growth.n_trees * growth.n_samples / CUDA_BATCH_ROWS)
@@ -214,7 +228,7 @@ def _launches(growth: GrowthSize) -> float:
 def _numpy_seconds(growth: GrowthSize) -> float:
     """Seconds that NumPy needs to build and search histograms; they depend on node sizes."""
     n, n_candidates, depth = growth.n_samples, growth.n_candidate_features, growth.depth
-    # Number of levels whose nodes have enough rows on average in a complete tree.
+    # Number of levels of a complete tree whose nodes have enough rows on average.
     unsorted = min(max(0.0, 1 + math.log2(n / UNSORTED_ROWS)), depth)
     is_whole = n_candidates == growth.n_features
     call, visit = (WHOLE_CALL, WHOLE_VISIT) if is_whole else (FEATURE_CALL, FEATURE_VISIT)
@@ -226,7 +240,7 @@ def _numpy_seconds(growth: GrowthSize) -> float:
 
 
 def prediction_amount(n_samples: int, row_bytes: int, ensemble: Ensemble) -> Amount:
-    """Work to predict: every row takes one step per level of every tree."""
+    """Amount of work to predict: every row takes one step per level of every tree."""
     leaves = max(2.0, len(ensemble.left) / max(1, ensemble.n_trees) / 2)
     steps = float(n_samples) * ensemble.n_trees * 1.5 * math.log2(leaves)
     copied = float(n_samples) * (row_bytes + 8 * ensemble.n_values) + 16.0 * len(ensemble.left)
@@ -234,7 +248,7 @@ def prediction_amount(n_samples: int, row_bytes: int, ensemble: Ensemble) -> Amo
 
 
 def prediction_work(n_samples: int, row_bytes: int, ensemble: Ensemble) -> WorkTimes:
-    """Seconds to predict rows of ``row_bytes`` bytes."""
+    """Estimated seconds to predict in each backend; a row has ``row_bytes`` bytes."""
     amount, speed = prediction_amount(n_samples, row_bytes, ensemble), measured_speed()
     return WorkTimes(
         PREDICT,
@@ -248,13 +262,13 @@ def prediction_work(n_samples: int, row_bytes: int, ensemble: Ensemble) -> WorkT
 
 
 def speed_file() -> Path:
-    """The file that holds measured constants."""
+    """The file that stores the measured `Speed`."""
     return cache_folder() / "speed.json"
 
 
 @cache
 def measured_speed() -> Speed:
-    """The constants measured on this machine, or the defaults if none were measured."""
+    """The `Speed` measured on this machine, or the default if none was measured."""
     path = speed_file()
     try:
         seconds = json.loads(path.read_bytes())["seconds"]
@@ -274,7 +288,7 @@ def measured_speed() -> Speed:
 
 
 def keep_speed(speed: Speed, machine: str) -> Path:
-    """Write constants for this and later processes; return the file.
+    """Store the measured speed for this and later processes; return the path of the file.
 
     Raises
     ------

@@ -19,19 +19,20 @@ _ADVICE = "copy it to the host, as cupy.asnumpy(X) does,"
 
 
 def adopt_features(X: Any, device: Any) -> tuple[Any, Any]:
-    """Features on a GPU as a CuPy array, and their device; other features are returned unchanged.
+    """Return features on a GPU as a CuPy array, with their device; return others unchanged.
 
     Parameters
     ----------
     X : object
-        Any object. If it has ``__cuda_array_interface__``, or DLPack on a CUDA device, it becomes a
-        CuPy array over the same memory.
+        Features of any type. An object with ``__cuda_array_interface__``, or with DLPack on a CUDA
+        device, becomes a CuPy array over the same memory.
     device : str
-        The device parameter of the user.
+        The estimator's ``device`` parameter.
 
     Returns
     -------
     X : object
+        A CuPy array if the features are on a GPU, else ``X`` unchanged.
     device : str
         "cuda:N", the device of features on a GPU; else ``device`` unchanged.
 
@@ -65,18 +66,18 @@ def adopt_features(X: Any, device: Any) -> tuple[Any, Any]:
 
 
 def adopt_targets(values: Any, device: Any) -> Any:
-    """Targets or weights where the fit needs them; those on the host are returned unchanged.
+    """Bring targets or weights to the memory that the fit reads; return values on the host as is.
 
     Values on the device that the fit runs on become a CuPy array over the same memory. Values on a
-    GPU are copied to the host if the fit runs on the host or on another GPU, or if its device is
-    not yet decided (features on the host and device="auto").
+    GPU are copied to the host if the fit runs on the host or on another GPU, or if the device of
+    the fit is not yet decided (features on the host and device="auto").
 
     Parameters
     ----------
     values : object
-        Any object, or None.
+        Targets or weights of any type, or None.
     device : str
-        As `adopt_features` returns it.
+        The device that `adopt_features` returned.
     """
     if not is_on_device(values):
         return values
@@ -97,12 +98,15 @@ def _as_cupy_array(X: Any) -> Any:
 
 
 def inverse_link(link: Link, raw: Any) -> Any:
-    """``link.inverse`` of raw predictions (n, columns), on their device; all give the same bits."""
+    """Apply ``link.inverse`` to raw predictions (n, columns) on their device.
+
+    All devices give the same bits.
+    """
     return backend_of(raw).inverse_link(link, raw) if is_on_device(raw) else link.inverse(raw)
 
 
 def log_shares(share: Any) -> Any:
-    """Logarithms of probabilities, on their device; all give the same bits."""
+    """Logarithms of probabilities, computed on their device; all devices give the same bits."""
     return backend_of(share).log_shares(share) if is_on_device(share) else links.log_shares(share)
 
 
@@ -115,7 +119,8 @@ def matrix_of_ones(indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
         Columns of the ones, row after row.
     indptr : int32 or int64 (n + 1,)
         Start of each row in ``indices``.
-    shape : tuple of int
+    shape : (int, int)
+        Number of rows and of columns.
 
     Returns
     -------

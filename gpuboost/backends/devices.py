@@ -1,6 +1,6 @@
-"""Which CUDA devices there are, and why one cannot be used. CuPy is imported on the first call.
+"""The CUDA devices that can be used, and why others cannot. CuPy is imported on the first call.
 
-The answers hold for one process: a forked child of a process that used CUDA cannot use CUDA.
+The results hold for one process: a forked child of a process that used CUDA cannot use CUDA.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass
 from functools import cache
 
-OLDEST = 75  # lowest compute capability that the kernels are compiled and audited for
+OLDEST = 75  # lowest compute capability (times 10) that the kernels are compiled and audited for
 # In older versions a sort that ran out of memory for its workspace returned a wrong order without
 # an error: https://github.com/cupy/cupy/issues/9894.
 OLDEST_CUPY = (14, 1)
@@ -27,9 +27,9 @@ class Device:
     model : str
         Name of the model, such as "NVIDIA H200".
     capability : int
-        90 for compute capability 9.0.
+        Compute capability times 10, such as 90 for 9.0.
     memory : int
-        Size of its memory in bytes.
+        Size of the device's memory in bytes.
     """
 
     number: int
@@ -40,14 +40,14 @@ class Device:
 
 @dataclass(frozen=True)
 class Found:
-    """The devices that CuPy finds, or the reason why there are none."""
+    """The devices that CuPy finds, or the reason why it finds none (else an empty string)."""
 
     devices: tuple[Device, ...]
     reason: str
 
 
 def why_no_cuda(device: str = "cuda") -> str:
-    """Why a device cannot be used, empty if it can.
+    """The reason why a device cannot be used; an empty string if it can.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def device_number(device: str) -> int:
 
 
 def cuda_devices() -> Found:
-    """All devices, in the order of their numbers."""
+    """All CUDA devices in the order of their numbers, or the reason why there are none."""
     global _process
     if _process not in (None, os.getpid()):
         return Found((), "this process was forked from one that used CUDA; start it by spawn")
@@ -114,7 +114,7 @@ def _find(process: int) -> Found:
                 f"{oldest} or newer",
             )
         devices = tuple(_read(number) for number in range(cupy.cuda.runtime.getDeviceCount()))
-    except Exception as error:  # CuPy raises its own types, which cannot be named without it
+    except Exception as error:  # CuPy's exception types cannot be named before its import
         return Found((), f"CuPy finds no usable device ({type(error).__name__}: {error})")
     if not devices:
         return Found((), "CuPy finds no device")
@@ -130,7 +130,7 @@ def _find(process: int) -> Found:
 
 
 def cuda_versions() -> str:
-    """Versions of CuPy, of the compiler and of the CUDA that the driver supports."""
+    """Versions of CuPy, of its compiler, and of CUDA as the driver supports it."""
     import cupy
 
     driver = cupy.cuda.runtime.driverGetVersion()

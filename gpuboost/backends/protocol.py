@@ -1,87 +1,93 @@
-"""The interface of a backend, and exactly what `grow` computes. This text is the contract.
+"""The interface of a backend, and the exact definition of the trees that `grow` returns.
 
 A tree is a function of (binned matrix, target, options, rows of the tree, features of the tree,
-root key), fixed below down to the last bit; how a backend computes it, and in what order, is left
-to the backend. All statistics are integers, so sums need no order. Everything in float64 is written
-once, in `gpuboost.engine.criteria`, `numerics` and `randomness`.
+root key), which this text defines down to the last bit; each backend chooses how, and in what
+order, to compute it. All statistics are integers, so their sums do not depend on the order. All
+float64 formulas are written once, in `gpuboost.engine.criteria`, `numerics` and `randomness`.
 
-**Sums of a node.** Over its rows: ``h`` = sum of weight; ``g[k]`` = sum of weight where class is k
-(K > 2 classes), sum of weight where class is 1 (two classes, K = 1), sum of
-weight * values[:, k] (regression), sum of weight * sign[:, k] about the node's own medians, or sum
-of gradient[:, k] (boosting, where weights are hessians); ``count`` = rows. A bin of a feature is
-*occupied* when its ``h`` is positive.
+**Sums of a node.** ``h`` is the sum of the weights of its rows, ``count`` the number of rows.
+``g[k]`` is the sum over rows of: weight where the class is k (K > 2 classes), weight where the
+class is 1 (two classes, K = 1), weight * values[:, k] (regression), weight * sign[:, k] about the
+medians of the node, or gradient[:, k] (boosting, where weights are hessians). A bin of a feature is
+*occupied* if its ``h`` is positive.
 
-**Medians** (`MedianTarget`). Let C(v) be the sum of median_weight (of the tree's weights if that is
-None) over a node's rows with ranks[:, k] <= v, and W the sum over all its rows. ``lower`` is the
-smallest v with 2 C(v) >= W, ``upper`` the smallest with 2 C(v) > W; the median of output k is
-midway between them, as in `engine.order_statistics`. A row's sign is (ranks[:, k] >= upper) -
-(ranks[:, k] <= lower). Every node has ``sums``, whose columns are: lower and upper of every k; for
-every k the sums of sign * wide for the two planes of y[:, k] and the two planes of the weight; and
-the sums of the two planes of the weight. All but lower and upper are sums of products with the
-row's weight if ``TreeRows.draws``.
+**Medians** (`MedianTarget`). Let C(v) be the sum of median_weight (of the tree's weights if
+median_weight is None) over a node's rows with ranks[:, k] <= v, and W the sum over all rows of the
+node. ``lower`` is the smallest v with 2 C(v) >= W, ``upper`` the smallest v with 2 C(v) > W; the
+median of output k is midway between them, as in `engine.order_statistics`. The sign of a row is
+(ranks[:, k] >= upper) - (ranks[:, k] <= lower). Every node has ``sums``, whose columns are: lower
+and upper of every k; for every k the sums of sign * wide for the two planes of y[:, k] and the two
+planes of the weight; and the sums of the two planes of the weight. If ``TreeRows.draws`` is set,
+each term of these sums is multiplied by the weight of its row.
 
 **Leaves before any search.** A node is not searched if depth == max_depth,
 count < min_samples_split, count < 2 * min_samples_leaf, h < 2 * min_hessian, or it is pure.
-min_hessian is the larger of the option of that name and ceil(min_weight_fraction_leaf * h_root).
-Pure means, for classes: one class has all of ``h``; for regression: all rows with positive weight
-have the same ``values``; for medians: they have the same signs; for boosting: never.
+Here min_hessian is the larger of the option min_hessian and ceil(min_weight_fraction_leaf *
+h_root). For classes, a node is pure if one class has all of ``h``; for regression, if all rows with
+positive weight have the same ``values``; for medians, if all rows with positive weight have the
+same signs. In boosting, no node is pure.
 
-**Features.** A node may split on the tree's features; of these, on the level_features that have the
-smallest `randomness.feature_rank` under the `randomness.level_key` of the root's key and the depth;
-of these, with interactions, on those in groups that hold every feature split on between the root
-and the node. A node with key ``key`` considers them in ascending `randomness.feature_rank`, or
-without hashed_order in the order of their numbers. A feature *could split* if at least two of its
-bins, the missing bin included, are occupied. The first max_features are considered; while none of
-them could split, the next one is considered, until one could or none is left.
+**Features.** A level considers only level_features of the tree's features: the features with the
+smallest `randomness.feature_rank` under the `randomness.level_key` of the root's key and the depth.
+With interactions, a node considers only the features in groups that contain every feature split on
+between the root and the node. The node considers its features in ascending
+`randomness.feature_rank` of its ``key`` or, without hashed_order, in the order of their numbers. A
+feature *could split* if at least two of its bins, the missing bin included, are occupied. The first
+max_features features are considered; if none of them could split, also the following ones up to the
+first that could.
 
-**Candidates of a numeric feature.** ``(b, missing right)``: left is every value bin <= b, for every
-occupied value bin b; ``(b, missing left)``, only if the missing bin is occupied: left is that and
-the missing bin. Valid if both sides have ``h`` >= min_hessian and count >= min_samples_leaf, and
-for missing left also at least one occupied value bin on each side. Of equal scores the lower b
-wins, then missing right. Missing is `MISSING_UNSEEN` where the missing bin is not occupied. The
-winner's ``bin`` is b, ``next_bin`` the next occupied value bin, `ONLY_MISSING_RIGHT` if there is
-none. (Rows whose weight was rounded to zero follow their code; missing ones go right unless missing
-goes left.)
+**Candidates of a numeric feature.** For every occupied value bin b there is a candidate
+``(b, missing right)``, whose left side is every value bin <= b. If the missing bin is occupied,
+there is also ``(b, missing left)``, whose left side has the missing bin too. A candidate is valid
+if both sides have ``h`` >= min_hessian and count >= min_samples_leaf; with missing left, each side
+also needs an occupied value bin. Of candidates with equal scores, the lower b wins, then missing
+right. ``missing`` is `MISSING_UNSEEN` if the missing bin is not occupied. The ``bin`` of the winner
+is b, its ``next_bin`` the next occupied value bin, or `ONLY_MISSING_RIGHT` if there is none. (Rows
+whose weight was rounded to zero follow their code; if their value is missing, they go right unless
+missing values go left.)
 
 **Random thresholds.** With lo and hi the lowest and highest occupied value bin, a and c their
 centres (`BinMapper.center`) and u = `randomness.threshold_draw`: the draw is
 ``a * (1 - u) + c * u`` and b the last bin in [lo, hi - 1] whose centre is at most the draw (lo if
-none is); ``bin`` = b, ``next_bin`` = b + 1. If lo == hi (the missing bin is the other occupied
-one): b = lo, no draw, next_bin = `ONLY_MISSING_RIGHT`. The direction of missing values is drawn
-too: if `randomness.missing_goes_left` is 1, the only candidate has missing left, and is not valid
-where no value bin on the right is occupied; else the only candidate has missing right.
+none is); ``bin`` = b, ``next_bin`` = b + 1. If lo == hi, the missing bin is the other occupied bin:
+then b = lo, no threshold is drawn, and ``next_bin`` is `ONLY_MISSING_RIGHT`. The direction of
+missing values is drawn too: if `randomness.missing_goes_left` is 1, the only candidate has missing
+left, and is valid only if a value bin on the right is occupied; else the only candidate has missing
+right.
 
-**Categorical features.** The levels are the value bins of the mapper. With random thresholds, left
-is every occupied category with `randomness.category_goes_left`; if that is none or all of them,
-left is the lowest occupied one alone (if only one is occupied beside missing, it is left).
-Otherwise, with at most `ONE_HOT_LEVELS` levels: for each occupied category b in turn, left is b
-alone. Otherwise *rare* categories, those whose ``h`` is below
+**Categorical features.** The levels are the value bins of the mapper. With random thresholds, the
+left side is every occupied category with `randomness.category_goes_left`; if that selects no
+category or all of them, the left side is the lowest occupied category alone. Otherwise, with at
+most `ONE_HOT_LEVELS` levels, there is a candidate for each occupied category b in turn, whose left
+side is b alone. Otherwise, *rare* categories, whose ``h`` is below
 ceil(min_category_fraction * h_root), count as missing: their sums are added to the missing bin, and
-they go where it goes. The other occupied categories are sorted by ascending g/h (float64 division),
-equal ones by code. ``g`` is that of the only channel; with several classes, of the node's largest
-class (the first of equals); with several outputs, the sum over outputs. The candidates are the
-first b + 1 of them, b = 0, 1, ... Missing goes right or left as for numeric features. It may also
-be alone on the right, with all occupied categories left (when they are sorted, only if it holds as
-much as a category that is not rare). Validity and ties are as for numeric features, with b the
-position in that order. ``bin`` and ``next_bin`` are 0; a row of ``masks`` is 16 words, 8 for the
-occupied categories that go left and 8 for all occupied ones, rare ones included (`finish_tree`
-sends the others where missing goes).
+they go where missing values go. The other occupied categories are sorted by ascending g/h (float64
+division), equal ones by code. Here ``g`` is the gradient of the only channel; with several classes,
+of the largest class of the node (the first of equals); with several outputs, the sum over outputs.
+The left side of candidate b = 0, 1, ... is the first b + 1 categories in this order. Missing values
+go right or left as for numeric features. They can also be alone on the right, with all occupied
+categories on the left (if categories are sorted, only if the missing bin with the rare categories
+has at least the ``h`` of a category that is not rare). Validity and ties are as for numeric
+features, where b is the position in the order. ``bin`` and ``next_bin`` are 0; a row of ``masks``
+has 16 words: 8 for the occupied categories that go left and 8 for all occupied categories, rare
+ones included (`finish_tree` sends the others where missing values go).
 
-**Score.** VARIANCE: `variance_gain` of the terms added over k = 0..K-1. ENTROPY: terms of the
-classes in order (two classes: first ``h - g``, then ``g``). MISCLASSIFICATION: maxima over the
-classes. TWOING: `twoing_score` of the terms of the classes, added in the order of ENTROPY. POISSON:
-`poisson_score` of the `poisson_term` added over k; invalid where a side has no ``g[k]``. NEWTON:
-the values of the left, the right and the node are their `values_in_bounds` within the node's
-bounds; the score is `newton_gain` of their `newton_term`, each added over k. It is not valid if it
-is negative, or if the feature is monotonic and the left value is above (1) or below (-1) the right
-one. Features are compared by score; of equal scores, the one earlier in the node's order wins.
-``gain`` = score / h for VARIANCE, the score itself for the others; `GrownTree.gain` holds it. There
-is no split if no candidate is valid, if gain is zero and needs_gain, or if
-gain * gain_unit / h_root + 2**-52 < min_impurity_decrease (`Target.gain_unit`).
+**Score.** VARIANCE is `variance_gain` of the terms, added over k = 0..K-1. ENTROPY adds the terms
+of the classes in order (two classes: first ``h - g``, then ``g``). MISCLASSIFICATION takes maxima
+over the classes. TWOING is `twoing_score` of the terms of the classes, added in the order of
+ENTROPY. POISSON is `poisson_score` of `poisson_term`, added over k; it is invalid if ``g[k]`` of a
+side is 0. NEWTON is `newton_gain` of `newton_term` of the left, the right and the node, each added
+over k; their values are `values_in_bounds` within the node's bounds. A NEWTON candidate is not
+valid if its score is negative, or if the feature is monotonic and the left value is above (1) or
+below (-1) the right value. Features are compared by score; of features with equal scores, the one
+earlier in the node's order wins. ``gain`` is score / h for VARIANCE, and the score itself for the
+other criteria; `GrownTree.gain` holds it. There is no split if no candidate is valid, if gain is
+zero and needs_gain is set, or if gain * gain_unit / h_root + 2**-52 < min_impurity_decrease
+(`Target.gain_unit`).
 
-**Bounds** (NEWTON). The root's bounds are -max_value and max_value; children inherit those of their
-parent. A split on a monotonic feature also puts the `middle` of its two values between them, as the
-upper bound of the child with lower values and the lower bound of the other (`bounds_of_children`).
+**Bounds** (NEWTON). The root's bounds are -max_value and max_value; children inherit the bounds of
+their parent. A split on a monotonic feature also makes the `middle` of its two values the upper
+bound of the child with lower values and the lower bound of the other child (`bounds_of_children`).
 
 **Children.** Rows follow their code; keys are `randomness.left_key` and `right_key`. With
 max_leaf_nodes, the tree is grown best-first: the splittable node with the largest gain is split
@@ -111,9 +117,10 @@ class Backend(Protocol):
     """A device that can bin, grow and predict.
 
     ``X`` is float32 or float64 (n, F) in any memory order: a NumPy array, or for CUDA also a CuPy
-    array on the device. `predict` and `apply` return arrays where ``X`` is; the codes of a
-    `BinnedMatrix` are where the backend needs them. Weights and the arrays of targets and samplers
-    are NumPy arrays; for CUDA they may instead all be on its device.
+    array on the device. `predict` and `apply` return NumPy arrays, or CuPy arrays if ``X`` is one;
+    the codes of a `BinnedMatrix` are in the memory that the backend reads. Weights and the arrays
+    of targets and samplers are NumPy arrays; for CUDA they can instead all be on the device.
+    ``n_threads`` is the number of host threads.
     """
 
     name: str
@@ -123,10 +130,10 @@ class Backend(Protocol):
         """A faster replacement for `engine.growth.tree.find_thresholds`, or None."""
 
     def fit_bins(self, X: np.ndarray, rule: BinRule, n_threads: int) -> BinnedMatrix:
-        """Learn the bins of ``X``, equal to those of `data.binning.fit_bin_mapper`, and bin it."""
+        """Learn the bins of ``X`` as `data.binning.fit_bin_mapper` does, and bin ``X``."""
 
     def bin(self, X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
-        """Codes of ``X`` by the bins of ``mapper``."""
+        """Bin ``X`` with the bins of ``mapper``."""
 
     def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
         """Grow the trees of ``task``; yield (tree, grown) in the order of ``task.trees``."""
@@ -134,8 +141,8 @@ class Backend(Protocol):
     def grow_finished(self, task: GrowTask) -> Iterator[tuple[int, Tree]]:
         """Grow the trees of ``task``, whose rows its sampler draws, and finish them.
 
-        Yields (tree, finished) in the order of ``task.trees``. Each tree equals, bit for bit, what
-        `engine.growth.tree.finish_tree` makes of the tree from `grow` and of `RowSampler.brief`.
+        Yields (tree, finished) in the order of ``task.trees``. Each tree equals, bit for bit, the
+        result of `engine.growth.tree.finish_tree` for the tree of `grow` and `RowSampler.brief`.
 
         Raises
         ------
@@ -156,7 +163,7 @@ class Backend(Protocol):
         draws: Sequence[tuple[RowSampler, int]],
         n_threads: int,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Sum, for each row, its leaf values in the trees that did not draw it, in their order.
+        """Sum the leaf values of each row over the trees that did not draw the row, in order.
 
         Parameters
         ----------
@@ -165,11 +172,12 @@ class Backend(Protocol):
         matrix : BinnedMatrix
             The data that the trees were grown on.
         draws : sequence of (RowSampler, int)
-            The sampler that drew the rows of each tree, and the tree's number in it.
+            The sampler that drew the rows of each tree, and the tree's number in the sampler.
 
         Returns
         -------
         total : float64 (n, V), on the host
+            Sum of the leaf values of each row.
         count : int64 (n,)
             Number of trees that did not draw the row.
         """
@@ -184,10 +192,10 @@ class Backend(Protocol):
 class Booster(Protocol):
     """A fit of gradient boosting, which holds the raw predictions of all its rows.
 
-    What a round computes is fixed bit for bit by `engine.ensembles.boosting`, `engine.losses` and
+    The result of a round is defined bit for bit by `engine.ensembles.boosting`, `engine.losses` and
     `Backend.grow`; `backends.host.boosting.HostBooster` is the reference. Row sets are the training
-    rows (0) and the watched row sets (1, 2, ...). A watched set with the same matrix and the same
-    initial raw predictions as the training rows shares their raw predictions.
+    rows (number 0) and the watched row sets (1, 2, ...). A watched set with the same matrix and the
+    same initial raw predictions as the training rows shares the raw predictions of these rows.
     """
 
     def boost(self, number: int, learning_rate: float) -> FittedRound:
@@ -204,11 +212,11 @@ class Booster(Protocol):
         """Raw predictions of a row set so far: float64 (n, columns), read-only."""
 
     def close(self) -> None:
-        """Release what only the rounds need; no round follows."""
+        """Release the memory that only rounds need; `boost` is not called again."""
 
 
 class FittedRound(Protocol):
-    """A round of boosting that a device may still be working on."""
+    """A round of boosting, which a device can still be working on."""
 
     def read(self) -> DoneRound:
         """Wait for the round and return its trees and mean losses."""
@@ -217,7 +225,7 @@ class FittedRound(Protocol):
 class Reweighter(Protocol):
     """A fit of AdaBoost, which holds the weights of all its rows.
 
-    What a round computes is fixed bit for bit by `engine.ensembles.adaboost` and `Backend.grow`;
+    The result of a round is defined bit for bit by `engine.ensembles.adaboost` and `Backend.grow`;
     `backends.host.adaboost.HostReweighter` is the reference.
     """
 

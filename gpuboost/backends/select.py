@@ -1,9 +1,9 @@
-"""The choice of a backend, and the only place that makes one; it is imported on first use.
+"""Choice of the backend. Only this module creates backends; each is imported on first use.
 
 All backends make the same model, so "auto" chooses by speed alone: the seconds estimated by
-`gpuboost.backends.cost_model` plus the time to start the backend. So the choice depends on what the
-process did before: a backend that is already started costs nothing to start, and work that NumPy
-has done in place of Numba counts against the time to compile.
+`gpuboost.backends.cost_model` plus the time to start the backend. The choice thus depends on
+earlier work in the process: a backend that is already started costs nothing to start, and the time
+that NumPy has run in place of Numba is subtracted from the time to compile.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 DEVICES = '"auto", "cpu", "cuda", "cuda:N", "numpy" or "numba"'
 LOAD_SECONDS = 1.5  # import Numba and read compiled functions from disk
-# Compilation takes up to a minute, but only once for each installation. With its full cost nothing
-# would ever be compiled, so it counts as this many seconds, less those NumPy has run instead.
+# Compilation takes up to a minute, but only once per installation. At its full cost, nothing would
+# ever be compiled, so it counts as this many seconds, minus the seconds that NumPy has run instead.
 COMPILE_SECONDS = 5.0
-CUDA_COMPILE_SECONDS = 5.0  # all kernels, once for an installation
-CUDA_LEAD = 2.0  # how much faster a GPU must be: others may wait for it, and estimates are rough
+CUDA_COMPILE_SECONDS = 5.0  # all kernels, once per installation
+CUDA_LEAD = 2.0  # a GPU must be this many times faster: others can need it, estimates are rough
 
 
 def choose_backend(device: Any, work: WorkTimes) -> Backend:
@@ -38,8 +38,9 @@ def choose_backend(device: Any, work: WorkTimes) -> Backend:
     ----------
     device : str
         "auto": the fastest usable backend for the work; "cpu": the faster of NumPy and Numba;
-        "numpy", "numba", "cuda" (the current device) or "cuda:N": the named one.
+        "numpy", "numba", "cuda" (the current device) or "cuda:N": this backend and device.
     work : WorkTimes
+        Estimated seconds of the work in each backend.
 
     Raises
     ------
@@ -81,31 +82,31 @@ def check_device(device: Any) -> None:
 
 
 def available_backends() -> list[tuple[str, bool, str]]:
-    """For every backend: its name, whether it can be used, and if not, why."""
+    """The name of every backend, whether it can be used, and the reason if it cannot."""
     reasons = {"numpy": "", "numba": _why_no_numba(), "cuda": why_no_cuda()}
     return [(name, not reason, reason) for name, reason in reasons.items()]
 
 
 _loaded_programs: set[str] = set()  # programs that Numba has run in this process
-_spent: dict[str, float] = {}  # by program: seconds that NumPy has run in its place
-_started_cuda: set[int] = set()  # ids of processes that started CUDA; a forked child has another
+_spent: dict[str, float] = {}  # seconds that NumPy has run in place of each program
+_started_cuda: set[int] = set()  # ids of processes that started CUDA; a forked child has a new id
 
 
 def _numba_pays(work: WorkTimes) -> bool:
-    """Whether Numba is faster than NumPy, its start included."""
+    """Whether Numba is faster than NumPy, including the start of Numba."""
     saved = work.numpy - work.numba
     lost = _numba_start_seconds(work.program) - _spent.get(work.program, 0.0)
     return saved > max(lost, 0.0) and not _why_no_numba()
 
 
 def _cuda_pays(work: WorkTimes) -> bool:
-    """Whether a GPU is fastest, its start included. CuPy is imported only if estimates say so."""
+    """Whether a GPU is fastest, including its start; CuPy is imported only if estimates say so."""
     fastest = min(work.numpy, work.numba + _numba_start_seconds(work.program))
     return CUDA_LEAD * (work.cuda + _cuda_start_seconds()) < fastest and not why_no_cuda()
 
 
 def _cuda_start_seconds() -> float:
-    """Time until CUDA has started in this process."""
+    """Seconds to start CUDA in this process: 0 if it has been started."""
     if os.getpid() in _started_cuda:
         return 0.0
     compiled = any((cache_folder() / "kernels").glob("*.cubin"))
@@ -113,7 +114,7 @@ def _cuda_start_seconds() -> float:
 
 
 def _numba_start_seconds(program: str) -> float:
-    """Time until Numba has loaded or compiled a program."""
+    """Seconds that Numba needs to load or compile a program: 0 if it is loaded."""
     if program in _loaded_programs:
         return 0.0
     return LOAD_SECONDS if program in _programs_on_disk() else COMPILE_SECONDS
@@ -155,7 +156,7 @@ def _backend_of(number: int) -> CudaBackend:
 
 @cache
 def _why_no_numba() -> str:
-    """Why Numba cannot be used, empty if it can. Numba is imported only by this call."""
+    """The reason why Numba cannot be used; an empty string if it can. This call imports Numba."""
     if importlib.util.find_spec("numba") is None:
         return "Numba is not installed; pip install numba"
     try:

@@ -21,7 +21,7 @@ from gpuboost.engine.tree_rows import TreeRows
 
 
 class HostReweighter:
-    """See `gpuboost.backends.protocol.Reweighter`."""
+    """Implementation of `gpuboost.backends.protocol.Reweighter` on the host."""
 
     def __init__(self, backend: Backend, task: ReweightTask) -> None:
         self._backend, self._task = backend, task
@@ -45,7 +45,7 @@ class HostReweighter:
         return Round(lambda: tree, error, outcome.vote, outcome.bound)
 
     def _rows(self, number: int) -> TreeRows:
-        """The rows of a tree; the first tree's weights are exact if they are whole numbers."""
+        """The rows of a round's tree; in the first round, whole-number weights stay exact."""
         task, weights = self._task, self._weights
         if number == 0 and task.starts_whole():
             return task.sampler.rows(number)
@@ -57,7 +57,7 @@ class HostReweighter:
 
 
 def finish_round(task: ReweightTask, grown: GrownTree, rows: TreeRows) -> Tree:
-    """The finished tree of a round, pruned if asked for; ``rows`` says how to read leaf sums."""
+    """Finish and prune the tree of a round; ``rows`` are the rows that it was grown on."""
     options = task.options
     whole = finish_tree(grown, task.matrix.mapper, task.objective.target, rows, options)
     return pruned(cut_back(whole, options.min_decrease), options.ccp_alpha)

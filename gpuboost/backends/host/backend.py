@@ -1,4 +1,4 @@
-"""The base class of the NumPy and Numba backends: learning bins, and out-of-bag sums."""
+"""The base class of the NumPy and Numba backends: it learns bins and computes out-of-bag sums."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gpuboost.engine.task import GrowTask
 
 
 class HostBackend(Backend):
-    """The methods of `gpuboost.backends.protocol.Backend` that can be built from the others."""
+    """Base class, whose methods call other methods of `gpuboost.backends.protocol.Backend`."""
 
     threshold_finder: ThresholdFinder | None = None
 
@@ -40,7 +40,7 @@ class HostBackend(Backend):
         return HostReweighter(self, task)
 
     def fit_bins(self, X: np.ndarray, rule: BinRule, n_threads: int) -> BinnedMatrix:
-        """Learn the bins of ``X`` (n, F) and bin it."""
+        """Learn the bins of ``X`` (n, F), and bin ``X``."""
         given = (rule.is_categorical, rule.max_bins, rule.weights)
         mapper = fit_bin_mapper(X, *given, n_threads)
         return self.bin(X, mapper, n_threads)
@@ -58,7 +58,7 @@ class HostBackend(Backend):
         count = np.zeros(matrix.n_samples, dtype=np.int64)
         for rows, block in code_blocks(matrix):
             leaves = self.apply(ensemble, block, n_threads)
-            packed = outside[:, rows.start // 8 : -(-rows.stop // 8)]  # blocks start at bytes
+            packed = outside[:, rows.start // 8 : -(-rows.stop // 8)]  # blocks start at whole bytes
             for tree in range(ensemble.n_trees):
                 inside = np.unpackbits(packed[tree], count=len(block)).view(bool)
                 nodes = leaves[inside, tree] + ensemble.offset[tree]

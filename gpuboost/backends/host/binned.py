@@ -1,4 +1,4 @@
-"""Prediction on binned data: its rows as blocks of float32 codes."""
+"""Blocks of rows of a binned matrix as float32 codes, which prediction takes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ DEVICE_ROWS_PER_BLOCK = 2**20
 
 
 def code_blocks(matrix: BinnedMatrix) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield blocks of rows of a binned matrix: float32 codes (n, F), NaN for missing values.
+    """Yield slices of rows, each with the codes of its rows: float32 (n, F), NaN where missing.
 
-    Blocks are on the same device as the codes.
+    Blocks are on the same device as the codes of the matrix.
     """
     xp = array_module(matrix.codes)
     size = ROWS_PER_BLOCK if xp is np else DEVICE_ROWS_PER_BLOCK

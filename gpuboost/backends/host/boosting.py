@@ -33,9 +33,9 @@ from gpuboost.engine.tree_rows import TreeRows
 
 
 class HostBooster:
-    """See `gpuboost.backends.protocol.Booster`."""
+    """Implementation of `gpuboost.backends.protocol.Booster` on the host."""
 
-    order: Any = order_statistics  # as in `Predicted`
+    order: Any = order_statistics  # functions for order statistics, as in `Predicted`
 
     def __init__(self, backend: Backend, task: BoostTask) -> None:
         self.backend, self.task = backend, task
@@ -43,7 +43,7 @@ class HostBooster:
         own = task.train.raw.copy()
         self._raw = [own if self._is_train(rows) else rows.raw.copy() for rows in self._sets]
         self._whole = task.whole_hessian()
-        self.parameter = np.zeros(task.loss.columns)  # the loss's round parameter
+        self.parameter = np.zeros(task.loss.columns)  # round parameter of the loss
         self._drawn: tuple[int, np.ndarray | None] = (-1, None)
 
     # ---- the interface of a booster ------------------------------------------------------------
@@ -65,9 +65,9 @@ class HostBooster:
         return DoneRound([tree for tree, _ in found], losses)
 
     def _parts(self, number: int) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Row weights for the mean loss inside and outside a round; both None if it has all rows.
+        """Row weights for the mean losses of the rows in a round, and of the other rows.
 
-        The second is also None if no row outside the round has weight.
+        Both are None if the round has all rows; the second is None if no other row has weight.
         """
         inside = self.rows_of_round(number)
         if self.task.sampler.method == ALL_ROWS or inside is None:
@@ -97,17 +97,17 @@ class HostBooster:
         return trees
 
     def raw_predictions(self, rows: int = 0) -> np.ndarray:
-        """Raw predictions so far: float64 (n, columns)."""
+        """Raw predictions of a row set so far: float64 (n, columns)."""
         return self._raw[rows]
 
     def _predicted(self, rows: int = 0, weights: np.ndarray | None = None) -> Predicted:
-        """A row set in the form that losses take, with its own weights or with ``weights``."""
+        """A row set as a `Predicted`, with its own weights or with ``weights``."""
         own = self._sets[rows]
         by = own.weights if weights is None else weights
         return Predicted(own.y, self._raw[rows], by, self.order)
 
     def close(self) -> None:
-        """Do nothing: there is nothing to release."""
+        """Do nothing: a booster on the host has nothing to release."""
 
     def _is_train(self, rows: RowSet) -> bool:
         """Whether a row set shares the raw predictions of the training rows."""
@@ -181,15 +181,15 @@ class HostBooster:
     def leaf_values(
         self, loss: OrderStatisticLoss, tree: Tree, leaf: np.ndarray, column: int
     ) -> np.ndarray:
-        """Leaf values of a tree by the loss's own rule; ``leaf`` is -1 for rows left out."""
+        """Leaf values by the rule of the loss; ``leaf`` (n,) is -1 for rows outside the round."""
         leaves = np.flatnonzero(tree.left == 0)
-        place = np.full(tree.node_count + 1, -1, dtype=np.int32)  # the last element: leaf -1
+        place = np.full(tree.node_count + 1, -1, dtype=np.int32)  # last element: leaf -1
         place[leaves] = np.arange(len(leaves))
         groups, rows = self.order.groups_of(place[leaf], len(leaves)), self._predicted()
         return loss.leaf_values(rows, groups, column, self.parameter)
 
     def update(self, raw: np.ndarray, tree: Tree, leaf: np.ndarray, column: int) -> None:
-        """Add the value of each row's leaf to its raw predictions, in place."""
+        """Add the value of each row's leaf to the raw predictions of the row, in place."""
         raw[:, column : column + tree.value.shape[1]] += tree.value[leaf]
 
 

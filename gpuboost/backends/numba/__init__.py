@@ -1,1 +1,1 @@
-"""The Numba backend: compiled for the CPU."""
+"""The Numba backend: code compiled for the CPU."""

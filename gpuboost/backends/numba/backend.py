@@ -16,7 +16,7 @@ from gpuboost.engine.task import GrownTree, GrowTask
 
 
 class NumbaBackend(HostBackend):
-    """Compiled for the CPU; see `gpuboost.backends.protocol`."""
+    """Implementation of `gpuboost.backends.protocol.Backend` in compiled code."""
 
     name = "numba"
     threshold_finder = staticmethod(find_thresholds)

@@ -1,4 +1,4 @@
-"""Binning: a branch-free binary search for each value, with chunks of rows for the threads."""
+"""Binning by a branch-free binary search for each value; threads take chunks of rows."""
 
 # mypy: check-untyped-defs=False
 # Numba infers the types of compiled functions.
@@ -14,12 +14,24 @@ from gpuboost.backends.numba.threads.map import contiguous, in_order, row_chunks
 from gpuboost.engine.bins import BinMapper, BinnedMatrix
 
 ROWS_PER_CHUNK = 1 << 14
-ROWS_PER_BLOCK = 256  # rows whose values stay in the L1 cache while features are binned in turn
-TABLE_WIDTH = 256  # edges of a feature, padded with +inf so that a search never leaves the table
+ROWS_PER_BLOCK = 256  # rows whose values stay in the L1 cache while all features are binned
+TABLE_WIDTH = 256  # edges per feature, padded with +inf so that a search never leaves the table
 
 
 class Coder(NamedTuple):
-    """The bin mapper for compiled code: edges (F, `TABLE_WIDTH`), bins, kinds, missing code."""
+    """The bin mapper in the form that compiled code takes.
+
+    Attributes
+    ----------
+    table : float32 or float64 (F, `TABLE_WIDTH`)
+        Bin edges.
+    n_bins : int64 (F,)
+        Number of value bins.
+    is_categorical : bool (F,)
+        Whether each feature is categorical.
+    missing_code : int
+        Code of missing values.
+    """
 
     table: np.ndarray
     n_bins: np.ndarray
@@ -29,7 +41,7 @@ class Coder(NamedTuple):
 
 @entry
 def code_rows(coder, X, start, codes, n_missing):
-    """Code the rows ``X`` (m, F) as columns ``start`` ... of ``codes`` (F, n); count missing."""
+    """Bin rows ``X`` (m, F) into ``codes`` (F, n) from column ``start``; count missing values."""
     table, n_bins, is_categorical, missing_code = coder
     n_rows, n_features = X.shape
     values, found = np.empty(ROWS_PER_BLOCK, X.dtype), np.empty(ROWS_PER_BLOCK, np.int32)
@@ -67,7 +79,7 @@ def _count_edges_below(values, found, n, edges, n_bins):
 
 
 def bin_matrix(X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
-    """Bin a matrix; equal to `data.binning.bin_columns`."""
+    """Bin a matrix, with the same result as `data.binning.bin_columns`."""
     n_samples, n_features = X.shape
     edges = mapper.edge_table(X.dtype)
     table = np.full((n_features, TABLE_WIDTH), np.inf, dtype=X.dtype)

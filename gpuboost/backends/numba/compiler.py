@@ -34,30 +34,30 @@ from gpuboost.backends.cache import (
 )
 
 # Never fastmath: results depend on IEEE arithmetic in the written order. Helpers do not count
-# references (`_nrt`), which for tuples of arrays costs more than searching a small node. So they
-# must not allocate; their arrays live as long as the entry that calls them runs.
+# references (`_nrt`): for tuples of arrays, this costs more than the search of a small node. So
+# helpers must not allocate; their arrays live until the entry that calls them returns.
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 _NOT_COUNTED: dict[str, Any] = {"_nrt": False}
-# Always inlined into its caller by LLVM.
+# A function that LLVM always inlines into its caller.
 inlined: Any = njit(**_OPTIONS, **_NOT_COUNTED, forceinline=True)
-# A step of the one or two functions that call it: inlined by Numba, so it is optimised only there.
-# (A chain of functions that LLVM inlines is optimised again in each of its callers.) It counts
-# references if its caller does, so allocating functions splice no step that searches nodes.
+# A function that Numba inlines into its one or two callers, so it is optimised only there. (A chain
+# of functions that LLVM inlines is optimised again in each of its callers.) It counts references if
+# its caller does, so allocating functions do not splice the search of nodes.
 spliced: Any = njit(**_OPTIONS, **_NOT_COUNTED, inline="always")
 spliced_allocating: Any = njit(**_OPTIONS, inline="always")
-# Compiled as a separate function: it is large, or called at most once per node.
+# A function that is not inlined, because it is large or called at most once per node.
 helper: Any = njit(**_OPTIONS, **_NOT_COUNTED)
 # A helper that allocates arrays.
 allocating: Any = njit(**_OPTIONS)
 
 
 def entry(function: Any) -> Any:
-    """Compile a function that Python calls, on its first call, and cache it on disk."""
+    """Compile a function for calls from Python, at its first call, and cache it on disk."""
     return _kept(njit(**_OPTIONS)(function))
 
 
 def entry_without_counts(function: Any) -> Any:
-    """As `entry`, without reference counts, for functions that allocate no arrays.
+    """Compile as `entry` does, but without reference counts; the function must not allocate arrays.
 
     With reference counts, an array that an uncounted helper returns would be released without
     having been acquired.
@@ -66,17 +66,17 @@ def entry_without_counts(function: Any) -> Any:
 
 
 def _kept(dispatcher: Any) -> Any:
-    """Make a compiled function keep its machine code on disk."""
+    """Cache the machine code of a compiled function on disk."""
     try:
         dispatcher.enable_caching()
-    except RuntimeError:  # nowhere to write: compile in every process
+    except RuntimeError:  # no folder can be written: compile in every process
         return dispatcher
     dispatcher._cache._cache_file = _stamped_file(dispatcher._cache, dispatcher.__name__)
     return dispatcher
 
 
 class _MarkingFile(IndexDataCacheFile):
-    """A Numba cache file that also records what is compiled, readable without Numba."""
+    """A Numba cache file that also marks compiled programs, for readers without Numba."""
 
     def __init__(self, folder: Path, name: str, program: Callable[[Any], str | None]) -> None:
         super().__init__(str(folder), name, source_stamp())
@@ -85,9 +85,9 @@ class _MarkingFile(IndexDataCacheFile):
     def save(self, key: Any, data: Any) -> None:
         """Save a function compiled for the argument types ``key[0]``.
 
-        Numba numbers the code files from the index it has read. Two processes that compile for
-        different types at once would use the same number, and one would load the other's code;
-        so the file names contain a hash of the types.
+        Numba numbers the code files from the index that it has read. Two processes that compile for
+        different types at the same time would use the same number, and one would load the other's
+        code. So the file names contain a hash of the types.
         """
         of_types = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
         self._data_name_pattern = f"{self._name}-{of_types}.{{number:d}}.nbc"
@@ -97,7 +97,7 @@ class _MarkingFile(IndexDataCacheFile):
             mark_compiled(self._folder, program)
 
 
-# The program that an entry belongs to, by its argument types.
+# For each entry, the function from its argument types to the program that it belongs to.
 _PROGRAMS: dict[str, Callable[[Any], str | None]] = {
     "grow": lambda arguments: GROW_ONE if types.none in arguments else GROW_MANY,
     "predict_rows": lambda arguments: PREDICT,
@@ -106,10 +106,10 @@ _PROGRAMS: dict[str, Callable[[Any], str | None]] = {
 
 
 def _stamped_file(cache: Any, function: str) -> IndexDataCacheFile:
-    """The cache file for the present sources; files of other versions are removed.
+    """Return the cache file for the current sources; remove the files of other versions.
 
-    Numba checks only the function's own source file for changes. But functions of other files are
-    compiled in too, and stale signatures may name classes that no longer exist.
+    Numba checks only the function's own source file for changes. But compiled code includes
+    functions of other files, and stale signatures can name classes that no longer exist.
     """
     path, base = Path(cache.cache_path), cache._impl.filename_base
     name = f"{base}-{source_stamp()[:16]}"
@@ -172,7 +172,7 @@ def by_number(functions: dict[int, Any]) -> Any:
 
 
 def _only(function: Any) -> Any:
-    """Call the function whatever the number is."""
+    """A compiled function that calls ``function`` for every number."""
 
     @helper
     def run(number, *arguments):
@@ -182,7 +182,7 @@ def _only(function: Any) -> Any:
 
 
 def _this_or(own: int, function: Any, others: Any) -> Any:
-    """Call the function if the number is ``own``, else one of the others."""
+    """A compiled function that calls ``function`` for the number ``own``, else ``others``."""
 
     @helper
     def run(number, *arguments):
@@ -197,10 +197,11 @@ _REPLACED = {"select": select, "bits_of": bits_of, "float_of": float_of}
 
 
 def _load_compiled(name: str, known: dict[str, Any]) -> ModuleType:
-    """A second copy of an engine module, with its functions and those of ``known`` compiled.
+    """Load a second copy of an engine module with compiled functions; add these to ``known``.
 
-    Numba compiles a function when it is first called, so functions that work on arrays only, which
-    no compiled code calls, do no harm.
+    Functions that the module imports are replaced by the compiled functions in ``known``. Numba
+    compiles a function when it is first called, so functions that work on arrays only, which no
+    compiled code calls, do no harm.
     """
     spec = importlib.util.find_spec(f"gpuboost.engine.{name}")
     assert spec is not None and spec.loader is not None

@@ -1,7 +1,7 @@
 """Machine instructions that Python lacks: prefetches, and atomic operations on int64 words.
 
-Everything that a thread wrote before `store_release` is visible to threads that see the stored
-value by `load_acquire`.
+Everything that a thread wrote before `store_release` is visible to threads that load the stored
+value with `load_acquire`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def prefetch(typing_context, array, row, column):
 
 
 def _own_symbol(name: str) -> str:
-    """Register the system call that yields the processor under ``name``, for compiled code."""
+    """Make the system call that yields the processor known to compiled code as ``name``."""
     system = ctypes.CDLL("kernel32" if sys.platform == "win32" else None)
     call = system.SwitchToThread if sys.platform == "win32" else system.sched_yield
     llvm.add_symbol(name, ctypes.cast(call, ctypes.c_void_p).value)
@@ -71,7 +71,7 @@ def raise_by_one(typing_context, words, i):
 
 @_instruction
 def load_acquire(typing_context, words, i):
-    """The present value of ``words[i]``, int64, with acquire order."""
+    """The current value of ``words[i]``, int64, with acquire order."""
 
     def generate(context, builder, signature, arguments):
         at = _word(context, builder, signature, arguments)

@@ -23,7 +23,7 @@ from gpuboost.engine.task import GrownTree, GrowTask
 
 
 class NumpyBackend(HostBackend):
-    """See `gpuboost.backends.protocol.Backend`."""
+    """Implementation of `gpuboost.backends.protocol.Backend` in NumPy."""
 
     name = "numpy"
 

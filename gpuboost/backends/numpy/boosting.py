@@ -1,6 +1,6 @@
 """Rounds of boosting in NumPy: growing a tree also gives the leaf of each of its rows.
 
-`HostBooster` alone makes fits 2 to 9% slower (benchmarks/NOTES.md).
+With `HostBooster` instead, fits take 2 to 9% longer (benchmarks/NOTES.md).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gpuboost.engine.tree_rows import TreeRows
 
 
 class NumpyBooster(HostBooster):
-    """See `gpuboost.backends.protocol.Booster`."""
+    """Implementation of `gpuboost.backends.protocol.Booster` in NumPy."""
 
     def grow(self, number: int, made: Gradients, scale: Scale) -> Sequence[GrownTree]:
         """Grow the trees of a round, and store the leaf of each row."""
@@ -47,7 +47,7 @@ class NumpyBooster(HostBooster):
 
 
 def _grow(task: GrowTask, trees: Sequence[int]) -> tuple[list[GrownTree], np.ndarray]:
-    """The trees of one batch, and the leaf of each row in each of them."""
+    """The trees of one batch, and the leaf of each row in each tree."""
     ops = grow_levels(partial(_RoundOps.start, task, trees), task)
     return ops.end_batch(), ops.leaves()
 
@@ -59,7 +59,7 @@ class _RoundOps(NumpyLevelOps):
         self, task: GrowTask, trees: Sequence[int], tree_rows: Sequence[TreeRows], roots: Frontier
     ) -> None:
         super().__init__(task, trees, tree_rows, roots)
-        self._tree = np.zeros(0, dtype=np.int32)  # tree of each node so far
+        self._tree = np.zeros(0, dtype=np.int32)  # tree of each recorded node
         self._node = np.zeros((len(trees), task.matrix.n_samples), dtype=np.int32)
 
     def leaf_sums(

@@ -1,4 +1,4 @@
-"""The candidate splits of a node by one feature, and the best of them."""
+"""The best of the candidate splits of each node by one feature."""
 
 from __future__ import annotations
 
@@ -12,9 +12,16 @@ from gpuboost.backends.numpy.scores import NodeLimits, Scorer, Sums
 
 @dataclass(frozen=True)
 class Missing:
-    """Sums of the missing bin of each node; arrays over the nodes of the frontier slice.
+    """Sums of the missing bins of m nodes, and the allowed directions of missing values.
 
-    ``may_left`` and ``may_right`` tell in which directions missing values may go.
+    Attributes
+    ----------
+    hessian, count : int64 (m,)
+        Sum of weights, and number of rows.
+    gradient : int64 (m, K)
+        Sum of gradients.
+    may_left, may_right : bool (m,)
+        Whether a split of the node may send missing values left, and right.
     """
 
     hessian: np.ndarray
@@ -24,7 +31,7 @@ class Missing:
     may_right: np.ndarray
 
     def joined_by(self, groups: CodeGroups) -> Missing:
-        """These sums plus those of rare categories, which go where missing values go."""
+        """These sums plus the sums of rare categories, which go where missing values go."""
         hessian, count, gradient = self.hessian.copy(), self.count.copy(), self.gradient.copy()
         np.add.at(hessian, groups.node, groups.hessian)
         np.add.at(count, groups.node, groups.count)
@@ -34,7 +41,7 @@ class Missing:
 
 @dataclass(frozen=True)
 class Best:
-    """The best candidate of each node that has one.
+    """The best candidate of each node that has candidates.
 
     Attributes
     ----------
@@ -43,6 +50,7 @@ class Best:
     score : float64 (b,)
         Negative if no candidate is valid.
     missing_left : bool (b,)
+        Whether the best candidate sends missing values left.
     """
 
     node: np.ndarray
@@ -54,10 +62,10 @@ class Best:
 def best_candidates(
     found: CodeGroups, missing: Missing, scorer: Scorer, limits: NodeLimits, feature: np.ndarray
 ) -> Best:
-    """Evaluate every candidate with missing values right, then left, and take the best.
+    """Evaluate every candidate with missing values right, then left; return the best per node.
 
     ``found`` holds the left sides of the candidates, without missing values, node after node; of
-    equal scores the first candidate of a node wins. ``limits`` and ``feature`` are per node.
+    candidates with equal scores the first wins. ``limits`` and ``feature`` have one item per node.
     """
     node = found.node
 

@@ -36,6 +36,10 @@ class Constraints:
 
         Parameters
         ----------
+        node : Frontier
+            The m split nodes.
+        feature : int64 (m,)
+            The feature that each node is split on.
         hessian, gradient : int64 (m,), (m, K)
             Sums of the left child.
         """
@@ -49,7 +53,7 @@ class Constraints:
         return {"bounds": bounds, "groups": groups.repeat(2, axis=0)}
 
     def limits(self, bounds: NodeBounds) -> tuple[Any, Any]:
-        """The penalties and the bounds of values, as `engine.criteria` takes them."""
+        """The penalties and the bounds of leaf values, in the form that `engine.criteria` takes."""
         return self._regular, (bounds.lower, bounds.upper)
 
     def in_order(self, valid: np.ndarray, feature: np.ndarray, *parts: Any) -> np.ndarray:
@@ -62,7 +66,7 @@ class Constraints:
         return valid & criteria.is_monotonic(self._directions[feature], *parts)
 
     def allow(self, node: Frontier, allowed: np.ndarray) -> np.ndarray:
-        """Restrict the ``allowed`` features of nodes, bool (m, F), to those of their groups."""
+        """Restrict ``allowed`` features, bool (m, F), to the interaction groups of the nodes."""
         if not self._has_groups:
             return allowed
         return allowed & (node.groups[:, :, None] & self._groups).any(axis=1)

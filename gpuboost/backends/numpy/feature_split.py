@@ -29,8 +29,11 @@ class NodeFeature:
     Attributes
     ----------
     frontier : Frontier
+        The m nodes.
     feature : int64 (m,)
+        The feature that each node is split on.
     rank : uint64 (m,)
+        Position of the feature in the node's order: of equal scores, the lower rank wins.
     """
 
     frontier: Frontier
@@ -38,18 +41,26 @@ class NodeFeature:
     rank: np.ndarray
 
     def take(self, nodes: np.ndarray) -> NodeFeature:
-        """The given nodes."""
+        """The input restricted to the given nodes."""
         return NodeFeature(self.frontier.take(nodes), self.feature[nodes], self.rank[nodes])
 
 
 class FeatureSplitter:
-    """Finds the best split by one feature per node; numeric, random and categorical."""
+    """Finds the best split of each node by one numeric or categorical feature.
+
+    Parameters
+    ----------
+    task : GrowTask
+        The trees to grow, with their data and options.
+    min_hessian, min_category : int64 (n_trees,)
+        Smallest hessian of a child, and of a category that is not rare, in each tree.
+    """
 
     def __init__(self, task: GrowTask, min_hessian: np.ndarray, min_category: np.ndarray) -> None:
         self.task = task
         self.mapper = task.matrix.mapper
         self.min_hessian = min_hessian
-        self.min_category = min_category  # by tree: smallest hessian of a category that is not rare
+        self.min_category = min_category
         self._scorer = Scorer(task)
         self.mask_words = 16 if self.mapper.is_categorical.any() else 0
 
@@ -92,7 +103,7 @@ class FeatureSplitter:
     def _numeric(
         self, asked: NodeFeature, groups: CodeGroups, missing: Missing, splits: Splits
     ) -> None:
-        """Split numeric features: left is every value up to an occupied bin or a random one."""
+        """Split on numeric features: the left side ends at an occupied or a random bin."""
         values = groups.take(np.flatnonzero(groups.code != self.task.matrix.missing_code))
         prefix = prefix_sums(values)
         occupied = np.flatnonzero(values.hessian > 0)
@@ -118,7 +129,7 @@ class FeatureSplitter:
     def _random_threshold(
         self, asked: NodeFeature, low: np.ndarray, high: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """A threshold drawn uniformly between two bin centres, and the last bin up to it."""
+        """Draw a threshold uniformly between two bin centres; also return the last bin up to it."""
         centre, feature = self.mapper.center, asked.feature
         u = randomness.threshold_draw(asked.frontier.key, feature.astype(np.uint64))
         draw = centre[feature, low] * (1.0 - u) + centre[feature, high] * u
@@ -128,7 +139,7 @@ class FeatureSplitter:
     def _categorical(
         self, asked: NodeFeature, groups: CodeGroups, missing: Missing, splits: Splits
     ) -> None:
-        """Split categorical features: left is a random set, one category, or the first by g / h."""
+        """Split on categorical features: left is a random set, a category, or the lowest by g/h."""
         values = groups.take(np.flatnonzero(groups.code != self.task.matrix.missing_code))
         values = values.take(np.flatnonzero(values.hessian > 0))
         levels = self.mapper.n_bins[asked.feature[values.node]]
@@ -199,7 +210,7 @@ class FeatureSplitter:
     def _record_best(
         self, asked: NodeFeature, splits: Splits, found: CodeGroups, missing: Missing
     ) -> Best:
-        """The best candidate of each node; fills the columns that all kinds of splits share."""
+        """Find the best candidate of each node; fill the columns that all kinds of splits share."""
         limits = NodeLimits.of(asked.frontier, self.min_hessian)
         best = best_candidates(found, missing, self._scorer, limits, asked.feature)
         node, left = best.node, best.missing_left
@@ -219,7 +230,7 @@ class FeatureSplitter:
 
 
 def prefix_sums(groups: CodeGroups) -> CodeGroups:
-    """Running sums within each node."""
+    """Running sums over the groups of each node."""
     node = groups.node
     first = np.concatenate([[True], node[1:] != node[:-1]])
     starts = np.flatnonzero(first)
@@ -239,7 +250,7 @@ def last_up_to(values: CodeGroups, node: np.ndarray, code: np.ndarray) -> np.nda
 
 
 def set_masks(splits: Splits, values: CodeGroups, left: np.ndarray) -> None:
-    """Set the bits of the occupied categories, and of those that go left."""
+    """Set the bits of the occupied categories, and the bits of the categories that go left."""
     word, bit = values.code >> 5, np.uint32(1) << (values.code & 31).astype(np.uint32)
     np.bitwise_or.at(splits.mask, (values.node, 8 + word), bit)
     np.bitwise_or.at(splits.mask, (values.node[left], word[left]), bit[left])

@@ -14,7 +14,7 @@ DENSE_CELLS_PER_ROW = 16
 
 @dataclass(frozen=True)
 class CodeGroups:
-    """Sums over the rows of a node with the same code; nodes ascend, then codes (missing last).
+    """Sums over the rows of a node that have the same code, sorted by node and code (missing last).
 
         node   0  0  0 | 1  1 | 3  3  3  3
         code   2  5  M | 0  7 | 1  2  8  M
@@ -23,8 +23,11 @@ class CodeGroups:
     Attributes
     ----------
     node, code : int64 (m,)
+        Node and code that the rows of the group have in common.
     hessian, count : int64 (m,)
+        Sum of the weights, and number of rows (0 if rows are not counted).
     gradient : int64 (m, K)
+        Sum of the gradients.
     """
 
     node: np.ndarray
@@ -34,7 +37,7 @@ class CodeGroups:
     gradient: np.ndarray
 
     def take(self, at: np.ndarray) -> CodeGroups:
-        """The given groups."""
+        """The groups at the given positions."""
         return CodeGroups(*(column[at] for column in vars(self).values()))
 
 
@@ -46,9 +49,11 @@ def group_rows(
     Parameters
     ----------
     rows : RowBlock
+        The r rows.
     node, code : int64 (r,)
-        ``node`` is in ascending order.
-    shape : (nodes, width, K)
+        Node and code of each row; ``node`` is in ascending order.
+    shape : (int, int, int)
+        Number of nodes, of codes of a feature, and of channels.
     counted : bool
         Whether to count rows; counts are 0 otherwise.
     """
@@ -63,9 +68,9 @@ def group_rows(
 def dense_histogram(
     rows: RowBlock, key: np.ndarray, shape: tuple[int, int, int], counted: bool
 ) -> np.ndarray:
-    """Histogram int64 (P, nodes, width); ``key`` = node * width + code.
+    """Histogram of rows, int64 (P, nodes, width); ``key`` (r,) = node * width + code.
 
-    The planes are hessian, K gradients and, if ``counted``, counts.
+    The P planes are the hessian, K gradients and, if ``counted``, the count.
     """
     n_nodes, width, n_channels = shape
     cells = n_nodes * width

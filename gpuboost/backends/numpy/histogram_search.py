@@ -25,8 +25,8 @@ _BY_CELL = (slice(None), None, None)  # broadcasts values of nodes over (nodes, 
 class HistogramSearch:
     """Scans the histograms of nodes, vectorised over all bins and features.
 
-    Histograms are int64 (m, P, F, width). The planes are the hessian, K gradients and, if rows are
-    counted, the count; the last code is the missing one.
+    Histograms are int64 (m, P, F, width). The P planes are the hessian, K gradients and, if rows
+    are counted, the count; the last bin is the missing bin.
     """
 
     def __init__(self, task: GrowTask, min_hessian: np.ndarray) -> None:
@@ -36,10 +36,10 @@ class HistogramSearch:
         self._min_hessian, self._scorer = min_hessian, Scorer(task)
 
     def best(self, histogram: np.ndarray, node: Frontier, rank: np.ndarray) -> Splits:
-        """The best split of each node, in blocks of nodes and features.
+        """The best split of each node, found in blocks of nodes and features.
 
-        ``rank`` uint64 (m, F): of equal scores the one of smallest rank is taken; features of rank
-        `UNUSED` are skipped.
+        ``rank`` uint64 (m, F): of features with equal scores, the one of smallest rank wins;
+        features of rank `UNUSED` are skipped.
         """
         splits = Splits.none(len(node), node.gradient.shape[1], self._mask_words)
         width = histogram.shape[3]
@@ -59,7 +59,7 @@ class HistogramSearch:
     def _of_block(
         self, histogram: np.ndarray, node: Frontier, rank: np.ndarray, features: np.ndarray
     ) -> Splits:
-        """The best splits of some nodes by some features."""
+        """The best split of each node of a block over the features of the block."""
         values, missing = histogram[..., :-1], histogram[..., -1]
         prefix = values.cumsum(axis=3)
         candidate = (values[:, 0] > 0) & (rank != UNUSED)[:, :, None]
@@ -117,6 +117,6 @@ class HistogramSearch:
 
 
 def _next_occupied(hessian: np.ndarray, bins: np.ndarray) -> np.ndarray:
-    """The first occupied bin after each of ``bins`` (m,), by the hessians (m, bins)."""
+    """The first occupied bin after each of ``bins`` (m,), from the hessians (m, n_bins)."""
     after = (hessian > 0) & (np.arange(hessian.shape[1]) > bins[:, None])
     return np.where(after.any(axis=1), after.argmax(axis=1), ONLY_MISSING_RIGHT)

@@ -1,4 +1,4 @@
-"""Histograms of a level: the smaller siblings' from rows, the larger siblings' by subtraction."""
+"""Histograms of a level: smaller siblings are summed from rows, larger ones by subtraction."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from gpuboost.engine.growth.frontier import Frontier
 
 
 class SiblingHistograms:
-    """The histograms of the last level, used to make those of the next level.
+    """The histograms of the last level, from which those of the next level are computed.
 
-    If the histogram of a parent is known, the smaller of its two children is built from rows, and
-    the larger one is the difference:
+    If the histogram of a parent is known, the histogram of its smaller child is built from rows,
+    and the histogram of its larger child is the difference:
 
         parent   |##########|       known from the previous level
-        smaller  |###|              built
+        smaller  |###|              built from rows
         larger       |#######|      parent - smaller
     """
 
     def __init__(self) -> None:
-        self._histograms: Any = None  # of the open nodes of the last level
-        self._place: Any = None  # index of each node in them, -1 for none
-        self._parent: Any = None  # index of each node's parent in them, -1 for none
+        self._histograms: Any = None  # of the open nodes: int64 (open nodes, P, F, width)
+        self._place: Any = None  # index of each node's histogram, -1 for none
+        self._parent: Any = None  # index of the histogram of each node's parent, -1 for none
 
     def of_level(
         self, frontier: Frontier, open_nodes: np.ndarray, build: Callable[[np.ndarray], np.ndarray]
     ) -> np.ndarray:
-        """Histograms of the open nodes, int64 (len(open_nodes), P, F, width), which are kept.
+        """Compute and keep the histograms of the open nodes: int64 (len(open_nodes), P, F, width).
 
         ``build`` computes the histograms of the given nodes (ascending) from their rows.
         """
@@ -50,11 +50,11 @@ class SiblingHistograms:
         return histogram
 
     def forget(self) -> None:
-        """Drop all histograms; those of the next level are built from rows."""
+        """Drop all histograms, so that all histograms of the next level are built from rows."""
         self._histograms = self._place = self._parent = None
 
     def descend(self, accepted: np.ndarray) -> None:
-        """Make the children of the accepted nodes the present level."""
+        """Make the children of the accepted nodes the current level."""
         place, self._place, self._parent = self._place, None, None
         if place is not None:
             self._parent = np.repeat(place[np.flatnonzero(accepted)], 2)
@@ -62,7 +62,10 @@ class SiblingHistograms:
     def _pairs(
         self, frontier: Frontier, place: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Larger open siblings with a known parent histogram, their siblings, and the parents."""
+        """Larger open siblings, their smaller siblings, and indices of the parents' histograms.
+
+        Pairs whose parent has no histogram are left out.
+        """
         if self._parent is None:
             none = np.zeros(0, dtype=np.int64)
             return none, none, none

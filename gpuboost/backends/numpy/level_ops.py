@@ -17,13 +17,13 @@ from gpuboost.engine.growth.frontier import Frontier, Splits
 from gpuboost.engine.task import GrowTask
 from gpuboost.engine.tree_rows import TreeRows
 
-# Peak size of the temporaries of one pass: per row, per row and channel, per node and feature.
+# Peak bytes of the temporaries of one pass: per row, per row and channel, per node and feature.
 BYTES_PER_ROW, BYTES_PER_CHANNEL, BYTES_PER_RANK = 120, 64, 24
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 
 
 class NumpyLevelOps(RowOps):
-    """`engine.growth.operations.LevelOps` in NumPy, vectorised over the nodes of a level."""
+    """Implementation of `engine.growth.operations.LevelOps`, vectorised over nodes of a level."""
 
     def __init__(
         self, task: GrowTask, trees: Sequence[int], tree_rows: Sequence[TreeRows], roots: Frontier
@@ -68,7 +68,7 @@ class NumpyLevelOps(RowOps):
         return splits
 
     def _slices(self, count: np.ndarray, nodes: np.ndarray) -> list[np.ndarray]:
-        """Slices of nodes whose rows fit the memory budget; a single node may exceed it."""
+        """Slices of nodes whose rows fit the memory budget; a single node can exceed the budget."""
         of_row = BYTES_PER_ROW + BYTES_PER_CHANNEL * self.task.target.n_channels
         of_node = BYTES_PER_RANK * self.task.matrix.n_features
         ends = np.cumsum(count[nodes] * of_row + of_node)
@@ -97,7 +97,7 @@ class NumpyLevelOps(RowOps):
             waiting[at[could]] = False
 
     def _sorted_ranks(self, key: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-        """Ranks of the features each node may split on, ascending: uint64 (m, F)."""
+        """Ranks of the features that each node may split on, ascending: uint64 (m, F)."""
         features = np.arange(self.task.matrix.n_features, dtype=np.uint64)
         ranks = self._ranks(key[:, None], features)
         if not allowed.all():
@@ -113,7 +113,7 @@ class NumpyLevelOps(RowOps):
     def _one_feature(
         self, rows: RowBlock, frontier: Frontier, nodes: np.ndarray, rank: np.ndarray
     ) -> tuple[Splits, np.ndarray]:
-        """Splits of each node by the feature in its ``rank``, and which nodes it could split."""
+        """The split of each node by the feature in its ``rank``, and whether it could split."""
         matrix = self.task.matrix
         node = frontier.take(nodes)
         feature = (rank & _LOW_HALF).astype(np.int64)
@@ -131,7 +131,7 @@ class NumpyLevelOps(RowOps):
         return self.task.options.min_samples_leaf > 1
 
     def _looks_at_all(self, frontier: Frontier, candidates: Candidates) -> bool:
-        """Whether to build whole histograms: if nodes are large and consider all features."""
+        """Whether nodes are large and consider all features: whole histograms are then faster."""
         open_nodes = candidates.nodes
         planes = 1 + frontier.gradient.shape[1] + self._counted
         cells = len(open_nodes) * self.task.matrix.width
@@ -198,7 +198,7 @@ class NumpyLevelOps(RowOps):
         accepted: np.ndarray,
         sums: np.ndarray,
     ) -> tuple[RowBlock, Frontier]:
-        """As `RowOps.partition`, and keep the link from each child to its parent's histogram."""
+        """Partition as in `RowOps`, and link each child to its parent's histogram."""
         self._histograms.descend(accepted)
         return super().partition(
             rows, frontier, candidates, splits=splits, accepted=accepted, sums=sums

@@ -38,7 +38,7 @@ class RowBlock:
     label : int64 (r,) or None
         Class, if there are more than two.
     signs : int8 (r, K) or None
-        Signs about the medians of a level's nodes; None unless the target is fitted by medians.
+        Sign of each row about the medians of its node; None unless medians are fitted.
     """
 
     row: np.ndarray
@@ -48,7 +48,7 @@ class RowBlock:
     signs: np.ndarray | None = None
 
     def take(self, at: np.ndarray) -> RowBlock:
-        """The rows at the given positions, without signs, which belong to the rows of a level."""
+        """The rows at the given positions, without signs, which hold for one level only."""
         moved = (self.row, self.hessian, self.gradient, self.label)
         columns = (None if own is None else own.take(at, axis=0) for own in moved)
         return RowBlock(*columns)  # type: ignore[arg-type]  # only optional columns are None
@@ -61,11 +61,11 @@ class Candidates:
     Attributes
     ----------
     nodes : int64 (c,)
-        In ascending order.
+        Nodes to be searched, in ascending order.
     allowed : bool (m, F)
         Features that each node of the level may split on.
     n_slots : int
-        Number of features that are evaluated for every candidate that allows as many.
+        Number of features evaluated at each node, if the node allows that many.
     """
 
     nodes: np.ndarray
@@ -74,7 +74,7 @@ class Candidates:
 
 
 def tree_block(target: Target, rows: TreeRows) -> RowBlock:
-    """The rows of one tree, in their order in the matrix."""
+    """The rows of one tree, in the order of the matrix."""
     row = np.flatnonzero(rows.mask)
     hessian = rows.weight[row].astype(np.int64)
     return RowBlock(row, hessian, *target.row_channels(row, rows))
@@ -109,11 +109,13 @@ class RowOps:
     Parameters
     ----------
     task : GrowTask
+        The trees to grow, with their data and options.
     trees : sequence of int
         Numbers of the trees of the batch.
     tree_rows : sequence of TreeRows
         Rows of each tree.
     roots : Frontier
+        Root node of each tree.
     """
 
     def __init__(
@@ -132,7 +134,7 @@ class RowOps:
 
     @classmethod
     def start(cls, task: GrowTask, trees: Sequence[int]) -> tuple[Self, RowBlock, Frontier]:
-        """The level operations of a batch of trees, its rows and its root nodes."""
+        """Create the level operations, the rows and the root nodes of a batch of trees."""
         tree_rows = [task.rows_of(tree) for tree in trees]
         blocks = [tree_block(task.target, rows) for rows in tree_rows]
         count = np.array([len(block.row) for block in blocks], dtype=np.int64)
@@ -169,7 +171,7 @@ class RowOps:
         return rows, replace(frontier, gradient=sums, medians=medians)
 
     def finished(self, frontier: Frontier) -> bool:
-        """Whether no node is left."""
+        """Whether the frontier is empty."""
         return not len(frontier)
 
     def open_nodes(self, rows: RowBlock, frontier: Frontier, depth: int) -> np.ndarray:
@@ -188,7 +190,7 @@ class RowOps:
     def limit_to_best_first(
         self, frontier: Frontier, splits: Splits, accepted: np.ndarray
     ) -> np.ndarray:
-        """The accepted nodes that best-first growth may still split: bool (m,)."""
+        """The accepted nodes that best-first growth can still split: bool (m,)."""
         gain = gains(self.task.options.criterion, splits, frontier)
         return self._known.limit_to_best_first(frontier, np.where(accepted, gain, -1.0))
 
@@ -207,7 +209,7 @@ class RowOps:
         return grown_trees(self._levels, len(self.trees), limit, has_all_sums)
 
     def is_pure(self, rows: RowBlock, frontier: Frontier) -> np.ndarray:
-        """Nodes with a single class, or whose rows have equal quantised targets or signs."""
+        """Whether nodes have a single class, or equal quantised targets or signs: bool (m,)."""
         target = self.task.target
         if target.has_gradients:
             return np.zeros(len(frontier), dtype=bool)
@@ -269,7 +271,7 @@ class RowOps:
         return planes.reshape(len(node), target.n_classes * wide.shape[1])
 
     def _wide(self, row: np.ndarray, node: Frontier) -> np.ndarray:
-        """Columns of the leaf sums for the rows of some nodes, from the target or their trees."""
+        """Terms of the leaf sums for the rows of some nodes, from the target or the tree's rows."""
         if self.tree_rows[0].wide is None:
             assert self.task.target.wide is not None
             return self.task.target.wide.take(row, axis=0)

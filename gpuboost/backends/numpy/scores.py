@@ -19,7 +19,7 @@ _NO_SPLIT = 0.5  # left hessian of invalid splits: not an integer, so neither si
 
 @dataclass(frozen=True)
 class Sums:
-    """Integer sums of the left sides of splits: int64 arrays of one shape; K of ``gradient``.
+    """Integer sums of the left sides of splits: int64 arrays of equal shape (K in ``gradient``).
 
     ``count`` is used only if `TreeOptions.min_samples_leaf` is above 1.
     """
@@ -36,7 +36,9 @@ class NodeLimits:
     Attributes
     ----------
     hessian, count : int64 (m,)
+        Sum of weights, and number of rows.
     gradient : K arrays of int64 (m,)
+        Sum of gradients of each channel.
     minimum : int64 (m,)
         Smallest hessian of a side.
     bounds : NodeBounds
@@ -76,9 +78,11 @@ class Scorer:
         Parameters
         ----------
         left : Sums
+            Sums of the left side of each split.
         node : NodeLimits
+            Sums and limits of the node of each split.
         feature : int64
-            ``node`` and ``feature`` have shapes that broadcast with ``left``.
+            Feature of each split. The arrays of ``node`` and ``feature`` broadcast with ``left``.
         """
         options, hessian = self._options, left.hessian
         valid = (hessian >= node.minimum) & (node.hessian - hessian >= node.minimum)

@@ -1,8 +1,8 @@
 """Rounds of boosting as compiled passes over the rows, shared by all threads.
 
-gradients   those of the loss, and the largest of them, which sets the scale of the round
-grow        all trees of the round level by level (`level_wise_rounds`), or depth-first
-leaves      known from growing; rows outside the trees walk down by their codes
+gradients   gradients and hessians, and their largest magnitudes, which set the round's scale
+grow        all trees of the round, level by level (`level_wise_rounds`) or depth-first
+leaves      known from growing, or found by the codes for rows outside the trees
 update      raw predictions from the leaf of each row
 """
 
@@ -35,7 +35,7 @@ _ALL = np.zeros(0, np.uint32)
 
 
 class NumbaBooster(HostBooster):
-    """See `gpuboost.backends.protocol.Booster`."""
+    """Implementation of `gpuboost.backends.protocol.Booster` in compiled code."""
 
     def __init__(self, backend: HostBackend, task: BoostTask) -> None:
         super().__init__(backend, task)
@@ -44,7 +44,7 @@ class NumbaBooster(HostBooster):
         self.grows_by_levels = grows_by_levels(task)  # else depth-first
         self._levels = LevelRounds(task, self._pool) if self.grows_by_levels else None
         self._grower: DepthFirstGrower | None = None  # depth-first grower of the previous round
-        # Several classes: directions and losses at the present raw predictions.
+        # For several classes: directions and losses at the current raw predictions.
         self._made: tuple[Directions, np.ndarray] | None = None
         self._by_row: dict[int, np.ndarray] = {}
         if self._levels is not None and self._levels.are_features:
@@ -107,7 +107,7 @@ class NumbaBooster(HostBooster):
             return super().leaves(tree, data, column)
         rows, missing_code = _ALL, data.missing_code
         place = next(i for i, own in enumerate(self._sets) if own.data is data)
-        was_pruned = self.task.options.ccp_alpha > 0.0  # then its leaves differ from the grown ones
+        was_pruned = self.task.options.ccp_alpha > 0.0  # pruning changes the leaves
         if self._levels is None or column is None or was_pruned:
             leaf = np.empty(data.n_samples, np.int32)
         else:
@@ -123,7 +123,7 @@ class NumbaBooster(HostBooster):
         return leaf
 
     def update(self, raw: np.ndarray, tree: Tree, leaf: np.ndarray, column: int) -> None:
-        """Add the value of each row's leaf to its raw predictions, in place."""
+        """Add the value of each row's leaf to the raw predictions of the row, in place."""
         self._made = None
         if tree.value.shape[1] > 1:
             super().update(raw, tree, leaf, column)

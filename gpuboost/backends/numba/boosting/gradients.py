@@ -33,8 +33,8 @@ from gpuboost.engine.losses.table import TABLE
 
 CHUNK = 1 << 13  # rows of one task
 SHARED_ROWS = 1 << 14  # with fewer rows one thread is faster (measured)
-BLOCK = 1 << 11  # rows of a block, which is read several times in succession
-SAMPLED = 8  # one of this many rows is sampled for the mean magnitude
+BLOCK = 1 << 11  # rows of a block, which is read several times
+SAMPLED = 8  # one row in this many is sampled for the mean magnitude
 
 
 class Directions(NamedTuple):
@@ -73,7 +73,7 @@ def _pair_loop(pair: Any) -> Any:
 
 @inlined
 def _times(weights, values):
-    """Multiply by the weights; empty weights are ones."""
+    """Multiply ``values`` by the weights in place; empty weights are ones."""
     for i in range(weights.size):
         values[i] *= weights[i]
 
@@ -82,9 +82,10 @@ def _times(weights, values):
 
 
 def loops_by_number(make: Callable[[Any], Any], kind: str) -> Any:
-    """One function for the loops of all formulas of one column; its first argument is their number.
+    """One function for all formulas, whose first argument is the number of the formula.
 
-    ``kind``: pair or value, see `engine.losses.base.LossRow`.
+    ``kind`` is "pair" or "value", a field of `engine.losses.base.LossRow`. Formulas of several
+    classes are left out.
     """
     names = {row.number: getattr(row, kind).__name__ for row in TABLE if row.target != CLASSES}
     return by_number({number: make(getattr(formulas, name)) for number, name in names.items()})
@@ -118,7 +119,7 @@ def _note_sizes(values, rows, n_columns, sizes):
 def column_gradients(formula, y, raw, weights, parameter, g, h, sizes, rows):
     """Directions and hessians; column k belongs to output k modulo Y.
 
-    ``h`` has no rows if the hessian is the weight; then that of the formula is not kept.
+    ``h`` has no rows if the hessian is the weight; then the formula's hessian is not kept.
     """
     not_kept = np.empty(BLOCK)
     for start in range(rows[0], rows[1], BLOCK):
@@ -137,7 +138,7 @@ def column_gradients(formula, y, raw, weights, parameter, g, h, sizes, rows):
 
 @inlined
 def _class_weights(raw, out, total, largest):
-    """Unnormalised probabilities of each row, (rows, K), their totals, and the largest ``raw``."""
+    """Fill ``out`` (rows, K) with unnormalised probabilities; fill ``total`` and ``largest``."""
     n, n_classes = raw.shape
     for i in range(n):
         highest = raw[i, 0]
@@ -195,9 +196,10 @@ NO_WEIGHTS = np.zeros(0)
 def directions(
     loss: Loss, predicted: Predicted, parameter: np.ndarray, pool: ThreadPool
 ) -> Directions:
-    """Negative gradients and hessians of a loss, equal to those of `Loss.gradients`.
+    """Negative gradients and hessians of a loss, with the same bits as in `Loss.gradients`.
 
-    ``raw`` is copied unless it is row-major for classes or column-major for real targets.
+    Raw predictions are copied, unless they are row-major for classes or column-major for real
+    targets.
     """
     if not loss.has_formula:
         return _directions_of(*loss.gradients(predicted, parameter))
@@ -245,7 +247,7 @@ def weights_of(predicted: Predicted) -> np.ndarray:
 
 
 def by_chunks(work: Callable[[tuple[int, int]], Any], n: int, pool: ThreadPool) -> list[Any]:
-    """Call ``work`` with the first row and the end of every chunk, on threads."""
+    """Call ``work`` on threads with the first row and the end of every chunk."""
     chunks = [(at.start, at.stop) for at in row_chunks(n, CHUNK)]
     return pool.results(work, chunks, n > SHARED_ROWS)
 

@@ -38,8 +38,9 @@ from gpuboost.engine.sampling import root_key
 from gpuboost.engine.task import GrownTree
 
 # Largest ratio of all features to a node's candidate features, per thread of a tree, at which trees
-# grow level by level. Measured with 60k to 250k rows, both growers are equally fast at a ratio of 5
-# to 10 with 100 columns and two threads, a larger one with 28 columns, and 2 to 5 on one thread.
+# grow level by level. With 60k to 250k rows, both growers are equally fast (measured) at a ratio of
+# 5 to 10 with 100 columns and two threads, at a larger ratio with 28 columns, and at a ratio of 2
+# to 5 on one thread.
 MAX_PASSED_OVER = 3
 MIN_ROWS = 4_000  # with fewer rows depth-first growth is faster (measured)
 
@@ -87,10 +88,10 @@ def _looks_at_enough(task: BoostTask) -> bool:
 
 
 def shape_of(task: BoostTask) -> Shape:
-    """Sizes of the data and limits of a fit, for its grower."""
+    """The `Shape` of a fit: sizes of its data, and limits of its trees."""
     options, matrix = task.options, task.matrix
     listed = min(options.max_features, options.level_features)
-    hessian_counts = task.loss.constant_hessian and task.train.weights is None  # each is 1
+    hessian_counts = task.loss.constant_hessian and task.train.weights is None  # all are 1
     return Shape(
         n_samples=matrix.n_samples,
         n_features=matrix.n_features,
@@ -109,15 +110,15 @@ def shape_of(task: BoostTask) -> Shape:
 
 
 def hessian_bits(means: tuple[float, float], largest: tuple[int, int]) -> int:
-    """Bits of a word's hessian field, so that both fields overflow after about the same row count.
+    """Number of bits of a word's hessian field; the gradient field has the remaining bits.
 
-    ``means`` and ``largest`` are the mean and largest magnitudes of the integer gradients and
-    hessians. Sums of `STEP` rows always fit.
+    Both fields overflow after about the same number of rows, which is at least `STEP`. ``means``
+    and ``largest`` are the mean and largest magnitudes of the integer gradients and hessians.
     """
     minimum = (STEP * largest[1]).bit_length() + 1
     maximum = 62 - (STEP * largest[0]).bit_length()
     ratio = np.log2(max(means[1], 1.0) / max(means[0], 1.0))
-    ratio = ratio if np.isfinite(ratio) else 0.0  # sums may overflow float64
+    ratio = ratio if np.isfinite(ratio) else 0.0  # means can overflow float64
     return int(min(max(round((63 + ratio) / 2), minimum), maximum))
 
 
@@ -129,7 +130,7 @@ class LevelRounds:
         self.task, self.pool = task, pool
         self._grower, self._matrix = LevelGrower(shape), matrix_of(task.matrix)
         self._columns = plan_bundles(self._matrix)
-        self.are_features = shape.n_columns == shape.n_features  # each has its own column
+        self.are_features = shape.n_columns == shape.n_features  # no column is a bundle
         self.by_row = row_major(bundle_codes(self._matrix, self._columns), pool)
         n, n_trees = shape.n_samples, shape.n_trees
         self._word = np.empty((n_trees, n), np.int64)
@@ -142,7 +143,7 @@ class LevelRounds:
     def grow(
         self, made: Gradients, means: tuple[float, float], scale: Scale, trees: range
     ) -> list[GrownTree]:
-        """Grow the trees with these numbers, of one round; write the leaf of each row to `leaf`.
+        """Grow the trees of one round, numbered ``trees``; write the leaf of each row to `leaf`.
 
         ``means`` are the mean magnitudes of the gradients and hessians.
         """
@@ -178,7 +179,7 @@ class LevelRounds:
                 space.work.looks[place, own] = FIRST
 
     def _problems(self, scale: Scale, weights: Weights, samples: Samples) -> list[Problem]:
-        """The `Problem` of each thread, the same for all nodes."""
+        """The `Problem` of each thread, which is the same for all nodes."""
         options = scale.options(self.task.options, self.task.min_hessian)
         features = np.arange(self.task.matrix.n_features, dtype=np.int32)
         limits = limits_of(options, scale.target(1), weights)
@@ -196,7 +197,7 @@ class LevelRounds:
     ) -> Samples:
         """Pack the gradients and hessians of all rows and trees into words.
 
-        ``columns``: gradients, hessians, and integer hessians if all are whole, as in `pack_words`.
+        ``columns`` are the first three arguments of `pack_words`.
         """
         whole, word, seed = columns[2], self._word, self.task.seed
         scales = np.array((*two_factors(scale.gradient), *two_factors(scale.hessian)))
@@ -213,7 +214,7 @@ class LevelRounds:
         return Samples(codes, *of_columns, word, bits, *largest, shape.tile)
 
     def _load(self, samples: Samples, rows: np.ndarray) -> np.ndarray:
-        """Write the initial order of rows; return start, count and sums of roots: int64 (T, 4)."""
+        """Write the initial order of rows; return start, count and sums per root: int64 (T, 4)."""
         word, bits, row = samples.word, samples.hessian_bits, self._grower.state.row[0]
         n, sums = len(rows) or word.shape[1], self._row_sums
         self.pool.share(

@@ -68,7 +68,7 @@ def largest_product(values, weights, rows):
 def plane_sums(values, weights, scales, rows):
     """Sums of the two planes of value times weight (`engine.fixed_point.two_planes`).
 
-    ``scales`` (3,) are those of `engine.averages.plane_scales`.
+    ``scales`` (3,) is a column from `engine.averages.plane_scales`.
     """
     high_sum, low_sum = np.int64(0), np.int64(0)
     for i in range(rows[0], rows[1]):
@@ -83,7 +83,7 @@ def plane_sums(values, weights, scales, rows):
 def row_losses(
     loss: Loss, predicted: Predicted, parameter: np.ndarray, pool: ThreadPool
 ) -> np.ndarray:
-    """Compute `Loss.row_losses`."""
+    """Loss of each row, with the same bits as `Loss.row_losses`: float64 (n,)."""
     if not loss.has_formula:
         return loss.row_losses(predicted, parameter)
     if loss.takes_rows:
@@ -95,14 +95,14 @@ def row_losses(
 
 
 def mean_loss(loss: Loss, predicted: Predicted, parameter: np.ndarray, pool: ThreadPool) -> float:
-    """Compute `Loss.mean_loss`."""
+    """Mean loss, with the same bits as `Loss.mean_loss`."""
     if not loss.has_formula:
         return loss.mean_loss(predicted, parameter)
     return mean_of(row_losses(loss, predicted, parameter, pool), predicted, pool)
 
 
 def mean_of(values: np.ndarray, predicted: Predicted, pool: ThreadPool) -> float:
-    """Compute `engine.averages.weighted_mean` with the weights of the rows."""
+    """Weighted mean over rows, with the same bits as `engine.averages.weighted_mean`."""
     weights = weights_of(predicted)
     total = _sum(weights, NO_WEIGHTS, pool) if len(weights) else float(len(values))
     return _sum(values, weights, pool) / total

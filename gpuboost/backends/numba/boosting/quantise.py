@@ -1,4 +1,4 @@
-"""Integers of a round as packed words: a compiled `engine.ensembles.boosting.quantised`."""
+"""Integers of a round in packed words: a compiled `engine.ensembles.boosting.quantised`."""
 
 # mypy: check-untyped-defs=False
 # Numba infers the types of compiled functions.
@@ -35,11 +35,11 @@ def _rounded(gradient, hessian, scales, key, i):
 
 @entry
 def pack_words(gradient, hessian, whole, scales, keys, bits, word, barrier):
-    """Words of all rows and trees.
+    """Fill ``word`` (T, n) with the packed gradients and hessians of all rows and trees.
 
-    ``gradient`` is (T, n), ``hessian`` (T, n) or (1, n); ``scales`` holds two factors for each.
-    If hessians are whole numbers, they are in ``whole``, and gradients are rounded to the nearest
-    integer; otherwise it is empty.
+    ``gradient`` is (T, n), ``hessian`` (T, n) or (1, n); ``scales`` holds `two_factors` for each.
+    If hessians are whole numbers, they are in ``whole`` (n,), and gradients are rounded to the
+    nearest integer; otherwise ``whole`` is empty.
     """
     n = word.shape[1]
     chunks = (n + CHUNK - 1) // CHUNK
@@ -95,7 +95,10 @@ def add_values(value, leaf, raw, barrier):
 
 @entry
 def integers(gradient, hessian, scales, key, inside, narrow, weight, wide):
-    """Narrow gradients, weights and wide integers of a tree's rows (all if ``inside`` is empty)."""
+    """Fill the narrow gradients, the weights and the wide integers of the rows of a tree.
+
+    If ``inside`` is empty, all rows are in the tree.
+    """
     for i in range(gradient.size):
         narrow[i, 0], own = _rounded(gradient, hessian, scales, key, i)
         weight[i] = own if inside.size == 0 or inside[i] else np.int64(0)
@@ -104,13 +107,13 @@ def integers(gradient, hessian, scales, key, inside, narrow, weight, wide):
 
 
 def two_factors(exponent: int) -> tuple[float, float]:
-    """Two powers of two whose product is 2**exponent, which may itself be out of float64 range."""
+    """Two powers of two whose product is 2**exponent, which can be outside the float64 range."""
     half = exponent // 2 if abs(exponent) > 1000 else 0
     return ldexp(1.0, exponent - half), ldexp(1.0, half)
 
 
 def rows_of_tree(made: Gradients, scale: Scale, column: int, key: np.ndarray) -> TreeRows:
-    """Compute `engine.ensembles.boosting.quantised` for one column and real hessians.
+    """Result of `engine.ensembles.boosting.quantised` for one column and real hessians.
 
     With NumPy instead, boosting of 100k x 28 with two features per node takes 15% longer.
     """

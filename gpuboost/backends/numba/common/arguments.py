@@ -1,4 +1,4 @@
-"""The arguments of compiled functions, from the task of a fit."""
+"""Conversion of the task of a fit to the arguments of compiled functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpuboost.engine.tree_rows import TreeRows
 
 
 def matrix_of(binned: BinnedMatrix) -> Matrix:
-    """A binned matrix for compiled code."""
+    """The `Matrix` of a binned matrix."""
     mapper = binned.mapper
     return Matrix(
         codes=contiguous(binned.codes, np.uint8),
@@ -31,7 +31,7 @@ def matrix_of(binned: BinnedMatrix) -> Matrix:
 
 @dataclass(frozen=True)
 class Weights:
-    """The properties of the row weights of a tree that its limits depend on.
+    """Properties of the row weights of a tree, on which the limits of the tree depend.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Weights:
     are_ones : bool
         Whether all weights are 1, so that the hessian of a node counts its rows.
     some_are_zero : bool
-        Whether rows of the tree have weight 0.
+        Whether some rows of the tree have weight 0.
     """
 
     root_hessian: int
@@ -56,7 +56,7 @@ class Weights:
 
 
 def limits_of(options: TreeOptions, target: Target, weights: Weights) -> Limits:
-    """The limits of one tree."""
+    """The `Limits` of one tree."""
     fraction = np.float64(options.min_weight_fraction_leaf)
     share = int(np.ceil(fraction * np.float64(weights.root_hessian)))
     min_hessian = max(int(options.min_hessian), share, 1)
@@ -97,7 +97,7 @@ def min_category(options: TreeOptions, root_hessian: int) -> int:
 def make_scratch(
     n_samples: int, n_features: int, n_channels: int = 1, selects: bool = False
 ) -> Scratch:
-    """Zeroed buffers of one thread."""
+    """Zeroed buffers of one thread; ``selects``: medians are found by selection."""
     scores, fields = np.zeros(SLOTS), n_channels + 2
     return Scratch(
         totals=np.zeros(256, np.int64),
@@ -129,7 +129,7 @@ def make_scratch(
 
 
 def make_rows(n_samples: int) -> Rows:
-    """Buffers for the rows of one thread's tree."""
+    """Buffers for the rows of the tree that a thread grows."""
     return Rows(
         row=np.empty(n_samples, np.uint32),
         word=np.empty(n_samples, np.int64),

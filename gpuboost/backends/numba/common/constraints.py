@@ -1,7 +1,8 @@
-"""What nodes inherit from their ancestors: value bounds if features are monotonic, open groups.
+"""Constraints that nodes inherit from their ancestors: value bounds and open interaction groups.
 
-An interaction group is *open* at a node if it holds every feature split on above. Each node has one
-bit per group, and a feature is a candidate if one of its groups is open.
+An interaction group is *open* at a node if it contains every feature split on between the root and
+the node. Each node has one bit per group, and a feature is a candidate if one of its groups is
+open.
 """
 
 # mypy: check-untyped-defs=False
@@ -28,9 +29,10 @@ class FeatureConstraints(NamedTuple):
     Attributes
     ----------
     monotonic : int64 (F,), or empty
-        Direction in which values may change with a feature, 0 for both (NEWTON).
+        1 if values must not decrease with the feature, -1 if they must not increase, else 0
+        (NEWTON).
     groups : uint64 (F, W)
-        Interaction groups that hold a feature, one bit each; (F, 0) without interactions.
+        Interaction groups that contain a feature, one bit each; (F, 0) without interactions.
     """
 
     monotonic: np.ndarray
@@ -55,7 +57,7 @@ def constrain_root(limits, node, open_groups):
 
 @inlined
 def is_open(constraints, feature, open_groups):
-    """Whether one of the groups that hold a feature is open; without interactions False."""
+    """Whether one of the groups that contain a feature is open; False without interactions."""
     found = False
     for word in range(constraints.groups.shape[1]):
         found |= (constraints.groups[feature, word] & open_groups[word]) != 0
@@ -64,13 +66,13 @@ def is_open(constraints, feature, open_groups):
 
 @inlined
 def value_limits(limits, node):
-    """The penalties and the bounds of values at a node, as `engine.criteria` takes them."""
+    """The penalties and the value bounds of a node, in the form that `engine.criteria` takes."""
     return (limits.l1, limits.l2), (node.lower, node.upper)
 
 
 @inlined
 def sign_of(problem, feature):
-    """Direction in which values may change with a feature."""
+    """Monotonic direction of a feature: 1, -1, or 0 for none."""
     monotonic = problem.constraints.monotonic
     return monotonic[feature] if monotonic.size else np.int64(0)
 
@@ -79,8 +81,8 @@ def sign_of(problem, feature):
 def pass_on(problem, nodes, k, open_groups):
     """Set the bounds and the open groups of the children of node ``k``.
 
-    Bounds are the node's, and in monotonic splits the middle of the children's values. Of the
-    node's open groups, those that hold its feature stay open.
+    Children inherit the bounds of the node; in monotonic splits, the middle of the children's
+    values is a bound too. The open groups of the node that contain its feature stay open.
     """
     node, groups = nodes[k], problem.constraints.groups
     left, right = nodes[node.left], nodes[node.left + 1]
@@ -96,7 +98,7 @@ def pass_on(problem, nodes, k, open_groups):
 
 @helper
 def _part_at_middle(problem, node, left, right):
-    """Keep the values of one child below the middle of both values, and the other's above it."""
+    """Bound the children by the middle of their values: one from above, the other from below."""
     sign, (regular, bounds) = sign_of(problem, node.feature), value_limits(problem.limits, node)
     gradient, hessian = np.float64(node.left_gradient), np.float64(node.left_hessian)
     of_left = values_in_bounds(gradient, hessian, regular, bounds)

@@ -1,4 +1,4 @@
-"""The candidate features of a node: those drawn for its level and allowed by `constraints`."""
+"""The candidate features of a node: drawn for its level, and allowed by `constraints`."""
 
 # mypy: check-untyped-defs=False
 # Numba infers the types of compiled functions.
@@ -12,14 +12,14 @@ from gpuboost.backends.numba.compiler import helper, inlined, randomness
 
 feature_rank, level_key = randomness.feature_rank, randomness.level_key
 
-LEVELS = 64  # levels whose features are cached; deeper levels replace others
+LEVELS = 64  # levels whose features are cached; a deeper level replaces another
 SMALLEST_RANK, LAST_RANK = np.int64(-(2**63)), np.int64(2**63 - 1)
 _SIGN = np.uint64(1 << 63)
 
 
 @inlined
 def signed_rank(key, feature):
-    """`randomness.feature_rank` as int64 in the same order; vector units compare these faster."""
+    """`randomness.feature_rank` as int64 in the same order, which vector units compare faster."""
     return np.int64(feature_rank(key, np.uint64(feature)) ^ _SIGN)
 
 
@@ -44,7 +44,7 @@ def kth_smallest(ranks, n, k):
 
 @inlined
 def forget_levels(scratch):
-    """Forget the features of the last tree's levels."""
+    """Clear the cache of `last_of_level`, which holds levels of the last tree."""
     scratch.level_depth[:] = -1
 
 
@@ -102,7 +102,7 @@ def keep_chosen(scratch, n):
 def order_features(problem, key):
     """Fill `Scratch.ranks` with the candidate features of a node; return their number.
 
-    If `is_choosy`, `choose_features` must have marked them.
+    If `is_choosy`, `choose_features` must be called before.
     """
     for p in range(problem.features.size):
         problem.scratch.ranks[p] = rank_of(problem.limits, key, problem.features[p])

@@ -1,4 +1,4 @@
-"""Nodes of both growers: whether a node may be split, and the records of its children."""
+"""Nodes of both growers: rules that make a node a leaf, and the records of its children."""
 
 # mypy: check-untyped-defs=False
 # Numba infers the types of compiled functions.
@@ -37,7 +37,7 @@ def accept(limits, scratch, node):
 
 @inlined
 def set_node(node, start, count, gradient, hessian, key, depth):
-    """Set up a node, which is a leaf until it is split."""
+    """Initialise a node, which is a leaf until it is split."""
     node.start, node.count, node.key, node.depth = start, count, key, depth
     node.gradient, node.hessian = gradient, hessian
     node.left, node.category = 0, -1
@@ -45,7 +45,7 @@ def set_node(node, start, count, gradient, hessian, key, depth):
 
 @inlined
 def make_children(problem, nodes, k, n_nodes, n_left, open_groups):
-    """Make the children of node ``k``, at ``n_nodes`` and ``n_nodes + 1``."""
+    """Create the children of node ``k`` at positions ``n_nodes`` and ``n_nodes + 1``."""
     node, left, right = nodes[k], nodes[n_nodes], nodes[n_nodes + 1]
     node.left = n_nodes
     depth, key = node.depth + 1, node.key

@@ -1,4 +1,4 @@
-"""Renumbers nodes from the order of growth to the breadth-first arrays of a `GrownTree`."""
+"""Conversion of nodes in the order of growth to the breadth-first arrays of a `GrownTree`."""
 
 # mypy: check-untyped-defs=False
 # Numba infers the types of compiled functions.
@@ -26,7 +26,7 @@ def breadth_first(nodes, n_nodes, order):
 
 @allocating
 def number_nodes(nodes, n_nodes, masks):
-    """The columns of `GrownTree` from ``feature`` to ``hessian``, and the order of nodes."""
+    """The columns of `GrownTree` from ``feature`` to ``hessian``, and the breadth-first order."""
     order = np.empty(n_nodes, np.int32)
     breadth_first(nodes, n_nodes, order)
     feature, left = np.empty(n_nodes, np.int32), np.zeros(n_nodes, np.int32)
@@ -77,7 +77,7 @@ def leaf_sums(nodes, order, left, targets, rows, packing, one_channel):
 
 @inlined
 def add_up(sums, left):
-    """Set the sums of parents; children come after their parent, so one pass is enough."""
+    """Set the sums of parents; children come after their parent, so one backward pass is enough."""
     for i in range(left.size - 1, -1, -1):
         if left[i] > 0:
             for column in range(sums.shape[1]):

@@ -2,8 +2,8 @@
 
 Groups are not sorted. For a large group, only the rows between two values of a sample, which most
 likely enclose the quantile, are copied (Floyd and Rivest: Expected time bounds for selection,
-1975). Then three-way partitions around a pivot narrow them down (Hoare's selection, with weights in
-place of counts). Threads take the largest groups first.
+1975). Then three-way partitions around pivots narrow the range of the quantile (Hoare's selection,
+with weights in place of counts). Threads take the largest groups first.
 """
 
 # mypy: check-untyped-defs=False
@@ -50,12 +50,14 @@ def _pivot(values, low, high):
 
 @inlined
 def _part(values, weights, low, high, pivot):
-    """Move values below the pivot to the front, those above it to the back.
+    """Move values below the pivot to the front, and values above the pivot to the back.
 
     ::
 
         low      below      i    above
          | < pivot | = pivot |  ?  | > pivot |  high
+
+    Returns ``below``, ``above``, and the weights of the values below and equal to the pivot.
     """
     below, i, above = low, low, high
     lighter, same = np.int64(0), np.int64(0)
@@ -86,10 +88,11 @@ def _smallest(values, weights, low, high):
 
 @helper
 def _select(values, weights, cut, before):
-    """The smallest value whose cumulative weight is at least ``cut``, and the smallest above it.
+    """The smallest value whose cumulative weight is at least ``cut``, and the next larger value.
 
-    The first of the two always lies in the remaining range [low, high). ``before`` is the weight of
-    all values below this range, ``beyond`` the smallest value of positive weight above it.
+    If the cumulative weight exceeds ``cut``, the second value equals the first. The first value is
+    always in the remaining range [low, high). ``before`` is the weight of all values below this
+    range, ``beyond`` the smallest value of positive weight above this range.
     """
     low, high, beyond = 0, values.size, np.nan
     while True:
@@ -148,7 +151,10 @@ def _bounds(values, weights, rows, level, own, own_weights):
 
 @inlined
 def _copy_between(values, weights, rows, bounds, own, own_weights):
-    """Copy the rows between two values; return their number, and weights: below, between, total."""
+    """Copy the rows between two values; return their number, and the weights of three sets.
+
+    These are the rows below both values, the rows between them, and all rows.
+    """
     n = 0
     below, between, total = np.int64(0), np.int64(0), np.int64(0)
     for j in range(rows.size):
@@ -166,7 +172,7 @@ def _copy_between(values, weights, rows, bounds, own, own_weights):
 def group_bounds(values, weights, rows, level, own, own_weights):
     """The two values whose midpoint is the quantile of one group; both 0 if its weight is 0.
 
-    ``own`` (float64) and ``own_weights`` (int64) are buffers with room for the group's rows.
+    ``own`` (float64) and ``own_weights`` (int64) are buffers with at least the group's size.
     """
     if rows.size >= MIN_SAMPLED:
         bounds = _bounds(values, weights, rows, level, own, own_weights)
@@ -186,7 +192,7 @@ def group_bounds(values, weights, rows, level, own, own_weights):
 
 @entry
 def quantiles(values, weights, rows, starts, chosen, level, out):
-    """Quantile of each of the ``chosen`` groups."""
+    """Write the quantile of each of the ``chosen`` groups to ``out`` (n_groups,)."""
     largest = 0
     for g in chosen:
         largest = max(largest, starts[g + 1] - starts[g])
@@ -207,7 +213,7 @@ def _clipped(value, centre, limit, weight):
 
 @entry
 def largest_clipped(values, weights, rows, starts, chosen, centres, limit):
-    """Largest absolute term over the ``chosen`` groups."""
+    """Largest absolute value of a term of `_clipped` in the ``chosen`` groups."""
     largest = 0.0
     for g in chosen:
         for j in range(starts[g], starts[g + 1]):
@@ -218,7 +224,7 @@ def largest_clipped(values, weights, rows, starts, chosen, centres, limit):
 
 @entry
 def sums_of_clipped(values, weights, rows, starts, chosen, centres, limit, scales, sums):
-    """Sums of both planes of the terms, and of the weights, for each of the ``chosen`` groups."""
+    """Add both planes of the terms, and the weights, to ``sums`` for each ``chosen`` group."""
     for g in chosen:
         for j in range(starts[g], starts[g + 1]):
             weight = weights[rows[j]]
@@ -240,7 +246,7 @@ def count_rows(group_of_row, chunk, counts):
 
 @entry
 def place_rows(group_of_row, chunk, places, rows):
-    """Write the rows of a chunk to the places of their groups; advance ``places``."""
+    """Write the rows of a chunk to ``rows`` at the ``places`` of their groups, which advance."""
     for i in range(chunk[0], chunk[1]):
         g = group_of_row[i]
         if g >= 0:
@@ -255,7 +261,7 @@ def place_rows(group_of_row, chunk, places, rows):
 class CompiledOrder:
     """The functions of `engine.order_statistics`, compiled and run on a thread pool.
 
-    The integer weights of a fit are cached; the weights are assumed not to change.
+    Integer weights are cached, so the weights of a fit must not change.
     """
 
     pool: ThreadPool
@@ -330,7 +336,7 @@ class CompiledOrder:
         )
 
     def _by_groups(self, work: Callable[[np.ndarray], object], groups: Groups) -> list:
-        """Call ``work`` on threads, each time with some groups; the largest groups come first."""
+        """Call ``work`` on threads, each time with some of the groups, the largest first."""
         order = np.argsort(-np.diff(groups.starts), kind="stable")
         n_tasks = 1 if self.pool.n_threads <= 1 else self.pool.n_threads * TASKS_PER_THREAD
         hands = [np.ascontiguousarray(order[i::n_tasks]) for i in range(n_tasks)]

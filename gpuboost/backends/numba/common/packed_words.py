@@ -4,7 +4,7 @@
       gradient_shift ...           count_bits ...   0 ...
 
 Adding words adds all fields at once, exactly, as long as no field overflows. `choose_packing`
-makes the fields wide enough for `block` rows at a time; nodes that may have larger sums add up
+makes the fields wide enough for ``block`` rows at a time; nodes whose sums can be larger add up
 each field separately (see `splits/histograms.py`).
 """
 
@@ -33,9 +33,9 @@ class Packing(NamedTuple):
     hessian_mask, count_mask : int
         Largest value of each field; ``count_mask`` is 0 without counts.
     block : int
-        Number of rows whose sum never overflows, whatever their weights.
+        Largest number of rows whose sum never overflows, whatever their weights.
     max_rows : int
-        Number of rows of a node whose gradient and count fields never overflow.
+        Largest number of rows of a node whose gradient and count fields never overflow.
     """
 
     gradient_shift: int
@@ -50,8 +50,8 @@ def choose_packing(largest_value: int, largest_weight: int, with_counts: bool) -
     """The packing with the largest ``block``.
 
     Hessians below 2**h and counts below 2**c leave the bits above h + c to the gradient, which is
-    at most ``largest_value`` (1 for classes) times the hessian. A row fits if the bits of the
-    largest value plus twice those of the largest weight are at most 61.
+    at most ``largest_value`` (1 for classes) times the hessian. A row fits if the number of bits of
+    the largest value, plus twice the number of bits of the largest weight, is at most 61.
     """
     weight = max(largest_weight, 1)
     best = (0, 0, 0)
@@ -86,8 +86,9 @@ def choose_gradient_packing(
 ) -> Packing:
     """The packing for gradients whose only bound is ``largest_gradient`` per row.
 
-    The gradient and hessian fields have room for n times the largest ones, where n = 2**b - 1 for
-    the largest b that fits. Bits left over go to the gradient, so that nodes may be larger.
+    The gradient and hessian fields can hold n times the largest gradient and weight, where n =
+    2**b - 1 for the largest b that fits. The gradient field has the remaining bits, so that nodes
+    can be larger.
     """
     gradient, weight = max(largest_gradient, 1), max(largest_weight, 1)
     for bits in range(WORD_BITS // 2, 0, -1):

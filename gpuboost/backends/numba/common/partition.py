@@ -1,4 +1,4 @@
-"""Which child a row goes to, and the stable partition of the rows of a node."""
+"""The rule that sends a row to a child, and the stable partition of the rows of a node."""
 
 # mypy: check-untyped-defs=False
 # Numba infers the types of compiled functions.
@@ -22,8 +22,8 @@ def in_mask(mask, code):
 def goes_left(code, last_left, mask, also_left):
     """Whether a split sends a code left.
 
-    Codes up to ``last_left`` go left; or if ``mask`` is not None, categories whose bit is set.
-    ``also_left`` goes left in either case.
+    If ``mask`` is None, codes up to ``last_left`` go left, otherwise categories whose bit is set.
+    The code ``also_left`` goes left in either case.
     """
     if mask is None:
         return (np.int64(code) <= last_left) | (code == also_left)
@@ -32,14 +32,13 @@ def goes_left(code, last_left, mask, also_left):
 
 @inlined
 def partition(codes, split, mask, rows, start, stop):
-    """Move rows that go left before the others, keeping their order.
+    """Move rows that go left before the others; both sides keep their order.
 
         before   r0 r1 r2 r3 r4 r5        after   r0 r3 r4 | r1 r2 r5
                  L  R  R  L  L  R
 
-    ``split``: feature, last code on the left, another code that goes left. The loop has no branch:
-    every row is written to both sides, and only one counter advances. Returns the number of rows on
-    the left.
+    ``split`` is the result of `split_of`. The loop has no branch: every row is written to both
+    sides, and only one counter advances. Returns the number of rows on the left.
     """
     row, word, spare_row, spare_word = rows.row, rows.word, rows.spare_row, rows.spare_word
     left, right, (feature, last_left, also_left) = np.uint64(start), np.uint64(0), split
@@ -57,16 +56,16 @@ def partition(codes, split, mask, rows, start, stop):
 
 @inlined
 def split_of(node, missing_code):
-    """The arguments of `goes_left` for a split: feature, last code and another code on the left."""
+    """Feature of a split, last code on the left, and the missing code if it goes left (else -1)."""
     also_left = np.int64(missing_code if node.missing == MISSING_LEFT else -1)
     return np.int64(node.feature), np.int64(node.bin), also_left
 
 
 @helper
 def split_rows(matrix, rows, node, masks, base):
-    """Partition the rows of a node by its split; return how many go left.
+    """Partition the rows of a node by its split; return the number of rows on the left.
 
-    ``base``: position in the tree of the first row of ``rows``.
+    ``base`` is the position of the first row of ``rows`` among the rows of the tree.
     """
     start, stop = node.start - base, node.start - base + node.count
     split = split_of(node, matrix.missing_code)

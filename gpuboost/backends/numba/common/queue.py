@@ -1,4 +1,4 @@
-"""Nodes waiting to be split: a stack, or for best-first growth a heap."""
+"""The heap of nodes that wait to be split in best-first growth."""
 
 # mypy: check-untyped-defs=False
 # Numba infers the types of compiled functions.
@@ -30,7 +30,7 @@ def push_heap(heap, size, nodes, k):
 
 @helper
 def pop_heap(heap, size, nodes):
-    """Take the first node off a heap of ``size`` nodes, this one included."""
+    """Remove the first node from a heap of ``size`` nodes, and return it."""
     first, last = heap[0], heap[size - 1]
     at = 0
     while True:

@@ -9,13 +9,13 @@ import numpy as np
 from gpuboost.backends.numba.common.constraints import BOUNDS, FeatureConstraints
 from gpuboost.backends.numba.common.packed_words import Packing
 
-LANES = 8  # bins of a block whose scores are computed together
-SLOTS = 256 + LANES  # all bins, in whole blocks
+LANES = 8  # number of bins of a block, whose scores are computed together
+SLOTS = 256 + LANES  # number of slots for all bins, in whole blocks
 HESSIAN, COUNT, GRADIENT = 0, 1, 2  # rows of `Scratch.sums`; channel p has row GRADIENT + p
 
 NODE = np.dtype(
     [
-        ("start", np.int64),  # its rows are start ... start + count of the tree's rows
+        ("start", np.int64),  # position of the node's first row among the rows of the tree
         ("count", np.int64),
         ("gradient", np.int64),
         ("hessian", np.int64),
@@ -60,11 +60,17 @@ class Matrix(NamedTuple):
     Attributes
     ----------
     codes : uint8 (F, n)
+        Bin of each value, feature by feature.
     n_bins : int64 (F,)
         Number of value bins.
     center : float64 (F, width - 1)
+        Centre of each value bin.
     has_missing, is_categorical : bool (F,)
+        Whether each feature has missing values, and whether it is categorical.
     missing_code : int
+        Code of missing values.
+    any_categorical : bool
+        Whether any feature is categorical.
     """
 
     codes: np.ndarray
@@ -77,7 +83,7 @@ class Matrix(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """`engine.task.TreeOptions` of one tree, with the limits that depend on its rows.
+    """The `engine.task.TreeOptions` of one tree, with limits that depend on the rows of the tree.
 
     ``by_median``: gradients are signs about the medians of the node. ``has_weightless``: some rows
     of the tree have weight 0. ``l1``, ``l2`` and ``max_value`` are for NEWTON.
@@ -108,7 +114,17 @@ class Limits(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Rows of a tree and their words, contiguous for each node, and buffers to move them."""
+    """Rows of a tree, contiguous for each node.
+
+    Attributes
+    ----------
+    row : uint32 (n,)
+        Row of the matrix.
+    word : int64 (n,)
+        Packed word of each row.
+    spare_row, spare_word : uint32 (n,), int64 (n,)
+        Buffers to move rows and words.
+    """
 
     row: np.ndarray
     word: np.ndarray
@@ -119,14 +135,51 @@ class Rows(NamedTuple):
 class Scratch(NamedTuple):
     """Buffers of one thread, reused for all features, nodes and trees.
 
-    ``sums``, ``per_bin``, ``wide`` and ``missing`` have one row per field, see
-    `splits/histograms.py`. Histograms are zero between features. ``terms`` (3, SLOTS) are those of
-    the criterion. ``scores`` is filled in whole blocks of `LANES`; ``patterns`` is the same memory
-    as int64. ``level_depth`` and ``level_last``: depths of the levels whose features are cached,
-    and the rank of the last feature of each. ``chosen``: 1 for the features that the node may split
-    on, used if these are not all. ``own`` and ``own_weights``: targets and weights of a node whose
-    medians are selected. ``rare``: codes of categories that go where missing values go. ``bundle``:
-    cells of a column whose features are taken out one by one.
+    The K + 2 fields are explained in `splits/histograms.py`. Histograms (``totals``, ``wide``) are
+    zero between features.
+
+    Attributes
+    ----------
+    totals : int64 (256,)
+        Sum of the words in each bin.
+    occupied : uint64 (4,)
+        Bits of the occupied bins.
+    bins : int64 (SLOTS,)
+        Codes of the listed bins.
+    prefix : int64 (SLOTS,)
+        Sums up to each listed bin, as words.
+    terms : float64 (3, SLOTS)
+        Terms of the criterion for each candidate.
+    scores, patterns : float64 (SLOTS,), int64 (SLOTS,)
+        Scores of candidates, filled in whole blocks of `LANES`, and the same memory as int64.
+    wide : int64 (K + 2, 256)
+        Sums of each bin, by field.
+    sums : int64 (K + 2, SLOTS)
+        Sums up to each listed bin, by field.
+    bundle : int64 (3, 256)
+        Cells of a column, from which the features of the column are taken one by one.
+    missing : int64 (K + 2,)
+        Sums of the missing bin.
+    per_bin : int64 (K + 2, 256)
+        Sums of each category.
+    keys, order : float64 (256,), int64 (256,)
+        Sort keys of categories, and their positions in sorted order.
+    rare : int64 (256,)
+        Codes of the categories that go where missing values go.
+    codes : uint8 (n,)
+        Codes of the rows of a node.
+    ranks, likely : int64 (F,)
+        Ranks of the candidate features, and the small ranks among these.
+    chosen : int32 (F,)
+        1 for features that the node may split on; used only if some features are excluded.
+    level_depth, level_last : int64 (LEVELS,)
+        Depths of cached levels, and the rank of the last feature of each level.
+    mask : uint32 (16,)
+        Row of `GrownTree.masks` for the best split.
+    split : SPLIT (1,)
+        The best split so far.
+    own, own_weights : float64 (n,), int64 (n,)
+        Targets and weights of a node whose medians are selected; (0,) if none are selected.
     """
 
     totals: np.ndarray
@@ -175,7 +228,7 @@ class Problem(NamedTuple):
 class Members(NamedTuple):
     """One node: its `NODE` record, and its contiguous rows and words.
 
-    ``is_wide``: the sums of the node may not fit one word.
+    ``is_wide`` is whether the sums of the node can exceed one word.
     """
 
     node: np.ndarray
@@ -190,18 +243,23 @@ class RowTargets(NamedTuple):
     Attributes
     ----------
     weight : int32 (n,)
+        Integer weight of each row.
     inside : bool (n,), or empty
-        Whether a row is in the tree; if empty, rows of positive weight are.
+        Whether a row is in the tree; if empty, all rows of positive weight are in the tree.
     classes : int32 (n,), or empty
+        Class of each row.
     values : int32 (n, K), or (0, 0)
+        Quantised targets of regression.
     gradient : int32 (n, K), or (0, 0)
+        Quantised gradients of boosting.
     ranks : int32 (n, K), or (0, 0)
-        Ranks of the values whose medians split; then ``classes`` and ``values`` are empty.
+        Ranks of the targets of trees of medians; then ``classes`` and ``values`` are empty.
     median_weight : int64 (n,), or empty
-        Weights of rows in medians; empty for ``weight``, with one output.
+        Weights of rows in medians; if empty (one output only), these are ``weight``.
     wide : int64 (n, P), or (0, 0)
         Columns of the leaf sums; (0, 0) if these are class weights.
     n_classes : int
+        Number of classes.
     draws : bool
         Whether ``wide`` is multiplied by the weights.
     """

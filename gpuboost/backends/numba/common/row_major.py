@@ -1,4 +1,4 @@
-"""Row-major codes, for histograms and for rows that walk down a tree."""
+"""Row-major codes, for histograms and for finding the leaf of each row."""
 
 # mypy: check-untyped-defs=False
 # Numba infers the types of compiled functions.
@@ -16,16 +16,16 @@ from gpuboost.engine.growth.tree import Tree
 
 LINE = 64  # bytes of a cache line
 ROWS_PER_CHUNK = 1 << 14
-BLOCK = 1 << 10  # rows that walk down a tree together
+BLOCK = 1 << 10  # rows that traverse a tree together
 LAST_CODE = 255
 
 STEP = np.dtype(
     [
         ("feature", np.int32),
-        ("child", np.int32),  # left child, which the right one follows; of a leaf: the leaf
-        ("code", np.int32),  # last code that goes left; of a leaf: `LAST_CODE`, so all rows stay
-        ("category", np.int32),
-        ("also_left", np.int32),  # another code that goes left: missing, or -1
+        ("child", np.int32),  # left child, before the right child; a leaf is its own child
+        ("code", np.int32),  # last code that goes left; `LAST_CODE` in a leaf, so all rows stay
+        ("category", np.int32),  # row of the masks, or -1
+        ("also_left", np.int32),  # the missing code if it goes left, else -1
     ],
     align=True,
 )
@@ -47,7 +47,7 @@ def transpose_codes(codes, by_row, barrier):
 
 
 def row_major(codes: np.ndarray, pool: ThreadPool) -> np.ndarray:
-    """Row-major codes, padded to whole words; the first row is aligned: uint8 (n, 8 G)."""
+    """Row-major codes: uint8 (n, 8 G), each row padded to whole words, the first one aligned."""
     n_features, n = codes.shape
     width = -(-n_features // 8) * 8
     space = np.zeros(n * width + LINE, np.uint8)
@@ -60,7 +60,7 @@ def row_major(codes: np.ndarray, pool: ThreadPool) -> np.ndarray:
 
 @inlined
 def _fill_steps(steps, missing_code, feature, code, left, category, missing_left):
-    """Fill the records of a tree's nodes that rows walk over."""
+    """Fill the `STEP` record of each node of a tree."""
     for k in range(steps.size):
         step = steps[k]
         step.feature, step.code, step.child, step.category = 0, LAST_CODE, k, -1

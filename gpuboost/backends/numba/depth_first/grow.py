@@ -1,12 +1,12 @@
-"""Grows one tree in one compiled call, depth first (best-first with max_leaf_nodes).
+"""Growth of one tree in one compiled call, depth-first (best-first with max_leaf_nodes).
 
     evaluate the root
     while nodes wait to be split:
-        take one, partition its rows
-        evaluate both children: each is a leaf, or its split is found and it waits
+        take a node, partition its rows
+        evaluate both children: a child is a leaf, or its split is found and it waits
 
-A node is evaluated when it is made, while its rows are in the cache. The order of growth does not
-change the tree: keys depend on the path, and nodes are numbered breadth-first at the end.
+A node is evaluated when it is created, while its rows are in the cache. The order of growth does
+not change the tree: keys depend on the path, and nodes are numbered breadth-first at the end.
 """
 
 # mypy: check-untyped-defs=False
@@ -62,7 +62,7 @@ def load_rows(targets, packing, one_channel, rows):
 
 @allocating
 def add_mask(masks, n_masks, mask):
-    """Store the categories of a split; ``masks`` is enlarged if it is full."""
+    """Store the categories of a split, and return ``masks``, enlarged if it was full."""
     if n_masks == masks.shape[0]:
         larger = np.empty((max(2 * n_masks, 16), 16), np.uint32)
         larger[:n_masks] = masks
@@ -73,7 +73,7 @@ def add_mask(masks, n_masks, mask):
 
 @allocating
 def enlarge(nodes, waiting, open_groups, medians):
-    """Double the capacity for nodes and for the arrays that go with them."""
+    """Double the capacity of the nodes, and of the other arrays with one element per node."""
     n, size = nodes.size, 2 * nodes.size
     larger, more_waiting = np.empty(size, NODE), np.empty(size, np.int32)
     more_groups = np.empty((size, open_groups.shape[1]), np.uint64)
@@ -87,7 +87,7 @@ def enlarge(nodes, waiting, open_groups, medians):
 def grow_nodes(problem, channels, targets, rows, root):
     """Split nodes until none waits; return the nodes, their number, masks and medians.
 
-    ``root``: number of rows, gradient, hessian, key.
+    ``root`` is (number of rows, gradient, hessian, key).
     """
     limits, scratch, (n_rows, gradient, hessian, key) = problem.limits, problem.scratch, root
     nodes, waiting = np.empty(FIRST_NODES, NODE), np.empty(FIRST_NODES, np.int32)

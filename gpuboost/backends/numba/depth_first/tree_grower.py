@@ -1,4 +1,4 @@
-"""Grows trees depth first on a pool of threads, one compiled call per tree."""
+"""Depth-first growth of trees on several threads, with one compiled call per tree."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from gpuboost.engine.tree_rows import TreeRows
 
 
 def targets_of(task: GrowTask, rows: TreeRows) -> RowTargets:
-    """Targets and weights of one tree for compiled code."""
+    """The `RowTargets` of one tree."""
     target = task.target
     empty, none = np.zeros((0, 0)), np.zeros(0)
     wide = target.wide if rows.wide is None else rows.wide
@@ -88,6 +88,7 @@ class DepthFirstGrower:
     Parameters
     ----------
     task : GrowTask
+        The trees to grow, with their data and options.
     earlier : DepthFirstGrower, optional
         Grower of another task with the same matrix and options, whose buffers are reused.
     """

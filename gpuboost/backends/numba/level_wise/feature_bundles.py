@@ -1,15 +1,15 @@
-"""Feature bundles: features of few values share a column of the row-major codes.
+"""Feature bundles: features with few values share a column of the row-major codes.
 
-Up to 256 combinations of values fit one code, so eight features of two values each take one
-addition per row instead of eight. The histogram of a column counts the combinations; that of a
-feature is computed from it by summing over the other features, once per node:
+Up to 256 combinations of values fit one code, so eight features of two values take one addition per
+row instead of eight. The histogram of a column has a cell for each combination. The histogram of a
+feature is computed from it, once per node, by summing over the other features:
 
     codes of a row    f0 in 0..2, f1 in 0..1      column  f0 + 3 * f1
     histogram         [f1][f0]  0 1 2 | 3 4 5     f1: 0+1+2, 3+4+5     f0: 0+3, 1+4, 2+5
 
-All sums are integers, so bundling does not change the splits. Missing counts as one more value. If
-half of 54 features have two values, 31 columns are left. Without bundles, boosting of 100k x 54
-with 44 features of two values takes 54% longer.
+All sums are integers, so bundling does not change the splits. Missing values count as one more
+value. If half of 54 features have two values, 31 columns are left. Without bundles, boosting of
+100k x 54 with 44 features of two values takes 54% longer.
 """
 
 # mypy: check-untyped-defs=False
@@ -25,7 +25,7 @@ from gpuboost.backends.numba.common.records import Matrix
 from gpuboost.backends.numba.compiler import helper
 
 BINS = 256  # histogram cells of a column
-MAX_VALUES = 16  # largest number of values of a feature that shares a column, so that two fit
+MAX_VALUES = 16  # largest number of values of a bundled feature, so that two features fit
 
 
 class FeatureBundles(NamedTuple):
@@ -34,12 +34,13 @@ class FeatureBundles(NamedTuple):
     Attributes
     ----------
     order : int64 (F,)
-        Features by column; in a column, those with the largest stride first.
+        Features sorted by column, and in a column by descending stride.
     first : int64 (C + 1,)
         Start of the features of each column in ``order``.
     stride, values : int64 (F,)
-        For each feature, what one more of its value adds to the code of the column, and the number
-        of its values; 0 if it has a column to itself, whose last code is for missing values.
+        For each feature, the increase of the column's code from one value to the next, and the
+        number of values. The latter is 0 if the feature does not share its column, whose last code
+        is then for missing values.
     """
 
     order: np.ndarray
@@ -49,7 +50,7 @@ class FeatureBundles(NamedTuple):
 
 
 def plan_bundles(matrix: Matrix) -> FeatureBundles:
-    """Fill columns with the features of few values, those with the fewest first."""
+    """Assign features with few values to shared columns, in ascending order of value counts."""
     n_values = np.maximum(matrix.n_bins + matrix.has_missing, 1)
     few = np.flatnonzero(n_values <= MAX_VALUES)
     columns: list[list[int]] = []
@@ -90,9 +91,10 @@ def bundle_codes(matrix: Matrix, columns: FeatureBundles) -> np.ndarray:
 
 @helper
 def take_out(bundle, stride, values, sums):
-    """Histogram of the feature with the largest stride, which is then summed out of ``bundle``.
+    """Write the histogram of the feature with the largest stride to ``sums``.
 
-    ``bundle`` (256,) uses ``stride * values`` cells before, and ``stride`` cells afterwards.
+    The feature is then summed out of ``bundle`` (256,), which uses ``stride * values`` cells before
+    and ``stride`` cells afterwards.
     """
     for value in range(values):
         total = np.int64(0)

@@ -2,8 +2,9 @@
 
 Histograms have all features, so that they can be subtracted; the search skips features that are not
 candidates. Tiles of features are searched separately, and the search of one tile does not know
-whether a feature of another could split. So each tile keeps the best split by its share of the
-first max_features; or if none of these could split, by the first later feature that could:
+whether a feature of another tile could split. So each tile searches its features among the node's
+first max_features and keeps the best split. If none of these features could split, the tile keeps
+the split by its first later feature that could:
 
     features in the node's order    first ones | later ones
     tile 0                          a  -  c    | -  e          c could split: best of a and c
@@ -11,7 +12,7 @@ first max_features; or if none of these could split, by the first later feature 
 
 The node takes the best split that is FOUND; if there is none, the split of smallest rank.
 
-If nodes consider all features of their tree, ``drawn`` is None, and none of this is compiled.
+If nodes consider all features of their tree, ``drawn`` is None, and this code is not compiled.
 """
 
 # mypy: check-untyped-defs=False
@@ -33,7 +34,8 @@ from gpuboost.backends.numba.common.records import Problem
 from gpuboost.backends.numba.compiler import helper, inlined
 from gpuboost.backends.numba.splits.scan import is_better
 
-# Kinds of features at a node: no candidate, one of the first, a later one, the one evaluated now.
+# Kinds of features at a node: no candidate, one of the first max_features, a later one, and the one
+# that is evaluated now.
 NEVER, FIRST, LATER, NEXT = range(4)
 # The best split of a tile is by one of the first features, by a later one, or there is none.
 FOUND, BEYOND, NONE = range(3)
@@ -41,7 +43,7 @@ FOUND, BEYOND, NONE = range(3)
 
 @inlined
 def of_tree(problem, state, tree):
-    """The problem with only the features of a tree; for callers without reference counts."""
+    """The problem with only the features of a tree, for callers without reference counts."""
     features = state.features[tree, : state.n_features[tree]]
     matrix, _, limits, constraints, packing, scratch, _ = problem
     minimum = state.min_category[tree]
@@ -58,7 +60,7 @@ def row_of(drawn, tree, slot):
 
 @helper
 def choose(problem, state, looks, at, capacity):
-    """Fill ``looks``, (F,), for node ``at``; needs `forget_levels` between trees."""
+    """Fill ``looks`` (F,) with feature kinds of node ``at``; call `forget_levels` between trees."""
     tree = at // capacity
     own = of_tree(problem, state, tree)
     looks[:] = NEVER

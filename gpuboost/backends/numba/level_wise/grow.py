@@ -1,17 +1,17 @@
-"""All levels of the trees of a round in one compiled call, by all threads of a pool.
+"""Growth of all trees of a round, level by level, in one compiled call on all threads.
 
     words of the rows of all trees             blocks of rows
     until no node is left:
         histograms of the smaller siblings     chunks of rows and tiles of columns
         best splits                            sibling pairs and tiles
-        which splits are accepted              one thread
-        which rows go left                     chunks of rows
+        accepted splits                        one thread
+        rows that go left                      chunks of rows
         children and positions of their rows   one thread
-        rows to their children                 chunks of rows
+        moves of rows to the children          chunks of rows
     leaf sums                                  chunks of rows
 
-The right column tells what the threads share. In deep trees, small nodes and the leaf sums are left
-to `subtrees`. The arrays that passes hand on to later ones are in `records`.
+The right column lists the tasks that threads share. In deep trees, `subtrees` grows the small nodes
+and computes the leaf sums. The arrays that connect the passes are in `records`.
 """
 
 # mypy: check-untyped-defs=False
@@ -59,7 +59,7 @@ def part_rows(problem, samples, state, work, level, capacities, barrier):
 
 @spliced
 def grow_levels(problem, samples, state, work, partial, level, capacities, barrier):
-    """Grow trees whose roots are planned, until no node is split.
+    """Grow trees until no node is split; `plan` must have listed the roots.
 
     Best-first growth splits one node of each tree at a time.
     """
@@ -78,7 +78,7 @@ def grow_levels(problem, samples, state, work, partial, level, capacities, barri
 
 @entry_without_counts
 def grow_together(problem, shared, partial, barrier):
-    """Grow all trees and sum up their leaves; ``level[CHUNKS]`` is then the number of leaf sums.
+    """Grow all trees and compute leaf sums; set ``level[CHUNKS]`` to the number of leaf sums.
 
     If small nodes are left, `subtrees.finish_together` computes the leaf sums instead.
 

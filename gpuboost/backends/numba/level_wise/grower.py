@@ -1,4 +1,4 @@
-"""The level-wise grower: sizes its arrays, and runs `grow.grow_together` on a pool of threads."""
+"""The level-wise grower: it allocates arrays, and runs `grow.grow_together` on a thread pool."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from gpuboost.backends.numba.level_wise.subtrees import finish_together, make_lo
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine.task import NO_LIMIT, GrownTree
 
-MIN_ROWS = 1 << 12  # smallest chunk: the histogram of each chunk is zeroed and added up once more
-CHUNKS_PER_THREAD = 4  # chunks of a level for each thread, so that threads end together
-SMALL_ROWS = 1 << 11  # rows of the nodes that one thread splits further (1000 to 4000 are alike)
+MIN_ROWS = 1 << 12  # rows of the smallest chunk: each chunk has a histogram to zero and to add
+CHUNKS_PER_THREAD = 4  # chunks of a level per thread, so that threads finish at about the same time
+SMALL_ROWS = 1 << 11  # rows below which one thread grows a subtree (1000 to 4000 measure alike)
 # With more rows per node than SMALL_MEAN on the deepest searched level, growth by levels to the end
 # is faster (300 to 800 rows measure alike). Trees of at most SHALLOW levels have no small nodes, so
-# that nothing is compiled for them.
+# that `subtrees` is not compiled for them.
 SMALL_MEAN, SHALLOW = 200, 7
 _NODE_BYTES = 300  # bytes of a node in all arrays, until it is part of a grown tree
 _ENDLESS = 40  # levels; no tree has 2**40 leaves
@@ -43,20 +43,21 @@ class Shape:
     Attributes
     ----------
     n_samples, n_features, n_columns, n_trees : int
-        Columns are features or feature bundles.
+        Size of the data, and number of trees of a round. A column is a feature or feature bundle.
     depth, max_leaf_nodes, min_samples_leaf : int
         Limits of a tree.
     drawn : bool
         Whether nodes consider only some of the features of their tree.
     groups : int
-        Words that hold the bits of interaction groups.
+        Number of words that hold the bits of interaction groups.
     fields : int
-        Fields of a histogram: gradient, hessian, and the number of rows if it is needed.
+        Number of fields of a histogram: gradient, hessian, and the count of rows if needed.
     n_threads : int
+        Number of threads.
     categorical : bool
         Whether any feature is categorical.
     memory_budget : int
-        In bytes; arrays that only save time take at most a quarter of it.
+        Budget in bytes, of which arrays that only save time take at most a quarter.
     """
 
     n_samples: int
@@ -80,7 +81,7 @@ class Shape:
 
     @property
     def tile(self) -> int:
-        """Columns of a tile, a multiple of the 8 codes of a word."""
+        """Number of columns of a tile, a multiple of the 8 codes of a word."""
         return -(-self.n_columns // (8 * self.n_tiles)) * 8
 
     @property
@@ -105,7 +106,7 @@ class Shape:
 
     @property
     def n_histograms(self) -> int:
-        """Histograms of nodes: a split whose children are searched needs one more."""
+        """Number of histograms of nodes: a split whose children are searched needs one more."""
         if self.best_first:
             maximum = self.max_leaf_nodes
         elif self.small:
@@ -126,7 +127,7 @@ class Shape:
 
     @property
     def n_parts(self) -> int:
-        """Histograms of chunks, for nodes that have several chunks."""
+        """Number of histograms of chunks, for nodes that have several chunks."""
         return 2 * self.pieces if self.pieces > 1 else 0
 
     @property
@@ -146,8 +147,9 @@ class Shape:
     def fits(self) -> bool:
         """Whether the arrays that are kept from round to round fit the memory budget.
 
-        Only nodes that are made take memory, mostly far fewer than the capacity; so the node arrays
-        may have eight times the size of the budget, for trees grown to single rows.
+        Node arrays take memory only for nodes that are created, usually far fewer than the
+        capacity. So they can have eight times the size of the budget, for trees grown to single
+        rows.
         """
         small_nodes = self.n_threads * self.small * (self.n_features + 64)
         nodes = self.n_trees * self.capacity * _NODE_BYTES
@@ -155,7 +157,7 @@ class Shape:
 
 
 def on_cache_lines(n: int, width: int) -> np.ndarray:
-    """Zeros, int64 (n, width), aligned to cache lines of eight; all rows if 8 divides ``width``."""
+    """Zeros, int64 (n, width), aligned to cache lines, as is each row if 8 divides ``width``."""
     words = np.zeros(n * width + 8, np.int64)
     first = -words.ctypes.data // 8 % 8
     return words[first : first + n * width].reshape(n, width)
@@ -207,7 +209,7 @@ def _make_work(shape: Shape, n_chunks: int) -> LevelWork:
 
 
 class LevelGrower:
-    """The arrays of the grower, kept from round to round."""
+    """Grows the trees of each round; its arrays are kept from round to round."""
 
     def __init__(self, shape: Shape) -> None:
         self.shape, self.state = shape, _make_state(shape)
@@ -228,7 +230,8 @@ class LevelGrower:
     ) -> list[GrownTree]:
         """Grow the trees of a round on a pool of threads.
 
-        ``problems``: that of each thread. ``roots``, ``keys``: see `records.SharedArrays`.
+        ``problems`` has one `Problem` per thread. See `records.SharedArrays` for ``roots`` and
+        ``keys``.
         """
         shape, state, level = self.shape, self.state, np.zeros(3, np.int64)
         n_cells = int(roots[:, 1].sum()) * samples.n_columns

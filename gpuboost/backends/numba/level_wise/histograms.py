@@ -1,13 +1,13 @@
-"""Histograms of the smaller siblings of a level, from rows.
+"""Histograms of the smaller siblings of a level, summed from rows.
 
 Words of rows are added to partial sums of one tile of columns, which stay in the L1 and L2 caches;
-before a field of a word could overflow they are flushed to the int64 totals of the chunk:
+before a field could overflow, the partial sums are flushed to the int64 totals of the chunk:
 
     row  word   codes                  partial sums           totals
     17   g | h  3 200 7 ...     ->     [column][bin] g | h   -> gradient [column][bin]
     19   g | h  9   0 7 ...                                      hessian  [column][bin]
 
-Rows of a deep node lie far apart, so their codes are prefetched some rows ahead.
+The rows of a deep node are far apart in memory, so their codes are prefetched some rows ahead.
 """
 
 # mypy: check-untyped-defs=False
@@ -26,7 +26,7 @@ from gpuboost.backends.numba.threads.barrier import next_task
 # 48 KiB of L1, 24 to 56 columns measure alike; reading rows for two tiles takes 1.15 times as long.
 TILE = 32
 AHEAD = 16  # rows between the prefetch of codes and their use (8 to 32 measure alike)
-STEP = 256  # rows between two checks whether partial sums may overflow
+STEP = 256  # rows between two checks whether partial sums can overflow
 
 LOW_BYTE = np.uint64(255)
 _EIGHT = np.uint64(8)
@@ -42,7 +42,7 @@ def _add_eight(partial, at, codes, word):
 
 @inlined
 def _add_rows(samples, tree, rows, tile, partial, counted):
-    """Add the rows' words, or ones if ``counted``, to the partial sums of a tile."""
+    """Add the words of rows, or ones if ``counted``, to the partial sums of a tile."""
     by_row, words, n_columns = samples.by_row, samples.word, np.uint64(samples.n_columns)
     first = np.uint64(tile * samples.tile)
     last = min(first + np.uint64(samples.tile), n_columns)
@@ -94,7 +94,7 @@ def _field_sums(samples, tree, rows):
 
 @helper
 def sum_words(samples, tree, rows, tile, partial, totals):
-    """Sum the gradients and hessians of rows by the cells of a tile; ``totals`` (fields, cells)."""
+    """Sum the gradients and hessians of rows into ``totals`` (fields, cells of a tile)."""
     bits = np.int64(samples.hessian_bits)
     free_g = (np.int64(1) << (63 - bits)) - 1 - STEP * samples.max_gradient
     free_h = (np.int64(1) << bits) - 1 - STEP * samples.max_hessian
@@ -122,14 +122,14 @@ def count_rows(samples, tree, rows, tile, partial, totals):
 
 @inlined
 def tile_cells(samples, tile):
-    """The first cell of a tile, and the end of its cells."""
+    """First cell of a tile, and first cell after the tile."""
     last = min((tile + 1) * samples.tile, samples.n_columns)
     return tile * samples.tile * BINS, last * BINS
 
 
 @inlined
 def histogram_slot_of(work, owner, piece):
-    """Index of a chunk's histogram; if the node has one chunk, of the node's histogram."""
+    """Index of a chunk's histogram, or of the node's histogram if the node has one chunk."""
     pair = work.pairs[owner]
     return pair.summed_histogram if pair.n_chunks == 1 else pair.first_part + piece
 
@@ -152,7 +152,7 @@ def sum_chunk(samples, state, work, partial, at, tile):
 def sum_chunks(samples, state, work, partial, n_tasks, barrier):
     """Compute histograms of chunks and tiles, taking tasks until none is left.
 
-    ``partial`` holds the cells of a tile, which are zero before and after.
+    ``partial`` holds the cells of a tile, which are zero before and after the call.
     """
     n_tiles = work.found.shape[1]
     task = next_task(barrier)

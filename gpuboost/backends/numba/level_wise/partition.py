@@ -3,7 +3,7 @@
 The partition is stable and takes two passes over chunks: the first determines which rows go left
 and counts them, which gives the positions of every chunk; the second moves the rows, without a
 branch. Rows of children at the maximum depth are not needed again, so they are not moved: the leaf
-of such a row follows from the split of its parent.
+of such a row follows from the split of the parent node.
 """
 
 # mypy: check-untyped-defs=False
@@ -29,10 +29,11 @@ class Leaves(NamedTuple):
     Attributes
     ----------
     gradient : float64 (T, n)
+        Gradient of each row in each tree.
     hessian : float64 (T, n) or (1, n)
-        One row if it is the same for all trees.
+        One row if the hessian is the same for all trees.
     scales : float64 (4,)
-        Two powers of two each, whose product scales gradients and hessians to wide integers.
+        Two factors for gradients and two for hessians: powers of two that scale to wide integers.
     leaf : int32 (T, n)
         Leaf of each row in each tree.
     sums : int64 (c, 2, 3)
@@ -60,7 +61,7 @@ def _mark_rows(codes, row, split, mask, is_left):
 
 @helper
 def decide_rows(samples, state, node, missing_code, chunk):
-    """Fill `GrowState.goes_left` for a chunk of a split node; return how many rows go left."""
+    """Fill `GrowState.goes_left` for a chunk of a split node; return the number that go left."""
     row = state.row[node.depth & 1, chunk.start : chunk.stop]
     is_left, split = state.goes_left[chunk.start : chunk.stop], split_of(node, missing_code)
     if node.category >= 0:
@@ -105,7 +106,10 @@ def move_chunks(state, work, n_chunks, barrier):
 
 @spliced
 def sum_end(samples, state, leaves, missing_code, capacity, chunk, sums):
-    """Sum a chunk of a leaf, or of both children of a node whose rows were not moved."""
+    """Compute the leaf sums of a chunk of a leaf, or of a node whose rows were not moved.
+
+    For such a node, both children are leaves, with one row of ``sums`` each.
+    """
     node, tree = state.nodes[chunk.owner], chunk.owner // capacity
     row = state.row[node.depth & 1, chunk.start : chunk.stop]
     goes_left = state.goes_left[chunk.start : chunk.stop]
@@ -128,7 +132,7 @@ def sum_end(samples, state, leaves, missing_code, capacity, chunk, sums):
 
 @helper
 def sum_ends(samples, state, work, leaves, places, n_chunks, barrier):
-    """Compute the sums of all chunks of leaves; ``places``: missing code, capacity of a tree."""
+    """Compute the leaf sums of all chunks; ``places`` is (missing code, capacity of a tree)."""
     at = next_task(barrier)
     while at < n_chunks:
         chunk, sums = work.chunks[at], leaves.sums[at]

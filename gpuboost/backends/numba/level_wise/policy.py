@@ -7,7 +7,7 @@
     list_ends         leaves -> chunks of the leaf sums
     collect           leaf sums -> trees
 
-Each step handles the nodes of a level only, so one thread does it.
+The steps handle nodes but no rows, so one thread runs them.
 """
 
 # mypy: check-untyped-defs=False
@@ -26,14 +26,14 @@ from gpuboost.backends.numba.compiler import entry, helper, inlined, spliced
 from gpuboost.backends.numba.level_wise.feature_sampling import choose, goes_before
 from gpuboost.engine.task import NO_LIMIT
 
-# Indices of ``capacities``: nodes of a tree, pieces that the rows of a level are cut into, smallest
-# number of rows of a piece, number of rows below which a node is small.
+# Indices of ``capacities``: largest number of nodes of a tree, number of pieces of the rows of a
+# level, smallest number of rows of a piece, number of rows below which a node is small.
 CAPACITY, PIECES, MIN_PIECE_ROWS, SMALL = range(4)
 
 
 @inlined
 def _per_chunk(n_rows, capacities):
-    """Rows of a chunk, if ``n_rows`` rows are shared by all threads."""
+    """Number of rows of a chunk, if ``n_rows`` rows are shared by all threads."""
     return max((n_rows + capacities[PIECES] - 1) // capacities[PIECES], capacities[MIN_PIECE_ROWS])
 
 
@@ -51,7 +51,7 @@ def _cut(chunks, n_chunks, owner, node, per_chunk):
 
 @helper
 def make_roots(problem, state, roots, keys, capacity):
-    """Make the roots from ``roots`` (T, 4): first position, rows, gradient, hessian; return T."""
+    """Create the roots of T trees from `SharedArrays.roots`; return T."""
     for tree in range(roots.shape[0]):
         node = state.nodes[tree * capacity]
         start, count = roots[tree, 0], roots[tree, 1]
@@ -68,7 +68,7 @@ def make_roots(problem, state, roots, keys, capacity):
 
 @inlined
 def _may_split(problem, state, at, capacities):
-    """Whether a node is searched on this level; if it is not a leaf but small, it is listed."""
+    """Whether a node is searched on this level; small nodes that are not leaves are listed."""
     state.slot[at] = -1
     if is_leaf(problem.limits, state.nodes[at]):
         return False
@@ -81,7 +81,7 @@ def _may_split(problem, state, at, capacities):
 
 @inlined
 def _give_back(state, at):
-    """Return the histogram of a node to the spare ones."""
+    """Return the histogram of a node to the spare histograms."""
     if state.histogram_slot[at] >= 0:
         state.spare[state.n_spare[0]] = state.histogram_slot[at]
         state.n_spare[0] += 1
@@ -90,14 +90,14 @@ def _give_back(state, at):
 
 @inlined
 def _choose(problem, state, work, drawn, at, capacity):
-    """Choose the candidate features of a searched node, unless they are those of its tree."""
+    """Choose the candidate features of a searched node, unless nodes consider all features."""
     if drawn is not None:
         choose(problem, state, work.looks[state.slot[at]], at, capacity)
 
 
 @spliced
 def _add_sibling_pair(problem, state, work, n_pairs, first, second, capacities):
-    """List a node and its sibling, if it has one; the one with fewer rows is summed from rows."""
+    """List a node and its sibling, if it has one; the smaller node is summed from rows."""
     if state.nodes[second].count < state.nodes[first].count:
         first, second = second, first
     is_open = _may_split(problem, state, first, capacities)
@@ -163,7 +163,7 @@ def _take_best(scratch, work, slot):
 
 @spliced
 def _take_split(problem, state, work, at):
-    """Store the best split of a searched node if it is good enough; return whether it is."""
+    """Store the best split of a searched node if its gain is large enough; return whether it is."""
     slot = np.int64(state.slot[at])
     if slot < 0:
         return False
@@ -186,7 +186,7 @@ def keep_mask(state, at, is_categorical, mask):
 
 @inlined
 def _split_node(problem, state, at, n_left, capacity):
-    """Make the children of a node; return the first of them."""
+    """Create the children of a node; return the index of the left child."""
     tree = at // capacity
     first, child = tree * capacity, state.n_nodes[tree]
     nodes, groups = state.nodes[first : first + capacity], state.groups[first : first + capacity]
@@ -197,18 +197,18 @@ def _split_node(problem, state, at, n_left, capacity):
 
 @inlined
 def _go_down(problem, state, at, n_going, capacity):
-    """Split a node: list it in `GrowState.open`, or if its children are leaves, make them."""
+    """Split a node: list it in `GrowState.open` or, if its children are leaves, create them."""
     if state.nodes[at].depth + 1 < problem.limits.max_depth:
         state.open[n_going] = at
         return n_going + 1
     right = _split_node(problem, state, at, np.int64(0), capacity) + 1
-    state.nodes[right].count = 0  # `collect` counts the rows of both
+    state.nodes[right].count = 0  # `collect` counts the rows of both children
     return n_going
 
 
 @inlined
 def _best_waiting(problem, state, tree, n_going, capacity):
-    """Split waiting nodes of a tree, best first, until one has children that may be searched."""
+    """Split waiting nodes of a tree, best first, until the children of one can be searched."""
     nodes = state.nodes[tree * capacity : (tree + 1) * capacity]
     before = n_going
     while n_going == before:
@@ -224,7 +224,7 @@ def _best_waiting(problem, state, tree, n_going, capacity):
 
 @helper
 def accept_splits(problem, state, work, n_open, capacities):
-    """Accept splits; list the chunks of the nodes that are partitioned now, return their number."""
+    """Accept splits; list the chunks of nodes to be partitioned; return the number of chunks."""
     n_going, n_chunks, n_rows = np.int64(0), np.int64(0), np.int64(0)
     capacity = capacities[CAPACITY]
     best_first = problem.limits.max_leaf_nodes != NO_LIMIT
@@ -253,7 +253,7 @@ def accept_splits(problem, state, work, n_open, capacities):
 
 @helper
 def assign_children(problem, state, work, n_chunks, capacity):
-    """Set where the rows of each chunk go, and make the children; return their number."""
+    """Set the next positions of each chunk's rows; create children, and return their number."""
     n_open, first = 0, 0
     while first < n_chunks:
         at, last, n_left = work.chunks[first].owner, first, np.int64(0)
@@ -285,7 +285,7 @@ def _number_nodes(state, tree, capacity):
 
 @helper
 def list_ends(problem, state, work, capacities):
-    """List chunks of the nodes whose rows were not moved on: leaves, and parents at full depth."""
+    """List the chunks of all leaves; rows of leaves at full depth are in their parent's chunks."""
     n_chunks, n_rows, deepest = np.int64(0), np.int64(0), problem.limits.max_depth
     for tree in range(state.n_nodes.size):
         _number_nodes(state, tree, capacities[CAPACITY])
@@ -305,7 +305,7 @@ def list_ends(problem, state, work, capacities):
 
 @entry
 def collect(state, work, leaves, tree, capacity, n_chunks):
-    """The columns of `GrownTree` from ``feature`` to ``hessian``, and its sums."""
+    """The columns of `GrownTree` from ``feature`` to ``hessian``, and the leaf sums."""
     first, n_nodes, n_sums = tree * capacity, state.n_nodes[tree], leaves.sums.shape[2] - 1
     nodes, sums = state.nodes[first : first + capacity], np.zeros((n_nodes, n_sums), np.int64)
     for c in range(n_chunks):

@@ -1,8 +1,8 @@
 """The arrays of the level-wise grower: rows of all trees of a round, nodes, and work lists.
 
-Trees that grow together share all arrays: tree t has the nodes ``t * capacity ...``, and its rows
-the positions from `NODE.start` on. Nodes of depth d have their rows in ``row[d % 2]``: the
-partition reads one half and writes the other, and the rows of a leaf stay where they were.
+Trees that grow together share all arrays: the nodes of tree t start at ``t * capacity``, and the
+rows of a node at position `NODE.start`. Nodes of depth d have their rows in ``row[d % 2]``: the
+partition reads one half and writes the other, and the rows of leaves stay in place.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from gpuboost.backends.numba.level_wise.partition import Leaves
 CHUNK = np.dtype(
     [
         ("owner", np.int64),  # the sibling pair or node that the rows belong to
-        ("start", np.int64),  # first position, and the end in ``stop``
+        ("start", np.int64),  # first position; ``stop`` is the position after the last
         ("stop", np.int64),
         ("n_left", np.int64),
-        ("to_left", np.int64),  # position of the first row on this side
+        ("to_left", np.int64),  # next position of the first row that goes left
         ("to_right", np.int64),
     ],
     align=True,
@@ -30,13 +30,13 @@ SIBLING_PAIR = np.dtype(
     [
         ("tree", np.int64),
         ("summed", np.int64),  # node whose histogram is summed from its rows
-        ("other", np.int64),  # its larger sibling, by subtraction; -1 if that is not searched
+        ("other", np.int64),  # its larger sibling, by subtraction; -1 if not searched
         ("is_open", np.int64),  # whether ``summed`` itself is searched
         ("summed_histogram", np.int64),  # index of the histogram of ``summed``
         ("other_histogram", np.int64),  # index of the histogram of ``other``, at first its parent's
         ("first_chunk", np.int64),
         ("n_chunks", np.int64),
-        ("first_part", np.int64),  # first histogram of its chunks, if it has several
+        ("first_part", np.int64),  # index of the first histogram of its chunks, if several
     ],
     align=True,
 )
@@ -48,18 +48,21 @@ class Samples(NamedTuple):
     Attributes
     ----------
     codes : uint8 (F, n)
+        Bin of each value, feature by feature.
     by_row : uint64 (n, G)
         Codes of the columns, row-major, eight to a word; the last word is padded.
     n_columns : int
+        Number of columns: features or feature bundles.
     columns : FeatureBundles
         The features of each column.
     word : int64 (T, n)
         For each tree and row, gradient * 2**hessian_bits + hessian.
     hessian_bits : int
+        Number of bits of the hessian field of a word.
     max_gradient, max_hessian : int
-        Bounds for the magnitudes of a row's gradient and hessian.
+        Upper bounds of the magnitudes of a row's gradient and hessian.
     tile : int
-        Columns whose histograms are summed together.
+        Number of columns whose histograms are summed together.
     """
 
     codes: np.ndarray
@@ -79,7 +82,9 @@ class GrowState(NamedTuple):
     Attributes
     ----------
     nodes : NODE (T * capacity,)
+        Nodes of all trees.
     n_nodes : int64 (T,)
+        Number of nodes of each tree.
     slot : int32 (T * capacity,)
         Index in `LevelWork.found` of a node on the last searched level; -1 if it was not searched.
     histogram_slot : int32 (T * capacity,)
@@ -87,17 +92,20 @@ class GrowState(NamedTuple):
     spare : int64 (t,)
         Indices of the histograms that are not in use.
     n_spare : int64 (1,)
+        Number of indices in ``spare``.
     waiting : int32 (T, capacity)
-        In best-first growth, a heap of the nodes that may be split, numbered within their tree; for
+        In best-first growth, a heap of the nodes that can be split, numbered within their tree; for
         grown trees, all nodes breadth-first.
     number : int32 (T * capacity,)
         Number of a node in the grown tree.
     n_waiting, n_leaves : int64 (T,)
+        Number of waiting nodes, and of leaves, of each tree.
     masks : uint32 (T * capacity, 16)
         Categories of a node's split; (0, 16) if no feature is categorical.
     open : int64 (m,)
         The nodes that are searched next, by tree, then left to right.
     row : uint32 (2, T * n)
+        Row at each position, for nodes of even and of odd depth.
     goes_left : uint8 (T * n,)
         Whether the row at each position goes left.
     features : int32 (T, F)
@@ -107,6 +115,7 @@ class GrowState(NamedTuple):
     small : int64 (m,)
         Small nodes; one thread grows all descendants of each.
     n_small : int64 (1,)
+        Number of small nodes.
     n_splits : int64 (T,)
         Number of split nodes of a tree, used while small nodes are grown.
     min_category : int64 (T,)
@@ -142,21 +151,23 @@ class LevelWork(NamedTuple):
     Attributes
     ----------
     pairs : SIBLING_PAIR (m,)
+        Pairs with at least one searched node.
     chunks : CHUNK (c,)
+        Chunks of rows: tasks of the threads.
     histograms : int64 (t + p, fields, C * 256)
-        Histograms of t nodes, then of p chunks of nodes that have several; the fields are gradient,
-        hessian and count.
+        Histograms of t nodes, then of p chunks of nodes with several chunks; the fields are
+        gradient, hessian and count.
     first_part : int
         Index of the first histogram of a chunk.
     looks : uint8 (slots, F) or (T, F)
         Kind of each feature for a searched node, or for a tree; see `feature_sampling`.
     drawn : True or None
-        True if ``looks`` is by node. None otherwise (not False), so that the code for sampling by
-        node is not compiled.
+        True if ``looks`` has a row per node, else None (not False), so that the code for feature
+        sampling per node is not compiled.
     found : SPLIT (slots, tiles)
         Best split of a node by the columns of a tile.
     found_mask : uint32 (slots, tiles, 16)
-        Categories of that split.
+        Categories of the best split.
     """
 
     pairs: np.ndarray
@@ -175,17 +186,21 @@ class SharedArrays(NamedTuple):
     Attributes
     ----------
     samples : Samples
+        Codes and words of the rows.
     state : GrowState
+        Nodes, and positions of their rows.
     work : LevelWork
+        Work lists of the current level.
     leaves : Leaves
+        Arrays of the leaf sums.
     roots : int64 (T, 4)
-        First position, number of rows, gradient, hessian.
+        First position, number of rows, gradient and hessian of each root.
     keys : uint64 (T,)
         Keys of the roots.
     level : int64 (3,)
         Numbers of open nodes, sibling pairs and chunks, see `grow`.
     capacities : int64 (4,)
-        Limits of sizes, see `policy`.
+        Limits of nodes, chunks and rows, see `policy`.
     """
 
     samples: Samples

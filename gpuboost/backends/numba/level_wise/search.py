@@ -37,7 +37,7 @@ FIELD_ROWS = (GRADIENT, HESSIAN, COUNT)  # row of `Scratch.sums` for each field 
 
 @inlined
 def _add_parts(work, pair, first, last):
-    """Add up the histogram of a node from those of its chunks."""
+    """Add up the histograms of the chunks of a node."""
     for field in range(work.histograms.shape[1]):
         total = work.histograms[pair.summed_histogram, field, first:last]
         part = work.histograms[pair.first_part, field, first:last]
@@ -51,7 +51,7 @@ def _add_parts(work, pair, first, last):
 
 @inlined
 def _subtract(work, pair, first, last):
-    """Turn the parent's histogram into that of the larger sibling, in place."""
+    """Turn the parent's histogram into the larger sibling's, in place."""
     for field in range(work.histograms.shape[1]):
         own = work.histograms[pair.summed_histogram, field, first:last]
         other = work.histograms[pair.other_histogram, field, first:last]
@@ -61,7 +61,7 @@ def _subtract(work, pair, first, last):
 
 @inlined
 def _sum_up(scratch, cells, column, width, missing_code):
-    """Fill `Scratch.sums`, up to each of ``width`` value bins, and `Scratch.missing`."""
+    """Fill `Scratch.sums` with sums up to each of ``width`` value bins, and `Scratch.missing`."""
     sums, missing, at = scratch.sums, scratch.missing, column * BINS
     missing[COUNT] = 0
     for field in range(cells.shape[0]):
@@ -74,7 +74,7 @@ def _sum_up(scratch, cells, column, width, missing_code):
 
 @inlined
 def _sum_up_bundle(scratch, fields, columns, feature, width):
-    """As `_sum_up`, for the feature with the largest stride in `Scratch.bundle`; sums it out."""
+    """Do `_sum_up` for the feature of largest stride in `Scratch.bundle`, and sum it out."""
     sums, missing, values = scratch.sums, scratch.missing, columns.values[feature]
     missing[COUNT] = 0
     for field in range(fields):
@@ -129,7 +129,7 @@ def _search_features(problem, columns, node, cells, looks, tile, kind):
 def search_node(problem, columns, node, cells, looks, drawn, tile):
     """Set `Scratch.split` to the best split by the columns of a tile; see `feature_sampling`.
 
-    ``looks``: kinds of the features. ``tile``: the first column and the end.
+    ``looks`` (F,) has the kinds of the features, ``tile`` the first column and the end.
     """
     split, feature = problem.scratch.split[0], np.int64(-1)
     split.score, split.rank, split.feature, split.found_at = -1.0, SMALLEST_RANK, LEAF, FOUND

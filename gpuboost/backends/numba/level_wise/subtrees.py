@@ -1,4 +1,4 @@
-"""The subtrees below small nodes of deep trees; one thread grows each of them, depth first.
+"""The subtrees below small nodes of deep trees; one thread grows each subtree, depth-first.
 
 A thread copies the codes of a node's rows to its own matrix, which fits its caches, grows the
 subtree as `depth_first` does, and writes the rows of its leaves to the positions where level-wise
@@ -7,7 +7,7 @@ growth would leave them:
     rows of a small node      17 19 42 57         numbers    0 1 2 3
     in the order of leaves    17 57 | 19 42       numbers    0 3 | 1 2
 
-All threads number nodes as they make them; the nodes are renumbered breadth-first at the end.
+All threads number nodes in the order of creation; at the end, nodes are numbered breadth-first.
 """
 
 # mypy: check-untyped-defs=False
@@ -42,6 +42,7 @@ class Local(NamedTuple):
     Attributes
     ----------
     codes : uint8 (F, m)
+        Codes of the rows.
     row : uint32 (m,)
         Row of the matrix for each number.
     rows : Rows
@@ -142,7 +143,7 @@ def _grow_below(problem, samples, state, local, at, capacity):
         if nodes[k].depth + 1 == problem.limits.max_depth:
             _put_back(state, local, nodes[k], base)
             make_children(problem, nodes, k, child, np.int64(0), groups)
-            nodes[child + 1].count = 0  # `collect` counts the rows of both
+            nodes[child + 1].count = 0  # `collect` counts the rows of both children
             continue
         n_left = split_rows(own.matrix, local.rows, nodes[k], state.masks, base)
         make_children(problem, nodes, k, child, n_left, groups)
@@ -152,7 +153,7 @@ def _grow_below(problem, samples, state, local, at, capacity):
 
 @entry_without_counts
 def finish_together(problem, shared, local, barrier):
-    """Grow the subtrees of small nodes and sum up all leaves, after `grow.grow_together`.
+    """Grow the subtrees of small nodes and compute leaf sums, after `grow.grow_together`.
 
     Every thread calls this with the same ``shared``, and with its own problem and buffers.
     """

@@ -1,21 +1,21 @@
-"""Prediction with shallow trees, which are padded to complete trees and compare integers.
+"""Prediction with shallow trees, which are padded to complete trees with integer thresholds.
 
-All leaves have the depth of the deepest tree: a leaf above it becomes a node whose two children are
-the leaf, and no value goes right there. So a step is one comparison and one addition, without a
-check whether a row has reached its leaf. Positions are those of a heap:
+All leaves have the depth of the deepest tree: a leaf of smaller depth becomes a node whose two
+children are both the leaf, and no value goes right there. So a step is one comparison and one
+addition, without a check whether a row has reached its leaf. Nodes have the positions of a heap:
 
     position  1        root; the children of k are 2 k and 2 k + 1
     the last  2**depth positions are the leaves, `leaf` has their numbers in the tree
 
 The bits of a float are compared as an integer of the same order, which has half the latency of a
-float comparison. Rows go through all trees in blocks, with `values` of a block column by column:
+float comparison. A block of rows passes all trees; `values` holds its integers column by column:
 
     values    column f:      feature f, missing is the largest integer and goes right
               column F + f:  feature f, missing is the smallest integer and goes left
 
-`LANES` rows take each step together, because the steps of one row depend on each other and too few
-rows in sequence fit the processor's queue. (With 1, 4 and 8 lanes a row and tree of depth 6 take
-5.9, 5.0 and 4.0 ns; `predict` takes 9.9 ns.)
+`LANES` rows take each step together, because the steps of one row depend on each other, and the
+processor's queue holds only a few rows that are processed one by one. (With 1, 4 and 8 lanes, a row
+takes 5.9, 5.0 and 4.0 ns per tree of depth 6; in `predict` it takes 9.9 ns.)
 """
 
 # mypy: check-untyped-defs=False
@@ -34,7 +34,7 @@ from gpuboost.engine.ensembles.ensemble import Ensemble
 
 MAX_DEPTH = 10  # positions of deeper trees do not stay in the cache (measured)
 MAX_PADDING = 2  # largest ratio of positions to nodes
-FEATURES_PER_TREE = 16  # with more, making integers costs as much as they save (measured)
+FEATURES_PER_TREE = 16  # with more, the conversion to integers costs what it saves (measured)
 BLOCK = 64  # rows that go through all trees together: their integers stay in the cache
 LANES = 8  # rows that take a step together
 
@@ -51,9 +51,18 @@ NODE_TYPES = {integer: _node_type(integer) for integer in _INTEGERS.values()}
 class CompleteTrees(NamedTuple):
     """An ensemble of complete trees for compiled code.
 
-    ``nodes`` (T, 2**depth), where ``column`` is the start of a column in ``values``; ``leaf``
-    uint32 (T, 2**depth); ``offset``, the start of each tree's nodes in the ensemble; ``largest``,
-    the integer for missing values; ``infinity``, the integer of inf.
+    Attributes
+    ----------
+    nodes : records (T, 2**depth)
+        Integer of the threshold, and start of a column in ``values``.
+    leaf : uint32 (T, 2**depth)
+        Number of each leaf in its tree.
+    offset : int64 (T + 1,)
+        Start of each tree's nodes in the ensemble.
+    depth : int
+        Depth of every tree.
+    largest, infinity : int
+        Integers of missing values and of inf.
     """
 
     nodes: np.ndarray
@@ -83,7 +92,7 @@ def depth_of(ensemble: Ensemble) -> int:
 
 @entry
 def deepest_leaf(left, offset, depth):
-    """The largest depth of a node; fills ``depth`` (N,), initially zero, parents first."""
+    """Fill ``depth`` (N,), initially zero, with the depth of each node; return the largest."""
     largest = 0
     for tree in range(offset.size - 1):
         first = offset[tree]
@@ -119,7 +128,7 @@ def ordered_integers(threshold: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Integers in the same order as the values of ``dtype``: int32 or int64, of the same shape."""
     if dtype == np.float32:
         threshold = round_down_to_float32(threshold)
-    threshold = contiguous(threshold, dtype) + dtype.type(0.0)  # -0.0 would lie below 0.0
+    threshold = contiguous(threshold, dtype) + dtype.type(0.0)  # -0.0 would sort below 0.0
     bits = threshold.view(_INTEGERS[dtype])
     return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
 
@@ -162,7 +171,7 @@ def _step(nodes, k, values, i):
 
 @inlined
 def _walk(trees, tree, values, n_rows, leaf):
-    """Leaves of the rows of a block in one tree; the last lanes may be padding."""
+    """Find the leaves of the rows of a block in one tree; the last lanes can be padding."""
     nodes, n_leaves = trees.nodes[tree], np.uint64(trees.leaf.shape[1])
     for i in range(np.uint64(0), np.uint64(n_rows), np.uint64(LANES)):
         a = b = c = d = e = f = g = h = np.uint64(1)

@@ -1,15 +1,15 @@
-"""Prediction: rows walk down a tree together, so that their memory accesses overlap.
+"""Prediction: rows traverse a tree together, so that their memory accesses overlap.
 
-A chunk of rows goes through tree after tree (a tree's nodes stay in the cache); every row that has
-not reached its leaf takes one step per pass. Each node is packed into one record, and a leaf is its
-own child:
+A chunk of rows traverses tree after tree (a tree's nodes stay in the cache); every row that has not
+reached its leaf takes `STEPS` steps per pass. Each node is packed into one record, and a leaf is
+its own child:
 
     threshold   +inf in leaves, so that every value, NaN included, stays there
     feature     2 * feature + (missing goes right)
-    child       left child, which the right one follows; of a leaf: the leaf
+    child       left child, followed by the right child; in a leaf, the leaf itself
     category    row of the masks of all trees, or -1
 
-Shallow trees without categories are walked by `perfect_trees` instead.
+Shallow trees without categorical splits are left to `perfect_trees`.
 """
 
 # mypy: check-untyped-defs=False
@@ -35,11 +35,13 @@ from gpuboost.engine.bins import round_down_to_float32
 from gpuboost.engine.ensembles.ensemble import Ensemble
 
 # Rows of one task: each tree's nodes are fetched once per task (measured: 110 ns per row and tree
-# with 2**11 rows, 31 ns with 2**16); a copy of their values stays below `CHUNK_BYTES`.
+# with 2**11 rows, 31 ns with 2**16); a copy of the rows has at most `CHUNK_BYTES` bytes.
 ROWS_PER_CHUNK = 1 << 16
 CHUNK_BYTES = 1 << 25
-ROWS_PER_BLOCK = 1 << 12  # rows that walk together: their values stay in the cache
-STEPS = 2  # per row and pass: more wait longer for memory, fewer copy row numbers more (measured)
+ROWS_PER_BLOCK = 1 << 12  # rows that traverse a tree together: their values stay in the cache
+# Steps per row and pass (measured). With more steps, rows wait longer for memory; with fewer, row
+# numbers are copied more often.
+STEPS = 2
 LAST_CODE = 255
 
 
@@ -53,7 +55,19 @@ NODE_TYPES = {np.dtype(dtype): _node_type(dtype) for dtype in (np.float32, np.fl
 
 
 class WalkedForest(NamedTuple):
-    """An ensemble for compiled code: ``nodes`` of all trees, the start of each tree, and masks."""
+    """An ensemble in the form that compiled code takes.
+
+    Attributes
+    ----------
+    nodes : records (N,)
+        Nodes of all trees.
+    offset : int64 (T + 1,)
+        Start of each tree in ``nodes``.
+    has_categories : bool (T,)
+        Whether a tree has categorical splits.
+    masks : uint32 (M, W)
+        Bits of the categories that go left, for each categorical split.
+    """
 
     nodes: np.ndarray
     offset: np.ndarray
@@ -88,7 +102,7 @@ def pack_forest(ensemble: Ensemble, dtype: np.dtype, n_threads: int) -> WalkedFo
 
 @entry
 def pack_tree(nodes, thresholds, columns, first_mask):
-    """Fill the records of one tree; returns whether it splits categories."""
+    """Fill the records of one tree; return whether the tree has categorical splits."""
     feature, left, category, missing_left = columns
     any_category = False
     for k in range(nodes.size):
@@ -108,7 +122,7 @@ def pack_tree(nodes, thresholds, columns, first_mask):
 
 @inlined
 def _step(nodes, masks, first, k, X, row, is_plain):
-    """Next node of a row after ``k``; ``is_plain``: without missing values and categories."""
+    """Next node of a row after ``k``; ``is_plain`` excludes missing values and categories."""
     node = nodes[first + k]
     packed = np.uint32(node.feature)
     x = X[row, packed >> np.uint32(1)]
@@ -124,7 +138,7 @@ def _step(nodes, masks, first, k, X, row, is_plain):
 
 @inlined
 def _walk(forest, tree, X, rows, leaf, active, is_plain):
-    """Leaves of a range of rows of ``X`` in one tree; each pass takes `STEPS` steps."""
+    """Find the leaves of a range of rows of ``X`` in one tree; each pass takes `STEPS` steps."""
     nodes, masks, first = forest.nodes, forest.masks, np.uint64(forest.offset[tree])
     n_active = np.uint64(rows[1] - rows[0])
     for i in range(n_active):
@@ -145,7 +159,7 @@ def _walk(forest, tree, X, rows, leaf, active, is_plain):
 
 @inlined
 def _any_missing(X):
-    """Whether there is a NaN."""
+    """Whether ``X`` has a NaN."""
     found = False
     for row in range(X.shape[0]):
         for feature in range(X.shape[1]):
@@ -155,7 +169,7 @@ def _any_missing(X):
 
 @inlined
 def _leaves(forest, tree, X, any_missing, leaf, active):
-    """Leaf of every row of ``X`` in one tree; a separate loop handles the plain case."""
+    """Find the leaf of every row of ``X`` in one tree; the plain case has its own loop."""
     is_plain = (not any_missing) & (not forest.has_categories[tree])
     for start in range(0, X.shape[0], ROWS_PER_BLOCK):
         rows = (start, min(start + ROWS_PER_BLOCK, X.shape[0]))
@@ -205,7 +219,7 @@ def apply(ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
 def _predict(
     ensemble: Ensemble, X: np.ndarray, n_threads: int, total: np.ndarray, found: np.ndarray
 ) -> None:
-    """Fill the sums of values, or the leaves, on threads; one of both arrays is empty."""
+    """Fill ``total`` with sums of values, or ``found`` with leaves; the other array is empty."""
     value = contiguous(ensemble.value, np.float64)
     if can_complete(ensemble, X.shape[1]):
         trees = complete(ensemble, X.dtype, X.shape[1], n_threads)

@@ -1,7 +1,7 @@
-"""Splits of categorical features: which categories go left.
+"""Splits of categorical features, which send a set of categories left.
 
-Occupied categories are sorted so that the candidates are the first j + 1 of them, or each one
-alone; then they are evaluated like the bins of a numeric feature.
+Occupied categories are sorted so that candidate j sends the first j + 1 categories left, or only
+category j; then the candidates are evaluated like the bins of a numeric feature.
 """
 
 # mypy: check-untyped-defs=False
@@ -43,9 +43,9 @@ def sort_positions(keys, codes, order, m):
 
 @inlined
 def order_at_random(key, feature, keys, codes, order, m):
-    """Order the categories that a random split sends left first; return how many go left.
+    """Sort the categories that a random split sends left to the front; return their number.
 
-    At least one goes left and, if there are several, at least one does not.
+    At least one category goes left and, if there are several, at least one does not.
     """
     n_left = np.int64(0)
     for j in range(m):
@@ -73,7 +73,7 @@ def candidate_order(problem, node, feature, keys, codes, m):
 
 @inlined
 def write_mask(mask, codes, order, m, chosen, is_alone):
-    """Write both halves of a row of `GrownTree.masks`: categories that go left, and all."""
+    """Write both halves of a row of `GrownTree.masks`: categories that go left, then all."""
     mask[:] = 0
     for j in range(m):
         _add_category(mask, codes[order[j]], (j == chosen) if is_alone else (j <= chosen))
@@ -92,7 +92,8 @@ def _add_category(mask, code, goes_left):
 def _take_categories(scratch, fields, m):
     """Compute the sums of each occupied category from the ``m`` running sums in `Scratch.sums`.
 
-    Stores them in `Scratch.per_bin` and their codes in `Scratch.bins`; returns their number.
+    Stores the sums in `Scratch.per_bin`, and the codes in `Scratch.bins`; returns the number of
+    occupied categories.
     """
     sums, per_bin, n_occupied = scratch.sums, scratch.per_bin, np.int64(0)
     for j in range(m):
@@ -113,9 +114,10 @@ def are_sorted(problem, feature):
 
 @inlined
 def _take_rare(scratch, fields, m, minimum):
-    """Add the rare ones of ``m`` categories in `Scratch.per_bin` to the missing values.
+    """Add the rare categories among ``m`` in `Scratch.per_bin` to the missing values.
 
-    Stores their codes in `Scratch.rare`; returns the numbers of other and of rare categories.
+    Stores the codes of rare categories in `Scratch.rare`; returns the number of the other and of
+    the rare categories.
     """
     per_bin, bins, kept = scratch.per_bin, scratch.bins, np.int64(0)
     for j in range(m):

@@ -4,7 +4,7 @@ A row's word holds its class in the gradient field. Only the classes that are pr
 considered: absent ones add exactly +0.0 to every score. There are three ways to sum histograms,
 depending on the node:
 
-    PAIR        two classes are present: one channel, searched as such
+    PAIR        two classes are present: the node is searched with one channel
     FIELDS      a word has a field for each class: one histogram, one addition per row
     HISTOGRAMS  one histogram per class or output, and for outputs one of the hessian
 
@@ -33,7 +33,7 @@ from gpuboost.engine.criteria import NEWTON
 
 CHANNEL_PACKING = Packing(32, 0, 2**32 - 1, 0, 1, MAX_ROWS)  # a row's word: class, weight
 PAIR, FIELDS, HISTOGRAMS = 0, 1, 2
-# Below this hessian products of two sums are exact, so both classes of a pair have equal terms.
+# Below this hessian, products of two sums are exact, so both classes of a pair have equal terms.
 PAIR_UP_TO = 2**26
 CLASS_SHIFT = np.int64(32)  # words of HISTOGRAMS: class position above this bit, weight below
 WEIGHT_MASK = np.int64(2**32 - 1)
@@ -45,7 +45,7 @@ class Channels(NamedTuple):
     Attributes
     ----------
     values : int32 (n, K), or (0, 0) for classes
-        Outputs, or signs about the node's medians, to be multiplied by the weights; or gradients.
+        Outputs or signs about the node's medians, both without weights; or gradients.
     state : int64 (3,)
         For the node: number of channels, way to sum histograms, bits of a field.
     by_class : int64 (K,)
@@ -76,7 +76,7 @@ def is_pure_node(limits, channels, rows, words):
 
 @inlined
 def _add_outputs(limits, channels, rows, words):
-    """Sum every output; return whether the rows of positive weight agree in each.
+    """Sum every output; return whether the rows of positive weight have equal values.
 
     Gradients already include the weights.
     """
@@ -155,7 +155,7 @@ def prepare_words(problem, channels, node, words):
             state[1] = FIELDS
     for i in range(words.size):
         weight = hessian_of(words[i], CHANNEL_PACKING)
-        # Rows of weight 0 may have a class that is not listed; they add 0 to any.
+        # Rows of weight 0 can have a class that is not listed; they add 0 to any class.
         at = channels.position[gradient_of(words[i], CHANNEL_PACKING)] if weight > 0 else 0
         if state[1] == FIELDS:
             channels.word[i] = (weight << (at * bits)) | (counts << (n_present * bits * counts))
@@ -165,7 +165,10 @@ def prepare_words(problem, channels, node, words):
 
 @inlined
 def _pair_words(channels, node, words, packing):
-    """Words of one channel: the gradient is the class of more weight, the first of equals."""
+    """Fill ``word`` for one channel: the gradient is the weight in the larger class.
+
+    Of classes with equal weights, it is the first.
+    """
     larger = 1 if channels.sums[1] > channels.sums[0] else 0
     label = channels.present[larger]
     node.gradient = channels.sums[larger]
@@ -177,7 +180,10 @@ def _pair_words(channels, node, words, packing):
 
 @inlined
 def ordering_channel(channels):
-    """Range of channels that sort categories: the node's largest class (first of equals) or all."""
+    """Range of channels that sort categories: all outputs, or the largest class.
+
+    Of classes with equal weights, it is the first.
+    """
     if channels.values.size:
         return np.int64(0), channels.state[0]
     largest = np.int64(0)
@@ -189,7 +195,7 @@ def ordering_channel(channels):
 
 @inlined
 def field_of(channels, word, p):
-    """Field ``p`` of a word of FIELDS: the weight of a class, or last the number of rows."""
+    """Field ``p`` of a word of FIELDS: the weight of a class; the last is the number of rows."""
     bits = channels.state[2]
     return (word >> (p * bits)) & ((np.int64(1) << bits) - 1)
 

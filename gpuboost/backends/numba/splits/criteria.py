@@ -1,7 +1,7 @@
 """The terms and scores of all criteria, for a range of candidates (see `engine.criteria`).
 
-VARIANCE has loops of its own here; the other criteria are compiled from their rows of `CRITERIA`
-and chosen by number.
+VARIANCE has separate loops; the other criteria are compiled from their rows of `CRITERIA` and
+chosen by number.
 """
 
 # mypy: check-untyped-defs=False
@@ -24,10 +24,10 @@ is_monotonic = criteria.is_monotonic
 
 
 def by_criterion(make: Callable[..., Any]) -> Any:
-    """A compiled function whose first argument is the number of a criterion, not VARIANCE.
+    """A compiled function whose first argument is the number of a criterion other than VARIANCE.
 
-    ``make(add, score, both_classes)`` makes the function of one criterion from its row. Trees of
-    medians are grown with VARIANCE, so their row has no function.
+    ``make(add, score, both_classes)`` returns the function of one criterion. Trees of medians are
+    grown with VARIANCE, so criteria with ``by_median`` have no function.
     """
     made = {}
     for row in CRITERIA.values():
@@ -38,7 +38,7 @@ def by_criterion(make: Callable[..., Any]) -> Any:
 
 
 def _add_channel(add: Any, score: Any, both_classes: bool) -> Any:
-    """Make the function that adds the terms of one channel, with the arguments of `add_terms`."""
+    """Make the function that adds the terms of one channel; see `add_terms` for its arguments."""
 
     @helper
     def add_channel(scratch, channel, h, limits, positions, extra):
@@ -55,7 +55,7 @@ def _add_channel(add: Any, score: Any, both_classes: bool) -> Any:
 
 
 def _scores_of_terms(add: Any, score: Any, both_classes: bool) -> Any:
-    """Make the function for scores of a range of candidates from the terms of all channels."""
+    """Make the function that computes scores of candidates from the terms of all channels."""
 
     @helper
     def scores_of_terms(scratch, h, positions, extra_hessian):
@@ -72,11 +72,11 @@ _add_by_number, _scores_by_number = by_criterion(_add_channel), by_criterion(_sc
 
 @inlined
 def add_terms(problem, node, channel, positions, extra):
-    """Add the terms of one channel to those of a range of candidates.
+    """Add the terms of one channel to the terms of a range of candidates.
 
-    ``channel``: row of its sums, its sum at the node, and whether it is the only channel (an
-    output, or the second of two classes). ``extra``: gradient and hessian of missing values that
-    also go left.
+    ``channel`` is the row of the channel's sums, the sum of the node, and whether the node has only
+    this channel (an output, or the second of two classes). ``extra`` is the gradient and the
+    hessian of missing values that also go left.
     """
     scratch, criterion, (row, g, _) = problem.scratch, problem.limits.criterion, channel
     sums, terms, h = scratch.sums, scratch.terms, np.float64(node.hessian)
@@ -91,7 +91,7 @@ def add_terms(problem, node, channel, positions, extra):
 
 @inlined
 def scores_of_terms(problem, node, feature, positions, extra):
-    """Scores of a range of candidates from the terms of all channels; ``extra`` as above."""
+    """Compute scores of candidates from the terms of all channels; see `add_terms`."""
     scratch, criterion, h = problem.scratch, problem.limits.criterion, np.float64(node.hessian)
     if criterion == VARIANCE:
         for j in range(positions[0], positions[1]):

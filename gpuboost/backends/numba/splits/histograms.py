@@ -1,12 +1,12 @@
 """Running sums of one feature over the rows of a node, up to each bin.
 
 All functions store ``m`` bins, ascending, in `Scratch.bins`, and the sums up to and including each
-of them: as words in `Scratch.prefix`, or as one row per field in `Scratch.sums`:
+bin: as words in `Scratch.prefix`, or with one row per field in `Scratch.sums`:
 
     | HESSIAN | COUNT | GRADIENT | GRADIENT + 1 | ...    one gradient for each channel
 
-A node whose sums fit a word needs one addition per row. Others are summed in `Scratch.wide`, field
-by field. Histograms are zero again when the functions return.
+A node whose sums fit a word needs one addition per row. Other nodes are summed in `Scratch.wide`,
+field by field. Histograms are zero again when the functions return.
 """
 
 # mypy: check-untyped-defs=False
@@ -21,9 +21,9 @@ from gpuboost.backends.numba.common.records import COUNT, GRADIENT, HESSIAN
 from gpuboost.backends.numba.compiler import helper, inlined, trailing_zeros
 from gpuboost.backends.numba.splits.channels import FIELDS, add_row, field_of
 
-SMALL_NODE = 200  # rows up to which listing the occupied bins is faster than all bins (measured)
-# Packed partial sums of fewer rows cost more time than they save. Without such sums, a forest of
-# regressions of 50k x 28 with weights up to 100 takes 5.1% longer.
+SMALL_NODE = 200  # rows up to which it is faster to list only occupied bins (measured)
+# Packed partial sums of fewer rows cost more time than they save. Without packed partial sums, a
+# regression forest of 50k x 28 with weights up to 100 takes 5.1% longer.
 SHORT_BLOCK = 128
 
 _ONE = np.uint64(1)
@@ -31,7 +31,7 @@ _ONE = np.uint64(1)
 
 @inlined
 def n_fields(channels):
-    """Rows of `Scratch.sums` that are in use."""
+    """Number of rows of `Scratch.sums` that are in use."""
     return np.int64(3) if channels is None else 2 + channels.state[0]
 
 
@@ -67,7 +67,7 @@ def _list_all(problem, feature):
 
 @inlined
 def word_prefix(problem, rows, words, feature):
-    """Sums up to each bin, as words; return the number of bins."""
+    """Fill `Scratch.prefix` with the sums up to each bin; return the number of bins."""
     codes, scratch = problem.matrix.codes, problem.scratch
     totals, running = scratch.totals, np.int64(0)
     if rows.size <= SMALL_NODE:
@@ -113,7 +113,7 @@ def unpack_prefix(problem, channels, m):
 
 @inlined
 def add_hessians(channels, sums, m):
-    """Fill the hessians of classes: the sums of their weights."""
+    """Fill the hessians of nodes with classes: the sums over the weights of the classes."""
     sums[HESSIAN, :m] = 0
     for p in range(channels.state[0]):
         for j in range(m):
@@ -122,7 +122,7 @@ def add_hessians(channels, sums, m):
 
 @inlined
 def add_word(problem, to, at, word):
-    """Add the fields of a word of one channel to those in column ``at``."""
+    """Add the fields of a word of one channel to column ``at`` of ``to``."""
     to[GRADIENT, at] += gradient_of(word, problem.packing)
     to[HESSIAN, at] += hessian_of(word, problem.packing)
     to[COUNT, at] += count_of(word, problem.packing)
@@ -130,7 +130,7 @@ def add_word(problem, to, at, word):
 
 @inlined
 def _wide_totals(problem, members, feature):
-    """Totals of each bin in `Scratch.wide`, by packed partial sums of ``block`` rows."""
+    """Fill `Scratch.wide` with the totals of each bin, by packed partial sums of ``block`` rows."""
     codes, scratch, rows, words = problem.matrix.codes, problem.scratch, members.row, members.word
     totals, block = scratch.totals, problem.packing.block
     if block < SHORT_BLOCK:
@@ -147,7 +147,7 @@ def _wide_totals(problem, members, feature):
 
 @helper
 def wide_prefix(problem, channels, members, feature):
-    """Sums up to each bin of a node that does not fit a word; return the number of bins."""
+    """Fill `Scratch.sums` for a node whose sums do not fit a word; return the number of bins."""
     codes, scratch, rows = problem.matrix.codes, problem.scratch, members.row
     wide, sums = scratch.wide, scratch.sums
     if channels is None:
@@ -181,7 +181,7 @@ def fits_words(channels, members):
 
 @inlined
 def prefix_sums(problem, channels, members, feature):
-    """Sums up to each value bin of any node, and `Scratch.missing`; return the number of bins."""
+    """Fill `Scratch.sums` and `Scratch.missing` for any node; return the number of value bins."""
     if fits_words(channels, members):
         words = members.word if channels is None else channels.word
         m = word_prefix(problem, members.row, words, feature)

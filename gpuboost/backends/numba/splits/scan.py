@@ -5,7 +5,7 @@ Each column of `Scratch.sums` is a candidate, given by the sums of its left side
     sums up to each bin, or of sets of categories     histograms, categorical, random_thresholds
     terms of the criterion, channel by channel        `criteria.add_terms`, a loop over candidates
     scores, with missing values right and left        `score_candidates`
-    the best of the feature, and of the node          `best_candidate`, `take_candidate`
+    best candidate of the feature, and of the node    `best_candidate`, `take_candidate`
 
 `Scratch.split` is the best split so far. The `evaluate_*` functions replace it if they find a
 better one, and return whether the feature could split the node at all.
@@ -69,13 +69,13 @@ def first_largest(patterns, m):
 
 # ---- from words: VARIANCE, no missing values, rows not counted ---------------------------------
 #
-# If sums are used instead, a random forest of 50k x 28 with seven classes takes 30% longer; one of
-# 100k x 28 with two classes and a tenth of the values missing, 12%.
+# With sums instead, a random forest of 50k x 28 with seven classes takes 30% longer; a forest of
+# 100k x 28 with two classes and a tenth of the values missing takes 12% longer.
 
 
 @inlined
 def _left_hessian(problem, channels, j):
-    """Hessian of a candidate in `Scratch.prefix`; for classes, as summed by `_word_scores`."""
+    """Left hessian of a candidate in `Scratch.prefix`; for classes, `_word_scores` has set it."""
     if channels is None:
         return hessian_of(problem.scratch.prefix[j], problem.packing)
     return problem.scratch.sums[HESSIAN, j]
@@ -83,7 +83,7 @@ def _left_hessian(problem, channels, j):
 
 @inlined
 def _word_scores(problem, channels, node, m):
-    """Scores of the first ``m`` sums in `Scratch.prefix`, -1 if a side has too little weight.
+    """Compute scores of ``m`` candidates in `Scratch.prefix`, -1 if a side has too little weight.
 
     Returns ``m`` rounded up to whole blocks.
     """
@@ -123,7 +123,7 @@ def _word_scores(problem, channels, node, m):
 
 @inlined
 def evaluate_words(problem, channels, node, feature, rank, m):
-    """Evaluate a numeric feature from ``m`` words of `Scratch.prefix`; whether it could split."""
+    """Evaluate a numeric feature from ``m`` words of sums in `Scratch.prefix`."""
     scratch, split = problem.scratch, problem.scratch.split[0]
     j = first_largest(scratch.patterns, _word_scores(problem, channels, node, m))
     if j < 0:
@@ -200,7 +200,7 @@ def take_candidate(problem, feature, rank, best):
 
 @inlined
 def missing_directions(problem, node, feature):
-    """Whether missing values may go right and left: both, or only the drawn direction."""
+    """Whether missing values can go right, and left: both, or only in the drawn direction."""
     if problem.scratch.missing[HESSIAN] == 0:
         return True, False
     if not problem.limits.random_thresholds:
@@ -226,14 +226,14 @@ def best_candidate(problem, channels, node, feature, positions):
 
 @helper
 def score_candidates(problem, channels, node, feature, positions, side):
-    """Scores of a range of candidates; -1 before the range and for invalid splits.
+    """Compute scores of a range of candidates; -1 before the range and for invalid splits.
 
-    ``side``: 1 if missing values go left, else 0.
+    ``side`` is 1 if missing values go left, else 0.
     """
     limits, scratch, (first, last) = problem.limits, problem.scratch, positions
     sums, terms, scores, missing = scratch.sums, scratch.terms, scratch.scores, scratch.missing
     hessian, count = missing[HESSIAN] * side, missing[COUNT] * side
-    h_values = (node.hessian - hessian) * side  # of the rows that have a value
+    h_values = (node.hessian - hessian) * side  # hessian of the rows that have a value
     scores[:first] = -1.0
     terms[:, first:last] = 0.0
     if channels is None:

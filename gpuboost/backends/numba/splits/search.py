@@ -1,4 +1,4 @@
-"""The best split of one node: evaluates its candidate features in their order."""
+"""Search for the best split of one node over its candidate features, in their order."""
 
 # mypy: check-untyped-defs=False
 # Numba infers the types of compiled functions.
@@ -49,7 +49,7 @@ def smallest_above(ranks, n, last):
 
 @inlined
 def take_likely(scratch, n, max_features):
-    """Copy to `Scratch.likely` the small ranks, mostly a few more than ``max_features`` of them.
+    """Copy the small ranks, mostly a few more than ``max_features``, to `Scratch.likely`.
 
     Ranks are uniform, so about s * n of n ranks lie in the lowest share s of their range.
     """
@@ -134,7 +134,7 @@ def find_split(problem, channels, node, rows, words):
 
 @inlined
 def is_constant(words, packing):
-    """Whether all rows of positive weight have equal targets: gradients proportional to weights."""
+    """Whether rows of positive weight have equal targets (gradients proportional to weights)."""
     first = 0
     while first < words.size and hessian_of(words[first], packing) == 0:
         first += 1
@@ -160,7 +160,7 @@ def is_pure(limits, words, node, packing):
 def evaluate(problem, channels, rows, nodes, k, open_groups, base):
     """Find the split of new node ``k`` and store it in the node; return False for a leaf.
 
-    ``base``: position in the tree of the first row of ``rows``.
+    ``base`` is the position of the first row of ``rows`` among the rows of the tree.
     """
     limits, node = problem.limits, nodes[k]
     if is_leaf(limits, node):

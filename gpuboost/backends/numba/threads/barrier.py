@@ -1,8 +1,8 @@
 """A barrier for the threads that run one compiled call, and a counter of their tasks.
 
 A barrier is an array of int64 words, some on separate cache lines. Threads take the tasks of a pass
-one by one. Between two passes all threads wait for the last one to arrive, which alone does the
-work in between:
+one by one. Between two passes, all threads wait for the last thread to arrive, which alone does the
+work between the passes:
 
     task = next_task(barrier)
     while task < n_tasks:
@@ -29,7 +29,7 @@ from gpuboost.backends.numba.intrinsics import (
 )
 
 TASK, ARRIVED, TURN, THREADS, CALLED_OFF, N_WORDS = 0, 8, 16, 24, 25, 32
-LOOKS = 1 << 12  # checks before a waiting thread yields its core to others
+LOOKS = 1 << 12  # number of checks before a waiting thread yields its core to others
 
 
 def make_barrier(n_threads: int) -> np.ndarray:
@@ -40,7 +40,7 @@ def make_barrier(n_threads: int) -> np.ndarray:
 
 
 def call_off(barrier: np.ndarray) -> None:
-    """Cancel the call because not all threads will arrive; waiting threads go on."""
+    """Cancel the call because not all threads will arrive; waiting threads continue."""
     barrier[CALLED_OFF] = 1
 
 
@@ -51,7 +51,7 @@ def is_called_off(barrier: np.ndarray) -> bool:
 
 @inlined
 def next_task(barrier):
-    """Take the next task of this pass."""
+    """Take the next task of this pass; return its number."""
     return raise_by_one(barrier, TASK)
 
 
@@ -78,7 +78,7 @@ def release(barrier):
 
 @inlined
 def barrier_wait(barrier):
-    """Wait for all threads; return whether all arrived, to be checked at the first barrier only."""
+    """Wait for all threads; return whether all arrived, which callers check at the first wait."""
     if last_arrives(barrier):
         release(barrier)
     return load_acquire(barrier, CALLED_OFF) == 0

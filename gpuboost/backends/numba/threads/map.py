@@ -1,4 +1,4 @@
-"""Maps on threads: a new pool for each call, so that no thread outlives it to break a fork."""
+"""Maps on threads. Each call has a new pool, because threads that outlive a call break forks."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import numpy as np
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-AHEAD = 2  # results per thread that may wait for the consumer
+AHEAD = 2  # number of results per thread that can wait for the consumer
 
 
 def in_order(
     work: Callable[[Item], Result], items: Sequence[Item], n_threads: int
 ) -> Iterator[Result]:
-    """Yield ``work(item)`` in order, computed at most `AHEAD` items per thread ahead."""
+    """Yield ``work(item)`` in order; threads work at most `AHEAD` items each ahead."""
     n_threads = min(n_threads, len(items))
     if n_threads <= 1:
         yield from map(work, items)

@@ -17,10 +17,11 @@ Result = TypeVar("Result")
 
 
 class ThreadPool:
-    """The calling thread and up to ``n_threads`` - 1 others, which `dismiss` ends.
+    """The calling thread and up to ``n_threads`` - 1 other threads, which `dismiss` ends.
 
-    The others start when there is first work for them. Threads that meet at a barrier in compiled
-    code must all run at once, which `concurrent.futures.ThreadPoolExecutor` does not guarantee.
+    The other threads start when there is first work for them. Threads that meet at a barrier in
+    compiled code must all run at once, which `concurrent.futures.ThreadPoolExecutor` does not
+    guarantee.
     """
 
     def __init__(self, n_threads: int) -> None:
@@ -36,7 +37,7 @@ class ThreadPool:
     ) -> None:
         """Run ``work(thread, barrier)`` on all threads, or on ``at_most`` of them; see `barrier`.
 
-        If not ``together``, it runs on the calling thread only, for work too small to share.
+        If not ``together``, the work is too small to share and runs on the calling thread only.
         """
         n = min(self.n_threads, at_most or self.n_threads) if together else 1
         if n == 1:
@@ -89,7 +90,7 @@ class _Other:
 
 
 def _serve(asked: SimpleQueue[Any], number: int) -> None:
-    """Do the queued tasks until None arrives; report how each ended."""
+    """Run queued work until None arrives; report the error of each piece, or None."""
     while (task := asked.get()) is not None:
         work, barrier, done = task
         done.put(_take_part(work, number, barrier))
