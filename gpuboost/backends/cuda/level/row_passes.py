@@ -1,4 +1,4 @@
-"""Passes over the rows of a batch of trees, which sum or move them."""
+"""Passes over the rows of a batch of trees, which sum the rows or move them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RowKernels:
     matrix : DeviceMatrix
     n_channels : int
     by_class : bool
-        Channels are classes, and there are more than two.
+        Whether channels are classes, more than two.
     flags : CompileFlags
     """
 
@@ -54,7 +54,7 @@ class RowKernels:
         self._sum("node_sums", frontier.pieces, self, rows, frontier)
 
     def ranges(self, rows: DeviceRows, frontier: DeviceFrontier) -> Ranges:
-        """Smallest and largest target of every node."""
+        """Find the smallest and the largest target of every node."""
         shape = (frontier.capacity, self.n_channels)
         low = full(self.runtime, shape, _LARGEST, np.int32)
         high = full(self.runtime, shape, -_LARGEST, np.int32)
@@ -71,7 +71,7 @@ class RowKernels:
         small_rows: int,
         sums: Array,
     ) -> None:
-        """Sum the leaf columns of nodes that are not split: int64 (m, sums)."""
+        """Sum the leaf columns of nodes that are not split into ``sums``, int64 (m, n_sums)."""
         own = {"accepted": accepted, "small_rows": small_rows, "sums": sums}
         self._sum("leaf_sums", frontier.pieces, rows, frontier, leaf, self.matrix, **own)
 
@@ -99,7 +99,7 @@ class RowKernels:
         left: Left,
         places: Places,
     ) -> DeviceRows:
-        """Move the rows of accepted nodes to their children: the second pass."""
+        """Move the rows of accepted nodes to their children: the second pass of a partition."""
         n_columns = len(rows.target)
         moved = DeviceRows.empty(self.runtime.xp, len(rows), n_columns)
         records = (rows, splits, left, places)

@@ -44,7 +44,7 @@ def file_text(file_name: str) -> str:
 
 
 def kernel_source(file_name: str, constants: Mapping[str, int]) -> str:
-    """Source of a kernel file that the compiler gets.
+    """Return the source of a kernel file as the compiler receives it.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def kernel_source(file_name: str, constants: Mapping[str, int]) -> str:
 
 
 def spliced(file_name: str, text: str | None = None) -> str:
-    """The text of a file, or ``text`` in its place, with includes replaced by their text."""
+    """Return a file's text (``text`` if given) with included files inserted."""
 
     def splice(match: re.Match[str]) -> str:
         line = match.string.count("\n", 0, match.end()) + 2
@@ -80,7 +80,7 @@ def constant(file_name: str, name: str) -> int:
 
 
 def constant_of(text: str, name: str, file_name: str) -> int:
-    """Value of an integer constant in a text: that of a file, or the compiler's input."""
+    """Value of an integer constant in ``text``; errors name ``file_name``."""
     match = re.search(_CONSTANT.format(re.escape(name)), text)
     if match is None:
         raise LookupError(f"{file_name} has no integer constant {name}")
