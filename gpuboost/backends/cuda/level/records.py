@@ -58,7 +58,7 @@ class DeviceFrontier:
     start, count : int64 (m,)
         First row and number of rows.
     hessian : int64 (m,)
-        Sum of the rows' weights.
+        Sum of the rows' hessians.
     gradient : int64 (m, K)
         Sum of the rows' gradients.
     parent : int32 (m,)

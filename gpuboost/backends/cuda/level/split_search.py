@@ -311,8 +311,8 @@ class SplitSearch:
     ) -> None:
         """Write the best split of ``found`` for each open node to ``splits``.
 
-        Nodes for which no listed feature can decide the split are marked in ``undecided``. With
-        ``is_first``, nodes without a slot get an empty split.
+        Nodes that no listed feature can split, while other features are left, are marked in
+        ``undecided``. With ``is_first``, nodes without a slot get an empty split.
         """
         options, lists, frontier = self.task.options, level.lists, level.frontier
         own = {
