@@ -119,7 +119,7 @@ class ReweightedRows(RowsOfRounds):
     # ---- RowsOfRounds --------------------------------------------------------------------------
 
     def make(self, inputs: BatchInputs) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
-        """Make the tree's rows, their number, leaf columns; `ANY_ROWS` is for the largest weight."""
+        """Make the rows of the tree, their number, leaf columns; the last item is `ANY_ROWS`."""
         xp = self._runtime.xp
         if self._follows:
             self.weights.reweigh()

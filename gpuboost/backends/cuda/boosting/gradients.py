@@ -86,7 +86,7 @@ class RoundGradients:
 
     @property
     def n_bits(self) -> int:
-        """Number of bits by which a sum over all rows exceeds its summands."""
+        """Smallest b such that the number of rows is at most 2**b."""
         return sum_bits(self.n)
 
     @property
@@ -103,7 +103,10 @@ class RoundGradients:
         self.hessian[...] = h.T
 
     def find(self, rows: DeviceRowSet, parameter: Array) -> None:
-        """Compute gradients and hessians, unless the user has, and their largest absolute values."""
+        """Compute gradients and hessians and their largest absolute values.
+
+        For a user-defined loss, `ask_user` has computed gradients and hessians before.
+        """
         fill(self.kernels.runtime, self.largest, 0)
         if self.kernels.has_kernels:
             out = (self.gradient, self.hessian, self.largest)

@@ -126,7 +126,7 @@ class RoundLeaves(LeavesOfRound):
     def keep_level(
         self, rows: DeviceRows, frontier: DeviceFrontier, accepted: Array, first: Array
     ) -> None:
-        """Keep the leaf of each row that reaches one, or the list of rows if leaves are not tracked.
+        """Keep the leaf of each row that reaches one; without tracking, keep the list of rows.
 
         The arguments are as in `LeavesOfRound.keep_level`.
         """

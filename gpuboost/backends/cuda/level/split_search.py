@@ -370,7 +370,6 @@ class Searched:
     search : Search
     slots : range
     lists : FeatureLists
-        Features of the histograms.
     histogram : int64 (len(slots), lists.n_listed, width, 2 + K)
         Histograms of the slots.
     previous : int64 (slots before, F, width, 2 + K)
