@@ -8,7 +8,7 @@
 
 // ---- Features in order -------------------------------------------------------------------------
 
-// The smallest rank, `minimum` or more, of an allowed feature; EVERY_RANK if there is none.
+// The smallest rank of an allowed feature that is at least `minimum`; EVERY_RANK if there is none.
 // `of_warp` is scratch, one rank per warp. Every thread of the block takes part; a barrier is
 // needed before the next call.
 __device__ __forceinline__ uint64 next_rank(uint64 (&of_warp)[SPLIT_WARPS], In<uint8> allowed,
@@ -142,7 +142,7 @@ __device__ __forceinline__ int32 best_position(Workspace& space, double score, b
 
 // ---- The search --------------------------------------------------------------------------------
 
-// Bounds of a node's values: its own (nodes,), or the largest value alone.
+// Bounds of a node's values: entries of arrays (nodes,), or only the largest value.
 struct Bounds {
     In<double> regular;
     In<double> lower;
@@ -155,7 +155,7 @@ struct Bounds {
     }
 };
 
-// What the search of a node and feature reads, as in split.cu.
+// Data that the search of a node and feature reads, as in split.cu.
 struct SearchInputs {
     In<int64> hessian;
     In<int64> count;
@@ -217,7 +217,7 @@ __device__ __forceinline__ Item item_of(Workspace& space, const HistogramView& c
     return random_numeric_item(space, cells.missing_code(), node, feature);
 }
 
-// The best split, `space.occupied` being set. Every thread of the block takes part.
+// The best split; `space.occupied` must be set. Every thread of the block takes part.
 template <class HistogramView>
 __device__ __forceinline__ Best best_split(Workspace& space, const HistogramView& cells,
                                            const Node& node, const Options& options,

@@ -102,9 +102,10 @@ class Search:
 
     Attributes
     ----------
-    slot, source : int32 (m,)
-        Slot of each node's histogram, and slot of the parent's histogram that it is subtracted
-        from.
+    slot : int32 (m,)
+        Slot of each node's histogram, -1 for none.
+    source : int32 (m,)
+        Slot of the parent's histogram, from which the sibling's is subtracted; -1 to sum rows.
     node_of_slot : int32 (m,)
         Node of each slot.
     open : uint8 (m,)
