@@ -119,7 +119,7 @@ class ReweightedRows(RowsOfRounds):
     # ---- RowsOfRounds --------------------------------------------------------------------------
 
     def make(self, inputs: BatchInputs) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
-        """Make the rows of the tree, their number, leaf columns; the last item is `ANY_ROWS`."""
+        """Make the rows of the tree; see `DeviceDrawing.rows`. The largest weight is `ANY_ROWS`."""
         xp = self._runtime.xp
         if self._follows:
             self.weights.reweigh()

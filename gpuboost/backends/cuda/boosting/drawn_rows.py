@@ -96,7 +96,7 @@ class RowDraw:
 
 @dataclass(frozen=True)
 class DrawnRows:
-    """The rows of a round: arguments of the kernels of gradients.cu that list them.
+    """The rows of a round, as arguments of the kernels of gradients.cu that list them.
 
     Attributes
     ----------

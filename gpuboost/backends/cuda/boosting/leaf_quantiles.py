@@ -166,7 +166,7 @@ class LeafQuantiles:
         value : float64 (nodes, 1) or (nodes,)
             Array of node values; the values of leaves are written.
         places : PlacedLeaves, optional
-            Needed if leaves were kept by place in the node buffer instead of number.
+            Map from places to nodes; needed if leaves were kept by place in the node buffer.
         """
         xp, runtime, own = self._runtime.xp, self._runtime, self._groups
         node_of, tree_of = self._of_groups["node_of"], self._of_groups["tree_of"]
@@ -223,7 +223,7 @@ class ListedRows:
 
 @dataclass(frozen=True, eq=False)
 class _MarkedNodes:
-    """Nodes of finished trees as a `DeviceFrontier` has them, with the row count of each leaf."""
+    """Nodes of finished trees in place of a `DeviceFrontier`, with the row count of each leaf."""
 
     size: Array = column(np.int32, 1)
     accepted: Array = column(np.uint8, "n")

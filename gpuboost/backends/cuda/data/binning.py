@@ -16,7 +16,7 @@ from gpuboost.data.quantiles import weighted_rows
 from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
 from gpuboost.engine.growth.frontier import Array
 
-ROWS_PER_BLOCK = 4096  # largest number; each block copies the edges to shared memory once
+ROWS_PER_BLOCK = 4096  # at most; a block copies the edges to shared memory once for all its rows
 # Bytes per row that finding the bins of a column takes besides X: keys, their order, cumulative
 # weights and temporary memory of a sort.
 LEARNING_BYTES = 64

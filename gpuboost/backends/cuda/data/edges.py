@@ -4,7 +4,7 @@ Values are converted to integer keys of the same order, and the array module sor
 the values at the borders of bins are copied to the host. An example without weights::
 
     keys        3  3  5  5  5  9  nan
-    last           1        4  5         position of the last of several equal keys
+    last           1        4  5         position of the last key among equal keys
     cumulative     2        5  6         total weight of the rows up to that position
 """
 

@@ -36,7 +36,7 @@ RoundMaker = Callable[[Runtime, Array], Rounds_co]
 
 
 def no_rounds(runtime: Runtime, codes: Array) -> None:
-    """Return None: the maker of a task whose batches of trees are not rounds."""
+    """Maker of a task whose batches of trees are not rounds; returns None."""
 
 
 class DeviceTask(Generic[Rounds_co]):
@@ -59,6 +59,7 @@ class DeviceTask(Generic[Rounds_co]):
     passes : RowKernels
         Passes over rows.
     constraints : Constraints
+        Value bounds, feature groups and features per level.
     medians : MedianKernels or None
         None unless leaf values are medians.
     rounds : RowsOfRounds or None
@@ -113,7 +114,7 @@ class DeviceTask(Generic[Rounds_co]):
     def rows(
         self, host: HostInputs, inputs: BatchInputs
     ) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
-        """Make the rows of the trees, in order, the rows per tree, leaf columns, largest weight."""
+        """Make the rows of a batch of trees; the results are as in `DeviceDrawing.rows`."""
         if isinstance(self._sampler, DeviceDrawing):
             return self._sampler.rows(inputs.keys)
         if isinstance(self._sampler, RowUploads):

@@ -55,7 +55,7 @@ class RowsOfRounds(ABC):
 
     @abstractmethod
     def make(self, inputs: BatchInputs) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
-        """Make the rows of the trees, in order, the rows per tree, leaf columns, largest weight."""
+        """Make the rows of the trees of a round; the results are as in `DeviceDrawing.rows`."""
 
     @abstractmethod
     def add_leaves(

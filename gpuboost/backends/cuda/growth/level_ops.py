@@ -182,7 +182,7 @@ class CudaLevelOps:
     def leaf_sums(
         self, rows: DeviceRows, frontier: DeviceFrontier, candidates: Search, accepted: Array
     ) -> Array | None:
-        """Compute the leaf sums of nodes that are not split; None if class weights replace them."""
+        """Compute leaf sums of nodes that are not split; None if these are class weights."""
         leaf, xp = self._leaf, self._runtime.xp
         if leaf is None:
             return None
@@ -241,8 +241,8 @@ class CudaLevelOps:
     def _with_size(self, frontier: DeviceFrontier, depth: int) -> DeviceFrontier:
         """Start to read back the number of nodes at ``depth``, one level before it is needed.
 
-        In sync-free growth the number is only read if it is faster than launching all slices of the
-        level.
+        In sync-free growth, the number is only read if this is faster than launching all slices of
+        the level.
         """
         are_few = self._slices.are_few(frontier.capacity, depth)
         if self._shared.is_sync_free and are_few:

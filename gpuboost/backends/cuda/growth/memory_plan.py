@@ -95,7 +95,7 @@ def shape_runtime(
 
 
 def binning_peak(n_features: int, n_samples: int, itemsize: int, weighted: bool) -> int:
-    """Peak bytes of binning a host matrix: the matrix, plus its codes or the work on a column."""
+    """Peak bytes of binning a host matrix: the matrix, and its codes or the work on one column."""
     column = itemsize + (WEIGHTED_COLUMN_BYTES if weighted else COLUMN_BYTES)
     return n_samples * (n_features * itemsize + max(n_features, column))
 
@@ -116,8 +116,8 @@ def trees_at_once(task: GrowTask, budget: int, shape: DeviceShape) -> int:
     """Number of trees of a task that grow together in ``budget`` bytes, at least one.
 
     The budget includes ``task.memory_budget`` bytes for histograms, but not the data that all
-    batches share. int32 must be able to number the nodes of a batch. Batches have about equal size.
-    They are smaller if that makes growth sync free, except in rounds, whose trees grow together.
+    batches share. The nodes of a batch must have int32 numbers. Batches have about equal size. They
+    are smaller if that makes growth sync free, except in rounds, whose trees grow together.
     """
     known = cache(lambda n_trees: dry_run(task, n_trees, shape))
 

@@ -27,7 +27,7 @@ from gpuboost.engine.growth.level_history import as_grown
 from gpuboost.engine.targets import MedianTarget, Target
 from gpuboost.engine.task import NO_LIMIT, GrownTree, GrowTask, TreeOptions
 
-MAX_PLACES = 2**31 - 1  # in a node buffer: places of nodes are int32
+MAX_PLACES = 2**31 - 1  # of a node buffer, because places are int32
 DEEPEST = 33  # at this depth or more, only rows limit the number of nodes
 
 
@@ -203,7 +203,7 @@ class NodeBuffer:
         places : Places or None
             Places of the children; None if no node is split.
         sums : int64 (m, n_sums) or None
-            Leaf sums; None if class weights replace them.
+            Leaf sums; None if class weights are the leaf sums.
         small_rows : int
             Largest number of rows of the nodes that subtrees.cu has stored.
         """
@@ -374,7 +374,7 @@ def has_places(task: GrowTask, n_trees: int, n_rows: int) -> bool:
 
 
 def max_stored_nodes(n_trees: int, n_rows: int, options: TreeOptions, tree_rows: int) -> int:
-    """Largest number of stored nodes, reached if all leaves have minimal rows or levels are full.
+    """Largest number of stored nodes, as limited by the rows of leaves and the nodes of levels.
 
     With ``max_leaf_nodes``, the number includes the nodes of splits that are taken back.
     """

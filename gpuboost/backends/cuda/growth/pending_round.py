@@ -1,4 +1,4 @@
-"""Rounds that the host reads while the next round runs, so that the device never waits.
+"""Rounds that the host reads while the next round runs, so the device never waits for the host.
 
 The copy of a round's trees and results follows the round on the device; the host launches the next
 round before it reads the copy.

@@ -29,7 +29,7 @@ class MedianKernels:
     n_outputs, n_ranks : int
         Number of outputs, and largest number of ranks of an output.
     heavy : int64 (n,) or None
-        `MedianTarget.median_weight` on the device.
+        `MedianTarget.median_weight` on the device; None to use the rows' weights in the tree.
     """
 
     runtime: Runtime

@@ -28,7 +28,7 @@ from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.task import TreeOptions
 
-PIECE_ROWS = 1024  # largest number of rows of a piece, one per bit of PIECE_WORDS in partition.cu
+PIECE_ROWS = 1024  # largest number of rows of a piece: 32 for each of PIECE_WORDS in partition.cu
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ class Policy:
     def max_slots(self, max_nodes: int, depth: int, by_parents: bool) -> int:
         """Largest number of histograms of a level, for its candidates and their siblings.
 
-        ``by_parents`` says whether the larger of two siblings is computed by subtraction; only then
-        siblings of candidates need a histogram.
+        ``by_parents`` says whether the larger of two siblings is computed by subtraction. Only then
+        do siblings of candidates need histograms.
         """
         if depth >= self.options.deepest:
             return 0

@@ -52,7 +52,7 @@ class DeviceFrontier:
     size : int32 (1,)
         Number of nodes.
     tree : int32 (m,)
-        Number of each node's tree in the batch.
+        Position of each node's tree in the batch.
     key : uint64 (m,)
         Hash chain of the turns from the root.
     start, count : int64 (m,)
@@ -115,7 +115,7 @@ class Search:
     sizes : int32 (3,)
         Numbers of slots, pieces of work and small nodes.
     work : Pieces
-        Pieces of the rows to sum, by slot.
+        Pieces of the rows to sum; their slots are histogram slots.
     depth : int
         Depth of the level.
     none : bool

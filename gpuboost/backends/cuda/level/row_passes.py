@@ -37,7 +37,7 @@ class RowKernels:
     matrix : DeviceMatrix
     n_channels : int
     by_class : bool
-        Whether channels are classes, more than two.
+        Whether there is one channel per class, as with more than two classes.
     flags : CompileFlags
     """
 
@@ -48,7 +48,7 @@ class RowKernels:
     flags: CompileFlags = FORESTS
 
     def node_sums(self, rows: DeviceRows, frontier: DeviceFrontier) -> None:
-        """Sum the weights and gradients of nodes into the frontier."""
+        """Write the sums of the hessians and gradients of nodes to the frontier."""
         fill(self.runtime, frontier.hessian, 0)
         fill(self.runtime, frontier.gradient, 0)
         self._sum("node_sums", frontier.pieces, self, rows, frontier)
@@ -81,7 +81,7 @@ class RowKernels:
         launch(self.runtime, name, n_blocks, pieces, *records, constants=constants, **values)
 
     def count_left(self, rows: DeviceRows, frontier: DeviceFrontier, splits: DeviceSplits) -> Left:
-        """Find which rows go left, and how many: the first pass of a partition."""
+        """Find and count the rows that go left: the first pass of a partition."""
         capacity = frontier.pieces.capacity
         turns = self.runtime.xp.empty(
             (capacity, constant("level/partition.cu", "PIECE_WORDS")), np.uint32

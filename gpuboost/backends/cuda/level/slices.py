@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from gpuboost.backends.cuda.level.policy import Policy
 
-# Number of launches of a slice: to fill and sum histograms, search features and select splits. With
-# feature lists, four more: choose the lists, fill, try the next features, select splits.
+# Number of launches of a slice, which fill and sum histograms, search features and select splits.
+# With feature lists, four more choose the lists, fill, try the next features and select splits.
 SLICE_LAUNCHES, LISTED_SLICE_LAUNCHES = 4, 8
 # Largest number of launches for an empty level. In a replayed batch they take 1.5 us each, 84 us in
 # all. Reading back the number of nodes takes the same time, because the host must then make the 14

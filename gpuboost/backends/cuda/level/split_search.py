@@ -20,7 +20,7 @@ from gpuboost.backends.cuda.sampling.rows import DeviceRows
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.task import GrowTask
 
-TILES = (32, 16)  # features per block: the largest tile that fits shared memory
+TILES = (32, 16)  # features per block; the largest tile that fits shared memory is chosen
 MIN_TILE = 4  # with fewer listed features, lanes are idle: adding more rows at once would collide
 # Rows per block. With fewer rows, clearing a block's histogram takes longer than summing its rows;
 # with more rows, there are too few blocks for all multiprocessors.
@@ -104,7 +104,7 @@ class HistogramBuilder:
     matrix : DeviceMatrix
     n_channels : int
     by_class : bool
-        Whether channels are classes, more than two.
+        Whether there is one channel per class, as with more than two classes.
     counted : bool
         Whether rows are counted.
     max_weight : int
@@ -269,7 +269,7 @@ class SplitSearch:
         self._decide(level, found, splits, level.search.open, undecided, level.first_slot == 0)
         if self.by_lists and not level.search.none:
             further, walked = self._walk_on(level, rows, undecided)
-            left_over = xp.empty(level.frontier.capacity, dtype=xp.uint8)  # stays unused
+            left_over = xp.empty(level.frontier.capacity, dtype=xp.uint8)  # not read
             self._decide(further, walked, splits, undecided, left_over, False)
 
     def _by_feature(self, level: Searched) -> _FeatureSplits:

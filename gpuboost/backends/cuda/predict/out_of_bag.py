@@ -23,7 +23,7 @@ from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.sampling import RowSampler
 
 BYTES_PER_ROW = 12  # per row and tree: draw count, leaf, and scratch memory of drawing
-MAX_TREES = 64  # whose rows are drawn together; enough to fill a device even with few rows
+MAX_TREES = 64  # trees whose rows are drawn together, enough to fill a device with few rows
 
 
 def sum_out_of_bag(

@@ -70,10 +70,10 @@ class _Block:
 
     @classmethod
     def choose(cls, runtime: Runtime, rows: DeviceFeatures, sum_bytes: int) -> _Block:
-        """Choose the largest block of which several fit a multiprocessor, but not for few rows.
+        """Choose the largest block such that several blocks fit a multiprocessor.
 
-        Each thread takes ``sum_bytes`` bytes of shared memory for its sums. Rows that are too wide
-        to stage are read from global memory.
+        Few rows get a smaller block. Each thread takes ``sum_bytes`` bytes of shared memory for its
+        sums. Rows that are too wide to stage are read from global memory.
         """
         minimum = _BLOCKS[-1][0]
         for threads, n_blocks in _BLOCKS:
@@ -115,7 +115,10 @@ def sum_values(runtime: Runtime, forest: DeviceForest, rows: DeviceFeatures) -> 
 
 
 def find_leaves(runtime: Runtime, forest: DeviceForest, rows: DeviceFeatures) -> Array:
-    """Find the leaf of each row in each tree: int32 (T, n). If rows are few, trees are divided."""
+    """Find the leaf of each row in each tree: int32 (T, n).
+
+    If rows are few, each block takes only some of the trees.
+    """
     block = _Block.choose(runtime, rows, 0)
     n_blocks = -(-rows.n // block.threads)
     wanted = FULL_ROWS * runtime.n_multiprocessors // block.threads

@@ -83,7 +83,7 @@ class Arena:
         Raises
         ------
         RuntimeError
-            The array is larger than the one that was planned.
+            The array is larger than the planned array.
         """
         shape = shape if isinstance(shape, tuple) else (shape,)
         size = np.dtype(dtype).itemsize * math.prod(int(n) for n in shape)

@@ -31,7 +31,7 @@ CONSTANTS_OF = {
 
 @dataclass(frozen=True)
 class CompileFlags:
-    """Properties of a task that kernels are compiled for; the defaults are those of forests.
+    """Properties of a task that kernels are compiled for; the defaults are for forests.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class CompileFlags:
 
     @classmethod
     def of(cls, task: GrowTask) -> CompileFlags:
-        """The flags of a task."""
+        """Make the flags of a task."""
         options = task.options
         criterion = CRITERIA[options.criterion]
         return cls(
@@ -75,7 +75,7 @@ class CompileFlags:
         )
 
     def constants(self, file_name: str) -> Mapping[str, int]:
-        """Constants to define in front of a file: those that differ from the defaults."""
+        """Return the constants of a file whose values differ from the defaults in common.cuh."""
         return _constants(self, file_name)
 
 

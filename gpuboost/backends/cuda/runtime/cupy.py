@@ -26,7 +26,7 @@ from gpuboost.backends.cuda.runtime.source import kernel_source
 from gpuboost.backends.cuda.runtime.staging import Downloads, Uploads, pinned_memory
 from gpuboost.engine.growth.frontier import Array
 
-MEMORY_SHARE = 0.8  # of the free memory; the rest is for the binned matrix and for other programs
+MEMORY_SHARE = 0.8  # of the free memory; the rest is for the binned matrix and other programs
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation and CUDA_ERROR_OUT_OF_MEMORY
 _COMPILER_OUT_OF_MEMORY = 1  # NVRTC_ERROR_OUT_OF_MEMORY
 # When a sort runs out of memory, CuPy raises a plain MemoryError or RuntimeError whose message ends
@@ -95,7 +95,7 @@ class Active:
 class CupyRuntime:
     """One GPU; see `gpuboost.backends.cuda.runtime.protocol.Runtime`.
 
-    Several threads may use it at once. All methods need ``with runtime.active()``.
+    Several threads can use one object at once. Methods must be called in ``with runtime.active()``.
     """
 
     xp: Any = cupy
@@ -124,7 +124,7 @@ class CupyRuntime:
         MemoryError
             The device ran out of memory. Memory allocated in the context is freed.
         RuntimeError
-            The process was forked from one that had used the device.
+            The process was forked from a process that had used the device.
         """
         self._check_process()
         return Active(self)
@@ -198,7 +198,7 @@ class CupyRuntime:
     # ---- arrays --------------------------------------------------------------------------------
 
     def asarray(self, host: np.ndarray) -> Array:
-        """Copy to the device, in C order; a device array in C order is not copied."""
+        """Copy an array to the device, in C order; a device array in C order is not copied."""
         if not isinstance(host, np.ndarray):
             return cupy.ascontiguousarray(host)
         array = cupy.empty(host.shape, dtype=host.dtype.newbyteorder("="))

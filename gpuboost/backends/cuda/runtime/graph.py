@@ -91,7 +91,7 @@ class RecordingRuntime:
 
     @contextmanager
     def recording(self, plan: ArenaPlan) -> Iterator[Recording]:
-        """Context that records launches; arrays made in it are in the recording's arena."""
+        """Return a context that records launches and takes arrays from the recording's arena."""
         recording = Recording(self._runtime, plan)
         self._recording, self.xp.arena = recording, recording.arena
         try:
@@ -102,11 +102,11 @@ class RecordingRuntime:
     # ---- Runtime -------------------------------------------------------------------------------
 
     def active(self) -> AbstractContextManager[None]:
-        """Make the device of the runtime the current one."""
+        """Return a context in which the runtime's device is current."""
         return self._runtime.active()
 
     def memory_budget(self) -> int:
-        """Bytes that a fit may allocate."""
+        """Return the number of bytes that a fit may allocate."""
         return self._runtime.memory_budget()
 
     def kernel(self, file_name: str, name: str, constants: Mapping[str, int]) -> Launchable:
@@ -126,19 +126,19 @@ class RecordingRuntime:
         return self._runtime.capture(launches)
 
     def asarray(self, host: np.ndarray) -> Array:
-        """Copy to the device."""
+        """Copy a host array to the device."""
         return self._seen("a copy to the device").asarray(host)
 
     def upload(self, host: np.ndarray, array: Array) -> None:
-        """Copy to an array of the device."""
+        """Copy a host array to a device array."""
         self._seen("a copy to the device").upload(host, array)
 
     def to_host(self, array: Array) -> np.ndarray:
-        """Copy to the host."""
+        """Copy a device array to the host."""
         return self._seen("a copy to the host").to_host(array)
 
     def read_later(self, array: Array) -> Callable[[], np.ndarray]:
-        """Start to copy to the host."""
+        """Start to copy a device array to the host."""
         return self._seen("a copy to the host").read_later(array)
 
     def _seen(self, what: str) -> Runtime:

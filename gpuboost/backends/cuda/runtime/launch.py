@@ -23,7 +23,7 @@ _SCALARS: dict[str, type[np.generic]] = {
     "float": np.float32,
     "double": np.float64,
 }
-_FILLS = {  # by the size of an item
+_FILLS = {  # by the size of an item in bytes
     1: ("fill_bytes", np.uint8),
     4: ("fill_words", np.uint32),
     8: ("fill_longs", np.uint64),
@@ -63,7 +63,7 @@ def launch(
     constants : mapping of str to int
         Constants that the kernel's file is compiled with.
     block : tuple of int, optional
-        Threads of a block; by default those of ``__launch_bounds__``.
+        Number of threads of a block; by default the number in ``__launch_bounds__``.
     shared_mem : int
         Bytes of dynamic shared memory.
     **values
@@ -97,7 +97,7 @@ class _Binding:
     block : tuple of int
         Number of threads of a block along each axis.
     arguments : callable
-        Takes the keywords and the records, and returns the arguments of the kernel.
+        Function of the keywords and the records that returns the arguments of the kernel.
     """
 
     file_name: str

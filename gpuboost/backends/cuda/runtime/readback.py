@@ -14,8 +14,8 @@ from gpuboost.engine.growth.frontier import Array
 
 # Largest buffer of finished trees, in bytes, that is copied with its unused part. A byte takes
 # 0.02 ns on the bus and no host time. To copy only the used part, the host would wait 20 us for the
-# table and start a copy of each array, 10 us each, before it launches the next round: 0.14 ms in
-# all, in which the bus carries 7 MB.
+# table of trees and start a copy of each array, 10 us each, before it launches the next round. This
+# takes 0.14 ms, in which the bus carries 7 MB.
 MAX_WHOLE = 8 << 20
 _SPARED = 1 << 14  # bytes; smaller copies are kept whole, which is faster than extracting parts
 _ALIGNMENT = 8  # bytes; arrays begin at multiples of this
@@ -41,6 +41,7 @@ class Readback:
     Attributes
     ----------
     arrays : dict of str to array
+        The arrays, by name.
     n_bytes : int
         Bytes of all arrays.
     """

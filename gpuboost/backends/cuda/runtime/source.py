@@ -1,4 +1,4 @@
-"""Source of the kernels: where the files are, and how they are joined for the compiler.
+"""Source of the kernels: the folder of the files, and the single text that the compiler gets.
 
 Caches of compiled kernels do not see included files, so the compiler gets a single text: constants
 chosen at run time, then ``common.cuh``, then the file. A line such as ``#include
@@ -20,12 +20,12 @@ _CONSTANT = r"\b{}\s*=\s*(-?\d+)\s*[;,]"
 
 @cache
 def kernel_folder() -> Path:
-    """The folder of the kernels: inside an installed package, beside it in a checkout.
+    """Return the folder of the kernels, inside an installed package or beside it in a checkout.
 
     Raises
     ------
     FileNotFoundError
-        The folder is in neither place.
+        The folder is in neither of these places.
     """
     places = (_PACKAGE / "kernels", _PACKAGE.parent / "kernels")
     for folder in places:
@@ -39,7 +39,7 @@ def kernel_folder() -> Path:
 
 @cache
 def file_text(file_name: str) -> str:
-    """The text of one file of the folder."""
+    """Return the text of a file of the folder."""
     return (kernel_folder() / file_name).read_text(encoding="utf-8")
 
 

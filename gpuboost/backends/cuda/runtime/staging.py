@@ -1,8 +1,8 @@
 """Copies between host and device through a few fixed buffers of pinned memory.
 
 Copies through pinned memory are asynchronous: a buffer must not change until an event shows that
-its copy is done. CuPy's own uploads round their size up to a power of two, pin as many bytes and
-keep them; here, a fit of any size pins at most 32 MiB.
+its copy is done. CuPy rounds the size of each upload up to a power of two, pins a buffer of this
+size and keeps it; here, a fit of any size pins at most 32 MiB.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Uploads:
             first += piece.size
 
     def _take(self, n_bytes: int) -> tuple[PinnedBuffer, np.ndarray]:
-        """Reserve bytes; return their buffer and them. If all are full, reuse the oldest buffer."""
+        """Reserve bytes; return their buffer (the oldest if all are full) and the bytes."""
         memory = self._buffers[0].take(n_bytes) if self._buffers else None
         if memory is None:
             if len(self._buffers) < UPLOAD_BUFFERS:

@@ -20,7 +20,7 @@ from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.sampling import root_keys
 from gpuboost.engine.task import GrowTask
 
-ROUNDS_AT_ONCE = 32  # rounds whose inputs are made together
+ROUNDS_AT_ONCE = 32  # number of rounds whose inputs are made together
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class HostInputs:
         Number of features of the table.
     max_allowed : int
         Largest number of allowed features of a tree.
-    memory : uint8
+    memory : uint8 (bytes,)
         The arrays of `BatchInputs.columns`, in one piece.
     """
 
@@ -141,7 +141,7 @@ class BatchInputs:
         Smallest weight of a child.
     regular : float64 (3,)
         l1, l2 and the largest absolute value, for the criterion NEWTON.
-    memory : uint8
+    memory : uint8 (bytes,)
         Memory of which the arrays are views.
     """
 

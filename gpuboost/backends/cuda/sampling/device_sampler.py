@@ -61,7 +61,7 @@ class DeviceSampler:
         return TreeKeys(self.runtime.asarray(seed), self.runtime.asarray(numbers))
 
     def place(self, kept: Array) -> tuple[Array, Array]:
-        """Offsets of parts and row counts of trees, from row counts ``kept`` (trees, parts)."""
+        """Compute offsets of parts and row counts of trees from ``kept``, int64 (trees, parts)."""
         first = self.xp.empty(kept.shape, dtype=np.int64)
         count = self.xp.empty(len(kept), dtype=np.int64)
         sizes = {"n_trees": len(kept), "n_parts": kept.shape[1]}
@@ -89,5 +89,5 @@ class DeviceSampler:
 
 
 def parts_of(n_items: int, size: str) -> int:
-    """Number of parts of ``n_items`` rows or draws; ``size`` is the name of a constant."""
+    """Number of parts of ``n_items`` rows or draws; ``size`` names a constant of draw.cu."""
     return -(-n_items // constant("sampling/draw.cu", size))

@@ -67,8 +67,8 @@ class DeviceDrawing:
         Returns
         -------
         rows : DeviceRows
-            Rows, one tree after the other. Within a tree they ascend; with more than two classes,
-            they are sorted by class first. The arrays are allocated at full capacity.
+            Rows, one tree after the other. Within a tree, rows ascend; with more than two classes,
+            they are first sorted by class. The arrays are allocated at full capacity.
         count : int64 (trees,)
             Number of rows of each tree.
         leaf : LeafColumns or None

@@ -31,7 +31,7 @@ class RowUploads:
         self._wide = None if wide is None else runtime.asarray(wide[None])
 
     def rows(self, trees: Sequence[int]) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
-        """Make the rows of the trees, in order, the rows per tree, leaf columns, largest weight."""
+        """Make the rows of some trees; the results are as in `DeviceDrawing.rows`."""
         xp = self._xp
         made = [self._task.rows_of(tree) for tree in trees]
         parts = [self._rows_of(tree) for tree in made]
