@@ -16,7 +16,7 @@
 //
 // A block has a thread for each code, and a cell is a code. With BY_WARP, a block is one warp that
 // searches nodes with at most WARP rows: its cells are the codes that occur in the node, in
-// ascending order, and `Feature::codes` lists them.
+// ascending order, and `Feature::codes` lists these codes.
 //
 // Histograms in global or shared memory are read through a type with `hessian(cell)`,
 // `count(cell)`, `gradient(cell, k)`, `plane(cell, p)` and `missing_code()`, the missing cell.
@@ -165,7 +165,7 @@ __device__ __forceinline__ int32 drawn_bin(Workspace& space, In<double> center, 
     return reached < 0 ? low : reached;
 }
 
-// Every thread of the block takes part.
+// The item for a random threshold. Every thread of the block takes part.
 __device__ __forceinline__ Item random_numeric_item(Workspace& space, int32 missing_cell,
                                                     const Node& node, const Feature& feature)
 {
@@ -188,7 +188,7 @@ __device__ __forceinline__ Item single_category_item(const Workspace& space)
     return {t, occupied, occupied, true, occupied ? t : NOWHERE, 0, 0, no_draw(), false};
 }
 
-// Every thread of the block takes part.
+// The item for a random set of categories. Every thread of the block takes part.
 __device__ __forceinline__ Item random_category_item(Workspace& space, const Node& node,
                                                      const Feature& feature)
 {
@@ -221,7 +221,7 @@ __device__ __forceinline__ int64 ordering_gradient(const HistogramView& cells, c
     return cells.gradient(t, largest);
 }
 
-// Every thread of the block takes part.
+// The item for sorted categories. Every thread of the block takes part.
 template <class HistogramView>
 __device__ __forceinline__ Item sorted_category_item(Workspace& space, const HistogramView& cells,
                                                      const Node& node, const Options& options)

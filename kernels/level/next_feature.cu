@@ -25,7 +25,7 @@ struct Rows {
     int64 count;
 };
 
-// Every thread of the block takes part.
+// Build the histogram of a node's rows for one feature. Every thread of the block takes part.
 __device__ __forceinline__ void build(int64* cells, In<uint8> codes, const Rows& rows, int32 width,
                                       const Options& options)
 {

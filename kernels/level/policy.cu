@@ -132,7 +132,7 @@ __device__ __forceinline__ bool is_searched(const Nodes& nodes, const Limits& li
     return nodes.count[node] > limits.small_rows && may_split(nodes, limits, node);
 }
 
-// Whether a node has more rows than its sibling; if both have the same number, the right node has.
+// Whether a node has more rows than its sibling; of equal siblings, the right one counts as larger.
 __device__ __forceinline__ bool is_larger(const Nodes& nodes, int64 node)
 {
     const bool left = nodes.count[node & ~1ll] > nodes.count[node | 1ll];
@@ -147,7 +147,7 @@ struct Role {
     bool is_small;        // whether subtrees.cu grows the node
 };
 
-// Every lane of the warp takes part; siblings are neighbouring lanes.
+// The role of a node. Every lane of the warp takes part; siblings are in neighbouring lanes.
 __device__ __forceinline__ Role role_of(const Nodes& nodes, const Limits& limits, int64 node,
                                         bool inside)
 {
@@ -200,7 +200,7 @@ count_open(In<int32> size, In<int32> tree, In<int64> start, In<int64> count, In<
 //   open     uint8 (nodes,)    whether the node is searched in this level
 //   small    int32 (nodes,)    the nodes that subtrees.cu grows
 //   sizes    int32 (3,)        number of slots, of pieces of work and of small nodes
-//   work                       pieces of the rows to sum, by slot
+//   work                       pieces of the rows to sum; they belong to slots
 extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
 open_nodes(In<int32> size, In<int32> tree, In<int64> start, In<int64> count, In<int64> hessian,
            In<int64> gradient, In<int32> low, In<int32> high, In<int32> parent,

@@ -89,7 +89,7 @@ __device__ __forceinline__ Scores scores_of(Workspace& space, const HistogramVie
     const int64 hessian = hessians.left, count = counts.left;
     const int64 missing_hessian = rest ? node.hessian - hessians.all : cells.hessian(at_missing);
     const int64 missing_count = rest ? node.count - counts.all : cells.count(at_missing);
-    // Missing and rare values, if alone on the right, may be too rare together.
+    // If only missing and rare values go right, they may be too rare together.
     const bool few = rest && hessian == hessians.all && missing_hessian < node.min_category;
     const bool right = item.candidate && !(missing_hessian > 0 && directions == ONLY_LEFT)
                        && !few && is_valid(node, options, hessian, count);
@@ -184,11 +184,11 @@ struct SearchInputs {
     }
 };
 
-// The best split that the block found, and this thread's candidate.
+// The position of the block's best split, and this thread's candidate.
 struct Best {
-    int32 position;      // of the best candidate; the thread there holds its item and score
-    double score;        // of this thread's candidate
-    bool missing_left;   // whether it sends missing values left
+    int32 position;      // position of the best candidate; the thread there has its item and score
+    double score;        // score of this thread's candidate
+    bool missing_left;   // whether this thread's candidate sends missing values left
     bool seen;           // whether any value is missing or rare
     bool rare_left;      // whether rare categories go left in the best split
     Item item;

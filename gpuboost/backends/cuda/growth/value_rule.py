@@ -37,7 +37,7 @@ class ValueRule:
     n_values : int
         Number of values of a node: classes or outputs.
     square_unit : int
-        Unit of the sums of squares; 0 if there are none.
+        Exponent of the power of two that scales squares; 0 if there are none.
     """
 
     exponents: Array
@@ -92,7 +92,7 @@ class ValueRule:
 
 
 def _of_kind(target: Target, criterion: int) -> tuple[str, np.ndarray, tuple[np.ndarray, ...], int]:
-    """Kind of values, means, levels and unit of squares; placeholders where a target has none."""
+    """Kind of values, means, levels and ``square_unit``, or placeholders, of a target."""
     none = np.zeros(1)
     match target:
         case ValueTarget():
