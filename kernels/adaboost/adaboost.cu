@@ -2,7 +2,7 @@
 // drawn by these weights. Results equal gpuboost/engine/ensembles/adaboost.py.
 //
 //   weights     float64 (n,)      row weights; they add up to 1, and zero weights stay zero
-//   wrong       uint8 (n,)        whether the tree predicts another class than the row has
+//   wrong       uint8 (n,)        whether the tree predicts a wrong class for the row
 //   loss        float64 (n,)      for regression, from 0 to 1; -1 for rows of weight zero
 //   sums        int64 (2,)        fixed-point sums: weights of wrong rows (for regression, weights
 //                                 times losses), and all weights
@@ -25,7 +25,7 @@ constexpr double FIXED_POINT = 2305843009213693952.0;  // 2**61
 constexpr double MIN_WEIGHT = 6.223015277861142e-61;  // 2**-200
 constexpr int32 LINEAR = 0, SQUARE = 1, EXPONENTIAL = 2;
 constexpr int32 SUMS = 3;  // both sums, and the largest number
-constexpr int32 WEIGHT_PART = 4096;  // rows of a block's running sum
+constexpr int32 WEIGHT_PART = 4096;  // rows whose running sum a block computes
 
 __device__ __forceinline__ int64 fixed_point(double weight)
 {
@@ -48,7 +48,7 @@ __device__ __forceinline__ int64 threads_of_grid() { return (int64)gridDim.x * B
 constexpr uint32 CODE_OF_SPLIT = 0xff, MISSING_GOES_LEFT = 0x100, BY_MASK = 0x200;
 
 // packed uint32 (m, 4): the nodes of one tree, aligned to 16 bytes. table, feature, ..., value:
-// the tree, from finish.cu; values are shares of classes if `by_class`. Clears the sums.
+// the tree, from finish.cu; values are shares of classes if `by_class`. Sets the sums to zero.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 pack_tree(In<int64> table, int32 has_masks, int32 by_class, int32 n_values, In<int32> feature,
           In<uint8> code, In<uint8> missing_left, In<int32> left, In<int32> category,
@@ -142,7 +142,7 @@ evaluate_classes(In<uint8> codes, int64 n, int32 missing_code, In<uint32> packed
 }
 
 // value float64 (m,): node values. miss float64 (n,): absolute errors of rows with positive weight,
-// -1 for the others.
+// -1 for rows of weight zero.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 find_misses(In<uint8> codes, int64 n, int32 missing_code, In<uint32> packed, In<uint32> masks,
             In<double> value, In<double> y, In<double> weights, Out<double> miss,
@@ -215,7 +215,7 @@ __device__ __forceinline__ double share_of(int64 part, int64 whole)
 //   facts        float64 (6,): error, vote, Z_t, whether the tree's predictions are reversed; then
 //                the numbers of nodes and of masks of the tree, from `table`
 //
-// Clears the sums. Launch: one thread.
+// Sets the sums to zero. Launch: one thread.
 extern "C" __global__ void __launch_bounds__(1)
 end_round(int32 by_class, int32 n_classes, double learning_rate, double chance, int32 may_reverse,
           In<int64> table, Out<int64> sums, Out<double> factors, Out<double> facts)
@@ -285,8 +285,8 @@ normalise(In<double> loss, In<int64> sums, int64 n, Out<double> weights)
 
 // ---- Rows drawn by their weights ---------------------------------------------------------------
 //
-//   of_class float64 (K,)     factors of the weights of the rows of each class, label int32 (n,);
-//                             neither is read unless `weighted`
+//   of_class float64 (K,)     factor of the weights in each class; label int32 (n,): classes of the
+//                             rows; both are read only if `weighted`
 
 __device__ __forceinline__ double weight_for_tree(In<double> weights, In<double> of_class,
                                                   In<int32> label, int32 weighted, int64 row)
@@ -322,8 +322,8 @@ sum_parts(In<double> weights, In<double> of_class, In<int32> label, int32 weight
     add_warp(kept + blockIdx.x, own);
 }
 
-// cumulative uint64 (n,): running sum of these weights; first int64 (parts,): their sum over the
-// parts before each part. Launch: one block per part.
+// cumulative uint64 (n,): running sum of the fixed-point weights; first int64 (parts,): the sum of
+// the parts before each part. Launch: one block per part.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 add_up(In<double> weights, In<double> of_class, In<int32> label, int32 weighted, int64 n,
        In<uint64> largest, int32 bits, In<int64> first, Out<uint64> cumulative)

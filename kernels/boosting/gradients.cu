@@ -4,7 +4,7 @@
 //   y           float64 (Y, n)      targets, Y = K or 1; Y = 1 for codes of classes
 //   raw         float64 (K, n)      raw predictions
 //   weights     float64 (n,)        read only if `weighted`
-//   parameter   float64 (K,)        of the loss
+//   parameter   float64 (K,)        parameter of the loss
 //   gradient    float64 (K, n)      negative gradient of the loss times the weight
 //   hessian     float64 (H, n)      hessian times the weight; H = K, or 1 if all columns share it
 //   largest     uint64 (2,)         bit patterns of the largest absolute gradient and hessian
@@ -124,7 +124,7 @@ find_largest(In<double> values, int64 n_values, int32 which, Out<uint64> largest
 //   given       float64 (4,)        l1, l2, largest value, smallest hessian of a leaf
 //   regular     float64 (3,)        min_hessian int64 (1,)        unit float64 (1,) of gains
 //
-// Launch: one thread. n_bits: of the number of rows. `is_whole`: hessians are whole numbers.
+// Launch: one thread. There are at most 2**n_bits rows. `is_whole`: hessians are whole numbers.
 extern "C" __global__ void __launch_bounds__(1)
 scale_round(In<uint64> largest, In<double> given, int32 n_bits, int32 is_whole, int32 n_outputs,
             Out<int32> exponents, Out<double> regular, Out<int64> min_hessian, Out<double> unit)
@@ -147,7 +147,7 @@ scale_round(In<uint64> largest, In<double> given, int32 n_bits, int32 is_whole, 
 
 // The rows that trees are grown on.
 struct TrainingRows {
-    In<uint32> drawn;  // how often; read only if `subset`
+    In<uint32> drawn;  // draw counts; read only if `subset`
     In<double> weights;
     bool subset;
     bool weighted;
@@ -158,7 +158,7 @@ struct TrainingRows {
     }
 };
 
-// kept int64 (1, parts), zero before the launch: drawn rows of each part of LIST_PART rows.
+// kept int64 (1, parts), zero before the launch: number of drawn rows among each LIST_PART rows.
 // Launch: one block per part.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 count_inside(In<uint32> drawn, int32 subset, In<double> weights, int32 weighted, int64 n,
@@ -183,7 +183,7 @@ struct Quantiser {
     bool is_shared;    // whether all trees share one hessian
     bool is_whole;
 
-    // The hessian that splits are scored by.
+    // The hessian of a row for the scores of splits.
     __device__ __forceinline__ double shared_hessian(int64 row, int64 column) const
     {
         const double* own = hessian + column * n + row;
@@ -316,7 +316,7 @@ row_losses(In<double> y, In<double> raw, In<double> weights, int32 weighted, In<
 }
 
 // Sums of fixed-point numbers in two planes: sums int64 (4, 2), zero before the launch. Nothing is
-// added if the largest summand is not finite. bits: of a number, see `averages.plane_scales`.
+// added if the largest summand is not finite. bits: as in `averages.plane_scales`.
 // Launch: grid (rows, sums); threads loop over rows.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 sum_planes(In<double> loss, In<double> weights, int32 weighted, In<uint32> drawn, int32 subset,

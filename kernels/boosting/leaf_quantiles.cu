@@ -1,5 +1,5 @@
-// Sets leaf values to quantiles of the residuals of their rows, which quantiles.cu finds: each leaf
-// is a group, whose residuals are contiguous.
+// Sets leaf values to quantiles of the residuals of their rows. Each leaf is a group with
+// contiguous residuals, whose quantile quantiles.cu finds.
 //
 //   key, weight, n_pieces, slot, first, rows, size, level   of groups, see quantiles.cu
 //
@@ -12,14 +12,14 @@
 
 // ---- Leaves of a level -------------------------------------------------------------------------
 
-// Make a group of each node of a level that was not split: its number, the places of its residuals,
+// Make a group of each node of a level that was not split: its number, the offset of its residuals,
 // and their pieces. Group numbers differ from run to run; quantiles do not.
 //
 //   n_with_offset int64 (1,), n_groups and n_cut int32 (1,)    zero before the first level
-//   level_of float64 (K,)      of each column
+//   level_of float64 (K,)      level of the quantile for each column
 //   offset     int64 (nodes,)    offset of the node's residuals
 //   node_of    int32 (g,)        node of a group; the first node of the level is *first_node
-//   tree_of    int32 (g,)        level (g,)
+//   tree_of    int32 (g,)        tree of a group;  level float64 (g,): level of its quantile
 //
 // Launch: over nodes.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
@@ -45,8 +45,8 @@ offset_leaves(In<int32> size, In<uint8> accepted, In<int32> tree, In<int64> coun
     }
 }
 
-// Write key and weight of the rows of nodes of a level that were not split. row, tree, accepted and
-// pieces as in sums.cu; start int64 (nodes,): first row of a node.
+// Write keys and weights of the rows of a level's nodes that were not split. row, tree, accepted
+// and pieces are as in sums.cu; start int64 (nodes,): first row of a node.
 // Launch: over the pieces of the level.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 key_residuals(In<uint32> row, In<int32> tree, In<uint8> accepted, In<int64> start, In<int64> offset,
@@ -70,7 +70,7 @@ key_residuals(In<uint32> row, In<int32> tree, In<uint8> accepted, In<int64> star
 
 // ---- Rows that traverse finished trees ---------------------------------------------------------
 
-// Write the nodes of finished trees in the form of one level, for offset_leaves; count and taken
+// Write the nodes of finished trees as the nodes of one level, for offset_leaves; count and taken
 // become zero. size int32 (1,). Launch: over `capacity` nodes.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 mark_leaves(In<int64> table, int32 n_trees, int64 capacity, In<int32> left, Out<int32> size,
@@ -108,9 +108,9 @@ count_leaves(In<uint32> row, In<int64> start, In<int64> n_rows, In<uint8> codes,
     }
 }
 
-// Write key and weight of these rows. Within a leaf their order may vary, which does not change
-// quantiles. taken int64 (nodes,), zero before the launch: rows written so far. Launch: as
-// count_leaves.
+// Write keys and weights of the rows of count_leaves. Their order within a leaf can vary, which
+// does not change quantiles. taken int64 (nodes,), zero before the launch: rows written so far.
+// Launch: as count_leaves.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 key_walked(In<uint32> row, In<int64> start, In<int64> n_rows, In<int32> leaf, In<int64> offset,
            In<uint64> trees, int32 trees_per_round, In<double> y, In<double> raw, int64 n,
@@ -166,7 +166,7 @@ __device__ __forceinline__ double clipped_residual(const Numbers& numbers, int64
 }
 
 // largest uint64 (T,), zero before the launch: bit pattern of each tree's largest absolute term.
-// limit float64 (K,): of each column. Launch: over pieces.
+// limit float64 (K,): the limit of each column. Launch: over pieces.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 largest_terms(In<uint64> key, In<int64> weight, int32 weighted, In<int32> n_pieces, In<int32> slot,
               In<int64> first, In<int32> rows, In<double> centre, In<int32> tree_of,
@@ -186,7 +186,7 @@ largest_terms(In<uint64> key, In<int64> weight, int32 weighted, In<int32> n_piec
     }
 }
 
-// Bits of a summand such that sums of n summands fit.
+// Number of bits of a summand such that sums of n summands have at most SUM_BITS bits.
 __device__ __forceinline__ int32 bits_of_entry(int64 n)
 {
     return SUM_BITS - (n <= 1 ? 0 : 64 - __clzll(n - 1));
@@ -232,7 +232,7 @@ set_leaf_quantiles(In<int32> size, In<int32> node_of, In<int32> tree_of, In<doub
 {
     const int64 group = row_of_thread();
     const int32 node = group < *size ? node_of[group] : -1;
-    if (node < 0) return;  // its numbers were moved to another group
+    if (node < 0) return;  // the numbers were moved to another group
     double found = centre[group];
     if (clipped != 0) {
         const int32 bits = bits_of_entry(*n_rows);

@@ -16,8 +16,8 @@
 // ---- Leaves from the partition -----------------------------------------------------------------
 
 // Write `place` for the rows of nodes that were not split; the first node of the level has place
-// *first_node. row, tree, accepted and pieces as in sums.cu. Launch: grid (any), blocks loop over
-// pieces.
+// *first_node. row, tree, accepted and pieces are as in sums.cu. Launch: grid (any), blocks loop
+// over pieces.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 keep_leaves(In<uint32> row, In<int32> tree, In<uint8> accepted, In<int32> n_pieces, In<int32> slot,
             In<int64> first, In<int32> rows, int64 n, In<int32> first_node, Out<int32> place)
@@ -36,8 +36,8 @@ keep_leaves(In<uint32> row, In<int32> tree, In<uint8> accepted, In<int32> n_piec
 
 // ---- Raw predictions ---------------------------------------------------------------------------
 
-// Add the value of a node to a row. Tree t of the launch is tree trees[t] of the fit and adds to
-// its own columns, see list_round of gradients.cu.
+// Add the value of a node to the raw predictions of a row. Tree t of the launch is tree trees[t] of
+// the fit and adds to the columns that it fits, see list_round of gradients.cu.
 struct RawPredictions {
     In<double> value;
     In<uint64> trees;
@@ -55,8 +55,8 @@ struct RawPredictions {
     }
 };
 
-// Add leaf values to rows of codes uint8 (F, n). With `follows`, rows that the tree was grown on
-// have their leaf in `place`; all others traverse the tree.
+// Add leaf values to rows of codes uint8 (F, n). With `follows`, `place` has the leaves of the rows
+// that the tree was grown on; other rows traverse the tree.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 add_leaves(In<uint8> codes, int64 n, int32 missing_code, In<int64> table, int32 n_trees,
            In<int32> feature, In<uint8> code, In<uint8> missing_left, In<int32> left,

@@ -178,7 +178,7 @@ __device__ __forceinline__ double softmax_weight(double raw, double largest)
     return natural_exp(raw - largest);
 }
 
-// One of K classes; y is its indicator, `factor` is K / (K - 1).
+// The softmax loss for one of K classes; y is its indicator, `factor` is K / (K - 1).
 __device__ __forceinline__ Derivatives softmax(double y, double probability, double factor)
 {
     const double gradient = probability - y;
@@ -203,7 +203,7 @@ __device__ __forceinline__ double exponential_loss(double y, double raw, double)
     return natural_exp(-(y + y - 1.0) * inside(raw));
 }
 
-// Gradient and hessian by the number of the loss; not for SOFTMAX.
+// Gradient and hessian of the loss with a number; not for SOFTMAX.
 __device__ __forceinline__ Derivatives derivatives(int32 formula, double y, double raw,
                                                    double parameter)
 {
@@ -213,7 +213,7 @@ __device__ __forceinline__ Derivatives derivatives(int32 formula, double y, doub
     return {0.0, 0.0};
 }
 
-// The loss by its number; not for SOFTMAX.
+// Value of the loss with a number; not for SOFTMAX.
 __device__ __forceinline__ double loss_value(int32 formula, double y, double raw, double parameter)
 {
 #define VALUE_OF(number, loss) if (formula == number) return loss##_loss(y, raw, parameter);

@@ -7,15 +7,15 @@
 //   n_pieces  int32 (1,)            at most the length of arrays of pieces
 //   slot, first, rows   int32, int64, int32 (pieces,)    group, first number, count of numbers
 //   size      int32 (1,)            number of groups, at most g
-//   level     float64 (g,)          of the quantile
+//   level     float64 (g,)          level of the quantile
 //   prefix    uint64 (g,)           digits found so far
 //   below     int64 (g,)            weight of the numbers below all candidates
 //   total     int64 (g,)            weight of the group
 //   more      uint8 (g,)            whether the numbers up to the one found have exactly the goal
 //                                   weight, so that the quantile also depends on the next number
 //   above     uint64 (g,)           the next number, if `more`
-//   counts    int64 (., DIGITS)     of the GROUPS_AT_ONCE groups from `first_group` on; zero before
-//                                   the first digit and after the last
+//   counts    int64 (., DIGITS)     weights by digit, of GROUPS_AT_ONCE groups from first_group on;
+//                                   zero before the first digit and after the last
 //
 // Launch over pieces: any grid of BOOST_THREADS threads; blocks loop over pieces. Launch over
 // groups: one thread per group, in blocks of BOOST_THREADS. No dynamic shared memory.
@@ -25,7 +25,7 @@
 
 constexpr int32 DIGIT_BITS = 8;
 constexpr int32 DIGITS = 256;
-constexpr int32 FIRST_SHIFT = 56;      // of the first digit
+constexpr int32 FIRST_SHIFT = 56;      // shift of the first digit
 constexpr int32 GROUPS_AT_ONCE = 65536;  // capacity of `counts`
 constexpr int32 GROUPS_OF_BLOCK = BOOST_THREADS / WARP;
 constexpr uint64 BEYOND = 0xffffffffffffffffull;  // no number has these bits

@@ -4,7 +4,7 @@
 
 #include "common/rounds.cuh"
 
-constexpr int32 QUANTILE_PIECE = 4096; // numbers of a piece, at most
+constexpr int32 QUANTILE_PIECE = 4096; // largest size of a piece
 constexpr uint64 SIGN = 0x8000000000000000ull;
 
 // The key of a number: an integer in the same order; 0.0 and -0.0 have the same key.
@@ -19,7 +19,7 @@ __device__ __forceinline__ double number_of(uint64 key)
     return __longlong_as_double((int64)((key & SIGN) != 0 ? key ^ SIGN : ~key));
 }
 
-// The numbers of all groups; those of a group are contiguous.
+// The numbers of all groups; the numbers of a group are contiguous.
 struct Numbers {
     In<uint64> key;
     In<int64> weight;

@@ -17,7 +17,7 @@ constexpr int32 CHUNK_WARPS = CHUNK_THREADS / WARP;
 
 struct Chunk {
     int64 first;
-    int64 end;  // the last chunks may be empty
+    int64 end;  // the last chunks can be empty
 
     __device__ __forceinline__ bool is_empty() const { return first == end; }
 };
@@ -30,7 +30,7 @@ __device__ __forceinline__ Chunk chunk_of(int64 n_items, int32 chunk, int32 n_ch
     return {first, min(n_items, first + size)};
 }
 
-// The sum over the chunks before one. Every thread of the block takes part.
+// The sum over the chunks before `chunk`. Every thread of the block takes part.
 __device__ __forceinline__ int64 sum_before(int64 (&warp_sums)[CHUNK_WARPS],
                                             In<int64> totals, int32 chunk)
 {
@@ -48,7 +48,7 @@ __device__ __forceinline__ void write_total(int64 (&warp_sums)[CHUNK_WARPS], int
     if (threadIdx.x == 0) *total = sum.all;
 }
 
-// Two numbers summed as one: each sum must fit 31 bits.
+// Two numbers packed into one, to be summed together; each sum must fit 31 bits.
 __device__ __forceinline__ int64 packed(int64 low, int64 high) { return low | high << 32; }
 __device__ __forceinline__ int32 low_of(int64 both) { return (int32)both; }
 __device__ __forceinline__ int32 high_of(int64 both) { return (int32)(both >> 32); }

@@ -20,18 +20,18 @@ using In = const T* __restrict__;
 template <typename T>
 using Out = T* __restrict__;
 
-// Every lane of a warp, for __ballot_sync, __shfl_sync and the others.
+// Every lane of a warp, for __ballot_sync, __shfl_sync and similar functions.
 #define FULL_MASK 0xffffffffu
 
 // DYNAMIC_SHARED(int, histogram); declares `int* histogram`, the shared memory whose size the
-// launch gives. One per kernel; further arrays are cut from it by pointer arithmetic.
+// launch gives. A kernel uses it once, and cuts further arrays from it by pointer arithmetic.
 #ifndef DYNAMIC_SHARED
 #define DYNAMIC_SHARED(type, name)                                          \
     extern __shared__ __align__(16) unsigned char dynamic_shared_bytes[];   \
     type* name = reinterpret_cast<type*>(dynamic_shared_bytes)
 #endif
 
-// ---- Words shared with the host: gpuboost/engine/task.py ---------------------------------------
+// ---- Constants shared with the host: gpuboost/engine/task.py -----------------------------------
 
 constexpr int32 MISSING_RIGHT = 0, MISSING_LEFT = 1, MISSING_UNSEEN = 2;
 constexpr int32 ONE_HOT_LEVELS = 4;
@@ -39,7 +39,7 @@ constexpr int32 ONLY_MISSING_RIGHT = -1;
 constexpr int32 LEAF = -1;
 constexpr double EPSILON = 2.220446049250313e-16;  // tolerance of min_impurity_decrease
 constexpr int32 CODE_WORDS = 8;   // 32-bit words of a set of codes
-constexpr int32 MASK_WORDS = 16;  // of a mask: the codes that go left, and those that are occupied
+constexpr int32 MASK_WORDS = 16;  // of a mask: the codes that go left, and the occupied codes
 
 // ---- Compile-time constants --------------------------------------------------------------------
 
@@ -47,7 +47,7 @@ constexpr int32 MASK_WORDS = 16;  // of a mask: the codes that go left, and thos
 #define GRADIENTS 0  // whether targets are gradients, which are not multiplied by weights
 #endif
 #ifndef CRITERION
-#define CRITERION -1  // the only criterion; -1: any of those in all kernels, chosen at run time
+#define CRITERION -1  // number of the only criterion; -1: any that all kernels have, at run time
 #endif
 #ifndef MONOTONIC
 #define MONOTONIC 0  // whether a feature is monotonic, so that nodes have bounds; NEWTON only
@@ -56,7 +56,7 @@ constexpr int32 MASK_WORDS = 16;  // of a mask: the codes that go left, and thos
 #define RARE_CATEGORIES 0  // whether rare categories go where missing values go
 #endif
 #ifndef ALLOWED_BY_NODE
-#define ALLOWED_BY_NODE 0  // whether each node, not each tree, has its own allowed features
+#define ALLOWED_BY_NODE 0  // whether allowed features differ between the nodes of a tree
 #endif
 #ifndef ALLOWED_BY_LEVEL
 #define ALLOWED_BY_LEVEL 0  // whether allowed features change from level to level
@@ -210,7 +210,7 @@ __device__ __forceinline__ double natural_exp(double x)
 
 // ---- Sums in shared memory ---------------------------------------------------------------------
 
-// Add to a number kept in two halves.
+// Add to a number that is stored in two 32-bit halves.
 __device__ __forceinline__ void add_halves(uint32* low, uint32* high, int64 value)
 {
     const uint32 part = (uint32)value;
@@ -231,7 +231,7 @@ __device__ __forceinline__ void add_to(int64* sum, int64 value)
 
 constexpr int32 WARP = 32;
 
-// Numbers of all lanes, combined two at a time, in every lane.
+// Combine the numbers of all lanes, two at a time. Every lane gets the result.
 template <typename Number, typename Combine>
 __device__ __forceinline__ Number warp_fold(Number value, const Combine& combine)
 {
@@ -260,7 +260,7 @@ __device__ __forceinline__ Number warp_max(Number value)
     return warp_fold(value, [](Number a, Number b) { return max(a, b); });
 }
 
-// The sum over the lanes up to this one.
+// The sum over the lanes up to and including this one.
 template <typename Number>
 __device__ __forceinline__ Number warp_running_sum(Number value)
 {
@@ -283,7 +283,7 @@ __device__ __forceinline__ void add_warp(int64* sum, int64 own)
 // ---- Bisection ---------------------------------------------------------------------------------
 
 // The first number in low, ..., high - 1 for which `before` is false, `high` if there is none;
-// `before` is true for the numbers below it.
+// `before` must be true for all smaller numbers.
 template <typename Int, typename Before>
 __device__ __forceinline__ Int first_not(Int low, Int high, const Before& before)
 {

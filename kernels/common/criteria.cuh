@@ -1,4 +1,4 @@
-// Criteria, in the prelude: gpuboost/engine/criteria.py, the same operations in the same order.
+// Criteria of splits, in the prelude: the operations of gpuboost/engine/criteria.py in their order.
 #ifndef GPUBOOST_CRITERIA_CUH
 #define GPUBOOST_CRITERIA_CUH
 
@@ -27,9 +27,9 @@ struct ValueBounds {
     }
 };
 
-// Write the bounds of the children of a split: those of the node, except that the middle of the
-// children's values separates the children if `sign` is 1 (leaf values rise with the feature) or -1
-// (they fall). The right child is `child` + 1.
+// Write the bounds of a split's children. Children get the bounds of the node, but if `sign` is 1
+// (leaf values rise with the feature) or -1 (they fall), the middle of the two values separates
+// the children. The right child is `child` + 1.
 __device__ __forceinline__ void write_child_bounds(const ValueBounds& node, int32 sign, double left,
                                                    double right, int64 child, double* lower,
                                                    double* upper)
@@ -60,7 +60,7 @@ struct Regular {
 
 // ---- The criteria, which add up channels -------------------------------------------------------
 //
-// BOTH_CLASSES: with two classes, whose second is the only channel, the first is added before it.
+// BOTH_CLASSES: whether the first of two classes is also added; only the second has a channel.
 // The score is -1 if the split is not valid.
 
 // Sums over the channels of a candidate. `ordered`: NEWTON only.
@@ -187,7 +187,7 @@ struct Newton {
 
 // ---- The choice of a criterion -----------------------------------------------------------------
 
-// Call `use` with a criterion: the one that the kernel is compiled for, or that with the number.
+// Call `use` with the criterion that the kernel is compiled for, or the criterion of this number.
 template <typename Use, typename... Values>
 __device__ __forceinline__ auto with_criterion(int32 number, const Use& use, Values&&... values)
 {

@@ -11,7 +11,7 @@
 #ifndef GPUBOOST_GOES_LEFT_CUH
 #define GPUBOOST_GOES_LEFT_CUH
 
-// Whether bit `code` of a set of codes is set; `word` is the word that holds it, code / WARP.
+// Whether bit `code` of a set of codes is set; `word` is word code / WARP of the set.
 __device__ __forceinline__ bool has_code(uint32 word, uint32 code)
 {
     return (word >> (code % WARP) & 1) != 0;

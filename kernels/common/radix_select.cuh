@@ -20,7 +20,7 @@
 template <typename Number>
 __device__ __forceinline__ Number bits_above(int32 shift, int32 bits)
 {
-    return ~(Number)0 << shift << bits;  // two shifts, because shift + bits may be all bits
+    return ~(Number)0 << shift << bits;  // two shifts, because one by all bits is undefined
 }
 
 // Whether a number agrees with `found` in the settled bits.
@@ -33,7 +33,7 @@ __device__ __forceinline__ bool is_candidate(Number number, Number found, Number
 // Weights by digit, read by LANES lanes of a warp (or one thread): each lane has DIGITS / LANES
 // contiguous digits.
 struct DigitWeights {
-    int64 before;  // of the lanes before this one
+    int64 before;  // weight of the digits of the lanes before this one
     int64 own;
     int64 all;
 };
@@ -52,13 +52,13 @@ __device__ __forceinline__ DigitWeights digit_weights(const Count* counts)
 }
 
 struct ChosenDigit {
-    int32 digit;   // -1 if another lane has it
+    int32 digit;   // -1 if another lane has the digit
     int64 below;   // weight of all smaller numbers
-    int64 weight;  // of the candidates that have this digit
+    int64 weight;  // weight of the candidates that have this digit
 };
 
 // The first digit for which `reached(weight up to and including the digit)` is true; `below` is the
-// weight of the numbers smaller than all candidates. Leaves the counts zero.
+// weight of the numbers smaller than all candidates. Sets the counts to zero.
 template <int32 LANES, int32 DIGITS, typename Count, typename Reached>
 __device__ __forceinline__ ChosenDigit next_digit(Count* counts, const DigitWeights& weights,
                                                   int64 below, const Reached& reached)

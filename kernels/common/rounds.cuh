@@ -7,7 +7,7 @@
 constexpr int32 BOOST_THREADS = 256, BOOST_WARPS = BOOST_THREADS / WARP;
 constexpr int32 BOOST_BLOCKS = 4;  // per multiprocessor; more would spill registers
 
-constexpr int32 SUM_BITS = 62;   // of a sum of fixed-point numbers
+constexpr int32 SUM_BITS = 62;   // bits of a sum of fixed-point numbers
 
 // Indices of exponents: of narrow gradients and hessians, and of wide ones.
 constexpr int32 NARROW_GRADIENT = 0, NARROW_HESSIAN = 1, WIDE_GRADIENT = 2, WIDE_HESSIAN = 3;
@@ -23,7 +23,7 @@ __device__ __forceinline__ int64 row_of_thread()
 __device__ __forceinline__ void update_largest(uint64* of_warp, uint64* largest, double size)
 {
     const int32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    const uint64 bits = (uint64)__double_as_longlong(size);  // in the order of non-negative numbers
+    const uint64 bits = (uint64)__double_as_longlong(size);  // ordered like the sizes
     const uint64 own = warp_max(bits);
     __syncthreads();  // the previous call has finished reading of_warp
     if (lane == 0) of_warp[warp] = own;

@@ -1,7 +1,7 @@
 // The running sum over the threads of a block, of one number per thread.
 
 struct RunningSum {
-    int64 before;  // of the threads before this one
+    int64 before;  // sum over the threads before this one
     int64 all;
 };
 

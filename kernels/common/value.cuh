@@ -1,4 +1,4 @@
-// Values of features as the kernels are compiled for them, float32 or float64.
+// The type of feature values that kernels are compiled for: float32 or float64.
 
 #ifndef DOUBLE
 #define DOUBLE 0  // whether values are float64

@@ -1,4 +1,4 @@
-// Codes of a matrix: the number of edges of its feature that are below each value.
+// Codes of a matrix. The code of a value is the number of its feature's edges below the value.
 //
 //   X          float32 or float64 (n, F), strides counted in values; NaN is missing
 //   edges      the same type, (F, n_edges), padded with infinity; float32 edges are rounded down
@@ -8,18 +8,18 @@
 //   n_missing  int64 (F,)       the number of missing codes is added to it
 //
 // Launch: grid (blocks of rows, blocks of BIN_FEATURES features), BIN_THREADS threads, no dynamic
-// shared memory. A block takes `rows_per_block` rows, BIN_THREADS at a time: it copies their values
-// to shared memory, neighbours in memory by neighbours; then a thread is a row, all lanes search
-// the edges of one feature, and a warp writes 32 codes side by side.
+// shared memory. A block takes `rows_per_block` rows, BIN_THREADS at a time. It copies their values
+// to shared memory by coalesced reads. Then each thread has one row, all lanes search the edges of
+// one feature, and a warp writes 32 contiguous codes.
 //
-// To find edges, columns are sorted by `sort_keys`: integers in the order of the values, so that a
-// radix sort can be used and denormal numbers are not flushed to zero.
+// To find edges, columns are sorted by the keys of `sort_keys`: integers in the order of the
+// values, so that a radix sort can be used and denormal numbers are not flushed to zero.
 
 #include "common/value.cuh"
 
 constexpr int32 BIN_THREADS = 256;
 constexpr int32 MAX_EDGES = 256;
-constexpr int32 BIN_BYTES = 64;  // of a row: then shared memory stays below 48 KiB
+constexpr int32 BIN_BYTES = 64;  // of a row in a block; shared memory stays below 48 KiB
 constexpr int32 BIN_FEATURES = BIN_BYTES / sizeof(Value);
 
 // The number of edges below a value, bit by bit from `top`, a power of two.
@@ -51,7 +51,7 @@ __device__ __forceinline__ void load_edges(Value (*edge)[MAX_EDGES], In<Value> e
     }
 }
 
-// Copy the values of some rows and features to shared memory; neighbours in memory by neighbours.
+// Copy the values of some rows and features to shared memory, by coalesced reads.
 __device__ __forceinline__ void load_tile(Value (*tile)[BIN_THREADS + 1], const Value* corner,
                                           int64 row_stride, int64 column_stride, int32 n_rows,
                                           int32 n_own)
@@ -119,7 +119,7 @@ __device__ __forceinline__ Key sort_key(Value x)
 #else
     const Key bits = __float_as_int(x);
 #endif
-    const Key key = bits ^ (bits >> BITS & LARGEST);  // negative values descend by their bits
+    const Key key = bits ^ (bits >> BITS & LARGEST);  // bits of negative values descend
     return key == -1 ? 0 : key;
 }
 

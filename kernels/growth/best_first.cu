@@ -4,8 +4,8 @@
 //
 // A queue takes the waiting split with the largest gain (if equal, the smallest key) until it has
 // taken `capacity` splits. The nodes of a new level have no children yet, so the splits taken
-// before keep their order, and each new split is inserted right before the first split that was
-// taken after its parent's and that it precedes:
+// before keep their order. Each new split is inserted right before the first split that it precedes
+// among the splits taken after its parent's split:
 //
 //   taken before     9 7 8 2 5         a (gain 6) is a child of 7; b (gain 1) is a child of 8
 //   taken now        9 7 8 a 2 5 b     splits beyond `capacity` are taken back
@@ -128,8 +128,8 @@ __device__ __forceinline__ int64 nodes_before(const int32* slot, const int32* so
     return first_not(begin, end, [&](int64 at) { return slot[sorted[at]] <= place; }) - begin;
 }
 
-// Mark the nodes that are split, those that have a place in the queue. Returns their number in the
-// low half, and that of all candidates in the high half. Every thread of the block takes part.
+// Mark the nodes with a place in the queue as split. Returns the number of these nodes in the low
+// half and the number of all candidates in the high half. Every thread of the block takes part.
 __device__ __forceinline__ int64 mark_taken(int64 (&warp_sums)[QUEUE_WARPS], int64 begin, int64 end,
                                             int32 capacity, const int32* place, uint8* accepted,
                                             int32* turn)
@@ -147,9 +147,9 @@ __device__ __forceinline__ int64 mark_taken(int64 (&warp_sums)[QUEUE_WARPS], int
     return counted;
 }
 
-// Insert the splits of a level into the queues. On return `accepted` marks those that were taken.
+// Insert the splits of a level into the queues. On return `accepted` marks the splits taken.
 //
-//   gain_before, ..., node_before   the old order; gain_after, ..., node_after: the new one
+//   gain_before, ..., node_before   the old order; gain_after, ..., node_after: the new order
 //   worst           int32 (T, most / GROUP + 1)   scratch of `find_last_of_groups`
 //   slot, place     int32 (nodes,)   number of earlier splits that precede each node; position of
 //                                    the node in the new order
@@ -209,8 +209,8 @@ take_splits(In<int32> size, In<int32> tree, In<uint64> key, In<double> gain, Out
 
 // ---- When all levels are grown -----------------------------------------------------------------
 
-// is_split uint8 (places,), zero before the launch: whether a node is split in the end. node: the
-// order after the last level. Launch: over trees.
+// is_split uint8 (places,), zero before the launch: whether a node stays split. node: the order
+// after the last level. Launch: over trees.
 extern "C" __global__ void __launch_bounds__(QUEUE_THREADS, QUEUE_BLOCKS)
 mark_splits(In<int32> length, In<int32> node, int32 capacity, Out<uint8> is_split)
 {
@@ -231,7 +231,7 @@ __device__ __forceinline__ int32 leaf_above(int32 place, In<int32> parent, In<ui
     return found;
 }
 
-// Add the sums of a node, int64 (places, n_sums), to those of the leaf that contains it.
+// Add the sums of a node, int64 (places, n_sums), to the sums of the leaf that contains it.
 __device__ __forceinline__ void add_to_leaf(int64* sums, int32 n_sums, int32 place, int32 leaf)
 {
     for (int64 k = 0; k < n_sums; ++k) {
@@ -240,11 +240,11 @@ __device__ __forceinline__ void add_to_leaf(int64* sums, int32 n_sums, int32 pla
 }
 
 // Turn nodes of the store (node_buffer.cu) whose splits were taken back into leaves. Their
-// descendants stay in the store, but are no node's children.
+// descendants stay in the store, but no node has them as children.
 //
 //   leaf   int32 (places,)           see `leaf_above`
-//   sums   int64 (places, n_sums)    sums of leaves, zero for other nodes. On return the sums of
-//                                    former descendants are added to those of their leaf
+//   sums   int64 (places, n_sums)    sums of leaves, zero for other nodes. On return the sums of a
+//                                    leaf include the sums of its former descendants
 //
 // Launch: over places.
 extern "C" __global__ void __launch_bounds__(QUEUE_THREADS, QUEUE_BLOCKS)

@@ -7,8 +7,8 @@
 //   place        0   1   2   3   4   5         order   3 0 | 5 1 2 4
 //   row        907  14  33  86   5  61         node      a |    b
 //
-// Dynamic shared memory: the gradients of a node, the sums of two, the histogram of one feature,
-// and the targets; see `layout`. gpuboost/backends/cuda/growth/subtrees.py computes its size.
+// Dynamic shared memory: the gradients of one node, the sums of two nodes, the histogram of one
+// feature, and the targets; see `layout`. The size is computed in backends/cuda/growth/subtrees.py.
 #ifndef GPUBOOST_BLOCK_STATE_CUH
 #define GPUBOOST_BLOCK_STATE_CUH
 
@@ -25,10 +25,10 @@ constexpr int32 STACK = BY_WARP ? 6 : 10;
 // A node on the stack, yet to be grown.
 struct OpenNode {
     uint64 key;
-    int32 start;  // its first place in `order`
+    int32 start;  // first place of its rows in `order`
     int32 count;
-    int32 levels;  // number of levels allowed below it
-    int32 place;   // in the store
+    int32 levels;  // largest number of levels below the node
+    int32 place;   // place of the node in the store
 };
 
 struct NodeSplit {
@@ -79,12 +79,12 @@ struct Matrix {
 
 struct Limits {
     Options options;
-    int64 smallest;  // rows of a node that may be split
+    int64 smallest;  // smallest number of rows of a node that may be split
     int32 max_features;
     AcceptRule accept;
 };
 
-// The columns that leaf sums are made of; without columns, leaf sums are the weights of classes.
+// The columns that leaf sums are sums of; without columns, leaf sums are the weights of classes.
 struct LeafColumns {
     int32 n_columns;
     int32 n_classes;
@@ -199,7 +199,7 @@ __device__ __forceinline__ Layout layout(int64* memory, const Options& options, 
     return made;
 }
 
-// One of the two sets of sums, which nodes use in turn.
+// One of the two sets of sums; nodes alternate between the sets.
 __device__ __forceinline__ Sums sums_of(const Layout& shared, int32 n_channels, int32 which)
 {
     uint32* low = shared.sums + which * 2 * (n_channels + 2);
@@ -241,7 +241,7 @@ __device__ __forceinline__ void add_rows(const BlockState& state, const Layout& 
     }
 }
 
-// Whether this thread has found that the node is not pure; with several classes, that it is pure.
+// Whether this thread found that the node is not pure or, with several classes, that it is pure.
 __device__ __forceinline__ bool knows_purity(const BlockState& state, const Layout& shared,
                                              const Sums& sums, const OpenNode& node,
                                              const Options& options)
@@ -324,7 +324,7 @@ __device__ __forceinline__ void clear_all(BlockState& state, const Layout& share
     if (t == 0) state.codes[SPLIT_THREADS] = NO_CODE;
 }
 
-// Zero the sums, for the node after the next.
+// Zero one set of sums, for the node after the next.
 __device__ __forceinline__ void clear_sums(const Sums& sums, int32 n_channels)
 {
     #pragma unroll 1

@@ -1,8 +1,8 @@
-// Finishes the nodes of the store: thresholds, directions of missing values, values, impurities and
-// impurity decreases; the same operations in the same order as gpuboost/engine/growth/tree.py.
+// Finishes the nodes of the store: computes thresholds, directions of missing values, values,
+// impurities and impurity decreases, by the operations of gpuboost/engine/growth/tree.py in order.
 //
 //   table, order, category, level_end   the numbers of the nodes, from node_buffer.cu
-//   left, count, ..., sums              the store, in which left is now a number
+//   left, count, ..., sums              the store, in which left is now the number of a node
 //   center, low, high                   float64 (F, width), see thresholds.cuh
 //
 // Output, node i of tree t at table[NODE_ROW][t] + i: the arrays of a `Tree`, with integers as
@@ -24,16 +24,16 @@ constexpr int32 ORDER_BLOCKS = 2;  // per multiprocessor
 
 // ---- Value, impurity and weight of a node ------------------------------------------------------
 
-// Kinds of values: shares of classes; means, those of POISSON; medians; steps of boosting.
+// Kinds of values: shares of classes; means; means of POISSON; medians; steps of boosting.
 constexpr int32 SHARES = 0, MEANS = 1, POISSON_MEANS = 2, MEDIANS = 3, STEPS = 4;
 
-// How values are computed from sums: `engine.task.Target`.
+// The rule by which values are computed from sums: `engine.task.Target`.
 //
-//   exponents    int32 (planes,)   empty if the sums of classes are whole weights; for steps those
-//                                  of the round, see scale_round of gradients.cu
-//   mean         float64 (V,)
-//   levels       float64           for medians: the sorted targets of each output, those of output
-//   first_level  int32 (V,)        k from first_level[k] on
+//   exponents    int32 (planes,)   empty if the sums of classes are whole weights; for steps, the
+//                                  exponents of the round, see scale_round of gradients.cu
+//   mean         float64 (V,)      means of the outputs
+//   levels       float64           for medians: the sorted targets of each output
+//   first_level  int32 (V,)        index of each output's first target in levels
 //   given        float64 (3,)      for steps: l1, l2 and the largest step
 //   rate         float64 (1,)      factor of steps
 struct ValueRule {
@@ -178,8 +178,8 @@ __device__ __forceinline__ double weighted_deviation(const ValueRule& rule, cons
     return summary.impurity * summary.weight;
 }
 
-// By how much a split lowers the mean absolute deviation of the root. `own` is the summary of the
-// node; `root`, `left` and `right` are places in the store.
+// The decrease of the root's mean absolute deviation by a split. `own` is the summary of the node;
+// `root`, `left` and `right` are places in the store.
 __device__ __forceinline__ double decrease_of_medians(const ValueRule& rule, const int64* sums,
                                                       int64 root, const NodeSummary& own,
                                                       int64 left, int64 right)
@@ -208,7 +208,7 @@ __device__ __forceinline__ void write_mask(const Masks& masks, int64 place, int6
     }
 }
 
-// The store, as far as splits are made of it.
+// The arrays of the store from which finished splits are made.
 struct StoredNodes {
     In<uint32> count;
     In<double> gain;
@@ -233,7 +233,7 @@ struct StoredNodes {
     }
 };
 
-// What is written of the split of a node; the defaults are those of a leaf.
+// The finished split of a node; the defaults are the values of a leaf.
 struct FinishedSplit {
     double decrease = 0.0;
     Threshold at = {0, __longlong_as_double(0x7FF8000000000000ll)};
@@ -263,7 +263,7 @@ __device__ __forceinline__ FinishedSplit finish_split(const StoredNodes& stored,
     return split;
 }
 
-// Where the arrays of finished nodes are written.
+// The arrays that finished nodes are written to.
 struct FinishedNodes {
     Out<int16> narrow_feature;
     Out<int32> wide_feature;

@@ -1,7 +1,7 @@
 // The node buffer ("store") of a batch of trees: each level is appended after it is grown, and
 // nodes are numbered at the end.
 //
-// The arrays of the store have room for all possible nodes; the root of tree t is node t:
+// The arrays of the store have capacity for all possible nodes; the root of tree t is node t:
 //
 //   left     int32, place of the left child, 0 in leaves       feature, bin, next_bin, draw,
 //   count    uint32                                            missing, mask  as in select_split.cu
@@ -37,8 +37,8 @@ struct LeafSums {
 
 // Write the nodes of a level to the store: node i to place *first + i. The children of split nodes
 // get the places after all stored nodes, by the rank of their parent. Nodes with at most
-// `small_rows` rows are skipped, because subtrees.cu stores them. `all_sums`: write the sums of
-// split nodes, too.
+// `small_rows` rows are skipped, because subtrees.cu stores them. `all_sums`: whether the sums of
+// split nodes are also written.
 //
 //   size, count, hessian, accepted, gain, ..., mask   of the level, see select_split.cu
 //   rank, next_size                                   of the level, see children.cu
@@ -196,8 +196,8 @@ number_nodes(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels,
     table[HESSIAN_ROW * width + tree] = hessian[tree];
 }
 
-// Turn the first two rows of the table into running sums: where the nodes and masks of each tree
-// begin among those of all trees. The table of a single tree needs no change.
+// Turn the first two rows of the table into running sums: the index of each tree's first node and
+// first mask among those of all trees. The table of a single tree needs no change.
 // Launch: one block of NUMBER_THREADS threads, which loops over tiles of trees, one per thread.
 extern "C" __global__ void __launch_bounds__(NUMBER_THREADS, NUMBER_BLOCKS)
 place_trees(int32 n_trees, Out<int64> table)

@@ -1,4 +1,4 @@
-// Where each tree's nodes and levels begin in arrays shared by all trees; the table of trees.
+// Offsets of each tree's nodes and levels in arrays of all trees, and the table of trees.
 #ifndef GPUBOOST_NODE_BUFFER_CUH
 #define GPUBOOST_NODE_BUFFER_CUH
 
@@ -28,8 +28,8 @@ struct Capacities {
     }
 };
 
-// Rows of the table of trees, int64 (3, trees + 1): where the nodes of each tree begin, where its
-// masks begin (both with the total at the end), and the integer weight of its root.
+// Rows of the table of trees, int64 (3, trees + 1): index of each tree's first node, index of its
+// first mask (both with the total at the end), and the integer weight of its root.
 constexpr int32 NODE_ROW = 0, MASK_ROW = 1, HESSIAN_ROW = 2;
 
 // The tree of a node, given its index among the nodes of all trees.

@@ -4,7 +4,7 @@
 // New nodes are appended to the store in global memory as blocks finish them, with siblings side by
 // side:
 //
-//   size     int32 (1,)     nodes in the store, including those of the levels so far
+//   size     int32 (1,)     number of nodes in the store, including the levels so far
 //   left     int32, place of the left child, 0 in leaves       feature, bin, next_bin, draw,
 //   count    uint32                                            missing, mask  as select_split.cu
 //   hessian  int64          gain   float64, -1 in leaves       sums   int64 (m, sums), of leaves
@@ -241,8 +241,8 @@ struct BlockSplit {
     __device__ __forceinline__ bool at_most(int32 code) const { return code <= split.bin; }
 };
 
-// Stable partition of the rows of a node; returns how many go left. Every thread of the block takes
-// part; a barrier is needed before rows are read.
+// Stable partition of the rows of a node; returns the number of rows that go left. Every thread of
+// the block takes part; a barrier is needed before rows are read.
 //
 //   order   r0 l0 r1 l1 r2      moved   l0 l1 r2 r1 r0      order   l0 l1 r0 r1 r2
 __device__ __forceinline__ int32 partition(BlockState& state, const Matrix& matrix,

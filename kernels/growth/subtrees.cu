@@ -3,7 +3,7 @@
 //
 //   first launch    grows the nodes that policy.cu lists, until nodes have at most WARP rows; these
 //                   go to a second list
-//   second launch   grows the nodes of the second list, where most nodes of a deep tree lie
+//   second launch   grows the nodes of the second list, which has most nodes of a deep tree
 //
 // Input:
 //
@@ -13,22 +13,22 @@
 //   min_hessian, min_category, root_hessian   int64 (trees,)   allowed uint8 (trees, F)
 //   tiles         uint8 (tiles, n, tile)                  codes of a row side by side
 //   n_bins        int32 (F,)   is_categorical uint8 (F,)   center float64 (F, width - 1)
-//   wide          int64 (., n, P)   wide_of int32 (trees,)   see sums.cu; n_columns is P, 0 where
+//   wide          int64 (., n, P)   wide_of int32 (trees,)   see sums.cu; n_columns is P, or 0 if
 //                                   leaf sums are the weights of classes
 //
 // The second list. The rows of its nodes are written back to global memory in their new order,
 // over the rows of the subtree's root:
 //
-//   n_tiny     int32 (1,), zero before the first launch   place: of the node in the store
+//   n_tiny     int32 (1,), zero before the first launch   place: the node's place in the store
 //   tiny_tree, tiny_count, tiny_levels, place   int32     tiny_start int64     tiny_key uint64
 //
 // Output: nodes in the store of subtree.cuh, in which node i of the level has place *first + i.
 // draw is empty if no threshold is random; mask is empty if no feature is categorical.
 //
 // Launch: any grid of SPLIT_THREADS threads, dynamic shared memory as in block_state.cuh. Blocks
-// loop over nodes; a block grows a node's whole subtree before the next. With BY_WARP a lane holds
-// one row and, in the search, one code that occurs in the node, so no array has an entry for each
-// bin.
+// loop over nodes; a block grows the whole subtree of a node before it takes the next node. With
+// BY_WARP, a lane holds one row and, in the search, one code that occurs in the node, so no array
+// has an entry for each bin.
 
 #include "level/split.cuh"
 #include "growth/block_state.cuh"
@@ -104,7 +104,7 @@ __device__ __forceinline__ void grow_subtree(BlockState& state, const Layout& sh
     if (!BY_WARP) __syncthreads();
 }
 
-// `levels`: number of levels allowed below a node; `first`: place of the level's first node.
+// `levels`: largest number of levels below a node; `first`: place of the level's first node.
 extern "C" __global__ void __launch_bounds__(SPLIT_THREADS, SUBTREE_BLOCKS)
 grow_subtrees(uint32* row, uint32* weight, int32* target, int64 n_rows, In<int32> small,
            In<int32> sizes, In<int32> tree, In<uint64> key, In<int64> start, In<int64> count,

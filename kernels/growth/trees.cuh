@@ -72,7 +72,7 @@ struct FinishedTrees {
         return node;
     }
 
-    // The same for a row of values (n, F), given their strides; NaN is missing.
+    // The leaf of a row of values (n, F), given their strides; NaN is missing.
     template <typename Value>
     __device__ __forceinline__ int64 leaf_of(In<Value> values, int64 column_stride,
                                              In<double> threshold, int64 tree) const

@@ -5,11 +5,11 @@
 
 struct AcceptRule {
     int32 criterion;
-    double unit;          // from a gain to a decrease of weight times impurity
+    double unit;          // factor from a gain to a decrease of weight times impurity
     double min_impurity_decrease;  // per weight of the root
     bool needs_gain;      // whether splits of gain 0 are rejected
 
-    // The gain of a split of this score, -1 if it is not accepted.
+    // The gain of a split with this score; -1 if the split is not accepted.
     __device__ __forceinline__ double gain(double score, int64 hessian, int64 root_hessian) const
     {
         if (score < 0.0) return -1.0;

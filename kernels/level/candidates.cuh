@@ -11,12 +11,12 @@
 //   more categories      gradient / weight occupied           up to t        occupied codes
 //   random categories    code              drawn to go left   up to t        the last position
 //
-// With more categories, those that are rare in the node may be left out of the order; they go where
-// missing values go (RARE_CATEGORIES).
+// With more categories and RARE_CATEGORIES, categories that are rare in the node are left out of
+// the order; they go where missing values go.
 //
 // A block has a thread for each code, and a cell is a code. With BY_WARP, a block is one warp that
 // searches nodes with at most WARP rows: its cells are the codes that occur in the node, in
-// ascending order, and `Feature::codes` lists them.
+// ascending order, and `Feature::codes` lists these codes.
 //
 // Histograms in global or shared memory are read through a type with `hessian(cell)`,
 // `count(cell)`, `gradient(cell, k)`, `plane(cell, p)` and `missing_code()`, the missing cell.
@@ -36,7 +36,7 @@ constexpr int32 SPLIT_BLOCKS = 2;     // per multiprocessor; more would spill re
 constexpr int32 NOWHERE = 256;        // beyond all positions
 constexpr int32 BOTH = 0, ONLY_RIGHT = 1, ONLY_LEFT = 2;  // directions of missing values tried
 
-// ---- Sets of cells: a word for each warp, thread t owning bit t --------------------------------
+// ---- Sets of cells: one word per warp; bit t belongs to thread t -------------------------------
 
 __device__ __forceinline__ void vote(uint32* words, bool bit)
 {
@@ -77,7 +77,7 @@ struct Workspace {
     uint32 drawn[SPLIT_WARPS];
     int64 warp_sums[SPLIT_WARPS];
     double warp_score[SPLIT_WARPS];
-    int32 warp_position[SPLIT_WARPS];  // as of `best_position`
+    int32 warp_position[SPLIT_WARPS];  // encoded as by `best_position`
     double ratio[SPLIT_THREADS];
     int32 order[SPLIT_THREADS];
 };
@@ -105,9 +105,9 @@ struct Feature {
     int32 index;
     int32 n_bins;
     bool categorical;
-    int32 sign;          // 1 if leaf values rise with it, -1 if they fall, else 0; for NEWTON
-    In<double> center;   // of its bins
-    const uint8* codes;  // of the cells, then NO_CODE at least once; null: a cell is a code
+    int32 sign;          // 1 if leaf values rise with the feature, -1 if they fall, else 0
+    In<double> center;   // centres of the feature's bins
+    const uint8* codes;  // codes of the cells, then NO_CODE; null if cells are codes
 
     __device__ __forceinline__ int32 code(int32 cell) const
     {
@@ -122,7 +122,7 @@ struct Item {
     int32 cell;
     bool taken;
     bool candidate;
-    bool alone;      // left is one item, not all items up to it
+    bool alone;      // whether the left child gets one item instead of all up to it
     int32 place;     // position of cell threadIdx.x, NOWHERE if it is not taken
     int32 bin;
     int32 next_bin;
@@ -165,7 +165,7 @@ __device__ __forceinline__ int32 drawn_bin(Workspace& space, In<double> center, 
     return reached < 0 ? low : reached;
 }
 
-// Every thread of the block takes part.
+// The item for a random threshold. Every thread of the block takes part.
 __device__ __forceinline__ Item random_numeric_item(Workspace& space, int32 missing_cell,
                                                     const Node& node, const Feature& feature)
 {
@@ -188,7 +188,7 @@ __device__ __forceinline__ Item single_category_item(const Workspace& space)
     return {t, occupied, occupied, true, occupied ? t : NOWHERE, 0, 0, no_draw(), false};
 }
 
-// Every thread of the block takes part.
+// The item for a random set of categories. Every thread of the block takes part.
 __device__ __forceinline__ Item random_category_item(Workspace& space, const Node& node,
                                                      const Feature& feature)
 {
@@ -203,7 +203,7 @@ __device__ __forceinline__ Item random_category_item(Workspace& space, const Nod
     return {t, left, t == SPLIT_THREADS - 1, false, left ? t : NOWHERE, 0, 0, no_draw(), false};
 }
 
-// The gradient that categories are sorted by: of the node's largest class, or of all outputs.
+// The gradient by which categories are sorted: of the node's largest class, or the sum of outputs.
 template <class HistogramView>
 __device__ __forceinline__ int64 ordering_gradient(const HistogramView& cells, const Node& node,
                                                    const Options& options)
@@ -221,7 +221,7 @@ __device__ __forceinline__ int64 ordering_gradient(const HistogramView& cells, c
     return cells.gradient(t, largest);
 }
 
-// Every thread of the block takes part.
+// The item for sorted categories. Every thread of the block takes part.
 template <class HistogramView>
 __device__ __forceinline__ Item sorted_category_item(Workspace& space, const HistogramView& cells,
                                                      const Node& node, const Options& options)

@@ -1,17 +1,17 @@
-// The next level: the children of the accepted nodes, and where their rows go. Arrays of the nodes
-// of a level, as in policy.cu:
+// The next level: the children of accepted nodes, and the new positions of their rows. Arrays of
+// the nodes of a level, as in policy.cu:
 //
 //   accepted   uint8 (nodes,)    n_left int64 (nodes,)       rows of accepted nodes that go left
-//   rank       int32 (nodes,)    accepted nodes before each; its children are 2 rank, 2 rank + 1
+//   rank       int32 (nodes,)    accepted nodes before; the node's children are 2 rank, 2 rank + 1
 //   to         int64 (nodes,)    first row of the left child
-//   gone       int64 (nodes,)    rows of accepted nodes before that go left
-//   cut        int32 (nodes,)    pieces of the children's rows before those of its own
+//   gone       int64 (nodes,)    rows that go left in the accepted nodes before
+//   cut        int32 (nodes,)    pieces of the children of the nodes before
 //
 // rank, to and gone are written for accepted nodes only. Arrays of the pieces of the level's rows:
 //
 //   piece, first, left   int32, int64, int64 (pieces,)    node, first row and rows that go left
-//   left_at, right_at    int64 (pieces,)    where the rows of each side go; the rows of a parent
-//                                           lie side by side, left before right
+//   left_at, right_at    int64 (pieces,)    new position of the first row of each side; the rows
+//                                           of siblings are contiguous, left before right
 //
 // Running sums are computed by chunks, see chunks.cuh. The launches depend on the level's capacity:
 //
@@ -121,7 +121,7 @@ struct Pieces {
     In<int64> first;
     In<int64> left;
 
-    // Whether its rows move to children.
+    // Whether the rows of the piece move to children.
     __device__ __forceinline__ bool moves(int64 piece) const { return accepted[node[piece]] != 0; }
 };
 
@@ -167,8 +167,8 @@ __device__ __forceinline__ void place_chunk_of_pieces(int64 (&warp_sums)[CHUNK_W
 
 // ---- Launches ----------------------------------------------------------------------------------
 
-// Places of nodes; and sums over chunks of pieces, totals int64 (chunks of pieces,). Launch: one
-// block of CHUNK_THREADS threads for each chunk of nodes, then one for each chunk of pieces.
+// Compute the places of nodes, and sums over chunks of pieces, totals int64 (chunks of pieces,).
+// Launch: one block of CHUNK_THREADS threads per chunk of nodes, then one per chunk of pieces.
 //
 //   node_totals   from count_children; not needed for one chunk of nodes
 extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
@@ -191,7 +191,7 @@ place_nodes(In<int32> size, In<int64> start, In<int64> count, In<uint8> accepted
     }
 }
 
-// Places of pieces, after place_nodes. Launch: grid (chunks of pieces), CHUNK_THREADS threads.
+// Compute the places of pieces, after place_nodes. Launch: one block of CHUNK_THREADS per chunk.
 extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
 place_pieces(In<int64> start, In<uint8> accepted, In<int64> n_left, In<int32> n_pieces,
              In<int32> piece_node, In<int64> first, In<int64> left, In<int64> totals, In<int64> to,
@@ -203,9 +203,9 @@ place_pieces(In<int64> start, In<uint8> accepted, In<int64> n_left, In<int32> n_
                           left_at, right_at);
 }
 
-// Places of nodes and pieces, if each has one chunk. A level takes 14 launches (docs/gpu.md), and
-// would take 15 without this kernel: 7% more where launches take the time. Launch: one block of
-// CHUNK_THREADS threads.
+// Compute the places of nodes and pieces, if both have one chunk. A level takes 14 launches
+// (docs/gpu.md); without this kernel it would take 15, which is 7% more time if launches dominate.
+// Launch: one block of CHUNK_THREADS threads.
 extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
 place_rows(In<int32> size, In<int64> start, In<int64> count, In<uint8> accepted, In<int64> n_left,
            In<int32> n_pieces, In<int32> piece_node, In<int64> first, In<int64> left,
@@ -224,13 +224,13 @@ place_rows(In<int32> size, In<int64> start, In<int64> count, In<uint8> accepted,
 
 // ---- The children ------------------------------------------------------------------------------
 
-// Index of the last of ascending numbers that is at most `value`; the first one must be.
+// Index of the last number up to `value`; numbers ascend, and the first one must be up to `value`.
 __device__ __forceinline__ int64 last_up_to(In<int32> numbers, int64 n, int64 value)
 {
     return first_not((int64)1, n, [&](int64 i) { return numbers[i] <= value; }) - 1;
 }
 
-// The children of accepted nodes, and the pieces of their rows; arrays of children end in `_out`.
+// Write the children of accepted nodes, and pieces of their rows; arrays of children end in `_out`.
 //
 //   left_hessian int64 (nodes,)   left_gradient int64 (nodes, K)    sums of left children
 //

@@ -23,7 +23,7 @@ __device__ __forceinline__ int64 first_of_thread()
 
 __device__ __forceinline__ int64 thread_count() { return (int64)gridDim.x * CONSTRAINT_THREADS; }
 
-// Constraints of the roots, whose paths have no splits.
+// Write the constraints of the roots, whose paths have no splits.
 extern "C" __global__ void __launch_bounds__(CONSTRAINT_THREADS)
 hold_roots(In<int32> size, In<double> regular, int32 bounded_nodes, int32 n_words,
            Out<double> lower, Out<double> upper, Out<uint32> groups)
@@ -37,8 +37,8 @@ hold_roots(In<int32> size, In<double> regular, int32 bounded_nodes, int32 n_word
     }
 }
 
-// Constraints of the children of accepted nodes, see children.cu; arrays of children end in `_out`.
-// If a feature is monotonic there is one channel.
+// Write the constraints of the children of accepted nodes, see children.cu; their arrays end in
+// `_out`. With monotonic features there is one channel.
 extern "C" __global__ void __launch_bounds__(CONSTRAINT_THREADS)
 hold_children(In<int32> size, In<uint8> accepted, In<int32> rank, In<int32> feature,
               In<int64> hessian, In<int64> gradient, In<int64> left_hessian,
@@ -66,8 +66,8 @@ hold_children(In<int32> size, In<uint8> accepted, In<int32> rank, In<int32> feat
     }
 }
 
-// allowed_out uint8 (nodes, F): which features of its tree, allowed uint8 (trees, F), the groups of
-// each node allow.
+// allowed_out uint8 (nodes, F): mask of the features of the tree, allowed uint8 (trees, F), that
+// the groups of each node allow.
 extern "C" __global__ void __launch_bounds__(CONSTRAINT_THREADS)
 allow_by_groups(In<int32> size, In<int32> tree, In<uint32> groups, In<uint32> of_feature,
                 In<uint8> allowed, int32 n_features, int32 n_words, Out<uint8> allowed_out)
@@ -83,7 +83,7 @@ allow_by_groups(In<int32> size, In<int32> tree, In<uint32> groups, In<uint32> of
     }
 }
 
-// The features that each tree may split on in a level: the first `count` in the level's own order.
+// Draw the features that each tree may split on in a level: the first `count` of a hashed order.
 // Launch: grid (trees), one warp.
 extern "C" __global__ void __launch_bounds__(WARP)
 draw_level(In<uint64> root_key, In<uint8> allowed, int32 depth, int32 n_features, int32 count,

@@ -4,7 +4,7 @@
 //   listed     int32  (slots, M) or (1, M)    features whose histograms are built, then -1; lists
 //                                             of slots are `stride` entries apart (0: one list
 //                                             for all)
-//   row        uint32 (r,)                    row of the matrix; those of a node are contiguous
+//   row        uint32 (r,)                    rows of the matrix; a node's rows are contiguous
 //   weight     uint32 (r,)                    at most 2**31 - 1
 //   target     int32  (C, r)                  values of each output; [class is 1]; or the class,
 //                                             ascending in each node
@@ -14,17 +14,17 @@
 //
 // Launch: grid (any, M / TILE, K; 1 with more than two classes), HISTOGRAM_THREADS threads, shared
 // memory below. Blocks loop over the pieces of the `n_slots` slots from `first_slot` on; pieces are
-// sorted by slot. All rows of a piece belong to one node (slot). A block adds them for TILE
+// sorted by slot. All rows of a piece belong to one node (slot). A block adds the rows for TILE
 // features: for values and two classes to one channel of gradients, for more classes to all
-// channels in turn. A warp takes 32 / TILE rows, a lane one feature:
+// channels in turn. A warp takes 32 / TILE rows, and a lane takes one feature:
 //
 //                lane 0   lane 1   ...  lane 31
 //   row 7        code 3   code 9        code 3
 //   adds to      [3][0]   [9][1]        [3][31]    of a plane [bin][lane]: every lane its own bank
 //
-// Shared memory: uint32 [plane][width][TILE]. Only 32-bit shared atomics are native. So a plane of
-// weights must not wrap (the host limits the rows of a block by the largest weight), and a gradient
-// has two planes, with a carry from the low half into the high one.
+// Shared memory: uint32 [plane][width][TILE]. Only 32-bit shared atomics are native. So weights
+// must not overflow their plane (the host limits the rows of a block by the largest weight), and a
+// gradient has two planes, with a carry from the low half to the high half.
 
 #ifndef TILE
 #define TILE 32  // features per block: fewer if few are listed or shared memory is small
@@ -41,7 +41,7 @@ constexpr uint32 NO_CELL = 0xffffffffu;
 
 #include "level/shared_histogram.cuh"
 
-// Planes in shared memory, of one channel.
+// The planes of one channel in shared memory.
 struct ValuePlanes {
     uint32* low;
     uint32* high;
@@ -62,7 +62,7 @@ struct ValuePlanes {
         if (has_weights) atomicAdd(weights + cell, entry.weight);
         if (has_counts) atomicAdd(counts + cell, 1u);
     }
-    // Add the sums of a cell to its place in the histogram, if it has one, and clear them.
+    // Add the sums of a cell to the histogram, if the cell has a place there, and clear the sums.
     __device__ __forceinline__ void flush(int32 cell, int64* out, int32 channel) const
     {
         if (out == nullptr) return;
@@ -185,7 +185,7 @@ static_assert(sizeof(Segment) <= CLASS_STATIC_BYTES, "the host leaves no room fo
 constexpr int32 ANY_CLASS = -1;
 
 struct ClassEntry {
-    uint32 cell;  // NO_CELL if there is no row, or its class is not the segment's
+    uint32 cell;  // NO_CELL if there is no row, or if it has another class
     uint32 weight;
     int32 own;
 };
@@ -265,7 +265,7 @@ __device__ __forceinline__ void add_segment(const Column& column, const ClassRow
             if (planes.counts != nullptr) atomicAdd(planes.counts + cell, 1u);
         }
     }
-    // Some thread has the first row beyond; only the first lane of each row needs to write.
+    // One thread has the first row of another class; only the first lane of each row must write.
     if (threadIdx.x % TILE == 0 && beyond < rows.count) atomicMin(end, beyond);
 }
 

@@ -1,8 +1,8 @@
 // Medians of nodes: the sign of each row about its node's median, and sums of deviations from it.
 //
 //   row, weight   uint32 (r,)       rank int32 (K, r): ranks of targets, from 0
-//   heavy         int64 (n,)        weights of the rows of the matrix in medians, if has_heavy;
-//                                   else these are their weights in the tree
+//   heavy         int64 (n,)        weights of the matrix's rows in medians, if has_heavy;
+//                                   otherwise medians use the weights in the tree
 //   n_pieces      int32 (1,)        at most the length of arrays of pieces
 //   slot, first, rows   int32, int64, int32 (pieces,)    node, first row, number of rows
 //   lower, upper  int32 (nodes, K)  smallest ranks such that targets up to them have at least half,
@@ -71,7 +71,7 @@ count_ranks(In<uint32> row, In<uint32> weight, In<int32> rank, In<int64> heavy, 
     }
 }
 
-// Find the next digit of `lower`, which is zero before the first launch. Leaves the counts zero.
+// Find the next digit of `lower`, which is zero before the first launch. Sets the counts to zero.
 //
 //   below, total  int64 (nodes, K)   weight of the ranks below all candidates, and of the node;
 //                                    written by the first launch

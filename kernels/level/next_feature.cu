@@ -4,7 +4,7 @@
 //   undecided   uint8 (nodes,)        from select_split.cu
 //   last        uint64 (slots,)       from select_split.cu
 //   histogram   int64 (slots, width, 2 + K)               scratch, for one feature
-//   row, weight, target               the rows, see histogram.cu; n_rows between columns of target
+//   row, weight, target               see histogram.cu; columns of target are n_rows apart
 //   others                            as in split.cu
 //
 // Blocks of SPLIT_THREADS threads loop over nodes with the stride of the grid. A block adds the
@@ -25,7 +25,7 @@ struct Rows {
     int64 count;
 };
 
-// Every thread of the block takes part.
+// Build the histogram of a node's rows for one feature. Every thread of the block takes part.
 __device__ __forceinline__ void build(int64* cells, In<uint8> codes, const Rows& rows, int32 width,
                                       const Options& options)
 {
@@ -49,8 +49,8 @@ __device__ __forceinline__ void build(int64* cells, In<uint8> codes, const Rows&
     __syncthreads();
 }
 
-// Per slot: listed int32, the feature that can split the node, -1 if none can; and its split, as
-// split.cu writes it for an entry of its lists.
+// Per slot: listed int32, the feature that can split the node, -1 if none can; and the split by
+// this feature, as split.cu writes it for an entry of its lists.
 extern "C" __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
 try_next_features(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> target,
                   In<int32> size, In<int32> slot, In<uint8> undecided, In<int64> start,
@@ -90,7 +90,7 @@ try_next_features(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> 
                 build(cells_of_node, column, rows, width, options);
             }
             occupied = is_one && t < width && cells.hessian(t) > 0;
-            has_choice = __syncthreads_count(occupied) >= 2;  // after it `of_warp` may be written
+            has_choice = __syncthreads_count(occupied) >= 2;  // the barrier frees `of_warp`
         }
         const int32 f = has_choice ? (int32)(rank & 0xffffffffull) : -1;
         if (t == 0) listed[own] = f;

@@ -4,8 +4,8 @@
 //   after    node a: l l l | r r                              node c: l | r
 //
 // The partition is stable, so rows that are sorted by class stay sorted. The rows of the level are
-// cut into pieces, and pieces into words of WARP rows. The first pass stores for each row a bit,
-// whether it goes left, and counts the bits. children.cu turns counts into places. The second pass
+// cut into pieces, and pieces into words of WARP rows. The first pass stores one bit per row, set
+// if the row goes left, and counts the bits. children.cu turns counts into places. The second pass
 // moves the rows.
 //
 //   codes      uint8 (F, n)        code of each feature and row
@@ -13,8 +13,8 @@
 //   n_pieces   int32 (1,)          at most the length of arrays of pieces
 //   node, first, rows   int32, int64, int32 (pieces,)    node, first row, number of rows
 //   accepted, feature, bin, missing   uint8, int32, int16, int8 (nodes,)   from select_split.cu
-//   mask       uint32 (nodes, 16)  of categorical splits
-//   turns      uint32 (pieces, WARP)   a bit for each row of a piece: whether it goes left
+//   mask       uint32 (nodes, 16)  masks of categorical splits
+//   turns      uint32 (pieces, WARP)   one bit per row of a piece, set if the row goes left
 //
 // Launch: any grid of PARTITION_THREADS threads; blocks loop over pieces with the stride of the
 // grid. A warp takes every PARTITION_WARPS-th word of a piece. No dynamic shared memory.
@@ -23,15 +23,15 @@
 
 constexpr int32 PARTITION_THREADS = 256;
 constexpr int32 PARTITION_WARPS = PARTITION_THREADS / WARP;
-constexpr int32 PIECE_WORDS = 32;  // of a piece, at most: a lane has one
+constexpr int32 PIECE_WORDS = 32;  // largest number per piece; a lane has one
 constexpr int32 WARP_WORDS = PIECE_WORDS / PARTITION_WARPS;
 
 struct Split {
-    const uint8* codes;   // of its feature
+    const uint8* codes;   // of the split's feature
     const uint32* mask;   // null for a numeric feature
     int32 bin;
     int32 missing_code;
-    bool is_left;         // where missing values go
+    bool is_left;         // whether missing values go left
 
     __device__ __forceinline__ int32 code(uint32 row) const { return __ldg(codes + row); }
     __device__ __forceinline__ bool is_missing(int32 code) const { return code == missing_code; }
@@ -53,8 +53,8 @@ __device__ __forceinline__ Split split_of(int32 node, In<uint8> codes, In<int32>
             bin[node], missing_code, missing[node] == MISSING_LEFT};
 }
 
-// left int64 (pieces,): rows of each piece that go left. n_left int64 (nodes,): of each node, zero
-// before the launch.
+// left int64 (pieces,): number of rows of each piece that go left. n_left int64 (nodes,): the same
+// for each node, zero before the launch.
 extern "C" __global__ void __launch_bounds__(PARTITION_THREADS)
 partition_count(In<uint8> codes, In<uint32> row, In<int32> n_pieces, In<int32> node,
                 In<int64> first, In<int32> rows, In<uint8> accepted, In<int32> feature,
@@ -92,7 +92,7 @@ partition_count(In<uint8> codes, In<uint32> row, In<int32> n_pieces, In<int32> n
     }
 }
 
-// left_at, right_at int64 (pieces,): places in the new order of the piece's first row of each side.
+// left_at, right_at int64 (pieces,): new position of the piece's first row on each side.
 extern "C" __global__ void __launch_bounds__(PARTITION_THREADS)
 partition_move(In<uint32> row, In<uint32> weight, In<int32> target, In<int32> n_pieces,
                In<int32> node, In<int64> first, In<int32> rows, In<uint8> accepted,

@@ -9,9 +9,9 @@
 // Children come in pairs, left before right: below the roots the sibling of node i is i ^ 1.
 //
 // Launch of all kernels: grid (chunks of nodes, shares), CHUNK_THREADS threads, see chunks.cuh; one
-// thread per node. All blocks with the same blockIdx.x process the nodes of one chunk: each counts
-// the pieces of the nodes' rows and writes a share of them; the first also writes the arrays of
-// nodes. No dynamic shared memory.
+// thread per node. All blocks with the same blockIdx.x process the nodes of one chunk: each block
+// counts the pieces of the nodes' rows and writes a share of the pieces; the first block also
+// writes the arrays of nodes. No dynamic shared memory.
 
 #include "common/chunks.cuh"
 
@@ -19,17 +19,17 @@ constexpr int32 FROM_ROWS = -1;  // `source` of a histogram that is summed from 
 
 struct Workspace {
     int64 warp_sums[CHUNK_WARPS];
-    int32 end[CHUNK_THREADS];   // pieces in the tile up to the last of each thread's node
-    int32 slot[CHUNK_THREADS];  // node or slot that they belong to
+    int32 end[CHUNK_THREADS];   // number of pieces in the tile up to the end of each thread's node
+    int32 slot[CHUNK_THREADS];  // node or slot of each thread's node
 };
 
 // ---- Work lists: the rows of nodes, cut into pieces for the blocks of a launch -----------------
 
 struct Work {
     Out<int32> slot;   // node or slot that a piece belongs to
-    Out<int64> first;  // its first row
+    Out<int64> first;  // first row of a piece
     Out<int32> rows;
-    int32 capacity;  // rows of a piece
+    int32 capacity;  // largest number of rows of a piece
 };
 
 // Append the pieces of the rows of a tile of nodes to a list of `made` pieces; `pieces` is the
@@ -83,8 +83,8 @@ cut_roots(In<int32> size, In<int64> start, In<int64> count, int32 piece_rows, Ou
 // Limits that a node must meet to be searched.
 struct Limits {
     In<int64> min_hessian;  // (trees,)
-    int64 smallest;         // rows of a node that may be split
-    int64 small_rows;       // nodes with at most this many rows are left to subtrees.cu
+    int64 smallest;         // smallest number of rows of a node that may be split
+    int64 small_rows;       // largest number of rows of the nodes that subtrees.cu grows
     int32 n_channels;
     int32 purity;                           // how nodes are tested for purity
     bool deeper;                            // whether the depth allows children
@@ -100,8 +100,8 @@ struct Nodes {
     In<int64> count;
     In<int64> hessian;
     In<int64> gradient;
-    In<int32> low;  // (nodes, K) of the targets of rows of positive weight
-    In<int32> high;
+    In<int32> low;  // (nodes, K): smallest target of the rows of positive weight
+    In<int32> high;  // the same for the largest target
     In<int32> parent;
 };
 
@@ -132,22 +132,22 @@ __device__ __forceinline__ bool is_searched(const Nodes& nodes, const Limits& li
     return nodes.count[node] > limits.small_rows && may_split(nodes, limits, node);
 }
 
-// Whether a node has more rows than its sibling; if both have as many, the right one is larger.
+// Whether a node has more rows than its sibling; of equal siblings, the right one counts as larger.
 __device__ __forceinline__ bool is_larger(const Nodes& nodes, int64 node)
 {
     const bool left = nodes.count[node & ~1ll] > nodes.count[node | 1ll];
     return left == ((node & 1) == 0);
 }
 
-// What the policy decides for a node.
+// The decisions of the policy for a node.
 struct Role {
-    bool is_open;  // it is searched in this level
+    bool is_open;  // whether the node is searched in this level
     bool has_histogram;
-    bool by_subtraction;  // its histogram is the parent's minus the sibling's
-    bool is_small;        // it is left to subtrees.cu
+    bool by_subtraction;  // whether its histogram is the parent's minus the sibling's
+    bool is_small;        // whether subtrees.cu grows the node
 };
 
-// Every lane of the warp takes part; siblings are neighbouring lanes.
+// The role of a node. Every lane of the warp takes part; siblings are in neighbouring lanes.
 __device__ __forceinline__ Role role_of(const Nodes& nodes, const Limits& limits, int64 node,
                                         bool inside)
 {
@@ -165,7 +165,7 @@ __device__ __forceinline__ int64 pieces_in(const Nodes& nodes, const Role& role,
     return role.has_histogram && !role.by_subtraction ? pieces_of(nodes.count[node], capacity) : 0;
 }
 
-// Sums over the chunks, needed before open_nodes if there are several. Launch: one share.
+// Sums over the chunks, needed before open_nodes if there are several chunks. Launch: one share.
 //
 //   totals   int64 (2, chunks)    slots packed with small nodes; pieces of work
 extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
@@ -198,9 +198,9 @@ count_open(In<int32> size, In<int32> tree, In<int64> start, In<int64> count, In<
 //   source   int32 (nodes,)    FROM_ROWS, or the slot in the level before of the parent's
 //                              histogram, from which the sibling's is subtracted
 //   open     uint8 (nodes,)    whether the node is searched in this level
-//   small    int32 (nodes,)    the nodes left to subtrees.cu
+//   small    int32 (nodes,)    the nodes that subtrees.cu grows
 //   sizes    int32 (3,)        number of slots, of pieces of work and of small nodes
-//   work                       pieces of the rows to sum, by slot
+//   work                       pieces of the rows to sum; they belong to slots
 extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
 open_nodes(In<int32> size, In<int32> tree, In<int64> start, In<int64> count, In<int64> hessian,
            In<int64> gradient, In<int32> low, In<int32> high, In<int32> parent,

@@ -5,7 +5,7 @@
 //   listed      int32 (slots, M) or (1, M)    features of the lists, see histogram.cu
 //   size, slot, open                 see policy.cu; key, tree, hessian of the nodes
 //   root_hessian int64 (trees,)      allowed uint8 (trees or nodes, F), see split.cu
-//   unit        float64 (1,)         from a gain to a decrease of weight times impurity
+//   unit        float64 (1,)         factor from a gain to a decrease of weight times impurity
 //
 // Launch: any grid of (WARP, SELECT_WARPS) threads; warps loop over nodes with the stride of the
 // grid; no shared memory. Only nodes whose slots are among the `n_slots` from `first_slot` on are
@@ -22,11 +22,11 @@ constexpr int32 SELECT_BLOCKS = 8;  // per multiprocessor, at least
 __device__ __forceinline__ int32 first_node() { return blockIdx.x * SELECT_WARPS + threadIdx.y; }
 __device__ __forceinline__ int32 nodes_at_once() { return gridDim.x * SELECT_WARPS; }
 
-// ---- Which features ----------------------------------------------------------------------------
+// ---- Feature lists -----------------------------------------------------------------------------
 
 // List the first `max_features` features of every open node, in ascending order: listed int32
-// (slots, max_features), then -1. last uint64 (slots,): the largest of their ranks, EVERY_RANK if
-// the node has no other features.
+// (slots, max_features); unused entries are -1. last uint64 (slots,): the largest rank of a listed
+// feature, EVERY_RANK if the node has no other features.
 extern "C" __global__ void __launch_bounds__(WARP * SELECT_WARPS, SELECT_BLOCKS)
 choose_features(In<int32> size, In<int32> slot, In<uint8> open, In<uint64> key, In<int32> tree,
                 In<uint8> allowed, int32 first_slot, int32 n_slots, int32 n_features,
@@ -65,7 +65,7 @@ struct Found {
     In<uint32> mask;
 };
 
-// The entries of one node: those of `Found` from `first` on.
+// The entries of one node, which are the entries of `Found` from `first` on.
 struct Entries {
     In<int32> listed;
     int64 first;
@@ -118,7 +118,7 @@ __device__ __forceinline__ BestEntry best_entry(const AllowedFeatures& choice, c
 
 // ---- The best split ----------------------------------------------------------------------------
 
-// The splits of the level, by node, as `engine.growth.frontier.Splits`.
+// The splits of the level, by node, as in `engine.growth.frontier.Splits`.
 struct Splits {
     Out<double> gain;
     Out<int32> feature;
@@ -131,7 +131,7 @@ struct Splits {
     Out<int64> left_hessian;
     Out<int64> left_gradient;
     Out<uint8> accepted;
-    bool masks;  // whether there are any
+    bool masks;  // whether splits have masks
 };
 
 __device__ __forceinline__ void write_none(const Splits& splits, int64 node, int32 n_channels)
@@ -149,7 +149,7 @@ __device__ __forceinline__ void write_none(const Splits& splits, int64 node, int
 }
 
 // Sum of one plane of a histogram over the codes that go left: bit j of `left_codes` is set if code
-// lane + 32 j does. Every lane takes part and gets the sum.
+// lane + 32 j goes left. Every lane takes part and gets the sum.
 __device__ __forceinline__ int64 sum_left(const int64* cells, uint32 left_codes, int32 planes,
                                           int32 plane)
 {
@@ -227,8 +227,8 @@ __device__ __forceinline__ void write_split(const Splits& splits, int64 node, do
 
 // Write the best split of every node and whether it is accepted; if not, `gain` is -1. With `fill`,
 // nodes that are not open are marked as not split. undecided uint8 (nodes,), zero before the
-// launch: whether no listed feature can split the node while others are left. `last_listed` is
-// `last` of choose_features.
+// launch: whether no listed feature can split the node, but other features are left. `last_listed`
+// is `last` of choose_features.
 extern "C" __global__ void __launch_bounds__(WARP * SELECT_WARPS, SELECT_BLOCKS)
 decide_splits(In<int32> size, In<int32> slot, In<uint8> open, In<uint64> key, In<int32> tree,
               In<int64> hessian, In<int64> root_hessian, In<uint8> allowed,

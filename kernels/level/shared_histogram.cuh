@@ -1,15 +1,15 @@
-// The histogram of a block in shared memory, and the pieces of rows it sums, for histogram.cu.
+// The histogram of a block in shared memory, and the pieces of rows that it sums: for histogram.cu.
 #ifndef GPUBOOST_SHARED_HISTOGRAM_CUH
 #define GPUBOOST_SHARED_HISTOGRAM_CUH
 
-// The first piece with a slot of `first_slot` or more, of `n_pieces` pieces sorted by slot.
+// The first of `n_pieces` pieces, which are sorted by slot, whose slot is at least `first_slot`.
 __device__ __forceinline__ int32 first_piece(In<int32> slot, int32 n_pieces, int32 first_slot)
 {
     const int32 end = first_slot == 0 ? 0 : n_pieces;
     return first_not(0, end, [&](int32 piece) { return slot[piece] < first_slot; });
 }
 
-// What one lane adds: `weight` and `value` to the cell of its feature.
+// The summands of one lane: `weight` and `value` are added to the cell of its feature.
 struct Entry {
     uint32 cell = NO_CELL;
     uint32 weight;
@@ -45,7 +45,7 @@ __device__ __forceinline__ void zero(uint32* cells, int32 n_cells)
     for (int32 i = threadIdx.x; i < n_cells; i += HISTOGRAM_THREADS) cells[i] = 0;
 }
 
-// The place of a shared-memory cell in the global histogram; null beyond the end of the list.
+// The place in the global histogram of a cell in shared memory; null beyond the end of the list.
 __device__ __forceinline__ int64* output_cell(int64* histogram, int32 slot, int32 n_listed,
                                               int32 width, int32 planes, int32 cell)
 {

@@ -57,7 +57,7 @@ split_features(int64* histogram, In<int64> previous, In<int32> sizes, In<int32> 
                              random_thresholds != 0, regular};
     for (int32 own = blockIdx.x; own < end; own += gridDim.x) {
         const int32 n = node_of_slot[first_slot + own];
-        if (open[n] == 0) continue;  // its histogram is only for its sibling's subtraction
+        if (open[n] == 0) continue;  // only its sibling's histogram needs the node's
         const int64 out = (int64)own * n_listed + entry;
         const int32 f = listed[(int64)own * stride + entry];
         const bool is_allowed = f >= 0 && allowed[allowed_row(n, tree[n]) * n_features + f] != 0;
@@ -74,7 +74,7 @@ split_features(int64* histogram, In<int64> previous, In<int32> sizes, In<int32> 
             const int64* sibling = histogram + ((int64)slot[n ^ 1] * n_listed + entry) * n_cells;
             subtract(cells_of_node, parent, sibling, n_cells);
         }
-        if (ALLOWED_BY_LEVEL && !is_allowed) continue;  // the histogram is for the levels below
+        if (ALLOWED_BY_LEVEL && !is_allowed) continue;  // levels below need the histogram
 
         // Find the occupied codes. With fewer than two there is no split.
         const GlobalHistogram<int64> cells = {cells_of_node, width, n_channels};

@@ -8,7 +8,7 @@
 
 // ---- Features in order -------------------------------------------------------------------------
 
-// The smallest rank, `minimum` or more, of an allowed feature; EVERY_RANK if there is none.
+// The smallest rank of an allowed feature that is at least `minimum`; EVERY_RANK if there is none.
 // `of_warp` is scratch, one rank per warp. Every thread of the block takes part; a barrier is
 // needed before the next call.
 __device__ __forceinline__ uint64 next_rank(uint64 (&of_warp)[SPLIT_WARPS], In<uint8> allowed,
@@ -89,7 +89,7 @@ __device__ __forceinline__ Scores scores_of(Workspace& space, const HistogramVie
     const int64 hessian = hessians.left, count = counts.left;
     const int64 missing_hessian = rest ? node.hessian - hessians.all : cells.hessian(at_missing);
     const int64 missing_count = rest ? node.count - counts.all : cells.count(at_missing);
-    // Missing and rare values, if alone on the right, may be too rare together.
+    // If only missing and rare values go right, they may be too rare together.
     const bool few = rest && hessian == hessians.all && missing_hessian < node.min_category;
     const bool right = item.candidate && !(missing_hessian > 0 && directions == ONLY_LEFT)
                        && !few && is_valid(node, options, hessian, count);
@@ -142,7 +142,7 @@ __device__ __forceinline__ int32 best_position(Workspace& space, double score, b
 
 // ---- The search --------------------------------------------------------------------------------
 
-// Bounds of a node's values: its own (nodes,), or the largest value alone.
+// Bounds of a node's values: entries of arrays (nodes,), or only the largest value.
 struct Bounds {
     In<double> regular;
     In<double> lower;
@@ -155,7 +155,7 @@ struct Bounds {
     }
 };
 
-// What the search of a node and feature reads, as in split.cu.
+// Data that the search of a node and feature reads, as in split.cu.
 struct SearchInputs {
     In<int64> hessian;
     In<int64> count;
@@ -184,11 +184,11 @@ struct SearchInputs {
     }
 };
 
-// The best split that the block found, and this thread's candidate.
+// The position of the block's best split, and this thread's candidate.
 struct Best {
-    int32 position;      // of the best candidate; the thread there holds its item and score
-    double score;        // of this thread's candidate
-    bool missing_left;   // whether it sends missing values left
+    int32 position;      // position of the best candidate; the thread there has its item and score
+    double score;        // score of this thread's candidate
+    bool missing_left;   // whether this thread's candidate sends missing values left
     bool seen;           // whether any value is missing or rare
     bool rare_left;      // whether rare categories go left in the best split
     Item item;
@@ -217,7 +217,7 @@ __device__ __forceinline__ Item item_of(Workspace& space, const HistogramView& c
     return random_numeric_item(space, cells.missing_code(), node, feature);
 }
 
-// The best split, `space.occupied` being set. Every thread of the block takes part.
+// The best split; `space.occupied` must be set. Every thread of the block takes part.
 template <class HistogramView>
 __device__ __forceinline__ Best best_split(Workspace& space, const HistogramView& cells,
                                            const Node& node, const Options& options,

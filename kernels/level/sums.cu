@@ -13,7 +13,7 @@ constexpr int32 SUMS_THREADS = 256;
 constexpr int32 SUMS_BLOCKS = 4;  // per multiprocessor; more would spill registers
 constexpr int32 RANGES_BLOCKS = 8;  // of target_ranges
 
-// The range of classes of the rows of a piece, which are sorted, if there are more than two.
+// The range of classes in a piece, whose rows are sorted by class, if there are more than two.
 struct Classes {
     int32 first;
     int32 end;
@@ -26,8 +26,8 @@ __device__ __forceinline__ Classes classes_of(const int32* target, int32 rows, i
 }
 
 // hessian int64 (nodes,), gradient int64 (nodes, K), zero before the launch. by_class: gradients
-// are the weights of classes; else sums of weight * target[k], or of target[k] if that is a
-// gradient.
+// are the weights of classes; otherwise they are sums of weight * target[k], or of target[k] if
+// targets are gradients.
 extern "C" __global__ void __launch_bounds__(SUMS_THREADS, SUMS_BLOCKS)
 node_sums(In<uint32> weight, In<int32> target, In<int32> n_pieces, In<int32> slot, In<int64> first,
           In<int32> rows, int64 n_rows, int32 n_channels, int32 by_class, Out<int64> hessian,
@@ -54,8 +54,8 @@ node_sums(In<uint32> weight, In<int32> target, In<int32> n_pieces, In<int32> slo
     }
 }
 
-// low, high int32 (nodes, K): smallest and largest target of the rows of positive weight; they must
-// be 2**31 - 1 and its negative before the launch.
+// low, high int32 (nodes, K): smallest and largest target of the rows of positive weight; before
+// the launch, low must be 2**31 - 1 and high must be -(2**31 - 1).
 extern "C" __global__ void __launch_bounds__(SUMS_THREADS, RANGES_BLOCKS)
 target_ranges(In<uint32> weight, In<int32> target, In<int32> n_pieces, In<int32> slot,
               In<int64> first, In<int32> rows, int64 n_rows, int32 n_channels, Out<int32> low,
@@ -84,7 +84,7 @@ target_ranges(In<uint32> weight, In<int32> target, In<int32> n_pieces, In<int32>
 
 // sums int64 (nodes, classes * P), zero before the launch: for every node of more than `small_rows`
 // rows that was not split, the sums per class of wide (trees, n, P), times the weight if `draws`;
-// n_classes = 1 sums over all rows. wide_of int32 (trees,): the part of `wide` of each tree.
+// n_classes = 1 sums over all rows. wide_of int32 (trees,): index of each tree in `wide`.
 extern "C" __global__ void __launch_bounds__(SUMS_THREADS, SUMS_BLOCKS)
 leaf_sums(In<uint32> row, In<uint32> weight, In<int32> target, In<int64> wide, In<int32> wide_of,
           In<int32> tree, In<int64> count, In<uint8> accepted, In<int32> n_pieces, In<int32> slot,

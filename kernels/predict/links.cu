@@ -18,7 +18,7 @@ __device__ __forceinline__ int64 own_place()
     return (int64)blockIdx.x * LINK_THREADS + threadIdx.x;
 }
 
-// mean float64 (n,): of n numbers, regardless of rows.
+// mean float64 (n,): the means of n raw predictions; rows do not matter.
 extern "C" __global__ void __launch_bounds__(LINK_THREADS, LINK_BLOCKS)
 means_of_logs(In<double> raw, int64 n, Out<double> mean)
 {
@@ -26,7 +26,7 @@ means_of_logs(In<double> raw, int64 n, Out<double> mean)
     if (at < n) mean[at] = natural_exp(inside(raw[at]));
 }
 
-// share float64 (n, 2): of both classes, K = 1. factor: 2 if raw is half the log-odds, else 1.
+// share float64 (n, 2): the probabilities. K = 1; factor: 2 if raw is half the log-odds, else 1.
 extern "C" __global__ void __launch_bounds__(LINK_THREADS, LINK_BLOCKS)
 shares_of_odds(In<double> raw, int64 n, double factor, Out<double> share)
 {
@@ -37,7 +37,7 @@ shares_of_odds(In<double> raw, int64 n, double factor, Out<double> share)
     share[2 * row + 1] = second;
 }
 
-// share float64 (n, K).
+// share float64 (n, K): the probabilities of K classes.
 extern "C" __global__ void __launch_bounds__(LINK_THREADS, LINK_BLOCKS)
 shares_of_logs(In<double> raw, int64 n, int32 n_columns, Out<double> share)
 {
@@ -56,14 +56,14 @@ shares_of_logs(In<double> raw, int64 n, int32 n_columns, Out<double> share)
     for (int32 k = 0; k < n_columns; ++k) to[k] = to[k] / total;
 }
 
-// logs float64 (n,): of n probabilities; minus infinity for 0.
+// logs float64 (n,): the logarithms of n probabilities; minus infinity for 0.
 extern "C" __global__ void __launch_bounds__(LINK_THREADS, LINK_BLOCKS)
 logs_of_shares(In<double> share, int64 n, Out<double> logs)
 {
     const int64 at = own_place();
     if (at >= n) return;
     const double own = share[at];
-    const bool small = own < SMALL_SHARE;  // which may be denormal
+    const bool small = own < SMALL_SHARE;  // the share can be denormal
     const double found = natural_log(small ? own * LARGER : own) - (small ? LOG_OF_LARGER : 0.0);
     const double of_none = own == own ? __longlong_as_double(0xFFF0000000000000ll) : own;
     logs[at] = own > 0.0 ? found : of_none;

@@ -1,13 +1,13 @@
 // Prediction: every row traverses every tree, and the values of its leaves are added in the order
 // of the trees.
 //
-// Counted, not measured: 10M rows x 500 trees of depth 8 are 1.25e9 steps of a warp, each of 20
-// instructions and about 5 passes through the L1 cache or shared memory. On an H200 each of the two
-// takes 27 to 29 ms, and reading X 0.3 ms. Therefore nodes are small (8 bytes if possible), a node
-// stores whether its children are leaves, which saves a load, and a thread traverses TREES_AT_ONCE
-// trees at once to hide latency.
+// Estimated time: 10M rows and 500 trees of depth 8 are 1.25e9 steps of a warp, each of 20
+// instructions and about 5 passes through the L1 cache or shared memory. On an H200, instructions
+// and passes take 27 to 29 ms each, and reading X takes 0.3 ms. Therefore nodes are small (8 bytes
+// if possible), a node stores whether its children are leaves, which saves a load, and a thread
+// traverses TREES_AT_ONCE trees at once to hide latency.
 //
-//   nodes    uint32 (m, 2 or 4)    records as below; those of tree t begin at offset[t]
+//   nodes    uint32 (m, 2 or 4)    records as below; tree t begins at node offset[t]
 //   offset   int64 (T + 1,)        value   float64 (m, V)
 //   masks    uint32 (c, 8)         read only if has_masks
 //   X        float32 or float64 (n, F), its strides counted in values; NaN is missing
@@ -17,8 +17,8 @@
 //   double   |     threshold 64     |  flags 4, feature 28  |  left child 32  |
 //
 // Children are numbered from the root of the tree; the right child follows the left one. Float32
-// values are compared with thresholds rounded down. A categorical split has a row of masks in place
-// of a threshold.
+// values are compared with thresholds rounded down. A categorical split has the index of a row of
+// masks in place of a threshold.
 //
 // Launch: one thread per row, at most PREDICT_THREADS per block. If `staged`, a block first copies
 // the values of its rows to shared memory, [feature][row] and a row of padding: each lane then
@@ -29,7 +29,7 @@
 #include "common/goes_left.cuh"
 
 constexpr int32 PREDICT_THREADS = 256;
-constexpr int32 TREES_AT_ONCE = 4;  // that a thread traverses
+constexpr int32 TREES_AT_ONCE = 4;  // trees that a thread traverses together
 
 constexpr int32 NARROW_CHILD_BITS = 18, NARROW_FEATURE_BITS = 10, WIDE_FEATURE_BITS = 28;
 constexpr int32 FLAG_BITS = 4;
@@ -146,7 +146,7 @@ struct NodeSplit {
     __device__ __forceinline__ bool at_most(Value x) const { return !node.exceeds_threshold(x); }
 };
 
-// Whether a value goes right. Plain: it is neither missing nor a category.
+// Whether a value goes right. PLAIN: the value is neither missing nor a category.
 template <bool PLAIN>
 __device__ __forceinline__ bool goes_right(const Node& node, Value x, const uint32* masks)
 {
@@ -210,7 +210,7 @@ struct Rows {
     int32 n_features;
 };
 
-// Copy the values of the block's rows to `tile`; returns whether any of them is missing.
+// Copy the values of the block's rows to `tile`; return whether any value is missing.
 __device__ __forceinline__ bool stage(const Rows& rows, Value* tile)
 {
     const int32 pitch = blockDim.x + 1;
@@ -255,7 +255,7 @@ __device__ __forceinline__ void traverse_rows(const Forest& forest, const Rows& 
 
 struct ValueSums {
     const int64* offset;
-    const double* value;  // of the first of the block's values
+    const double* value;  // values from the block's first one on
     int32 n_values, n_own, step;
     double one;
     double* many;  // [value][thread], from this thread on, if there are several values
@@ -346,7 +346,7 @@ add_values(In<int32> found, In<int64> offset, In<double> value, int64 n, int32 n
 
 // Out-of-bag sums, for rows start, ..., start + n - 1 of N: add the values of trees that did not
 // draw the row to total float64 (N, V), and the number of these trees to count int64 (N,).
-//   found   int32 (T, n)     drawn   uint32, how often tree t drew row r: drawn[t * stride + r]
+//   found   int32 (T, n)     drawn   uint32, draw count of row r in tree t: drawn[t * stride + r]
 extern "C" __global__ void __launch_bounds__(PREDICT_THREADS)
 add_out_of_bag(In<int32> found, In<int64> offset, In<double> value, In<uint32> drawn, int64 stride,
                int64 start, int64 n, int32 n_trees, int32 n_values, Out<double> total,

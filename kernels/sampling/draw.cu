@@ -43,7 +43,7 @@ __device__ __forceinline__ int64 first_above(In<uint64> sum, int64 low, int64 hi
     return first_not(low, high, [&](int64 entry) { return __ldg(sum + entry) <= value; });
 }
 
-// Draw rows with equal probability. drawn: zero before the launch; parts are of draws.
+// Draw rows with equal probability. drawn: zero before the launch. A part is PART draws.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
 draw_uniform(In<uint64> trees, In<uint64> seed, int64 n_samples, int64 n_draws, Out<uint32> drawn)
 {
@@ -55,8 +55,8 @@ draw_uniform(In<uint64> trees, In<uint64> seed, int64 n_samples, int64 n_draws, 
     }
 }
 
-// Make a guide to the rows at which searches in the running sum may begin: guide[j] is the
-// row drawn by the smallest random word with leading bits j, guide[last] the last row.
+// Make a guide to the rows at which searches in the running sum begin: guide[j] is the row drawn
+// by the smallest random word with leading bits j, and guide[last] is the last row.
 //
 //   cumulative uint64 (n,)    running sum of fixed-point weights
 //   guide uint32 (last + 1,)  last is a power of two, 2**(64 - shift); one thread per entry
@@ -71,7 +71,7 @@ make_guide(In<uint64> cumulative, int64 n_samples, int32 shift, int64 last, Out<
     guide[j] = (uint32)(inside ? first_above(cumulative, 0, n_samples, smallest) : n_samples - 1);
 }
 
-// Draw rows in proportion to their weights. drawn: zero before the launch; parts are of draws.
+// Draw rows in proportion to their weights. drawn: zero before the launch. A part is PART draws.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
 draw_weighted(In<uint64> trees, In<uint64> seed, In<uint64> cumulative, In<uint32> guide,
               int32 shift, int64 n_samples, int64 n_draws, Out<uint32> drawn)
@@ -90,8 +90,8 @@ draw_weighted(In<uint64> trees, In<uint64> seed, In<uint64> cumulative, In<uint3
 // ---- Without replacement: the rows with the smallest keys --------------------------------------
 //
 // Rows are ordered by their keys, then by their numbers, so no two rows tie. The last row that is
-// drawn is found by radix select, see radix_select.cuh: first the digits of its key, then those of
-// its number.
+// drawn is found by radix select, see radix_select.cuh: first the digits of its key, then the
+// digits of its number.
 //
 //   last     uint64 (T, 2)    key and number of the last row drawn, in the digits found so far
 //   wanted   int64 (T,)       rows still to be found among the candidates; 0: `last` is complete
@@ -113,7 +113,7 @@ __device__ __forceinline__ uint64 order_key(uint64 key, int64 row, In<double> we
     return (uint64)__double_as_longlong(order + 0.0);  // not -0.0, whose bits would sort last
 }
 
-// Parts are of DIGIT_PART rows.
+// Count the candidates by their next digit. A part is DIGIT_PART rows.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
 count_digits(In<uint64> trees, In<uint64> seed, In<double> weights, int32 weighted, int64 n_samples,
              In<uint64> last, In<int64> wanted, uint64 settled, int32 shift, int32 of_row,
@@ -139,7 +139,7 @@ count_digits(In<uint64> trees, In<uint64> seed, In<double> weights, int32 weight
     }
 }
 
-// Launch: one block of one warp per tree. Leaves `digits` zero.
+// Find the next digit of `last`. Launch: one block of one warp per tree. Sets `digits` to zero.
 extern "C" __global__ void __launch_bounds__(WARP)
 choose_digit(Out<uint32> digits, Out<uint64> last, Out<int64> wanted, int32 shift, int32 of_row)
 {
@@ -160,7 +160,7 @@ choose_digit(Out<uint32> digits, Out<uint64> last, Out<int64> wanted, int32 shif
     wanted[tree] = all ? 0 : rest;
 }
 
-// Parts are of rows.
+// Write drawn: 1 for the rows with the smallest keys, else 0. A part is PART rows.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
 mark_smallest(In<uint64> trees, In<uint64> seed, In<double> weights, int32 weighted,
               int64 n_samples, In<uint64> last, Out<uint32> drawn)

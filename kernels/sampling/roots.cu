@@ -1,5 +1,5 @@
-// The roots of a batch of trees: a few numbers for each tree, from the results of draw.cu and
-// sums.cu. There are T trees, and n_parts parts of the rows of each.
+// The roots of a batch of T trees: a few numbers for each tree, from the results of draw.cu and
+// sums.cu. The rows of each tree are in n_parts parts.
 //
 // Launch of all kernels: one block of ROOTS_THREADS threads, which loop over trees (or parts) with
 // stride ROOTS_THREADS. No dynamic shared memory.
@@ -8,14 +8,14 @@
 #include "common/running_sum.cuh"
 
 constexpr int32 ROOTS_THREADS = 1024;
-constexpr int32 ROOTS_BLOCKS = 1;  // in all; more per multiprocessor would leave fewer registers
+constexpr int32 ROOTS_BLOCKS = 1;  // in total; more would leave fewer registers
 constexpr int32 ROOTS_WARPS = ROOTS_THREADS / WARP;
 
 // Find the first row of each part of each tree, and the number of rows of each tree.
 //
 //   kept    int64 (T, n_parts)    number of rows of each part
 //   first   int64 (T, n_parts)    number of rows of all parts before, over all trees
-//   count   int64 (T,)
+//   count   int64 (T,)            number of rows of each tree
 //
 // A thread sums n_each contiguous parts, and then writes their offsets.
 extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
@@ -62,9 +62,9 @@ make_roots(In<int64> count, In<uint64> key, int32 n_trees, Out<int32> size_out, 
     if (threadIdx.x == 0) *size_out = n_trees;
 }
 
-// Smallest integer weight of a child in each tree: a share of the root's weight, at least
-// `minimum`, int64 (1,). Smallest weight of a category that is not rare: another share of the
-// root's weight.
+// smallest int64 (T,): smallest weight of a child, a share of the root's weight but at least
+// `minimum`, int64 (1,). min_category int64 (T,): smallest weight of a category that is not rare,
+// another share of the root's weight.
 extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
 limit_hessian(In<int64> hessian, int32 n_trees, double share, double category_share,
               In<int64> minimum, Out<int64> smallest, Out<int64> min_category)
@@ -80,7 +80,7 @@ limit_hessian(In<int64> hessian, int32 n_trees, double share, double category_sh
 // The power of two, at most `capacity`, that scales the largest weight of each tree below 2**bits.
 //
 //   largest   uint64 (T,)    bit pattern of the largest weight as float64
-//   unit      float64 (T,)   the reciprocal of that power
+//   unit      float64 (T,)   the reciprocal of the power
 extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
 scale_trees(In<uint64> largest, int32 n_trees, int32 bits, int32 capacity, Out<int32> exponent,
             Out<double> unit)
@@ -91,7 +91,7 @@ scale_trees(In<uint64> largest, int32 n_trees, int32 bits, int32 capacity, Out<i
     }
 }
 
-// Weights that give the classes of each tree's draws equal weight.
+// Compute class weights with which all classes have the same total weight in a tree's draws.
 //
 //   in_class       int64 (T, n_classes)      draws of each class
 //   class_weight   float64 (T, n_classes)    classes that were not drawn count as drawn once

@@ -1,4 +1,4 @@
-"""The CUDA backend, on one device."""
+"""The CUDA backend on one device."""
 
 from __future__ import annotations
 
@@ -26,10 +26,15 @@ Task = TypeVar("Task", GrowTask, BoostTask, ReweightTask)
 
 
 class CudaBackend:
-    """Runs kernels on the device of a runtime; see `gpuboost.backends.protocol.Backend`.
+    """Backend that runs kernels on one device; see `gpuboost.backends.protocol.Backend`.
 
-    ``n_threads`` is ignored. The device is made current only while a method or generator of this
-    class runs, so it is not left current in the code of the caller.
+    ``n_threads`` is ignored. The device is current only while a method or generator of this class
+    runs, so the caller's current device does not change.
+
+    Parameters
+    ----------
+    runtime : Runtime
+        Runtime of the device.
     """
 
     threshold_finder: ThresholdFinder | None = None
@@ -46,18 +51,18 @@ class CudaBackend:
             return fit_bins(self.runtime, X, rule)
 
     def bin(self, X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
-        """Codes of ``X`` (n, F) float32 or float64."""
+        """Compute the codes of ``X`` (n, F), float32 or float64."""
         from gpuboost.backends.cuda.data.binning import bin_matrix
 
         with self.runtime.active():
             return bin_matrix(self.runtime, X, mapper)
 
     def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
-        """Grow the trees of ``task``, as many together as the memory of the device allows."""
+        """Grow the trees of ``task``, in batches as large as the memory of the device allows."""
         return self._each(grow_trees, task)
 
     def grow_finished(self, task: GrowTask) -> Iterator[tuple[int, Tree]]:
-        """The same trees, finished on the device."""
+        """Grow the trees of ``task`` and finish them on the device."""
         return self._each(grow_finished, task)
 
     def _each(self, grow: Callable[..., Iterator[Any]], task: GrowTask) -> Iterator[Any]:
@@ -78,19 +83,19 @@ class CudaBackend:
         return CudaReweighter(self.runtime, self._with_budget(task))
 
     def _with_budget(self, task: Task) -> Task:
-        """The task with the free memory of the device as its budget."""
+        """Return the task with the free memory of the device as its budget."""
         with self.runtime.active():
             return replace(task, memory_budget=self.runtime.memory_budget())
 
     def predict(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
-        """Sum over trees, in their order, of the value of each row's leaf."""
+        """Sum the leaf values of each row over the trees, in their order."""
         from gpuboost.backends.cuda.predict.predict import predict
 
         with self.runtime.active():
             return predict(self.runtime, ensemble, X)
 
     def apply(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
-        """Leaf of each row in each tree."""
+        """Find the leaf of each row in each tree."""
         from gpuboost.backends.cuda.predict.predict import apply
 
         with self.runtime.active():
@@ -104,7 +109,7 @@ class CudaBackend:
             return inverse(self.runtime, link, raw)
 
     def log_shares(self, share: np.ndarray) -> np.ndarray:
-        """Logarithms of probabilities; both arrays are on the device."""
+        """Compute the logarithms of probabilities; both arrays are on the device."""
         from gpuboost.backends.cuda.predict.inverse_links import log_shares
 
         with self.runtime.active():
@@ -117,7 +122,7 @@ class CudaBackend:
         draws: Sequence[tuple[RowSampler, int]],
         n_threads: int,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Out-of-bag sums of leaf values, and the number of trees in each sum."""
+        """Compute out-of-bag sums of leaf values, and the number of trees in each sum."""
         from gpuboost.backends.cuda.predict.out_of_bag import sum_out_of_bag
 
         with self.runtime.active():

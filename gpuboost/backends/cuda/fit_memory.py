@@ -11,10 +11,10 @@ from gpuboost.engine.ensembles.boosting_task import BoostTask
 
 
 def boosting_peak(task: BoostTask, shape: DeviceShape) -> int:
-    """Peak bytes of boosting, with as many trees at once as fit ``task.memory_budget``.
+    """Return the peak bytes of a fit of boosting whose batches fit ``task.memory_budget``.
 
-    The dry run launches a round and sums its losses, as happens last if the host finishes trees.
-    Arrays that a user-defined loss allocates are not counted.
+    The dry run launches one round and then sums its losses, the last step of a round whose trees
+    the host finishes. Arrays that a user-defined loss allocates are not counted.
     """
     n, n_trees = task.matrix.n_samples, task.trees_per_round
     runtime = shape_runtime(shape, n_trees, n, task.options)
@@ -26,10 +26,10 @@ def boosting_peak(task: BoostTask, shape: DeviceShape) -> int:
 
 
 def reweighting_peak(task: ReweightTask, shape: DeviceShape) -> int:
-    """Peak bytes of AdaBoost, which grows one tree at a time.
+    """Return the peak bytes of a fit of AdaBoost, which grows one tree at a time.
 
-    The dry run has two rounds: the first is not recorded; the second is, and its memory is held
-    from then on.
+    The dry run has two rounds. The first is not recorded. The second is recorded, so its memory
+    stays allocated.
     """
     runtime = shape_runtime(shape, 1, task.matrix.n_samples, task.options)
     reweighter = CudaReweighter(runtime, task)

@@ -1,1 +1,1 @@
-"""Rounds of AdaBoost on the device."""
+"""AdaBoost on the device: row weights, rows of trees and rounds."""

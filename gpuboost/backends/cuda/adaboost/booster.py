@@ -1,9 +1,9 @@
-"""AdaBoost on a device: see `gpuboost.backends.protocol.Reweighter`.
+"""AdaBoost on a device; see `gpuboost.backends.protocol.Reweighter`.
 
-Weights, targets and codes stay on the device, which finishes and evaluates the tree of a round and
-computes the factors of the weights. A recorded round is therefore launched before the host has read
-the previous one. The host reads a tree and the results of its round in one copy. Trees that are
-pruned are copied to the host, pruned there, and copied back to be evaluated.
+Weights, targets and codes stay on the device. The device finishes and evaluates the tree of a round
+and computes the factors of the weights, so the host can launch a recorded round before it reads the
+previous one. The host reads a tree and the results of its round in one copy. Trees that are pruned
+are copied to the host, pruned there, and copied back to be evaluated.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class CudaReweighter:
         """Grow and evaluate the tree of a round.
 
         If rounds are recorded, the next round is launched before this one is read. If boosting
-        stops at this round, that work is discarded.
+        stops at this round, the next round is discarded.
         """
         with self._runtime.active():
             if not self._evaluates_as_grown:
@@ -87,14 +87,14 @@ class CudaReweighter:
             return facts.round(lambda: pending.trees()[0], self._task.objective.chance)
 
     def _launched(self, number: int) -> PendingRound[Facts]:
-        """Launch a round and, if it is copied whole, start to copy it."""
+        """Launch a round and, if it is copied whole, start the copy."""
         self.launch(number)
         if self._is_small:
             return PendingRound(partial(_read_whole, self.rows.readback.read_later(self._runtime)))
         return PendingRound(self._read_facts)
 
     def _read_facts(self) -> tuple[Facts, TreesReader]:
-        """Wait for the results of a round, which tell how much of its tree to copy."""
+        """Wait for the results of a round, then copy the used part of its tree's arrays."""
         runtime, rows = self._runtime, self.rows
         facts = Facts.of(runtime.read_later(rows.readback.arrays["facts"])())
         later = rows.finished.read_later(runtime, facts.n_nodes, facts.n_masks)
@@ -118,14 +118,14 @@ class CudaReweighter:
         return found.round(lambda: kept, self._task.objective.chance)
 
     def launch(self, number: int) -> None:
-        """Launch a round: its weights, its tree and, unless trees are pruned, its evaluation."""
+        """Launch a round: update weights, grow the tree and, unless it is pruned, evaluate it."""
         self.rows.begin(number)
-        # The first round computes no weights, so its launches differ from those of later rounds.
+        # The first round updates no weights, so later rounds have other launches.
         self._grower.launch(self._inputs.of(number), again=0 < number < self._task.n_rounds - 1)
 
 
 def _read_whole(copy: Callable[[], HostCopy]) -> tuple[Facts, TreesReader]:
-    """Wait for the copy of a round, with its results and its tree."""
+    """Wait for the copy of a round; return its results and a function that returns its tree."""
     found = copy()
     facts = Facts.of(found.part("facts", 0, N_FACTS))
     trees = [facts.tree(found)]

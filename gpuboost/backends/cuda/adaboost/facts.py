@@ -18,7 +18,7 @@ from gpuboost.engine.ensembles.adaboost_task import (
 )
 from gpuboost.engine.growth.tree import Tree
 
-N_FACTS = 6  # of a round: see end_round of adaboost.cu
+N_FACTS = 6  # per round; see end_round of adaboost.cu
 FACTS: Columns = {"facts": (np.float64, (N_FACTS,))}
 
 
@@ -57,16 +57,16 @@ class Facts:
         return cls(error, vote, bound, is_reversed != 0.0, int(n_nodes), int(n_masks))
 
     def tree(self, copy: HostCopy) -> Tree:
-        """The tree of a round, from the copy of its arrays."""
+        """Make the tree of the round from the copy of its arrays."""
         copied = CopiedTrees(copy, [0, self.n_nodes], [0, self.n_masks])
         return self.reversed_if_worse(copied.tree(0))
 
     def reversed_if_worse(self, tree: Tree) -> Tree:
-        """The tree, with its predictions reversed if ``is_reversed``."""
+        """Return the tree, with reversed predictions if ``is_reversed``."""
         return reversed_tree(tree) if self.is_reversed else tree
 
     def round(self, read_tree: Callable[[], Tree], chance: float) -> Round:
-        """Make the `Round` of a tree."""
+        """Make the `Round`; ``chance`` is the error of random guessing."""
         if not goes_on(self.error, chance):
             return Round.last(read_tree, self.error)
         return Round(read_tree, self.error, self.vote, self.bound)

@@ -14,11 +14,11 @@ from gpuboost.engine.ensembles.adaboost_task import ClassObjective, ReweightTask
 from gpuboost.engine.growth.frontier import Array
 
 _LOSSES = {"linear": "LINEAR", "square": "SQUARE", "exponential": "EXPONENTIAL"}
-_BLOCKS = 8  # per multiprocessor, of launches that loop over all rows
+_BLOCKS = 8  # per multiprocessor, in launches whose threads loop over rows
 
 
 class RowWeights:
-    """Row weights, and the errors of the last tree on each row and as a whole.
+    """Row weights, and the errors of the last tree: per row, and of the whole tree.
 
     Parameters
     ----------
@@ -35,9 +35,9 @@ class RowWeights:
     known : int32 (n,) or float64 (n,)
         Classes or targets of the rows.
     factors : float64 (2,)
-        See adaboost.cu.
+        Factors of the weights; see adaboost.cu.
     sums : int64 (3,)
-        The sums and the largest number of adaboost.cu, zeros between rounds.
+        Two sums and the largest error of a row; see adaboost.cu. Zeros between rounds.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class RowWeights:
         self._n, self._all_blocks = n, runtime.n_multiprocessors * _BLOCKS
 
     def evaluate(self, finished: Finished, facts: Array) -> None:
-        """Evaluate a tree: write its errors, the results of the round and `factors`."""
+        """Evaluate a tree: write its errors, `factors` and the results of the round (``facts``)."""
         sums, seen, given = self.sums, self._seen, {"n": self._n, "weights": self.values}
         rows = {"codes": self._codes, "missing_code": self._missing_code, **given}
         rows |= self._packed(finished)
@@ -81,7 +81,7 @@ class RowWeights:
         launch(self._runtime, "end_round", 1, finished, **self._of_round, **own)
 
     def _packed(self, finished: Finished) -> dict[str, Array]:
-        """Pack a tree for traversal: its nodes, uint32 (m, 4), and its masks; clears `sums`."""
+        """Pack a tree for traversal: nodes, uint32 (m, 4), and masks. Also set `sums` to zero."""
         nodes = finished.columns
         left, value, has_masks = nodes["left"], nodes["value"], "masks" in nodes
         packed = self._runtime.xp.empty((len(left), 4), dtype=np.uint32)

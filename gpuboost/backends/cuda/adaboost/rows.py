@@ -1,4 +1,4 @@
-"""Makes the rows of the trees of AdaBoost on the device: launches of draw.cu and adaboost.cu.
+"""The rows of the trees of AdaBoost, made on the device: launches of draw.cu and adaboost.cu.
 
 Results equal `reweighted_rows` and `resampled_rows` of `engine.ensembles.adaboost`. Nothing is read
 back, so all rounds but the first have the same launches.
@@ -50,16 +50,18 @@ class ReweightedRows(RowsOfRounds):
     asked : GrowTask
         Task of growing the trees.
     codes : uint8 (F, n)
+        Codes of the training rows.
     start : float64 (n,)
         Weights of the first round.
 
     Attributes
     ----------
     weights : RowWeights
+        Weights of the rows in the current round.
     finished : Finished
         The tree of the round launched last.
     readback : Readback
-        The arrays of that tree and, if it was evaluated, the results of the round.
+        The arrays of this tree and, if it was evaluated, the results of the round.
     """
 
     finished: Finished
@@ -104,7 +106,7 @@ class ReweightedRows(RowsOfRounds):
         self._follows = True
 
     def begin(self, number: int) -> None:
-        """Begin a round: all rounds but the first update the weights."""
+        """Begin a round; all rounds but the first update the weights."""
         task, self._follows, self._whole = self._task, number > 0, None
         if number > 0 or not task.starts_whole():
             return
@@ -117,7 +119,7 @@ class ReweightedRows(RowsOfRounds):
     # ---- RowsOfRounds --------------------------------------------------------------------------
 
     def make(self, inputs: BatchInputs) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
-        """Rows of the tree, their number, leaf columns, and a stand-in for the largest weight."""
+        """Make the rows of the tree; see `DeviceDrawing.rows`. The largest weight is `ANY_ROWS`."""
         xp = self._runtime.xp
         if self._follows:
             self.weights.reweigh()
@@ -130,7 +132,7 @@ class ReweightedRows(RowsOfRounds):
         return rows, count, leaf, ANY_ROWS
 
     def _list(self, keys: TreeKeys, rows: DeviceRows) -> Array:
-        """List the rows; returns their number."""
+        """Write the rows of the tree to ``rows``; return their number, int64 (1,)."""
         if self._rounding is not None and self._whole is None:
             listed = self._rounding.list_rows(keys, self._once, self._columns, rows)
             count, _, self._unit = listed
@@ -145,7 +147,7 @@ class ReweightedRows(RowsOfRounds):
     def add_leaves(
         self, inputs: BatchInputs, queue: SplitQueue | None, grown: NumberedNodes
     ) -> None:
-        """Finish the tree and, unless it is to be pruned, evaluate it."""
+        """Finish the tree and, unless the host prunes it, evaluate it."""
         rule = replace(self._rule, unit=self._unit)
         columns = self._finisher.columns_of(grown, rule.n_values)
         self.readback = Readback(self._runtime.xp, FACTS | columns)
@@ -157,7 +159,7 @@ class ReweightedRows(RowsOfRounds):
 
 
 class ClassFactors:
-    """Class weights, float64 (1, K), and the classes of rows; if not given, one weight of 1."""
+    """Class weights, float64 (1, K), and the classes of rows; by default one weight, which is 1."""
 
     def __init__(self, runtime: Runtime, task: ReweightTask, known: Array) -> None:
         self.given = task.of_class is not None
@@ -167,7 +169,7 @@ class ClassFactors:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Arguments of adaboost.cu."""
+        """Arguments of the kernels of adaboost.cu."""
         return {"of_class": self.weight, "label": self.label, "weighted": self.given}
 
 
@@ -177,7 +179,7 @@ class Resampling:
     Attributes
     ----------
     unit : float64 (1,)
-        Factor of draw counts.
+        Factor by which draw counts are multiplied.
     """
 
     def __init__(
@@ -190,7 +192,7 @@ class Resampling:
         self._given = {"weights": weights.values, "n": n, **of_class.arguments}
 
     def draw(self, keys: TreeKeys) -> Array:
-        """How often each row is drawn: uint32 (1, n)."""
+        """Draw rows; return the draw count of each row, uint32 (1, n)."""
         device, n = self._device, self._n
         drawn = zeros(device.runtime, (1, n), np.uint32)
         guided, sizes = Guided.of(device, self._cumulative()), {"n_samples": n, "n_draws": n}
@@ -200,7 +202,7 @@ class Resampling:
         return drawn
 
     def _cumulative(self) -> Array:
-        """Running sum of the weights as fixed-point numbers: uint64 (n,)."""
+        """Compute the running sum of the weights as fixed-point numbers: uint64 (n,)."""
         runtime, over_rows = self._device.runtime, self._weights.launch
         given = {**self._given, "largest": zeros(runtime, 1, np.uint64)}
         over_rows("find_heaviest", **given)

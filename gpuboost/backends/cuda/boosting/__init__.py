@@ -1,1 +1,1 @@
-"""Rounds of gradient boosting on the device."""
+"""Gradient boosting on the device: gradients, rows of trees, leaf values, losses and rounds."""

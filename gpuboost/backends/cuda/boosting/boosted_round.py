@@ -16,7 +16,7 @@ LossesReader = Callable[[], RoundLosses]
 class BoostedRound(PendingRound[LossesReader]):
     """A round whose trees and losses are being copied to the host; see `FittedRound`.
 
-    Its results are a function that computes the mean losses from the sums in the copy.
+    `results` returns a function that computes the mean losses from the sums in the copy.
     """
 
     def read(self) -> DoneRound:
@@ -34,16 +34,16 @@ def read_round(
     losses: RoundLosses | MeanLosses,
     error: Callable[[], ValueError],
 ) -> tuple[LossesReader, TreesReader]:
-    """Wait for the copy of a round; returns functions that return its mean losses and its trees.
+    """Wait for the copy of a round; return functions that return its mean losses and its trees.
 
     Parameters
     ----------
     copy : callable
-        Waits for the copy and returns it.
+        Function that waits for the copy and returns it.
     losses : RoundLosses or MeanLosses
-        Mean losses, or the object that computes them from sums in the copy.
+        Mean losses, or an object that computes them from the sums in the copy.
     error : callable
-        Returns the error to raise if all rows drawn for the round have weight zero.
+        Function that returns the error for a round whose drawn rows all have weight zero.
 
     Raises
     ------

@@ -1,10 +1,10 @@
-"""Gradient boosting on a device: see `gpuboost.backends.protocol.Booster`.
+"""Gradient boosting on a device; see `gpuboost.backends.protocol.Booster`.
 
 Targets, weights, raw predictions, gradients, the rows of trees and their codes stay on the device.
 A round of bounded depth is one recording (`TreeGrower`): gradients, rows, levels, finished trees,
 updated raw predictions and mean losses. The host reads the trees and the losses in one copy while
-the next round runs. If trees are pruned, or a round does not fit memory as a whole, the host
-finishes the trees and copies them back, and rows traverse them to update raw predictions.
+the next round runs. If trees are pruned, or a whole round does not fit memory, the host finishes
+the trees and copies them to the device, and all rows traverse them to update raw predictions.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class CudaBooster:
         self._inputs = InputsOfRounds(asked, task.trees_per_round)
         self._at_once = trees_at_once(asked, task.memory_budget, DeviceShape.of(runtime))
         self._is_repeated = task.trees_per_round % self._at_once == 0  # all batches are of one size
-        # Pruning removes one weakest link after another, so it is left to the host.
+        # Pruning is sequential (it removes one weakest link after another), so the host does it.
         adds = task.options.ccp_alpha == 0.0 and self._at_once >= task.trees_per_round
 
         def maker(own: Runtime, codes: Array) -> RoundRows:
@@ -81,7 +81,7 @@ class CudaBooster:
     # ---- the Booster protocol ------------------------------------------------------------------
 
     def boost(self, number: int, learning_rate: float) -> FittedRound:
-        """Fit the trees of a round, and add them to the raw predictions."""
+        """Fit the trees of a round, and add their values to the raw predictions."""
         with self._runtime.active():
             self.rounds.draw.begin(number, learning_rate)
             user = None
@@ -95,7 +95,7 @@ class CudaBooster:
             return DoneRound(trees, user.after() if user else self.rounds.mean_losses())
 
     def raw_predictions(self, rows: int = 0) -> np.ndarray:
-        """Raw predictions so far: float64 (n, columns), copied to the host."""
+        """Copy the raw predictions so far to the host: float64 (n, columns)."""
         with self._runtime.active():
             return self._runtime.to_host(self._sets[rows].raw).T
 
@@ -107,7 +107,7 @@ class CudaBooster:
     def _add(self, trees: list[Tree]) -> list[Tree]:
         """Add the values of trees that the host has finished to the raw predictions.
 
-        Returns the trees, with leaf values replaced if the loss has its own leaf rule.
+        Returns the trees; if the loss has a leaf rule, their leaf values are replaced.
         """
         runtime, missing_code = self._runtime, self._task.matrix.missing_code
         finished = Finished.of(runtime, trees)
@@ -123,7 +123,7 @@ class CudaBooster:
         return trees
 
     def _grown_trees(self, number: int, learning_rate: float) -> list[Tree]:
-        """Grow the trees of a round, as many at once as fit memory; the host finishes them.
+        """Grow the trees of a round in batches that fit memory; the host finishes the trees.
 
         Raises
         ------
@@ -140,11 +140,11 @@ class CudaBooster:
         return [finish_boosted(each, mapper, scale, n_outputs, *rule) for each in grown]
 
     def launch(self, number: int) -> NumberedNodes:
-        """Launch the first batch of trees of a round, which may be the whole round."""
+        """Launch the first batch of trees of a round, often the whole round."""
         return self._grower.launch(next(self._batches(number)), self._is_repeated)
 
     def _batches(self, number: int) -> Iterator[HostInputs]:
-        """Inputs of a round's trees, as many at once as fit memory."""
+        """Yield the inputs of a round's trees, in batches that fit memory."""
         n_trees = self._task.trees_per_round
         if self._at_once >= n_trees:
             yield self._inputs.of(number)
@@ -157,7 +157,7 @@ class CudaBooster:
     def _pending_round(
         self, leaves: RoundLeaves, number: int, user: UserLosses | None
     ) -> FittedRound:
-        """Launch a round that is read back later."""
+        """Launch a round that the host reads later."""
         self.launch(number)
         if self._pending is not None:
             self._pending.results()  # while the device is busy with the round launched now
@@ -169,7 +169,7 @@ class CudaBooster:
         return self._pending
 
     def _set_quantiles(self, loss: OrderStatisticLoss, finished: Finished, numbers: Array) -> None:
-        """Replace the leaf values of finished trees by those of the loss's leaf rule."""
+        """Replace the leaf values of finished trees by the values of the loss's leaf rule."""
         runtime, rounds, n_trees = self._runtime, self.rounds, len(numbers)
         xp, inside = runtime.xp, rounds.inside()
         row = xp.arange(rounds.rows.n) if inside is None else xp.flatnonzero(inside)
@@ -185,7 +185,7 @@ class CudaBooster:
 
 
 def grow_task(task: BoostTask) -> GrowTask:
-    """Task of growing a round's trees, with placeholder rows of the right sizes."""
+    """Make the task of growing a round's trees, with placeholder rows of the right sizes."""
     width = task.loss.columns if task.sums_outputs else 1
     n_hessians = 1 if task.loss.constant_hessian else width
     n = task.matrix.n_samples

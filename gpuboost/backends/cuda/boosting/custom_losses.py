@@ -1,4 +1,4 @@
-"""Mean losses of a round for a user-defined loss."""
+"""Mean losses of user-defined losses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ class UserLosses:
     Parameters
     ----------
     rounds : RoundRows
-        Rows of a round that has begun; they are drawn again here.
+        Rows of the current round, which are drawn again here.
+    task : BoostTask
     number : int
         Number of the round.
 
@@ -43,7 +44,7 @@ class UserLosses:
             self._outside, self._before = outside, self._mean(train, outside)
 
     def after(self) -> RoundLosses:
-        """Mean losses after leaf values were added to raw predictions."""
+        """Compute mean losses, after leaf values were added to raw predictions."""
         train, *watched = self._rounds.sets
         outside = None
         if self._outside is not None:

@@ -1,4 +1,4 @@
-"""Draws the rows that the trees of a round are grown on."""
+"""The draw of the rows on which the trees of a round are grown."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ class RowDraw:
         return min(positive, sampler.n_draws) if self.draws else positive
 
     def counts(self) -> Array | None:
-        """How often the round draws each row: uint32 (1, n), None for once each."""
+        """Number of times that the round draws each row: uint32 (1, n); None if 1 for all rows."""
         return None if self._counts is None else self._counts(self._keys)
 
     def place(self, drawn: Array | None) -> DrawnRows:
-        """Compute where the rows of the round are listed, given their `counts`."""
+        """Compute the positions of the round's rows in their list, from the `counts` of rows."""
         runtime, n, weights = self._kernels.runtime, self._rows.n, self._rows.weights
         n_parts = -(-n // constant("boosting/gradients.cu", "LIST_PART"))
         inside = optional("drawn", "subset", drawn, self._keys.trees.view(np.uint32))
@@ -87,7 +87,7 @@ class RowDraw:
         return DrawnRows(**inside, first=first, count=count)
 
     def inside(self, drawn: Array | None) -> Array | None:
-        """Mask of rows that the trees of the round were grown on: bool (n,), None for all."""
+        """Mask of the rows on which the round's trees were grown: bool (n,); None for all rows."""
         weights = self._rows.weights
         if drawn is None:
             return None if weights is None else weights > 0.0
@@ -96,14 +96,18 @@ class RowDraw:
 
 @dataclass(frozen=True)
 class DrawnRows:
-    """The rows of a round, as gradients.cu lists them.
+    """The rows of a round, as arguments of the kernels of gradients.cu that list them.
 
     Attributes
     ----------
     drawn : uint32 (1, n)
-        How often each row is drawn; read only if ``subset``.
+        Number of times that each row is drawn; read only if ``subset``.
+    subset : bool
+        Whether the round draws a subset of the rows.
     weights : float64 (n,)
-        Read only if ``weighted``.
+        Sample weights; read only if ``weighted``.
+    weighted : bool
+        Whether rows have sample weights.
     first : int64 (parts,)
         Offset of each part's drawn rows in the list.
     count : int64 (1,)

@@ -17,7 +17,7 @@ from gpuboost.engine.growth.frontier import Array
 
 @dataclass(frozen=True, eq=False)
 class RoundGradients:
-    """Gradients and hessians of all training rows; H is 1 where the hessian is constant.
+    """Gradients and hessians of all training rows in a round.
 
     Attributes
     ----------
@@ -25,19 +25,21 @@ class RoundGradients:
     gradient : float64 (K, n)
         Negative gradients.
     hessian : float64 (H, n)
+        Hessians; H = 1 if the loss has a constant hessian.
     largest : uint64 (2,)
         Bit patterns of the largest absolute gradient and hessian of the round.
     exponents : int32 (4,)
-        `engine.ensembles.boosting.Scale` of the round.
+        Fields of `engine.ensembles.boosting.Scale` for the round.
     given : float64 (4,)
         l1, l2, the largest leaf value and the smallest hessian of a leaf, in units of the loss.
     whole : int32 (n,)
-        Hessian of all rounds, if it is constant and a whole number; else a placeholder.
+        Hessians, if they are constant whole numbers; otherwise a placeholder.
     is_whole : bool
+        Whether hessians are constant whole numbers.
     max_weight : int
         Largest integer weight that a row can have.
     n_outputs, n_hessians : int
-        Numbers of gradients and hessians of a row in one tree.
+        Numbers of gradients and of hessians of a row in one tree.
     trees_per_round : int
     """
 
@@ -84,16 +86,16 @@ class RoundGradients:
 
     @property
     def n_bits(self) -> int:
-        """Bits of the number of rows."""
+        """Smallest b such that the number of rows is at most 2**b."""
         return sum_bits(self.n)
 
     @property
     def is_shared(self) -> bool:
-        """Whether all outputs share a hessian."""
+        """Whether all outputs share one hessian per row."""
         return len(self.hessian) == 1
 
     def ask_user(self, rows: DeviceRowSet) -> None:
-        """Compute gradients by a user-defined loss, called with device arrays."""
+        """Compute gradients and hessians by a user-defined loss, called with device arrays."""
         runtime, loss = self.kernels.runtime, self.kernels.loss
         seen = rows.for_user(runtime.xp, rows.weights)
         g, h = loss.gradients(seen, np.zeros(loss.columns))
@@ -101,7 +103,10 @@ class RoundGradients:
         self.hessian[...] = h.T
 
     def find(self, rows: DeviceRowSet, parameter: Array) -> None:
-        """Compute gradients and hessians, unless the loss is user-defined, and the largest ones."""
+        """Compute gradients and hessians and their largest absolute values.
+
+        For a user-defined loss, `ask_user` has computed gradients and hessians before.
+        """
         fill(self.kernels.runtime, self.largest, 0)
         if self.kernels.has_kernels:
             out = (self.gradient, self.hessian, self.largest)

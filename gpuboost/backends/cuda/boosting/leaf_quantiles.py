@@ -1,4 +1,4 @@
-"""Sets leaf values to quantiles of the residuals of their rows: launches of leaf_quantiles.cu.
+"""Leaf values that are quantiles of the residuals of their rows: launches of leaf_quantiles.cu.
 
 The results equal `gpuboost.engine.order_statistics`.
 """
@@ -33,7 +33,7 @@ class LeafQuantiles:
     rows : DeviceRowSet
         The training rows.
     weights : int64 (n,) or None
-        Those of `order_statistics.integer_weights`; None if all are 1.
+        Weights from `order_statistics.integer_weights`; None if all are 1.
     capacity : int
         Largest number of leaves of a round.
     max_rows : int
@@ -58,7 +58,7 @@ class LeafQuantiles:
         self._clips = loss.clip_level is not None
 
     def begin(self, capacity: int | None = None) -> None:
-        """Begin a round without leaves; ``capacity`` may give a tighter bound on their number."""
+        """Begin a round; ``capacity`` is a tighter bound on the number of its leaves, if known."""
         xp, runtime, n = self._runtime.xp, self._runtime, self._max_rows
         capacity = self._capacity if capacity is None else min(self._capacity, capacity)
         self._has_offset = zeros(runtime, 1, np.int64)
@@ -84,9 +84,12 @@ class LeafQuantiles:
         Parameters
         ----------
         row : uint32 (r,)
-            Rows of the matrix; those of a node are contiguous.
+            Rows of the matrix; the rows of a node are contiguous.
+        frontier : DeviceFrontier
+        accepted : uint8 (m,)
+            Nodes that are split; the others are leaves.
         first : int32 (1,)
-            Place of the first node of the level.
+            Place of the level's first node in the node buffer.
         trees : uint64 (T,)
             Numbers of the trees.
         """
@@ -101,7 +104,7 @@ class LeafQuantiles:
     def _offsets(
         self, nodes: DeviceFrontier | _MarkedNodes, first: Array, given: dict[str, Any]
     ) -> Array:
-        """Offset of the residuals of each leaf of a level: int64 (m,)."""
+        """Reserve space for the residuals of each leaf of a level; return offsets, int64 (m,)."""
         own, n = self._groups, len(nodes.tree)
         found = {"offset": self._runtime.xp.empty(n, dtype=np.int64), **self._of_groups}
         sizes = {"n_groups": own.size, "n_cut": own.pieces.n_pieces}
@@ -115,7 +118,7 @@ class LeafQuantiles:
 
     @property
     def _residuals(self) -> dict[str, Any]:
-        """Weights of rows, and the arrays to write residuals and weights to."""
+        """Kernel arguments: weights of rows, and the arrays for residuals and their weights."""
         own = self._groups
         weight = own.below if own.weight is None else own.weight
         weights = optional("weights", "weighted", self._weights, own.below)
@@ -124,7 +127,7 @@ class LeafQuantiles:
     def keep_walked(
         self, listed: ListedRows, finished: Finished, missing_code: int, trees: Array
     ) -> None:
-        """Keep the residuals of the leaves of finished trees, which the listed rows traverse."""
+        """Keep the residuals of the listed rows by the leaves that they reach in finished trees."""
         runtime, xp, n = self._runtime, self._runtime.xp, len(finished.columns["left"])
         nodes = empty(_MarkedNodes, xp, {}, n=n)
         own = {"capacity": n, "left": finished.columns["left"]}
@@ -161,8 +164,9 @@ class LeafQuantiles:
         rate : float64 (1,)
             The learning rate.
         value : float64 (nodes, 1) or (nodes,)
+            Array of node values; the values of leaves are written.
         places : PlacedLeaves, optional
-            Needed if leaves were kept by place in the node buffer, not by number.
+            Map from places to nodes; needed if leaves were kept by place in the node buffer.
         """
         xp, runtime, own = self._runtime.xp, self._runtime, self._groups
         node_of, tree_of = self._of_groups["node_of"], self._of_groups["tree_of"]
@@ -186,7 +190,7 @@ class LeafQuantiles:
         )
 
     def _joined(self, node_of: Array, leaf: Array) -> Array:
-        """Merge the groups of each leaf into the first; returns the node of each group."""
+        """Merge all groups of a leaf into the first of them; return the node of each group."""
         own, first_of = self._groups, full(self._runtime, len(leaf), 2**31 - 1, np.int32)
         given = {"node_of": node_of, "leaf": leaf, "first_of": first_of}
         launch(self._runtime, "first_groups", blocks(len(own.level)), own, **given)
@@ -209,6 +213,7 @@ class ListedRows:
     row : uint32 (r,)
         Rows of the matrix.
     start, n_rows : int64 (T,)
+        Offset of each tree's rows in ``row``, and their number.
     """
 
     row: Array
@@ -218,7 +223,7 @@ class ListedRows:
 
 @dataclass(frozen=True, eq=False)
 class _MarkedNodes:
-    """Nodes of finished trees in the form of a level, with the number of rows of each leaf."""
+    """Nodes of finished trees in place of a `DeviceFrontier`, with the row count of each leaf."""
 
     size: Array = column(np.int32, 1)
     accepted: Array = column(np.uint8, "n")

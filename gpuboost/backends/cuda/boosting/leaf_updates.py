@@ -1,7 +1,7 @@
-"""Adds the leaf values of a round's trees to raw predictions on the device.
+"""Updates of raw predictions on the device by the leaf values of a round's trees.
 
-For rows that trees are grown on, the partition tracks the leaf; other rows traverse the finished
-trees.
+The partition tracks the leaves of the rows on which trees are grown; other rows traverse the
+finished trees.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MONITORED_DEPTH = 12
 
 
 class RoundLeaves(LeavesOfRound):
-    """Keeps the leaves of rounds whose trees grow in one batch.
+    """Keeps the leaves of each round, if all trees of a round grow in one batch.
 
     Parameters
     ----------
@@ -59,10 +59,10 @@ class RoundLeaves(LeavesOfRound):
     Attributes
     ----------
     follows : bool
-        Whether the partition tracks the leaf of each row, so that no node may leave the level loop
+        Whether the partition tracks the leaf of each row; then no node leaves the level loop
         (`small_rows_for`). Otherwise, for deep trees, all rows traverse the finished trees.
     readback : Readback
-        Arrays that the host reads after the round begun last.
+        Arrays of the last round that the host reads.
     """
 
     readback: Readback
@@ -88,25 +88,25 @@ class RoundLeaves(LeavesOfRound):
         self._place = runtime.xp.empty(shape, dtype=np.int32)
         self._quantiles: LeafQuantiles | None = None
         trees = finisher.columns(self._capacity, self._capacity // 2, self._n_outputs)
-        # Trees are part of the readback if the host does not read their size and they are small.
+        # The readback includes the trees if they are small and the host does not read their size.
         self._of_readback = (
             trees if not finisher.needs_size_readback and is_copied_whole(bytes_of(trees)) else {}
         )
 
     def refit(self, loss: OrderStatisticLoss, weights: Array | None) -> None:
-        """Make leaf values quantiles of residuals, weighted by `RoundRows.leaf_weights`."""
+        """Use quantiles of residuals, weighted by `RoundRows.leaf_weights`, as leaf values."""
         n_trees, rows = self._task.trees_per_round, self._sets[0]
         n_rows = n_trees * self._max_rows
-        # All leaves of their level count, even if a split above is later taken back.
+        # Leaves count even if a split above them is later taken back.
         capacity = max_stored_nodes(n_trees, n_rows, self._task.options, rows.n)
         max_leaves = (capacity + n_trees) // 2
         sizes = (min(n_rows, max_leaves), n_rows)
         self._quantiles = LeafQuantiles(self._runtime, loss, rows, weights, *sizes)
 
     def begin(self, others: Columns, trees: Array) -> dict[str, Array]:
-        """Begin a round; returns arrays of the columns ``others``, read back with its trees.
+        """Begin a round whose trees have the numbers ``trees``, uint64 (T,).
 
-        ``trees`` are the numbers of the trees: uint64 (T,).
+        Returns arrays of the columns ``others``, which are read back together with the trees.
         """
         self._trees = trees
         table: Columns = {"table": (np.int64, table_shape(self._task.trees_per_round))}
@@ -126,7 +126,10 @@ class RoundLeaves(LeavesOfRound):
     def keep_level(
         self, rows: DeviceRows, frontier: DeviceFrontier, accepted: Array, first: Array
     ) -> None:
-        """Keep the leaf of each row in the leaves of a level; if not tracked, the listed rows."""
+        """Keep the leaf of each row that reaches one; without tracking, keep the list of rows.
+
+        The arguments are as in `LeavesOfRound.keep_level`.
+        """
         if not self.follows:
             if self._quantiles is not None and self._listed is None:
                 self._listed = ListedRows(rows.row, frontier.start, frontier.count)
@@ -146,12 +149,16 @@ class RoundLeaves(LeavesOfRound):
         rule: ValueRule,
         own: tuple[Array, Array],
     ) -> Finished:
-        """Finish the trees of the round, whose nodes are numbered.
+        """Finish the trees of the round.
 
         Parameters
         ----------
+        grown : NumberedNodes
+            Nodes of the trees.
         queue : SplitQueue or None
             Queue of best-first growth.
+        rule : ValueRule
+            Rule for leaf values.
         own : tuple of array
             Parameter of the loss and number of rows of a tree; see `LeafQuantiles.finish`.
         """
@@ -171,7 +178,7 @@ class RoundLeaves(LeavesOfRound):
     def _keep_leaves(
         self, quantiles: LeafQuantiles, finished: Finished, grown: NumberedNodes
     ) -> PlacedLeaves | None:
-        """Keep the residuals of leaves unless kept by level; returns the map from places, if so."""
+        """Return the map of places if residuals were kept by level; otherwise keep them now."""
         if finished.number_of is not None:
             return PlacedLeaves(finished.number_of, grown.leaf)
         assert self._listed is not None
@@ -181,7 +188,7 @@ class RoundLeaves(LeavesOfRound):
         return None
 
     def _columns(self, grown: NumberedNodes) -> dict[str, Array]:
-        """The arrays of the finished trees."""
+        """Arrays for the finished trees."""
         if self._of_readback:
             return {name: self.readback.arrays[name] for name in self._of_readback}
         return allocate(self._runtime.xp, self._finisher.columns_of(grown, self._n_outputs))
@@ -194,11 +201,11 @@ class RoundLeaves(LeavesOfRound):
             add_leaves(self._runtime, finished, self._trees, rows, missing_code, place)
 
     def read_later(self) -> Callable[[], HostCopy]:
-        """Start to copy what the host reads of the round; calling the result waits for it."""
+        """Start to copy the round's arrays to the host; the returned function waits for them."""
         read = self.readback.read_later(self._runtime)
         if self._of_readback:
             return read
-        if self._finisher.needs_size_readback:  # the arrays have exactly as many nodes as there are
+        if self._finisher.needs_size_readback:  # the arrays have no unused capacity
             exact = read_together(self._runtime, self._finished.columns)
             return lambda: read().joined_with(exact())
         packed = read()
@@ -219,10 +226,15 @@ def add_leaves(
 
     Parameters
     ----------
+    finished : Finished
     trees : uint64 (T,)
         Numbers of the trees, in the ensemble or in the round.
+    rows : DeviceRowSet
+        Row set whose raw predictions are updated.
+    missing_code : int
+        Code of missing values.
     place : int32 (T, n) or None
-        Leaf of each row, -1 for rows that traverse the tree; None if all rows do.
+        Leaf of each row, -1 for rows that traverse the tree; None if all rows traverse it.
     """
     own, n_outputs = finished.columns, finished.columns["value"].shape[1]
     given = {

@@ -16,10 +16,10 @@ from gpuboost.engine.ensembles.boosting_task import RoundLosses
 from gpuboost.engine.fixed_point import SUM_BITS, planes_to_float, sum_bits
 from gpuboost.engine.growth.frontier import Array
 
-_SUM_BLOCKS = 1 << 10  # of a launch: threads loop over more rows than that
-_NOT_FINITE = np.int64(0x7FF0000000000000)  # bits of infinity; those of NaN are above
+_SUM_BLOCKS = 1 << 10  # of a launch; threads loop over further rows
+_NOT_FINITE = np.int64(0x7FF0000000000000)  # bits of infinity; the bits of NaN are larger
 # Sums of a row set (row_losses of gradients.cu): losses and weights of the rows that the round has
-# drawn, then of the others. Each sum is three words: the largest summand and two planes.
+# drawn, then of the other rows. Each sum is three words: the largest summand and two planes.
 _SUMS = 4
 _WORDS = 3 * _SUMS
 INSIDE, OUTSIDE = 0, 1
@@ -42,11 +42,11 @@ class MeanLosses:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Shape of the sums: row sets (if rows are drawn, also the state before) by words."""
+        """Shape of the sums: a row per row set, plus one for losses before if rows are drawn."""
         return len(self._sets) + self._draws, _WORDS
 
     def begin(self, found: Array) -> None:
-        """Begin a round; its sums will be written to ``found``, int64 of `shape`."""
+        """Begin a round, whose sums are written to ``found``, int64 of shape `shape`."""
         self.found = found
         fill(self._kernels.runtime, found, 0)
 
@@ -56,7 +56,7 @@ class MeanLosses:
         Parameters
         ----------
         drawn : uint32 (1, n) or None
-            How often the round draws each row; None if it draws all rows.
+            Number of times that the round draws each row; None if it draws all rows once.
         parameter : float64 (K,)
             Parameter of the loss.
         """
@@ -83,10 +83,10 @@ class MeanLosses:
         self._kernels.launch("sum_planes", grid, rows, sums=found[_SUMS:], **own, **by)
 
     def of_sums(self, found: np.ndarray) -> RoundLosses:
-        """Mean losses from the sums of a round, which are on the host."""
+        """Compute mean losses from the sums of a round, copied to the host."""
         train, *_ = self._sets
         outside = None
-        if self._draws and found[0, 2 * OUTSIDE + 1] != 0:  # some of them have weight
+        if self._draws and found[0, 2 * OUTSIDE + 1] != 0:  # rows outside have weight
             before, after = (_mean(own, train, OUTSIDE, drawn=True) for own in found[[-1, 0]])
             outside = before, after
         each = zip(found[1:], self._sets[1:], strict=False)
@@ -95,14 +95,14 @@ class MeanLosses:
 
 
 def _mean(found: np.ndarray, rows: DeviceRowSet, part: int, drawn: bool) -> float:
-    """Mean loss of a part of a row set; unless ``drawn``, all rows are in the part inside."""
+    """Mean loss of a part, `INSIDE` or `OUTSIDE`; without ``drawn``, all rows are inside."""
     everything = not drawn and rows.weights is None  # the kernel does not sum weights
     weight = float(rows.n) if everything else _sum(found, 2 * part + 1, rows)
     return _sum(found, 2 * part, rows) / weight
 
 
 def _sum(found: np.ndarray, which: int, rows: DeviceRowSet) -> float:
-    """One of the sums in float64, equal to that of `engine.averages`."""
+    """Convert a sum to float64; the result equals the sum of `engine.averages`."""
     largest = found[which]
     if largest >= _NOT_FINITE:
         return float("inf")
@@ -113,5 +113,5 @@ def _sum(found: np.ndarray, which: int, rows: DeviceRowSet) -> float:
 
 
 def _bits(rows: DeviceRowSet) -> int:
-    """Bits of a row's fixed-point number; see `averages.plane_scales`."""
+    """Number of bits of a row's fixed-point number; see `averages.plane_scales`."""
     return SUM_BITS - sum_bits(rows.n)

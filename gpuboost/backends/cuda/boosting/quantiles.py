@@ -1,7 +1,7 @@
 """Weighted quantiles of groups of numbers on the device: launches of quantiles.cu.
 
-The results equal `gpuboost.engine.order_statistics`. They are found without sorting and without
-reading anything back, so the launches can be part of a recorded round.
+The results equal `gpuboost.engine.order_statistics`. Nothing is sorted and nothing is read back, so
+the launches can be part of a recorded round.
 """
 
 from __future__ import annotations
@@ -30,17 +30,21 @@ class GroupedNumbers:
     size : int32 (1,)
         Number of groups.
     pieces : Pieces
-        Pieces of the numbers, by group.
+        Pieces of the numbers; their slots are groups.
     key : uint64 (r,)
-        The numbers as ordered integers; those of a group are contiguous.
+        The numbers as ordered integers; the numbers of a group are contiguous.
     weight : int64 (r,) or None
-        None if each number counts once.
+        Weights of the numbers; None if each number counts once.
     level : float64 (g,)
+        Level of each group's quantile, between 0 and 1.
     prefix, above : uint64 (g,)
+        Digits found so far; the next number, if ``more``.
     below, total : int64 (g,)
+        Weight of the numbers below all candidates; weight of the group.
     more : uint8 (g,)
+        Whether the quantile lies between two numbers.
     counts : int64 (m, 256)
-        Histograms of digits, of some groups at a time.
+        Histograms of a digit, for up to m groups at a time.
     """
 
     size: Array
@@ -80,7 +84,7 @@ class GroupedNumbers:
         launch(runtime, "take_quantiles", blocks(n_groups), self, quantile=quantile)
 
     def _find_some(self, runtime: Runtime, first_group: int) -> None:
-        """Find the digits of as many groups as fit ``counts``."""
+        """Find the digits of the groups from ``first_group`` on that fit ``counts``."""
         n_blocks = striding_blocks(runtime, self.pieces.capacity)
         n_lanes = len(self.counts) * constant("common/common.cuh", "WARP")
         n_warp_blocks = striding_blocks(runtime, blocks(n_lanes))
@@ -100,8 +104,9 @@ class SizesQuantile:
     runtime : Runtime
     rows : DeviceRowSet
     weights : int64 (n,) or None
-        Those of `order_statistics.integer_weights`; None if all are 1.
+        Weights from `order_statistics.integer_weights`; None if all are 1.
     level : float
+        Level of the quantile, between 0 and 1.
     """
 
     def __init__(

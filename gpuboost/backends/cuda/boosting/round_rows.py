@@ -1,4 +1,4 @@
-"""Makes the rows of the trees of a boosting round on the device: launches of gradients.cu.
+"""The rows of the trees of a boosting round, made on the device: launches of gradients.cu.
 
 The results equal `engine.ensembles.boosting.quantised`. Nothing is read back, so all rounds have
 the same launches.
@@ -45,23 +45,26 @@ class RoundRows(RowsOfRounds):
     codes : uint8 (F, n)
         Codes of the training rows.
     finisher : Finisher or None
-        Finishes the trees of rounds; None if the host does.
+        Finisher of the rounds' trees; None if the host finishes them.
 
     Attributes
     ----------
     rows : DeviceRowSet
         The training rows.
     gradients : RoundGradients
+        Gradients and hessians of the training rows.
     draw : RowDraw
+        Draw of the rows of rounds.
     parameter : float64 (K,)
-        Parameter of the loss. If it changes in each round, it is that of the round launched last,
-        and undefined before the first round.
+        Parameter of the loss. If each round computes it, this is the value of the round launched
+        last; it is undefined before the first round.
     sets : list of DeviceRowSet
         The training rows, then the watched row sets.
     losses : MeanLosses or None
         Mean losses of the round; None for a user-defined loss.
     leaves : RoundLeaves or None
-        Adds leaf values to raw predictions; None if the host finishes the trees.
+        Leaves of the round, whose values are added to raw predictions; None if the host finishes
+        the trees.
     """
 
     leaves: RoundLeaves | None  # type: ignore[assignment]
@@ -90,7 +93,7 @@ class RoundRows(RowsOfRounds):
             self.leaves = made
 
     def _watched(self, given: RowSet) -> DeviceRowSet:
-        """Copy a watched row set to the device; one of the training rows shares their arrays."""
+        """Copy a watched row set to the device, or share the arrays if it is the training rows."""
         runtime, data, train = self.runtime, given.data, self.rows.given
         if data is train.data and given.raw is train.raw:
             weights = None if given.weights is None else runtime.asarray(given.weights)
@@ -106,7 +109,7 @@ class RoundRows(RowsOfRounds):
         return [self.rows, *watched]
 
     def _start_parameter(self) -> Array:
-        """Parameter of the loss, undefined if each round computes its own: float64 (K,)."""
+        """Parameter of the loss, float64 (K,); undefined if each round computes it."""
         loss, runtime, rows = self._task.loss, self.runtime, self.rows
         if isinstance(loss, OrderStatisticLoss) and loss.clip_level is not None:
             self._sizes_quantile = SizesQuantile(runtime, rows, self.leaf_weights, loss.clip_level)
@@ -128,8 +131,8 @@ class RoundRows(RowsOfRounds):
     def make(self, inputs: BatchInputs) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
         """Make the rows of some trees of the round, one tree after the other.
 
-        Returns are those of `RowUploads.rows`. The regularisation of the trees is written to
-        ``inputs``, in integer units.
+        The results are as in `DeviceDrawing.rows`. The regularisation of the trees, in integer
+        units, is written to ``inputs``.
         """
         if self.leaves is not None:
             self._read = self.leaves.begin(self._columns_read(), inputs.keys.trees)
@@ -160,7 +163,7 @@ class RoundRows(RowsOfRounds):
         return rows, counts, LeafColumns(wide, wide_of, 1, draws=False), made.max_weight
 
     def _columns_read(self) -> Columns:
-        """Arrays that the host reads after a round, apart from the trees."""
+        """Types and shapes of the arrays that the host reads after a round, besides the trees."""
         shape = (0, 0) if self.losses is None else self.losses.shape
         return {"losses": (np.int64, shape)}
 
@@ -191,5 +194,5 @@ class RoundRows(RowsOfRounds):
         return self.losses.of_sums(self.runtime.read_later(self._read["losses"])())
 
     def inside(self) -> Array | None:
-        """Mask of rows that the trees of the round were grown on: bool (n,), None for all."""
+        """Mask of the rows on which the round's trees were grown: bool (n,); None for all rows."""
         return self.draw.inside(self._drawn)

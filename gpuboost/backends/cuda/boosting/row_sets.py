@@ -1,4 +1,4 @@
-"""Rows of a fit of boosting on the device: targets, raw predictions and gradients."""
+"""Row sets of a fit of boosting on the device: targets, weights and raw predictions."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ class DeviceRowSet:
     data : uint8 (F, n) or DeviceFeatures
         Codes, or features that are not binned.
     y : float64 (Y, n)
-        Y = 1 for classes.
+        Targets; Y = 1 for classes.
     raw : float64 (K, n)
         Raw predictions; row sets of the same rows share them.
     weights : float64 (n,) or None
+        Sample weights; None if all are 1.
     """
 
     given: RowSet
@@ -55,7 +56,7 @@ class DeviceRowSet:
         return len(self.raw)
 
     def for_user(self, xp: Any, weights: Array | None) -> Predicted:
-        """The rows in the form that a user-defined loss gets, on the device."""
+        """Return the rows as a user-defined loss receives them, in device arrays."""
         y = self.y.T if self.given.y.ndim > 1 else self.y[0]
         if self.given.y.dtype != np.float64:
             y = y.astype(self.given.y.dtype)
@@ -63,7 +64,7 @@ class DeviceRowSet:
 
     @classmethod
     def of(cls, runtime: Runtime, given: RowSet, data: Array | DeviceFeatures) -> DeviceRowSet:
-        """Copy a row set to the device, except ``data``, which is there already."""
+        """Copy a row set to the device, except ``data``, which is already on the device."""
         y = np.asarray(given.y, dtype=np.float64).reshape(len(given.y), -1)
         weights = None if given.weights is None else runtime.asarray(given.weights)
         y, raw = (_columns_of(runtime, host) for host in (y, given.raw))
@@ -92,13 +93,13 @@ class LossKernels:
 
     @property
     def has_kernels(self) -> bool:
-        """Whether the loss is built in, not user-defined."""
+        """Whether the loss is built in, rather than user-defined."""
         return self.loss.formula != USER
 
     def differentiate(
         self, rows: DeviceRowSet, parameter: Array, gradient: Array, hessian: Array, largest: Array
     ) -> None:
-        """Write negative gradients (K, n), hessians (H, n) and the largest of both."""
+        """Write negative gradients (K, n), hessians (H, n), and the largest absolute values."""
         own = {"parameter": parameter, "n_hessians": len(hessian), "largest": largest}
         found = {"gradient": gradient, "hessian": hessian}
         weights = optional("weights", "weighted", rows.weights, rows.y)
@@ -121,5 +122,5 @@ def blocks(n: int) -> int:
 
 
 def optional(name: str, is_there: str, array: Array | None, stand_in: Array) -> dict[str, Any]:
-    """Kernel arguments for an optional array: the array or a placeholder, and whether it exists."""
+    """Kernel arguments of an optional array: the array or a placeholder, and whether it exists."""
     return {name: stand_in if array is None else array, is_there: array is not None}

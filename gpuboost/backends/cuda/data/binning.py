@@ -1,4 +1,4 @@
-"""Finds bins and computes codes on the device: the launches of bin.cu."""
+"""Bins and codes, computed on the device by the kernels of bin.cu."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from gpuboost.data.quantiles import weighted_rows
 from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
 from gpuboost.engine.growth.frontier import Array
 
-ROWS_PER_BLOCK = 4096  # rows for which a block copies the edges to shared memory once
-# Bytes per row to find the bins of a column, besides X: keys, their order, cumulative weights and
-# the memory of a sort.
+ROWS_PER_BLOCK = 4096  # at most; a block copies the edges to shared memory once for all its rows
+# Bytes per row that finding the bins of a column takes besides X: keys, their order, cumulative
+# weights and temporary memory of a sort.
 LEARNING_BYTES = 64
 
 
 def fit_bins(runtime: Runtime, X: Array, rule: BinRule) -> BinnedMatrix:
-    """Find the bins of a matrix and compute its codes; X is copied once if it fits the device.
+    """Find the bins of a matrix and compute its codes; X is copied only once if it fits the device.
 
     Parameters
     ----------
     runtime : Runtime
-    X : ndarray of float32 or float64 (n, F), on the host or on the device
+    X : float32 or float64 (n, F)
+        Matrix on the host or on the device.
     rule : BinRule
-        Its weights may be on the host or on the device.
+        Rule for bins, whose weights are on the host or on the device.
     """
     if X.nbytes + LEARNING_BYTES * len(X) <= runtime.memory_budget():
         features = copy_to_device(runtime, X)
@@ -39,7 +40,7 @@ def fit_bins(runtime: Runtime, X: Array, rule: BinRule) -> BinnedMatrix:
 
 
 def fit_mapper(runtime: Runtime, X: Array, rule: BinRule) -> BinMapper:
-    """Find the bins of every column; equal to `gpuboost.data.binning.fit_bin_mapper`."""
+    """Find the bins of every column, equal to those of `gpuboost.data.binning.fit_bin_mapper`."""
     is_categorical, capacity = rule.is_categorical, rule.max_bins
     rows, counts = (None, None) if rule.weights is None else weighted_rows(rule.weights)
     rows, counts = (None if a is None else runtime.asarray(a) for a in (rows, counts))
@@ -56,9 +57,9 @@ def fit_mapper(runtime: Runtime, X: Array, rule: BinRule) -> BinMapper:
 
 
 def bin_matrix(runtime: Runtime, X: Array, mapper: BinMapper) -> BinnedMatrix:
-    """Compute the codes of a matrix on the host or the device; the codes are on the device.
+    """Compute, on the device, the codes of a matrix that is on the host or on the device.
 
-    Equal to `gpuboost.data.binning.bin_columns`.
+    The codes equal those of `gpuboost.data.binning.bin_columns`.
     """
     xp = runtime.xp
     n, n_features = X.shape
@@ -79,7 +80,7 @@ def bin_matrix(runtime: Runtime, X: Array, mapper: BinMapper) -> BinnedMatrix:
 
 
 def _code(runtime: Runtime, X: DeviceFeatures, **given: Any) -> None:
-    """Compute the codes of some rows."""
+    """Compute the codes of some rows of a matrix; ``given`` are the other kernel arguments."""
     threads = constant("data/bin.cu", "BIN_THREADS")
     grid_y = -(-X.n_features * X.itemsize // constant("data/bin.cu", "BIN_BYTES"))
     share = -(-X.n * grid_y // (4 * runtime.n_multiprocessors))  # if rows are few, use more blocks

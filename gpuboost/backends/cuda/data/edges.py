@@ -1,11 +1,11 @@
-"""Finds the bins of a column on the device.
+"""The bins of a column, found on the device.
 
-Values become integer keys in the same order, which the array module sorts. Only the values at the
-borders of bins are copied to the host. Places in the sorted column::
+Values are converted to integer keys of the same order, and the array module sorts the keys. Only
+the values at the borders of bins are copied to the host. An example without weights::
 
     keys        3  3  5  5  5  9  nan
-    last of        1        4  5         places of the last of equal keys
-    cumulative     2        5  6         weight of the rows up to there
+    last           1        4  5         position of the last key among equal keys
+    cumulative     2        5  6         total weight of the rows up to that position
 """
 
 from __future__ import annotations
@@ -35,11 +35,13 @@ def learn_column(
     runtime : Runtime
     X : DeviceFeatures
     feature : int
+        Number of the column.
     rows : int64 (m,), or None for all
         Rows to use.
     counts : int64 (m,), or None
-        How often each of them counts.
+        Number of times that each of these rows counts; None for once.
     max_bins : int, or None for a categorical feature
+        Maximum number of value bins.
     """
     xp = runtime.xp
     keys = _sort_keys(runtime, X, feature, rows)
@@ -66,7 +68,7 @@ def learn_column(
 
 
 def _sort_keys(runtime: Runtime, X: DeviceFeatures, feature: int, rows: Array | None) -> Array:
-    """Sort keys of a column: integers in the order of its values."""
+    """Return the sort keys of a column: integers that have the order of its values."""
     n = X.n if rows is None else len(rows)
     keys = runtime.xp.empty(n, dtype=np.int32 if X.itemsize == 4 else np.int64)
     picked = runtime.xp.empty(1, dtype=np.int64) if rows is None else rows
@@ -78,7 +80,7 @@ def _sort_keys(runtime: Runtime, X: DeviceFeatures, feature: int, rows: Array | 
 
 
 def constants_of(X: DeviceFeatures) -> dict[str, int]:
-    """Compile-time constants of value.cuh for the type of some features."""
+    """Compile-time constants of value.cuh for the type of the values in ``X``."""
     return {"DOUBLE": int(X.itemsize == 8)}
 
 

@@ -9,18 +9,20 @@ from typing import Any
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.engine.growth.frontier import Array
 
-HOST_BYTES = 1 << 28  # bytes copied between host and device at a time
+HOST_BYTES = 1 << 28  # largest number of bytes copied between host and device at a time
 
 
 @dataclass(frozen=True, eq=False)
 class DeviceFeatures:
-    """Rows of features on the device, and their strides in values.
+    """A matrix of features on the device, and its strides.
 
     Attributes
     ----------
-    values : C-contiguous, (n, F) or (F, n)
+    values : float32 or float64 (n, F) or (F, n), C-contiguous
     row_stride, column_stride : int
+        Number of values from one row, or one column, to the next.
     n, n_features : int
+        Numbers of rows and of columns.
     """
 
     values: Array
@@ -44,7 +46,7 @@ class DeviceFeatures:
 
 
 def copy_to_device(runtime: Runtime, X: Array) -> DeviceFeatures:
-    """Copy a host matrix to the device; a device matrix is used as it is."""
+    """Copy a host matrix to the device; a device matrix is only wrapped."""
     if isinstance(X, runtime.xp.ndarray):
         return DeviceFeatures.of(runtime.xp, X)
     if X.flags.f_contiguous and not X.flags.c_contiguous:
@@ -55,9 +57,10 @@ def copy_to_device(runtime: Runtime, X: Array) -> DeviceFeatures:
 def parts_on_device(
     runtime: Runtime, X: Array, row_bytes: int = 0
 ) -> Iterator[tuple[slice, DeviceFeatures]]:
-    """Yield a device matrix as a whole, a host matrix in parts of rows.
+    """Yield a device matrix as a whole, and a host matrix in parts of consecutive rows.
 
-    Each row takes its own bytes and ``row_bytes``; a part takes at most `HOST_BYTES` in all.
+    Neither the values of a part nor its results, of ``row_bytes`` bytes per row, exceed
+    `HOST_BYTES`.
     """
     step = len(X)
     if not isinstance(X, runtime.xp.ndarray):

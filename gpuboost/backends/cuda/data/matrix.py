@@ -25,11 +25,19 @@ class DeviceMatrix:
     features : int32 (F,)
         0, 1, ..., F - 1: the feature list of nodes whose histograms have all features.
     n_bins : int32 (F,)
+        Number of value bins of each feature.
     is_categorical : uint8 (F,)
+        Whether each feature is categorical.
     center : float64 (F, width - 1)
-    width, missing_code, n_samples, n_features, tile : int
+        Midpoint of the smallest and the largest training value of each bin.
+    width : int
+        Number of bins of a histogram: the value bins and the missing one.
+    missing_code, n_samples, n_features : int
+        As in `BinnedMatrix`.
+    tile : int
+        Number of features of a tile.
     mask_words : int
-        Words of a split's mask; 0 if no feature is categorical.
+        Number of 32-bit words of a split's mask; 0 if no feature is categorical.
     """
 
     codes: Array
@@ -74,7 +82,7 @@ def upload_matrix(runtime: Runtime, matrix: BinnedMatrix, tile: int) -> DeviceMa
 
 
 def in_tiles(runtime: Runtime, codes: Array, tile: int) -> Array:
-    """Codes (F, n) as (ceil(F / tile), n, tile).
+    """Copy codes (F, n) to tiles (ceil(F / tile), n, tile).
 
     codes  f0: a b c      tiles  row 0: a d . .
            f1: d e f             row 1: b e . .

@@ -72,9 +72,9 @@ class SplitQueue:
     def limit_to_best_first(
         self, frontier: DeviceFrontier, splits: DeviceSplits, first: Array
     ) -> Array:
-        """Restrict ``splits.accepted`` to splits that best-first growth takes, given nodes so far.
+        """Restrict ``splits.accepted`` to splits that best-first growth of the nodes so far takes.
 
-        ``first`` is the place of the first node of the level in the node buffer, int32 (1,).
+        ``first`` is the place of the level's first node in the node buffer, int32 (1,).
         """
         xp, n = self._runtime.xp, frontier.capacity
         names = ("slot", "place", "sorted", "other")
@@ -89,19 +89,20 @@ class SplitQueue:
         return splits.accepted
 
     def cut(self, nodes: Store, adds: bool) -> Array:
-        """Make leaves of the nodes whose splits were taken back.
+        """Turn nodes whose splits were taken back into leaves.
 
         Parameters
         ----------
         nodes : Store
             All nodes of the batch.
         adds : bool
-            Whether only leaves have sums and inner nodes zeros; otherwise all nodes have sums.
+            Whether inner nodes have zeros as sums, so that leaf sums are added up; otherwise all
+            nodes have sums.
 
         Returns
         -------
         leaf : int32 (m,)
-            Place of the leaf that contains each node; of a leaf, its own place.
+            Place of the leaf that contains each node.
         """
         leaf = self._runtime.xp.empty(self._n_places, dtype=np.int32)
         own = {"leaf": leaf, "n_sums": nodes.sums.shape[1] if adds else 0}
@@ -109,11 +110,11 @@ class SplitQueue:
         return leaf
 
     def hand_numbers(self, leaf: Array, number_of: Array) -> None:
-        """Set the number of each place to that of the leaf that contains it: int32 (m,)."""
+        """Replace the number of each place by the number of the leaf that contains it."""
         self._over_places("hand_numbers", leaf=leaf, number_of=number_of)
 
     def _is_split(self) -> Array:
-        """Whether each node is split in the end: uint8 (m,)."""
+        """Mask of nodes that stay split: uint8 (m,)."""
         is_split = zeros(self._runtime, self._n_places, np.uint8)
         own = {"length": self._length, "node": self._before["node"], "capacity": self._capacity}
         launch(self._runtime, "mark_splits", self._n_trees, **own, is_split=is_split)

@@ -36,7 +36,7 @@ RoundMaker = Callable[[Runtime, Array], Rounds_co]
 
 
 def no_rounds(runtime: Runtime, codes: Array) -> None:
-    """Maker of a task whose batches of trees are not rounds."""
+    """Maker of a task whose batches of trees are not rounds; returns None."""
 
 
 class DeviceTask(Generic[Rounds_co]):
@@ -47,21 +47,25 @@ class DeviceTask(Generic[Rounds_co]):
     runtime : Runtime
     task : GrowTask
     maker : callable
-        Returns the `RowsOfRounds` of a fit, given the runtime and the codes on the device; of a
-        task that is not a fit of rounds, `no_rounds`.
+        Function of the runtime and the codes on the device that returns the `RowsOfRounds` of a
+        fit; `no_rounds` if the batches of the task are not rounds.
 
     Attributes
     ----------
     matrix : DeviceMatrix
+        Codes of the training rows.
     flags : CompileFlags
+        Properties of the task that kernels are compiled for.
     passes : RowKernels
+        Passes over rows.
     constraints : Constraints
+        Value bounds, feature groups and features per level.
     medians : MedianKernels or None
         None unless leaf values are medians.
     rounds : RowsOfRounds or None
         Result of ``maker``.
     is_sync_free : bool
-        Whether levels are launched without reading back how many nodes they have.
+        Whether levels are launched without reading back their numbers of nodes.
     finisher : Finisher or None
         None if the host finishes the trees.
 
@@ -100,17 +104,17 @@ class DeviceTask(Generic[Rounds_co]):
         return self.task.options.min_samples_leaf > 1
 
     def by_lists(self, host: HostInputs) -> bool:
-        """Whether a node's histogram has its listed features only, in place of all features."""
+        """Whether a node's histogram has only its listed features instead of all features."""
         return use_feature_lists(self.task.options.max_features, host.max_allowed)
 
     def kind_of(self, host: HostInputs) -> tuple[int, ...]:
-        """Key of the launches of a batch: batches of one kind can replay one recording."""
+        """Return the kind of a batch: batches of one kind can replay the same recording."""
         return len(host.trees), int(self.by_lists(host))
 
     def rows(
         self, host: HostInputs, inputs: BatchInputs
     ) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
-        """Rows of the trees in order, number of rows of each, leaf columns, largest weight."""
+        """Make the rows of a batch of trees; the results are as in `DeviceDrawing.rows`."""
         if isinstance(self._sampler, DeviceDrawing):
             return self._sampler.rows(inputs.keys)
         if isinstance(self._sampler, RowUploads):
@@ -129,14 +133,14 @@ class DeviceTask(Generic[Rounds_co]):
         return Policy(*given, small_rows)
 
     def _may_leave(self, n_trees: int) -> bool:
-        """Whether small nodes may leave the level loop; of a round, only if there may be many."""
+        """Whether small nodes leave the level loop; in rounds, only if many are possible."""
         wanted = SUBTREES_WANTED * self.runtime.n_multiprocessors
         many = n_trees << min(self.task.options.max_depth, DEEPEST) > wanted
         leaves = None if self.rounds is None else self.rounds.leaves
         return self.rounds is None or (many and not (leaves and leaves.follows))
 
     def histogram_builder(self, max_weight: int, by_lists: bool) -> HistogramBuilder:
-        """Make the histogram builder of a batch whose rows weigh at most ``max_weight``."""
+        """Make the histogram builder of a batch whose rows have weights up to ``max_weight``."""
         n_listed = self.task.options.max_features if by_lists else self.matrix.n_features
         return HistogramBuilder(
             self.runtime,

@@ -1,7 +1,7 @@
-"""Finishes trees on the device, as `gpuboost.engine.growth.tree.finish_tree`: finish.cu.
+"""Finishing of trees on the device, equal to `gpuboost.engine.growth.tree.finish_tree`: finish.cu.
 
 The host copies the arrays of all trees of a batch and slices them into `Tree` objects. Integers
-have the narrowest type possible and are widened when all trees of the model are concatenated.
+have the narrowest possible type and are widened when all trees of the model are concatenated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.task import GrowTask
 
-_BLOCKS = 32  # per multiprocessor, at most: each thread loops over nodes
+_BLOCKS = 32  # largest number per multiprocessor; threads loop over nodes
 
 
 class Finisher:
@@ -30,7 +30,7 @@ class Finisher:
     runtime : Runtime
     task : GrowTask
     rule : ValueRule or None
-        How sums become leaf values; None if each batch passes its own rule.
+        Rule for leaf values; None if each batch passes its own rule.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Finisher:
             name: runtime.asarray(np.ascontiguousarray(each)) for name, each in bins.items()
         }
         self._has_masks = bool(mapper.is_categorical.any())
-        # In rounds, rows traverse finished trees by a kernel that takes int32 features only.
+        # In rounds, the kernel by which rows traverse finished trees only takes int32 features.
         has_narrow_features = task.matrix.n_features <= np.iinfo(np.int16).max
         self._is_narrow = has_narrow_features and rule is not None
         self._is_whole = rule is not None and _has_whole_weights(task, rule.n_planes)
@@ -57,16 +57,17 @@ class Finisher:
 
     @classmethod
     def of(cls, runtime: Runtime, task: GrowTask) -> Finisher | None:
-        """Make the finisher of a task; None if trees are finished on the host.
+        """Make the finisher of a task; return None if the host finishes the trees.
 
-        Trees whose rows come from ``rows_of``, which may give leaves sums of any kind, are.
+        The host finishes trees whose rows come from ``rows_of``, because their leaf sums can be of
+        any kind.
         """
         if task.sampler is None or task.target.has_gradients:
             return None
         return cls(runtime, task, ValueRule.of_target(runtime, task))
 
     def columns(self, n: int, n_masks: int, n_values: int) -> Columns:
-        """Types and shapes of the arrays of n nodes, as in `Finished`."""
+        """Types and shapes of the arrays of `Finished` for ``n`` nodes."""
         columns: Columns = {
             "feature": (np.int16 if self._is_narrow else np.int32, (n,)),
             "threshold": (np.float64, (n,)),
@@ -93,7 +94,7 @@ class Finisher:
         return found
 
     def columns_of(self, grown: NumberedNodes, n_values: int) -> Columns:
-        """Types and shapes of the arrays of the trees of a batch, as in `Finished`."""
+        """Types and shapes of the arrays of `Finished` for the trees of a batch."""
         return self.columns(*self._sizes(grown), n_values)
 
     def _sizes(self, grown: NumberedNodes) -> tuple[int, int]:
@@ -138,10 +139,10 @@ class Finisher:
         launch(runtime, "finish_nodes", n_blocks, *known, **given, **own)
 
     def _places(self, nodes: Store, arrays: dict[str, Array]) -> dict[str, Array]:
-        """Arrays that features, weights and masks are written to.
+        """Arrays to which features, weights and masks are written.
 
-        Features and weights have a narrow and a wide array each, of which the kernel writes one;
-        arrays that are not needed have a placeholder.
+        Features and weights have a narrow and a wide array each, and the kernel writes one of the
+        two. Arrays that are not needed are replaced by placeholders.
         """
         narrow, wide = (nodes.bin, arrays["feature"])
         if self._is_narrow:
@@ -177,7 +178,7 @@ class Finisher:
 
 
 def _has_whole_weights(task: GrowTask, n_planes: int) -> bool:
-    """Whether node weights are 32-bit integers, that is numbers of draws or rows."""
+    """Whether node weights are 32-bit integers, namely numbers of draws or of rows."""
     target, sampler = task.target, task.sampler
     assert sampler is not None
     own_planes = 0 if target.by_class else 2 * (target.n_channels + 1)

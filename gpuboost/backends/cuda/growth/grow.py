@@ -1,4 +1,4 @@
-"""Grow the trees of a task with the CUDA backend, in batches that fit the memory budget."""
+"""Growth of the trees of a task, in batches that fit the memory budget."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from gpuboost.engine.task import GrownTree, GrowTask
 
 
 def grow_trees(runtime: Runtime, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
-    """Grow the trees of a task, as `gpuboost.backends.protocol.Backend.grow`.
+    """Grow the trees of a task, as specified in `gpuboost.backends.protocol.Backend.grow`.
 
-    A batch is as many trees as fit the memory budget; they share one frontier. If possible, the
-    launches of the first batch are recorded and replayed for the others.
+    The trees of a batch share one frontier. If possible, the launches of the first batch are
+    recorded and replayed for the other batches.
     """
     for grower, host, again in _batches(runtime, task):
         yield from zip(host.trees, grower.grow(host, again), strict=True)
 
 
 def grow_finished(runtime: Runtime, task: GrowTask) -> Iterator[tuple[int, Tree]]:
-    """Grow and finish trees, as `gpuboost.backends.protocol.Backend.grow_finished`.
+    """Grow and finish trees, as specified in `gpuboost.backends.protocol.Backend.grow_finished`.
 
     The host finishes trees that the device cannot finish; see `Finisher.of`.
     """
@@ -41,7 +41,7 @@ def grow_finished(runtime: Runtime, task: GrowTask) -> Iterator[tuple[int, Tree]
 def _batches(
     runtime: Runtime, task: GrowTask
 ) -> Iterator[tuple[TreeGrower[None], HostInputs, bool]]:
-    """Yield for each batch the grower, its inputs and whether a batch of its size follows."""
+    """Yield the grower, the inputs of each batch, and whether a batch of the same size follows."""
     budget = task.memory_budget
     task = replace(task, memory_budget=max(1, int(HISTOGRAM_SHARE * budget)))
     size = trees_at_once(task, budget, DeviceShape.of(runtime))

@@ -1,4 +1,4 @@
-"""Grows trees batch by batch; the launches of the first batch are recorded and replayed."""
+"""Growth of trees batch by batch; the launches of the first batch are recorded and replayed."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ class RecordedBatch:
     Attributes
     ----------
     launches : Recording
+        The recorded launches.
     inputs : BatchInputs
         Device arrays that the launches read.
     nodes : NumberedNodes
-        Nodes that they write.
+        Nodes that the launches write.
     kind : tuple of int
-        `DeviceTask.kind_of` the batch; batches of the same kind need the same launches.
+        Kind of the batch (`DeviceTask.kind_of`); batches of the same kind need the same launches.
     """
 
     launches: Recording
@@ -54,7 +55,7 @@ class TreeGrower(Generic[Rounds_co]):
     task : GrowTask
         ``memory_budget`` is the number of bytes for the histograms of a level.
     budget : int
-        Bytes that a whole batch may take.
+        Largest number of bytes of a whole batch.
     maker : callable
         See `DeviceTask`.
 
@@ -84,7 +85,7 @@ class TreeGrower(Generic[Rounds_co]):
         host : HostInputs
             Inputs of trees of the task, or of a task that differs only in its trees.
         again : bool
-            Whether a batch of as many trees will follow.
+            Whether a batch with the same number of trees follows.
         """
         return self.launch(host, again).trees()
 
@@ -110,7 +111,7 @@ class TreeGrower(Generic[Rounds_co]):
         return trees
 
     def launch(self, host: HostInputs, again: bool) -> NumberedNodes:
-        """Launch a batch; the node buffer is overwritten by the next batch of the same kind."""
+        """Launch a batch; its nodes are overwritten by the next batch of the same kind."""
         kind = self._shared.kind_of(host)
         if self.recorded is not None and self.recorded.kind == kind:
             self._runtime.upload(host.memory, self.recorded.inputs.memory)
@@ -125,7 +126,7 @@ class TreeGrower(Generic[Rounds_co]):
         return nodes or self._levels(host, host.to_device(self._runtime))
 
     def _record(self, host: HostInputs) -> NumberedNodes | None:
-        """Launch a batch and record it; None if it cannot be replayed or does not fit memory."""
+        """Launch and record a batch; return None if it cannot be replayed or exceeds the budget."""
         shape = DeviceShape.of(self._runtime)
         plan = dry_run_batch(self._task, host, shape, self._maker).plan
         if plan is None or plan.total > self._budget:

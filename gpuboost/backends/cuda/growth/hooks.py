@@ -14,19 +14,19 @@ from gpuboost.engine.growth.frontier import Array
 
 
 class LeavesOfRound(Protocol):
-    """Tracks the leaves that rows reach, and holds what the host reads of a round.
+    """Tracks the leaves that rows reach, and holds the arrays of a round that the host reads.
 
     Attributes
     ----------
     follows : bool
-        Whether the partition of each level tracks which leaf each row is in.
+        Whether the partition of each level tracks the leaf of each row.
     """
 
     follows: bool
 
     @property
     def table(self) -> Array:
-        """Array to write the table of the trees to, see `NodeBuffer.number`."""
+        """Array for the table of the trees; see `NodeBuffer.number`."""
 
     def keep_level(
         self, rows: DeviceRows, frontier: DeviceFrontier, accepted: Array, first: Array
@@ -43,7 +43,7 @@ class LeavesOfRound(Protocol):
 
 
 class RowsOfRounds(ABC):
-    """Makes the rows of a round's trees and uses the leaves they reach.
+    """Makes the rows of a round's trees, and uses the leaves that the rows reach.
 
     Attributes
     ----------
@@ -55,10 +55,10 @@ class RowsOfRounds(ABC):
 
     @abstractmethod
     def make(self, inputs: BatchInputs) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
-        """Rows of the trees in order, number of rows of each, leaf columns, largest weight."""
+        """Make the rows of the trees of a round; the results are as in `DeviceDrawing.rows`."""
 
     @abstractmethod
     def add_leaves(
         self, inputs: BatchInputs, queue: SplitQueue | None, grown: NumberedNodes
     ) -> None:
-        """Use the leaves once all levels are grown; ``queue`` is that of best-first growth."""
+        """Use the leaves after the last level; ``queue`` is the queue of best-first growth."""

@@ -35,7 +35,9 @@ class CudaLevelOps:
     builder : HistogramBuilder
     search : SplitSearch
     leaf : LeafColumns or None
+        Columns that leaf values are summed from; None if values follow from class weights alone.
     roots : DeviceFrontier
+        Root nodes of the batch, with their sums.
     """
 
     def __init__(
@@ -58,21 +60,21 @@ class CudaLevelOps:
         bytes_per_node = builder.bytes_per_node()
         self._slices = Slices.of(policy, task.memory_budget, bytes_per_node, search.by_lists)
         self._queue = SplitQueue.of(runtime, task, store, policy.n_trees, n_rows)
-        # Histograms of the level before, if they are kept for subtraction. They belong to no record
-        # of a level, since their memory is freed as soon as the next level is searched.
+        # Histograms of the level before, if they are kept for subtraction. No record of a level
+        # holds them, because their memory is freed as soon as the next level is searched.
         self._histogram: Array = None
 
     @classmethod
     def start(
         cls, shared: DeviceTask[RowsOfRounds | None], host: HostInputs, inputs: BatchInputs
     ) -> tuple[CudaLevelOps, DeviceRows, DeviceFrontier]:
-        """The level operations of a batch of trees, its rows and its root nodes.
+        """Make the level operations of a batch of trees, its rows and its root nodes.
 
         ``host`` and ``inputs`` are the inputs of the batch on the host and on the device.
         """
         rows, count, leaf, max_weight = shared.rows(host, inputs)
-        # Rows must be cut into pieces before they are summed, and `min_hessian` depends on the
-        # sums, so until then the policy gets `count` instead.
+        # The policy cuts the rows into pieces before they are summed, and `min_hessian` depends on
+        # the sums. Until it is known, `count` takes its place.
         policy = shared.policy(count, len(host.trees), len(rows), max_weight)
         roots = _make_roots(policy, inputs, count)
         shared.passes.node_sums(rows, roots)
@@ -103,7 +105,7 @@ class CudaLevelOps:
     def set_median_gradients(
         self, rows: DeviceRows, frontier: DeviceFrontier
     ) -> tuple[DeviceRows, DeviceFrontier]:
-        """Write rows' signs about the medians of their nodes, and sums of nodes, in place."""
+        """Write the signs of rows about their nodes' medians, and the sums of nodes, in place."""
         medians = self._shared.medians
         assert medians is not None
         frontier = replace(frontier, medians=medians.find(rows, frontier))
@@ -129,7 +131,7 @@ class CudaLevelOps:
     def find_splits(
         self, rows: DeviceRows, frontier: DeviceFrontier, candidates: Search
     ) -> DeviceSplits:
-        """Best split of every candidate.
+        """Find the best split of every candidate.
 
         A level's histograms are kept for subtraction in the next level if both fit the memory
         budget. If the histograms of one level do not fit, they are built and searched in slices.
@@ -155,7 +157,7 @@ class CudaLevelOps:
             search.search(level, rows, splits)
         self._histogram = histogram if self._keeps(capacity, at_once, depth) else None
         if self._small is not None and self._policy.small_rows_at(depth):
-            # Their rows are overwritten, so all histograms of the level must be summed before.
+            # The rows of small nodes are overwritten, so this follows all histograms of the level.
             self._small.grow(rows, frontier, candidates, depth)
         return splits
 
@@ -167,20 +169,20 @@ class CudaLevelOps:
         return self._slices.keep(n_histograms, capacity, depth)
 
     def accept(self, frontier: DeviceFrontier, splits: DeviceSplits) -> Array:
-        """Mask of nodes whose splits are taken: uint8 (m,)."""
+        """Return the mask of nodes whose splits are accepted: uint8 (m,)."""
         return splits.accepted
 
     def limit_to_best_first(
         self, frontier: DeviceFrontier, splits: DeviceSplits, accepted: Array
     ) -> Array:
-        """Mask of accepted nodes that best-first growth also takes: uint8 (m,)."""
+        """Return the mask of accepted nodes that best-first growth also accepts: uint8 (m,)."""
         assert self._queue is not None
         return self._queue.limit_to_best_first(frontier, splits, self._store.first)
 
     def leaf_sums(
         self, rows: DeviceRows, frontier: DeviceFrontier, candidates: Search, accepted: Array
     ) -> Array | None:
-        """Leaf sums of nodes that are not split; None if the class weights are the leaf sums."""
+        """Compute leaf sums of nodes that are not split; None if these are class weights."""
         leaf, xp = self._leaf, self._runtime.xp
         if leaf is None:
             return None
@@ -237,10 +239,10 @@ class CudaLevelOps:
         return moved, self._with_size(children, depth + 1)
 
     def _with_size(self, frontier: DeviceFrontier, depth: int) -> DeviceFrontier:
-        """Start to read back the number of nodes at ``depth``, a level before it is needed.
+        """Start to read back the number of nodes at ``depth``, one level before it is needed.
 
-        In sync-free growth it is not read, unless the next level would then be built in so many
-        slices that reading the number is faster.
+        In sync-free growth, the number is only read if this is faster than launching all slices of
+        the level.
         """
         are_few = self._slices.are_few(frontier.capacity, depth)
         if self._shared.is_sync_free and are_few:
@@ -249,7 +251,7 @@ class CudaLevelOps:
 
 
 def _make_roots(policy: Policy, inputs: BatchInputs, count: Array) -> DeviceFrontier:
-    """The root nodes of a batch whose trees have ``count`` rows each; their sums are not set."""
+    """Make the roots of trees of ``count`` rows, int64 (trees,); their sums are not set yet."""
     xp, n = policy.runtime.xp, policy.n_trees
     pieces = policy.empty_pieces(xp.empty(1, dtype=xp.int32), n)
     own = {"size": xp.empty(1, np.int32), "pieces": pieces}
@@ -263,7 +265,7 @@ def _make_roots(policy: Policy, inputs: BatchInputs, count: Array) -> DeviceFron
 def _min_hessians(
     policy: Policy, inputs: BatchInputs, roots: DeviceFrontier
 ) -> tuple[Array, Array]:
-    """Smallest integer weight of a child, and of a category that is not rare, in each tree.
+    """Compute the smallest weight of a child, and of a category that is not rare, in each tree.
 
     See `engine.growth.policy.smallest_hessian`.
     """

@@ -17,9 +17,9 @@ from gpuboost.backends.cuda.sampling.batch_inputs import HostInputs
 from gpuboost.engine.growth.level_loop import grow_levels
 from gpuboost.engine.task import GrowTask, TreeOptions
 
-# Share of the memory budget that is for the histograms of a level; rows and nodes take the rest.
+# Share of the memory budget for the histograms of a level; the rest is for rows and nodes.
 HISTOGRAM_SHARE = 0.5
-# Bytes per row that finding the bins of a column takes besides its keys, counted in the code.
+# Bytes per row that finding the bins of a column takes besides its keys.
 COLUMN_BYTES, WEIGHTED_COLUMN_BYTES = 17, 41
 ROWS_OF_FULL_LEVEL = 4  # rows per node in the last level assumed to be full
 
@@ -35,10 +35,10 @@ class MemoryEstimate:
     peak : int
         Peak bytes while a batch of trees grows, including ``lasting``.
     needs_size_readback : bool
-        Whether the host reads back how many nodes there are.
+        Whether the host reads back numbers of nodes.
     lives : tuple of list of int, or None
-        Sizes of the batch's arrays and when they end, as `plan_arena` takes them; None if the
-        launches of the batch cannot be replayed.
+        Sizes and ends of the batch's arrays: the arguments of `plan_arena`. None if the launches of
+        the batch cannot be replayed.
     """
 
     lasting: int
@@ -48,12 +48,12 @@ class MemoryEstimate:
 
     @cached_property
     def plan(self) -> ArenaPlan | None:
-        """Places of the arrays of a recorded batch; None if it cannot be recorded."""
+        """Offsets of the arrays of a recorded batch; None if the batch cannot be recorded."""
         return None if self.lives is None else plan_arena(*self.lives)
 
 
 def dry_run(task: GrowTask, n_trees: int, shape: DeviceShape) -> MemoryEstimate:
-    """Estimate the bytes that growing the first ``n_trees`` trees of a task together takes."""
+    """Estimate the memory for growing the first ``n_trees`` trees of a task together."""
     return dry_run_batch(task, HostInputs.of(task, task.trees[:n_trees]), shape)
 
 
@@ -63,12 +63,12 @@ def dry_run_batch(
     shape: DeviceShape,
     maker: RoundMaker[RowsOfRounds | None] = no_rounds,
 ) -> MemoryEstimate:
-    """Estimate the bytes of a batch; ``maker`` is as in `DeviceTask`.
+    """Estimate the memory of a batch; ``maker`` is as in `DeviceTask`.
 
-    Histograms take up to ``task.memory_budget``. If the host reads back a number of nodes, it gets
-    the estimate `nodes_at`. The launches can be replayed if the device draws the rows and the host
-    never reads back the number of nodes, which it does for deep trees and for levels too large for
-    ``task.memory_budget`` (`CudaLevelOps`).
+    Histograms take up to ``task.memory_budget`` bytes. If the host reads back a number of nodes, it
+    gets the estimate `nodes_at`; this happens for deep trees, and for levels too large for
+    ``task.memory_budget`` (`CudaLevelOps`). The launches can be replayed if the device draws the
+    rows and the host reads back no number of nodes.
     """
     n_trees = len(host.trees)
     runtime = shape_runtime(shape, n_trees, task.matrix.n_samples, task.options)
@@ -79,14 +79,14 @@ def dry_run_batch(
     nodes = grow_levels(partial(CudaLevelOps.start, shared, host, inputs), task).end_batch()
     on_device = task.sampler is not None or shared.rounds is not None
     lives = runtime.meter.lives(first) if on_device and not runtime.asked else None
-    del nodes  # its arrays live beyond the last launch
+    del nodes  # kept until here, because its arrays are used after the last launch
     return MemoryEstimate(lasting, runtime.meter.peak, runtime.asked, lives)
 
 
 def shape_runtime(
     shape: DeviceShape, n_trees: int, n_rows: int, options: TreeOptions
 ) -> ShapeRuntime:
-    """A runtime for a dry run of batches of ``n_trees`` trees of ``n_rows`` rows each."""
+    """Make a runtime for a dry run of a batch of ``n_trees`` trees with ``n_rows`` rows each."""
 
     def nodes(depth: int) -> int:
         return n_trees * min(nodes_at(depth, n_rows), 2 * options.max_splits(depth - 1))
@@ -95,7 +95,7 @@ def shape_runtime(
 
 
 def binning_peak(n_features: int, n_samples: int, itemsize: int, weighted: bool) -> int:
-    """Peak bytes while a host matrix is binned: the matrix, and its codes or one column."""
+    """Peak bytes of binning a host matrix: the matrix, and its codes or the work on one column."""
     column = itemsize + (WEIGHTED_COLUMN_BYTES if weighted else COLUMN_BYTES)
     return n_samples * (n_features * itemsize + max(n_features, column))
 
@@ -103,8 +103,9 @@ def binning_peak(n_features: int, n_samples: int, itemsize: int, weighted: bool)
 def nodes_at(depth: int, rows: int) -> int:
     """Estimate the number of nodes of a tree at a depth.
 
-    Levels are assumed full until nodes have few rows; after that their size halves every second
-    level. A tree grown to purity then has about as many nodes as rows, more than most trees have.
+    Levels are assumed to be full until nodes have few rows; below, the number of nodes halves every
+    second level. A tree grown to purity then has about as many nodes as rows, which is more than
+    most trees have.
     """
     capacity = max(1, rows // ROWS_OF_FULL_LEVEL)
     full = capacity.bit_length() - 1
@@ -114,9 +115,9 @@ def nodes_at(depth: int, rows: int) -> int:
 def trees_at_once(task: GrowTask, budget: int, shape: DeviceShape) -> int:
     """Number of trees of a task that grow together in ``budget`` bytes, at least one.
 
-    The budget includes ``task.memory_budget`` bytes for histograms, but not what all batches share.
-    The nodes of several trees must have int32 numbers. Batches have about equal size. They are
-    smaller if that makes growth sync free, except for the trees of a round, which grow together.
+    The budget includes ``task.memory_budget`` bytes for histograms, but not the data that all
+    batches share. The nodes of a batch must have int32 numbers. Batches have about equal size. They
+    are smaller if that makes growth sync free, except in rounds, whose trees grow together.
     """
     known = cache(lambda n_trees: dry_run(task, n_trees, shape))
 
@@ -137,10 +138,11 @@ def trees_at_once(task: GrowTask, budget: int, shape: DeviceShape) -> int:
 
 
 def _max_that_fit(task: GrowTask, n_batches: int, taken: Callable[[int], int], budget: int) -> int:
-    """Trees per batch with as few batches as fit ``budget``, at least ``n_batches``; or 1.
+    """Trees per batch for the smallest number of batches, from ``n_batches`` on, that fit.
 
-    ``taken(n_trees)`` is the number of bytes of a batch. A batch with some share of the trees takes
-    at least that share of the bytes, so each estimate gives a lower bound on the number of batches.
+    A batch fits if its bytes, ``taken(n_trees)``, are at most ``budget``; a batch of one tree is
+    always allowed. A batch with some share of the trees takes at least that share of the bytes, so
+    each estimate gives a lower bound on the number of batches.
     """
     rows = rows_of_tree(task)
     while (n_trees := -(-len(task.trees) // n_batches)) > 1:
@@ -155,9 +157,9 @@ def _max_that_fit(task: GrowTask, n_batches: int, taken: Callable[[int], int], b
 
 
 def fit_peak(task: GrowTask, budget: int, shape: DeviceShape) -> int:
-    """Peak bytes while the trees of a task grow, as many at once as fit ``budget``.
+    """Peak bytes while the trees of a task grow in batches that fit ``budget`` bytes.
 
-    The memory of a recording is held from the first batch to the last.
+    The memory of a recording stays allocated from the first batch to the last.
     """
     n_trees = trees_at_once(task, budget, shape)
     found = dry_run(task, n_trees, shape)
@@ -165,6 +167,6 @@ def fit_peak(task: GrowTask, budget: int, shape: DeviceShape) -> int:
 
 
 def _held_bytes(found: MemoryEstimate, task: GrowTask, n_trees: int) -> int:
-    """Bytes of a batch of ``n_trees`` trees that a recording holds; 0 if it is not recorded."""
+    """Bytes that the recording of a batch of ``n_trees`` trees holds; 0 if it is not recorded."""
     is_repeated = 2 * n_trees <= len(task.trees)
     return found.plan.total if is_repeated and found.plan is not None else 0

@@ -1,7 +1,7 @@
 """The nodes of a batch of trees on the device, and their numbers: node_buffer.cu.
 
 Nodes are stored level by level; nodes that subtrees.cu grows are stored between levels. After the
-last level nodes are numbered, then finished on the device or copied to the host as they are.
+last level, nodes are numbered, and then finished on the device or copied to the host unfinished.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gpuboost.engine.growth.level_history import as_grown
 from gpuboost.engine.targets import MedianTarget, Target
 from gpuboost.engine.task import NO_LIMIT, GrownTree, GrowTask, TreeOptions
 
-MAX_PLACES = 2**31 - 1  # of a batch: places of nodes are int32
+MAX_PLACES = 2**31 - 1  # of a node buffer, because places are int32
 DEEPEST = 33  # at this depth or more, only rows limit the number of nodes
 
 
@@ -51,7 +51,7 @@ class NodeCapacity:
     def of(cls, options: TreeOptions, tree_rows: int) -> NodeCapacity:
         """Make the limits for trees of at most ``tree_rows`` rows each.
 
-        Each split node of a level has at least the rows that a split requires.
+        They take into account that each node that is split has at least `min_rows` rows.
         """
         depth, leaves = options.max_depth, options.max_leaf_nodes
         by_limit = [] if leaves == NO_LIMIT else [2 * leaves - 1]
@@ -84,9 +84,17 @@ class Store:
         Left child, 0 in leaves; the right child follows it. A place in the node buffer until nodes
         are numbered, then a number.
     count : uint32 (m,)
+        Number of rows.
+    hessian : int64 (m,)
+        Sum of the rows' hessians.
     gain : float64 (m,)
-        -1 in leaves. Of the fields below, leaves have only `feature` (equal to `LEAF`) and `sums`.
-        Until nodes are numbered, only leaves have `sums`.
+        Gain of the split; -1 in leaves.
+    feature : int32 (m,)
+        Feature of the split; `LEAF` in leaves.
+    bin, next_bin, draw, missing, mask : arrays
+        As in `DeviceSplits`; undefined in leaves.
+    sums : int64 (m, n_sums)
+        Leaf sums. Until nodes are numbered, only leaves have them.
     """
 
     size: Array
@@ -109,15 +117,17 @@ class Numbers:
 
     Attributes
     ----------
-    order, category : int32
-        Of each node, by number: place in the node buffer, and index of its categorical split in
-        its tree, -1 for none. Each tree has the length that `NodeCapacity` gives. ``category`` is
-        empty if no feature is categorical.
-    level_end : int32
+    order : int32 (max_finished,)
+        Place of each node in the node buffer. The nodes of a tree are ordered by number and have
+        the space that `NodeCapacity` gives.
+    category : int32 (max_finished,)
+        Index of each node's categorical split in its tree, -1 for none, in the same order. The
+        array is empty if no feature is categorical.
+    level_end : int32 (levels,)
         Number of the first node after each level of each tree.
     table : int64 (3, trees + 1)
-        First node and first mask of each tree among those of all trees, and weight of its root;
-        see node_buffer.cuh.
+        Index of each tree's first node among the nodes of all trees, index of its first mask, and
+        weight of its root; see node_buffer.cuh.
     """
 
     order: Array
@@ -127,7 +137,7 @@ class Numbers:
 
 
 class NodeBuffer:
-    """The nodes of a batch of trees, as `gpuboost.engine.growth.level_history` on the host.
+    """The nodes of a batch of trees; the host's version is `gpuboost.engine.growth.level_history`.
 
     Parameters
     ----------
@@ -138,14 +148,15 @@ class NodeBuffer:
         Columns that leaf values are summed from; None if values follow from class weights alone.
     roots : DeviceFrontier
     n_rows : int
-        Row capacity of all trees.
+        Row capacity of all trees together.
 
     Attributes
     ----------
     capacity : int
         Largest number of nodes stored.
     max_finished : int
-        Largest number of nodes of finished trees, smaller if splits are taken back.
+        Largest number of nodes of finished trees; smaller than ``capacity`` if splits are taken
+        back.
     first : int32 (1,)
         Place of the first node of the current level.
     """
@@ -183,10 +194,18 @@ class NodeBuffer:
         sums: Array | None,
         small_rows: int,
     ) -> None:
-        """Store the nodes of a level, except those of at most ``small_rows`` rows.
+        """Store the nodes of a level, except nodes that subtrees.cu has stored.
 
-        Those were stored by subtrees.cu. ``places`` numbers the nodes that are split; None if no
-        node is. ``sums`` are leaf sums.
+        Parameters
+        ----------
+        frontier : DeviceFrontier
+        splits : DeviceSplits
+        places : Places or None
+            Places of the children; None if no node is split.
+        sums : int64 (m, n_sums) or None
+            Leaf sums; None if class weights are the leaf sums.
+        small_rows : int
+            Largest number of rows of the nodes that subtrees.cu has stored.
         """
         runtime, nodes = self._runtime, self.nodes
         following = runtime.xp.empty(1, dtype=np.int32)
@@ -238,7 +257,7 @@ class NodeBuffer:
     def number(self, table: Array | None) -> Numbers:
         """Number the nodes, after the last level.
 
-        ``table``, if given, is the array to write the table of `Numbers` to.
+        ``table`` is the array for the table of `Numbers`; None to allocate one.
         """
         runtime, task, nodes, xp = self._runtime, self._task, self.nodes, self._runtime.xp
         has_masks = self._matrix.mask_words > 0
@@ -288,12 +307,14 @@ class NumberedNodes:
     Attributes
     ----------
     buffer : NodeBuffer
+        The nodes.
     numbers : Numbers
+        Numbers of the nodes.
     leaf : int32 (m,) or None
         Place of the leaf that contains each node: the node itself, or an ancestor if splits were
         taken back. None if no splits are taken back.
     finished : Finished or None
-        The finished trees; None if the host finishes them, or the round that they belong to.
+        The finished trees; None if they are finished by the host or by their round.
     """
 
     buffer: NodeBuffer
@@ -307,7 +328,7 @@ class NumberedNodes:
 
 
 def _kind_of_sums(target: Target, leaf: LeafColumns | None) -> tuple[int, int]:
-    """How leaf sums follow from a level's sums, a constant of node_buffer.cu, and their number."""
+    """Return the constant of node_buffer.cu for the kind of leaf sums, and the number of sums."""
     kind, n_sums = "OF_SECOND_CLASS" if target.n_channels == 1 else "OF_CLASSES", target.n_classes
     if leaf is not None:
         kind = "LEAF_SUMS"
@@ -331,7 +352,7 @@ def check_places(task: GrowTask) -> None:
     Raises
     ------
     ValueError
-        If a tree could have more nodes than that.
+        If a tree could have more nodes than int32 can number.
     """
     rows, options = rows_of_tree(task), task.options
     if has_places(task, 1, rows):
@@ -353,9 +374,9 @@ def has_places(task: GrowTask, n_trees: int, n_rows: int) -> bool:
 
 
 def max_stored_nodes(n_trees: int, n_rows: int, options: TreeOptions, tree_rows: int) -> int:
-    """Largest number of stored nodes: if all leaves have minimal rows, or all levels are full.
+    """Largest number of stored nodes, as limited by the rows of leaves and the nodes of levels.
 
-    With ``max_leaf_nodes`` this includes the nodes of splits that are taken back.
+    With ``max_leaf_nodes``, the number includes the nodes of splits that are taken back.
     """
     unlimited = replace(options, max_leaf_nodes=NO_LIMIT)
     by_rows = NodeCapacity.of(unlimited, tree_rows).nodes(n_trees, n_rows)

@@ -1,4 +1,4 @@
-"""Reads a round back while the next one runs, so that the device never waits for the host.
+"""Rounds that the host reads while the next round runs, so the device never waits for the host.
 
 The copy of a round's trees and results follows the round on the device; the host launches the next
 round before it reads the copy.
@@ -23,8 +23,8 @@ class PendingRound(Generic[Results]):
     Parameters
     ----------
     wait : callable
-        Waits for the results of the round, such as its losses; returns them, and a function that
-        returns the trees.
+        Function that waits for the results of the round, such as its losses, and returns them and a
+        function that returns the trees.
     """
 
     def __init__(self, wait: Callable[[], tuple[Results, TreesReader]]) -> None:
@@ -32,17 +32,17 @@ class PendingRound(Generic[Results]):
         self._found: tuple[Results, TreesReader] | None = None
 
     def results(self) -> Results:
-        """Wait for the results of the round, unless they were read before."""
+        """Wait for the results of the round and return them."""
         return self._read()[0]
 
     def trees(self) -> list[Tree]:
-        """Wait for the trees of the round."""
+        """Wait for the trees of the round and return them."""
         return self._read()[1]()
 
     def _read(self) -> tuple[Results, TreesReader]:
         if self._wait is not None:
             self._found = self._wait()
-            self._wait = None  # frees the memory that it has read
+            self._wait = None  # frees the memory of the copy
         assert self._found is not None
         return self._found
 
@@ -55,7 +55,7 @@ class CopiedTrees:
     copy : HostCopy
         The arrays of `gpuboost.backends.cuda.growth.tree_arrays.Finished`, by name.
     nodes, masks : list of int
-        First node and first mask of each tree, then the number of all of them.
+        Index of the first node, or mask, of each tree, and the total at the end.
     """
 
     def __init__(self, copy: HostCopy, nodes: list[int], masks: list[int]) -> None:
@@ -66,11 +66,11 @@ class CopiedTrees:
         self._copy = copy.kept(used)  # frees pinned memory and unused capacity
 
     def tree(self, number: int) -> Tree:
-        """One of the trees."""
+        """Return the tree with this number in the round."""
         nodes, masks = self._nodes, self._masks
         of_nodes, of_masks = nodes[number : number + 2], masks[number : number + 2]
         return cut_tree(self._copy.part, self._names, of_nodes, of_masks)
 
     def trees(self) -> list[Tree]:
-        """All trees, in order."""
+        """Return all trees, in order."""
         return [self.tree(number) for number in range(len(self._nodes) - 1)]

@@ -1,4 +1,4 @@
-"""Grows nodes with few rows to their leaves outside the level loop: subtrees.cu."""
+"""Growth of nodes with few rows to their leaves, outside the level loop: subtrees.cu."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.task import NO_LIMIT, GrowTask
 
 KERNELS = "growth/subtrees.cu"
-# Bounds on the rows of a small node. A larger bound leaves fewer nodes that need histograms in
-# global memory; but a block grows a subtree one node at a time, so each multiprocessor needs
-# several subtrees. A node of at most MIN_ROWS rows is grown by one warp. MAX_ROWS is two rows for
-# each thread of a block; 512 rows take 6 KiB of shared memory.
+# Bounds on the rows of a small node. With a larger bound, fewer nodes need histograms in global
+# memory. But a block grows a subtree one node at a time, so each multiprocessor needs several
+# subtrees. A node of at most MIN_ROWS rows is grown by one warp. MAX_ROWS is two rows for each
+# thread of a block; 512 rows take 6 KiB of shared memory.
 MIN_ROWS, MAX_ROWS = 32, 512
 SUBTREES_WANTED = 8  # per multiprocessor
-BLOCKS = 64  # per multiprocessor, at most: each loops over nodes
+BLOCKS = 64  # largest number per multiprocessor; blocks loop over nodes
 STATIC_BYTES = 12 << 10  # upper bound on the static shared memory of a block
 
 
@@ -41,12 +41,12 @@ def shared_bytes(task: GrowTask, n_cells: int, n_rows: int) -> int:
 
 
 def small_bytes(task: GrowTask) -> int:
-    """Dynamic shared memory of a block: all codes, and ``SMALL_ROWS`` rows."""
+    """Bytes of dynamic shared memory of a block, for all codes and ``SMALL_ROWS`` rows."""
     return shared_bytes(task, task.matrix.width, constant("growth/block_state.cuh", "SMALL_ROWS"))
 
 
 def tiny_bytes(task: GrowTask) -> int:
-    """Dynamic shared memory of a block that is a warp: a code and row per lane, and missing."""
+    """Bytes for a block of one warp: one code and one row per lane, and the missing code."""
     warp = constant("common/common.cuh", "WARP")
     return shared_bytes(task, warp + 1, warp)
 
@@ -54,10 +54,10 @@ def tiny_bytes(task: GrowTask) -> int:
 def small_rows_for(runtime: Runtime, task: GrowTask, n_rows: int, max_weight: int) -> int:
     """Largest number of rows of a small node; 0 if no node is small.
 
-    No node is small if a histogram does not fit shared memory (for example, with many classes);
-    with ``max_leaf_nodes``, which chooses splits level by level; with constraints that a block
-    does not store (value bounds, feature groups, features per level); or if gradients are about
-    the median of each node.
+    The result is 0 if a histogram does not fit shared memory (for example, with many classes); with
+    ``max_leaf_nodes``, which requires all splits of a level; with constraints that a block does not
+    store (value bounds, feature groups, features per level); and if gradients are about the median
+    of each node.
 
     Parameters
     ----------
@@ -79,15 +79,18 @@ def small_rows_for(runtime: Runtime, task: GrowTask, n_rows: int, max_weight: in
 
 @dataclass(frozen=True)
 class TinyNodes:
-    """Nodes that blocks leave to warps, at the capacity of a level.
+    """Nodes that warps grow instead of blocks; arrays have the capacity of a level.
 
     Attributes
     ----------
     n_tiny : int32 (1,)
+        Number of nodes.
     tiny_tree, place, tiny_count, tiny_levels : int32 (m,)
-        Tree, place in the node buffer, number of rows, and number of levels allowed below.
+        Tree, place in the node buffer, number of rows, and largest number of levels below.
     tiny_start : int64 (m,)
+        First row.
     tiny_key : uint64 (m,)
+        Key for random numbers.
     """
 
     n_tiny: Array = column(np.int32, 1)
@@ -126,9 +129,9 @@ class SmallTrees:
         self._tiny = empty(TinyNodes, search.runtime.xp, {}, n=capacity)
 
     def grow(self, rows: DeviceRows, frontier: DeviceFrontier, found: Search, depth: int) -> None:
-        """Grow the small nodes of a level, which must not be at the largest depth.
+        """Grow the small nodes of a level; their rows are overwritten.
 
-        Their rows are overwritten.
+        The level must not be at the largest depth.
         """
         task, tiny = self._search.task, self._tiny
         fill(self._search.runtime, tiny.n_tiny, 0)

@@ -1,4 +1,4 @@
-"""Finished trees in arrays on the device."""
+"""Finished trees as arrays on the device."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MASK_WORDS = 8
 _NO_MASKS = np.empty((0, MASK_WORDS), dtype=np.uint32)
 
 
-# Arrays of a tree that exist only if a feature is categorical:
+# Arrays of a tree that exist only if any feature is categorical.
 OF_CATEGORIES = ("category", "masks")
 
 
@@ -50,9 +50,9 @@ class Finished:
     table : int64 (3, trees + 1)
         See `gpuboost.backends.cuda.growth.node_buffer.Numbers`.
     columns : dict of str to array
-        The arrays of `Tree`; ``category`` and ``masks`` only if a feature is categorical.
+        The arrays of `Tree`; ``category`` and ``masks`` only if any feature is categorical.
     number_of : int32 (m,) or None
-        Index in ``columns`` of each place of the node buffer; None if not needed.
+        Index in ``columns`` of the node at each place of the node buffer; None if not needed.
     """
 
     table: Array
@@ -61,7 +61,7 @@ class Finished:
 
     @classmethod
     def of(cls, runtime: Runtime, trees: Sequence[Tree]) -> Finished:
-        """Copy trees to the device, for rows to traverse."""
+        """Copy the arrays that rows need to traverse trees to the device."""
         whole = Ensemble.of(trees)
         table = np.stack([whole.offset, whole.mask_offset, np.zeros_like(whole.offset)])
         kinds = {"code": np.uint8, "missing_left": np.uint8}
@@ -88,12 +88,12 @@ class Finished:
         return {**found, "has_masks": has_masks, "category": category, "masks": masks}
 
     def read_later(self, runtime: Runtime, n: int, n_masks: int) -> Callable[[], HostCopy]:
-        """Start to copy ``n`` nodes and ``n_masks`` masks; calling the result waits for them."""
+        """Start to copy ``n`` nodes and ``n_masks`` masks; the returned function waits for them."""
         used = lengths(self.columns, n, n_masks).items()
         return read_later(runtime, {name: self.columns[name][:length] for name, length in used})
 
     def copy_to_host(self, runtime: Runtime) -> tuple[list[int], list[Tree]]:
-        """Integer weights of the roots, and the trees; each array is copied whole and sliced."""
+        """Return the roots' integer weights and the trees; each array is copied once and sliced."""
         nodes, masks, weights = runtime.to_host(self.table).tolist()
         used = lengths(self.columns, nodes[-1], masks[-1]).items()
         whole = {name: runtime.to_host(self.columns[name][:length]) for name, length in used}
@@ -107,7 +107,7 @@ class Finished:
 
 
 def lengths(names: Iterable[str], n_nodes: int, n_masks: int) -> dict[str, int]:
-    """Lengths of the arrays of trees with ``n_nodes`` nodes and ``n_masks`` masks in all."""
+    """Lengths of the arrays of trees that have ``n_nodes`` nodes and ``n_masks`` masks together."""
     return {name: n_masks if name == "masks" else n_nodes for name in names}
 
 
@@ -117,14 +117,16 @@ def cut_tree(
     nodes: Sequence[int],
     masks: Sequence[int],
 ) -> Tree:
-    """One tree of a batch, from where its nodes and masks start and end.
+    """Cut one tree out of the arrays of a batch.
 
     Parameters
     ----------
     part : callable
-        Slice of an array, given its name and the start and end of the slice.
+        Function of the name of an array, a start and an end that returns this slice of the array.
     names : iterable of str
         Names of the arrays.
+    nodes, masks : sequence of int
+        Start and end of the nodes, and of the masks, of the tree.
     """
     own = {name: part(name, *(masks if name == "masks" else nodes)) for name in names}
     own["missing_left"] = own["missing_left"].view(np.bool_)

@@ -1,4 +1,4 @@
-"""How the sums of nodes become leaf values and weights in finish.cu."""
+"""The rule by which finish.cu computes leaf values and weights from the sums of nodes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from gpuboost.engine.task import GrowTask
 
 @dataclass(frozen=True)
 class ValueRule:
-    """How the sums of nodes become leaf values and weights.
+    """The rule by which leaf values and weights are computed from the sums of nodes.
 
-    Values that may exist on the device only are in arrays.
+    Numbers that may exist only on the device are arrays.
 
     Attributes
     ----------
     exponents : int32 (planes,)
+        Exponent of the power of two that scales each plane of the sums.
     mean, levels, first_level : arrays
         Means and levels of the target; see ``ValueRule`` of finish.cu.
     given : float64 (3,)
@@ -36,6 +37,7 @@ class ValueRule:
     n_values : int
         Number of values of a node: classes or outputs.
     square_unit : int
+        Sums of squares are in units of ``2**square_unit``; 0 if there are none.
     """
 
     exponents: Array
@@ -77,7 +79,7 @@ class ValueRule:
     def of_steps(
         cls, exponents: Array, given: Array, rate: Array, unit_of_gain: Array, n_outputs: int
     ) -> ValueRule:
-        """Make the rule of a round of boosting, with the exponents of kernel ``scale_round``."""
+        """Make the rule of a round of boosting, whose exponents ``scale_round`` computes."""
         unread = (given, given, exponents)  # placeholders of means and levels
         units = (rate, unit_of_gain)  # steps have no unit of weights: rate is a placeholder
         kind = constant("growth/finish.cu", "STEPS")
@@ -90,7 +92,7 @@ class ValueRule:
 
 
 def _of_kind(target: Target, criterion: int) -> tuple[str, np.ndarray, tuple[np.ndarray, ...], int]:
-    """Kind of values, means, levels and unit of squares of a target, with placeholders."""
+    """Kind of values, means, levels and ``square_unit``, or placeholders, of a target."""
     none = np.zeros(1)
     match target:
         case ValueTarget():

@@ -1,1 +1,1 @@
-"""The passes of one level: which nodes, histograms, splits, partition."""
+"""The passes of one level: choice of nodes, histograms, split search and partition."""

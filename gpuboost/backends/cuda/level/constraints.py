@@ -1,7 +1,7 @@
 """Constraints that nodes inherit from their parents or level: the launches of constraints.cu.
 
-These are bounds of values (monotonic constraints), groups of features that may be used together on
-a path (interaction constraints), and the features drawn for each level.
+The constraints are bounds of values (monotonic constraints), groups of features that may be used
+together on a path (interaction constraints), and the features drawn for each level.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.task import GrowTask
 
 _WORD_BITS = 32
-_MAX_BLOCKS = 1 << 12  # of a launch: threads loop over more nodes than that
+_MAX_BLOCKS = 1 << 12  # of a launch; threads loop over further items
 
 
 class Constraints:
@@ -56,7 +56,7 @@ class Constraints:
         return {"bounded_nodes": self.bounded, "n_words": self._n_words}
 
     def hold_roots(self, frontier: DeviceFrontier, inputs: BatchInputs) -> DeviceFrontier:
-        """The roots, with their constraints."""
+        """Return the roots with their constraints."""
         if not self.any:
             return frontier
         made = self._empty_constraints(frontier.capacity)
@@ -75,7 +75,7 @@ class Constraints:
         children: DeviceFrontier,
         inputs: BatchInputs,
     ) -> DeviceFrontier:
-        """The children of accepted nodes, with their constraints; ``rank`` numbers these nodes."""
+        """Return ``children`` with their constraints; ``rank`` numbers the accepted parents."""
         if parents.constraints is None:
             return children
         made = self._empty_constraints(children.capacity)
@@ -86,7 +86,7 @@ class Constraints:
         return replace(children, constraints=made)
 
     def allowed(self, frontier: DeviceFrontier, inputs: BatchInputs, depth: int) -> Array:
-        """Mask of features that nodes may split on: uint8 (trees, F); (nodes, F) with groups."""
+        """Compute the mask of allowed features: uint8 (trees, F), or (m, F) with groups."""
         xp, allowed, n_features = self._runtime.xp, inputs.allowed, self._n_features
         if self._by_level:
             drawn, count = xp.empty(allowed.shape, dtype=np.uint8), self._options.level_features
@@ -104,7 +104,7 @@ class Constraints:
         return of_nodes
 
     def of_score(self, frontier: DeviceFrontier, regular: Array) -> dict[str, Array]:
-        """Arguments of split.cu for the NEWTON score, with placeholders for missing arrays."""
+        """Arguments of split.cu for the criterion NEWTON, with placeholders for missing arrays."""
         held = frontier.constraints
         lower, upper = (regular, regular) if held is None else (held.lower, held.upper)
         return {"regular": regular, "monotonic": self._signs, "lower": lower, "upper": upper}

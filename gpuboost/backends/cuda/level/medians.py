@@ -19,9 +19,9 @@ from gpuboost.engine.targets import MedianTarget, Target
 
 @dataclass(frozen=True)
 class MedianKernels:
-    """Finds medians of nodes, the signs of rows about them, and sums of deviations.
+    """Finds the medians of nodes, the signs of rows about these medians, and sums of deviations.
 
-    The target columns of rows are K columns of signs, then K columns of ranks.
+    The target columns of rows are K columns of signs, followed by K columns of ranks.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class MedianKernels:
     n_outputs, n_ranks : int
         Number of outputs, and largest number of ranks of an output.
     heavy : int64 (n,) or None
-        `MedianTarget.median_weight` on the device.
+        `MedianTarget.median_weight` on the device; None to use the rows' weights in the tree.
     """
 
     runtime: Runtime
@@ -39,7 +39,7 @@ class MedianKernels:
 
     @classmethod
     def of(cls, runtime: Runtime, target: Target) -> MedianKernels | None:
-        """Copy the weights of a target; None if it is not fitted by medians."""
+        """Copy a target's weights to the device; return None if medians are not fitted."""
         if not isinstance(target, MedianTarget):
             return None
         weight = target.median_weight
@@ -48,7 +48,7 @@ class MedianKernels:
 
     @property
     def shifts(self) -> range:
-        """Position of the lowest bit of each digit of a rank, leading digit first."""
+        """Position of the lowest bit of each digit of a rank, from the leading digit on."""
         bits = constant("level/median.cu", "DIGIT_BITS")
         n_digits = max(1, -(-(self.n_ranks - 1).bit_length() // bits))
         return range((n_digits - 1) * bits, -1, -bits)
@@ -78,7 +78,7 @@ class MedianKernels:
         self._by_pieces("put_signs", frontier.pieces, rows, frontier.medians, **columns)
 
     def sums(self, rows: DeviceRows, frontier: DeviceFrontier, leaf: LeafColumns) -> Array:
-        """`GrownTree.sums` of all nodes: int64 (m, 6 K + 2)."""
+        """Compute `GrownTree.sums` of all nodes: int64 (m, 6 K + 2)."""
         sums = self.runtime.xp.empty((frontier.capacity, 6 * self.n_outputs + 2), dtype=np.int64)
         fill(self.runtime, sums, 0)
         own = {"sign": self._signs(rows), "wide": leaf.wide[0], "draws": leaf.draws, "sums": sums}
@@ -92,7 +92,7 @@ class MedianKernels:
         return rows.target[self.n_outputs :]
 
     def _weights(self, rows: DeviceRows) -> dict[str, Any]:
-        """The ranks of rows, and their weights in medians."""
+        """Kernel arguments: the ranks of rows, and their weights in medians."""
         heavy = self.heavy
         if heavy is None:  # placeholder that is not read
             heavy = self.runtime.xp.empty(1, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Which nodes are searched, and the nodes of the next level: launches of policy.cu, children.cu."""
+"""Choice of the nodes to search, and the next level: the launches of policy.cu and children.cu."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.task import TreeOptions
 
-PIECE_ROWS = 1024  # rows of a block that sums or moves them; at most the bits of partition.cu
+PIECE_ROWS = 1024  # largest number of rows of a piece: 32 for each of PIECE_WORDS in partition.cu
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,14 @@ class Policy:
     runtime : Runtime
     options : TreeOptions
     min_hessian : int64 (trees,)
+        Smallest weight of a child in each tree.
     n_trees, n_rows : int
-        Number of trees of the batch, and of rows of all of them.
+        Number of trees of the batch, and number of rows of all these trees.
     n_channels : int
     purity : int
-        How a node is tested for purity: a constant of policy.cu.
+        Constant of policy.cu: the test of whether a node is pure.
     small_rows : int
-        Nodes of at most this many rows are left to subtrees.cu; 0 if none are.
+        Largest number of rows of the nodes that subtrees.cu grows; 0 if it grows none.
     """
 
     runtime: Runtime
@@ -59,15 +60,15 @@ class Policy:
     small_rows: int = 0
 
     def max_nodes(self, before: int, depth: int) -> int:
-        """Largest number of nodes below a level at ``depth`` of at most ``before`` nodes."""
+        """Largest number of children of a level at ``depth`` with at most ``before`` nodes."""
         of_trees = self.n_trees * self.options.max_splits(depth)
         return max_children(min(before, of_trees), self.n_rows, self.options, self.small_rows)
 
     def max_slots(self, max_nodes: int, depth: int, by_parents: bool) -> int:
         """Largest number of histograms of a level, for its candidates and their siblings.
 
-        Siblings need a histogram only ``by_parents``, that is if the larger one of two siblings is
-        computed by subtraction.
+        ``by_parents`` says whether the larger of two siblings is computed by subtraction. Only then
+        do siblings of candidates need histograms.
         """
         if depth >= self.options.deepest:
             return 0
@@ -75,7 +76,7 @@ class Policy:
         return min(max_nodes, 2 * large if by_parents else large)
 
     def max_pieces(self, max_nodes: int, rows: int) -> int:
-        """Largest number of pieces of ``rows`` rows: each node has one that may not be full."""
+        """Largest number of pieces of ``rows`` rows; each node has at most one that is not full."""
         return self.n_rows // rows + max_nodes
 
     def empty_pieces(self, size: Array, max_nodes: int) -> Pieces:
@@ -93,7 +94,7 @@ class Policy:
     def search(
         self, frontier: DeviceFrontier, ranges: Ranges | None, depth: int, rows_per_piece: int
     ) -> Search:
-        """Choose the nodes to search. ``ranges`` is given if purity is tested by targets."""
+        """Choose the nodes to search; ``ranges`` are needed if purity is tested by targets."""
         deeper = depth < self.options.deepest
         max_work = self.max_pieces(frontier.capacity, rows_per_piece)
         n_nodes, n_chunks = frontier.capacity, chunks_for(frontier.capacity)
@@ -116,13 +117,13 @@ class Policy:
         return self.runtime.xp.empty(n, dtype=np.int64)
 
     def small_rows_at(self, depth: int) -> int:
-        """`small_rows`, or 0 at the largest depth, where no node may be split."""
+        """Return `small_rows`, or 0 at the largest depth, where no node is split."""
         return self.small_rows if depth < self.options.deepest else 0
 
     def place(self, frontier: DeviceFrontier, splits: DeviceSplits, left: Left) -> Places:
-        """Compute where the rows of accepted nodes move to."""
+        """Compute the new positions of the rows of accepted nodes."""
         xp, lengths = self.runtime.xp, {"n_pieces": frontier.pieces.capacity}
-        own = {"next_size": xp.empty(1, dtype=np.int32)}  # apart, since the host may read it
+        own = {"next_size": xp.empty(1, dtype=np.int32)}  # separate, since the host may read it
         places = empty(Places, xp, own, n=frontier.capacity, **lengths)
         pieces = frontier.pieces
         n_chunks, n_piece_chunks = chunks_for(frontier.capacity), chunks_for(pieces.capacity)
@@ -150,7 +151,7 @@ class Policy:
         parent_slot: Array,
         capacity: int,
     ) -> DeviceFrontier:
-        """Make the next level, with capacity for ``capacity`` nodes."""
+        """Make the next level, with memory for ``capacity`` nodes."""
         pieces = self.empty_pieces(places.next_pieces, capacity)
         own = {"size": places.next_size, "pieces": pieces}
         lengths = {"n": capacity, "n_channels": self.n_channels}
@@ -164,20 +165,21 @@ class Policy:
 
 
 def _work_of(pieces: Pieces) -> dict[str, Array]:
-    """Output pieces, by the names of kernel arguments."""
+    """Arrays of output pieces, by the names of kernel arguments."""
     return {"work_slot": pieces.slot, "work_first": pieces.first, "work_rows": pieces.rows}
 
 
 def max_children(parents: int, n_rows: int, options: TreeOptions, small_rows: int = 0) -> int:
     """Largest number of children of ``parents`` nodes that have ``n_rows`` rows together.
 
-    Each child has a row; each parent has more than ``small_rows`` rows, and enough to be split.
+    Each child has at least one row. Each parent has more than ``small_rows`` rows, and enough rows
+    to be split.
     """
     return min(2 * parents, 2 * max_large(n_rows, options, small_rows), n_rows)
 
 
 def max_large(n_rows: int, options: TreeOptions, small_rows: int = 0) -> int:
-    """Largest number of nodes of a level with more than ``small_rows`` rows, enough to split."""
+    """Largest number of nodes of a level with enough rows to split, more than ``small_rows``."""
     return n_rows // max(small_rows + 1, min_rows(options))
 
 
@@ -187,8 +189,9 @@ def min_rows(options: TreeOptions) -> int:
 
 
 def is_sync_free(options: TreeOptions) -> bool:
-    """Whether all levels are launched without reading back how many nodes they have.
+    """Whether all levels are launched without reading back their numbers of nodes.
 
-    Then the host never waits for the device. With deeper trees, most launches could find no nodes.
+    The host then never waits for the device. For deep trees, most of these launches could find no
+    nodes.
     """
     return options.deepest <= SYNC_FREE_DEPTH or options.max_leaf_nodes <= SYNC_FREE_LEAVES

@@ -18,15 +18,18 @@ from gpuboost.engine.growth.frontier import Array
 
 @dataclass(frozen=True)
 class Pieces:
-    """Rows of nodes cut into pieces, one for each block of a launch.
+    """The rows of nodes, cut into pieces; a block of a launch processes one piece at a time.
 
     Attributes
     ----------
     n_pieces : int32 (1,)
+        Number of pieces.
     slot : int32 (pieces,)
-        Node or slot that a piece belongs to.
+        Node or histogram slot that each piece belongs to.
     first : int64 (pieces,)
+        First row of each piece.
     rows : int32 (pieces,)
+        Number of rows of each piece.
     """
 
     n_pieces: Array
@@ -47,20 +50,27 @@ class DeviceFrontier:
     Attributes
     ----------
     size : int32 (1,)
+        Number of nodes.
     tree : int32 (m,)
+        Position of each node's tree in the batch.
     key : uint64 (m,)
-    start, count, hessian : int64 (m,)
+        Hash chain of the turns from the root.
+    start, count : int64 (m,)
+        First row and number of rows.
+    hessian : int64 (m,)
+        Sum of the rows' hessians.
     gradient : int64 (m, K)
+        Sum of the rows' gradients.
     parent : int32 (m,)
-        Slot of the parent's histogram in the level before, -1 if that was not kept.
+        Slot of the parent's histogram in the level before; -1 if that histogram was not kept.
     pieces : Pieces
-        By node.
+        Pieces of the rows; their slots are nodes.
     constraints : NodeConstraints or None
         None if nodes have no constraints.
     medians : Medians or None
         None unless gradients are about the medians of nodes.
     read_size : callable or None
-        Waits for the host's copy of ``size``; None if the host does not read it.
+        Function that waits for the host's copy of ``size``; None if the host does not read it.
     """
 
     size: Array
@@ -78,11 +88,11 @@ class DeviceFrontier:
 
     @property
     def capacity(self) -> int:
-        """Nodes there is room for."""
+        """Largest number of nodes."""
         return len(self.tree)
 
     def nothing(self) -> DeviceFrontier:
-        """The frontier of a level that has no nodes."""
+        """Return the frontier of a level without nodes."""
         return replace(self, tree=self.tree[:0])
 
 
@@ -92,17 +102,20 @@ class Search:
 
     Attributes
     ----------
-    slot, source : int32 (m,)
-        Slot of the node's histogram; slot of the parent's histogram to subtract from.
+    slot : int32 (m,)
+        Slot of each node's histogram, -1 for none.
+    source : int32 (m,)
+        Slot of the parent's histogram, from which the sibling's is subtracted; -1 to sum rows.
     node_of_slot : int32 (m,)
+        Node of each slot.
     open : uint8 (m,)
-        Whether the node is searched.
+        Whether each node is searched.
     small : int32 (m,)
-        Nodes left to subtrees.cu.
+        Nodes that subtrees.cu grows.
     sizes : int32 (3,)
         Numbers of slots, pieces of work and small nodes.
     work : Pieces
-        Pieces of the rows to sum, by slot.
+        Pieces of the rows to sum; their slots are histogram slots.
     depth : int
         Depth of the level.
     none : bool
@@ -129,12 +142,14 @@ class Search:
 
 @dataclass(frozen=True)
 class DeviceSplits:
-    """Split of each node, as `engine.growth.frontier.Splits`; written by select_split.cu.
+    """Split of each node, as in `engine.growth.frontier.Splits`; written by select_split.cu.
+
+    Attributes that `Splits` also has are described there.
 
     Attributes
     ----------
     gain : float64 (m,)
-        -1 if the node is not split.
+        Gain of the split; -1 if the node is not split.
     accepted : uint8 (m,)
         Whether the node is split.
     """
@@ -159,9 +174,10 @@ class NodeConstraints:
     Attributes
     ----------
     lower, upper : float64 (m,)
-        Bounds of values; (0,) if no feature is monotonic.
+        Bounds of values; of shape (0,) if no feature is monotonic.
     groups : uint32 (m, W)
-        Bit set of the groups that contain all features of the path; W = 0 without groups.
+        Bit set of the feature groups that contain all features of the node's path; W = 0 without
+        groups.
     """
 
     lower: Array = column(np.float64, "n_bounded")
@@ -192,9 +208,11 @@ class Left:
     Attributes
     ----------
     turns : uint32 (pieces, words)
-        A bit for each row of a piece, set if it goes left.
-    left, n_left : int64
-        Number of rows that go left, of each piece and of each node.
+        One bit per row of a piece, set if the row goes left.
+    left : int64 (pieces,)
+        Number of rows of each piece that go left.
+    n_left : int64 (m,)
+        Number of rows of each node that go left.
     """
 
     turns: Array
@@ -204,7 +222,23 @@ class Left:
 
 @dataclass(frozen=True)
 class Places:
-    """Where the rows of accepted nodes move to; written by children.cu."""
+    """New positions of the rows of accepted nodes; written by children.cu.
+
+    Attributes
+    ----------
+    next_size, next_pieces : int32 (1,)
+        Number of children, and number of pieces of their rows.
+    rank : int32 (m,)
+        Number of accepted nodes before each accepted node.
+    to : int64 (m,)
+        First row of the left child.
+    gone : int64 (m,)
+        Number of rows that go left in the accepted nodes before.
+    cut : int32 (m,)
+        Number of pieces of the children of the nodes before.
+    left_at, right_at : int64 (pieces,)
+        New position of the first row of each piece that goes left, or right.
+    """
 
     next_size: Array
     rank: Array = column(np.int32, "n")

@@ -1,4 +1,4 @@
-"""Passes over the rows of a batch of trees, which sum or move them."""
+"""Passes over the rows of a batch of trees, which sum the rows or move them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RowKernels:
     matrix : DeviceMatrix
     n_channels : int
     by_class : bool
-        Channels are classes, and there are more than two.
+        Whether there is one channel per class, as with more than two classes.
     flags : CompileFlags
     """
 
@@ -48,13 +48,13 @@ class RowKernels:
     flags: CompileFlags = FORESTS
 
     def node_sums(self, rows: DeviceRows, frontier: DeviceFrontier) -> None:
-        """Sum the weights and gradients of nodes into the frontier."""
+        """Write the sums of the hessians and gradients of nodes to the frontier."""
         fill(self.runtime, frontier.hessian, 0)
         fill(self.runtime, frontier.gradient, 0)
         self._sum("node_sums", frontier.pieces, self, rows, frontier)
 
     def ranges(self, rows: DeviceRows, frontier: DeviceFrontier) -> Ranges:
-        """Smallest and largest target of every node."""
+        """Find the smallest and the largest target of every node."""
         shape = (frontier.capacity, self.n_channels)
         low = full(self.runtime, shape, _LARGEST, np.int32)
         high = full(self.runtime, shape, -_LARGEST, np.int32)
@@ -71,7 +71,7 @@ class RowKernels:
         small_rows: int,
         sums: Array,
     ) -> None:
-        """Sum the leaf columns of nodes that are not split: int64 (m, sums)."""
+        """Sum the leaf columns of nodes that are not split into ``sums``, int64 (m, n_sums)."""
         own = {"accepted": accepted, "small_rows": small_rows, "sums": sums}
         self._sum("leaf_sums", frontier.pieces, rows, frontier, leaf, self.matrix, **own)
 
@@ -81,7 +81,7 @@ class RowKernels:
         launch(self.runtime, name, n_blocks, pieces, *records, constants=constants, **values)
 
     def count_left(self, rows: DeviceRows, frontier: DeviceFrontier, splits: DeviceSplits) -> Left:
-        """Find which rows go left, and how many: the first pass of a partition."""
+        """Find and count the rows that go left: the first pass of a partition."""
         capacity = frontier.pieces.capacity
         turns = self.runtime.xp.empty(
             (capacity, constant("level/partition.cu", "PIECE_WORDS")), np.uint32
@@ -99,7 +99,7 @@ class RowKernels:
         left: Left,
         places: Places,
     ) -> DeviceRows:
-        """Move the rows of accepted nodes to their children: the second pass."""
+        """Move the rows of accepted nodes to their children: the second pass of a partition."""
         n_columns = len(rows.target)
         moved = DeviceRows.empty(self.runtime.xp, len(rows), n_columns)
         records = (rows, splits, left, places)

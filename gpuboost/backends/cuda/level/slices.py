@@ -1,4 +1,4 @@
-"""Slices of a level: how many of its histograms are in memory at once."""
+"""Slices of a level: groups of histograms that are in memory at the same time."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from gpuboost.backends.cuda.level.policy import Policy
 
-# Number of launches of a slice: to fill and sum histograms, search features and select splits. With
-# feature lists, four more: choose the lists, fill, try the next features, select splits.
+# Number of launches of a slice, which fill and sum histograms, search features and select splits.
+# With feature lists, four more choose the lists, fill, try the next features and select splits.
 SLICE_LAUNCHES, LISTED_SLICE_LAUNCHES = 4, 8
 # Largest number of launches for an empty level. In a replayed batch they take 1.5 us each, 84 us in
-# all. Reading back the number of nodes takes as long, because the host must then make the 14
-# launches of a level one by one. So does searching ROWS_OF_LEVEL rows, each of which moves
+# all. Reading back the number of nodes takes the same time, because the host must then make the 14
+# launches of a level one by one. Searching ROWS_OF_LEVEL rows also takes this time; each row moves
 # `gpuboost.backends.cost_model.ROW_TRAFFIC` bytes.
 EMPTY_LAUNCHES, ROWS_OF_LEVEL = 56, 1 << 20
 
@@ -37,7 +37,7 @@ class Slices:
     def of(cls, policy: Policy, budget: int, bytes_per_node: int, by_lists: bool) -> Slices:
         """Make the slices for a budget in bytes; a slice has at least one histogram.
 
-        ``by_lists`` is whether nodes have feature lists.
+        ``by_lists`` says whether nodes have feature lists.
         """
         n_launches = LISTED_SLICE_LAUNCHES if by_lists else SLICE_LAUNCHES
         return cls(policy, max(1, budget // bytes_per_node), n_launches)
@@ -51,10 +51,11 @@ class Slices:
         return n_histograms + self.policy.max_slots(below, depth + 1, True) <= self.at_once
 
     def are_few(self, max_nodes: int, depth: int) -> bool:
-        """Whether slices are launched for as many nodes as the level may have.
+        """Whether slices are launched for the largest possible number of nodes of a level.
 
-        Otherwise the number of nodes is read back first. The limit on the number of slices is such
-        that launching them for an empty level costs no more than that and searching a full level.
+        Otherwise the number of nodes is read back first. The number of slices is limited so that
+        launching them for an empty level takes at most the time of the readback plus the search of
+        a full level.
         """
         n_slots = self.policy.max_slots(max_nodes, depth, False)
         further = -(-n_slots // self.at_once) - 1

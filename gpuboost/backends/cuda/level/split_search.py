@@ -20,12 +20,12 @@ from gpuboost.backends.cuda.sampling.rows import DeviceRows
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.task import GrowTask
 
-TILES = (32, 16)  # features per block: the largest tile that fits shared memory
-MIN_TILE = 4  # with fewer listed features lanes idle: more rows at once would collide
-# Rows per block. With fewer, clearing its histogram takes longer than summing its rows; with more,
-# there are too few blocks to spread over the device.
+TILES = (32, 16)  # features per block; the largest tile that fits shared memory is chosen
+MIN_TILE = 4  # with fewer listed features, lanes are idle: adding more rows at once would collide
+# Rows per block. With fewer rows, clearing a block's histogram takes longer than summing its rows;
+# with more rows, there are too few blocks for all multiprocessors.
 MIN_ROWS, MAX_ROWS = 1024, 16384
-BLOCKS_WANTED = 4  # per multiprocessor; with more than two classes, as many as run at once
+BLOCKS_WANTED = 4  # per multiprocessor, with at most two classes
 _GRID_ROWS = 65535
 
 
@@ -36,12 +36,12 @@ def plane_count(n_channels: int, by_class: bool, counted: bool) -> int:
 
 
 def capacity_for_planes(shared_memory: int, by_class: bool) -> int:
-    """Bytes of a block's shared memory that are left for its planes."""
+    """Number of bytes of a block's shared memory that its planes can take."""
     return shared_memory - constant("level/histogram.cu", "CLASS_STATIC_BYTES") * by_class
 
 
 def choose_tile(shared_memory: int, width: int, planes: int) -> int:
-    """Largest tile whose histogram fits ``shared_memory`` bytes.
+    """Choose the largest tile whose histogram fits ``shared_memory`` bytes.
 
     Raises
     ------
@@ -59,16 +59,16 @@ def choose_tile(shared_memory: int, width: int, planes: int) -> int:
 
 
 def use_feature_lists(max_features: int, n_allowed: int) -> bool:
-    """Whether histograms have each node's listed features only, in place of all features.
+    """Whether histograms have only each node's listed features instead of all features.
 
-    Histograms of all features are summed for half of the rows only, as those of larger siblings
-    are computed by subtraction.
+    Histograms of all features are summed over only half of the rows, because histograms of larger
+    siblings are computed by subtraction.
     """
     return 2 * max_features <= n_allowed
 
 
 def histogram_bytes(n_features: int, width: int, n_channels: int) -> int:
-    """Bytes of a node's histogram of ``n_features`` features with ``width`` codes each."""
+    """Bytes of a node's histogram of ``n_features`` features with ``width`` bins each."""
     return n_features * width * (2 + n_channels) * 8
 
 
@@ -79,10 +79,11 @@ class FeatureLists:
     Attributes
     ----------
     listed : int32 (slots, n_listed) or (1, n_listed)
-        Listed features, -1 for none.
+        Listed features; unused entries are -1.
     stride : int
-        Number of entries between the lists of two slots; 0 if all slots share one list.
+        Number of entries from one slot's list to the next; 0 if all slots share one list.
     n_listed : int
+        Number of entries of a list.
     last : uint64 (slots,)
         Largest rank of a feature in each list, if slots have their own lists.
     """
@@ -95,7 +96,7 @@ class FeatureLists:
 
 @dataclass(frozen=True)
 class HistogramBuilder:
-    """Builds histograms of nodes from their rows.
+    """Builds the histograms of nodes from their rows.
 
     Parameters
     ----------
@@ -103,7 +104,7 @@ class HistogramBuilder:
     matrix : DeviceMatrix
     n_channels : int
     by_class : bool
-        Whether channels are classes, more than two.
+        Whether there is one channel per class, as with more than two classes.
     counted : bool
         Whether rows are counted.
     max_weight : int
@@ -134,7 +135,7 @@ class HistogramBuilder:
 
     @property
     def _channel_blocks(self) -> int:
-        """Number of blocks that read a row: one per output, or one for all classes."""
+        """Number of blocks that read the same row: one per output, or one for all classes."""
         return 1 if self.by_class else self.n_channels
 
     def rows_per_block(self, n_rows: int) -> int:
@@ -182,7 +183,7 @@ class HistogramBuilder:
 
 @dataclass(frozen=True)
 class _FeatureSplits:
-    """Best split of each slot by each feature, written by split.cu: arrays (m, F)."""
+    """Best split of each slot by each listed feature: arrays (slots, F) written by split.cu."""
 
     score: Array = column(np.float64, "n", "n_features")
     could: Array = column(np.uint8, "n", "n_features")
@@ -195,7 +196,7 @@ class _FeatureSplits:
 
 @dataclass(frozen=True)
 class SplitSearch:
-    """Finds the best splits of nodes from their histograms: split.cu and select_split.cu.
+    """Finds the best splits of nodes from their histograms, by split.cu and select_split.cu.
 
     Parameters
     ----------
@@ -203,15 +204,16 @@ class SplitSearch:
     task : GrowTask
     matrix : DeviceMatrix
     allowed : uint8 (trees, F)
-        Mask of features that nodes may split on; (nodes, F) with groups of features.
+        Mask of features that nodes may split on; of shape (m, F) with groups of features.
     min_hessian, min_category, root_hessian : int64 (trees,)
+        Smallest weights of a child and of a category that is not rare, and weight of the root.
     unit : float64 (1,)
         `Target.gain_unit`.
     regular : float64 (3,)
-        l1, l2 and the largest absolute value, for the NEWTON score.
+        l1, l2 and the largest absolute value, for the criterion NEWTON.
     constraints : Constraints
     by_lists : bool
-        Whether histograms have each node's listed features only.
+        Whether histograms have only each node's listed features.
     flags : CompileFlags
     """
 
@@ -258,7 +260,7 @@ class SplitSearch:
         return FeatureLists(lists, count, count, last)
 
     def search(self, level: Searched, rows: DeviceRows, splits: DeviceSplits) -> None:
-        """Write the splits of the nodes of some slots; with slot 0, also of nodes without slot."""
+        """Write the splits of the nodes of ``level``; with slot 0, also of nodes without a slot."""
         found = self._by_feature(level)
         xp = self.runtime.xp
         undecided = xp.empty(level.frontier.capacity, dtype=xp.uint8)
@@ -267,11 +269,11 @@ class SplitSearch:
         self._decide(level, found, splits, level.search.open, undecided, level.first_slot == 0)
         if self.by_lists and not level.search.none:
             further, walked = self._walk_on(level, rows, undecided)
-            left_over = xp.empty(level.frontier.capacity, dtype=xp.uint8)  # stays unused
+            left_over = xp.empty(level.frontier.capacity, dtype=xp.uint8)  # not read
             self._decide(further, walked, splits, undecided, left_over, False)
 
     def _by_feature(self, level: Searched) -> _FeatureSplits:
-        """Best split of each node by each listed feature."""
+        """Find the best split of each node by each listed feature."""
         matrix, search, lists, slots = self.matrix, level.search, level.lists, level.slots
         found = self._empty(len(slots), lists.n_listed)
         if search.none:
@@ -307,9 +309,10 @@ class SplitSearch:
         undecided: Array,
         is_first: bool,
     ) -> None:
-        """Choose the best split of ``found`` for each open node.
+        """Write the best split of ``found`` for each open node to ``splits``.
 
-        With ``is_first``, nodes without a slot get an empty split.
+        Nodes that no listed feature can split, while other features are left, are marked in
+        ``undecided``. With ``is_first``, nodes without a slot get an empty split.
         """
         options, lists, frontier = self.task.options, level.lists, level.frontier
         own = {
@@ -324,7 +327,7 @@ class SplitSearch:
     def _walk_on(
         self, level: Searched, rows: DeviceRows, undecided: Array
     ) -> tuple[Searched, _FeatureSplits]:
-        """For each undecided node, find the next feature that can split it, and that split."""
+        """Find the next feature that can split each undecided node, and the split by it."""
         xp, matrix, slots = self.runtime.xp, self.matrix, level.slots
         frontier, n_channels = level.frontier, self.task.target.n_channels
         shape = (len(slots), 1, matrix.width, 2 + n_channels)
@@ -359,7 +362,7 @@ class SplitSearch:
 
 @dataclass(frozen=True)
 class Searched:
-    """Nodes of some slots, with their histograms.
+    """The nodes of some slots, with their histograms.
 
     Attributes
     ----------
@@ -368,7 +371,8 @@ class Searched:
     slots : range
     lists : FeatureLists
     histogram : int64 (len(slots), lists.n_listed, width, 2 + K)
-    previous : int64
+        Histograms of the slots.
+    previous : int64 (slots before, F, width, 2 + K)
         All histograms of the level before.
     """
 

@@ -16,7 +16,7 @@ _FACTORS = {LOGIT: 1.0, HALF_LOGIT: 2.0}
 
 
 def inverse(runtime: Runtime, link: Link, raw: Array) -> Array:
-    """``link.inverse(raw)`` for raw predictions (n, K) on the device: float64 (n, V)."""
+    """Compute ``link.inverse(raw)`` for raw predictions (n, K) on the device: float64 (n, V)."""
     xp, (n, n_columns) = runtime.xp, raw.shape
     if link == IDENTITY:
         return raw
@@ -35,7 +35,7 @@ def inverse(runtime: Runtime, link: Link, raw: Array) -> Array:
 
 
 def log_shares(runtime: Runtime, share: Array) -> Array:
-    """`engine.losses.links.log_shares` on the device: float64 of the same shape."""
+    """Compute `engine.losses.links.log_shares` on the device: float64 of the same shape."""
     share = runtime.xp.ascontiguousarray(share)
     logs = runtime.xp.empty(share.shape, dtype=np.float64)
     _launch(runtime, "logs_of_shares", share.size, share=share, logs=logs)

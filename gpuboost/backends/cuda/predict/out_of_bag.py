@@ -22,8 +22,8 @@ from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.sampling import RowSampler
 
-BYTES_PER_ROW = 12  # per tree: draw count, leaf, and scratch memory of drawing
-MAX_TREES = 64  # drawn at once: enough to fill a device with few rows
+BYTES_PER_ROW = 12  # per row and tree: draw count, leaf, and scratch memory of drawing
+MAX_TREES = 64  # trees whose rows are drawn together, enough to fill a device with few rows
 
 
 def sum_out_of_bag(
@@ -32,7 +32,7 @@ def sum_out_of_bag(
     matrix: BinnedMatrix,
     draws: Sequence[tuple[RowSampler, int]],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """See `gpuboost.backends.protocol.Backend.sum_out_of_bag`."""
+    """Sum leaf values out of bag; see `gpuboost.backends.protocol.Backend.sum_out_of_bag`."""
     xp, n = runtime.xp, matrix.n_samples
     forest = device_forest(runtime, ensemble, np.dtype(np.float32))
     matrix = replace(matrix, codes=runtime.asarray(matrix.codes))
@@ -50,7 +50,7 @@ def sum_out_of_bag(
 def _drawn(
     runtime: Runtime, draws: Sequence[tuple[RowSampler, int]], capacity: int
 ) -> Iterator[tuple[int, tuple[Array, list[int]]]]:
-    """Yield for each group of trees the first tree, their draw counts, and their numbers."""
+    """Yield the first tree of each group of trees, with the group's draw counts and numbers."""
     first = 0
     for _, group in groupby(draws, key=lambda draw: id(draw[0])):
         of_sampler = list(group)
@@ -63,7 +63,7 @@ def _drawn(
 
 
 def _some_trees(forest: DeviceForest, first: int, n_trees: int) -> DeviceForest:
-    """Some trees of a forest; nodes keep their numbers in the forest."""
+    """Restrict a forest to some trees, whose nodes keep their numbers in the forest."""
     return replace(forest, offset=forest.offset[first : first + n_trees + 1])
 
 
@@ -76,7 +76,7 @@ def _add(
     total: Array,
     count: Array,
 ) -> None:
-    """Add the leaf values of some rows in trees that did not draw them."""
+    """Add the leaf values of rows from ``start`` on, in the trees that did not draw them."""
     n_trees, n = found.shape
     own = {"found": found, "drawn": drawn, "start": start, "n": n, "total": total, "count": count}
     own["stride"] = drawn.shape[1] if len(drawn) == n_trees else 0  # 0: trees share draws

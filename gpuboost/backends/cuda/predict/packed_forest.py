@@ -24,12 +24,15 @@ class DeviceForest:
     Attributes
     ----------
     node : int
-        Kind of the records.
+        Kind of the node records: `NARROW`, `FLOAT` or `DOUBLE`.
     nodes : uint32 (m, 2 or 4)
+        Node records; see predict.cu.
     offset : int64 (T + 1,)
+        Index of each tree's first node; m at the end.
     masks : uint32 (c, 8)
-        One unused row if no tree splits categories.
+        Codes that go left, one bit each; one unused row if no split is categorical.
     has_masks : bool
+        Whether any split is categorical.
     value : float64 (m, V)
         Values of each node, one per class or output.
     """
@@ -56,10 +59,10 @@ _forests: dict[tuple[int, int, str], DeviceForest] = {}
 
 
 def device_forest(runtime: Runtime, ensemble: Ensemble, dtype: np.dtype) -> DeviceForest:
-    """The packed ensemble for rows of ``dtype``, copied to the device once.
+    """Return the packed ensemble for rows of ``dtype``, which is copied to the device once.
 
-    It is freed with the ensemble or the runtime. Another thread may use it on another stream, which
-    does not wait for this one, so the copy is complete before it is stored in the cache.
+    The copy is freed with the ensemble or the runtime. Other threads can use it on streams that do
+    not wait for the current one, so the copy is complete before it is stored in the cache.
     """
     key = (id(runtime), id(ensemble), dtype.char)
     found = _forests.get(key)
@@ -87,7 +90,7 @@ def copy_forest_to_device(runtime: Runtime, ensemble: Ensemble, dtype: np.dtype)
 
 
 def record_kind(ensemble: Ensemble, dtype: np.dtype) -> int:
-    """The smallest kind of record that fits the nodes of an ensemble, for rows of ``dtype``."""
+    """Choose the smallest kind of record for the nodes of an ensemble and rows of ``dtype``."""
     if dtype == np.float64:
         return DOUBLE
     largest_tree = int(np.diff(ensemble.offset).max())
@@ -98,7 +101,7 @@ def record_kind(ensemble: Ensemble, dtype: np.dtype) -> int:
 
 
 def pack_nodes(ensemble: Ensemble, node: int) -> np.ndarray:
-    """The records of all nodes, uint32 (m, words); those of leaves are zero and never read."""
+    """Pack the nodes into records, uint32 (m, words); records of leaves are zero and never read."""
     inner = np.flatnonzero(ensemble.left)
     tree = np.searchsorted(ensemble.offset, inner, side="right") - 1
     left = ensemble.left[inner].astype(np.uint32)

@@ -17,24 +17,24 @@ from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.frontier import Array
 
-MAX_VALUES = 32  # leaf values that a block adds: with more, shared memory limits its threads
+MAX_VALUES = 32  # values per leaf that a block adds; with more, shared memory limits its threads
 FULL_ROWS = 1024  # rows per multiprocessor from which each thread traverses all trees for a row
-MAX_LEAVES = 1 << 26  # leaves stored when fewer rows are predicted in two passes
+MAX_LEAVES = 1 << 26  # leaf numbers stored when fewer rows are predicted in two passes
 _GRID_Y = 65535
 
-# Threads of a block, and how many blocks must fit a multiprocessor to use that many threads.
+# Threads of a block, and the number of such blocks that must fit a multiprocessor.
 _BLOCKS = ((256, 3), (128, 2), (64, 1), (32, 1))
 
 
 def predict(runtime: Runtime, ensemble: Ensemble, X: Array) -> Array:
-    """Sum over trees, in their order, of the value of each row's leaf: float64 (n, V).
+    """Sum the leaf values of each row over the trees, in their order: float64 (n, V).
 
     Parameters
     ----------
     runtime : Runtime
     ensemble : Ensemble
-    X : ndarray of float32 or float64 (n, F)
-        On the host or on the device; the result is where X is.
+    X : float32 or float64 (n, F)
+        Rows on the host or on the device; the result is on the same side.
     """
     forest = device_forest(runtime, ensemble, X.dtype)
     run = partial(sum_values, runtime, forest)
@@ -42,7 +42,7 @@ def predict(runtime: Runtime, ensemble: Ensemble, X: Array) -> Array:
 
 
 def apply(runtime: Runtime, ensemble: Ensemble, X: Array) -> Array:
-    """Leaf of each row in each tree, numbered within the tree: int32 (n, T), where X is."""
+    """Find the leaf of each row in each tree, numbered within the tree: int32 (n, T)."""
     forest = device_forest(runtime, ensemble, X.dtype)
     row_bytes = 4 * forest.n_trees
     return _where_rows_are(runtime, X, row_bytes, lambda x: find_leaves(runtime, forest, x).T)
@@ -51,7 +51,7 @@ def apply(runtime: Runtime, ensemble: Ensemble, X: Array) -> Array:
 def _where_rows_are(
     runtime: Runtime, X: Array, row_bytes: int, run: Callable[[DeviceFeatures], Array]
 ) -> Array:
-    """Run on device rows at once; on host rows part by part, and copy results back."""
+    """Apply ``run`` to device rows at once, or to parts of host rows and copy the results back."""
     xp = runtime.xp
     found = (run(part) for _, part in parts_on_device(runtime, X, row_bytes))
     if isinstance(X, xp.ndarray):
@@ -62,7 +62,7 @@ def _where_rows_are(
 
 @dataclass(frozen=True)
 class _Block:
-    """Threads of a block, whether it stages its rows, and its dynamic shared memory in bytes."""
+    """Number of threads of a block, whether it stages its rows, and bytes of shared memory."""
 
     threads: int
     staged: bool
@@ -70,10 +70,10 @@ class _Block:
 
     @classmethod
     def choose(cls, runtime: Runtime, rows: DeviceFeatures, sum_bytes: int) -> _Block:
-        """As many threads as rows require and as let several blocks fit a multiprocessor.
+        """Choose the largest block such that several blocks fit a multiprocessor.
 
-        Each thread takes ``sum_bytes`` of shared memory. A matrix too wide to stage is read from
-        global memory.
+        Few rows get a smaller block. Each thread takes ``sum_bytes`` bytes of shared memory for its
+        sums. Rows that are too wide to stage are read from global memory.
         """
         minimum = _BLOCKS[-1][0]
         for threads, n_blocks in _BLOCKS:
@@ -89,7 +89,7 @@ class _Block:
         return cls(threads, False, sum_bytes * threads)
 
     def given(self, forest: DeviceForest) -> dict[str, Any]:
-        """Arguments of all launches with such blocks."""
+        """Arguments that all launches with this block share."""
         return {
             "block": (self.threads,),
             "shared_mem": self.shared,
@@ -99,7 +99,7 @@ class _Block:
 
 
 def sum_values(runtime: Runtime, forest: DeviceForest, rows: DeviceFeatures) -> Array:
-    """Sums of leaf values, float64 (n, V)."""
+    """Sum the leaf values of each row: float64 (n, V)."""
     n_leaves = rows.n * forest.n_trees
     if rows.n < FULL_ROWS * runtime.n_multiprocessors and n_leaves <= MAX_LEAVES:
         return _add_values(runtime, forest, find_leaves(runtime, forest, rows))
@@ -115,7 +115,10 @@ def sum_values(runtime: Runtime, forest: DeviceForest, rows: DeviceFeatures) -> 
 
 
 def find_leaves(runtime: Runtime, forest: DeviceForest, rows: DeviceFeatures) -> Array:
-    """Leaves, int32 (T, n). If rows are few, blocks divide the trees among them."""
+    """Find the leaf of each row in each tree: int32 (T, n).
+
+    If rows are few, each block takes only some of the trees.
+    """
     block = _Block.choose(runtime, rows, 0)
     n_blocks = -(-rows.n // block.threads)
     wanted = FULL_ROWS * runtime.n_multiprocessors // block.threads
@@ -130,7 +133,7 @@ def find_leaves(runtime: Runtime, forest: DeviceForest, rows: DeviceFeatures) ->
 
 
 def _add_values(runtime: Runtime, forest: DeviceForest, found: Array) -> Array:
-    """Sums of the values of given leaves, float64 (n, V)."""
+    """Sum the values of the leaves ``found``, int32 (T, n): float64 (n, V)."""
     n = found.shape[1]
     total = runtime.xp.empty((n, forest.n_values), dtype=runtime.xp.float64)
     threads = 64 if total.size <= 64 * runtime.n_multiprocessors else 256

@@ -1,8 +1,7 @@
-"""Memory of a recorded batch: one allocation, in which arrays not needed together share places.
+"""Memory of a recorded batch: one allocation, in which arrays with disjoint lifetimes overlap.
 
 Replayed launches read and write at the recorded addresses, so the memory of their arrays must not
-be used for anything else as long as the recording exists. A dry run has shown how long each array
-is needed.
+be used for anything else as long as the recording exists. A dry run measures the lifetimes.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from gpuboost.engine.growth.frontier import Array
 
 @dataclass(frozen=True)
 class ArenaPlan:
-    """Places of arrays, in the order in which they are allocated.
+    """Offsets of arrays in an arena, in the order in which the arrays are allocated.
 
     Attributes
     ----------
     sizes : sequence of int
         Bytes of each array.
     places : sequence of int
-        First byte of each array.
+        Offset of each array in bytes.
     total : int
-        Bytes of the arena.
+        Size of the arena in bytes.
     """
 
     sizes: Sequence[int]
@@ -37,14 +36,14 @@ class ArenaPlan:
 
 
 def plan_arena(sizes: Sequence[int], ends: Sequence[int]) -> ArenaPlan:
-    """Place arrays, the largest first, each at the lowest place that is free while it is needed.
+    """Place arrays, the largest first, each at the lowest offset that is free in its lifetime.
 
     Parameters
     ----------
     sizes : sequence of int
         Bytes of each array, multiples of the alignment.
     ends : sequence of int
-        Array i is allocated after i others, and freed before array ``ends[i]`` is allocated.
+        Allocation ``i`` is freed before allocation ``ends[i]`` is made.
 
     References
     ----------
@@ -57,7 +56,7 @@ def plan_arena(sizes: Sequence[int], ends: Sequence[int]) -> ArenaPlan:
     for i in np.argsort(-size, kind="stable"):
         meets = np.flatnonzero((place >= 0) & (start < end[i]) & (end > start[i]))
         meets = meets[np.argsort(place[meets], kind="stable")]
-        # End of the memory used below each of them. The first gap that is large enough is used.
+        # End of the memory used below each of these arrays. The first large enough gap is used.
         taken = np.maximum.accumulate(np.append(0, place[meets] + size[meets]))
         gaps = np.append(place[meets] - taken[:-1], size[i])
         place[i] = taken[int(np.argmax(gaps >= size[i]))]
@@ -66,7 +65,7 @@ def plan_arena(sizes: Sequence[int], ends: Sequence[int]) -> ArenaPlan:
 
 
 class Arena:
-    """Returns the arrays of a plan, in its order.
+    """One allocation that provides the arrays of a plan, in the order of the plan.
 
     Parameters
     ----------
@@ -79,12 +78,12 @@ class Arena:
         self._memory: Array = xp.empty(plan.total, dtype=np.uint8)
 
     def take(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
-        """The next array.
+        """Return the next array.
 
         Raises
         ------
         RuntimeError
-            The array is larger than the one that was planned.
+            The array is larger than the planned array.
         """
         shape = shape if isinstance(shape, tuple) else (shape,)
         size = np.dtype(dtype).itemsize * math.prod(int(n) for n in shape)

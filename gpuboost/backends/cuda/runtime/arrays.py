@@ -1,4 +1,4 @@
-"""Arrays of a device, cut from one piece of memory, and records of them."""
+"""Device arrays that share one piece of memory, and records that declare such arrays."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Columns = dict[str, tuple[Any, tuple[int, ...]]]  # dtype and shape of each arra
 
 
 def column(dtype: Any, *shape: str | int) -> Any:
-    """A dataclass field that is an array of this type; lengths are integers or names."""
+    """Declare a dataclass field as an array; each length is an integer or a named length."""
     return field(metadata={"dtype": dtype, "shape": shape})
 
 
 def columns_of(record: type, **lengths: int) -> Columns:
-    """The arrays that a dataclass declares by `column`, for these values of named lengths."""
+    """Types and shapes of a dataclass's `column` fields, for these values of named lengths."""
     return {
         each.name: (
             each.metadata["dtype"],
@@ -38,7 +38,7 @@ def columns_of(record: type, **lengths: int) -> Columns:
 
 
 def empty(record: type[Record], xp: Any, others: dict[str, Any], **lengths: int) -> Record:
-    """A record whose arrays are uninitialised; ``others`` are its fields that are not columns."""
+    """Make a record with uninitialised arrays; ``others`` are its fields that are not columns."""
     return record(**others, **allocate(xp, columns_of(record, **lengths)))
 
 
@@ -58,7 +58,7 @@ def allocate_with_memory(xp: Any, columns: Columns) -> tuple[dict[str, Array], A
 def is_separate(xp: Any) -> bool:
     """Whether every array is allocated separately.
 
-    A tool that checks memory accesses then finds those beyond the end of an array.
+    A tool that checks memory accesses can then detect an access beyond the end of an array.
     """
     return getattr(xp, "separate", False)
 
@@ -79,7 +79,7 @@ def places_of(columns: Columns) -> list[int]:
 
 
 def cut(memory: Array, columns: Columns) -> dict[str, Array]:
-    """The arrays in a piece of memory, which is on the device or a copy on the host."""
+    """Return views of the arrays in a piece of memory, or in a copy of it on the host."""
     arrays = {}
     for (name, (dtype, shape)), at in zip(columns.items(), places_of(columns), strict=True):
         array = memory[at : at + _bytes(dtype, shape)].view(dtype)

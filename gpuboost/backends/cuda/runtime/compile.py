@@ -24,7 +24,7 @@ class CompileError(RuntimeError):
 
 
 def choose_architecture(capability: int, known: Collection[int]) -> str:
-    """The architecture that NVRTC compiles for, such as ``sm_90``.
+    """Choose the architecture that NVRTC compiles for, such as ``sm_90``.
 
     Machine code also runs on later devices of the same generation. If the compiler does not know
     the generation, the result is ``compute_...``: portable code that the driver translates.
@@ -57,7 +57,7 @@ class CubinStore:
     capability : int
         Compute capability of the device, 90 for 9.0.
     folder : Path
-        Where compiled code is kept, for all devices and versions.
+        Folder in which compiled code is kept, for all devices and versions.
     """
 
     nvrtc: Any
@@ -65,7 +65,7 @@ class CubinStore:
     folder: Path
 
     def machine_code(self, text: str, file_name: str) -> bytes:
-        """Compile a source, or read its code from disk if these options and versions were used.
+        """Compile a source, or read its code from disk if it was compiled in the same way before.
 
         Raises
         ------

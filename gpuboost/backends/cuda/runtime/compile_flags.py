@@ -1,4 +1,4 @@
-"""Constants that kernels are compiled with, put in front of their source (see common.cuh)."""
+"""Compile-time constants of the kernels, defined in front of their source (see common.cuh)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CONSTANTS_OF = {
 
 @dataclass(frozen=True)
 class CompileFlags:
-    """Properties of a task that kernels are compiled for; the defaults are those of forests.
+    """Properties of a task that kernels are compiled for; the defaults are for forests.
 
     Attributes
     ----------
@@ -40,13 +40,13 @@ class CompileFlags:
     criterion : int or None
         Number of the criterion if it is `compiled_apart`, else None.
     monotonic : bool
-        Whether nodes have bounds; only with the criterion NEWTON.
+        Whether nodes have bounds of values, which only the criterion NEWTON supports.
     by_node : bool
         Whether the allowed features differ from node to node, not only from tree to tree.
     by_level : bool
         Whether features are drawn for each level.
     by_number : bool
-        Whether nodes consider features in the order of their numbers, not of a hash.
+        Whether nodes consider features in the order of their numbers instead of a hashed order.
     rare_categories : bool
         Whether rare categories go where missing values go.
     """
@@ -61,7 +61,7 @@ class CompileFlags:
 
     @classmethod
     def of(cls, task: GrowTask) -> CompileFlags:
-        """The flags of a task."""
+        """Make the flags of a task."""
         options = task.options
         criterion = CRITERIA[options.criterion]
         return cls(
@@ -75,11 +75,11 @@ class CompileFlags:
         )
 
     def constants(self, file_name: str) -> Mapping[str, int]:
-        """The constants to put in front of a file: those that differ from common.cuh."""
+        """Return the constants of a file whose values differ from the defaults in common.cuh."""
         return _constants(self, file_name)
 
 
-@cache  # every launch calls it
+@cache  # called at every launch
 def _constants(flags: CompileFlags, file_name: str) -> Mapping[str, int]:
     chosen = {
         "GRADIENTS": 1 if flags.gradients else None,

@@ -1,8 +1,9 @@
-"""Kernels and arrays on an NVIDIA GPU, through CuPy, which only this file imports at the top.
+"""Kernels and arrays on an NVIDIA GPU through CuPy.
 
-It uses these parts of CuPy 14: arrays and their functions, `cupy.cuda.Device` as a context, memory
-pools and pinned memory, events, NVRTC, and modules of machine code. As in CuPy, work runs on the
-stream that is current when a method is called.
+No other module imports CuPy at its top. These parts of CuPy 14 are used: arrays and their
+functions, `cupy.cuda.Device` as a context, memory pools and pinned memory, events, NVRTC, and
+modules of machine code. As in CuPy, work runs on the stream that is current when a method is
+called.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from gpuboost.backends.cuda.runtime.source import kernel_source
 from gpuboost.backends.cuda.runtime.staging import Downloads, Uploads, pinned_memory
 from gpuboost.engine.growth.frontier import Array
 
-MEMORY_SHARE = 0.8  # of the free memory; the rest is for the binned matrix and for other programs
+MEMORY_SHARE = 0.8  # of the free memory; the rest is for the binned matrix and other programs
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation and CUDA_ERROR_OUT_OF_MEMORY
 _COMPILER_OUT_OF_MEMORY = 1  # NVRTC_ERROR_OUT_OF_MEMORY
 # When a sort runs out of memory, CuPy raises a plain MemoryError or RuntimeError whose message ends
@@ -42,7 +43,7 @@ class LoadedKernel:
     def __call__(
         self, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], shared_mem: int = 0
     ) -> None:
-        """Launch it, unless the grid has no blocks (CuPy would launch one)."""
+        """Launch the kernel, unless the grid has no blocks (CuPy would launch one block)."""
         if 0 not in grid:
             self.function(tuple(grid), tuple(block), args, shared_mem)
 
@@ -59,7 +60,7 @@ class PendingRead:
         self._copied.record()
 
     def __call__(self) -> np.ndarray:
-        """Wait for the copy. Its pinned memory is not reused as long as the array exists."""
+        """Wait for the copy and return it; its memory is not reused while the array exists."""
         self._wait()
         return self._host
 
@@ -94,7 +95,7 @@ class Active:
 class CupyRuntime:
     """One GPU; see `gpuboost.backends.cuda.runtime.protocol.Runtime`.
 
-    Several threads may use it at once. All methods need ``with runtime.active()``.
+    Several threads can use one object at once. Methods must be called in ``with runtime.active()``.
     """
 
     xp: Any = cupy
@@ -116,14 +117,14 @@ class CupyRuntime:
     # ---- the device and its memory -------------------------------------------------------------
 
     def active(self) -> Active:
-        """Make this the current device of the thread, in ``with runtime.active():``.
+        """Return a context in which this is the current device of the thread.
 
         Raises
         ------
         MemoryError
             The device ran out of memory. Memory allocated in the context is freed.
         RuntimeError
-            The process was forked from one that had used the device.
+            The process was forked from a process that had used the device.
         """
         self._check_process()
         return Active(self)
@@ -137,7 +138,7 @@ class CupyRuntime:
             )
 
     def memory_error(self, reason: str) -> MemoryError:
-        """Free all unused memory and make the error that reports how much is free then."""
+        """Free all unused memory and return an error that reports the number of free bytes."""
         gc.collect()
         with self.device:
             cupy.get_default_memory_pool().free_all_blocks()
@@ -148,7 +149,7 @@ class CupyRuntime:
         )
 
     def memory_budget(self) -> int:
-        """Bytes that a fit may allocate: a share of what is free in the driver and CuPy's pool."""
+        """Return a share of the free bytes of the driver and of CuPy's memory pool."""
         pool = cupy.get_default_memory_pool()
         with self.device:
             free = cupy.cuda.runtime.memGetInfo()[0] + pool.free_bytes()
@@ -160,7 +161,7 @@ class CupyRuntime:
     # ---- kernels -------------------------------------------------------------------------------
 
     def kernel(self, file_name: str, name: str, constants: Mapping[str, int]) -> Launchable:
-        """A kernel of one file, compiled or read from disk on first use in this process."""
+        """Return a kernel of a file, compiled or read from disk on first use in this process."""
         key = (file_name, tuple(sorted(constants.items())))
         found = self._kernels.get((name, *key))
         if found is not None:
@@ -176,10 +177,10 @@ class CupyRuntime:
             return self._kernels.setdefault((name, *key), LoadedKernel(function))
 
     def capture(self, launches: Callable[[], None]) -> Callable[[], None]:
-        """Capture launches as a graph; the returned call launches it on the current stream.
+        """Capture launches as a graph; the returned function launches it on the current stream.
 
-        The capture does not run the launches. It uses its own stream, which does not wait for the
-        default stream, so other threads can go on working there.
+        Capturing does not run the launches. It uses a new stream that does not wait for the default
+        stream, so other threads can keep working on the default stream.
         """
         stream = cupy.cuda.Stream(non_blocking=True)
         with stream:
@@ -197,7 +198,7 @@ class CupyRuntime:
     # ---- arrays --------------------------------------------------------------------------------
 
     def asarray(self, host: np.ndarray) -> Array:
-        """Copy to the device, in C order; an array on the device is not copied."""
+        """Copy an array to the device, in C order; a device array in C order is not copied."""
         if not isinstance(host, np.ndarray):
             return cupy.ascontiguousarray(host)
         array = cupy.empty(host.shape, dtype=host.dtype.newbyteorder("="))
@@ -205,20 +206,20 @@ class CupyRuntime:
         return array
 
     def upload(self, host: np.ndarray, array: Array) -> None:
-        """Copy to a device array of the same shape and type, after pending reads of it."""
+        """Copy to a device array of the same shape and type, after pending reads of that array."""
         self._uploads.copy(host, array)
 
     def to_host(self, array: Array) -> np.ndarray:
-        """Copy to a NumPy array; a NumPy array is returned unchanged."""
+        """Copy a device array to the host; a NumPy array is returned unchanged."""
         return array if isinstance(array, np.ndarray) else self._downloads.copy(array)
 
     def read_later(self, array: Array) -> Callable[[], np.ndarray]:
-        """Start to copy to pinned memory; the returned call waits for the copy and returns it."""
+        """Start to copy to pinned memory; the returned function waits and returns the copy."""
         return PendingRead(array)
 
 
 def _allow_shared_memory(function: Any, capacity: int) -> None:
-    """Allow launches up to ``capacity`` bytes of shared memory, static arrays included."""
+    """Let launches use up to ``capacity`` bytes of shared memory, including static arrays."""
     driver = cupy.cuda.driver
     own = driver.funcGetAttribute(driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function.ptr)
     attribute = driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -226,14 +227,14 @@ def _allow_shared_memory(function: Any, capacity: int) -> None:
 
 
 def _forget_frames(error: BaseException | None) -> None:
-    """Drop the tracebacks of an error, whose frames would keep arrays alive."""
+    """Drop the tracebacks of an error and its causes; their frames would keep arrays alive."""
     while error is not None:
         error.__traceback__ = None
         error = error.__cause__ or error.__context__
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Whether the device or its compiler ran out of memory, as opposed to NumPy."""
+    """Whether the device or its compiler, rather than NumPy, ran out of memory."""
     if isinstance(error, cupy.cuda.memory.OutOfMemoryError):
         return True
     from_cuda = (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError)

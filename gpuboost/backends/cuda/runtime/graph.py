@@ -1,8 +1,8 @@
 """Recorded launches of a batch of trees, which can be replayed with other inputs.
 
 All device work of a batch goes through a runtime: arrays are made by ``xp.empty``, and everything
-else is a kernel. So the list of launches is the whole batch, unless the host decides something by
-what the device has computed.
+else is a kernel. So the list of launches contains all work of the batch, unless decisions of the
+host depend on results of the device.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from gpuboost.engine.growth.frontier import Array
 
 
 class Recording:
-    """The launches made while it was open, and the memory of their arrays.
+    """Recorded launches, and the memory of their arrays.
 
     Parameters
     ----------
     runtime : Runtime
     plan : ArenaPlan
-        Places of the arrays that are made while it is open.
+        Offsets of the arrays that are made during the recording.
 
     Attributes
     ----------
@@ -54,8 +54,8 @@ class Recording:
 class RecordedModule:
     """The array module of a runtime.
 
-    While a batch is recorded, arrays come from its arena. Functions that would do work that is not
-    recorded raise RuntimeError.
+    While a batch is recorded, arrays come from the recording's arena, and functions whose work
+    would not be recorded raise RuntimeError.
     """
 
     def __init__(self, xp: Any) -> None:
@@ -69,16 +69,16 @@ class RecordedModule:
         return found
 
     def empty(self, shape: Any, dtype: Any = float) -> Array:
-        """An array whose values are undefined."""
+        """Return an array whose values are undefined."""
         if self.arena is None:
             return self._xp.empty(shape, dtype=dtype)
         return self.arena.take(shape, dtype)
 
 
 class RecordingRuntime:
-    """A runtime that can record what is launched through it; see `Runtime`.
+    """A runtime that can record its launches; see `Runtime`.
 
-    Each tree grower has its own, and uses it in one thread at a time.
+    Each tree grower has its own recording runtime, and uses it in one thread at a time.
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -91,7 +91,7 @@ class RecordingRuntime:
 
     @contextmanager
     def recording(self, plan: ArenaPlan) -> Iterator[Recording]:
-        """Context that records launches; arrays made in it are in the recording's arena."""
+        """Return a context that records launches and takes arrays from the recording's arena."""
         recording = Recording(self._runtime, plan)
         self._recording, self.xp.arena = recording, recording.arena
         try:
@@ -102,15 +102,15 @@ class RecordingRuntime:
     # ---- Runtime -------------------------------------------------------------------------------
 
     def active(self) -> AbstractContextManager[None]:
-        """Make the device of the runtime the current one."""
+        """Return a context in which the runtime's device is current."""
         return self._runtime.active()
 
     def memory_budget(self) -> int:
-        """Bytes that a fit may allocate."""
+        """Return the number of bytes that a fit may allocate."""
         return self._runtime.memory_budget()
 
     def kernel(self, file_name: str, name: str, constants: Mapping[str, int]) -> Launchable:
-        """A kernel to be launched now: if a recording is open, its launches are recorded."""
+        """Return a kernel for immediate use; if a recording is open, launches are also recorded."""
         kernel, recording = self._runtime.kernel(file_name, name, constants), self._recording
         if recording is None:
             return kernel
@@ -122,23 +122,23 @@ class RecordingRuntime:
         return launch
 
     def capture(self, launches: Callable[[], None]) -> Callable[[], None]:
-        """Return a call that repeats launches."""
+        """Return a function that repeats launches."""
         return self._runtime.capture(launches)
 
     def asarray(self, host: np.ndarray) -> Array:
-        """Copy to the device."""
+        """Copy a host array to the device."""
         return self._seen("a copy to the device").asarray(host)
 
     def upload(self, host: np.ndarray, array: Array) -> None:
-        """Copy to an array of the device."""
+        """Copy a host array to a device array."""
         self._seen("a copy to the device").upload(host, array)
 
     def to_host(self, array: Array) -> np.ndarray:
-        """Copy to the host."""
+        """Copy a device array to the host."""
         return self._seen("a copy to the host").to_host(array)
 
     def read_later(self, array: Array) -> Callable[[], np.ndarray]:
-        """Start to copy to the host."""
+        """Start to copy a device array to the host."""
         return self._seen("a copy to the host").read_later(array)
 
     def _seen(self, what: str) -> Runtime:

@@ -23,12 +23,12 @@ _SCALARS: dict[str, type[np.generic]] = {
     "float": np.float32,
     "double": np.float64,
 }
-_FILLS = {  # by the size of an item
+_FILLS = {  # by the size of an item in bytes
     1: ("fill_bytes", np.uint8),
     4: ("fill_words", np.uint32),
     8: ("fill_longs", np.uint64),
 }
-_MAX_BLOCKS = 1 << 12  # of a launch; threads take further items in turn
+_MAX_BLOCKS = 1 << 12  # of a launch; threads loop over further items
 _NO_CONSTANTS: dict[str, int] = {}
 
 
@@ -46,14 +46,14 @@ def launch(
 ) -> None:
     """Launch a kernel.
 
-    Its parameters are bound by name to the keywords, or else to fields and properties of the
-    records. Numbers are converted to the type that the kernel declares.
+    The kernel's parameters are bound by name to keywords, or else to fields and properties of
+    records. Numbers are converted to the types that the kernel declares.
 
     Parameters
     ----------
     runtime : Runtime
     name : str
-        Name of the kernel; kernels of all files have different names.
+        Name of the kernel, unique among all kernel files.
     grid : int or tuple of int
         Number of blocks; if it is 0, nothing is launched.
     *records : dataclass instances
@@ -63,7 +63,7 @@ def launch(
     constants : mapping of str to int
         Constants that the kernel's file is compiled with.
     block : tuple of int, optional
-        Threads of a block; by default those of ``__launch_bounds__``.
+        Number of threads of a block; by default the number in ``__launch_bounds__``.
     shared_mem : int
         Bytes of dynamic shared memory.
     **values
@@ -72,10 +72,10 @@ def launch(
     Raises
     ------
     LookupError
-        There is no such kernel.
+        No kernel has this name.
     TypeError
-        Nothing provides a parameter, or two records and no keyword do; or a keyword or a record
-        provides nothing that the kernel takes.
+        A parameter is provided by nothing, or by two records and no keyword; or a keyword or a
+        record provides no parameter.
     """
     owners = (out, *records)
     key = (name, *map(type, owners), *values)
@@ -88,15 +88,16 @@ def launch(
 
 @dataclass(frozen=True)
 class _Binding:
-    """How a kernel is launched.
+    """The file and block of a kernel, and a function that collects its arguments.
 
     Attributes
     ----------
     file_name : str
         File of the kernel.
     block : tuple of int
+        Number of threads of a block along each axis.
     arguments : callable
-        Takes the keywords and the records, and returns the arguments of the kernel.
+        Function of the keywords and the records that returns the arguments of the kernel.
     """
 
     file_name: str
@@ -119,7 +120,7 @@ def _bind(name: str, owners: tuple[Any, ...], keywords: tuple[str, ...]) -> _Bin
     parameters = signature.declaration.parameters
     sources = [_source(name, each.name, keywords, offers) for each in parameters]
     _check_all_used(name, sources, keywords, owners)
-    # The arguments are taken by a compiled lambda; looking them up one by one takes twice as long:
+    # A compiled lambda collects the arguments; looking them up one by one takes twice as long:
     # lambda values, r0, r1: (r1.size, int32(values['n_slots']), r0.count)
     taken = []
     for parameter, (number, own) in zip(parameters, sources, strict=True):
@@ -131,7 +132,7 @@ def _bind(name: str, owners: tuple[Any, ...], keywords: tuple[str, ...]) -> _Bin
 
 
 def _fields(record: Any) -> list[str]:
-    """The fields and properties of a record."""
+    """Names of the fields and properties of a record."""
     if not is_dataclass(record):
         return []
     kind = type(record)
@@ -145,7 +146,7 @@ _COMPUTED = (property, cached_property)
 def _source(
     kernel: str, name: str, keywords: tuple[str, ...], offers: list[dict[str, str]]
 ) -> tuple[int, str]:
-    """Number of the record that provides a parameter (-1: a keyword), and its name there."""
+    """Find the record that provides a parameter: its number (-1 for a keyword) and the name."""
     if name in keywords:
         return -1, name
     found = [number for number, offered in enumerate(offers) if name in offered]
@@ -162,7 +163,7 @@ def _check_all_used(
     keywords: tuple[str, ...],
     owners: tuple[Any, ...],
 ) -> None:
-    """Raise TypeError if a keyword or a record provides nothing that a kernel takes."""
+    """Raise TypeError if a keyword or a record provides no parameter of a kernel."""
     left_over = [name for name in keywords if (-1, name) not in sources]
     used = {number for number, _ in sources}
     left_over += [
@@ -178,19 +179,19 @@ def _check_all_used(
 
 
 def zeros(runtime: Runtime, shape: int | tuple[int, ...], dtype: Any) -> Array:
-    """An array of zeros."""
+    """Allocate an array of zeros."""
     return full(runtime, shape, 0, dtype)
 
 
 def full(runtime: Runtime, shape: int | tuple[int, ...], value: float, dtype: Any) -> Array:
-    """An array of one value."""
+    """Allocate an array and write ``value`` to every item."""
     array = runtime.xp.empty(shape, dtype=dtype)
     fill(runtime, array, value)
     return array
 
 
 def fill(runtime: Runtime, array: Array, value: float) -> None:
-    """Write one value to all of a contiguous array."""
+    """Write ``value`` to every item of a contiguous array."""
     name, kind = _FILLS[array.dtype.itemsize]
     word = np.array([value], dtype=array.dtype).view(kind)[0]
     to, n = array.reshape(-1).view(kind), array.size

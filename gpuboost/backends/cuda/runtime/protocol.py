@@ -1,4 +1,4 @@
-"""The interface between level operations and what runs kernels: arrays, launches and copies."""
+"""The interface of a device that runs kernels: arrays, launches and copies."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 from gpuboost.engine.growth.frontier import Array
 
 # A compiled kernel, called with a grid, a block, arguments and bytes of dynamic shared memory. The
-# arguments are arrays and NumPy scalars of the types that it declares. If the grid has no blocks,
-# nothing is launched.
+# arguments are arrays and NumPy scalars of the types that the kernel declares. If the grid has no
+# blocks, nothing is launched.
 Launchable = Callable[[Sequence[int], Sequence[int], Sequence[Any], int], None]
 
 
 class Runtime(Protocol):
-    """A device, or a stand-in for one.
+    """A device, or a substitute for a device in tests and dry runs.
 
     Attributes
     ----------
@@ -27,8 +27,9 @@ class Runtime(Protocol):
         numpy or cupy; all arrays are of this module. If its attribute ``separate`` is true, arrays
         that usually share one piece of memory are allocated one by one.
     shared_memory : int
-        Bytes of shared memory that a block may have.
+        Maximum shared memory of a block, in bytes.
     n_multiprocessors : int
+        Number of multiprocessors of the device.
     """
 
     name: str
@@ -37,39 +38,40 @@ class Runtime(Protocol):
     n_multiprocessors: int
 
     def active(self) -> AbstractContextManager[None]:
-        """Context in which all other methods and all arrays are used.
+        """Return the context in which the other methods and the arrays must be used.
 
-        If the device runs out of memory there, a MemoryError is raised.
+        If the device runs out of memory in this context, a MemoryError is raised.
         """
 
     def memory_budget(self) -> int:
-        """Bytes that a fit may allocate."""
+        """Return the number of bytes that a fit may allocate."""
 
     def kernel(self, file_name: str, name: str, constants: Mapping[str, int]) -> Launchable:
-        """A kernel of one file, compiled with `source.kernel_source` once for each ``constants``.
+        """Return a kernel of a file, compiled once for each set of ``constants``.
 
-        Launches may use up to ``shared_memory`` bytes.
+        The source is `source.kernel_source`. Launches can use up to ``shared_memory`` bytes of
+        shared memory.
         """
 
     def capture(self, launches: Callable[[], None]) -> Callable[[], None]:
-        """Return a call that repeats launches with the same arguments, on a GPU as one graph.
+        """Return a function that repeats launches with the same arguments, on a GPU as one graph.
 
-        ``launches`` only launches kernels, all of which have been launched before. Its arrays must
-        outlive the call.
+        ``launches`` must only launch kernels, each of which was launched before. The arrays must
+        outlive the returned function.
         """
 
     def asarray(self, host: np.ndarray) -> Array:
-        """Copy to the device; an array on the device is returned unchanged."""
+        """Copy a host array to the device; a device array is returned unchanged."""
 
     def upload(self, host: np.ndarray, array: Array) -> None:
-        """Copy to a device array of the same shape and type, after pending reads of it."""
+        """Copy to a device array of the same shape and type, after pending reads of that array."""
 
     def to_host(self, array: Array) -> np.ndarray:
-        """Copy to a NumPy array; a NumPy array is returned unchanged."""
+        """Copy a device array to the host; a NumPy array is returned unchanged."""
 
     def read_later(self, array: Array) -> Callable[[], np.ndarray]:
-        """Start to copy to the host; the returned call waits for the copy and returns it.
+        """Start to copy to the host; the returned function waits for the copy and returns it.
 
-        The copy is in pinned memory, which is scarce and is held as long as the copy or a view of
-        it exists. So copy what is to be kept.
+        The copy is in pinned memory, which is scarce and stays in use while the copy or a view of
+        it exists. Callers copy values that they keep to other memory.
         """

@@ -1,4 +1,4 @@
-"""Arrays that the host reads together: they share one piece of memory and are copied at once."""
+"""Arrays that the host reads together, in one copy, because they share one piece of memory."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from gpuboost.engine.growth.frontier import Array
 
 # Largest buffer of finished trees, in bytes, that is copied with its unused part. A byte takes
 # 0.02 ns on the bus and no host time. To copy only the used part, the host would wait 20 us for the
-# table and start a copy of each array, 10 us each, before it launches the next round: 0.14 ms in
-# all, in which the bus carries 7 MB.
+# table of trees and start a copy of each array, 10 us each, before it launches the next round. This
+# takes 0.14 ms, in which the bus carries 7 MB.
 MAX_WHOLE = 8 << 20
-_SPARED = 1 << 14  # bytes; smaller copies are kept whole, because cutting them takes longer
+_SPARED = 1 << 14  # bytes; smaller copies are kept whole, which is faster than extracting parts
 _ALIGNMENT = 8  # bytes; arrays begin at multiples of this
 _BETWEEN = bytes(_ALIGNMENT)
 
@@ -30,7 +30,7 @@ def is_copied_whole(n_bytes: int) -> bool:
 class Readback:
     """Arrays of the device that the host reads together.
 
-    If arrays must be separate (see `arrays.is_separate`), each is copied by itself.
+    If arrays must be separate (see `arrays.is_separate`), each is copied on its own.
 
     Parameters
     ----------
@@ -41,6 +41,7 @@ class Readback:
     Attributes
     ----------
     arrays : dict of str to array
+        The arrays, by name.
     n_bytes : int
         Bytes of all arrays.
     """
@@ -54,7 +55,7 @@ class Readback:
         self.n_bytes = bytes_of(columns)
 
     def read_later(self, runtime: Runtime) -> Callable[[], HostCopy]:
-        """Start to copy the arrays once earlier launches are done; the call returned waits."""
+        """Start to copy the arrays after earlier launches; the returned function waits."""
         if self._memory is None:
             return read_later(runtime, self.arrays)
         read, packed = runtime.read_later(self._memory), (self._spans, self._fields)
@@ -63,7 +64,7 @@ class Readback:
 
 
 def read_later(runtime: Runtime, arrays: Mapping[str, Array]) -> Callable[[], HostCopy]:
-    """Start to copy arrays, each by itself; the call returned waits for all copies."""
+    """Start to copy arrays one by one; the returned function waits for all copies."""
     reads = {name: runtime.read_later(array) for name, array in arrays.items()}
     return lambda: HostCopy.of({name: read() for name, read in reads.items()})
 
@@ -89,12 +90,13 @@ class HostCopy:
     Parameters
     ----------
     memory : mapping of str to memoryview
-        The bytes that contain each array: shared by all arrays, or its own.
+        The bytes that contain each array; arrays may share them.
     spans : mapping of str to (int, int)
-        Where each array begins in its bytes, and its number of items.
+        Byte offset of each array, and its number of items along the first axis.
     fields : mapping of str to Field
+        Type and shape of an item of each array.
     is_own : bool
-        Whether nothing else uses the memory, so it may be kept.
+        Whether nothing else uses the memory, so that it can be kept.
     """
 
     def __init__(
@@ -115,12 +117,12 @@ class HostCopy:
         fields: Mapping[str, Field],
         is_own: bool,
     ) -> HostCopy:
-        """Copies in one piece of memory."""
+        """Wrap copies of all arrays that share one piece of memory."""
         return cls(dict.fromkeys(spans, memory.data), spans, fields, is_own)
 
     @classmethod
     def of(cls, arrays: Mapping[str, np.ndarray]) -> HostCopy:
-        """Copies in separate arrays, which are not copied again."""
+        """Wrap copies in separate arrays, without copying them again."""
         memory = {name: array.reshape(-1).view(np.uint8).data for name, array in arrays.items()}
         spans = {name: (0, len(array)) for name, array in arrays.items()}
         fields = {name: field_of(array.dtype, array.shape) for name, array in arrays.items()}
@@ -132,12 +134,12 @@ class HostCopy:
         return self._spans.keys()
 
     def joined_with(self, others: HostCopy) -> HostCopy:
-        """These arrays together with others, without copying."""
+        """Combine these arrays with others, without copying."""
         memory, spans = {**self._memory, **others._memory}, {**self._spans, **others._spans}
         return HostCopy(memory, spans, {**self._fields, **others._fields}, False)
 
     def part(self, name: str, first: int, end: int) -> np.ndarray:
-        """Some items of an array, as a view."""
+        """Return a view of the items from ``first`` to ``end`` (excluded) of an array."""
         field = self._fields[name]
         at, n = self._spans[name][0] + first * field.n_bytes, end - first
         found = np.frombuffer(self._memory[name], field.dtype, n * field.size, at)
@@ -148,7 +150,7 @@ class HostCopy:
         return self._spans[name][1]
 
     def kept(self, length: Mapping[str, int]) -> HostCopy:
-        """A copy that may be kept: the first items of some arrays, in new memory."""
+        """Return a copy to keep: the first ``length[name]`` items of each array, in new memory."""
         if self._is_own:
             return self
         parts, spans, at = list[Any](), {}, 0

@@ -1,7 +1,7 @@
 """A device for dry runs: its arrays have shapes but no memory, and its kernels do nothing.
 
-The host code of a fit allocates and frees the same arrays in the same order, whatever the data. Run
-over shape arrays, it shows how much memory it would take.
+The host code of a fit allocates and frees the same arrays in the same order, whatever the data.
+Running it over shape arrays shows how much memory the fit takes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Meter:
     def __init__(self) -> None:
         self.now = self.peak = 0
         self.sizes: list[int] = []  # of all allocations so far
-        self.ends: list[int | None] = []  # number of allocations so far when each was freed
+        self.ends: list[int | None] = []  # number of allocations made before each was freed
 
     def take(self, size: int) -> int:
         """Allocate bytes; return the number of the allocation."""
@@ -44,7 +44,7 @@ class Meter:
         self.ends[number] = len(self.sizes)
 
     def lives(self, first: int) -> tuple[list[int], list[int]]:
-        """Sizes and ends of the allocations from ``first`` on, as for `arena.plan_arena`."""
+        """Sizes and ends of the allocations from ``first`` on, as `arena.plan_arena` takes them."""
         sizes, last = self.sizes[first:], len(self.sizes)
         return sizes, [(last if end is None else end) - first for end in self.ends[first:]]
 
@@ -142,7 +142,7 @@ class ShapeArray:
 
 
 class ShapeModule:
-    """The part of an array module that a fit uses. Other functions raise AttributeError."""
+    """The functions of an array module that a fit uses. Other functions raise AttributeError."""
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
@@ -178,7 +178,7 @@ class ShapeRuntime:
     shared_memory, n_multiprocessors : int
         Properties of the device.
     nodes_at : callable
-        Number of nodes at a depth, for levels whose size the host reads.
+        Function that returns the assumed number of nodes at a depth, where the host reads it.
     """
 
     name = "shape_array"
@@ -190,19 +190,19 @@ class ShapeRuntime:
         self.xp: Any = ShapeModule(self.meter)
         self.shared_memory, self.n_multiprocessors = shared_memory, n_multiprocessors
         self._nodes_at, self._depth = nodes_at, 0
-        self._all_known = False  # whether the next read is of the nodes of all levels
+        self._all_known = False  # whether the next read returns the number of nodes of all levels
         self.asked = False  # whether any computed value was read
 
     def active(self) -> AbstractContextManager[None]:
-        """Nothing needs to be done."""
+        """Return a context that does nothing."""
         return nullcontext()
 
     def memory_budget(self) -> int:
-        """Shape arrays take no memory."""
+        """Return 0, because shape arrays take no memory."""
         return 0
 
     def kernel(self, file_name: str, name: str, constants: Mapping[str, int]) -> Launchable:
-        """A kernel that does nothing but count levels."""
+        """Return a kernel that only counts levels."""
 
         def launch(*_: Any) -> None:
             if name == _FIRST_KERNEL:
@@ -213,22 +213,22 @@ class ShapeRuntime:
         return launch
 
     def asarray(self, host: Any) -> ShapeArray:
-        """Allocate a copy."""
+        """Allocate a shape array for a copy."""
         return ShapeArray(self.meter, host.shape, host.dtype)
 
     def capture(self, launches: Callable[[], None]) -> Callable[[], None]:
-        """Launches do nothing."""
+        """Return ``launches``, which do nothing."""
         return launches
 
     def upload(self, host: np.ndarray, array: Any) -> None:
-        """Values are not stored."""
+        """Do nothing, because values are not stored."""
 
     def to_host(self, array: Any) -> np.ndarray:
-        """Shape arrays have no values; launching a batch must not read any."""
+        """Raise an error, because shape arrays have no values to read."""
         raise RuntimeError("shape arrays hold nothing that could be copied to the host")
 
     def read_later(self, array: Any) -> Callable[[], np.ndarray]:
-        """The number of nodes of the last level or, at the end, of all levels."""
+        """Return the assumed number of nodes of the last level or, at the end, of all levels."""
         self.asked = True
         levels = range(0 if self._all_known else self._depth, self._depth + 1)
         nodes = np.full(array.shape, sum(map(self._nodes_at, levels)), dtype=array.dtype)
@@ -242,8 +242,9 @@ class DeviceShape:
     Attributes
     ----------
     shared_memory : int
-        Bytes of shared memory that a block may have.
+        Maximum shared memory of a block, in bytes.
     n_multiprocessors : int
+        Number of multiprocessors.
     """
 
     shared_memory: int = 227 << 10

@@ -39,12 +39,12 @@ class Parameter:
 
     @classmethod
     def parse(cls, text: str) -> Parameter:
-        """Read a declaration.
+        """Parse the declaration of a parameter.
 
         Raises
         ------
         ValueError
-            It uses ``__restrict__`` instead of `In` or `Out` of common.cuh.
+            The declaration uses ``__restrict__`` instead of `In` or `Out` of common.cuh.
         """
         if "__restrict__" in text:
             raise ValueError(f"declare {text.strip()!r} as In<type> or Out<type>")
@@ -73,37 +73,37 @@ class KernelDeclaration:
 
 @dataclass(frozen=True)
 class KernelSignature:
-    """A kernel and its file, such as ``"level/policy.cu"``."""
+    """The declaration of a kernel and its file, such as ``"level/policy.cu"``."""
 
     file_name: str
     declaration: KernelDeclaration
 
     @property
     def n_threads(self) -> int:
-        """Threads of a block; ``__launch_bounds__`` gives them as a product of constants."""
+        """Number of threads of a block, given in ``__launch_bounds__`` as a product."""
         return _product(self.file_name, self.declaration.bound.split(",")[0])
 
 
 @cache
 def _product(file_name: str, text: str) -> int:
-    """The product of integers and of constants that are defined in a file."""
+    """Evaluate a product of integers and of constants that a file defines."""
     known = spliced(file_name) + spliced(PRELUDE)
     factors = (factor.strip() for factor in text.split("*"))
     return prod(int(n) if n.isdigit() else constant_of(known, n, file_name) for n in factors)
 
 
 def without_comments(source_text: str) -> str:
-    """The source with comments blanked out; every other character keeps its place."""
+    """Replace comments by spaces, so that all other characters keep their positions."""
     return _COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), source_text)
 
 
 def find_kernels(source_text: str) -> list[KernelDeclaration]:
-    """The ``extern "C" __global__`` functions of a source, in order.
+    """Find the ``extern "C" __global__`` functions of a source, in order.
 
     Raises
     ------
     ValueError
-        There is none, or a ``__global__`` function is declared in another way.
+        The source has no such function, or a ``__global__`` function is declared in another way.
     """
     code = without_comments(source_text)
     kernels = [_declaration(match) for match in _KERNEL.finditer(code)]
@@ -117,7 +117,7 @@ def find_kernels(source_text: str) -> list[KernelDeclaration]:
 
 
 def _declaration(match: re.Match[str]) -> KernelDeclaration:
-    """The declaration that `_KERNEL` has matched."""
+    """Convert a match of `_KERNEL` to a declaration."""
     declared = (part for part in match["parameters"].split(",") if part.strip())
     bound = (match["bound"] or match["early_bound"] or "1024").strip()
     return KernelDeclaration(match["name"], bound, tuple(map(Parameter.parse, declared)))
@@ -125,7 +125,7 @@ def _declaration(match: re.Match[str]) -> KernelDeclaration:
 
 @cache
 def kernel_signatures() -> dict[str, KernelSignature]:
-    """All kernels by name.
+    """Return the signatures of all kernels, by name.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Source of the kernels: where the files are, and how they are joined for the compiler.
+"""Source of the kernels: the folder of the files, and the single text that the compiler gets.
 
 Caches of compiled kernels do not see included files, so the compiler gets a single text: constants
 chosen at run time, then ``common.cuh``, then the file. A line such as ``#include
@@ -20,12 +20,12 @@ _CONSTANT = r"\b{}\s*=\s*(-?\d+)\s*[;,]"
 
 @cache
 def kernel_folder() -> Path:
-    """The folder of the kernels: inside an installed package, beside it in a checkout.
+    """Return the folder of the kernels, inside an installed package or beside it in a checkout.
 
     Raises
     ------
     FileNotFoundError
-        The folder is in neither place.
+        The folder is in neither of these places.
     """
     places = (_PACKAGE / "kernels", _PACKAGE.parent / "kernels")
     for folder in places:
@@ -39,12 +39,12 @@ def kernel_folder() -> Path:
 
 @cache
 def file_text(file_name: str) -> str:
-    """The text of one file of the folder."""
+    """Return the text of a file of the folder."""
     return (kernel_folder() / file_name).read_text(encoding="utf-8")
 
 
 def kernel_source(file_name: str, constants: Mapping[str, int]) -> str:
-    """Source of a kernel file that the compiler gets.
+    """Return the source of a kernel file as the compiler receives it.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def kernel_source(file_name: str, constants: Mapping[str, int]) -> str:
 
 
 def spliced(file_name: str, text: str | None = None) -> str:
-    """The text of a file, or ``text`` in its place, with includes replaced by their text."""
+    """Return a file's text (``text`` if given) with included files inserted."""
 
     def splice(match: re.Match[str]) -> str:
         line = match.string.count("\n", 0, match.end()) + 2
@@ -80,7 +80,7 @@ def constant(file_name: str, name: str) -> int:
 
 
 def constant_of(text: str, name: str, file_name: str) -> int:
-    """Value of an integer constant in a text: that of a file, or the compiler's input."""
+    """Value of an integer constant in ``text``; errors name ``file_name``."""
     match = re.search(_CONSTANT.format(re.escape(name)), text)
     if match is None:
         raise LookupError(f"{file_name} has no integer constant {name}")

@@ -1,8 +1,8 @@
 """Copies between host and device through a few fixed buffers of pinned memory.
 
-The device reads and writes pinned memory by itself, so copies are asynchronous: a buffer must not
-change until an event shows that the copy is done. CuPy rounds the size of each upload up to a power
-of two, pins that much memory and keeps it. Here, a fit of any size pins at most 32 MiB.
+Copies through pinned memory are asynchronous: a buffer must not change until an event shows that
+its copy is done. CuPy rounds the size of each upload up to a power of two, pins a buffer of this
+size and keeps it; here, a fit of any size pins at most 32 MiB.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ UPLOAD_BUFFERS = 4
 # The device fills one buffer while threads empty the others. One thread copies 4 GB/s to newly
 # allocated memory, two copy 5.7 GB/s (on two busy cores).
 DOWNLOAD_BUFFERS = 4
-_SMALL = 64 << 10  # bytes; up to this size the driver has its own staging buffer
+_SMALL = 64 << 10  # bytes; copies up to this size go through a staging buffer of the driver
 _ALIGNMENT = 256
 
 
 def pinned_memory(cupy: Any, n_bytes: int) -> Any:
-    """Pinned memory of the host, as a buffer.
+    """Allocate pinned memory of the host.
 
     If the system refuses to pin memory, ordinary memory is returned. In that case the driver has
     copied or staged the data when the call that starts the copy returns.
@@ -57,7 +57,7 @@ class PinnedBuffer:
         self._events: deque[Any] = deque()
 
     def take(self, n_bytes: int) -> np.ndarray | None:
-        """Bytes for a copy; None if too few are left."""
+        """Reserve ``n_bytes`` bytes for a copy; return None if fewer are left."""
         first = -(-self._used // _ALIGNMENT) * _ALIGNMENT
         if first + n_bytes > BUFFER_BYTES:
             return None
@@ -65,7 +65,7 @@ class PinnedBuffer:
         return self.memory[first : self._used]
 
     def keep_until(self, event: Any) -> None:
-        """Keep the bytes in use until an event that was recorded after a copy."""
+        """Keep the bytes in use until ``event``, which was recorded after a copy, is done."""
         while self._events and self._events[0].done:
             self._events.popleft()
         self._events.append(event)
@@ -79,7 +79,7 @@ class PinnedBuffer:
 
 
 class Uploads:
-    """Copies from the host to the device. Several threads may use it at once.
+    """Copies from the host to the device. Several threads can use one object at once.
 
     Small copies share a buffer, so the host waits for the device only when all buffers are full.
 
@@ -96,7 +96,7 @@ class Uploads:
     def copy(self, host: np.ndarray, array: Array) -> None:
         """Copy to a C-contiguous array of the same shape and type on the current stream.
 
-        The host may change ``host`` once the call has returned.
+        The caller may change ``host`` as soon as the call returns.
         """
         if not array.flags.c_contiguous:
             raise ValueError("an array of the device that is written to must be C-contiguous")
@@ -113,7 +113,7 @@ class Uploads:
             first += piece.size
 
     def _take(self, n_bytes: int) -> tuple[PinnedBuffer, np.ndarray]:
-        """Bytes of a buffer, and the buffer; when all are full, the oldest is used again."""
+        """Reserve bytes; return their buffer (the oldest if all are full) and the bytes."""
         memory = self._buffers[0].take(n_bytes) if self._buffers else None
         if memory is None:
             if len(self._buffers) < UPLOAD_BUFFERS:
@@ -127,7 +127,7 @@ class Uploads:
 
 
 def _pieces(host: np.ndarray) -> Iterator[np.ndarray]:
-    """An array in pieces that fit a buffer, in C order."""
+    """Yield an array in pieces that fit a buffer, in C order."""
     if host.nbytes <= BUFFER_BYTES:
         if host.size:
             yield host
@@ -141,7 +141,7 @@ def _pieces(host: np.ndarray) -> Iterator[np.ndarray]:
 
 
 class Downloads:
-    """Copies from the device to new arrays of the host. Several threads may use it at once.
+    """Copies from the device to new arrays of the host. Several threads can use one object at once.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ class Downloads:
         return host
 
     def _copy_in_turns(self, source: Array, host: np.ndarray) -> None:
-        """Threads empty full buffers while the device fills others."""
+        """Copy through all buffers: threads empty full ones while the device fills others."""
         copies: deque[Future[None]] = deque()
         with ThreadPoolExecutor(DOWNLOAD_BUFFERS) as threads:
             for number, first in enumerate(range(0, len(host), BUFFER_BYTES)):

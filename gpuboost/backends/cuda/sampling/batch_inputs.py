@@ -1,7 +1,7 @@
 """The inputs of one batch of trees, copied to the device in one transfer.
 
-All other data that the launches of a batch read is the same for all batches of a fit, so batches of
-the same size have the same launches and differ only in these inputs.
+All other data that launches read is the same for all batches of a fit. So batches of the same size
+have the same launches and differ only in these inputs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.sampling import root_keys
 from gpuboost.engine.task import GrowTask
 
-ROUNDS_AT_ONCE = 32  # rounds whose inputs are made together
+ROUNDS_AT_ONCE = 32  # number of rounds whose inputs are made together
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class HostInputs:
         Number of features of the table.
     max_allowed : int
         Largest number of allowed features of a tree.
-    memory : uint8
+    memory : uint8 (bytes,)
         The arrays of `BatchInputs.columns`, in one piece.
     """
 
@@ -51,7 +51,7 @@ class HostInputs:
 
     @classmethod
     def of_batches(cls, task: GrowTask, batches: Sequence[Sequence[int]]) -> list[HostInputs]:
-        """Make the inputs of batches with the same number of trees."""
+        """Make the inputs of several batches that have the same number of trees."""
         numbers, n_features = np.array(batches, dtype=np.uint64), task.matrix.n_features
         n_batches, n_trees = numbers.shape
         columns = BatchInputs.columns(n_trees, n_features)
@@ -104,7 +104,7 @@ class InputsOfRounds:
         self._first, self._made = 0, list[HostInputs]()
 
     def of(self, number: int) -> HostInputs:
-        """Inputs of a round."""
+        """Return the inputs of the round ``number``."""
         if not 0 <= number - self._first < len(self._made):
             n = self._n_trees
             batches = [range(i * n, (i + 1) * n) for i in range(number, number + ROUNDS_AT_ONCE)]
@@ -130,13 +130,19 @@ class BatchInputs:
     Attributes
     ----------
     keys : TreeKeys
+        Seed and numbers of the trees, for the draw of rows.
     key : uint64 (trees,)
+        Keys of the roots.
     allowed : uint8 (trees, F)
+        Mask of the features that each tree may use.
     unit : float64 (1,)
+        `Target.gain_unit`.
     min_hessian : int64 (1,)
+        Smallest weight of a child.
     regular : float64 (3,)
-    memory : uint8
-        Memory that the arrays are views of.
+        l1, l2 and the largest absolute value, for the criterion NEWTON.
+    memory : uint8 (bytes,)
+        Memory of which the arrays are views.
     """
 
     keys: TreeKeys

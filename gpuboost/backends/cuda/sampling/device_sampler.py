@@ -1,4 +1,4 @@
-"""A sampler on the device: the keys of its random numbers, and how it lists rows."""
+"""A sampler on the device: the keys of its random numbers, and lists of rows."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ class TreeKeys:
     Attributes
     ----------
     seed : uint64 (1,)
+        Seed of the sampler.
     trees : uint64 (trees,)
         Numbers of the trees.
     """
@@ -60,7 +61,7 @@ class DeviceSampler:
         return TreeKeys(self.runtime.asarray(seed), self.runtime.asarray(numbers))
 
     def place(self, kept: Array) -> tuple[Array, Array]:
-        """Offsets of parts, and number of rows of trees, from the ``kept`` rows (trees, parts)."""
+        """Compute offsets of parts and row counts of trees from ``kept``, int64 (trees, parts)."""
         first = self.xp.empty(kept.shape, dtype=np.int64)
         count = self.xp.empty(len(kept), dtype=np.int64)
         sizes = {"n_trees": len(kept), "n_parts": kept.shape[1]}
@@ -75,7 +76,7 @@ class DeviceSampler:
         columns: Array,
         rows: DeviceRows,
     ) -> Array:
-        """List the rows that are drawn; returns their number in each tree."""
+        """Write the drawn rows to ``rows``; return their number in each tree, int64 (trees,)."""
         runtime, kept = self.runtime, zeros(self.runtime, (n_trees, self.parts), np.int64)
         n_samples = self.sampler.n_samples
         given = {"drawn": drawn, "stride": stride_of(drawn, n_trees), "n_samples": n_samples}
@@ -88,5 +89,5 @@ class DeviceSampler:
 
 
 def parts_of(n_items: int, size: str) -> int:
-    """Number of parts of ``n_items`` rows or draws; ``size`` names the constant of their size."""
+    """Number of parts of ``n_items`` rows or draws; ``size`` names a constant of draw.cu."""
     return -(-n_items // constant("sampling/draw.cu", size))

@@ -1,6 +1,7 @@
-"""Makes the rows of trees on the device: the launches of draw.cu. Nothing is read back.
+"""Rows of trees that are drawn on the device: the launches of draw.cu.
 
-Results equal `gpuboost.engine.sampling.RowSampler.rows`, for a batch of trees at once.
+Results equal `gpuboost.engine.sampling.RowSampler.rows`, for a batch of trees at once. Nothing is
+read back.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class DeviceDrawing:
     ----------
     runtime : Runtime
     task : GrowTask
-        Must have a ``sampler``.
+        Task with a ``sampler``.
 
     Attributes
     ----------
@@ -66,13 +67,14 @@ class DeviceDrawing:
         Returns
         -------
         rows : DeviceRows
-            Rows, one tree after the other; within a tree ascending or, with more than two classes,
-            by class and then ascending. The arrays are allocated at full capacity.
+            Rows, one tree after the other. Within a tree, rows ascend; with more than two classes,
+            they are first sorted by class. The arrays are allocated at full capacity.
         count : int64 (trees,)
             Number of rows of each tree.
         leaf : LeafColumns or None
             None if leaf values follow from draw counts alone.
         max_weight : int
+            Upper bound of the weight of a row.
         """
         drawn, wide = self._counts(keys), self._wide
         room = len(keys) * self.rows_per_tree
@@ -94,7 +96,7 @@ class DeviceDrawing:
 
 
 def listing_order(runtime: Runtime, task: GrowTask, columns: Array) -> ListingOrder:
-    """The order in which the rows of trees are listed."""
+    """Return the order in which the rows of trees are listed."""
     if task.target.is_multiclass:
         return ListingOrder(class_order(runtime.xp, columns), True)
     return ListingOrder(runtime.xp.empty(1, dtype=runtime.xp.uint32), False)
@@ -104,10 +106,10 @@ def listing_order(runtime: Runtime, task: GrowTask, columns: Array) -> ListingOr
 
 
 def draw_counts(device: DeviceSampler) -> Callable[[TreeKeys], Array]:
-    """A function that computes how often each row is drawn, as `RowSampler.draw_counts`.
+    """Return a function that computes the same draw counts as `RowSampler.draw_counts`.
 
-    It takes the keys of some trees and returns uint32 (trees, n), or (1, n) if all trees share the
-    counts. With ``method="all"`` the whole weights of rows are their draw counts.
+    The function takes the keys of some trees and returns uint32 (trees, n), or (1, n) if all trees
+    share the counts. With ``method="all"``, the draw counts are the whole weights of rows.
     """
     if device.sampler.method == ALL_ROWS:
         return _EveryRow(device)
@@ -116,7 +118,7 @@ def draw_counts(device: DeviceSampler) -> Callable[[TreeKeys], Array]:
 
 
 class _EveryRow:
-    """Every row; its draw count is its whole weight."""
+    """Draw of every row, with its whole weight as its draw count."""
 
     def __init__(self, device: DeviceSampler) -> None:
         whole, xp = device.sampler.whole, device.xp
@@ -129,7 +131,7 @@ class _EveryRow:
 
 
 class _Bootstrap:
-    """With replacement, rows with equal probability or in proportion to their weights."""
+    """Draw with replacement, with equal probability or in proportion to the rows' weights."""
 
     def __init__(self, device: DeviceSampler) -> None:
         self._device, self._guides = device, list[Guided]()
@@ -149,7 +151,7 @@ class _Bootstrap:
 
 @dataclass(frozen=True)
 class Guided:
-    """A running sum of weights, uint64 (n,), and a guide to where searches in it begin."""
+    """A running sum of weights, uint64 (n,), and a guide: positions where searches in it begin."""
 
     cumulative: Array
     guide: Array
@@ -169,7 +171,7 @@ class Guided:
 
 
 class _WithoutReplacement:
-    """Without replacement: the rows of the smallest keys."""
+    """Draw without replacement: the rows with the smallest random keys."""
 
     def __init__(self, device: DeviceSampler) -> None:
         weights = device.sampler.weights
@@ -195,9 +197,9 @@ class _WithoutReplacement:
 
 
 def _digit_passes() -> Iterator[tuple[int, int, bool]]:
-    """Yield for each digit the settled bits, its shift, and whether it belongs to the row number.
+    """Yield the settled bits, the shift, and whether the row number is searched, for each digit.
 
-    The last digit of a number overlaps the settled bits, which all candidates have in common.
+    The last digit of a number can overlap the settled bits, which are the same for all candidates.
     """
     digit = constant("sampling/draw.cu", "DIGITS").bit_length() - 1
     for bits, of_row in ((_KEY_BITS, False), (_ROW_BITS, True)):

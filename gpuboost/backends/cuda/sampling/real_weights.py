@@ -1,4 +1,4 @@
-"""Lists rows of trees with real weights, rounded by a hash of the row: launches of draw.cu."""
+"""Rows of trees with real weights, which are rounded by a hash of the row: launches of draw.cu."""
 
 from __future__ import annotations
 
@@ -20,25 +20,27 @@ from gpuboost.engine.task import NO_LIMIT
 
 
 class RealWeights:
-    """Lists rows with real weights, rounded by a hash of the row.
+    """Lists the rows of trees with real weights, which are rounded by a hash of the row.
 
-    The weight of a row is its draw count times its factor times the weight of its class in the
-    tree.
+    The weight of a row in a tree is the product of its draw count, its factor and the weight of its
+    class in the tree.
 
     Parameters
     ----------
     device : DeviceSampler
     order : ListingOrder
     factor : float64 (n,)
+        Factors of the rows.
     code : int32 (n,)
         Classes of the rows; not read if there is one class.
     bits : tuple of int
-        Bits of the largest integer weight, and largest exponent of the power of two that scales.
+        Number of bits of the largest integer weight, and the largest exponent of the power of two
+        by which weights are scaled.
     n_classes : int
     balances : bool
-        Whether the classes of each tree's draws get equal weight.
+        Whether all classes get the same total weight in the draws of each tree.
     of_class : float64 (1, c), optional
-        Weights of the classes of one tree, if they are given. Otherwise they are 1.
+        Weights of the classes of a single tree; by default 1.
     """
 
     def __init__(
@@ -78,11 +80,22 @@ class RealWeights:
     ) -> tuple[Array, Array | None, Array]:
         """List the rows of positive weight.
 
+        Parameters
+        ----------
+        keys : TreeKeys
+        drawn : uint32 (trees, n) or (1, n)
+            Draw counts.
+        columns : int32 (C, n)
+            Target columns.
+        rows : DeviceRows
+            Arrays that the rows are written to.
+
         Returns
         -------
         count : int64 (trees,)
+            Number of rows of each tree.
         wide : int64 (trees, n, 2) or None
-            Leaf columns of each tree.
+            Leaf columns of each tree; None if all trees share them.
         unit : float64 (trees,)
             Unit of each tree's integer weights.
         """
@@ -105,14 +118,14 @@ class RealWeights:
         return count, wide, found["unit"]
 
     def _counts(self, n_trees: int) -> tuple[Array, Array]:
-        """Zeros for row counts, int64 (trees, parts), and largest weights, uint64 (trees,)."""
+        """Allocate zeros for row counts (trees, parts), int64, and largest weights, uint64."""
         device, parts = self._device, self._device.parts
         both = zeros(device.runtime, n_trees * (parts + 1), np.int64)
         at = n_trees * parts
         return both[:at].reshape(n_trees, parts), both[at:].view(np.uint64)
 
     def _of(self, n_trees: int, drawn: Array) -> dict[str, Any]:
-        """Arguments that give the weights of rows."""
+        """Kernel arguments from which the weights of rows are computed."""
         return {
             "drawn": drawn,
             "stride": stride_of(drawn, n_trees),
@@ -140,7 +153,7 @@ class RealWeights:
         return class_weight
 
     def _own_sums(self, n_trees: int) -> tuple[Array | None, dict[str, Any]]:
-        """Allocate leaf columns of each tree, None if trees share them, and their arguments."""
+        """Allocate leaf columns per tree (None if trees share them) and make kernel arguments."""
         xp, sampler = self._device.xp, self._device.sampler
         exponents = sampler.brief.exponents
         if exponents is None:

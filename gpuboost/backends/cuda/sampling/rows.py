@@ -10,7 +10,9 @@ from gpuboost.engine.growth.frontier import Array
 
 @dataclass(frozen=True)
 class DeviceRows:
-    """Rows of the open nodes, those of a node contiguous; arrays may be longer than needed.
+    """Rows of the open nodes; the rows of a node are contiguous.
+
+    The arrays have their full capacity, so they can be longer than the rows.
 
     Attributes
     ----------
@@ -19,9 +21,9 @@ class DeviceRows:
     weight : uint32 (r,)
         Integer weight.
     target : int32 (C, r)
-        Regression: quantised values of each output. Two classes: an indicator of the second class.
-        More classes: the class, ascending in each node. Boosting: gradients. Medians: the signs of
-        each output, then the ranks.
+        Regression: quantised value of each output. Two classes: indicator of the second class. More
+        classes: the class, in ascending order in each node. Boosting: gradients. Medians: sign of
+        each output, then rank of each output.
     """
 
     row: Array
@@ -55,10 +57,11 @@ class LeafColumns:
     Attributes
     ----------
     wide : int64 (1 or trees, n, P)
+        P planes of fixed-point numbers of each row.
     wide_of : int32 (trees,)
         Index of each tree along the first axis of ``wide``.
     n_classes : int
-        Number of classes that are summed separately; 1: sums are over all rows.
+        Number of classes that are summed separately; 1 if all rows are summed together.
     draws : bool
         Whether each row's values are multiplied by its integer weight.
     """

@@ -1,4 +1,4 @@
-"""Makes rows of trees on the host and copies them to the device."""
+"""Rows of trees that are made on the host and copied to the device."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from gpuboost.engine.tree_rows import TreeRows
 
 
 class RowUploads:
-    """Makes the rows of batches of trees; the target is copied once.
+    """Makes the rows of batches of trees from ``rows_of``; the target is copied once.
 
-    Fits do not use it, but the protocol requires it: a task may give its rows by ``rows_of`` only,
-    for example with arbitrary gradients. The dry run of boosting uses it, too.
+    Estimators do not use this class. The protocol requires it for tasks that give their rows only
+    by ``rows_of``, for example with arbitrary gradients, and the dry run of boosting uses it.
     """
 
     def __init__(self, runtime: Runtime, task: GrowTask) -> None:
@@ -31,7 +31,7 @@ class RowUploads:
         self._wide = None if wide is None else runtime.asarray(wide[None])
 
     def rows(self, trees: Sequence[int]) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
-        """Rows of the trees in order, number of rows of each, leaf columns, largest weight."""
+        """Make the rows of some trees; the results are as in `DeviceDrawing.rows`."""
         xp = self._xp
         made = [self._task.rows_of(tree) for tree in trees]
         parts = [self._rows_of(tree) for tree in made]
@@ -69,9 +69,9 @@ class RowUploads:
 
 
 def target_columns(runtime: Runtime, task: GrowTask) -> Array:
-    """The target of all rows of the matrix, as in `DeviceRows.target`: int32 (C, n).
+    """Return the target of all rows of the matrix, as in `DeviceRows.target`: int32 (C, n).
 
-    A target on the host is copied.
+    A target on the host is copied to the device.
     """
     target = task.target
     if isinstance(target, MedianTarget):
