@@ -59,7 +59,7 @@ def run(options: DemoOptions, out: TextIO | None = None) -> int:
     real = [load_table(name, options.seed) for name in REAL_TABLES]
     backend = fastest_backend(options.device)
     if backend == "numpy" and options.rows > NUMPY_ROWS:
-        print(f"Only NumPy can be used here: {NUMPY_ROWS:,} synthetic rows will do.", file=out)
+        print(f"Only the NumPy backend can be used: {NUMPY_ROWS:,} synthetic rows.", file=out)
         options = replace(options, rows=NUMPY_ROWS)
     synthetic = make_tables(options.rows, options.seed)
     warm_up(synthetic, backend, options.seed, out)

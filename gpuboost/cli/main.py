@@ -38,31 +38,34 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"gpuboost {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="{demo,info}")
     demo = commands.add_parser(
-        "demo", help="train every estimator, beside scikit-learn's, and show times and scores"
+        "demo", help="train every estimator beside scikit-learn's; show times and scores"
     )
     seconds = partial(_number, float, *_SECONDS, "a number of seconds above 0")
-    demo.add_argument("--device", default="auto", help="default: %(default)s")
+    demo.add_argument("--device", default="auto", help="where to train (default: %(default)s)")
     demo.add_argument(
         "--rows",
         type=_whole_number(100, MAX_ROWS),
         default=200_000,
-        help="of the synthetic table (default: %(default)s)",
+        help="rows of the synthetic table (default: %(default)s)",
     )
     demo.add_argument(
         "--seconds",
         type=seconds,
         default=120.0,
-        help="that the whole should take (default: %(default)s)",
+        help="approximate time of the whole demonstration (default: %(default)s)",
     )
     demo.add_argument(
-        "--seed", type=_whole_number(0, 2**32 - 1), default=0, help="default: %(default)s"
+        "--seed",
+        type=_whole_number(0, 2**32 - 1),
+        default=0,
+        help="random seed (default: %(default)s)",
     )
     demo.set_defaults(run=run_demo)
-    info = commands.add_parser("info", help="show devices, versions and what will be used")
+    info = commands.add_parser("info", help="show devices, versions and which backend is used")
     info.add_argument(
         "--calibrate",
         action="store_true",
-        help='measure how fast this machine is, which device="auto" goes by from then on',
+        help='measure the speed of this machine, for device="auto" to choose by',
     )
     info.set_defaults(run=run_info)
     return top
@@ -97,9 +100,9 @@ def calibrate() -> None:
         path = keep_speed(speed, machine_name())
     except OSError as error:
         raise RuntimeError(
-            f"what was measured cannot be kept ({error}); GPUBOOST_CACHE_DIR chooses another folder"
+            f"cannot save the measurements ({error}); set GPUBOOST_CACHE_DIR to another folder"
         ) from error
-    print(f"kept in {path}", file=sys.stderr)
+    print(f"saved in {path}", file=sys.stderr)
 
 
 def info_text() -> str:
@@ -151,7 +154,7 @@ def speeds() -> str:
 
     measured_speed()  # warns if the file cannot be used
     path = speed_file()
-    return f"measured, in {path}" if path.is_file() else "the usual ones; --calibrate measures them"
+    return f"measured, in {path}" if path.is_file() else "default values; --calibrate measures them"
 
 
 def compile_cache() -> str:

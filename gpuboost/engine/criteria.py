@@ -344,7 +344,7 @@ _ROWS = (
         add_twoing,
         twoing_score,
         class_names=("twoing",),
-        note="'gini' of the two sets of classes that a split parts best",
+        note="'gini' of the best division of the classes into two sets",
         class_unit=0.5,  # the gain is twice the gini decrease of the two sets of classes
         compiled_apart=True,
     ),
@@ -354,8 +354,8 @@ _ROWS = (
         add_variance,
         variance_score,
         value_names=("absolute_error",),
-        note="leaves are medians, and splits part the targets above the median of a node from "
-        "those below",
+        note="leaves are medians; splits separate targets above the median of the node from "
+        "targets below it",
         times_hessian=True,
         by_median=True,
     ),

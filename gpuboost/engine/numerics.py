@@ -15,7 +15,7 @@ _EXPONENT_OF_ONE = np.int64(0x3FF0000000000000)
 _BIAS, _S52 = np.int64(1023), np.int64(52)
 _ONE, _ZERO = np.int64(1), np.int64(0)
 _INVERSE_LN2 = 1.44269504088896338700e00
-_NEXT_TO_NOTHING = 1e-300  # for this r, r log r is negligible
+_NEGLIGIBLE = 1e-300  # for this r, r log r is negligible
 _TO_WHOLE = 6755399441055744.0  # 1.5 * 2**52: after adding it, the low bits hold a rounded integer
 _EXP_SMALLEST, _EXP_LARGEST = -708.0, 709.782712893384
 _SCALE = np.int64(1022 << 52)  # the exponent field of 1/2
@@ -79,7 +79,7 @@ def half_deviance(x):
     x = 0. Near 0 the terms cancel, so the result is x**2 - c - x c instead. Here c = x - log(1 + x)
     is about x**2 / 2 and computed without cancellation.
     """
-    ratio = np.maximum(1.0 + x, _NEXT_TO_NOTHING)
+    ratio = np.maximum(1.0 + x, _NEGLIGIBLE)
     c = 0.5 * x * x - log_series(x)
     near = (x * x - c) - x * c
     return select(np.abs(x) < 0.25, near, ratio * log(ratio) - x)

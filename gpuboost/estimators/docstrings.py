@@ -34,12 +34,12 @@ FILLED_IN = {
 }
 TEXT = """{summary}
 
-Takes the place of scikit-learn's {name}: parameters, defaults, methods
-and attributes have its names. What is not built yet (classes of several outputs)
-raises an error that says so.
-Features are binned, see ``max_bins``, and the random numbers are others. The model
-depends on data, parameters and seed alone, never on device or threads; `fingerprint`
-shows it.
+A replacement for scikit-learn's {name}, with the same names of parameters, methods
+and attributes and the same defaults. A classification with several outputs is not
+supported and raises an error.
+Features are binned (see ``max_bins``), and random numbers differ from scikit-learn's.
+The model depends only on data, parameters and seed, never on the device or the number
+of threads; compare models by `fingerprint`.
 
 Parameters
 ----------

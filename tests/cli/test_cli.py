@@ -66,7 +66,7 @@ def test_calibration_is_kept_and_shown(monkeypatch, tmp_path, capsys):
     cost.measured_speed.cache_clear()
     try:
         assert cli.main(["info"]) == 0
-        assert "the usual ones; --calibrate measures them" in capsys.readouterr().out
+        assert "default values; --calibrate measures them" in capsys.readouterr().out
         assert cli.main(["info", "--calibrate"]) == 0
         assert f"measured, in {tmp_path / 'speed.json'}" in capsys.readouterr().out
         assert cost.measured_speed().numba_visit == 1e-9
@@ -212,7 +212,7 @@ def test_demo_end_to_end(capsys, monkeypatch):
     monkeypatch.setattr(demo, "NUMPY_ROWS", 1000)
     assert demo.run(demo.DemoOptions(device="numpy", rows=5000, seconds=20.0), out) == 0
     text = out.getvalue()
-    assert "Only NumPy can be used here: 1,000 synthetic rows" in text
+    assert "Only the NumPy backend can be used: 1,000 synthetic rows" in text
     assert "Warm-up: compiling" in text and "fingerprint" in text
     body = text[text.index("ratio") :]
     for name in demo.estimator_names(True):
