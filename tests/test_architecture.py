@@ -121,8 +121,9 @@ def test_every_folder_has_its_floor() -> None:
 
 def test_folders_are_small() -> None:
     """A folder is a stage: no more than 16 files, and no Python among the kernels."""
-    kernels = PACKAGE.parent / "kernels"
-    for top in (PACKAGE, kernels):
+    root = PACKAGE.parent
+    kernels = root / "kernels"
+    for top in (PACKAGE, kernels, root / "tests", root / "benchmarks"):
         folders = [top, *(path for path in top.rglob("*") if path.is_dir())]
         for folder in folders:
             if folder.name != "__pycache__":

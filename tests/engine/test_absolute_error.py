@@ -26,7 +26,7 @@ from gpuboost import (
     RandomForestRegressor,
 )
 from tests.backends.test_model_parity import assert_one_model
-from tests.estimators.test_tree import few_values, impurity_decrease
+from tests.estimators.trees.test_tree import few_values, impurity_decrease
 
 TREE: dict[str, Any] = {"criterion": "absolute_error", "device": "numpy", "random_state": 0}
 FOREST = {**TREE, "n_estimators": 5, "n_jobs": 1}

@@ -28,7 +28,7 @@ from gpuboost.engine import criteria, numerics
 from gpuboost.engine.fixed_point import WeightFacts, planes_to_float
 from gpuboost.engine.quantise import value_target
 from tests.backends.test_model_parity import assert_one_model
-from tests.estimators.test_tree import SHARE_COMPARED, few_values, same_splits
+from tests.estimators.trees.test_tree import SHARE_COMPARED, few_values, same_splits
 
 REGRESSORS = [
     DecisionTreeRegressor,

@@ -24,7 +24,7 @@ from gpuboost import (
 from gpuboost.engine.growth.pruning import pruned, pruning_path
 from gpuboost.engine.growth.tree import Tree, levels
 from tests import cuda_shim
-from tests.estimators.boosting_cases import classifier, regressor, table
+from tests.estimators.boosting.boosting_cases import classifier, regressor, table
 
 needs_compiler = pytest.mark.skipif(
     cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),

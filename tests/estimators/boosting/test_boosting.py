@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 
 from gpuboost import DecisionTreeRegressor
-from tests.estimators.boosting_cases import classifier, regressor, table
+from tests.estimators.boosting.boosting_cases import classifier, regressor, table
 
 LOSSES = (
     *("squared_error", "absolute_error", "huber", "quantile", "poisson", "gamma", "tweedie"),

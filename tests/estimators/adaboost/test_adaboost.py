@@ -20,7 +20,7 @@ from sklearn.datasets import (
 
 from gpuboost import AdaBoostClassifier, AdaBoostRegressor, DecisionTreeClassifier
 from gpuboost.engine.ensembles import adaboost
-from tests.estimators.adaboost_cases import QUICK, binary, weighted_share
+from tests.estimators.adaboost.adaboost_cases import QUICK, binary, weighted_share
 
 # ---- theorems ----------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_iris
 
 from gpuboost import Dataset
-from tests.estimators.boosting_cases import classifier, regressor, table
+from tests.estimators.boosting.boosting_cases import classifier, regressor, table
 
 # ---- constraints and regularisation ------------------------------------------------------------
 

@@ -30,7 +30,7 @@ from gpuboost import (
 )
 from gpuboost.engine.ensembles.traversal import leaves_of_codes
 from tests import cuda_shim
-from tests.estimators.adaboost_cases import QUICK, binary, with_missing_values
+from tests.estimators.adaboost.adaboost_cases import QUICK, binary, with_missing_values
 from tests.estimators.device_cases import table
 from tests.estimators.estimator_cases import frame_of, make
 
