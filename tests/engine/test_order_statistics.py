@@ -83,7 +83,7 @@ def test_order_of_rows_does_not_matter(seed: int, n_groups: int, level: float) -
     np.testing.assert_array_equal(rest.view(np.int64), again.view(np.int64))
 
 
-def test_a_row_twice_is_weight_two() -> None:
+def test_repeated_rows_equal_integer_weights() -> None:
     values, weights, group = sample(0, 200, 7)
     rows = np.repeat(np.arange(200), weights)
     for level in LEVELS:
