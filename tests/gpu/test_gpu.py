@@ -232,7 +232,7 @@ def start_cuda():
 
 
 @pytest.mark.device_only("300 rows are too little work")
-def test_auto_takes_the_gpu_for_much_work():
+def test_auto_chooses_the_gpu_for_large_tasks():
     start_cuda()
     X, y = table("RandomForestClassifier", 300_000)
     model = gpuboost.RandomForestClassifier(n_estimators=100, max_depth=12, random_state=0)
