@@ -136,11 +136,7 @@ def assert_exact(asked: Sums, runtime: ShimRuntime) -> None:
     np.testing.assert_array_equal(found[inside], expected[inside])
 
 
-AROUND = [
-    64 // SHORT - 1,
-    64 // SHORT,
-    64 // SHORT + 1,
-]  # near the length of long segments
+AROUND = [64 // SHORT - 1, 64 // SHORT, 64 // SHORT + 1]  # shortest long segments
 
 
 @pytest.mark.parametrize("flavour", ["plain", "race", "undefined", "guard"])
