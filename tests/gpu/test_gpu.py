@@ -1,10 +1,10 @@
 """The same models on a real device; CONTRIBUTING.md has the commands.
 
-``-m "gpu and not slow"`` leaves the large tables out. Each of these may be a call of its own,
-``-m "gpu and slow" tests/gpu/test_gpu.py::test_fifty_million_rows``, or all of them one after the
-other with ``--finished``. Everything is compared with the CPU, bit by bit. Where there is no device
-the tests are skipped, and say why; with ``GPUBOOST_REQUIRE_GPU=1`` they fail. ``.ci/run`` runs the
-bodies of these tests on the stand-in for CuPy (`tests.fakes.fake_cupy`), with 300 rows at most.
+``-m "gpu and not slow"`` leaves the large tables out. They can be run one at a time, for example
+with ``-m "gpu and slow" tests/gpu/test_gpu.py::test_fifty_million_rows``, or all in turn with
+``--finished``. Everything is compared with the CPU, bit by bit. Without a device, the tests are
+skipped with the reason, or fail if ``GPUBOOST_REQUIRE_GPU=1``. ``.ci/run`` runs them on the
+stand-in for CuPy (`tests.fakes.fake_cupy`), with at most 300 rows.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def test_many_features_and_deep_trees(name):
 @pytest.mark.parametrize("kind", ["none", "whole", "real", "wide", "denormal"])
 @pytest.mark.parametrize("name", ["RandomForestClassifier", "ExtraTreesRegressor"])
 def test_arrays_of_the_device(name, kind):
-    """Features, targets and weights, to leaves and paths."""
+    """Features, targets and weights on the device, from the fit to leaves and paths."""
     import cupy
 
     rng = np.random.default_rng(0)
@@ -108,7 +108,7 @@ def test_arrays_of_the_device(name, kind):
 @pytest.mark.parametrize("n_rows", [160, 20_000])
 @pytest.mark.parametrize("case", REPLAYED_FORESTS, ids=str)
 def test_graphs_against_launches(case, n_rows, graphs, monkeypatch):
-    """NumPy's model by batches that are replayed, and by batches that are not."""
+    """Batches that are replayed and batches that are launched give NumPy's model."""
     case.run("cuda", n_rows)
     assert len(graphs) == 1
     monkeypatch.setattr(cuda.TreeGrower, "_record", lambda self, host: None)
@@ -126,7 +126,7 @@ def test_graphs_in_a_stream_of_the_user(graphs):
 
 
 def test_graphs_in_several_threads(graphs):
-    """Captures go on while others launch, allocate and copy on the default stream."""
+    """Captures continue while other threads launch, allocate and copy on the default stream."""
     X, y = table("RandomForestClassifier", 20_000)
 
     def fit(seed: int, device: str) -> str:
@@ -185,7 +185,7 @@ def test_the_stream_of_the_user():
 
 @pytest.mark.parametrize("what", ESTIMATED)
 def test_memory_is_foretold(what, pool):
-    """Of 400 000 rows, 15 percent more or less."""
+    """With 400 000 rows, the peak is within 15 percent of the estimate."""
     assert_estimated(what, 400_000)
 
 
@@ -226,7 +226,7 @@ def test_calibration():
 
 
 def start_cuda():
-    """Fit once on the device, so that the choice does not depend on which tests came before."""
+    """Fit once on the device, so that the choice does not depend on earlier tests."""
     X, y = table("RandomForestClassifier")
     make("RandomForestClassifier", device="cuda").fit(X, y)
 
@@ -249,7 +249,7 @@ def test_auto_leaves_little_work_to_the_host():
 
 
 def same_forest(X, y, name="RandomForestClassifier", **words):
-    """Few trees, with Numba and on the device."""
+    """Fit few trees with Numba and on the device, and assert equal models."""
     words = {"n_estimators": 2, "random_state": 0, "n_jobs": -1} | words
     data = gpuboost.Dataset(X)
     prints = [
