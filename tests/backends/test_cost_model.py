@@ -264,7 +264,7 @@ def chosen(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_few_rows_stay_on_the_host_and_many_go_to_a_gpu(kind, chosen, monkeypatch, speed_file):
+def test_auto_chooses_a_gpu_only_for_many_rows(kind, chosen, monkeypatch, speed_file):
     growth = KINDS[kind]
     assert chosen(replace(growth, n_samples=150)) in ("numpy", "numba")
     assert chosen(replace(growth, n_samples=1_000_000)) == "cuda"
@@ -366,7 +366,7 @@ def test_the_cache_is_in_the_users_folder(monkeypatch, tmp_path):
     assert user_cache.cache_folder() == tmp_path / "gpuboost" / "Cache"
 
 
-def test_calibration_measures_what_can_be_used(monkeypatch):
+def test_calibration_measures_all_usable_backends(monkeypatch):
     assert measure([]) == Speed()
     speed = measure(["numpy", "numba"], cpu_rows=3000)
     assert speed.numba_visit != Speed().numba_visit

@@ -61,7 +61,7 @@ def test_a_forked_child_can_fit(device: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-# ---- a crew ------------------------------------------------------------------------------------
+# ---- the thread pool ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])

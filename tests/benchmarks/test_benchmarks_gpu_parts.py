@@ -173,7 +173,7 @@ def test_names_of_gpu_cases_are_unique() -> None:
     assert all(case.sized("full") is case for case in CASES)
 
 
-def test_bounds_are_judged() -> None:
+def test_verdicts_of_bounds() -> None:
     case = next(case for case in CASES if XGBOOST in case.bounds and CUML in case.bounds)
     common = {"case": case.name, "kind": FIT, "scale": "full", "bounds": dict(case.bounds)}
     records = [
@@ -189,7 +189,7 @@ def test_bounds_are_judged() -> None:
     assert missed == ["h, a: 49% of the ceiling", "h, a: wrong sums"]
 
 
-def test_memory_is_judged_at_full_size() -> None:
+def test_memory_bounds_apply_at_full_size() -> None:
     record = {"case": "c", "kind": FIT, "who": OURS, "scale": "full", "bounds": {}}
     record |= {"estimated_bytes": 1000, "memory_within": 0.15}
     for peak, sentences in ((850, 0), (849, 1), (1150, 0), (1151, 1)):

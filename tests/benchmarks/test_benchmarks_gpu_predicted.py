@@ -77,7 +77,7 @@ def test_every_bounded_case_is_predicted() -> None:
     assert {case.name for case in CASES if case.bounds} <= found
 
 
-# ---- how times add up --------------------------------------------------------------------------
+# ---- sums of times -----------------------------------------------------------------------------
 
 
 def test_a_kernel_is_as_slow_as_its_slowest_resource() -> None:
@@ -113,7 +113,7 @@ def test_seconds_are_formatted() -> None:
     assert words == ["2 s", "12.3 ms", "15 us"]
 
 
-# ---- what kernels need -------------------------------------------------------------------------
+# ---- work of kernels ---------------------------------------------------------------------------
 
 
 def test_the_number_of_resident_warps() -> None:

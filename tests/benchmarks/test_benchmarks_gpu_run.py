@@ -134,7 +134,7 @@ def test_copies_and_binning_are_timed(cupy_device: CudaDevice) -> None:
     assert len(found) == 7 and min(found.values()) > 0
 
 
-# ---- slices of a run ---------------------------------------------------------------------------
+# ---- runs in several calls ---------------------------------------------------------------------
 
 
 class InThisProcess:

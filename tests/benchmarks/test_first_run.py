@@ -355,7 +355,7 @@ def test_an_interruption_leaves_a_complete_report(number: signal.Signals, tmp_pa
     assert "cut short" in (tmp_path / "report.md").read_text()
 
 
-# ---- what is kept --------------------------------------------------------------------------------
+# ---- files that are kept -------------------------------------------------------------------------
 
 
 def test_failed_tests_belong_to_a_step_and_can_run_again(tmp_path: Path) -> None:

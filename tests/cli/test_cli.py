@@ -85,7 +85,7 @@ def test_calibration_is_kept_and_shown(monkeypatch, tmp_path, capsys):
         (["numpy", "numba", "cuda"], "cuda for much work, numpy for little"),
     ],
 )
-def test_what_auto_does(usable, expected):
+def test_info_shows_what_auto_chooses(usable, expected):
     assert cli.what_auto_does(usable).startswith(expected)
 
 

@@ -174,7 +174,7 @@ def test_vector_types_are_read_from_plain_arrays() -> None:
     np.testing.assert_array_equal(out, parts @ np.array([1, 10, 100, 1000]) + products)
 
 
-# What a launch refuses ----------------------------------------------------------------------
+# Refused launches ---------------------------------------------------------------------------
 
 TYPES = """
 struct Node { int32 feature; float threshold; };
@@ -285,7 +285,7 @@ def test_launches_that_no_gpu_supports_are_refused(
         module("sound").get_function(kernel)(grid, block, (), shared_mem=shared_mem)
 
 
-def test_large_dynamic_shared_memory_must_be_asked_for() -> None:
+def test_large_dynamic_shared_memory_must_be_requested() -> None:
     kernel = module("faulty").get_function("missing_syncwarp")
     kernel.max_dynamic_shared_size_bytes = 64 << 10
     arguments = (np.zeros(256, i32), np.zeros(256, i32))
@@ -294,7 +294,7 @@ def test_large_dynamic_shared_memory_must_be_asked_for() -> None:
         kernel((1,), (256,), arguments, shared_mem=(64 << 10) + 1)
 
 
-# What does not compile ----------------------------------------------------------------------
+# Compile errors -----------------------------------------------------------------------------
 
 KERNEL = 'extern "C" __global__ void k(float* x, double* y) {{\n{}\n}}'
 

@@ -27,7 +27,7 @@ def tree(**params) -> DecisionTreeRegressor:
 # ---- the fingerprint ---------------------------------------------------------------------------
 
 
-def test_the_fingerprint_covers_what_categories_mean():
+def test_the_fingerprint_covers_the_values_of_categories():
     model = tree().fit(FRAME, Y)
     renamed = FRAME.assign(color=FRAME["color"].cat.rename_categories({"fawn": "gold"}))
     other = tree().fit(renamed, Y)
@@ -57,7 +57,7 @@ def test_equal_numeric_categories_have_equal_fingerprints(kind):
     assert other.fingerprint() == first.fingerprint()
 
 
-def test_a_category_that_was_float32_is_found_again_as_float64():
+def test_float32_categories_match_float64_values():
     X = np.array([0.1, 0.2, 0.7])[np.arange(60) % 3][:, None]
     y = np.arange(60) % 3 * 1.0
     model = tree(categorical_features=[0]).fit(X.astype(np.float32), y)

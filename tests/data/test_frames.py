@@ -88,7 +88,7 @@ def test_category_types_are_categories(make):
 
 
 @pytest.mark.parametrize("make", STRING_FRAMES.values(), ids=STRING_FRAMES)
-def test_strings_are_categories_where_the_user_says_so(make):
+def test_declared_strings_are_categories(make):
     for choice in (["city"], [3], [False, False, False, True], np.array([3])):
         matrix, schema = fit_schema(make(), choice)
         assert np.array_equal(matrix, EXPECTED, equal_nan=True)
@@ -97,7 +97,7 @@ def test_strings_are_categories_where_the_user_says_so(make):
         fit_schema(make())
 
 
-def test_one_library_trains_and_another_predicts():
+def test_frames_of_different_libraries_for_fit_and_predict():
     _, schema = fit_schema(pandas_frame())
     for make in CATEGORY_FRAMES.values():
         assert np.array_equal(apply_schema(make(), schema), EXPECTED, equal_nan=True)
@@ -109,7 +109,7 @@ def test_unknown_and_missing_categories_are_nan():
     assert np.array_equal(apply_schema(other, schema)[:, 0], [np.nan, 1, np.nan, 0], equal_nan=True)
 
 
-def test_categories_that_no_row_has_get_no_code():
+def test_unused_categories_get_no_code():
     _, schema = fit_schema(pd.DataFrame({"c": pd.Categorical(["d", "b"], categories=list("abcd"))}))
     assert schema.codes == ({"b": 0, "d": 1},)
 

@@ -139,7 +139,7 @@ def test_equal_outputs_give_the_model_of_one() -> None:
     np.testing.assert_allclose(two.impurity, one.impurity, rtol=1e-12)
 
 
-# ---- What splits do to the impurity --------------------------------------------------------------
+# ---- Impurity decreases --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("limits", [{}, {"max_leaf_nodes": 40}], ids=["all", "best first"])
@@ -249,7 +249,7 @@ def test_several_thousand_rows_are_sampled_for_their_median() -> None:
     np.testing.assert_array_equal(found[0].tree_.impurity, found[1].tree_.impurity)
 
 
-# ---- What it is good for -------------------------------------------------------------------------
+# ---- Accuracy ------------------------------------------------------------------------------------
 
 
 def held_out(model: Any, seed: int, noise: str) -> float:

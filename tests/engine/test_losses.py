@@ -36,7 +36,7 @@ def softmax_of(n_classes: int) -> Loss:
     return replace(make_loss("log_loss", n_classes=3), columns=n_classes)
 
 
-# ---- calculus ----------------------------------------------------------------------------------
+# ---- derivatives -------------------------------------------------------------------------------
 
 
 def units(loss: Loss) -> float:
@@ -282,7 +282,7 @@ def test_models_are_pickled_with_their_loss(kind: str) -> None:
     assert pickle.loads(pickle.dumps(loss)) == loss
 
 
-# ---- what is refused ---------------------------------------------------------------------------
+# ---- errors ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def some_counts(n_samples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return X, rng.poisson(np.exp(np.clip(signal / 150 - 0.5, -6, 4))).astype(np.float64)
 
 
-# ---- Numbers -------------------------------------------------------------------------------------
+# ---- Precision of gains --------------------------------------------------------------------------
 
 
 def exact_half_deviance(x: Decimal) -> Decimal:
@@ -286,7 +286,7 @@ def test_one_model_on_any_device(name: str) -> None:
     assert_one_model(name, X, y, criterion="poisson", **words)
 
 
-# ---- What it is good for -------------------------------------------------------------------------
+# ---- Accuracy ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def grid(n: int = 300, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return X, y
 
 
-# ---- the rule ----------------------------------------------------------------------------------
+# ---- the pruned tree ---------------------------------------------------------------------------
 
 
 def shapes_of(tree: Tree, node: int = 0) -> list[tuple[float, frozenset[int]]]:

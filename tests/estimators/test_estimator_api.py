@@ -344,7 +344,7 @@ assert seen() == before, seen() - before
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_dir_lists_all_names_and_unknown_names_raise():
+def test_dir_lists_public_names_and_unknown_names_raise():
     fresh = importlib.reload(gpuboost)
     assert set(fresh.__all__) <= set(dir(fresh))
     with pytest.raises(AttributeError, match="no attribute 'RandomForst'"):

@@ -114,7 +114,7 @@ COUNTED = {
 @pytest.mark.parametrize(
     ("name", "words"), [(name, words) for name, found in COUNTED.items() for words in found]
 )
-def test_nothing_as_long_as_the_data_is_copied_to_the_host(
+def test_no_array_of_the_length_of_the_data_is_copied(
     name: str, words: dict[str, Any], weights: str, copied: list[int]
 ) -> None:
     """Fitting and predicting from arrays on the device copies no array of the data's length."""
@@ -169,7 +169,7 @@ def test_arrays_of_other_libraries(kind: int | None, tensors: None) -> None:
     np.testing.assert_array_equal(to_cpu(model.predict(given)), model.predict(X))
 
 
-def test_what_is_on_a_gpu(machine: fake_cupy.Machine) -> None:
+def test_arrays_on_a_gpu_are_recognised(machine: fake_cupy.Machine) -> None:
     X = np.eye(2)
     on_gpu = to_gpu(X)
     assert [is_on_device(Tensor(on_gpu, kind)) for kind in (None, 1, 2, 3, 13)] == [
@@ -203,7 +203,7 @@ def test_out_of_bag_rows_of_a_warm_start(
 
 
 @pytest.mark.parametrize("weights", [False, True])
-def test_categories_weights_and_rows_left_out(weights: bool, machine: fake_cupy.Machine) -> None:
+def test_categories_weights_and_out_of_bag_rows(weights: bool, machine: fake_cupy.Machine) -> None:
     X, y = table(FOREST)
     weight = np.random.default_rng(2).exponential(size=len(X)) if weights else None
     words = {"categorical_features": [1], "oob_score": True, "n_estimators": 20, "max_samples": 0.3}

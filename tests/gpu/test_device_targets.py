@@ -65,7 +65,7 @@ def assert_equal(found: Any, expected: Any) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
-# ---- Judged ------------------------------------------------------------------------------------
+# ---- Checks ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", numeric(LABELS, 0).values(), ids=numeric(LABELS, 0))
@@ -126,7 +126,7 @@ def test_denormal_numbers_are_not_lost(machine: fake_cupy.Machine) -> None:
     assert_equal(to_float64(to_gpu(small)), small.astype(np.float64))
 
 
-# ---- Quantised ---------------------------------------------------------------------------------
+# ---- Quantisation ------------------------------------------------------------------------------
 
 
 def weight_cases() -> dict[str, np.ndarray]:
@@ -244,7 +244,7 @@ def test_targets_that_span_too_much(machine: fake_cupy.Machine) -> None:
         assert halved.square_unit == 1024
 
 
-# ---- Where they are ----------------------------------------------------------------------------
+# ---- Several devices ---------------------------------------------------------------------------
 
 
 def test_a_sampler_is_copied_when_the_host_draws(machine: fake_cupy.Machine) -> None:

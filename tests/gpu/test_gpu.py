@@ -139,7 +139,7 @@ def test_graphs_in_several_threads(graphs):
     assert len(graphs) == 8
 
 
-def test_graphs_give_their_memory_back(graphs, pool):
+def test_graphs_free_their_memory(graphs, pool):
     X, y = table("RandomForestClassifier", 20_000)
     model = make("RandomForestClassifier", n_estimators=12, max_depth=8, device="cuda")
     used = []
@@ -184,7 +184,7 @@ def test_the_stream_of_the_user():
 
 
 @pytest.mark.parametrize("what", ESTIMATED)
-def test_memory_is_foretold(what, pool):
+def test_memory_is_near_the_estimate(what, pool):
     """With 400 000 rows, the peak is within 15 percent of the estimate."""
     assert_estimated(what, 400_000)
 
@@ -198,7 +198,7 @@ def test_little_memory_makes_the_same_model(pool):
         pool.set_limit(size=0)
 
 
-def test_after_out_of_memory_the_next_fit_works(pool):
+def test_the_next_fit_works_after_out_of_memory(pool):
     X, y = table("RandomForestClassifier", 20_000)
     model = make("RandomForestClassifier", device="cuda")
     expected = model.fit(X, y).fingerprint()
@@ -239,7 +239,7 @@ def test_auto_chooses_the_gpu_for_large_tasks():
     assert model.fit(X, y).device_.startswith("cuda:")
 
 
-def test_auto_leaves_little_work_to_the_host():
+def test_auto_chooses_the_host_for_small_fits():
     start_cuda()
     X, y = table("RandomForestClassifier", 100)
     assert gpuboost.DecisionTreeClassifier().fit(X, y).device_ in ("numpy", "numba")

@@ -106,7 +106,7 @@ def test_boosting_predicts_arrays_of_the_device(case):
         )
 
 
-def test_rows_that_are_watched():
+def test_evaluation_sets_on_the_device():
     """Evaluation sets may be binned like the training rows or not, and have weights."""
     X, y = table("GradientBoostingRegressor", 20_000)
     few = len(X) // 4
@@ -121,7 +121,7 @@ def test_rows_that_are_watched():
     assert fits[0].best_iteration_ == fits[1].best_iteration_
 
 
-def test_a_loss_of_the_users_gets_arrays_of_the_device():
+def test_a_custom_loss_gets_arrays_of_the_device():
     import cupy
 
     seen = set()
@@ -169,7 +169,7 @@ def test_boosting_of_many_rows(loss):
 
 
 @pytest.mark.parametrize("loss", ["squared_error", "absolute_error"])
-def test_boosting_takes_the_memory_that_is_foretold(loss, pool):
+def test_boosting_takes_the_estimated_memory(loss, pool):
     """The peak of the memory pool is compared with the estimate, for bounded depth."""
     X, y = table("GradientBoostingRegressor", 400_000)
     model = make("GradientBoostingRegressor", max_depth=6, loss=loss, device="cuda")
@@ -194,7 +194,7 @@ def test_boosting_takes_the_memory_that_is_foretold(loss, pool):
         pool.set_limit(size=0)
 
 
-def test_a_fit_of_boosting_gives_its_memory_back(pool):
+def test_a_fit_of_boosting_frees_its_memory(pool):
     X, y = table("GradientBoostingRegressor", 50_000)
     used = []
     for loss in ("huber", "squared_error", "huber", "squared_error"):

@@ -20,7 +20,7 @@ needs_compiler = pytest.mark.skipif(
 )
 
 
-# ---- Beside fits on the CPU shim ----------------------------------------------------------------
+# ---- Comparison with fits on the CPU shim -------------------------------------------------------
 
 
 @needs_compiler
@@ -138,7 +138,7 @@ def compare_with_a_fit(
     assert abs(estimated / meter.peak - 1) < 0.15, (estimated, meter.peak)
 
 
-# ---- What an estimate depends on ----------------------------------------------------------------
+# ---- Dependence on the arguments ----------------------------------------------------------------
 
 
 def test_with_a_smaller_budget_fewer_trees_grow_at_once() -> None:

@@ -43,7 +43,7 @@ needs_compiler = pytest.mark.skipif(
 SHAPE = DeviceShape.of(ShimRuntime())
 
 
-# ---- What a fit on the CPU shim really allocates -----------------------------------------------
+# ---- Comparison with allocations of the CPU shim -----------------------------------------------
 
 
 def really_taken(task: GrowTask, n_trees: int, meter: Meter) -> int:
@@ -166,7 +166,7 @@ def test_binning_is_counted(dtype: Any, weighted: bool, n_features: int, meter: 
     assert abs(estimated / meter.peak - 1) < 0.05
 
 
-# ---- Trees at once -----------------------------------------------------------------------------
+# ---- Number of trees that grow at once ---------------------------------------------------------
 
 
 def test_as_many_trees_grow_as_fit() -> None:

@@ -71,7 +71,7 @@ def test_features_of_few_values_share_columns() -> None:
     assert (alone.values == 0).all() and list(alone.order) == [0, 1, 2]
 
 
-# ---- teams -------------------------------------------------------------------------------------
+# ---- barriers ----------------------------------------------------------------------------------
 
 
 @njit(nogil=True)

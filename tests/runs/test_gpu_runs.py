@@ -63,7 +63,7 @@ def test_a_gpu_may_be_required(required: bool) -> None:
     assert ("GPUBOOST_REQUIRE_GPU=1, but" in run.stdout) == required
 
 
-# ---- runs that are broken off ----------------------------------------------------------------
+# ---- interrupted runs ------------------------------------------------------------------------
 
 
 INNER = """

@@ -202,7 +202,7 @@ def test_a_hundred_rounds(n_classes: int, boosting: str, fit_on: Fit) -> None:
     assert_same_fit(fit_on, asked, *table(400, n_classes))
 
 
-# ---- how it gets there ---------------------------------------------------------------------------
+# ---- launches, threads and copies ----------------------------------------------------------------
 
 
 def test_kernels_have_the_numbers_of_the_host() -> None:

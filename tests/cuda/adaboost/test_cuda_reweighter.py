@@ -129,7 +129,7 @@ def test_little_memory(budget: int, fit_on: Fit, made: list[CudaReweighter]) -> 
     assert (made[0]._grower.recorded is None) == (budget < 1 << 24)
 
 
-# ---- one read a round ----------------------------------------------------------------------------
+# ---- one readback per round ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("make", [classifier, regressor])
@@ -280,7 +280,7 @@ def test_inputs_of_many_rounds_equal_those_of_each_round() -> None:
             assert on_device.min_hessian[0] == asked.options.min_hessian
 
 
-# ---- what a round comes to -----------------------------------------------------------------------
+# ---- results of a round --------------------------------------------------------------------------
 
 
 RUNTIME = ShimRuntime()  # compiles the kernel once

@@ -145,7 +145,7 @@ def test_groups_beyond_one_word() -> None:
     assert group_words((), 7, 0).shape == (7, 0)
 
 
-# What kernels are compiled for --------------------------------------------------------------
+# Compiled variants of kernels ---------------------------------------------------------------
 
 VARIANTS = {
     "newton": CompileFlags(gradients=True, criterion=NEWTON, by_number=True),

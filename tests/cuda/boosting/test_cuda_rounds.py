@@ -57,7 +57,7 @@ TOO_LARGE: list[Any] = [
 ]
 
 
-# Parts of it --------------------------------------------------------------------------------
+# Pending rounds and sums --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["GRADIENT_BITS", "HESSIAN_BITS", "VALUE_BITS", "EXACT_BITS"])
@@ -109,7 +109,7 @@ def test_pending_rounds_without_rows() -> None:
         late.results()
 
 
-# How it gets there --------------------------------------------------------------------------
+# Launches, waits and copies -----------------------------------------------------------------
 
 
 def boosters(monkeypatch: pytest.MonkeyPatch) -> list[CudaBooster]:

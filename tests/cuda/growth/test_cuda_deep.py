@@ -46,7 +46,7 @@ needs_compiler = pytest.mark.skipif(
 GIB = 1 << 30
 
 
-# What the host waits for --------------------------------------------------------------------
+# Waits of the host --------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -210,7 +210,7 @@ def test_levels_with_as_many_nodes_as_possible() -> None:
             assert_equal_trees(asked, ShimRuntime(flavour="guard"), memory_budget=budget)
 
 
-# Room for nodes -----------------------------------------------------------------------------
+# Capacity for nodes -------------------------------------------------------------------------
 
 
 @cache
@@ -251,7 +251,7 @@ def test_capacity_of_deep_trees() -> None:
         assert max_stored_nodes(1, 1000, options, 1000) == most
 
 
-# Trees at once ------------------------------------------------------------------------------
+# Number of trees that grow at once ----------------------------------------------------------
 
 
 def forest_of(n_rows: int, gib: float, **words: Any) -> tuple[GrowTask, int]:

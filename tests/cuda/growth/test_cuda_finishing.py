@@ -99,7 +99,7 @@ def test_every_target_and_weight(target: str, criterion: int, weights: str) -> N
 
 @pytest.mark.parametrize("method", ["bootstrap", "subset"])
 @pytest.mark.parametrize("weights", ["integers", "real"])
-def test_weights_beside_draws(weights: str, method: str) -> None:
+def test_weights_multiply_draws(weights: str, method: str) -> None:
     for target in ("two classes", "rare classes"):
         asked = problem(target, weights, method=method, balance=True, n_trees=3)
         assert assert_finished(asked, ShimRuntime()) > 10
@@ -209,7 +209,7 @@ def test_many_problems(problem: Problem, small_rows: int) -> None:
         assert_finished(problem, ShimRuntime(order_seed=1 + problem.seed % 1000))
 
 
-# What must not matter -----------------------------------------------------------------------------
+# Invariance ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("budget", [1, 1 << 18, 1 << 30])
@@ -237,7 +237,7 @@ def test_replayed_batches_keep_the_trees_of_earlier_ones(monkeypatch: pytest.Mon
     assert runtime.launches.count("finish_nodes") == runtime.launches.count("number_nodes") == 3
 
 
-# What is copied, and what is not done -------------------------------------------------------------
+# Copies and work of the host ----------------------------------------------------------------------
 
 
 class Counting(ShimRuntime):
@@ -266,7 +266,7 @@ def test_the_host_copies_only_finished_trees(target: str, n_values: int) -> None
 
 
 @pytest.mark.parametrize("name", ["RandomForestClassifier", "ExtraTreesRegressor"])
-def test_the_host_computes_nothing_of_a_forest(
+def test_the_host_finishes_no_tree_of_a_forest(
     name: str, machine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     X, y = table(name)

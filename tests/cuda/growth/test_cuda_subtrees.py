@@ -192,7 +192,7 @@ def test_features_and_weights_of_trees(small_nodes: Callable[[int], None]) -> No
         assert_equal_trees(asked, ShimRuntime(), memory_budget=1)
 
 
-def test_rows_of_no_weight(small_nodes: Callable[[int], None]) -> None:
+def test_rows_of_zero_weight_in_subtrees(small_nodes: Callable[[int], None]) -> None:
     small_nodes(512)
     X = np.arange(40, dtype=np.float64)[:, None]
     weights = np.where(np.arange(40) % 4, 1e-12, 1.0)
@@ -221,7 +221,7 @@ def test_real_tables(load: Any, classification: bool) -> None:
     assert assert_equal_trees(asked, ShimRuntime(order_seed=3)) > 20
 
 
-# What must not matter, and what there is room for ---------------------------------------------
+# Invariance and limits ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("order_seed", range(3))

@@ -42,7 +42,7 @@ SHORT = constant("level/histogram.cu", "SHORT")
 TURING = 64 << 10  # shared memory of a block on the oldest GPUs
 
 
-# Histograms on their own ----------------------------------------------------------------------
+# Histograms -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -159,7 +159,7 @@ def test_many_problems_equal_the_reference_at_every_step(problem: Problem) -> No
     grow(problem, LockStepBackend(ShimRuntime()))
 
 
-# What must not matter -----------------------------------------------------------------------
+# Invariance ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("target", ["two classes", "five classes", "outputs"])
@@ -276,7 +276,7 @@ def test_real_tables(load: Any, classification: bool) -> None:
     assert assert_equal_trees(asked, ShimRuntime(order_seed=3)) > 20
 
 
-# Histograms on their own --------------------------------------------------------------------
+# Histograms ---------------------------------------------------------------------------------
 
 
 def histogram_of(rows: DeviceRows, codes: np.ndarray, width: int, n_channels: int) -> np.ndarray:

@@ -259,7 +259,7 @@ def test_block_sizes_let_several_blocks_share_a_multiprocessor() -> None:
     assert chosen((1000, 28), 8 * 32) == (128, True)
 
 
-# Where rows are -----------------------------------------------------------------------------
+# Rows on host and device --------------------------------------------------------------------
 
 
 def device_runtime() -> Any:

@@ -149,7 +149,7 @@ def test_batches_of_other_seeds_features_and_limits(method: str) -> None:
         assert grower.recorded is recorded
 
 
-# ---- what is replayed ------------------------------------------------------------------------
+# ---- which batches are replayed --------------------------------------------------------------
 
 
 NOT_REPLAYED: dict[str, dict[str, Any]] = {
@@ -205,7 +205,7 @@ def test_a_batch_that_does_not_fit_is_not_recorded() -> None:
         assert (grower.recorded is None) == (budget < recorded.total)
 
 
-# ---- nothing escapes -------------------------------------------------------------------------
+# ---- work that is not recorded ---------------------------------------------------------------
 
 
 def test_work_that_is_not_replayed_is_an_error_while_recording() -> None:

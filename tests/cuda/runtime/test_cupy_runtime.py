@@ -76,7 +76,7 @@ def test_kernels_run(runtime):
 
 
 @needs_compiler
-def test_a_grid_of_no_blocks_is_no_launch(runtime, machine):
+def test_an_empty_grid_launches_nothing(runtime, machine):
     assert launch(runtime, grid=(0,)).tolist() == [0] * 5
     assert launch(runtime, grid=[1, 0]).tolist() == [0] * 5
     assert machine.launches == []
@@ -363,7 +363,7 @@ def test_a_forked_child_gets_a_clear_error(runtime):
     assert message.startswith("cuda:1 cannot be used in this process") and "spawn" in message
 
 
-# ---- what is compiled, by the real compiler --------------------------------------------------
+# ---- compile options and the real compiler ---------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -239,7 +239,7 @@ def test_draw_counts(method: str, weights: str) -> None:
         np.testing.assert_array_equal(own, sampler.draw_counts(tree))
 
 
-# Corners --------------------------------------------------------------------------------------
+# Edge cases -----------------------------------------------------------------------------------
 
 
 def test_ties_without_replacement_go_to_the_first_rows(short: dict[str, str]) -> None:

@@ -87,7 +87,7 @@ def test_forward_stagewise_addition_with_exponential_loss_is_adaboost(seed):
     np.testing.assert_allclose(model.decision_function(X), 2 * raw / total, atol=1e-12)
 
 
-# ---- the algorithm as loops --------------------------------------------------------------------
+# ---- comparison with plain Python --------------------------------------------------------------
 
 
 def best_stump(X: list[list[float]], y: list[int], w: list[float], n_classes: int) -> list[int]:

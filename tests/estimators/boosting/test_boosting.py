@@ -222,7 +222,7 @@ def test_callbacks_and_the_monitor_may_stop():
     assert stopped.n_estimators_ == 2
 
 
-# ---- where it starts ---------------------------------------------------------------------------
+# ---- initial predictions -----------------------------------------------------------------------
 
 
 def test_offsets_are_added_to_raw_predictions():

@@ -55,7 +55,7 @@ def test_a_real_memory_error_says_what_to_change():
     assert found.stdout.strip() == "told"
 
 
-def test_an_interrupted_fit_leaves_nothing(monkeypatch):
+def test_an_interrupted_fit_leaves_no_model(monkeypatch):
     from gpuboost.backends.numpy.backend import NumpyBackend
 
     whole = NumpyBackend.grow

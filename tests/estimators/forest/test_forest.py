@@ -337,7 +337,7 @@ def test_warm_start_with_out_of_bag_score(cancer):
     assert grown.oob_score_ == whole.oob_score_ and isinstance(first, float)
 
 
-def test_warm_start_goes_on_with_its_seed_and_can_take_other_rows(cancer):
+def test_warm_start_continues_its_seed_and_accepts_other_rows(cancer):
     X, y = cancer
     forest = RandomForestClassifier(n_estimators=3, warm_start=True, device="numpy").fit(X, y)
     before = [tree.tree_.threshold for tree in forest]

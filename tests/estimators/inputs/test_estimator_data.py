@@ -94,7 +94,7 @@ def test_an_outlier_that_makes_other_targets_equal_warns():
 
 
 @pytest.mark.parametrize("name", ["DecisionTreeClassifier", "DecisionTreeRegressor"])
-def test_weights_that_span_a_wide_range_still_tell_rows_apart(name):
+def test_weights_of_a_wide_range_are_distinguished(name):
     X, y = data_for(name)
     weights = np.random.default_rng(0).uniform(1.0, 2.0, len(y))
     weights[0] = 3e5

@@ -314,7 +314,7 @@ def test_friedman_mse_warns_and_is_squared_error():
     assert old.fingerprint() == new.fingerprint()
 
 
-def test_misclassification_grows_a_tree():
+def test_misclassification_criterion():
     X, y = few_values(800, 4, seed=13)
     y = as_classes(y, 3)
     model = DecisionTreeClassifier(criterion="misclassification", device="numpy").fit(X, y)
