@@ -99,7 +99,7 @@ def test_no_thread_begins_a_pass_before_all_have_ended_the_one_before(n_threads:
 
 
 def test_all_threads_of_a_pool_run_at_once() -> None:
-    """Also if a thread gets its next task before it waits for one."""
+    """All threads run, even if a thread gets its next task before it waits for one."""
     pool = ThreadPool(6)
     for _ in range(300):
         pool.share(lambda _, barrier: None)

@@ -239,7 +239,7 @@ def test_rounds_are_those_of_numpy(task: BoostTask) -> None:
 @pytest.mark.parametrize("n_threads", [1, 3])
 @pytest.mark.parametrize("subsample", [False, True])
 def test_large_rounds(name: str, n_threads: int, subsample: bool) -> None:
-    """Many chunks, partial sums that fill up, more features than one tile holds, some of which
+    """There are many chunks, full partial sums, and more features than one tile holds, of which some
     share columns.
     """
     rng = np.random.default_rng(3)

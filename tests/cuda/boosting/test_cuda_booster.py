@@ -316,7 +316,7 @@ def test_on_the_fake_cupy(name: str, machine: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", [*REGRESSION, "log_loss", "exponential", "classes"])
 def test_a_hundred_rounds(loss: str, fit_on: Fit) -> None:
-    """With constraints, subsampling and early stopping."""
+    """A long fit with constraints, subsampling and early stopping equals NumPy's."""
     words: dict[str, Any] = {"n_estimators": 100, "subsample": 0.7, "n_iter_no_change": 60}
     words |= {"interaction_cst": [[0, 1], [1, 2, 3], [4]], "l2_regularization": 1.0}
     if loss in REGRESSION:
