@@ -239,9 +239,7 @@ def test_rounds_are_those_of_numpy(task: BoostTask) -> None:
 @pytest.mark.parametrize("n_threads", [1, 3])
 @pytest.mark.parametrize("subsample", [False, True])
 def test_large_rounds(name: str, n_threads: int, subsample: bool) -> None:
-    """There are many chunks, full partial sums, and more features than one tile holds, of which some
-    share columns.
-    """
+    """There are many chunks, full partial sums, several tiles of features, and bundles."""
     rng = np.random.default_rng(3)
     n, n_features = 30_000, 70 if n_threads == 3 else 6
     X = rng.standard_normal((n, n_features)).astype(np.float32)
