@@ -1,4 +1,4 @@
-"""``python -m benchmarks COMMAND``: measure, and make the documents' tables from that."""
+"""``python -m benchmarks COMMAND``: run benchmarks, and write their tables into the documents."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COMMANDS = {
 
 
 def parser() -> argparse.ArgumentParser:
-    """Command line of all benchmarks."""
+    """Make the argument parser of all commands."""
     main = argparse.ArgumentParser(
         prog="python -m benchmarks", description=__doc__, allow_abbrev=False
     )
@@ -41,19 +41,29 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_common(command: argparse.ArgumentParser) -> None:
-    """Options that every measurement has."""
-    command.add_argument("--device", default="auto", help="of gpuboost (default: %(default)s)")
-    command.add_argument("--n-jobs", type=int, default=2, help="threads (default: %(default)s)")
-    command.add_argument("--seed", type=int, default=0, help="default: %(default)s")
-    command.add_argument("--data", metavar="FOLDER", help="Parquet tables, see tables.SOURCES")
+    """Add the options that all measurements share."""
     command.add_argument(
-        "--name", help="result file under benchmarks/results, or the path of one (.json)"
+        "--device", default="auto", help="device of gpuboost (default: %(default)s)"
     )
-    command.add_argument("--again", action="store_true", help="forget what was measured before")
+    command.add_argument(
+        "--n-jobs", type=int, default=2, help="number of threads (default: %(default)s)"
+    )
+    command.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    command.add_argument(
+        "--data",
+        metavar="FOLDER",
+        help="folder of Parquet files; benchmarks/suite/tables.py lists them",
+    )
+    command.add_argument(
+        "--name", help="name of a result file in benchmarks/results, or path of a .json file"
+    )
+    command.add_argument(
+        "--again", action="store_true", help="discard earlier results and measure everything anew"
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command; its exit status."""
+    """Run a command and return its exit status."""
     args = parser().parse_args(arguments)
     try:
         return args.run(args)

@@ -9,7 +9,7 @@ from benchmarks.gpu.first.children import exit_on_sigterm
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; its exit status."""
+    """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.gpu", description=run.__doc__, allow_abbrev=False
     )
@@ -18,5 +18,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    exit_on_sigterm()  # and end the case under way
+    exit_on_sigterm()  # the case that is running ends, too
     raise SystemExit(main())

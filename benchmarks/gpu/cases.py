@@ -1,4 +1,4 @@
-"""What is measured on a GPU, the most important first; the limits of all are 1615 s together."""
+"""The cases measured on a GPU, the most important first; their limits are 1615 s together."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from benchmarks.suite.tables import CLASSIFICATION, REGRESSION
 
 EQUALITY, FIT, HISTOGRAM, PREDICTION = "equality", "fit", "histogram", "prediction"
 XGBOOST, CUML, PYBOOST = "XGBoost", "cuML", "Py-Boost"
-SECONDS_ON = "seconds on "  # and the name of a GPU: a bound of our time itself
-SMALL = 500  # what --scale small divides rows by
-SMALL_TREES = 10
-TINY_ROWS, TINY_PREDICTED, TINY_TREES, TINY_DEPTH = 300, 700, 2, 3  # at most, of --scale tiny
+SECONDS_ON = "seconds on "  # followed by the name of a GPU: a bound of gpuboost's own seconds
+SMALL = 500  # --scale small divides the rows by this
+SMALL_TREES = 10  # --scale small divides the trees by this
+TINY_ROWS, TINY_PREDICTED, TINY_TREES, TINY_DEPTH = 300, 700, 2, 3  # sizes of --scale tiny
 
 
 @dataclass(frozen=True)
 class GpuCase:
-    """One measurement.
+    """One case of the benchmark.
 
     Attributes
     ----------
     name : str
     kind : {"equality", "fit", "histogram", "prediction"}
     rows, features : int
-        Of the training data; of the histogram.
+        Size of the training data, or of the data that histograms are made of.
     setting : Setting
-        What is trained.
     limit : float
-        Seconds that the case may take, data and warm-up included.
+        Seconds that the case may take, including its data and warm-up.
     bounds : mapping of str to float
-        Largest ratio of our time to that of the peer of this name; "floor" is the time that the
-        ceilings of the same run allow, `SECONDS_ON` and a name our seconds on such a GPU.
+        For the name of a peer, the largest allowed ratio of gpuboost's time to the peer's. For
+        "floor", the largest ratio to the least time that the device's measured ceilings allow.
+        For `SECONDS_ON` followed by the name of a GPU, the seconds that gpuboost may take on it.
     predict_rows : int
-        Rows whose prediction is timed.
+        Number of rows whose prediction is timed.
     peers : tuple of str
     maker : str
-        Of its data, of `benchmarks.suite.tables.LARGE_MAKERS`; empty: by the task.
+        Key of `benchmarks.suite.tables.LARGE_MAKERS`; if empty, it follows from the task.
     """
 
     name: str
@@ -61,18 +61,18 @@ class GpuCase:
 
     @property
     def data(self) -> str:
-        """The maker of its data, of `benchmarks.suite.tables.LARGE_MAKERS`."""
+        """Key of the data's maker in `benchmarks.suite.tables.LARGE_MAKERS`."""
         if self.maker:
             return self.maker
         return "binary" if self.setting.task == CLASSIFICATION else "continuous"
 
     def sized(self, scale: str) -> GpuCase:
-        """The case at another size; its bounds then no longer apply."""
+        """The case at a scale of `SCALES`; bounds apply at full size only."""
         return SCALES[scale](self)
 
 
 def _small(case: GpuCase) -> GpuCase:
-    """Few rows and trees, as deep as they are."""
+    """The case with fewer rows and trees, of the same depth."""
     trees = case.setting.n_estimators
     few = trees if case.setting.family == TREE else max(2, trees // SMALL_TREES)
     return replace(
@@ -85,7 +85,7 @@ def _small(case: GpuCase) -> GpuCase:
 
 
 def _tiny(case: GpuCase) -> GpuCase:
-    """What a CPU that stands in for a GPU does in a second."""
+    """The case at a size that a CPU can run in about a second in place of a GPU."""
     setting = replace(
         case.setting,
         n_estimators=min(case.setting.n_estimators, TINY_TREES),
@@ -108,7 +108,7 @@ def _boosting(trees: int, depth: int | None, leaves: int | None = None) -> Setti
 
 
 def _airline(rows: int, size: str, limit: float, ratio: float) -> GpuCase:
-    """Boosting on 13 columns of few values."""
+    """A case of boosting on 13 columns with few values."""
     return GpuCase(
         f"GradientBoostingClassifier airline-like {size} x 13, 100 trees of depth 10",
         FIT,
@@ -249,7 +249,7 @@ CASES = (
 
 
 def choose(*only: str) -> list[GpuCase]:
-    """The cases whose name contains any of these texts, in any case of letters; all if none."""
+    """The cases whose names contain any of these texts, ignoring case; without texts, all cases."""
     texts = [text.lower() for text in only] or [""]
     chosen = [case for case in CASES if any(text in case.name.lower() for text in texts)]
     if not chosen:

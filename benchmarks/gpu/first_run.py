@@ -1,8 +1,8 @@
-"""The first hours on a GPU in one command: what works, whether it is right, and how fast it is.
+"""Run all tests and benchmarks on a GPU in one command, the most informative first.
 
-``python3 benchmarks/gpu/first_run.py --minutes 9`` runs the most telling checks first, ends by
-itself, and goes on where it stopped when it is called again. Nothing is fetched. ``report.md`` in
-the folder says what is known so far. The exit status is 1 if anything failed, 3 if there is no GPU.
+``python3 benchmarks/gpu/first_run.py --minutes 9`` ends after nine minutes; another call continues
+where it stopped. It downloads nothing. ``report.md`` in the folder shows the results so far. The
+exit status is 1 if anything failed, and 3 if there is no GPU.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from benchmarks.gpu.text import by_case, missed_bounds
 from benchmarks.peers.peers import OURS
 from tests.runs.finished_log import BROKE_DEVICE
 
-SANITIZER_FOUND = "9"  # exit status of compute-sanitizer where it found errors
+SANITIZER_FOUND = "9"  # exit status of compute-sanitizer if it finds errors
 NO_SANITIZER = f"there is no {SANITIZER} on PATH, in CUDA_HOME, /usr/local/cuda* or NVIDIA's wheels"
 NO_PYTEST = f"pytest is not installed for {sys.executable}"
 FEW = "(test_every_estimator or test_every_option) and 160"
@@ -40,22 +40,27 @@ FITS = ("Classifier", "Regressor", "prediction of")  # in names of cases
 
 
 def all_steps(folder: Path, scale: str) -> list[Step]:
-    """The steps, the most telling first."""
+    """All steps, the most informative first."""
     cases = partial(_cases, folder / RESULTS, scale)
     tests = partial(_tests, folder)
     return [
-        Step("facts", "What is here?", _python("facts"), 60, always=True, fatal=(UNUSABLE,)),
+        Step(
+            "facts",
+            "Which GPU and software are there?",
+            _python("facts"),
+            60,
+            always=True,
+            fatal=(UNUSABLE,),
+        ),
         tests(
             "small",
-            "Does a fit run, and is it NumPy's?",
+            "Does a fit run, and does it give NumPy's model?",
             "gpu",
             150,
             only="every_estimator and 160",
         ),
-        cases("equal", "Is a larger model NumPy's?", 75, "the same model"),
-        cases(
-            "histograms", "How near are histograms to what the device can do?", 130, "histograms"
-        ),
+        cases("equal", "Does a larger fit give NumPy's model?", 75, "the same model"),
+        cases("histograms", "How close do histograms come to the ceilings?", 130, "histograms"),
         Step(
             "copies",
             "How fast are copies to the host, and binning?",
@@ -85,7 +90,7 @@ def _tests(
     log: str = "tests.log",
     min_seconds: float = 20.0,
 ) -> Step:
-    """Tests of a GPU: of a kind, and of those the ones that an expression names."""
+    """A step of GPU tests, chosen by the marker ``kind`` and the ``-k`` expression ``only``."""
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--tb=short"]
     command += ["--durations=9", "-m", kind, *(["-k", only] if only else [])]
     command += [
@@ -108,11 +113,11 @@ def _tests(
 
 
 def _sanitized(tests: partial[Step], tool: str) -> Step:
-    """Small tests under a tool of compute-sanitizer."""
+    """A step of small tests under a tool of compute-sanitizer."""
     question = f"Does {SANITIZER} --tool {tool} find anything?"
     step = tests(tool, question, "gpu", 300, only=FEW, log=f"{tool}.log")
     found = find_sanitizer()
-    # CuPy asks for attributes that a device may not have; such errors of the API mean nothing.
+    # CuPy queries attributes that a device may not have; such API errors are harmless.
     words = (f"{found}", "--tool", tool, "--report-api-errors", "no")
     return replace(
         step,
@@ -126,7 +131,7 @@ def _sanitized(tests: partial[Step], tool: str) -> Step:
 
 
 def _cases(path: Path, scale: str, name: str, question: str, limit: float, *only: str) -> Step:
-    """Cases of the benchmark, by texts in their names."""
+    """A step of benchmark cases, chosen by texts in their names."""
     command = [sys.executable, "-m", "benchmarks.gpu", "--out", str(path), "--scale", scale]
     command += ["--aside", str(path.parent / OTHER_RESULTS)]
     return Step(
@@ -141,7 +146,7 @@ def _cases(path: Path, scale: str, name: str, question: str, limit: float, *only
 
 
 def _drop_failures(path: Path, only: tuple[str, ...]) -> None:
-    """Remove what failed, or missed a bound, from the result file, so that it is measured anew."""
+    """Remove records that failed or missed a bound, so that they are measured anew."""
     if not path.exists():
         return
     content = json.loads(path.read_text(encoding="utf-8"))
@@ -160,12 +165,14 @@ def _drop_failures(path: Path, only: tuple[str, ...]) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; its exit status."""
+    """Run the command and return its exit status."""
     started = time.perf_counter()
     parser = argparse.ArgumentParser(prog="first_run.py", description=__doc__)
     parser.add_argument("--out", type=Path, default=ROOT / "gpu-runs", metavar="FOLDER")
     parser.add_argument("--minutes", type=float, default=9.0, help="default: 9")
-    parser.add_argument("--again", nargs="+", default=[], metavar="STEP", help="forget these first")
+    parser.add_argument(
+        "--again", nargs="+", default=[], metavar="STEP", help="repeat what failed in these steps"
+    )
     parser.add_argument("--scale", choices=tuple(SCALES), default="full")
     args = parser.parse_args(arguments)
     args.out.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The measurements of a case: what each peer took, and what it scored."""
+"""Measure the cases: times and scores of each peer, and equality with NumPy's model."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from benchmarks.suite.tables import CLASSIFICATION, LARGE_MAKERS, Table
 TEST_ROWS = 50_000
 FEW_ROWS = 1_000
 CUT_SHORT = "ended before its runs were done"
-OUR_SHARE = 0.5  # of the time of a case, where peers come after us
+OUR_SHARE = 0.5  # of the time of a case is for gpuboost, if peers follow
 
 
 def measure(case: GpuCase, device: Device, plan: Plan, keep: Keep, say: Say) -> None:
-    """Measure what is not done yet of a case; a failure of one peer is its record."""
+    """Measure what is left of a case; if a peer fails, its record says how."""
     _KINDS[case.kind](case, device, plan, keep, say)
 
 
@@ -37,7 +37,7 @@ def measure(case: GpuCase, device: Device, plan: Plan, keep: Keep, say: Say) -> 
 
 
 def _measure_equality(case: GpuCase, device: Device, plan: Plan, keep: Keep, say: Say) -> None:
-    """The fingerprint of the device's model beside that of NumPy's, which needs no device."""
+    """Compare the fingerprint of the device's model with that of the NumPy backend's model."""
     peer = Ours(device)
     if keep.done(case, peer.name):
         return
@@ -74,7 +74,7 @@ def _measure_fits(case: GpuCase, device: Device, plan: Plan, keep: Keep, say: Sa
 
 
 class Fits(Contender):
-    """The fits of one peer; the model of the last one is kept."""
+    """The timed fits of one peer; the last model is kept."""
 
     def __init__(
         self, peer: GpuPeer, case: GpuCase, device: Device, plan: Plan, data: DeviceTable
@@ -90,7 +90,7 @@ class Fits(Contender):
         self._model = None
 
     def _fit(self, number: int) -> None:
-        seed = self._seed + max(0, number - 1)  # the first run is there to warm up
+        seed = self._seed + max(0, number - 1)  # run 0 is the warm-up
         self._model = self.peer.fit(self._data, self._case.setting, seed)
 
     def _note(self, number: int) -> None:
@@ -104,7 +104,7 @@ class Fits(Contender):
         self._counted |= {"waits_before_growing": backend.waits_before}
 
     def record(self, test: Table, seconds: float) -> Record:
-        """What the peer took and scored; ``seconds`` are left for what is not timed."""
+        """The peer's times, score and other facts; ``seconds`` are left for untimed work."""
         record, model, peer = self.times, self._model, self.peer
         X = self._device.asarray(test.X)
         record |= _noted("score", lambda: scored(peer.predict(model, X), test))
@@ -116,7 +116,7 @@ class Fits(Contender):
         return record | ({"remark": remark} if remark else {})
 
     def _memory(self, ours: Ours, seconds: float) -> Record:
-        """Peak of a fit of data of the host beside what is foretold of it."""
+        """Peak memory of a fit with data from the host, and the estimate of it."""
         if seconds < self.first:
             raise TimeoutError(f"{seconds:.0f} s are left for a fit whose memory is followed")
         setting, rows = self._case.setting, self._data.X_host.shape
@@ -136,12 +136,12 @@ class Fits(Contender):
 
 
 def memory_bound(setting: Setting) -> Record:
-    """How near an estimate must be; trees without a bound may be as deep as data ask for."""
+    """The allowed deviation of an estimate; without a maximal depth, there is no bound."""
     return {} if setting.max_depth is None else {"memory_within": WITHIN}
 
 
 def _noted(what: str, call: Callable[[], Record]) -> Record:
-    """What belongs to a record beside its times, which must not be lost where it fails."""
+    """Part of a record that is not timed; if it fails, the times in the record are kept."""
     found = guarded(call)
     return {f"no_{what}": found["failed"]} if "failed" in found else found
 
@@ -163,7 +163,7 @@ def _measure_predictions(case: GpuCase, device: Device, plan: Plan, keep: Keep, 
 
 
 class Predictions(Contender):
-    """The predictions of one peer, by a model that is trained before."""
+    """The timed predictions of one peer, with a model that is trained beforehand."""
 
     def __init__(self, peer: GpuPeer, case: GpuCase, plan: Plan, data: DeviceTable, X: Any) -> None:
         super().__init__(run=self._predict, before=self._train)
@@ -182,7 +182,7 @@ class Predictions(Contender):
         self._outcome = self.peer.predict(self._model, self._X)
 
     def record(self, test: Table) -> Record:
-        """What the peer took and scored."""
+        """The peer's times, score and other facts."""
         some = np.arange(min(TEST_ROWS, len(test.y)))
         record = self.times | scored(self._outcome[: len(some)], test.take(some))
         if isinstance(self.peer, Ours):
@@ -193,25 +193,25 @@ class Predictions(Contender):
         return record | ({"remark": remark} if remark else {})
 
 
-# ---- what all share ----------------------------------------------------------------------------
+# ---- shared by all kinds -----------------------------------------------------------------------
 
 T = TypeVar("T", Fits, Predictions)
 
 
 def peers_left(case: GpuCase, device: Device | None, keep: Keep) -> list[GpuPeer]:
-    """Those of a case that are not done, also where they cannot do it."""
+    """The peers of a case that have no record yet, including those that cannot run the case."""
     return [peer for peer in choose_peers(case.peers, device) if not keep.done(case, peer.name)]
 
 
 def is_done(case: GpuCase, keep: Keep) -> bool:
-    """Whether nothing of a case is left to be measured; needs no device, and no data."""
+    """Whether everything of a case is measured; needs neither a device nor data."""
     if case.kind == HISTOGRAM:
         return not shapes_left(case, keep)
     return all(peer.refuses(case.setting) for peer in peers_left(case, None, keep))
 
 
 def _willing(case: GpuCase, device: Device, keep: Keep, say: Say) -> list[GpuPeer]:
-    """Those that are not done and can do it; of the others it is noted why."""
+    """The peers that are left and can run the case; records say why others cannot."""
     found = []
     for peer in peers_left(case, device, keep):
         refusal = peer.refuses(case.setting)
@@ -231,9 +231,9 @@ def _ours_first(
     keep: Keep,
     left: Callable[[], float],
 ) -> Iterator[T]:
-    """Time this library to the end and then the peers in turns; yield each when its runs are over.
+    """Time gpuboost, then the peers in turns; yield each as soon as its runs are done.
 
-    The caller keeps the record of this library before a peer begins, so no peer can lose it.
+    The caller stores gpuboost's record before the first peer begins, so no peer's failure loses it.
     """
 
     def begun(one: T) -> None:
@@ -258,7 +258,7 @@ def _finish(
 def device_tables(
     case: GpuCase, device: Device, seed: int, test_rows: int = 0
 ) -> tuple[DeviceTable, Table]:
-    """Training data on the device, and test data on the host."""
+    """Make the training data on the device and the test data on the host."""
     n_test = test_rows or min(TEST_ROWS, max(500, case.rows // 5))
     both = LARGE_MAKERS[case.data](case.rows + n_test, case.features, seed)
     X, y = both.X[: case.rows], both.y[: case.rows]
@@ -269,7 +269,7 @@ def device_tables(
 
 
 def scored(outcome: Any, test: Table) -> Record:
-    """AUC of two classes, R2 of values."""
+    """Score a prediction: AUC for two classes, R2 for a regression."""
     from sklearn.metrics import r2_score, roc_auc_score
 
     host = as_two_columns(outcome, test.task)
@@ -281,13 +281,13 @@ def scored(outcome: Any, test: Table) -> Record:
 
 
 def _leaves(model: Any) -> float:
-    """Mean leaves of a tree of ours."""
+    """Mean number of leaves in gpuboost's first ten trees."""
     trees = np.ravel(getattr(model, "estimators_", [model]))
     return float(np.mean([tree.get_n_leaves() for tree in trees[:10]]))
 
 
 def said(record: Record) -> str:
-    """A record in one line."""
+    """Describe a record in one line."""
     if "failed" in record:
         return f"FAILED {record['failed']}"
     counts = f"{len(record['runs'])} runs, first {record['first_seconds']:.3f} s"

@@ -1,4 +1,4 @@
-"""Who is measured on a GPU: this library, XGBoost and cuML, all fed with arrays on the device."""
+"""The libraries measured on a GPU. Py-Boost takes host arrays, the others take device arrays."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from benchmarks.suite.settings import (
 )
 from benchmarks.suite.tables import CLASSIFICATION
 
-DEEPEST = 64  # levels of a forest "to purity", for a peer that has no word for it
+DEEPEST = 64  # levels of a forest "to purity", for a peer that requires a depth
 
 
 @dataclass(frozen=True)
 class DeviceTable:
-    """Training data where a peer wants them.
+    """Training data on the device and on the host.
 
     Attributes
     ----------
@@ -57,23 +57,23 @@ class GpuPeer(Protocol):
         """Name in results."""
 
     def refuses(self, setting: Setting) -> str | None:
-        """Why the peer cannot train this, None if it can."""
+        """Why the peer cannot train with this setting, or None if it can."""
 
     def fit(self, data: DeviceTable, setting: Setting, seed: int) -> Any:
-        """A model."""
+        """Train a model."""
 
     def predict(self, model: Any, X: Any) -> Any:
-        """Probabilities of classes (n, 2) or of the second class (n,), or values."""
+        """Predict probabilities of the classes (n, 2) or of the second class (n,), or values."""
 
     def remark(self, setting: Setting) -> str | None:
-        """How the peer's setting differs from scikit-learn's, None if it does not."""
+        """How the peer's setting differs from scikit-learn's, or None if it does not."""
 
 
 @dataclass(frozen=True)
 class Ours:
-    """This library, on the device that is measured."""
+    """gpuboost, on the device that is measured."""
 
-    device: Any  # a Device, None where nothing is to be trained
+    device: Any  # a Device, or None if nothing is to be trained
     name: str = OURS
 
     def refuses(self, setting: Setting) -> str | None:
@@ -83,7 +83,7 @@ class Ours:
         return self._fit(data.X, data.y, setting, seed)
 
     def fit_from_host(self, data: DeviceTable, setting: Setting, seed: int) -> Any:
-        """A model of data of the host, as `gpuboost.estimate_memory` takes them to be."""
+        """Train a model with data from the host, as `gpuboost.estimate_memory` assumes."""
         return self._fit(data.X_host, data.y_host, setting, seed)
 
     def _fit(self, X: Any, y: Any, setting: Setting, seed: int) -> Any:
@@ -107,7 +107,7 @@ class Ours:
 
 @dataclass(frozen=True)
 class XGBoostOnGpu:
-    """XGBoost; its forest is one round of many parallel trees. Predicted in place."""
+    """XGBoost; a forest is one round of many parallel trees. Predictions are made in place."""
 
     name: str = XGBOOST
 
@@ -160,7 +160,7 @@ class XGBoostOnGpu:
 
 @dataclass(frozen=True)
 class CumlOnGpu:
-    """RAPIDS' random forest."""
+    """cuML's random forest."""
 
     name: str = CUML
 
@@ -195,7 +195,7 @@ class CumlOnGpu:
 
 @dataclass(frozen=True)
 class PyBoostOnGpu:
-    """Py-Boost, whose boosting is CuPy kernels and arrays as ours is; it takes host arrays."""
+    """Py-Boost, which uses CuPy arrays and kernels as gpuboost does, but takes host arrays."""
 
     name: str = PYBOOST
 
@@ -236,7 +236,7 @@ _PYBOOST_LOSSES = {LOG_LOSS: "bce", SQUARED_ERROR: "mse"}
 
 
 def choose_peers(names: Iterable[str], device: Device | None) -> list[GpuPeer]:
-    """This library and the peers of these names; without a device they can be asked only."""
+    """gpuboost and the peers with these names; without a device, they only answer `refuses`."""
     others: dict[str, GpuPeer] = {
         XGBOOST: XGBoostOnGpu(),
         CUML: CumlOnGpu(),
@@ -246,7 +246,7 @@ def choose_peers(names: Iterable[str], device: Device | None) -> list[GpuPeer]:
 
 
 def as_two_columns(outcome: Any, task: str) -> np.ndarray:
-    """What a peer predicted, on the host: probabilities (n, 2) or values (n,)."""
+    """Copy a prediction to the host, as probabilities of shape (n, 2) or values of shape (n,)."""
     host = on_host(outcome)
     if task == CLASSIFICATION and host.ndim == 1:
         return np.column_stack([1.0 - host, host])

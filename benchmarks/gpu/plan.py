@@ -1,4 +1,4 @@
-"""How a case is measured, and where its records go."""
+"""The plan of a measurement, and the interface that stores its records."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Record = dict[str, Any]
 
 
 class Keep(Protocol):
-    """Where finished records go."""
+    """Stores finished records."""
 
     def done(self, case: GpuCase, who: str) -> bool:
-        """Whether this was measured before."""
+        """Whether there is a finished record of the case for ``who``."""
 
     def add(self, case: GpuCase, who: str, record: Record) -> None:
-        """Keep a record for good."""
+        """Store a record permanently."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,9 @@ class Plan:
     Attributes
     ----------
     seconds : float
-        That the case may take; what is slow is repeated less often.
+        Seconds that the case may take; slow peers are repeated less often.
     repeat : int
+        Maximal number of runs of each peer after the first one.
     seed : int
     """
 

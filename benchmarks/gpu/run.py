@@ -1,9 +1,9 @@
-"""Measure everything on an NVIDIA GPU, beside peers and ceilings.
+"""``python -m benchmarks.gpu``: fits, predictions and histograms on an NVIDIA GPU, beside peers.
 
-A call measures what is not done yet and ends in time; the next one goes on with the same result
-file, so where a machine keeps nothing that file is carried to the next one (--out). The exit status
-is 4 if there was no time for some cases, else 1 if a bound is missed, a model is not the same or a
-case failed; it is 3 if there is no GPU.
+A call measures the cases that are left and ends within its budget; the next call with the same
+result file (--out) continues. On a machine that keeps no files, save the result file and copy it
+back before the next call. The exit status is 4 if there was no time for some cases; otherwise 1 if
+a bound is missed, a model differs or a case failed; and 3 if there is no GPU.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from benchmarks.gpu.text import summary
 from benchmarks.report.results import FOLDER, OtherMachineError, Results
 
 NAME = "gpu"
-PROCESS = "process"  # who failed where a case's process did
-MIN_SECONDS = 15.0  # that are worth starting a case
-GRACE = 5.0  # seconds beyond a case's limit before its process is ended
+PROCESS = "process"  # stands in place of a peer's name if the process of a case failed
+MIN_SECONDS = 15.0  # no case is started with less time
+GRACE = 5.0  # seconds after a case's limit until its process is ended
 ROOT = Path(__file__).resolve().parents[2]
 NO_DEVICE_SAID = "no device"
 CUT_SHORT = "cut short by --budget"
@@ -39,39 +39,45 @@ Say = Callable[[str], None]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
+    """Add the options of the command."""
     parser.add_argument(
-        "--budget", type=float, default=540.0, metavar="SECONDS", help="in all (default: 540)"
+        "--budget",
+        type=float,
+        default=540.0,
+        metavar="SECONDS",
+        help="time of the whole call (default: 540)",
     )
     parser.add_argument(
         "--only",
         nargs="+",
         default=(),
         metavar="TEXT",
-        help="cases whose name contains any of these",
+        help="cases whose names contain any of these",
     )
     parser.add_argument(
         "--out",
         type=Path,
-        help="result file, JSON; where it is there, what it has done is not measured again: keep "
-        "it, and give it to the next call (default: benchmarks/results/gpu)",
+        help="result file (JSON); if it exists, cases that are done in it are not measured again, "
+        "so give it to the next call, too (default: benchmarks/results/gpu.json)",
     )
     parser.add_argument(
         "--aside",
         type=Path,
         metavar="FOLDER",
-        help="where a result file of another machine is moved to, and one of this machine is taken "
-        "from (default: results of another machine stay, and a file is begun beside them)",
+        help="folder to which a result file of another machine is moved, and from which one of "
+        "this machine is taken (default: the other file stays, and a new one is written beside it)",
     )
     parser.add_argument("--scale", choices=tuple(SCALES), default="full")
-    parser.add_argument("--repeat", type=int, default=5, help="runs of each (default: 5)")
+    parser.add_argument("--repeat", type=int, default=5, help="runs of each peer (default: 5)")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
-    parser.add_argument("--again", action="store_true", help="forget what was measured before")
+    parser.add_argument(
+        "--again", action="store_true", help="discard earlier results and measure everything anew"
+    )
     parser.add_argument("--child", metavar="CASE", help=argparse.SUPPRESS)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure what is not done; its exit status."""
+    """Measure the cases that are left and return the exit status."""
     if args.child is not None:
         return _child(args)
     path = open_results(args)
@@ -108,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def cases_left(cases: list[GpuCase], scale: str, path: Path) -> list[GpuCase]:
-    """Those that are not done, and last those of which something failed before."""
+    """The cases that are not done; those in which something failed before come last."""
     kept = Kept(Results(NAME, path), scale, {})
     records = [record for record in kept.results.records if record["scale"] == scale]
     failed = {record["case"] for record in records if "failed" in record}
@@ -117,7 +123,7 @@ def cases_left(cases: list[GpuCase], scale: str, path: Path) -> list[GpuCase]:
 
 
 def open_results(args: argparse.Namespace) -> Path:
-    """The result file; where it is another machine's, one beside it or a fresh one."""
+    """The path of the result file; if that is another machine's, of a numbered one beside it."""
     path = args.out or FOLDER / ("gpu.json" if args.scale == "full" else f"gpu-{args.scale}.json")
     path = path if path.suffix else path.with_suffix(".json")
     if args.aside is not None and not args.again:
@@ -130,7 +136,7 @@ def open_results(args: argparse.Namespace) -> Path:
 
 
 def put_aside(path: Path, folder: Path) -> None:
-    """Exchange a result file of another machine for that of this machine, if there is one."""
+    """Move away another machine's result file, and take this machine's if the folder has one."""
     if not _is_of_here(path):
         folder.mkdir(parents=True, exist_ok=True)
         names = (folder / f"{path.stem}-{number}.json" for number in itertools.count(1))
@@ -142,7 +148,7 @@ def put_aside(path: Path, folder: Path) -> None:
 
 
 def _is_of_here(path: Path) -> bool:
-    """Whether a result file is to be written, or is of this machine."""
+    """Whether a result file does not exist yet or is of this machine."""
     try:
         Results(NAME, path)
     except OtherMachineError as error:
@@ -151,11 +157,11 @@ def _is_of_here(path: Path) -> bool:
     return True
 
 
-# ---- a case in a process of its own ------------------------------------------------------------
+# ---- each case runs in its own process ---------------------------------------------------------
 
 
 def _run_child(case: GpuCase, args: argparse.Namespace, path: Path, seconds: float) -> str:
-    """Measure a case; why it failed, empty if it did not."""
+    """Measure a case in a child process; return why it failed, or "" if it did not."""
     command = [sys.executable, "-m", "benchmarks.gpu", "--child", case.name]
     command += ["--out", str(path.resolve()), "--scale", args.scale, "--budget", str(seconds)]
     command += ["--repeat", str(args.repeat), "--seed", str(args.seed)]
@@ -168,7 +174,7 @@ def _run_child(case: GpuCase, args: argparse.Namespace, path: Path, seconds: flo
 
 
 def _note_end(case: GpuCase, scale: str, path: Path, why: str) -> None:
-    """Keep why a case's process failed, empty if it did not; what it had finished stays."""
+    """Record why the process of a case failed, or remove that record if ``why`` is empty."""
     kept = Kept(Results(NAME, path), scale, {})
     if why:
         print(f"  FAILED {why}", flush=True)
@@ -191,7 +197,7 @@ def _child(args: argparse.Namespace) -> int:
 
 
 def measure_case(case: GpuCase, device: Device, plan: Plan, keep: Kept, say: Say) -> None:
-    """Measure a case if it fits the device."""
+    """Measure a case if its data fit the device's memory."""
     needed, free = bytes_needed(case), device.free_bytes()
     if free is not None and needed > free:
         say(f"  left out: needs {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free")
@@ -200,7 +206,7 @@ def measure_case(case: GpuCase, device: Device, plan: Plan, keep: Kept, say: Say
 
 
 def bytes_needed(case: GpuCase) -> int:
-    """Device memory that the data of a case take, with a copy of them in another library."""
+    """Bytes of device memory for the data of a case, and for a copy in another library."""
     return 2 * 4 * (case.rows + case.predict_rows) * (case.features + 1)
 
 
@@ -217,7 +223,7 @@ class Kept:
     results : Results
     scale : str
     gpu : dict
-        The device, noted in every record.
+        Facts of the device, stored in every record.
     """
 
     results: Results
@@ -229,12 +235,12 @@ class Kept:
         return f"{case.name} | {self.scale} | {who}"
 
     def done(self, case: GpuCase, who: str) -> bool:
-        """Whether there is a record that need not be made again."""
+        """Whether there is a record that neither failed nor was left out."""
         record = self.results.find(self.key(case, who))
         return record is not None and "failed" not in record and "left_out" not in record
 
     def add(self, case: GpuCase, who: str, record: dict[str, Any]) -> None:
-        """Keep a record and write the file."""
+        """Add a record and write the file."""
         own: dict[str, Any] = {
             "case": case.name,
             "kind": case.kind,

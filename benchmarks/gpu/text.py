@@ -1,4 +1,4 @@
-"""Results of a GPU in words: a table of times, ratios to peers and shares of ceilings."""
+"""Reports of GPU results: tables of times, ratios to peers and shares of ceilings."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Record = dict[str, Any]
 
 
 def summary(records: list[Record]) -> tuple[str, list[str]]:
-    """The tables of a result file, and the bounds that were missed, as sentences."""
+    """Make the tables of a result file, and sentences on the missed bounds."""
     parts = [fits_table(records), histogram_table(records), waits_table(records)]
     missed = missed_bounds(records)
-    parts += [f"NOT JUDGED: {sentence}" for sentence in not_judged(records)]
+    parts += [f"NOT CHECKED: {sentence}" for sentence in not_judged(records)]
     parts += [f"MISSED: {sentence}" for sentence in missed]
     parts += [f"FAILED: {r['case']}, {r['who']}: {r['failed']}" for r in records if "failed" in r]
     parts.append(machine(records))
@@ -24,7 +24,7 @@ def summary(records: list[Record]) -> tuple[str, list[str]]:
 
 
 def fits_table(records: list[Record]) -> str:
-    """Seconds and score of every peer, and our time as a share of theirs."""
+    """Seconds and score of every peer, and gpuboost's time as a share of theirs."""
     chosen = [r for r in records if r["kind"] in (FIT, PREDICTION)]
     peers = [OURS, *sorted({r["who"] for r in chosen if "seconds" in r} - {OURS})]
     rows = []
@@ -39,7 +39,7 @@ def fits_table(records: list[Record]) -> str:
 
 
 def histogram_table(records: list[Record]) -> str:
-    """Every level beside what the machine can do."""
+    """Rates of each level of histograms, also as shares of the device's ceilings."""
     chosen = [r for r in records if r["kind"] == HISTOGRAM and "of_ceiling" in r]
     rows = [
         [
@@ -57,7 +57,7 @@ def histogram_table(records: list[Record]) -> str:
 
 
 def waits_table(records: list[Record]) -> str:
-    """What the host asked of the device for a tree, and the memory of a fit."""
+    """Launches, copies and waits of the host per tree, and the memory of a fit."""
     chosen = [r for r in records if "launches_per_tree" in r]
     rows = [
         [
@@ -71,12 +71,12 @@ def waits_table(records: list[Record]) -> str:
         ]
         for r in chosen
     ]
-    header = ["for each tree", "launches + array calls", "copies to host", "waits"]
-    return markdown([*header, "peak GB", "foretold GB", "peak / foretold"], rows) if rows else ""
+    header = ["per tree", "launches + array calls", "copies to host", "waits"]
+    return markdown([*header, "peak GB", "estimated GB", "peak / estimate"], rows) if rows else ""
 
 
 def missed_bounds(records: list[Record]) -> list[str]:
-    """Sentences on bounds that were not kept, and on models that are not the same."""
+    """Describe each missed bound, each wrong sum and each model that differs."""
     sentences = []
     for case, own in by_case(records).items():
         found = {r["who"]: r for r in own}
@@ -96,12 +96,12 @@ def missed_bounds(records: list[Record]) -> list[str]:
             if not memory_is_estimated(r):
                 sentences.append(f"{case}: memory is {share_of_estimate(r)} of what was foretold")
             if r["kind"] == EQUALITY and r.get("equal") is False:
-                sentences.append(f"{case}: it is not")
+                sentences.append(f"{case}: the models differ")
     return sentences
 
 
 def not_judged(records: list[Record]) -> list[str]:
-    """Sentences on bounds of which nothing is known, since there was no time for a run."""
+    """Describe the bounds that were not checked, because there was no time for a run."""
     return [
         f"{case}: {r['who']} had no time for a run after the first"
         for case, own in by_case(records).items()
@@ -111,14 +111,14 @@ def not_judged(records: list[Record]) -> list[str]:
 
 
 def memory_is_estimated(record: Record) -> bool:
-    """Whether the peak of a fit is within its bound of the estimate, where there is one."""
+    """Whether the peak memory of a fit is close enough to its estimate; True without a bound."""
     if "memory_within" not in record or "peak_bytes" not in record or record["scale"] != "full":
         return True
     return is_estimated(record["peak_bytes"], record["estimated_bytes"])
 
 
 def share_of_estimate(record: Record) -> str:
-    """Peak of a fit as a share of what was foretold, and how much that may differ from 1."""
+    """Peak memory of a fit as a share of its estimate, and how far that may lie from 1."""
     if "peak_bytes" not in record or "estimated_bytes" not in record:
         return "–"
     within = f" (1 ± {record['memory_within']})" if "memory_within" in record else ""
@@ -126,7 +126,7 @@ def share_of_estimate(record: Record) -> str:
 
 
 def _too_slow(case: str, ours: Record, bounds: dict[str, float]) -> list[str]:
-    """Sentences on bounds of our own seconds, on the GPUs that they are for."""
+    """Describe missed bounds of gpuboost's own seconds, on the GPUs for which they hold."""
     seconds, gpu = ours.get("seconds", 0.0), str(ours.get("gpu", {}).get("name"))
     return [
         f"{case}: {seconds:.2f} s, {allowed} s allowed on {gpu}"
@@ -138,7 +138,7 @@ def _too_slow(case: str, ours: Record, bounds: dict[str, float]) -> list[str]:
 
 
 def by_case(records: list[Record]) -> dict[str, list[Record]]:
-    """Records of each case, full size and small ones apart."""
+    """Records of each case; those of other scales than full are separate."""
     found: dict[str, list[Record]] = {}
     for record in records:
         small = "" if record["scale"] == "full" else f" ({record['scale']})"
@@ -147,13 +147,13 @@ def by_case(records: list[Record]) -> dict[str, list[Record]]:
 
 
 def ratio(found: dict[str, Record], peer: str) -> float | None:
-    """Our time as a share of a peer's."""
+    """gpuboost's time as a share of a peer's, or None if one of them is missing."""
     ours, theirs = found.get(OURS, {}).get("seconds"), found.get(peer, {}).get("seconds")
     return None if ours is None or theirs is None else ours / theirs
 
 
 def seconds_and_score(record: Record | None) -> str:
-    """One cell."""
+    """One cell of the table: seconds, with the score in brackets."""
     if record is None or "seconds" not in record:
         return "–"
     score = f" ({record['score']:.4f})" if "score" in record else ""
@@ -161,7 +161,7 @@ def seconds_and_score(record: Record | None) -> str:
 
 
 def gigabytes(size: int | None) -> str:
-    """Bytes as GB."""
+    """Format bytes as GB."""
     return "–" if size is None else f"{size / 1e9:.2f}"
 
 

@@ -1,4 +1,4 @@
-"""Runs of several libraries in turns, so that a device that gets slower is so for all of them."""
+"""Time several libraries in turns, so that all are affected alike if the device slows down."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ Record = dict[str, Any]
 
 @dataclass
 class Contender:
-    """One who is timed.
+    """A library whose runs are timed.
 
     Attributes
     ----------
     run : callable
-        What is timed, given the number of the run: 0 for the first one, which may compile.
+        Timed; takes the number of the run, which is 0 for the first one. That one may compile.
     before, after : callable
-        What comes before and after each run, given its number, and is not timed.
+        Called before and after each run with its number, untimed.
     first : float
-        Seconds of the first run, which counts for nothing else.
+        Seconds of the first run, which are not part of the median.
     runs : list of float
-        Seconds of the others.
+        Seconds of the other runs.
     failed : str
-        How a run failed, empty if none did.
+        How a run failed; empty if none did.
     """
 
     run: Callable[[int], None]
@@ -50,12 +50,12 @@ class Contender:
             self.runs.append(seconds)
 
     def may_run(self, repeat: int, seconds: float) -> bool:
-        """Whether one more run is wanted and ends within ``seconds``, as its latest run did."""
+        """Whether another run is wanted and, if as long as the latest one, fits in ``seconds``."""
         latest = self.runs[-1] if self.runs else self.first
         return not self.failed and len(self.runs) < repeat and latest < seconds
 
     def _timed(self, device: Device, number: int) -> float:
-        """Seconds of a run; 0 where it failed."""
+        """Seconds of a run, or 0 if it failed."""
 
         def once() -> Record:
             self.before(number)
@@ -70,7 +70,7 @@ class Contender:
 
     @property
     def times(self) -> Record:
-        """The times of a record: the median of the runs after the first one, if there are any."""
+        """The times of a record, with the median of the runs after the first, if there are any."""
         found: Record = {"seconds": statistics.median(self.runs)} if self.runs else {}
         runs = [round(seconds, 6) for seconds in self.runs]
         return found | {"runs": runs, "first_seconds": round(self.first, 6)}
@@ -86,21 +86,22 @@ def take_turns(
     repeat: int,
     begun: Callable[[C], None] = lambda one: None,
 ) -> Iterator[C]:
-    """Time all of them in turns, and yield each as soon as its runs are over.
+    """Time all contenders in turns, and yield each as soon as its runs are done.
 
-    Everyone runs once before anyone runs again. In each turn the fastest goes first, and who has no
-    time left for one more run drops out, so a fast contender runs at least as often as a slow one.
+    Every contender runs once before any runs again. In each turn the fastest goes first, and one
+    without enough time for another run drops out, so a fast contender runs at least as often as a
+    slow one.
 
     Parameters
     ----------
     contenders : sequence of Contender
     device : Device
     seconds : float
-        That all runs together may take.
+        Seconds that all runs together may take.
     repeat : int
-        Runs of each after the first one, at most.
+        Maximal number of runs of each contender after the first one.
     begun : callable
-        Told of each whose first run is over.
+        Called with each contender after its first run.
     """
     left = countdown(seconds)
     for one in contenders:
@@ -117,21 +118,21 @@ def take_turns(
 
 
 def countdown(seconds: float) -> Callable[[], float]:
-    """A clock that tells how many of these seconds are left."""
+    """Start a clock; return a function that returns how many of the seconds are left."""
     end = time.perf_counter() + seconds
     return lambda: end - time.perf_counter()
 
 
 def guarded(call: Callable[[], Record]) -> Record:
-    """The record of a call, or how it failed."""
+    """Return the record that a call makes, or a record of its error."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a peer's advice must not end a run
+            warnings.simplefilter("ignore")  # a peer's warnings must not end a run
             return call()
     except Exception as error:
         return {"failed": described(error)}
 
 
 def described(error: Exception) -> str:
-    """An error in one line."""
+    """Describe an error in one line."""
     return f"{type(error).__name__}: {error}".replace("\n", " ")[:500]

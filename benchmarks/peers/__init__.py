@@ -1,1 +1,1 @@
-"""The libraries that are compared."""
+"""The libraries that gpuboost is compared with."""

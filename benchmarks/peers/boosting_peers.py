@@ -1,8 +1,9 @@
-"""Gradient boosting and AdaBoost with equal settings, library by library.
+"""Gradient boosting and AdaBoost of each library, with equal settings.
 
-Equal are: rounds, depth and with it the number of leaves, learning rate, bins, l2, the least rows
-and hessian of a leaf, the loss, threads, and that nobody stops early. Functions named after a
-library return its estimator; what it has no parameter for is in `REMARKS`.
+All libraries get the same number of rounds, depth and number of leaves, learning rate, number of
+bins, l2, minimal rows and hessian of a leaf, loss, and number of threads; none stops early.
+Functions named after a library return its estimator. `REMARKS` lists the settings for which a
+library has no parameter.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ REMARKS = {
     HIST: "edges from 200,000 rows",
     CATBOOST: "symmetric trees, no least hessian of a leaf",
 }
-SMALLEST_POISSON_STEP = 1e-10  # LightGBM multiplies hessians by exp of it, and 0 is not allowed
+SMALLEST_POISSON_STEP = 1e-10  # LightGBM multiplies hessians by its exponential and refuses 0
 
 _XGBOOST_OBJECTIVES = {
     SQUARED_ERROR: "reg:squarederror",
@@ -61,7 +62,7 @@ _CATBOOST_LOSSES = {
 
 
 def gpuboost(setting: Setting, resources: Resources, device: str) -> Any:
-    """This library's."""
+    """gpuboost's gradient boosting."""
     module, options = importlib.import_module("gpuboost"), setting.boosting
     words = _of_scikit_learn(setting, resources)
     words |= {"n_jobs": resources.n_jobs, "device": device, "max_bins": N_BINS}
@@ -70,7 +71,7 @@ def gpuboost(setting: Setting, resources: Resources, device: str) -> Any:
 
 
 def scikit_learn(setting: Setting, resources: Resources) -> Any:
-    """scikit-learn's GradientBoosting, on values instead of bins."""
+    """scikit-learn's GradientBoosting, which splits at values instead of bins."""
     ensemble = importlib.import_module("sklearn.ensemble")
     return getattr(ensemble, setting.estimator)(**_of_scikit_learn(setting, resources))
 
@@ -91,7 +92,7 @@ def _of_scikit_learn(setting: Setting, resources: Resources) -> dict[str, Any]:
 
 
 def xgboost(setting: Setting, resources: Resources) -> Any:
-    """XGBoost's, on histograms."""
+    """XGBoost's gradient boosting with ``tree_method="hist"``."""
     module = importlib.import_module("xgboost")
     kind = module.XGBClassifier if setting.is_classification else module.XGBRegressor
     words = xgboost_words(setting) | {"enable_categorical": True}
@@ -100,7 +101,7 @@ def xgboost(setting: Setting, resources: Resources) -> Any:
 
 
 def xgboost_words(setting: Setting) -> dict[str, Any]:
-    """What XGBoost is told of a setting, on any device."""
+    """XGBoost's parameters for a setting, on any device."""
     options = setting.boosting
     words: dict[str, Any] = {
         "tree_method": "hist",
@@ -112,17 +113,17 @@ def xgboost_words(setting: Setting) -> dict[str, Any]:
     }
     if options.max_leaves is not None:
         words |= {"max_leaves": options.max_leaves, "grow_policy": "lossguide"}
-    if setting.loss != LOG_LOSS:  # whose objective follows from the number of classes
+    if setting.loss != LOG_LOSS:  # for log loss, XGBoost chooses by the number of classes
         words["objective"] = _XGBOOST_OBJECTIVES[setting.loss]
     if setting.loss == QUANTILE:
         words["quantile_alpha"] = options.quantile
     if setting.loss == POISSON:
-        words["max_delta_step"] = 0.0  # else hessians are doubled
+        words["max_delta_step"] = 0.0  # the default would double the hessians
     return words
 
 
 def lightgbm(setting: Setting, resources: Resources) -> Any:
-    """LightGBM's."""
+    """LightGBM's gradient boosting."""
     module, options = importlib.import_module("lightgbm"), setting.boosting
     kind = module.LGBMClassifier if setting.is_classification else module.LGBMRegressor
     depth = setting.max_depth
@@ -154,7 +155,7 @@ def lightgbm(setting: Setting, resources: Resources) -> Any:
 
 
 def adaboost(setting: Setting, resources: Resources, side: str, device: str = "auto") -> Any:
-    """AdaBoost of this library ("gpuboost") or of scikit-learn, over trees split alike."""
+    """AdaBoost of gpuboost (``side="gpuboost"``) or scikit-learn, with the same kind of trees."""
     words: dict[str, Any] = {"n_estimators": setting.n_estimators, "random_state": resources.seed}
     if side == "gpuboost":
         words |= {"max_depth": setting.max_depth, "n_jobs": resources.n_jobs, "device": device}
@@ -166,15 +167,15 @@ def adaboost(setting: Setting, resources: Resources, side: str, device: str = "a
     return getattr(ensemble, setting.estimator)(tree(max_depth=setting.max_depth), **words)
 
 
-# ---- peers that do nothing else ----------------------------------------------------------------
+# ---- peers that only boost ---------------------------------------------------------------------
 
 
 class Threaded:
-    """An estimator that takes its threads from OpenMP, held to so many of them."""
+    """An estimator that has no parameter for threads, limited to a number of OpenMP threads."""
 
     def __init__(self, model: Any, n_threads: int) -> None:
         module = importlib.import_module("threadpoolctl")
-        # Libraries are looked for once: that takes longer than a small fit.
+        # Libraries are searched only once, because that takes longer than a small fit.
         self._pools = module.ThreadpoolController()
         self._model, self._n_threads = model, n_threads
 
@@ -185,12 +186,12 @@ class Threaded:
         return self
 
     def predict(self, X: Any) -> Any:
-        """What the estimator predicts."""
+        """Predict with the estimator."""
         with self._pools.limit(limits=self._n_threads, user_api="openmp"):
             return self._model.predict(X)
 
     def predict_proba(self, X: Any) -> Any:
-        """Probabilities of classes."""
+        """Predict probabilities of classes."""
         with self._pools.limit(limits=self._n_threads, user_api="openmp"):
             return self._model.predict_proba(X)
 
@@ -202,7 +203,7 @@ class Threaded:
 
 @dataclass(frozen=True)
 class HistGradientBoosting:
-    """scikit-learn's boosting on histograms."""
+    """scikit-learn's histogram-based gradient boosting."""
 
     name: str = HIST
     warms_up_whole: bool = False
@@ -236,7 +237,7 @@ class HistGradientBoosting:
 
 @dataclass(frozen=True)
 class CatBoost:
-    """CatBoost's symmetric trees, without what makes its boosting ordered or random."""
+    """CatBoost with symmetric trees, without ordered boosting and without randomness."""
 
     name: str = CATBOOST
     warms_up_whole: bool = False

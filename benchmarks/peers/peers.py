@@ -1,8 +1,8 @@
 """The libraries that are compared, behind one interface and with equal settings.
 
-A `Setting` says what is asked for in scikit-learn's words. Every peer translates it as closely as
-its own parameters allow, or says why it cannot; where the translation is not exact, its `remark`
-says so in the result. Boosting is translated in `boosting_peers`.
+A `Setting` uses scikit-learn's names. Every peer translates it as closely as its own parameters
+allow, or says why it cannot. If the translation is not exact, the peer's `remark` in the result
+says how it differs. `boosting_peers` translates the settings of boosting.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from benchmarks.suite.settings import (
     missing_package,
 )
 
-BOOTSTRAP_SHARE = 0.632  # distinct rows of a bootstrap sample, for peers that only subsample
+BOOTSTRAP_SHARE = 0.632  # share of distinct rows in a bootstrap, for peers that only subsample
 NO_ADABOOST = "has no AdaBoost"
 
 
@@ -38,21 +38,21 @@ class Peer(Protocol):
 
     @property
     def warms_up_whole(self) -> bool:
-        """Whether the warm-up has to run the very case, because it compiles."""
+        """Whether the warm-up must run the whole case, because the peer compiles code for it."""
 
     def refuses(self, setting: Setting) -> str | None:
-        """Why the peer cannot train this, None if it can."""
+        """Why the peer cannot train with this setting, or None if it can."""
 
     def make(self, setting: Setting, resources: Resources) -> Any:
-        """An estimator with ``fit``, ``predict`` and, for classes, ``predict_proba``."""
+        """Make an estimator with ``fit``, ``predict`` and, for classifiers, ``predict_proba``."""
 
     def remark(self, setting: Setting) -> str | None:
-        """How the peer's setting differs from scikit-learn's, None if it does not."""
+        """How the peer's setting differs from scikit-learn's, or None if it does not."""
 
 
 @dataclass(frozen=True)
 class GpuBoost:
-    """This library."""
+    """gpuboost itself."""
 
     device: str = "auto"
     name: str = "gpuboost"
@@ -78,7 +78,7 @@ class GpuBoost:
 
 @dataclass(frozen=True)
 class ScikitLearn:
-    """The reference for settings, defaults and quality."""
+    """scikit-learn, the reference for settings, defaults and quality."""
 
     name: str = "scikit-learn"
     warms_up_whole: bool = False
@@ -108,7 +108,7 @@ class ScikitLearn:
 
 @dataclass(frozen=True)
 class ScikitLearnIntelex:
-    """Intel's forests, from its own module: scikit-learn's classes are not patched."""
+    """Intel's forests, imported from their own module, so that scikit-learn is not patched."""
 
     name: str = "scikit-learn-intelex"
     warms_up_whole: bool = False
@@ -131,7 +131,7 @@ class ScikitLearnIntelex:
 
 @dataclass(frozen=True)
 class XGBoost:
-    """XGBoost on histograms; its forests are one boosting round of many parallel trees."""
+    """XGBoost with histograms; a forest is one boosting round of many parallel trees."""
 
     name: str = "XGBoost"
     warms_up_whole: bool = False
@@ -173,7 +173,7 @@ class XGBoost:
 
 @dataclass(frozen=True)
 class LightGBM:
-    """LightGBM; its forests are ``boosting="rf"``, its single trees one round of boosting."""
+    """LightGBM; forests use ``boosting_type="rf"``, single trees are one round of boosting."""
 
     name: str = "LightGBM"
     warms_up_whole: bool = False
@@ -229,11 +229,11 @@ OTHERS: tuple[Peer, ...] = (
     *(XGBoost(), LightGBM(), CatBoost()),
 )
 PEER_NAMES = (OURS, *(peer.name for peer in OTHERS))
-FAST_BOOSTING = (XGBOOST, LIGHTGBM, HIST)  # those that boosting is held against
+FAST_BOOSTING = (XGBOOST, LIGHTGBM, HIST)  # the peers of gpuboost's gradient boosting
 
 
 def choose_peers(names: Iterable[str], device: str) -> list[Peer]:
-    """The peers of these names, gpuboost on ``device``."""
+    """The peers with these names; gpuboost runs on ``device``."""
     names = tuple(names)
     unknown = [name for name in names if name not in PEER_NAMES]
     if unknown:

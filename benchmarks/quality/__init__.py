@@ -1,1 +1,1 @@
-"""Test scores beside those of the peers; one model on any device."""
+"""Test scores beside those of the peers, and checks that models are equal on all devices."""

@@ -1,4 +1,4 @@
-"""``python -m benchmarks quality-boosting``: test scores of boosting beside peers, many tables."""
+"""``python -m benchmarks quality-boosting``: scores of boosting and its peers on many tables."""
 
 from __future__ import annotations
 
@@ -19,23 +19,29 @@ from benchmarks.suite.tables import MAKERS, RATE_SOURCES, SOURCES, Table, split,
 
 NAME = "quality_boosting"
 DEVIANCE = "D2 Poisson"
-BOUNDS = {"AUC": 0.004, "accuracy": 0.004, "R2": 0.006, DEVIANCE: 0.006}  # below any peer
-MAX_LEVELS = 255  # that everyone takes as categories; columns of more are codes for everyone
+# How far below any peer a score may lie.
+BOUNDS = {"AUC": 0.004, "accuracy": 0.004, "R2": 0.006, DEVIANCE: 0.006}
+MAX_LEVELS = 255  # all peers support this many categories; columns with more become codes
 
-Scores = dict[str, dict[str, list[float]]]  # by metric and peer, one for each split
+Scores = dict[str, dict[str, list[float]]]  # by metric and peer, one score per split
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """All peers on one table, with equal settings.
+    """A comparison of all peers on one table, with equal settings.
 
     Attributes
     ----------
     table : str
     peers : tuple of str
-        Beside gpuboost.
-    seeds, n_jobs, rounds, depth, max_train : int
+        Peers other than gpuboost.
+    seeds : int
+        Number of random splits; small tables get a multiple of it.
+    n_jobs, rounds, depth : int
+    max_train : int
+        Largest number of training rows.
     device : str
+        Device of gpuboost.
     """
 
     table: str
@@ -49,25 +55,29 @@ class Comparison:
 
     @property
     def key(self) -> str:
-        """Name of its record."""
+        """Key of the comparison's record."""
         return (
             f"{self.table} | {self.seeds} seeds, {self.rounds} rounds of depth {self.depth}, "
             f"{self.max_train} rows | {self.device} | {', '.join(self.peers)}"
         )
 
     def setting(self, table: Table) -> Setting:
-        """What everyone is asked to train."""
+        """The setting that all peers train with."""
         loss = None if table.exposure is None else POISSON
         options = BoostingOptions(loss=loss)
         return Setting(BOOSTING, table.task, self.rounds, self.depth, boosting=options)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
+    """Add the options of the command."""
     parser.add_argument("--only", metavar="TEXT", help="tables whose name contains this")
     parser.add_argument("--peers", default=",".join(FAST_BOOSTING), help="default: %(default)s")
     parser.add_argument(
-        "--seeds", type=int, default=5, help="splits, more of small tables (default: %(default)s)"
+        "--seeds",
+        type=int,
+        default=5,
+        help="number of random splits; small tables get 3 or 6 times as many "
+        "(default: %(default)s)",
     )
     parser.add_argument("--rounds", type=int, default=100, help="default: %(default)s")
     parser.add_argument("--depth", type=int, default=6, help="default: %(default)s")
@@ -79,12 +89,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=float("inf"),
         metavar="SECONDS",
-        help="after which no further table is begun; run again to go on",
+        help="start no further table after this time; run again to continue",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compare on every table; 1 if boosting lies too far below a peer."""
+    """Compare on every table; return 1 if boosting scores too far below a peer."""
     peers = tuple(args.peers.split(","))
     choose_peers(peers, args.device)
     results = Results("quality_boosting", result_path(args.name or NAME), again=args.again)
@@ -106,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def compare(comparison: Comparison, table: Table, first_seed: int = 0) -> dict[str, Any]:
-    """Scores of all peers on the same splits."""
+    """Score all peers on the same splits and return the record."""
     everyone = choose_peers((OURS, *comparison.peers), comparison.device)
     table, setting = with_shared_categories(table), comparison.setting(table)
     left_out = {peer.name: why for peer in everyone if (why := peer.refuses(setting))}
@@ -143,10 +153,10 @@ def compare(comparison: Comparison, table: Table, first_seed: int = 0) -> dict[s
 
 
 def drawn(comparison: Comparison, table: Table, seed: int) -> Table:
-    """The table that a split is of: a synthetic one is drawn anew, so that splits share no rows.
+    """The table that a split is taken from: synthetic tables are drawn anew for each split.
 
-    Which of two columns that only count together is split first is chance, and R2 of one draw is
-    better or worse by 0.02 for it in all splits.
+    Two columns that matter only together look alike to the first split, so chance decides between
+    them. In one draw of the table, this shifts R2 by up to 0.02 in all splits.
     """
     if comparison.table not in MAKERS:
         return table
@@ -154,7 +164,7 @@ def drawn(comparison: Comparison, table: Table, seed: int) -> Table:
 
 
 def with_shared_categories(table: Table) -> Table:
-    """The table with those categories as categories that every peer takes as such."""
+    """The table, keeping as categories only the columns that every peer supports as such."""
     if table.frame is None:
         return table
     frame = with_levels_up_to(table.frame, MAX_LEVELS)
@@ -164,7 +174,7 @@ def with_shared_categories(table: Table) -> Table:
 def fitted_scores(
     peer: Peer, setting: Setting, resources: Resources, tables: tuple[Table, Table]
 ) -> dict[str, float]:
-    """Test scores of one peer."""
+    """Fit one peer and return its test scores by metric."""
     train, test = tables
     model = peer.make(setting, resources)
     if train.exposure is not None:
@@ -175,7 +185,7 @@ def fitted_scores(
 
 
 def summary(scores: dict[str, list[float]], left_out: dict[str, str]) -> dict[str, Any]:
-    """Mean scores, and gpuboost's mean paired differences with their standard errors."""
+    """Mean scores, and gpuboost's mean paired differences from its peers with standard errors."""
     whole = {name: np.array(found) for name, found in scores.items() if name not in left_out}
     found: dict[str, Any] = {"scores": {name: float(own.mean()) for name, own in whole.items()}}
     found["differences"] = {
@@ -193,7 +203,7 @@ def _paired(ours: np.ndarray, theirs: np.ndarray) -> dict[str, float]:
 
 
 def missed_bounds(metrics: dict[str, Any], left_out: dict[str, str]) -> list[str]:
-    """Sentences on the peers that gpuboost lies further below than it may, or was not held to."""
+    """Describe each missed bound, and each peer that gpuboost was not compared with."""
     sentences = [f"not compared with {name}: {why}" for name, why in left_out.items()]
     for metric, bound in BOUNDS.items():
         for name, found in metrics.get(metric, {}).get("differences", {}).items():
@@ -206,7 +216,7 @@ def missed_bounds(metrics: dict[str, Any], left_out: dict[str, str]) -> list[str
 
 
 def _report(record: dict[str, Any]) -> int:
-    """Print a record; the number of missed bounds."""
+    """Print a record and return the number of missed bounds."""
     print(f"{record['table']}  ({record['estimator']}, {record['train_rows']} rows)", flush=True)
     for metric, found in record["metrics"].items():
         ours = found["scores"].get(OURS)

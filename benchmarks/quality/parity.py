@@ -1,4 +1,4 @@
-"""``python -m benchmarks parity``: one model on any device, over whole tables, bit for bit."""
+"""``python -m benchmarks parity``: check that models are equal on NumPy and Numba, bit for bit."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ SYNTHETIC_ROWS, SYNTHETIC_FEATURES = 20_000, 12
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
+    """Add the options of the command."""
     parser.add_argument("--only", metavar="TEXT", help="tables whose name contains this")
     parser.add_argument("--trees", type=int, default=4, help="default: %(default)s")
     parser.add_argument(
         "--estimators",
         default=",".join(FAMILIES),
-        help="families (default: %(default)s)",
+        help="families of estimators (default: %(default)s)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Fit every estimator in every way; 1 if any two models differ."""
+    """Fit every estimator in all `RUNS`; return 1 if any two models differ."""
     results = Results("parity", result_path(args.name or "parity"), again=args.again)
     folder = Path(args.data) if args.data else None
     names = [*BUNDLED, *MAKERS, *(s.name for s in available_sources(folder))]
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def whole_table(name: str, folder: Path | None) -> Table:
-    """All rows of a table."""
+    """Load all rows of a table."""
     if name in BUNDLED:
         return bundled(name)
     if name in MAKERS:
@@ -72,7 +72,7 @@ def whole_table(name: str, folder: Path | None) -> Table:
 
 
 def compare(table: Table, family: str, trees: int, seed: int) -> dict[str, Any]:
-    """Fingerprints and sums of predictions of one estimator, fitted in every way of `RUNS`."""
+    """Fit one estimator in all `RUNS` and compare the fingerprints and the predictions."""
     X = table.X if table.frame is None else table.frame
     found, seconds = {}, {}
     predictions = []
@@ -97,7 +97,7 @@ def compare(table: Table, family: str, trees: int, seed: int) -> dict[str, Any]:
 
 
 def make(table: Table, family: str, trees: int, seed: int, device: str, threads: int) -> Any:
-    """An unfitted estimator."""
+    """Make an unfitted estimator."""
     import gpuboost
 
     kind = "Classifier" if table.task == CLASSIFICATION else "Regressor"

@@ -1,4 +1,4 @@
-"""``python -m benchmarks quality``: test scores, paired with scikit-learn's, over many tables."""
+"""``python -m benchmarks quality``: test scores beside scikit-learn's, on many tables."""
 
 from __future__ import annotations
 
@@ -31,24 +31,29 @@ from benchmarks.suite.tables import (
 
 ENSEMBLES = ("Bagging", "RandomForest", "ExtraTrees", ADABOOST)
 SINGLE = ("DecisionTree", "ExtraTree")
-BOUNDS = {"AUC": 0.005, "accuracy": 0.005, "R2": 0.008}  # how far ensembles may lie below
+BOUNDS = {"AUC": 0.005, "accuracy": 0.005, "R2": 0.008}  # how far below an ensemble may score
 SYNTHETIC_FEATURES = 20
-ADABOOST_DEPTH = {CLASSIFICATION: 1, REGRESSION: 3}  # scikit-learn's, and ours
+ADABOOST_DEPTH = {CLASSIFICATION: 1, REGRESSION: 3}  # the defaults of both libraries
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One estimator on one table.
+    """A comparison of one estimator on one table.
 
     Attributes
     ----------
     estimator : str
-        Family, without "Classifier" or "Regressor".
+        Name of the class without "Classifier" or "Regressor".
     table : str
-    seeds, n_jobs, trees : int
-        ``trees`` of random forests, extra-trees and AdaBoost; bagging has its ten.
+    seeds : int
+        Number of random splits; small tables get a multiple of it.
+    n_jobs : int
+    trees : int
+        Number of trees of random forests, extra-trees and AdaBoost; bagging has ten, its default.
     max_train : int
+        Largest number of training rows.
     device : str
+        Device of gpuboost.
     """
 
     estimator: str
@@ -61,14 +66,14 @@ class Comparison:
 
     @property
     def key(self) -> str:
-        """Name of its record."""
+        """Key of the comparison's record."""
         return (
             f"{self.table} | {self.estimator} | {self.seeds} seeds, {self.trees} trees, "
             f"{self.max_train} rows | {self.device}"
         )
 
     def keywords(self, seed: int) -> dict[str, Any]:
-        """Parameters given to both sides."""
+        """Parameters that both libraries get."""
         words: dict[str, Any] = {"random_state": seed}
         if self.estimator in ENSEMBLES:
             words["n_jobs"] = self.n_jobs
@@ -79,14 +84,17 @@ class Comparison:
 
 @dataclass
 class Scores:
-    """Scores by metric, one per seed."""
+    """Scores of gpuboost, of gpuboost with native categories, and of scikit-learn.
+
+    Each is a dict by metric, with one score per seed.
+    """
 
     ours: dict[str, list[float]] = field(default_factory=dict)
     native: dict[str, list[float]] = field(default_factory=dict)
     theirs: dict[str, list[float]] = field(default_factory=dict)
 
     def summary(self, metric: str) -> dict[str, float]:
-        """Means, and the mean paired difference with its standard error."""
+        """Mean scores, and the mean paired difference with its standard error."""
         ours, theirs = np.array(self.ours[metric]), np.array(self.theirs[metric])
         difference = ours - theirs
         spread = difference.std(ddof=1) / np.sqrt(len(difference)) if len(difference) > 1 else 0.0
@@ -102,10 +110,14 @@ class Scores:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
+    """Add the options of the command."""
     parser.add_argument("--only", metavar="TEXT", help="tables whose name contains this")
     parser.add_argument(
-        "--seeds", type=int, default=5, help="splits, more of small tables (default: %(default)s)"
+        "--seeds",
+        type=int,
+        default=5,
+        help="number of random splits; small tables get 3 or 6 times as many "
+        "(default: %(default)s)",
     )
     parser.add_argument("--trees", type=int, default=100, help="default: %(default)s")
     parser.add_argument(
@@ -114,19 +126,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--estimators",
         default=",".join((*ENSEMBLES, *SINGLE)),
-        help="families (default: %(default)s)",
+        help="families of estimators (default: %(default)s)",
     )
     parser.add_argument(
         "--budget",
         type=float,
         default=float("inf"),
         metavar="SECONDS",
-        help="after which no further comparison is begun; run again to go on",
+        help="start no further comparison after this time; run again to continue",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compare on every table; 1 if an ensemble lies too far below."""
+    """Compare on every table; return 1 if an ensemble scores too far below scikit-learn's."""
     results = Results("quality", result_path(args.name or "quality"), again=args.again)
     folder = Path(args.data) if args.data else None
     started, missed = time.monotonic(), 0
@@ -149,14 +161,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def compare(comparison: Comparison, table: Table, first_seed: int = 0) -> dict[str, Any]:
-    """Fit both sides on the same splits with the same parameters."""
+    """Fit both libraries on the same splits with the same parameters, and return the record."""
     scores = Scores()
     seeds = comparison.seeds * more_seeds(len(table.y))
     for seed in range(first_seed, first_seed + seeds):
         train, test = split(table, seed, comparison.max_train)
         for side, into in (("scikit-learn", scores.theirs), ("gpuboost", scores.ours)):
             model = _estimator(comparison, table.task, seed, side)
-            with parallel_config("threading"):  # to processes bagging would give read-only tables
+            with parallel_config("threading"):  # processes of bagging would get read-only tables
                 model.fit(train.X, train.y)
             _append(into, scores_of(model, test, test.X))
         if table.frame is not None:
@@ -178,12 +190,12 @@ def compare(comparison: Comparison, table: Table, first_seed: int = 0) -> dict[s
 
 
 def more_seeds(rows: int) -> int:
-    """Small test parts are noisy and quick: so many times more splits of a table."""
+    """Factor of the number of splits: larger for small tables, whose scores are noisy but quick."""
     return 6 if rows < 1000 else 3 if rows < 5000 else 1
 
 
 def missed_bounds(estimator: str, metrics: dict[str, dict[str, float]]) -> list[str]:
-    """Sentences on the metrics in which an ensemble lies further below than it may."""
+    """Describe each metric in which an ensemble scores further below than its bound."""
     if estimator not in ENSEMBLES:
         return []
     sentences = []
@@ -201,7 +213,7 @@ def missed_bounds(estimator: str, metrics: dict[str, dict[str, float]]) -> list[
 def table_names(
     folder: Path | None, only: str | None, sources: tuple[Source, ...] = SOURCES
 ) -> list[str]:
-    """Tables whose name contains ``only``."""
+    """Names of the tables that contain ``only``."""
     names = [*BUNDLED, *MAKERS, *(s.name for s in available_sources(folder, sources))]
     chosen = [n for n in names if only is None or only.lower() in n.lower()]
     if not chosen:
@@ -210,9 +222,9 @@ def table_names(
 
 
 def read_table(name: str, folder: Path | None, max_train: int, seed: int = 0) -> Table:
-    """A table; of a big one so many random rows that every split has enough of them.
+    """Load a table; of a large one, only as many random rows as the splits need.
 
-    ``seed`` draws synthetic ones.
+    ``seed`` is the seed of synthetic tables.
     """
     if name in BUNDLED:
         return bundled(name)
@@ -224,7 +236,7 @@ def read_table(name: str, folder: Path | None, max_train: int, seed: int = 0) ->
 
 
 def _estimator(comparison: Comparison, task: str, seed: int, side: str) -> Any:
-    if comparison.estimator == ADABOOST:  # the one whose defaults differ: ours are no Gini stumps
+    if comparison.estimator == ADABOOST:  # the default criteria differ
         setting = Setting(ADABOOST, task, comparison.trees, max_depth=ADABOOST_DEPTH[task])
         resources = Resources(comparison.n_jobs, seed)
         return adaboost(setting, resources, side, comparison.device)
@@ -240,7 +252,7 @@ def _estimator(comparison: Comparison, task: str, seed: int, side: str) -> Any:
 
 
 def scores_of(model: Any, test: Table, X: Any) -> dict[str, float]:
-    """Scores of a fitted model, by metric."""
+    """Test scores of a fitted model by metric."""
     from sklearn.metrics import accuracy_score, r2_score, recall_score, roc_auc_score
 
     predicted = model.predict(X)

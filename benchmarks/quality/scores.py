@@ -1,4 +1,4 @@
-"""The score that stands beside a time: larger is better, whatever the task and the loss."""
+"""The score that is reported beside a time: for every task and loss, larger is better."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OF_LOSS = {ABSOLUTE_ERROR: "D2 absolute error", QUANTILE: "D2 pinball"}
 
 
 def metric_name(table: Table, setting: Setting | None = None) -> str:
-    """AUC for two classes, accuracy for more; R2 for values, or the share of the loss explained."""
+    """The metric: AUC for two classes, accuracy for more, R2 or the loss's D2 for a regression."""
     if table.task != CLASSIFICATION:
         return "R2" if setting is None else _OF_LOSS.get(setting.loss, "R2")
     return "AUC" if table.n_classes == 2 else "accuracy"
@@ -22,7 +22,7 @@ def metric_name(table: Table, setting: Setting | None = None) -> str:
 def score_of(
     model: Any, table: Table, outcome: np.ndarray, setting: Setting | None = None
 ) -> float:
-    """Score of what `predict_for` returned."""
+    """Score the result of `predict_for`."""
     from sklearn import metrics
 
     metric = metric_name(table, setting)
@@ -37,5 +37,5 @@ def score_of(
 
 
 def predict_for(model: Any, table: Table, X: Any) -> np.ndarray:
-    """Class probabilities, or values."""
+    """Predict class probabilities or, in a regression, values."""
     return model.predict_proba(X) if table.task == CLASSIFICATION else model.predict(X)

@@ -1,1 +1,1 @@
-"""Results as JSON, and the tables made of them."""
+"""Result files in JSON, and the tables made from them."""

@@ -1,4 +1,4 @@
-"""README's short table: the figures that matter most, each beside the strongest peer."""
+"""README's short table: the most important figures, each beside the strongest peer's."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from benchmarks.peers.peers import OURS
 from benchmarks.report.markdown import Content, caption, markdown
 from benchmarks.report.results import read_results, result_path
 
-HIGHLIGHTS = "highlights"  # what its markers in README say
-# Result file and case of each line.
+HIGHLIGHTS = "highlights"  # the name in the table's markers in README
+# Result file and case of each row.
 CASES = (
     ("speed", "RandomForestClassifier 100k x 28, 100 trees to purity"),
     ("speed", "RandomForestClassifier covertype, 7 classes, 100 trees to purity"),
@@ -35,12 +35,12 @@ SOURCES = tuple(dict.fromkeys(name for name, _ in CASES))
 
 
 def highlights_table(contents: Mapping[str, Content] | None = None) -> str:
-    """The cases of `CASES`, each beside the strongest peer that was measured.
+    """Make the table of `CASES`, each beside the strongest peer that was measured.
 
     Parameters
     ----------
     contents : mapping of str to Content, optional
-        Result files by name; None: those that were measured.
+        Contents of the result files by name. If None, the files are read.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def highlights_table(contents: Mapping[str, Content] | None = None) -> str:
     threads = {record["n_jobs"] for content in known.values() for record in content["records"]}
     note = (
         f"Seconds and scores with {' or '.join(map(str, sorted(threads)))} threads for every "
-        "library; peak memory above that of the process before the fit. The ratio is the peer's "
+        "library; peak memory is counted from the level before the fit. The ratio is the peer's "
         "figure divided by gpuboost's: above 1, gpuboost takes less. The strongest peer is the "
         "one with the smallest figure."
     )
@@ -62,7 +62,7 @@ def highlights_table(contents: Mapping[str, Content] | None = None) -> str:
 
 
 def highlight(content: Content, case: str) -> list[str]:
-    """One line of the short table: a time with its score, or a peak of memory."""
+    """Make one row of the short table: a time with its score, or a peak of memory."""
     records = [record for record in content["records"] if record["case"] == case]
     if content["benchmark"] == "memory":
         peaks = {r["peer"]: r["peak_bytes"] for r in records if "peak_bytes" in r}

@@ -1,4 +1,4 @@
-"""What all tables of the documents are made with."""
+"""Markdown tables, and the captions below them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def caption(content: Content) -> str:
 
 
 def markdown(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A Markdown table; the first column to the left, the others to the right."""
+    """Make a Markdown table; the first column is aligned left, the others right."""
     names = list(header)
     lines = [names, ["---"] + ["---:"] * (len(names) - 1), *[list(row) for row in rows]]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

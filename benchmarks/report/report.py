@@ -1,4 +1,4 @@
-"""``python -m benchmarks table``: the tables of docs/benchmarks.md and README, from results."""
+"""``python -m benchmarks table``: make the tables of docs/benchmarks.md and README from results."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _FIRST_METRICS = ("AUC", "R2", "accuracy", "D2 Poisson")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
+    """Add the options of the command."""
     parser.add_argument(
         "names",
         nargs="*",
-        help=f"result files, or '{HIGHLIGHTS}' for README's short table; default: all there are",
+        help=f"result files, or '{HIGHLIGHTS}' for README's short table (default: all that exist)",
     )
     parser.add_argument(
         "--write",
         action="store_true",
-        help="put the tables between their markers in docs/benchmarks.md and README.md",
+        help="write the tables between their markers in docs/benchmarks.md and README.md",
     )
     parser.add_argument("--document", type=Path, default=DOCUMENT, help=argparse.SUPPRESS)
     parser.add_argument("--readme", type=Path, default=README, help=argparse.SUPPRESS)
@@ -60,14 +60,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _table_named(name: str) -> str:
-    """The table of a result file, or README's short one."""
+    """Make the table of a result file, or README's short table."""
     if name == HIGHLIGHTS:
         return highlights_table()
     return table_of(read_results(result_path(name)))
 
 
 def _with_tables(path: Path, tables: dict[str, str]) -> str:
-    """Text of a document with tables between their markers."""
+    """The text of a document with the tables put between their markers."""
     text = path.read_text(encoding="utf-8")
     for name, table in tables.items():
         text = put_between_markers(text, name, table)
@@ -75,17 +75,17 @@ def _with_tables(path: Path, tables: dict[str, str]) -> str:
 
 
 def table_of(content: Content) -> str:
-    """The Markdown table of a result file, with a line on the machine below."""
+    """Make the Markdown table of a result file, with a caption that names the machine."""
     return f"{_TABLES[content['benchmark']](content)}\n\n{caption(content)}"
 
 
 def put_between_markers(text: str, name: str, table: str) -> str:
-    """Text with what stands between the markers of ``name`` replaced.
+    """Replace the text between the markers of ``name`` by a table.
 
     Raises
     ------
     LookupError
-        If the markers are not there.
+        If the text has no such markers.
     """
     pattern = rf"(<!-- benchmarks:{re.escape(name)} -->\n).*?(<!-- /benchmarks -->)"
     changed, count = re.subn(
@@ -100,7 +100,7 @@ def put_between_markers(text: str, name: str, table: str) -> str:
 
 
 def _speed_table(content: Content) -> str:
-    """Seconds and score of every peer, and what was reached of each bound."""
+    """Seconds and score of every peer, and the ratio reached for each bound."""
     records = content["records"]
     peers = [p for p in PEER_NAMES if any("seconds" in r["peers"].get(p, {}) for r in records)]
     others = [peer for peer in peers if peer != OURS]
@@ -112,23 +112,23 @@ def _speed_table(content: Content) -> str:
         rows.append([record["case"], record["metric"], *cells, " / ".join(ratios), bounds])
     threads = sorted({record["n_jobs"] for record in records})
     note = (
-        f"Seconds (score), {' and '.join(map(str, threads))} threads for everyone, medians of runs "
-        "taken in turns after a warm-up (compile cache warm); the ratios are gpuboost's time "
-        f"divided by that of {', '.join(others)}."
+        f"Seconds (score) with {' and '.join(map(str, threads))} threads for every library; "
+        "medians of runs in turns, after a warm-up with warm compile caches. The ratios are "
+        f"gpuboost's time divided by that of {', '.join(others)}, in this order."
     )
     table = markdown(["case", "score", *peers, "ratio", "reached (allowed)"], rows)
     return "\n\n".join([table, note, *_remarks(records)])
 
 
 def _reached(bound: Content) -> str:
-    """Our time as a share of that of the fastest of a bound's peers."""
+    """gpuboost's time as a share of that of the fastest of a bound's peers."""
     if "reached" not in bound:
         return f"– ({bound['allowed']:g} of {', '.join(bound['peers'])})"
     return f"{bound['reached']:.2f} of {bound['fastest']} ({bound['allowed']:g})"
 
 
 def _remarks(records: list[Content]) -> list[str]:
-    """A paragraph on where peers' settings differ from scikit-learn's; none if nowhere."""
+    """A paragraph on how peers' settings differ from scikit-learn's; none if they do not."""
     by_peer: dict[str, list[str]] = {}
     for record in records:
         for peer, found in record["peers"].items():
@@ -151,7 +151,10 @@ def _number(value: float | None, digits: int) -> str:
 
 
 def _quality_table(content: Content) -> str:
-    """One row per table and ensemble, with its first metric; the file has all, single trees too."""
+    """One row per table and ensemble, with its first metric.
+
+    The result file has all metrics, and single trees as well.
+    """
     rows = []
     for record in content["records"]:
         metric = next(m for m in _FIRST_METRICS if m in record["metrics"])
@@ -182,7 +185,8 @@ def _quality_table(content: Content) -> str:
         str(n) for n in sorted({r.get("trees") for r in content["records"]} - {None})
     )
     note = (
-        f"Test scores of {trees} trees, means over {seeds} random splits; differences are paired.\n"
+        f"Test scores of {trees} trees, means over {seeds} random splits. Differences are paired "
+        "and have their standard errors.\n"
         f"{_misses(content)}"
     )
     summary = f"<summary>{len(rows)} comparisons of ensembles with scikit-learn's</summary>"
@@ -190,7 +194,7 @@ def _quality_table(content: Content) -> str:
 
 
 def _boosting_quality_table(content: Content) -> str:
-    """One row per table, with its first metric; the file has all."""
+    """One row per table, with its first metric; the result file has all metrics."""
     records = content["records"]
     first = [next(m for m in _FIRST_METRICS if m in record["metrics"]) for record in records]
     own = [record["metrics"][metric] for record, metric in zip(records, first, strict=True)]
@@ -208,9 +212,10 @@ def _boosting_quality_table(content: Content) -> str:
     ]
     seeds = [record["seeds"] for record in records]
     note = (
-        f"Test scores after {rounds} rounds at equal settings, means over {min(seeds)} to "
-        f"{max(seeds)} random splits, of synthetic tables a table each; "
-        f"in brackets what gpuboost has more, paired.\n{_misses(content)}"
+        f"Test scores after {rounds} rounds with equal settings, means over {min(seeds)} to "
+        f"{max(seeds)} random splits; synthetic tables are drawn anew for each split. In brackets: "
+        "gpuboost's score minus the peer's (paired differences), and the standard error.\n"
+        f"{_misses(content)}"
     )
     header = ["table", "training rows", "score", OURS, *peers]
     summary = f"<summary>{len(rows)} tables, gradient boosting beside its peers</summary>"
@@ -218,14 +223,14 @@ def _boosting_quality_table(content: Content) -> str:
 
 
 def _table_of_boosting(record: Content, usual_rounds: int) -> str:
-    """Name of a table, and what is not as with most others."""
+    """Name of a table, with remarks on native categories and on an unusual number of rounds."""
     remarks = ["native categories"] if record["categories"] else []
     remarks += [f"{record['rounds']} rounds"] if record["rounds"] != usual_rounds else []
     return record["table"] + (f" ({', '.join(remarks)})" if remarks else "")
 
 
 def _difference(found: Content, peer: str) -> str:
-    """A peer's score, and our paired difference to it."""
+    """A peer's score, and gpuboost's paired difference from it."""
     if peer not in found["differences"]:
         return "–"
     own = found["differences"][peer]
@@ -234,13 +239,13 @@ def _difference(found: Content, peer: str) -> str:
 
 
 def _misses(content: Content) -> str:
-    """What lies further below a peer than it may."""
+    """A sentence on the scores that lie further below a peer's than their bounds."""
     missed = [
         f"{record['table']}, {record['estimator']}: {sentence}"
         for record in content["records"]
         for sentence in record.get("missed", ())
     ]
-    return f"Beyond the bound: {'; '.join(missed) or 'nothing'}."
+    return f"Missed bounds: {'; '.join(missed) or 'none'}."
 
 
 def _memory_table(content: Content) -> str:
@@ -253,11 +258,12 @@ def _memory_table(content: Content) -> str:
         sizes = [f"{record[f'{p}_bytes'] / 1e6:.0f}" for p in ("peak", "input", "model", "extra")]
         rows.append([*start, *sizes, f"{record['seconds']:.1f}"])
     note = (
-        "MB above the process after import and warm-up, each fit in a process of its own; extra is "
-        "what is neither the input nor the pickled model."
+        "MB above the memory of the process after import and warm-up; each fit runs in its own "
+        "process. Extra is the peak less the input and the pickled model."
     )
     return (
-        f"{markdown(['case', 'library', 'peak', 'input', 'model', 'extra', 's'], rows)}\n\n{note}"
+        f"{markdown(['case', 'library', 'peak', 'input', 'model', 'extra', 'seconds'], rows)}"
+        f"\n\n{note}"
     )
 
 
@@ -268,8 +274,8 @@ def _import_table(content: Content) -> str:
         ["`from gpuboost import RandomForestClassifier`", f"{found['estimator_seconds']:.3f}"],
         ["`import sklearn.ensemble`", f"{found['sklearn_ensemble_seconds']:.3f}"],
         [
-            f"first forest of {found['first_fit_rows']} rows in a fresh process, nothing compiled "
-            f"before ({found['first_fit_device']})",
+            f"first fit of a forest on {found['first_fit_rows']} rows, in a fresh process without "
+            f"compiled code ({found['first_fit_device']})",
             f"{found['first_fit_seconds']:.2f}",
         ],
     ]

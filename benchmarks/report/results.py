@@ -1,4 +1,4 @@
-"""Results as JSON, written record by record so that a run can be broken off and taken up."""
+"""Result files in JSON, written record by record, so that an interrupted run can be resumed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COMMANDS = {"speed_boosting": "speed", "quality_boosting": "quality-boosting"}  
 
 
 class OtherMachineError(RuntimeError):
-    """A result file holds measurements of another machine or of other versions."""
+    """A result file holds measurements from another machine or with other versions."""
 
 
 class Results:
@@ -22,16 +22,17 @@ class Results:
     Parameters
     ----------
     benchmark : str
-        What was measured ("speed", "quality", ...).
+        Name of the benchmark ("speed", "quality", ...).
     path : Path
-        The JSON file; read if it exists.
+        The JSON file. It is read if it exists.
     again : bool
-        Forget what the file holds and measure everything anew.
+        Whether to ignore the records of an existing file and measure everything anew.
 
     Raises
     ------
     OtherMachineError
-        If the file was measured elsewhere: one file never mixes machines or versions.
+        If the file was measured on another machine or with other versions: a file never mixes
+        them.
     """
 
     def __init__(self, benchmark: str, path: Path, *, again: bool = False) -> None:
@@ -46,21 +47,21 @@ class Results:
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """Finished records, in the order they were measured."""
+        """Finished records, in the order in which they were measured."""
         return self._content["records"]
 
     def find(self, key: str) -> dict[str, Any] | None:
-        """The record of ``key``, None if it is still to be measured."""
+        """The record of ``key``, or None if it has not been measured yet."""
         return next((r for r in self.records if r["key"] == key), None)
 
     def add(self, key: str, record: dict[str, Any]) -> None:
-        """Keep a record and write the file; a crash in between leaves the old file whole."""
+        """Add a record and write the file; a crash meanwhile leaves the old file intact."""
         self.records[:] = [r for r in self.records if r["key"] != key]
         self.records.append({"key": key, "date": today(), **record})
         self._write()
 
     def drop(self, key: str) -> None:
-        """Forget a record, if there is one."""
+        """Remove a record, if there is one."""
         if self.find(key) is not None:
             self.records[:] = [r for r in self.records if r["key"] != key]
             self._write()
@@ -92,18 +93,18 @@ class Results:
 
 
 def result_path(name: str) -> Path:
-    """The file of a result; a name with a slash or a suffix is a path of its own."""
+    """The path of a result file; a name with a slash or a suffix is a path itself."""
     path = Path(name)
     return path if path.suffix or len(path.parts) > 1 else FOLDER / f"{name}.json"
 
 
 def read_results(path: Path) -> dict[str, Any]:
-    """A whole result file.
+    """Read a result file.
 
     Raises
     ------
     FileNotFoundError
-        If it was not measured yet, naming the command that does.
+        If the file does not exist. The message names the command that measures it.
     """
     if not path.exists():
         command = COMMANDS.get(path.stem, path.stem)

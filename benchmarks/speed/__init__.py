@@ -1,1 +1,1 @@
-"""Times, memory, and the cost of an import."""
+"""Times and memory of fits, and the time of an import."""

@@ -1,4 +1,4 @@
-"""``python -m benchmarks import``: import time, and the first fit of a fresh process."""
+"""``python -m benchmarks import``: times of an import, and of the first fit in a fresh process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.report.results import Results, result_path
 
 ALLOWED_RATIO = 1.3  # of `import gpuboost` to `import sklearn.ensemble`
-ALLOWED_FIRST_FIT = 3.0  # seconds; a compiler would take tens of them
+ALLOWED_FIRST_FIT = 3.0  # seconds; compiling would take tens of seconds
 _CHECKOUT = Path(__file__).parents[2]
 
 _TIME_IMPORT = """
@@ -48,13 +48,13 @@ print(time.perf_counter() - started, model.device_)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
+    """Add the options of the command."""
     parser.add_argument("--repeat", type=int, default=9, help="default: %(default)s")
-    parser.add_argument("--rows", type=int, default=3000, help="of the first fit")
+    parser.add_argument("--rows", type=int, default=3000, help="rows of the first fit")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure; 1 if the import is too slow or loads too much, or the first fit waits."""
+    """Measure; return 1 if the import is too slow or loads too much, or the first fit is slow."""
     results = Results("import", result_path(args.name or "import"), again=True)
     ours, estimator, theirs = (statistics.median(times) for times in _import_times(args.repeat))
     loaded = optional_modules_loaded()
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def missed_bounds(record: dict[str, Any]) -> list[str]:
-    """Sentences on what takes longer, or loads more, than it may."""
+    """Describe each missed bound of time, and the optional libraries that were loaded."""
     sentences = []
     if record["ratio"] > ALLOWED_RATIO:
         sentences.append(f"{record['ratio']:.2f} of scikit-learn's import, {ALLOWED_RATIO} allowed")
@@ -96,12 +96,12 @@ def missed_bounds(record: dict[str, Any]) -> list[str]:
 
 
 def optional_modules_loaded() -> list[str]:
-    """Libraries that `import gpuboost` loads in a fresh process though it need not."""
+    """Optional libraries that ``import gpuboost`` loads in a fresh process."""
     return _python(_LOADED).split()
 
 
 def _import_times(repeat: int) -> list[list[float]]:
-    """Seconds of each statement, each in a fresh process, in turns after one to warm the disk."""
+    """Seconds of each statement in fresh processes, in turns; the first turn warms up the disk."""
     turns = [
         [float(_python(_TIME_IMPORT.format(statement=s))) for s in _STATEMENTS]
         for _ in range(repeat + 1)

@@ -1,4 +1,4 @@
-"""The machine and the library versions a result was measured with."""
+"""The machine and the versions of the libraries that a result was measured with."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ PACKAGES = (
     "py-boost",
     "pandas",
 )
-# Facts that may change on one machine: the memory of some virtual machines grows with use.
+# Facts that may change on the same machine: the memory of some virtual machines grows with use.
 VARYING = ("memory_gb",)
 
 
 def describe_machine() -> dict[str, Any]:
-    """CPU, cores, memory, system, Python and versions: what makes two results comparable."""
+    """CPU, cores, memory, system, Python and versions, on which the results depend."""
     return {
         "cpu": cpu_model(),
         "cores": usable_cores(),
@@ -45,7 +45,7 @@ def describe_machine() -> dict[str, Any]:
 
 
 def cpu_model() -> str:
-    """The CPU's name as the system tells it."""
+    """Name of the CPU as the system reports it."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         for line in cpuinfo.read_text().splitlines():
@@ -55,14 +55,14 @@ def cpu_model() -> str:
 
 
 def usable_cores() -> int:
-    """Cores this process may use."""
+    """Number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def memory_gb() -> int | None:
-    """Physical memory in whole GB, None where the system does not tell."""
+    """Physical memory in whole GB, or None if the system does not report it."""
     try:
         return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9)
     except (AttributeError, ValueError, OSError):
@@ -70,7 +70,7 @@ def memory_gb() -> int | None:
 
 
 def installed_versions() -> dict[str, str]:
-    """Versions of the packages of `PACKAGES` that are installed."""
+    """Versions of those `PACKAGES` that are installed."""
     found = {}
     for package in PACKAGES:
         try:
@@ -81,5 +81,5 @@ def installed_versions() -> dict[str, str]:
 
 
 def today() -> str:
-    """Date of a measurement, UTC."""
+    """The current date in UTC, as the date of a measurement."""
     return datetime.now(UTC).strftime("%Y-%m-%d")

@@ -1,4 +1,4 @@
-"""``python -m benchmarks memory``: peak memory of a fit, each in a process of its own."""
+"""``python -m benchmarks memory``: peak memory of fits, each in its own process."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from benchmarks.peers.peers import OURS, choose_peers
 from benchmarks.report.results import Results, result_path
 from benchmarks.suite.cases import FOREST_PEERS, MEMORY, SMALL_ROWS, Case, choose_cases
 
-ALLOWED_EXTRA_BYTES = 300 * 10**6  # of gpuboost, above process, input and model
+ALLOWED_EXTRA_BYTES = 300 * 10**6  # of gpuboost, in addition to the process, input and model
 _CHECKOUT = Path(__file__).parents[2]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
+    """Add the options of the command."""
     parser.add_argument("--only", metavar="TEXT", help="cases whose name contains this")
     parser.add_argument("--peers", default=",".join(FOREST_PEERS), help="default: %(default)s")
     parser.add_argument("--scale", choices=("small", "full"), default="full")
@@ -28,12 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=600.0,
         metavar="SECONDS",
-        help="after which a peer is stopped (default: %(default)s)",
+        help="stop the fit of a peer after this time (default: %(default)s)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure the chosen cases; 1 if gpuboost takes more than it may."""
+    """Measure the chosen cases; return 1 if gpuboost takes more memory than allowed."""
     if not Path("/proc/self/status").exists():
         print("peak memory is read from /proc, which this system does not have")
         return 2
@@ -76,7 +76,7 @@ def _measured(
 
 
 def ask_probe(request: dict[str, Any], timeout: float) -> dict[str, Any]:
-    """Run `probe` in a fresh process; a failure is an entry of its own."""
+    """Run `probe` in a fresh process; if it fails, the result says why the peer is left out."""
     command = [sys.executable, "-m", "benchmarks.speed.probe"]
     try:
         done = subprocess.run(

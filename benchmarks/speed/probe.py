@@ -1,7 +1,7 @@
-"""Peak memory of one fit, measured in a process of its own.
+"""Peak memory of one fit, measured in its own process.
 
-``python -m benchmarks.speed.probe`` reads a request as JSON from standard input and writes what it
-measured as JSON, the last line of standard output.
+``python -m benchmarks.speed.probe`` reads a request as JSON from standard input and writes its
+measurements as JSON to the last line of standard output.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ SAMPLING_SECONDS = 0.002
 
 
 def main() -> int:
-    """Measure what standard input asks for."""
+    """Measure the request that is read from standard input."""
     print(json.dumps(measure(json.loads(sys.stdin.read()))))
     return 0
 
 
 def measure(request: dict[str, Any]) -> dict[str, Any]:
-    """Bytes of input and model, and the peak above the process after import and warm-up.
+    """Measure the bytes of the input and the model, and the peak above the warmed-up process.
 
     Parameters
     ----------
     request : dict
-        ``case``, ``rows``, ``trees``, ``peer``, ``device``, ``n_jobs``, ``seed``.
+        ``case``, ``rows``, ``peer``, ``device``, ``n_jobs`` and ``seed``.
     """
     case = choose_cases(MEMORY, request["case"])[0].sized("full", request["rows"])
     (peer,) = choose_peers((request["peer"],), request["device"])
@@ -70,7 +70,7 @@ def measure(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _warm_up(peer: Peer, table: Any, case: Any, request: dict[str, Any]) -> None:
-    """A small fit; gpuboost on Numba where it may choose, so that what it loads is loaded."""
+    """Make a small fit; if gpuboost chooses the device, use Numba, so that its code is loaded."""
     resources = Resources(request["n_jobs"], request["seed"], case.features, len(table.y))
     if peer.name == OURS and request["device"] in ("auto", "cpu"):
         (peer,) = choose_peers((OURS,), "numba")
@@ -78,13 +78,13 @@ def _warm_up(peer: Peer, table: Any, case: Any, request: dict[str, Any]) -> None
 
 
 def resident_bytes() -> int:
-    """Resident set of this process."""
+    """Size of this process's resident set."""
     return _status("VmRSS")
 
 
 @contextmanager
 def peak_memory() -> Iterator[list[int]]:
-    """Yields a list that holds the largest resident set once the block is left."""
+    """Yield a list that holds the size of the largest resident set when the block has ended."""
     peak = [0]
     if _reset_high_water_mark():
         yield peak
@@ -101,7 +101,7 @@ def peak_memory() -> Iterator[list[int]]:
 
 
 def _sample(peak: list[int], done: threading.Event) -> None:
-    """Where the kernel's own mark cannot be reset: look every few milliseconds."""
+    """Sample the resident set every few milliseconds, if its peak in /proc cannot be reset."""
     while True:
         peak[0] = max(peak[0], resident_bytes())
         if done.wait(SAMPLING_SECONDS):

@@ -1,4 +1,4 @@
-"""``python -m benchmarks speed``: fits and predictions against the peers, side by side."""
+"""``python -m benchmarks speed``: times of fits and predictions, beside those of the peers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from benchmarks.speed.timing import Plan, measure_case
 from benchmarks.suite.boosting_cases import BOOSTING_SPEED
 from benchmarks.suite.cases import SPEED, Case, choose_cases
 
-SUITES = {"speed": SPEED, "speed_boosting": BOOSTING_SPEED}  # result file of each
+SUITES = {"speed": SPEED, "speed_boosting": BOOSTING_SPEED}  # by result file
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
+    """Add the options of the command."""
     parser.add_argument("--only", metavar="TEXT", help="cases whose name contains this")
     parser.add_argument("--peers", default=",".join(PEER_NAMES), help="default: %(default)s")
     parser.add_argument("--scale", choices=("small", "full"), default="full")
@@ -26,12 +26,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=300.0,
         metavar="SECONDS",
-        help="that one peer may take in one case (default: %(default)s)",
+        help="time that one peer may take in one case (default: %(default)s)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure the chosen cases; 1 if a bound is missed."""
+    """Measure the chosen cases; return 1 if a bound is missed."""
     plan = Plan(args.n_jobs, args.repeat, args.seed, args.budget)
     choose_peers(args.peers.split(","), args.device)
     chosen = choose_cases(tuple(case for suite in SUITES.values() for case in suite), args.only)
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run_case(case: Case, results: Results, plan: Plan, args: argparse.Namespace) -> int:
-    """Measure one case, or say that it is done; the number of missed bounds."""
+    """Measure a case if it is not done, print its ratios and return the number of missed bounds."""
     size = f"{case.rows} rows, {case.setting.n_estimators} trees, {plan.n_jobs} threads"
     device = case.device or args.device
     key = f"{case.name} | {size} | {device}"

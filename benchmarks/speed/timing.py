@@ -1,4 +1,4 @@
-"""Times and scores of the peers of one case, taken in turns in one process."""
+"""Times and scores of the peers of a case, measured in turns in one process."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Plan:
     ----------
     n_jobs, repeat, seed : int
     budget : float
-        Seconds that the measured calls of one peer may take in one case. A peer whose warm-up
-        foretells more is left out; one that has spent it is not repeated.
+        Seconds that the measured calls of one peer may take in one case. A peer is left out if
+        its warm-up predicts more, and is not repeated once it has used up the budget.
     """
 
     n_jobs: int = 2
@@ -43,7 +43,7 @@ class Plan:
 
 @dataclass
 class Runs:
-    """What was measured of one peer."""
+    """The measurements of one peer."""
 
     peer: Peer
     fit_seconds: list[float] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Runs:
     model: Any = None
 
     def record(self, timed: str) -> dict[str, Any]:
-        """As JSON."""
+        """The record of the result file; ``timed`` is "fit" or "prediction"."""
         if self.left_out:
             return {"left_out": self.left_out}
         seconds = self.fit_seconds if timed == "fit" else self.predict_seconds
@@ -72,12 +72,12 @@ class Runs:
 def measure_case(
     case: Case, peers: list[Peer], tables: tuple[Table, Table], plan: Plan, say: Say
 ) -> dict[str, Any]:
-    """Warm every peer up, then time them in turns.
+    """Warm up every peer, then time all of them in turns.
 
     Returns
     -------
     dict
-        Sizes, metric, what each peer took and scored, and the ratios of our time to theirs.
+        Sizes, metric, time and score of each peer, and the ratios of gpuboost's time to theirs.
     """
     train, test = tables
     resources = Resources(plan.n_jobs, plan.seed, train.X.shape[1], len(train.y))
@@ -97,7 +97,7 @@ def measure_case(
 def _warm_up(
     runs: Runs, case: Case, tables: tuple[Table, Table], resources: Resources, plan: Plan
 ) -> None:
-    """First fit and prediction of a peer: imports, thread pools, compiled code. Not measured."""
+    """Run an untimed first fit and prediction, which imports, starts threads and compiles."""
     peer, setting = runs.peer, case.setting
     runs.left_out = peer.refuses(setting)
     if runs.left_out:
@@ -110,7 +110,7 @@ def _warm_up(
         with fallbacks_noted(runs):
             seconds = _few_trees(peer, case, tables, resources, trees)
             estimated = seconds * setting.n_estimators / trees
-            if few and estimated > plan.budget:  # imports and binning are not done once a tree
+            if few and estimated > plan.budget:  # imports and binning do not grow with the trees
                 estimated = _estimated(peer, case, tables, resources)
     except Exception as error:  # one peer's failure is a result, not the end of the run
         runs.left_out = f"failed: {type(error).__name__}: {error}"[:300]
@@ -122,7 +122,7 @@ def _warm_up(
 def _few_trees(
     peer: Peer, case: Case, tables: tuple[Table, Table], resources: Resources, trees: int
 ) -> float:
-    """Seconds of a fit and a prediction with so many trees."""
+    """Seconds of a fit and a prediction with this number of trees."""
     train, test = tables
     rows = len(test.y) if peer.warms_up_whole else WARM_UP_PREDICT_ROWS
     model = peer.make(replace(case.setting, n_estimators=trees), resources)
@@ -135,7 +135,7 @@ def _few_trees(
 
 
 def _estimated(peer: Peer, case: Case, tables: tuple[Table, Table], resources: Resources) -> float:
-    """Seconds of all trees, from two warm fits of few of them."""
+    """Estimate the seconds with all trees from two warm fits with few trees."""
     few, more = WARM_UP_TREES, 2 * WARM_UP_TREES
     seconds = [_few_trees(peer, case, tables, resources, trees) for trees in (few, more)]
     a_tree = max(0.0, seconds[1] - seconds[0]) / (more - few)
@@ -211,7 +211,7 @@ class _Collect(logging.Handler):
 
 @contextmanager
 def fallbacks_noted(runs: Runs) -> Iterator[None]:
-    """Note when scikit-learn-intelex silently hands a call on to scikit-learn."""
+    """Add a remark if scikit-learn-intelex silently falls back to scikit-learn."""
     logger, collect = logging.getLogger("sklearnex"), _Collect()
     handlers, level, propagate = logger.handlers, logger.level, logger.propagate
     logger.handlers, logger.propagate = [collect], False

@@ -1,1 +1,1 @@
-"""Where the time of a fit goes."""
+"""How the time of a fit splits into stages."""

@@ -1,7 +1,8 @@
-"""Where the time of a round of gradient boosting goes, backend by backend.
+"""Times of the steps of a round of gradient boosting, for each backend.
 
-The steps of a backend's booster are timed while it boosts: log loss of two classes, trees of depth
-6. Growing has the making of its integers inside, which is also told apart.
+The booster of a backend is timed while it boosts with the log loss of two classes and trees of
+depth 6. The time to grow a tree includes the time to quantise its gradients, which is also listed
+separately.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ DEPTH, LEARNING_RATE, L2 = 6, 0.1, 1.0
 WHOLE = "boost"
 STEPS = {
     "gradients": "gradients and hessians",
-    "scale": "the largest of them",
-    "quantised": "integers of them",
-    "grow": f"a tree of depth {DEPTH}, integers included",
+    "scale": "largest gradient and hessian",
+    "quantised": "quantised gradients and hessians",
+    "grow": f"a tree of depth {DEPTH}, including quantisation",
     "leaves": "leaf of each row",
     "update": "raw predictions",
     "mean_loss": "mean loss",
@@ -39,7 +40,7 @@ Record = dict[str, Any]
 
 
 class TimedSteps:
-    """A booster whose steps note how long they take; the first round is for compiling."""
+    """A booster that records the time of each step, except in the first round, which compiles."""
 
     def __init__(self, booster: Any) -> None:
         self.seconds: dict[str, list[float]] = {name: [] for name in STEPS}
@@ -57,7 +58,7 @@ class TimedSteps:
         return timed
 
     def run(self, rounds: int) -> list[float]:
-        """Boost; the mean loss after each round."""
+        """Boost and return the mean loss after each round."""
         losses = []
         for number in range(rounds + 1):
             losses.append(self._booster.boost(number, LEARNING_RATE).read().losses.train)
@@ -67,7 +68,7 @@ class TimedSteps:
 
 
 def boosting_task(rows: int) -> BoostTask:
-    """A fit of boosting; the l2 makes its score that of Newton's steps."""
+    """The task of a boosting fit; with l2, its splits are chosen by the Newton objective."""
     table = binary(rows, N_FEATURES)
     mapper = fit_bin_mapper(table.X, np.zeros(N_FEATURES, dtype=bool))
     matrix = backend("numpy").bin(table.X, mapper, N_THREADS)
@@ -92,12 +93,12 @@ def boosting_task(rows: int) -> BoostTask:
 
 
 def measure_steps(rows: int, rounds: int) -> dict[str, Record]:
-    """Records of the steps, by name, on every backend that works here.
+    """Time the steps on every available backend and return their records by name.
 
     Raises
     ------
     RuntimeError
-        If backends differ, or a step was not taken: its times would be those of nothing.
+        If the losses of two backends differ, or a booster never called one of the steps.
     """
     task, records, losses = boosting_task(rows), dict[str, Record](), {}
     for name in ("numpy", "numba") if has_numba() else ("numpy",):

@@ -1,4 +1,4 @@
-"""The stages of the Numba backend, taken apart: the root of one tree, all features looked at."""
+"""The stages of the Numba backend, one by one, at a root that considers all features."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gpuboost.engine.task import GrowTask
 
 
 class Root(NamedTuple):
-    """The root of a tree, as compiled code sees it."""
+    """The root of a tree, as compiled functions take it."""
 
     problem: Problem
     rows: Rows
@@ -35,7 +35,7 @@ class Root(NamedTuple):
 
 
 def root_of(task: GrowTask, tree: int) -> Root:
-    """The root of a tree with one channel, its rows loaded."""
+    """Load the rows of a tree with one channel and return its root."""
     tree_rows = task.rows_of(tree)
     n, n_features = task.matrix.n_samples, task.matrix.n_features
     limits = limits_of(task.options, task.target, Weights.of(tree_rows))
@@ -66,12 +66,12 @@ def _histograms(problem: Any, members: Any) -> int:
 
 
 def histograms(root: Root) -> int:
-    """Sums up to each bin, of every feature in turn; the number of bins."""
+    """Compute the prefix sums over the bins of each feature; return the number of bins."""
     return _histograms(root.problem, root.members)
 
 
 def split(root: Root) -> np.void:
-    """Histogram and scan of every feature; the best split."""
+    """Build and scan the histogram of each feature; return the best split."""
     members = root.members
     find_split(root.problem, None, members.node, members.row, members.word)
     return root.problem.scratch.split[0]
@@ -83,7 +83,7 @@ def _partition(codes: Any, feature: int, last_left: int, rows: Any, count: int) 
 
 
 def partition(root: Root, feature: int, last_left: int) -> int:
-    """Move the rows to their sides; the number on the left."""
+    """Move the rows to their sides; return the number on the left."""
     count = int(root.members.node["count"])
     codes = root.problem.matrix.codes
     return _partition(codes, feature, last_left, root.rows, count)

@@ -1,4 +1,4 @@
-"""What the timings of stages share: the size, the backends, what a result says of itself."""
+"""What the timings of stages share: the size of the data, the backends, and facts of a result."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def backend(name: str) -> Any:
 
 
 def note(benchmark: Any, stage: str, size: str, backend: str | None = None) -> None:
-    """What the result file says of a measurement."""
+    """Store the stage, size and backend of a measurement in its result."""
     benchmark.extra_info.update(stage=stage, size=size)
     if backend is not None:
         benchmark.extra_info["backend"] = backend

@@ -1,4 +1,4 @@
-"""``python -m benchmarks stages``: binning, histogram, split, a round of boosting, prediction."""
+"""``python -m benchmarks stages``: times of binning, histograms, splits, boosting, prediction."""
 
 from __future__ import annotations
 
@@ -18,14 +18,18 @@ _CHECKOUT = Path(__file__).parents[2]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
+    """Add the options of the command."""
     parser.add_argument("--rows", type=int, default=100_000, help="default: %(default)s")
-    parser.add_argument("--rounds", type=int, default=20, help="of boosting (default: %(default)s)")
-    parser.add_argument("--only", metavar="TEXT", help="as pytest's -k; then none of boosting")
+    parser.add_argument(
+        "--rounds", type=int, default=20, help="rounds of boosting (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--only", metavar="TEXT", help="select stages as pytest's -k does; leaves out boosting"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Keep the medians of every stage; pytest's exit status if that is not 0."""
+    """Time all stages and store their medians; return pytest's exit status."""
     results = Results("stages", result_path(args.name or "stages"), again=args.again)
     status, measured = run_tests(args.rows, args.only)
     if status:
@@ -41,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def run_tests(rows: int, only: str | None) -> tuple[int, list[dict[str, Any]]]:
-    """Run `test_stages` under pytest-benchmark; its exit status, and what it measured."""
+    """Run `test_stages` under pytest-benchmark; return its exit status and its measurements."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "stages.json"
         command = [sys.executable, "-m", "pytest", "benchmarks/stages/test_stages.py", "-q"]
@@ -53,7 +57,7 @@ def run_tests(rows: int, only: str | None) -> tuple[int, list[dict[str, Any]]]:
 
 
 def stage_record(found: dict[str, Any]) -> dict[str, Any]:
-    """What is kept of one entry of pytest-benchmark's JSON."""
+    """The record of one entry of pytest-benchmark's JSON."""
     stats = found["stats"]
     return {
         **found["extra_info"],

@@ -1,7 +1,7 @@
-"""Times of the stages of a fit, backend by backend: ``pytest benchmarks/``.
+"""Times of the stages of a fit, for each backend: ``pytest benchmarks/``.
 
-Histogram, split and partition are timed at the root of a tree and, for NumPy, on a level further
-down, all features looked at. `python -m benchmarks stages` keeps the medians.
+Histograms, the split search and the partition are timed at the root of a tree and, for NumPy, also
+on a deeper level. Nodes consider all features. ``python -m benchmarks stages`` stores the medians.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ N_TREES = 10
 
 @dataclass(frozen=True)
 class Work:
-    """What all stages work on."""
+    """The data that all stages use."""
 
     X: np.ndarray
     matrix: BinnedMatrix
@@ -56,7 +56,7 @@ class Work:
 
 @cache
 def work() -> Work:
-    """A binned table, and a forest to grow on it."""
+    """Bin a table, and make the task of growing a forest on it."""
     table = binary(N_ROWS, N_FEATURES)
     mapper = fit_bin_mapper(table.X, np.zeros(N_FEATURES, dtype=bool))
     matrix = NumpyBackend().bin(table.X, mapper, N_THREADS)
@@ -71,7 +71,7 @@ def work() -> Work:
 
 @dataclass(frozen=True)
 class Level:
-    """One level of a tree as the NumPy backend holds it."""
+    """One level of a tree, as the NumPy backend represents it."""
 
     ops: NumpyLevelOps
     rows: Any
@@ -85,7 +85,7 @@ class Level:
         return np.repeat(np.arange(len(self.frontier)), self.frontier.count)
 
     def histograms(self) -> np.ndarray:
-        """Of every feature, from the rows: (nodes, planes, F, width)."""
+        """Histograms of all nodes and features, from the rows: (nodes, planes, F, width)."""
         matrix = self.ops.task.matrix
         shape = (len(self.frontier), matrix.width, self.frontier.gradient.shape[1])
         base = self.node_of_row * matrix.width
@@ -96,7 +96,7 @@ class Level:
         return np.stack(planes, axis=2).swapaxes(0, 1)
 
     def best_splits(self, histograms: np.ndarray) -> Splits:
-        """Of every node, over all features."""
+        """The best split of each node over all features."""
         task, frontier = self.ops.task, self.frontier
         search = HistogramSearch(task, smallest_hessian(np, 0.0, frontier.hessian[:1]))
         features = np.arange(task.matrix.n_features, dtype=np.uint64)
@@ -105,7 +105,7 @@ class Level:
 
 @cache
 def level(depth: int) -> Level:
-    """A level of the first tree, and the splits the backend finds for it."""
+    """A level of the first tree, with the splits that the backend finds for it."""
     task = work().task
     ops, rows, frontier = NumpyLevelOps.start(task, [0])
     candidates, splits = _found(ops, rows, frontier, 0)
@@ -142,7 +142,7 @@ def forest() -> Ensemble:
 
 
 def level_size(depth: int) -> str:
-    """Of a level."""
+    """Size of a level in words."""
     found = level(depth)
     nodes = "root" if depth == 0 else f"{len(found.frontier)} nodes"
     return f"{len(found.rows.row):,} x {N_FEATURES}, {nodes}"
@@ -150,7 +150,7 @@ def level_size(depth: int) -> str:
 
 @cache
 def numba_root() -> Any:
-    """The root of the first tree in the Numba backend, and its parts as functions."""
+    """The stages of the Numba backend as functions, and the root of the first tree."""
     if not has_numba():
         pytest.skip("Numba does not work here")
     from benchmarks.stages import numba_stages

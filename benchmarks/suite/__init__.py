@@ -1,1 +1,1 @@
-"""What the benchmarks train: cases, settings, tables."""
+"""The cases, settings and tables of the benchmarks."""

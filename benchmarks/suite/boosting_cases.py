@@ -1,4 +1,4 @@
-"""What the speed benchmark measures of gradient boosting and AdaBoost."""
+"""The speed benchmark's cases of gradient boosting and AdaBoost."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from benchmarks.suite.tables import CLASSIFICATION, REGRESSION
 DEPTH = 6
 UPPER_QUANTILE = 0.9
 _PEERS = (OURS, *FAST_BOOSTING, CATBOOST)
-_AND_EXACT = (*_PEERS, REFERENCE)  # where its exact splits end in the time of a case
+_AND_EXACT = (*_PEERS, REFERENCE)  # for cases in which scikit-learn's exact splits take seconds
 
 
 def _rounds(task: str, **options: float | str) -> Setting:
-    """A hundred rounds, as everywhere here."""
+    """The setting of a case: a hundred rounds of depth `DEPTH`."""
     chosen = BoostingOptions(**options)  # type: ignore[arg-type]
     return Setting(BOOSTING, task, 100, max_depth=DEPTH, boosting=chosen)
 

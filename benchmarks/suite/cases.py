@@ -1,4 +1,4 @@
-"""What the speed and memory benchmarks measure: each case by name, with the bound it must keep."""
+"""The cases of the speed and memory benchmarks, with the bounds that they must keep."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from benchmarks.suite.tables import CLASSIFICATION, MAKERS, REGRESSION, Table, l
 
 FOREST_PEERS = (OURS, REFERENCE, INTELEX, XGBOOST, LIGHTGBM)
 TEST_ROWS = 20_000
-SMALL_ROWS, SMALL_TREES = 10, 5  # what --scale small divides rows and trees by
+SMALL_ROWS, SMALL_TREES = 10, 5  # --scale small divides the rows and trees by these
 
 
 @dataclass(frozen=True)
 class Bound:
-    """The largest ratio of our time to that of the fastest of some peers.
+    """The largest allowed ratio of gpuboost's time to that of the fastest of some peers.
 
     Attributes
     ----------
     ratio : float
     peers : tuple of str
     is_required : bool
-        Whether the bound is missed where one of the two sides has no time.
+        Whether the bound counts as missed if gpuboost or one of the peers has no time.
     """
 
     ratio: float
@@ -35,13 +35,13 @@ class Bound:
     is_required: bool = True
 
     def verdict(self, ratios: Mapping[str, float]) -> dict[str, Any]:
-        """What was reached, from the ratios of our time to that of each peer.
+        """Compare the bound with the ratios of gpuboost's time to that of each peer.
 
         Returns
         -------
         dict
-            ``peers``, ``allowed``; with times of all of them ``reached`` and ``fastest``; and, if
-            the bound is missed, ``missed``, a sentence.
+            ``peers`` and ``allowed``; ``reached`` and ``fastest``, if all of them have times; and
+            ``missed``, a sentence, if the bound is missed.
         """
         found: dict[str, Any] = {"peers": list(self.peers), "allowed": self.ratio}
         without = [peer for peer in self.peers if peer not in ratios]
@@ -58,31 +58,31 @@ class Bound:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Names in a sentence."""
+    """Join names as in a sentence."""
     *others, last = names
     return f"{', '.join(others)} and {last}" if others else last
 
 
 @dataclass(frozen=True)
 class Case:
-    """One comparison.
+    """One comparison of gpuboost with its peers.
 
     Attributes
     ----------
     name : str
     data : str
-        A maker of `tables.MAKERS`, or the name of a Parquet source.
+        Key of `tables.MAKERS`, or the name of a Parquet source.
     rows, features : int
-        Training rows and columns (``features`` is 0 for Parquet sources).
+        Number of training rows and columns (``features`` is 0 for Parquet sources).
     setting : Setting
     bounds : tuple of Bound
     predict_rows : int
-        If positive, what is timed is the prediction of so many rows instead of the fit.
+        If positive, the prediction of this many rows is timed instead of the fit.
     device : str or None
-        Device of gpuboost in place of the one asked for.
+        Device of gpuboost; None for the one that the command line names.
     peers : tuple of str
     min_repeat : int
-        Runs of each peer at least: more where a run takes milliseconds.
+        Minimal number of runs of each peer; larger for cases that take milliseconds.
     """
 
     name: str
@@ -98,11 +98,11 @@ class Case:
 
     @property
     def is_synthetic(self) -> bool:
-        """Whether the data are made here rather than read from a folder."""
+        """Whether the data are generated rather than read from a folder."""
         return self.data in MAKERS
 
     def sized(self, scale: str, rows: int | None) -> Case:
-        """The case at another size; its bounds then no longer apply."""
+        """The case at another size, for which its bounds do not apply."""
         if scale == "full" and rows is None:
             return self
         by_rows, by_trees = (SMALL_ROWS, SMALL_TREES) if scale == "small" else (1, 1)
@@ -118,7 +118,7 @@ class Case:
         )
 
     def tables(self, folder: Path | None, seed: int) -> tuple[Table, Table]:
-        """Training and test data."""
+        """Make or load the training and test data."""
         if not self.is_synthetic:
             if folder is None:
                 raise LookupError("needs --data, a folder of Parquet tables")
@@ -235,7 +235,7 @@ MEMORY = (
 
 
 def choose_cases(cases: tuple[Case, ...], only: str | None) -> list[Case]:
-    """The cases whose name contains ``only``, in any case of letters."""
+    """The cases whose names contain ``only``, ignoring case."""
     chosen = [case for case in cases if only is None or only.lower() in case.name.lower()]
     if not chosen:
         names = "\n  ".join(case.name for case in cases)

@@ -1,9 +1,9 @@
-"""Poisson regression of counts with an exposure: each library's way to give it.
+"""Poisson regression of counts with an exposure, for each library.
 
-An offset, the logarithm of the exposure, where there is one: this library's ``offset``, XGBoost's
-``base_margin``, LightGBM's ``init_score``. HistGradientBoosting has none and gets the rates with
-the exposures as weights, which has the same gradients and hessians. Who has an offset and no
-constant of its own beside it starts from the logarithm of all counts over all exposure.
+The logarithm of the exposure is gpuboost's ``offset``, XGBoost's ``base_margin`` and LightGBM's
+``init_score``. HistGradientBoosting has no offset; it gets the rates as targets and the exposures
+as weights, which gives the same gradients and hessians. XGBoost and LightGBM fit no baseline if
+there is an offset, so the logarithm of the mean rate is added to the offset.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from benchmarks.suite.tables import Table
 
 
 def predicted_rates(name: str, model: Any, train: Table, test: Table) -> np.ndarray:
-    """Fit a peer's model, and what it expects of the test rows per unit of exposure."""
+    """Fit a peer's model and predict the counts per unit of exposure for the test rows."""
     return _WAYS[name](model, train, test)
 
 
 def explained_deviance(test: Table, rates: np.ndarray) -> float:
-    """Share of the Poisson deviance of the rates that is explained, weighted by exposure."""
+    """Share of the rates' Poisson deviance that is explained, weighted by exposure."""
     from sklearn.metrics import d2_tweedie_score
 
     weights = _exposure(test)
@@ -43,7 +43,7 @@ def _log_mean_rate(table: Table) -> float:
 
 def _ours(model: Any, train: Table, test: Table) -> np.ndarray:
     model.fit(train.features, train.y, offset=np.log(_exposure(train)))
-    return model.predict(test.features)  # no offset: an exposure of 1
+    return model.predict(test.features)  # without an offset, the exposure is 1
 
 
 def _xgboost(model: Any, train: Table, test: Table) -> np.ndarray:
@@ -55,7 +55,7 @@ def _xgboost(model: Any, train: Table, test: Table) -> np.ndarray:
 def _lightgbm(model: Any, train: Table, test: Table) -> np.ndarray:
     mean = _log_mean_rate(train)
     model.fit(train.features, train.y, init_score=np.log(_exposure(train)) + mean)
-    return model.predict(test.features) * np.exp(mean)  # its trees alone, otherwise
+    return model.predict(test.features) * np.exp(mean)  # LightGBM predicts without init_score
 
 
 def _hist(model: Any, train: Table, test: Table) -> np.ndarray:

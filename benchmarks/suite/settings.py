@@ -1,4 +1,4 @@
-"""What every peer is asked to train, in scikit-learn's words, and what it may use."""
+"""The settings that all peers train with, in scikit-learn's names, and the resources of a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FOREST, EXTRA_TREES, TREE = "forest", "extra-trees", "tree"
 BOOSTING, ADABOOST = "boosting", "AdaBoost"
 LOG_LOSS, SQUARED_ERROR, ABSOLUTE_ERROR = "log_loss", "squared_error", "absolute_error"
 QUANTILE, POISSON = "quantile", "poisson"
-N_BINS = 255  # of boosting, for everyone
+N_BINS = 255  # of every peer's boosting
 
 _CLASS_NAMES = {
     FOREST: "RandomForest",
@@ -25,21 +25,21 @@ _CLASS_NAMES = {
 
 @dataclass(frozen=True)
 class BoostingOptions:
-    """What gradient boosting has beside rounds and depth; no peer stops early.
+    """Options of gradient boosting other than rounds and depth; no peer stops early.
 
     Attributes
     ----------
     loss : {"log_loss", "squared_error", "absolute_error", "quantile", "poisson"} or None
-        None: of the task, log loss or squared error.
+        None means log loss in a classification and squared error in a regression.
     quantile : float
         Level of the quantile loss.
     learning_rate, l2 : float
     min_samples_leaf : int
     min_hessian : float
-        Smallest sum of hessians of a leaf. The default is the one HistGradientBoosting cannot
-        change, and LightGBM's.
+        Minimal sum of hessians in a leaf. The default is LightGBM's, and the fixed value of
+        HistGradientBoosting.
     max_leaves : int or None
-        Leaves of a tree, which then grows best first.
+        Maximal number of leaves of a tree, which then grows best first.
     """
 
     loss: str | None = None
@@ -53,20 +53,20 @@ class BoostingOptions:
 
 @dataclass(frozen=True)
 class Setting:
-    """What every peer is asked to train.
+    """A setting that all peers train with.
 
     Attributes
     ----------
     family : {"forest", "extra-trees", "tree", "boosting", "AdaBoost"}
     task : {"classification", "regression"}
     n_estimators : int
-        Trees, or rounds.
+        Number of trees or rounds.
     max_depth : int or None
-        None grows to purity.
+        If None, trees grow to purity.
     max_features : str, float or None
-        As in scikit-learn; "default" is that of scikit-learn's estimator.
+        As in scikit-learn; "default" is the default of scikit-learn's estimator.
     boosting : BoostingOptions
-        Of the family "boosting" alone.
+        Only used by the family "boosting".
     """
 
     family: str
@@ -84,17 +84,17 @@ class Setting:
 
     @property
     def is_classification(self) -> bool:
-        """Whether classes are predicted."""
+        """Whether the task is a classification."""
         return self.task == CLASSIFICATION
 
     @property
     def loss(self) -> str:
-        """What is minimised."""
+        """The loss that boosting minimises."""
         of_task = LOG_LOSS if self.is_classification else SQUARED_ERROR
         return self.boosting.loss or of_task
 
     def share_of_features(self, n_features: int) -> float:
-        """``max_features`` as a share of the features, for peers that want one."""
+        """``max_features`` as a share of the features, for peers that expect a share."""
         wanted = self.max_features
         if wanted == "default":
             forest = self.family in (FOREST, EXTRA_TREES) and self.is_classification
@@ -104,7 +104,7 @@ class Setting:
         return 1.0 if wanted is None else float(wanted)
 
     def keywords(self, n_jobs: int, seed: int) -> dict[str, Any]:
-        """Keywords of scikit-learn's trees and forests."""
+        """Keyword arguments of scikit-learn's trees and forests."""
         words: dict[str, Any] = {"max_depth": self.max_depth, "random_state": seed}
         if self.family != TREE:
             words |= {"n_estimators": self.n_estimators, "n_jobs": n_jobs}
@@ -115,7 +115,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Resources:
-    """What a run may use, the same for every peer."""
+    """The threads and seed of a run, and the size of its data; the same for every peer."""
 
     n_jobs: int = 2
     seed: int = 0
@@ -124,7 +124,7 @@ class Resources:
 
 
 def missing_package(module: str, package: str) -> str | None:
-    """Why a peer cannot be measured, None if its module is there."""
+    """Why a peer cannot be measured, or None if its module is installed."""
     if importlib.util.find_spec(module) is None:
         return f"{package} is not installed"
     return None

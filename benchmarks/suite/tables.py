@@ -1,4 +1,4 @@
-"""Tables to learn from: synthetic, bundled with scikit-learn, or from a folder of Parquet files."""
+"""Data sets: synthetic, bundled with scikit-learn, or read from a folder of Parquet files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 CLASSIFICATION, REGRESSION = "classification", "regression"
-ONE_HOT_LEVELS = 16  # categories with more levels are given to peers as ordinal codes
+ONE_HOT_LEVELS = 16  # categories with more levels are encoded as ordinal codes
 
 
 @dataclass(frozen=True)
@@ -21,14 +21,14 @@ class Table:
     ----------
     name : str
     X : ndarray of float32 of shape (n_samples, n_features)
-        Numbers only: categories are one-hot or ordinal encoded, NaN is missing.
+        Only numbers: categories are one-hot or ordinal encoded, and NaN means missing.
     y : ndarray of shape (n_samples,)
         int64 class codes, or float64 targets.
     task : {"classification", "regression"}
     frame : pandas.DataFrame or None
-        The same features with categories as categories; None if there are none.
+        The same features with categorical columns; None if there are none.
     exposure : ndarray of float64 of shape (n_samples,) or None
-        What a count was counted over.
+        Exposure of each row, such as years insured, if the target is a count.
     """
 
     name: str
@@ -40,16 +40,16 @@ class Table:
 
     @property
     def features(self) -> Any:
-        """With categories as categories where there are any."""
+        """The features, with categorical columns if there are any."""
         return self.X if self.frame is None else self.frame
 
     @property
     def n_classes(self) -> int:
-        """Classes of the target, 0 for regression."""
+        """Number of classes, 0 for a regression."""
         return int(self.y.max()) + 1 if self.task == CLASSIFICATION else 0
 
     def take(self, rows: np.ndarray) -> Table:
-        """The table of some of the rows."""
+        """A table of the given rows."""
         frame = None if self.frame is None else self.frame.iloc[rows]
         exposure = None if self.exposure is None else self.exposure[rows]
         return Table(self.name, self.X[rows], self.y[rows], self.task, frame, exposure)
@@ -65,14 +65,14 @@ def _features(rng: np.random.Generator, rows: int, features: int) -> np.ndarray:
 
 
 def _signal(X: np.ndarray, rng: np.random.Generator, noise: float) -> np.ndarray:
-    """An interaction, a wave, a bowl and a step of the first six columns; the rest are noise."""
+    """A function of the first six columns (a product, sine, square and step) with added noise."""
     a, b, c, d, e, f = (X[:, k].astype(np.float64) for k in range(6))
     z = a * b + np.sin(3.0 * c) + 0.5 * d * d + np.where(e > 0.0, 0.7 * f, -0.2)
     return z + noise * rng.standard_normal(len(X))
 
 
 def binary(rows: int, features: int, seed: int = 0) -> Table:
-    """Two classes of about equal size, some 12% of labels wrong."""
+    """Two classes of about equal size; about 12% of the labels are wrong."""
     rng = np.random.default_rng([seed, 1])
     X = _features(rng, rows, features)
     return Table("binary", X, (_signal(X, rng, 0.8) > 0.5).astype(np.int64), CLASSIFICATION)
@@ -86,7 +86,7 @@ def continuous(rows: int, features: int, seed: int = 0) -> Table:
 
 
 def seven_classes(rows: int, features: int, seed: int = 0) -> Table:
-    """Seven classes, two of them large, half of the columns two-valued."""
+    """Seven classes, two of which are large; half of the columns have two values."""
     rng = np.random.default_rng([seed, 3])
     X = _features(rng, rows, features)
     z = _signal(X, rng, 0.4)
@@ -96,7 +96,7 @@ def seven_classes(rows: int, features: int, seed: int = 0) -> Table:
 
 
 def rare_classes(rows: int, features: int, seed: int = 0) -> Table:
-    """Ten classes, each half as frequent as the one before: the rarest have 1 row of 500."""
+    """Ten classes, the first nine each half as frequent as the one before: down to 1 row in 500."""
     rng = np.random.default_rng([seed, 4])
     X = _features(rng, rows, features)
     z = _signal(X, rng, 0.3)
@@ -105,10 +105,10 @@ def rare_classes(rows: int, features: int, seed: int = 0) -> Table:
 
 
 def heavy_tails(rows: int, features: int, seed: int = 0) -> Table:
-    """A lognormal target, and every third column with tails like it, to both sides."""
+    """A lognormal target; every third column has heavy tails on both sides."""
     rng = np.random.default_rng([seed, 5])
     X = _features(rng, rows, features)
-    shape = 2.0 * np.tanh(0.5 * _signal(X, rng, 0.0))  # bounded: the tails are the noise's
+    shape = 2.0 * np.tanh(0.5 * _signal(X, rng, 0.0))  # bounded: only the noise has heavy tails
     y = np.exp(shape + 0.7 * rng.standard_normal(rows))
     X[:, ::3] = np.sinh(3.0 * X[:, ::3])
     return Table("heavy tails", X, y, REGRESSION)
@@ -118,11 +118,11 @@ AIRLINE_LEVELS = (12, 31, 7, 1440, 1440, 22, 5000, 300, 300, 700, 1500, 60, 2)
 
 
 def airline(rows: int, features: int, seed: int = 0) -> Table:
-    """Columns with as many values as those of a table of flights: dates, times, airports, miles."""
+    """Columns with as many values as a table of flights has: dates, times, airports, miles."""
     rng = np.random.default_rng([seed, 8])
     levels = [AIRLINE_LEVELS[f % len(AIRLINE_LEVELS)] for f in range(features)]
     X = np.stack([rng.integers(0, n, rows) for n in levels], axis=1).astype(np.float32)
-    share = X / np.array(levels, np.float32)  # of the largest value
+    share = X / np.array(levels, np.float32)  # relative to the number of values
     z = np.sin(4.0 * share[:, 3 % features]) + share[:, 0] * share[:, 1 % features]
     z = z + np.where(X[:, 5 % features] % 3 == 0, 0.4, 0.0) + rng.standard_normal(rows)
     return Table("airline", X, (z > 1.6).astype(np.int64), CLASSIFICATION)
@@ -135,7 +135,7 @@ MAKERS: dict[str, Callable[[int, int, int], Table]] = {
     "rare classes": rare_classes,
     "heavy tails": heavy_tails,
 }
-LARGE_MAKERS = {**MAKERS, "airline": airline}  # for times on a GPU
+LARGE_MAKERS = {**MAKERS, "airline": airline}  # for benchmarks on a GPU
 
 
 # ---- bundled with scikit-learn -----------------------------------------------------------------
@@ -150,7 +150,7 @@ BUNDLED = {
 
 
 def bundled(name: str) -> Table:
-    """One of the tables that come with scikit-learn; nothing is downloaded."""
+    """Load a data set that is part of scikit-learn; nothing is downloaded."""
     from sklearn import datasets
 
     X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
@@ -165,7 +165,7 @@ BOOKKEEPING = ("split", "fold", "qid")
 
 @dataclass(frozen=True)
 class Source:
-    """How to read a learning task from a Parquet file.
+    """How to read a data set from a Parquet file.
 
     Attributes
     ----------
@@ -175,11 +175,12 @@ class Source:
     target : str
     task : {"classification", "regression"}
     drop : tuple of str
-        Columns that give the target away or number the rows; `BOOKKEEPING` always goes.
+        Columns to drop, because they reveal the target or number the rows. Those of
+        `BOOKKEEPING` are always dropped.
     transform : {"", "log1p", "positive"}
-        Of the target: ``log(1 + y)``, or whether ``y > 0``.
+        Transform of the target: none, ``log(1 + y)``, or whether ``y > 0``.
     exposure : str
-        Column that the target was counted over, if it is not to be a feature.
+        Column of the exposure, which is then no feature; empty if there is none.
     """
 
     name: str
@@ -218,7 +219,7 @@ SOURCES = (
     ),
     Source("claim counts", "freMTPL2freq", "ClaimNb", REGRESSION, ("IDpol",)),
 )
-RATE_SOURCES = (  # counts, for what knows of exposures
+RATE_SOURCES = (  # counts with exposures
     Source("claim rates", "freMTPL2freq", "ClaimNb", REGRESSION, ("IDpol",), exposure="Exposure"),
 )
 
@@ -231,12 +232,12 @@ def available_sources(folder: Path | None, sources: tuple[Source, ...] = SOURCES
 
 
 def source(name: str) -> Source:
-    """The source of that name."""
+    """The source with this name."""
     return next(s for s in SOURCES + RATE_SOURCES if s.name == name)
 
 
 def load(source: Source, folder: Path, max_rows: int | None = None, seed: int = 0) -> Table:
-    """Read a learning task, at most ``max_rows`` random rows of it."""
+    """Read a data set, or ``max_rows`` random rows if it has more."""
     import pandas as pd
 
     frame = pd.read_parquet(folder / f"{source.file}.parquet")
@@ -259,7 +260,7 @@ def load(source: Source, folder: Path, max_rows: int | None = None, seed: int = 
 
 
 def _target(column: Any, source: Source) -> np.ndarray:
-    """Class codes in sorted order of the labels, or the targets."""
+    """The target: class codes in the sorted order of the labels, or transformed values."""
     import pandas as pd
 
     if source.transform == "positive":
@@ -271,7 +272,10 @@ def _target(column: Any, source: Source) -> np.ndarray:
 
 
 def encode(frame: Any) -> np.ndarray:
-    """Numbers only: one-hot up to `ONE_HOT_LEVELS` levels, else ordinal codes; float32."""
+    """Encode categories as numbers: one-hot up to `ONE_HOT_LEVELS` levels, else ordinal codes.
+
+    The result is a float32 array.
+    """
     import pandas as pd
 
     columns = []
@@ -290,7 +294,7 @@ def encode(frame: Any) -> np.ndarray:
 
 
 def with_levels_up_to(frame: Any, most: int) -> Any:
-    """The frame with codes, float32, in place of categories of more levels."""
+    """The frame, with float32 codes in place of categories that have more than ``most`` levels."""
     import pandas as pd
 
     changed = frame.copy()
@@ -308,7 +312,7 @@ def with_levels_up_to(frame: Any, most: int) -> Any:
 def split(
     table: Table, seed: int, max_train: int | None = None, test_share: float = 0.25
 ) -> tuple[Table, Table]:
-    """Random training and test rows, in which every class has about its share of the table."""
+    """Split a table into random training and test rows, stratified by class."""
     rng = np.random.default_rng([seed, 7])
     order = rng.permutation(len(table.y))
     n_test = max(1, round(test_share * len(order)))
@@ -316,7 +320,7 @@ def split(
         n_test = min(n_test, max(1, max_train // 2))
     if table.task == CLASSIFICATION:
         order = _spread_classes(order, table.y)
-    # Evenly spaced places of an order that goes class by class are a stratified sample.
+    # With rows in the order of their classes, evenly spaced rows are a stratified sample.
     places = np.floor(np.arange(n_test) * (len(order) / n_test)).astype(np.int64)
     in_test = np.zeros(len(order), dtype=bool)
     in_test[places] = True
@@ -328,5 +332,5 @@ def split(
 
 
 def _spread_classes(order: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The same rows, class by class."""
+    """The same rows in the order of their classes."""
     return order[np.argsort(y[order], kind="stable")]

@@ -1,1 +1,1 @@
-"""What is measured of the device itself."""
+"""The measured device, its ceilings, histograms and memory."""

@@ -1,4 +1,4 @@
-"""What the machine can do at best: copies, and additions to shared memory."""
+"""The device's ceilings: the highest rates of copies and of additions to shared memory."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ from benchmarks.gpu.device.device import CEILINGS, Device
 
 COPY_BYTES = 1 << 31  # several times any cache
 ADD_ROUNDS = 4096
-BLOCKS_PER_MULTIPROCESSOR = 4  # all the threads there can be
+BLOCKS_PER_MULTIPROCESSOR = 4  # these have as many threads as a multiprocessor can run
 
 Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Ceilings:
-    """What the machine can do at best.
+    """The highest rates that were measured on the device.
 
     Attributes
     ----------
     copy_rate : float
-        Bytes read and written in a second.
+        Bytes of device memory read and written per second.
     add_rate : float
-        Additions of a lane to shared memory in a second, without conflicts.
+        Additions of single lanes to shared memory per second, without bank conflicts.
     """
 
     copy_rate: float
     add_rate: float
 
     def floor(self, n_bytes: float, additions: float) -> float:
-        """Seconds that a stage takes at least: the longer of the two."""
+        """Minimal seconds of a stage: the longer of the times of its bytes and its additions."""
         return max(n_bytes / self.copy_rate, additions / self.add_rate)
 
     def record(self) -> Record:
-        """As JSON."""
+        """The record of the result file."""
         return {"copy_GB_per_s": self.copy_rate / 1e9, "adds_G_per_s": self.add_rate / 1e9}
 
 
 def measure_ceilings(device: Device, share: float, repeat: int) -> Ceilings:
-    """Both ceilings; ``share`` of the full size.
+    """Measure both ceilings with ``share`` of the full size.
 
     Raises
     ------
     RuntimeError
-        Additions were lost: the rate means nothing.
+        If a result is wrong, so that the rate means nothing.
     """
     xp = device.xp
     threads, lanes = _constant("CEILING_THREADS"), _constant("CEILING_LANES")

@@ -1,4 +1,4 @@
-"""A runtime that counts what the host asks of the device."""
+"""A runtime that counts the launches, copies and waits of the host."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 LAUNCH, ARRAY_CALL, UPLOAD, READ, WAIT = "launches", "array_calls", "uploads", "reads", "waits"
-# Functions of an array module that give work to a device; `empty` and views do not.
+# Functions of an array module that launch work on a device; `empty` and views do not.
 _WORKING = (
     *("arange", "argsort", "array", "asarray", "bincount", "clip", "concatenate", "copyto"),
     *("count_nonzero", "cumsum", "diff", "flatnonzero", "floor", "full", "isnan", "maximum"),
@@ -22,16 +22,16 @@ _WORKING = (
 
 @dataclass
 class Counts:
-    """What the host asked for, in total.
+    """Totals of what the host launched, copied and waited for.
 
     Attributes
     ----------
     of : dict of str to int
-        Launches of kernels; calls of the array module that launch something; copies to the
-        device; copies to the host; and times the host waited: a copy right after a copy does not
-        count again, since the device had nothing left to do.
+        Launches of kernels; calls of the array module that launch work; copies to the device;
+        copies to the host; and waits of the host. A copy to the host directly after another one
+        does not count as a wait, because the device has nothing left to do.
     reading_seconds : float
-        Time that copies to the host took, with the waiting.
+        Seconds of copies to the host, including the waits.
     """
 
     of: dict[str, int] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Counts:
     _busy: bool = False
 
     def note(self, what: str) -> None:
-        """One more."""
+        """Count one launch, call, copy or wait."""
         self.of[what] = self.of.get(what, 0) + 1
         if what in (LAUNCH, ARRAY_CALL):
             self._busy = True
@@ -49,26 +49,26 @@ class Counts:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """A copy to the host."""
+        """Count a copy to the host, and add its seconds."""
         self.note(READ)
         started = time.perf_counter()
         yield
         self.reading_seconds += time.perf_counter() - started
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Set all counts to zero."""
         self.of.clear()
         self.reading_seconds = 0.0
         self._busy = False
 
     def per(self, trees: int) -> dict[str, float]:
-        """All counts, for one tree."""
+        """All counts, divided by the number of trees."""
         names = (LAUNCH, ARRAY_CALL, UPLOAD, READ, WAIT)
         return {f"{name}_per_tree": round(self.of.get(name, 0) / trees, 3) for name in names}
 
 
 class CountingModule:
-    """An array module that notes the calls that launch something."""
+    """An array module that counts the calls that launch work."""
 
     def __init__(self, module: Any, counts: Counts) -> None:
         self._module, self._counts = module, counts
@@ -86,7 +86,7 @@ class CountingModule:
 
 
 class CountingRuntime:
-    """A `Runtime` of `gpuboost.backends.cuda` that hands everything on and counts it."""
+    """Wraps a `Runtime` of `gpuboost.backends.cuda` and counts its launches and copies."""
 
     def __init__(self, inner: Any, counts: Counts | None = None) -> None:
         self.inner = inner
@@ -97,7 +97,7 @@ class CountingRuntime:
         return getattr(self.inner, name)
 
     def kernel(self, file_name: str, name: str, constants: Mapping[str, int]) -> Any:
-        """The kernel, its launches counted."""
+        """A kernel whose launches are counted."""
         kernel = self.inner.kernel(file_name, name, constants)
 
         def launch(
@@ -109,21 +109,21 @@ class CountingRuntime:
         return launch
 
     def asarray(self, host: np.ndarray) -> Any:
-        """A copy to the device."""
+        """Copy an array to the device."""
         self.counts.note(UPLOAD)
         return self.inner.asarray(host)
 
     def upload(self, host: np.ndarray, array: Any) -> None:
-        """A copy to an array of the device."""
+        """Copy to an existing array on the device."""
         self.counts.note(UPLOAD)
         self.inner.upload(host, array)
 
     def capture(self, launches: Callable[[], None]) -> Callable[[], None]:
-        """A graph, which is one launch; what is captured for it was none."""
+        """Capture a graph, which counts as one launch; capturing itself counts nothing."""
         before = dict(self.counts.of)
         repeat = self.inner.capture(launches)
         self.counts.of = before
-        if repeat is launches:  # there are no graphs: launches are counted one by one
+        if repeat is launches:  # without graphs, launches are counted one by one
             return repeat
 
         def counted() -> None:
@@ -133,12 +133,12 @@ class CountingRuntime:
         return counted
 
     def to_host(self, array: Any) -> np.ndarray:
-        """A copy to the host, which waits for what was launched before."""
+        """Copy an array to the host, which waits for everything launched before."""
         with self.counts.reading():
             return self.inner.to_host(array)
 
     def read_later(self, array: Any) -> Callable[[], np.ndarray]:
-        """A copy under way; counted when the host asks for it."""
+        """Start a copy to the host; it is counted when the host waits for it."""
         read = self.inner.read_later(array)
 
         def counted() -> np.ndarray:

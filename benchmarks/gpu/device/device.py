@@ -1,4 +1,4 @@
-"""The device that a run measures: its kernels, its clock, its memory, its name."""
+"""The device that a run measures: its kernels, timers, memory and facts."""
 
 from __future__ import annotations
 
@@ -18,27 +18,28 @@ from benchmarks.gpu.device.counting import WAIT, CountingRuntime, Counts
 from benchmarks.gpu.device.peak import peak_memory
 
 CEILINGS = Path(__file__).with_name("ceilings.cu")
-AHEAD_BYTES = 1 << 31  # what fills the device's queue for half a millisecond
+AHEAD_BYTES = 1 << 31  # filling these keeps the device busy for about half a millisecond
 _INTERCEPTED = "choose_backend"
 _WHERE = tuple(f"gpuboost.estimators.fitting.{name}" for name in ("base", "pipeline"))
 _DRIVER_QUERY = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
 
 
-_NO_DEVICE_STATUS = (35, 100)  # cudaErrorInsufficientDriver, which means none too; NoDevice
+_NO_DEVICE_STATUS = (35, 100)  # cudaErrorInsufficientDriver (also without a driver), NoDevice
 
 
 class NoDeviceError(RuntimeError):
-    """There is no GPU, or no driver of one, on this machine."""
+    """This machine has no GPU, or no driver for one."""
 
 
 class Device:
-    """What measures anything: kernels by a runtime, and how to wait and take times.
+    """A device that runs kernels through a runtime, with timers and facts.
 
     Parameters
     ----------
     runtime : gpuboost.backends.cuda.runtime.protocol.Runtime
     compile_text : callable
-        (text, name) to a kernel that is called as CuPy's RawKernel is.
+        Takes the source text and the name of a kernel, and returns a kernel that is called like
+        CuPy's RawKernel.
     """
 
     name = "cpu"
@@ -50,43 +51,43 @@ class Device:
 
     @property
     def xp(self) -> Any:
-        """The array module itself, uncounted."""
+        """The array module, whose calls are not counted."""
         return self.runtime.inner.xp
 
     @cached_property
     def backend(self) -> Any:
-        """The backend that all fits and predictions go to."""
+        """The backend of all fits and predictions."""
         module = importlib.import_module("gpuboost.backends.cuda.backend")
         return StagedBackend(module.CudaBackend(self.runtime), self)
 
     def asarray(self, host: np.ndarray) -> Any:
-        """A copy on the device, uncounted."""
+        """Copy an array to the device; the copy is not counted."""
         return self.xp.asarray(host)
 
     def facts(self) -> dict[str, Any]:
-        """Names and versions that make two results comparable."""
+        """Names and versions on which the results depend."""
         return {"name": self.name, "multiprocessors": self.runtime.n_multiprocessors}
 
     def wait(self) -> None:
         """Wait until the device has done everything."""
 
     def give_memory_back(self) -> None:
-        """Let other libraries have what the allocator keeps."""
+        """Release the memory that the allocator keeps, so that other libraries can use it."""
 
     def free_memory(self) -> None:
-        """Have memory free for who runs next."""
+        """Make sure that the next run has enough free memory."""
 
     def free_bytes(self) -> int | None:
-        """Memory that is free, None where it is not known."""
+        """Bytes of free memory, or None if unknown."""
         return None
 
     @contextmanager
     def peak_memory(self) -> Iterator[list[int]]:
-        """Peak of bytes allocated meanwhile: the list has it at the end, nothing if unknown."""
+        """Yield a list that holds the peak of allocated bytes at the end; empty if unknown."""
         yield []
 
     def seconds(self, call: Callable[[], Any]) -> float:
-        """Wall-clock time of a call until the device has done it."""
+        """Wall-clock seconds of a call, until the device is done with it."""
         self.wait()
         started = time.perf_counter()
         call()
@@ -94,7 +95,7 @@ class Device:
         return time.perf_counter() - started
 
     def kernel_seconds(self, call: Callable[[], Any], repeat: int) -> float:
-        """Median time of launches, without what the host does around them."""
+        """Median seconds of the launches in a call, without the time of the host."""
         call()
         return statistics.median(self.seconds(call) for _ in range(repeat))
 
@@ -104,19 +105,19 @@ class Device:
 
 
 class CudaDevice(Device):
-    """An NVIDIA GPU through CuPy.
+    """An NVIDIA GPU, used through CuPy.
 
     Parameters
     ----------
     ahead_bytes : int
-        That are filled before a kernel is timed, while the host launches it.
+        Bytes that the device fills before a timed kernel, while the host launches the kernel.
 
     Raises
     ------
     NoDeviceError
-        There is no device, or CuPy is not there to find one.
+        If there is no device.
     RuntimeError
-        There is a device, but CuPy cannot use it.
+        If there is a device that CuPy cannot use.
     """
 
     name = "cuda"
@@ -126,7 +127,7 @@ class CudaDevice(Device):
         try:
             self._cupy = importlib.import_module("cupy")
             self._cupy.zeros(1)
-        except Exception as error:  # CuPy has many ways to say that there is no device
+        except Exception as error:  # CuPy raises many kinds of errors if there is no device
             if not _is_missing(error):
                 raise RuntimeError(
                     f"the GPU cannot be used ({type(error).__name__}: {error})"
@@ -165,7 +166,7 @@ class CudaDevice(Device):
 
     def free_memory(self) -> None:
         free, total = self._cupy.cuda.runtime.memGetInfo()
-        if free < total // 2:  # else a pool that was filled before stays, as it does for users
+        if free < total // 2:  # otherwise the pool keeps its memory, as it does for users
             self.give_memory_back()
 
     def free_bytes(self) -> int | None:
@@ -184,7 +185,7 @@ class CudaDevice(Device):
         found = []
         for _ in range(repeat):
             begin, end = event(), event()
-            ahead.fill(0)  # meanwhile the host launches: no gaps between kernels are timed
+            ahead.fill(0)  # the host launches meanwhile, so no gaps between kernels are timed
             begin.record()
             call()
             end.record()
@@ -194,19 +195,19 @@ class CudaDevice(Device):
 
 
 def _is_missing(error: Exception) -> bool:
-    """Whether an error of CuPy says that there is no device, and the driver's tool lists none."""
+    """Whether CuPy's error means that there is no device, and nvidia-smi finds none either."""
     is_said = isinstance(error, ImportError) or getattr(error, "status", 0) in _NO_DEVICE_STATUS
     return is_said and driver_version() is None
 
 
 def ceilings_text() -> str:
-    """Source of the ceilings' kernels, as a compiler takes it."""
+    """Source text of the ceilings' kernels, with the prelude that they need."""
     source = importlib.import_module("gpuboost.backends.cuda.runtime.source")
     return f"{source.spliced(source.PRELUDE)}\n{CEILINGS.read_text(encoding='utf-8')}"
 
 
 def driver_version() -> str | None:
-    """Version of the driver as its own tool says it, None where that finds no driver or device."""
+    """Version of the driver from nvidia-smi, or None if that finds no driver or device."""
     try:
         said = subprocess.run(_DRIVER_QUERY, capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.TimeoutExpired):
@@ -217,14 +218,15 @@ def driver_version() -> str | None:
 
 
 class StagedBackend:
-    """A backend that notes when growing begins, and counts what growing asks for alone.
+    """A backend that resets the counts when growing begins, so that they only cover growing.
 
     Attributes
     ----------
     growing_since : float
-        `time.perf_counter` when the last fit had read, binned and quantised its data.
+        Value of `time.perf_counter` when the last fit began to grow, after it had read, binned and
+        quantised its data.
     waits_before : int
-        How often the host had waited until then.
+        Number of waits of the host until then.
     """
 
     def __init__(self, backend: Any, device: Device) -> None:
@@ -262,7 +264,7 @@ class StagedBackend:
 
 
 class Served:
-    """Puts a device's backend in place of the one that estimators would choose."""
+    """A context in which estimators use a device's backend instead of choosing one."""
 
     def __init__(self, device: Device) -> None:
         self._backend = device.backend
@@ -279,5 +281,5 @@ class Served:
 
 
 def on_host(array: Any) -> np.ndarray:
-    """A NumPy array of an array of any device."""
+    """Copy an array of any device to a NumPy array."""
     return array.get() if hasattr(array, "get") else np.asarray(array)

@@ -1,4 +1,4 @@
-"""Histograms of one level, beside what the machine can do."""
+"""Times of the histograms of one level, compared with the device's ceilings."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ LARGEST_VALUE = 2**27
 VALUES, CLASSES = "values", "two classes"
 MANY = {"7 classes": 7, "30 classes": 30, "100 classes": 100}
 FEW_LISTED = 5  # of 28 features, in a classification forest
-# 32-bit additions to shared memory for a row and feature: a weight, and the two halves of a value;
-# the second class is one row of two, and has no high half.
-# Of more classes, the weight alone.
+# 32-bit additions to shared memory for a row and feature: the weight and the two halves of a value.
+# With two classes, half of the rows add to the channel, and only its low half. With more classes,
+# rows add the weight alone.
 ADDITIONS = {VALUES: 3.0, CLASSES: 1.5, **dict.fromkeys(MANY, 1.0)}
-ROW_BYTES = 12  # of the row's number, weight and target
+ROW_BYTES = 12  # the number, weight and target of a row
 
 Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What is summed: of ``nodes`` nodes, all features or few of each node's own."""
+    """The histograms of a level: all features of ``nodes`` nodes, or ``n_listed`` of each node."""
 
     target: str
     nodes: int
@@ -42,12 +42,12 @@ class Shape:
 
     @property
     def name(self) -> str:
-        """In results."""
+        """Name in results."""
         listed = f", {self.n_listed} features of each" if self.n_listed else ""
         return f"{self.target}, {self.nodes} node{'s' if self.nodes > 1 else ''}{listed}"
 
 
-# The root, and a level deep enough for rows of a node to lie apart.
+# The root, and levels deep enough that the rows of a node are far apart in memory.
 SHAPES = (
     Shape(VALUES, 1),
     Shape(VALUES, 64),
@@ -63,16 +63,16 @@ SHAPES = (
 
 @dataclass(frozen=True)
 class Level:
-    """A level whose histograms are built: everything on the device.
+    """A level on the device whose histograms can be built.
 
     Attributes
     ----------
     build : callable
         Launches the kernels.
     check : callable
-        Whether the sums are those of the rows.
+        Returns whether the sums are correct.
     n_bytes, additions : float
-        What any kernel must move and add.
+        Bytes that any kernel must move, and additions that it must make.
     """
 
     build: Callable[[], None]
@@ -84,7 +84,7 @@ class Level:
 def measure_histograms(
     case: GpuCase, device: Device, plan: Plan, keep: Keep, say: Callable[[str], None]
 ) -> None:
-    """The ceilings, then every level that is not done against them."""
+    """Measure the ceilings, then every level that is left."""
     left = shapes_left(case, keep)
     if not left:
         return
@@ -105,7 +105,7 @@ def measure_histograms(
 
 
 def shapes_left(case: GpuCase, keep: Keep) -> list[Shape]:
-    """What is not done."""
+    """The shapes that have no finished record."""
     return [shape for shape in SHAPES if not keep.done(case, f"{OURS}, {shape.name}")]
 
 
@@ -116,7 +116,7 @@ def _level_record(
         level = make_level(case, device, shape, plan.seed)
         seconds = device.kernel_seconds(level.build, plan.repeat)
         exact = level.check()
-    except Exception as error:  # another level may still be measured
+    except Exception as error:  # other levels can still be measured
         return {"failed": f"{type(error).__name__}: {error}"[:500]}
     floor = ceilings.floor(level.n_bytes, level.additions)
     return {
@@ -132,7 +132,7 @@ def _level_record(
 
 
 def said_level(record: Record) -> str:
-    """A record in one line."""
+    """Describe a record in one line."""
     if "failed" in record:
         return f"FAILED {record['failed']}"
     exact = "" if record["exact"] else "   WRONG SUMS"
@@ -143,7 +143,7 @@ def said_level(record: Record) -> str:
 
 
 def make_level(case: GpuCase, device: Device, shape: Shape, seed: int) -> Level:
-    """Rows of nodes in ascending order in each, as a stable partition leaves them."""
+    """Make a level whose nodes have their rows in ascending order, as after a stable partition."""
     host = _draw_rows(case, shape, seed)
     n, nodes = case.rows, shape.nodes
     builder, rows = _builder(device, host)
@@ -163,9 +163,9 @@ def make_level(case: GpuCase, device: Device, shape: Shape, seed: int) -> Level:
 
 @dataclass(frozen=True)
 class _HostRows:
-    """The rows of a level, those of a node side by side, and the features nodes look at.
+    """The rows of a level, ordered by node, and the features that nodes consider.
 
-    ``n_classes`` is 0 for what has one channel: values, and two classes. ``codes`` are uint8 of
+    ``n_classes`` is 0 for targets with one channel (values and two classes). ``codes`` is uint8 of
     shape (F, n).
     """
 
@@ -186,7 +186,7 @@ def _draw_rows(case: GpuCase, shape: Shape, seed: int) -> _HostRows:
         drawn = rng.permuted(np.tile(listed, (shape.nodes, 1)), axis=1)
         listed = np.sort(drawn[:, : shape.n_listed], axis=1)
     value, n_classes = _targets(rng, shape.target, n), MANY.get(shape.target, 0)
-    place = node.astype(np.uint16)  # sorted by its digits, which is fast
+    place = node.astype(np.uint16)  # NumPy sorts 16-bit integers by radix, which is fast
     place = place * np.uint16(n_classes) + value.astype(np.uint16) if n_classes else place
     return _HostRows(
         codes=_draw_codes(n, features, seed),
@@ -198,7 +198,7 @@ def _draw_rows(case: GpuCase, shape: Shape, seed: int) -> _HostRows:
     )
 
 
-@lru_cache(1)  # the same for all levels, and most of what the host would do for each
+@lru_cache(1)  # all levels share the codes, and drawing them takes most of the host's time
 def _draw_codes(n: int, features: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, WIDTH, (features, n), dtype=np.uint8)
 
@@ -210,7 +210,7 @@ def _targets(rng: np.random.Generator, target: str, n: int) -> np.ndarray:
 
 
 def _builder(device: Device, host: _HostRows) -> tuple[Any, Any]:
-    """What launches the kernels, and the rows on the device."""
+    """The histogram builder, and the rows on the device."""
     cuda = importlib.import_module("gpuboost.backends.cuda.level.split_search")
     matrices = importlib.import_module("gpuboost.backends.cuda.data.matrix")
     rows_of = importlib.import_module("gpuboost.backends.cuda.sampling.rows").DeviceRows
@@ -238,7 +238,7 @@ def _builder(device: Device, host: _HostRows) -> tuple[Any, Any]:
 
 
 def _listed(runtime: Any, features: np.ndarray) -> Any:
-    """The lists of features that nodes look at, or the one list of all of them."""
+    """Feature lists of the nodes, or the one list of all features."""
     listed = importlib.import_module("gpuboost.backends.cuda.level.split_search").FeatureLists
     lists, count = features.shape
     unused = runtime.asarray(np.zeros(lists, dtype=np.uint64))
@@ -247,7 +247,7 @@ def _listed(runtime: Any, features: np.ndarray) -> Any:
 
 
 class _Binned:
-    """What stands for a `BinnedMatrix`, and for its mapper, where codes are drawn."""
+    """Stands in for a `BinnedMatrix` and its mapper, with codes that were drawn at random."""
 
     def __init__(self, codes: np.ndarray, n_features: int) -> None:
         self.codes = np.ascontiguousarray(codes)
@@ -260,7 +260,7 @@ class _Binned:
 
 
 def _work(runtime: Any, count: np.ndarray, most: int) -> Any:
-    """The rows of nodes cut into pieces for blocks, as policy.cu cuts them."""
+    """Cut the rows of nodes into pieces for blocks, as the kernels do."""
     levels = importlib.import_module("gpuboost.backends.cuda.level.records")
     start = np.cumsum(count) - count
     pieces = [
@@ -302,11 +302,11 @@ def _is_exact(histogram: np.ndarray, host: _HostRows) -> bool:
 
 
 def _sums(codes: np.ndarray, value: np.ndarray, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Weight of each code (256,), and what the rows add to its channels (256, K)."""
+    """Weight of each code (256,), and the sums of its channels (256, K)."""
     if n_classes:
         cell = codes * np.int32(n_classes) + value
         count = np.bincount(cell, minlength=WIDTH * n_classes).reshape(WIDTH, n_classes)
         return count.sum(axis=1), count
-    # Sums of whole numbers below 2**53, so float64 has them exactly.
+    # The sums are integers below 2**53, so float64 represents them exactly.
     total = np.bincount(codes, weights=value, minlength=WIDTH)
     return np.bincount(codes, minlength=WIDTH), total[:, None]

@@ -1,9 +1,9 @@
-"""What a round of boosting or AdaBoost takes the host, measured where there is no GPU.
+"""Host time of a round of boosting or AdaBoost, measured without a GPU.
 
-``python -m benchmarks.gpu.device.host_rounds`` runs the host code of rounds that are replayed, over
-arrays that have shapes only: launches do nothing, and what is read is there at once. So the table
-has what Python and NumPy take of a round, which the device must take longer than, and no call of
-CUDA.
+``python -m benchmarks.gpu.device.host_rounds`` runs the host code of replayed rounds over shape
+arrays: launches do nothing, and readbacks are complete at once. So the table shows the time of
+Python and NumPy alone, without calls of CUDA. If the device takes longer for a round, the host
+does not slow it down.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from gpuboost.estimators.memory.shape_only_fit import ShapeOnlyTable, boost_task
 
 TABLE = ShapeOnlyTable(1_000_000, 28, 2, 1, 0, False, np.dtype(np.float32))
 BUDGET = 80 << 30
-NODES = {1: 3, 6: 127, 10: 2047, 12: 8191, 15: 40_000}  # of a tree of some depth
+NODES = {1: 3, 6: 127, 10: 2047, 12: 8191, 15: 40_000}  # nodes of a tree, by its depth
 ROUNDS, WARM_UP = 200, 10
 
 
 class AnsweringRuntime(ShapeRuntime):
-    """Launches nothing, and has what is read of a round."""
+    """A runtime that launches nothing and returns a prepared array for the readback of a round."""
 
     answer: np.ndarray | None = None
 
@@ -41,23 +41,23 @@ class AnsweringRuntime(ShapeRuntime):
         super().__init__(shape.shared_memory, shape.n_multiprocessors, lambda depth: 2**depth)
 
     def capture(self, launches: Callable[[], None]) -> Callable[[], None]:
-        """A replay that does nothing."""
+        """Return a replay that does nothing."""
         return lambda: None
 
     def read_later(self, array: Any) -> Callable[[], np.ndarray]:
-        """The answer, or the sizes that phantoms are taken to have."""
+        """Return the answer if there is one, else the sizes that `ShapeRuntime` assumes."""
         found = self.answer
         return super().read_later(array) if found is None else lambda: found
 
     def answer_with(self, readback: Readback) -> dict[str, np.ndarray]:
-        """From now on a parcel of zeros is read: its arrays, to be written to."""
+        """Answer all further reads with a readback of zeros, and return its arrays to be filled."""
         self.answer = np.zeros(readback.n_bytes, dtype=np.uint8)
         columns = {name: (array.dtype, array.shape) for name, array in readback.arrays.items()}
         return cut(self.answer, columns)
 
 
 def boosting(depth: int) -> float:
-    """Seconds of the host in a round of boosting, one tree of a depth."""
+    """Host seconds of a round of boosting with one tree of this depth."""
     model = GradientBoostingRegressor(max_depth=depth, n_estimators=ROUNDS, random_state=0)
     runtime = AnsweringRuntime()
     booster = CudaBooster(runtime, replace(boost_task(model, TABLE), memory_budget=BUDGET))
@@ -70,7 +70,7 @@ def boosting(depth: int) -> float:
 
 
 def adaboost(depth: int) -> float:
-    """The same of AdaBoost."""
+    """Host seconds of a round of AdaBoost with a tree of this depth."""
     tree = DecisionTreeClassifier(max_depth=depth)
     task = boosted_trees_task(AdaBoostClassifier(tree, n_estimators=ROUNDS), TABLE)
     runtime = AnsweringRuntime()
@@ -82,11 +82,11 @@ def adaboost(depth: int) -> float:
 
 
 def seconds_of_rounds(boost: Callable[[int], Any]) -> float:
-    """Median seconds of a round; those before the recording is replayed are left out."""
+    """Median seconds of a round, without the first `WARM_UP` rounds, which record and capture."""
     seconds, kept = [], []
     for number in range(1, ROUNDS - 1):
         begun = time.perf_counter()
-        kept.append(boost(number))  # as a fit does
+        kept.append(boost(number))  # a fit keeps them, too
         seconds.append(time.perf_counter() - begun)
     return median(seconds[WARM_UP:])
 

@@ -1,4 +1,4 @@
-"""The most memory of a device that is in use meanwhile, as CuPy's allocator sees it."""
+"""Peak device memory of a block of code, measured through CuPy's allocator."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ WITHIN = 0.15  # share by which a peak may differ from `gpuboost.estimate_memory
 
 
 def is_estimated(peak: int, estimate: int) -> bool:
-    """Whether an estimate is near enough to what was measured."""
+    """Whether a peak differs from its estimate by at most `WITHIN` of the estimate."""
     return abs(peak - estimate) <= WITHIN * estimate
 
 
 @dataclass
 class Peak:
-    """The highest of the values seen, and how much is there now."""
+    """The bytes in use, and the most that were in use."""
 
     now: int = 0
     highest: int = 0
 
     def add(self, change: int) -> None:
-        """More, or less."""
+        """Add a change of the bytes in use."""
         self.now += change
         self.highest = max(self.highest, self.now)
 
 
 @contextmanager
 def peak_memory(cupy: Any) -> Iterator[list[int]]:
-    """Follow what is allocated meanwhile: the list has the peak, in bytes, at the end.
+    """Follow the allocations of a block of code; at its end, the list holds their peak in bytes.
 
-    What was there before does not count, nor what other libraries allocate.
+    Memory that was allocated before, or by other libraries, does not count.
     """
-    peak, sizes = Peak(), {}  # only what is allocated meanwhile may be subtracted
+    peak, sizes = Peak(), {}  # only memory that is allocated in the block may be subtracted
     found: list[int] = []
 
     class Follow(cupy.cuda.MemoryHook):

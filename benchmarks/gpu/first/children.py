@@ -1,4 +1,4 @@
-"""Child processes with a limit of time, ended together with all that they started."""
+"""Child processes with a time limit, which end together with all processes that they started."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-TERM_SECONDS = 5.0  # that a process has to end by itself after SIGTERM
-INNER_TERM_SECONDS = 2.0  # the same for what it runs by `run_child` itself, which must end before
+TERM_SECONDS = 5.0  # a process has this long to end by itself after SIGTERM
+INNER_TERM_SECONDS = 2.0  # less for its own children of `run_child`, which must end before it
 
 
 def run_child(
     command: Sequence[str], seconds: float, term_seconds: float = TERM_SECONDS, **given: Any
 ) -> int | None:
-    """Run a command in a process group of its own, and leave no process of the group behind.
+    """Run a command in its own process group, and leave no process of the group behind.
 
-    A child that calls this itself must do so with fewer ``term_seconds`` and `exit_on_sigterm`.
-    Only SIGKILL of this process leaves the child behind.
+    A child that calls this function itself must use fewer ``term_seconds``, and must call
+    `exit_on_sigterm`. Only SIGKILL of this process leaves the child behind.
 
     Parameters
     ----------
     command : sequence of str
     seconds : float
-        After which it is ended.
+        Seconds after which the command is ended.
     term_seconds : float
-        That it has to end by itself then.
+        Seconds that it then has to end by itself, before SIGKILL.
     **given : object
         Other arguments of `subprocess.Popen`.
 
     Returns
     -------
     int or None
-        The exit status, None if the command was ended.
+        The exit status, or None if the command exceeded its time and was ended.
     """
     child = subprocess.Popen(command, start_new_session=True, **given)
     try:
@@ -47,24 +47,24 @@ def run_child(
 
 
 def _end_group(child: subprocess.Popen[Any], term_seconds: float) -> None:
-    """End a child by SIGTERM, so that it ends its own children, and the rest by SIGKILL."""
+    """End a child by SIGTERM, so that it can end its own children, and the others by SIGKILL."""
     try:
         with suppress(subprocess.TimeoutExpired):
             if child.poll() is None:
                 _signal_group(child.pid, signal.SIGTERM)
                 child.wait(term_seconds)
-    finally:  # also where SIGTERM ends this process while it waits
+    finally:  # also if SIGTERM ends this process while it waits
         _signal_group(child.pid, signal.SIGKILL)
         child.wait()
 
 
 def _signal_group(group: int, number: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):  # macOS refuses where all have ended
+    with suppress(ProcessLookupError, PermissionError):  # macOS refuses if all have ended
         os.killpg(group, number)
 
 
 def exit_on_sigterm() -> None:
-    """Have the first SIGTERM raise SystemExit, so that ``finally`` blocks run."""
+    """Make the first SIGTERM raise SystemExit, so that ``finally`` blocks run."""
 
     def leave(number: int, frame: object) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

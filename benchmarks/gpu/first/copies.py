@@ -1,8 +1,8 @@
-"""Times of copies to the host and of binning: ``python -m benchmarks.gpu.first.copies``.
+"""Times of copies to and from the host and of binning: ``python -m benchmarks.gpu.first.copies``.
 
-Trees reach the host through fresh pageable memory or through pinned memory, tables reach the
-device, and every fit bins its table first; here each is timed alone. ``to_host`` and ``asarray``
-are those of the product's `CupyRuntime`. The last line is a JSON object.
+Copies to newly allocated pageable memory, copies to pinned memory, uploads, and binning are timed
+separately. ``to_host`` and ``asarray`` are the methods of gpuboost's `CupyRuntime`. The last line
+of the output is a JSON object.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ REPEAT = 3
 
 
 def measure_copies(device: Device, n_bytes: int) -> dict[str, float]:
-    """GB copied in a second: to the host and from it, as CuPy does it and as the product does."""
+    """Rates of copies to and from the host in GB/s, by CuPy's functions and by gpuboost's."""
     there, here = device.xp.zeros(n_bytes, dtype=np.uint8), np.ones(n_bytes, dtype=np.uint8)
     memory = importlib.import_module("cupy").cuda.alloc_pinned_memory(n_bytes)
     pinned: np.ndarray = np.frombuffer(memory, np.uint8, n_bytes)
@@ -45,7 +45,7 @@ def measure_copies(device: Device, n_bytes: int) -> dict[str, float]:
 
 
 def measure_binning(device: Device, n_rows: int) -> dict[str, float]:
-    """Seconds of learning the bins of a table and coding it, from either side."""
+    """Seconds to find the bins of a table on the host and of one on the device, and to code it."""
     rule = importlib.import_module("gpuboost.engine.bins").BinRule
     X = np.random.default_rng(0).normal(size=(n_rows, FEATURES)).astype(np.float32)
     every = rule(np.zeros(FEATURES, dtype=bool), N_BINS, None)
@@ -63,7 +63,7 @@ def _median_seconds(device: Device, call: Callable[..., Any]) -> float:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; its exit status."""
+    """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.gpu.first.copies", description=__doc__
     )

@@ -1,6 +1,7 @@
-"""What the GPU and the software on it are: ``python -m benchmarks.gpu.first.facts``.
+"""Facts of the GPU and of the software: ``python -m benchmarks.gpu.first.facts``.
 
-The last line is a JSON object. The exit status is 3 if there is no GPU, 5 if CuPy cannot use it.
+The last line of the output is a JSON object. The exit status is 3 if there is no GPU, and 5 if CuPy
+cannot use it.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from benchmarks.gpu.device.device import CudaDevice, NoDeviceError
 from benchmarks.gpu.run import NO_DEVICE
 from benchmarks.speed.machine import describe_machine
 
-UNUSABLE = 5  # exit status where there is a GPU that CuPy cannot use
+UNUSABLE = 5  # exit status if there is a GPU that CuPy cannot use
 
 
 def main() -> int:
-    """Print what ``nvidia-smi`` says, and the facts that the benchmarks note."""
+    """Print the output of ``nvidia-smi``, and the facts that the benchmarks record."""
     with suppress(OSError, subprocess.TimeoutExpired):
         print(subprocess.run(["nvidia-smi"], capture_output=True, text=True, timeout=20).stdout)
     try:

@@ -1,4 +1,4 @@
-"""Folders of caches for all steps of a first run, kept in one archive."""
+"""The caches of all steps of a first run, and an archive of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-# Three folders down, so that tools that copy only upper folders take the archive instead.
+# Three levels deep, so that tools that copy only the upper levels take the archive instead.
 CACHES = Path("scratch", "caches")
 OTHER_RESULTS = CACHES / "results"  # result files of other machines
 DAMAGE = (OSError, zlib.error, tarfile.TarError, EOFError)
@@ -16,9 +16,9 @@ FILTER: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") e
 
 
 class KernelArchive:
-    """The machine code of kernels, in folders for all steps and in one archive beside them.
+    """The machine code of kernels, in cache folders of all steps and in an archive beside them.
 
-    The archive takes along result files of other machines too.
+    The archive also contains the result files of other machines.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -35,7 +35,7 @@ class KernelArchive:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables that name the folders."""
+        """Environment variables that name the folders."""
         ours, cupy = map(str, self._kept[:2])
         names = {"GPUBOOST_TEST_CACHE_DIR": ours, "GPUBOOST_CACHE_DIR": ours}
         return names | {"CUPY_CACHE_DIR": cupy, "NUMBA_CACHE_DIR": str(self._caches / "numba")}
@@ -46,7 +46,7 @@ class KernelArchive:
 
     def pack(self) -> None:
         """Write the archive, if there are new files."""
-        with suppress(OSError):  # a process that is ending may still remove its files
+        with suppress(OSError):  # a process that is ending may still remove files
             sizes = self._sizes()
             if sizes == self._packed:
                 return
@@ -58,13 +58,13 @@ class KernelArchive:
             self._packed = sizes
 
     def unpack(self) -> None:
-        """Fill the folders from the archive, if they are empty; of a damaged one, what is whole."""
+        """Unpack the archive if the folders are empty; of a damaged one, only its intact files."""
         if self._archive.exists() and not self._sizes():
             with suppress(*DAMAGE), tarfile.open(self._archive) as tar:
                 for member in tar:
                     try:
                         tar.extract(member, self._caches, **FILTER)
                     except DAMAGE:
-                        (self._caches / member.name).unlink(missing_ok=True)  # a part of a file
+                        (self._caches / member.name).unlink(missing_ok=True)  # it is incomplete
                         raise
             self._packed = self._sizes()

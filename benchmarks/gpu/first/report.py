@@ -14,7 +14,7 @@ from benchmarks.peers.peers import OURS
 from benchmarks.report.report import markdown
 from benchmarks.report.results import FOLDER
 
-RESULTS = "gpu.json"  # in the folder of a run
+RESULTS = "gpu.json"  # the benchmark's result file in the folder of a run
 PREDICTED = FOLDER / "gpu_predicted.json"
 SHOWN, SHOWN_LINES = (FAILED, CUT_SHORT, NO_DEVICE), 40  # steps whose output is shown
 
@@ -22,7 +22,7 @@ Entry = dict[str, Any]
 
 
 def report_text(folder: Path, steps: Sequence[Step], entries: Mapping[str, Entry]) -> str:
-    """What is known so far: a table of the steps, then what they found."""
+    """Write the report: a table of the steps, then their results so far."""
     found = [(step, entries.get(step.name, {"status": NOT_BEGUN})) for step in steps]
     records = measured_records(folder)
     parts = ["# First run on a GPU", steps_table(found)]
@@ -41,7 +41,7 @@ def report_text(folder: Path, steps: Sequence[Step], entries: Mapping[str, Entry
 
 
 def measured_records(folder: Path) -> list[Entry]:
-    """Records of the benchmark's result file, which is of the machine that it ran on last."""
+    """Records of the benchmark's result file, from the machine on which it ran last."""
     path = folder / RESULTS
     return json.loads(path.read_text(encoding="utf-8"))["records"] if path.exists() else []
 
@@ -66,7 +66,7 @@ def failed_tests(found: Sequence[tuple[Step, Entry]]) -> str:
 
 
 def predicted_table(records: Sequence[Entry]) -> str:
-    """Our times at full size beside those that were predicted."""
+    """gpuboost's times at full size beside the predicted ones."""
     ours = {
         (r["case"], _predicted_name(r)): r["seconds"]
         for r in records
@@ -86,7 +86,7 @@ def predicted_table(records: Sequence[Entry]) -> str:
 
 
 def _predicted_name(record: Entry) -> str:
-    """What a prediction calls it: a level of histograms by its shape, all else by its case."""
+    """The stage's name in the predictions: the shape for histograms, "" for a whole case."""
     assert record["kind"] in (FIT, PREDICTION, HISTOGRAM)
     return record["who"].removeprefix(f"{OURS}, ") if record["kind"] == HISTOGRAM else ""
 

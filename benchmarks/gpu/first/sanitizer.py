@@ -1,4 +1,4 @@
-"""NVIDIA's compute-sanitizer: where it is, and which lines of its output are findings."""
+"""NVIDIA's compute-sanitizer: find the program, and the findings in its output."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 
 SANITIZER = "compute-sanitizer"
 MAX_FINDINGS = 40
-# Nine signs, after anything but a tenth. pytest's own lines may have nine too, but end in them.
+# A line of the tool has exactly nine "=" before its text. Lines of pytest may, too, but end in "=".
 _SAID = re.compile(r"(?<!=)={9} (.*[^=\s])\s*$")
-# How its program ended is no finding: the exit status and the log of the tests tell that.
+# How the tested program ended is no finding; the exit status and the log of tests show that.
 _HARMLESS = re.compile(
     r"COMPUTE-SANITIZER"
     r"|SUMMARY: 0 "
@@ -23,12 +23,12 @@ _HARMLESS = re.compile(
 
 
 def find_sanitizer() -> str | None:
-    """Path of compute-sanitizer, None if it is not here."""
+    """Path of compute-sanitizer, or None if it is not installed."""
     return next((str(path) for path in _paths() if os.access(path, os.X_OK)), None)
 
 
 def _paths() -> Iterator[Path]:
-    """Where it may be."""
+    """Paths where the program may be."""
     on_path = shutil.which(SANITIZER)
     if on_path:
         yield Path(on_path)
@@ -41,7 +41,7 @@ def _paths() -> Iterator[Path]:
 
 
 def findings(lines: Iterable[str]) -> list[str]:
-    """The first lines in which compute-sanitizer says that something is wrong."""
+    """The first `MAX_FINDINGS` lines in which compute-sanitizer reports an error."""
     found = []
     for line in lines:
         match = _SAID.search(line)

@@ -1,7 +1,7 @@
-"""Steps of a first run on a GPU: each a command, run within a limit of time and gone on with later.
+"""Steps of a first run on a GPU: commands with time limits, which later calls continue.
 
-The folder holds the whole state and is written after each step, so the next call resumes after any
-interruption.
+The whole state is in the folder and is written after each step, so the next call can resume after
+any interruption.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from tests.runs.finished_log import FAILED_BEFORE, FinishedLog
 PASSED, FAILED, CUT_SHORT, LEFT_OUT = "passed", "failed", "cut short", "left out"
 NOT_BEGUN, NO_DEVICE = "not begun", "no GPU"
 SECONDS = "{seconds}"  # in a command: the seconds after which it should end by itself
-# Seconds from then until it is ended: it may be waiting for a child of its own to end.
+# A command should end by itself this many seconds before its limit, because it may have to wait for
+# a child process to end.
 EARLY = GRACE + INNER_TERM_SECONDS + 5.0
-MARGIN = TERM_SECONDS + 10.0  # seconds before the end of a call in which no step runs
-SHELL_SIGNAL = 128  # a tool that runs a command adds this to the signal that ended it
-ROUNDS = 8  # how often a call goes on with a step
-OUTPUT_BYTES = 8 << 20  # of output.txt; older output is dropped
+MARGIN = TERM_SECONDS + 10.0  # no step runs in the last seconds of a call
+SHELL_SIGNAL = 128  # a tool that runs a command adds this to the number of the signal that ended it
+ROUNDS = 8  # a call continues an unfinished step at most this often
+OUTPUT_BYTES = 8 << 20  # size of output.txt; older output is dropped
 TAIL_LINES, TAIL_BYTES = 60, 1 << 20
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -39,39 +40,39 @@ Entry = dict[str, Any]
 
 @dataclass(frozen=True)
 class Step:
-    """A command, and what its exit status says.
+    """A command, and the meaning of its exit statuses and output.
 
     Attributes
     ----------
     name : str
     question : str
-        That the command answers.
+        Question that the command answers.
     command : tuple of str
         `SECONDS` in it stands for the seconds after which it should end by itself.
     limit : float
-        Seconds after which it is cut short, to go on later.
+        Seconds after which the command is cut short, to be continued later.
     min_seconds : float
-        Seconds that must be left for it to begin.
+        Minimal time that must be left to start the step.
     environment : mapping of str to str
-        Beside that of all steps.
+        Environment variables in addition to those of all steps.
     unfinished : tuple of int
-        Exit statuses that say that there is more to do.
+        Exit statuses that mean that there is more to do.
     fatal : tuple of int
-        Exit statuses of a failure after which no other step can run.
+        Exit statuses of failures after which no other step can run.
     log : str
-        File of ``pytest --finished`` in the folder, empty for other commands.
+        File of ``pytest --finished`` in the folder; empty for other commands.
     always : bool
-        Whether every call runs it anew.
+        Whether every call runs the step anew.
     missing : str
-        Why it cannot run, empty if it can; the next call looks again.
+        Why the step cannot run; empty if it can. The next call checks again.
     optional : bool
-        Whether it is left out, and has not failed, where it cannot run.
+        Whether a step that cannot run is left out, instead of counted as failed.
     refusal : str
-        Output of a tool that cannot work on this machine.
+        Output by which a tool says that it does not work on this machine.
     findings : callable
-        Lines of output to lines that make the step fail, whatever the exit status.
+        Takes lines of output and returns those that make the step fail, whatever the exit status.
     forget : callable
-        Removes what the step has done, before it is run once more.
+        Removes the step's earlier results before it is repeated.
     """
 
     name: str
@@ -92,14 +93,14 @@ class Step:
 
 
 class Run:
-    """The steps of a folder, and what became of them.
+    """The steps of a first run, with their state in a folder.
 
     Parameters
     ----------
     folder : Path
-        Made if it is not there.
+        Created if it does not exist.
     steps : sequence of Step
-        The most telling first.
+        The most informative first.
     """
 
     def __init__(self, folder: Path, steps: Sequence[Step]) -> None:
@@ -116,7 +117,7 @@ class Run:
                 self.entries.pop(step.name, None)  # this machine may be another one
 
     def status(self, step: Step) -> str:
-        """What became of a step so far."""
+        """The status of a step."""
         return self.entries.get(step.name, {}).get("status", NOT_BEGUN)
 
     @property
@@ -127,9 +128,9 @@ class Run:
         return int(any(_is_failure(entry) for entry in self.entries.values()))
 
     def forget(self, step: Step) -> None:
-        """Have a step run once more, with the tests that it found to fail.
+        """Drop the result of a step, and the failed tests from its log, so that they run again.
 
-        If a tool had findings, which it does not tell by test, all tests run once more.
+        If a tool had findings, all tests of the step run again, because findings name no test.
         """
         entry, log = self.entries.pop(step.name, {}), self.folder / step.log
         failed = entry.get("failed_tests", {})
@@ -142,7 +143,7 @@ class Run:
         step.forget()
 
     def go_on(self, seconds: float) -> None:
-        """Run the steps that have not ended, in rounds, as long as there is time."""
+        """Run the unfinished steps in rounds, as long as there is time."""
         left = countdown(seconds - MARGIN)
         for _ in range(ROUNDS):
             for step in self.steps:
@@ -154,7 +155,7 @@ class Run:
                     return
 
     def _run(self, step: Step, seconds: float) -> None:
-        """Run a step and note what became of it, also where an exception ends the call."""
+        """Run a step and record its result, even if an exception ends the call."""
         entry = self.entries.setdefault(step.name, {"seconds": 0.0})
         if step.missing:
             status = LEFT_OUT if step.optional else FAILED
@@ -180,7 +181,11 @@ class Run:
                 self._note(step, exit_status, begin, n_lines)
 
     def _note(self, step: Step, exit_status: int | None, begin: int, n_lines: int) -> None:
-        """Note the end of a command, whose output and lines of the log begin at these places."""
+        """Record the result of a command.
+
+        Its output begins at byte ``begin`` of output.txt. Before it ran, the log had ``n_lines``
+        lines.
+        """
         entry, output = self.entries[step.name], self.folder / "output.txt"
         lines = _tail(output, begin)
         entry |= {"exit_status": exit_status, "output": lines[-TAIL_LINES:]}
@@ -200,16 +205,16 @@ class Run:
         print(f"  {entry['status']}, {entry['seconds']} s", flush=True)
 
     def _judge(self, step: Step, exit_status: int | None, n_lines: int) -> str:
-        """What an exit status says, with the log of a step of tests and findings of all slices."""
+        """The status that follows from the exit status, the log, and all findings so far."""
         entry, log = self.entries[step.name], FinishedLog(self.folder / step.log)
         if exit_status is None or exit_status in step.unfinished:
             return CUT_SHORT
         by_signal = exit_status < 0 or exit_status > SHELL_SIGNAL
         if step.log and by_signal and log.n_lines > n_lines:
-            return CUT_SHORT  # a test crashed: the rest goes on without it
+            return CUT_SHORT  # a test crashed; the next round continues with the others
         if exit_status == NO_DEVICE_STATUS and not step.log:
             return NO_DEVICE
-        # A log counts as failed by tests of earlier steps too, which are no failures of this one.
+        # FAILED_BEFORE may be due to tests of earlier steps, which share the log.
         ended = exit_status == 0 or (step.log and exit_status == FAILED_BEFORE)
         if not ended or entry["failed_tests"] or entry["findings"]:
             return FAILED
@@ -219,7 +224,7 @@ class Run:
         return PASSED
 
     def _failed_tests(self, step: Step) -> dict[str, str]:
-        """Tests of a step's log that did not pass, without those that other steps have noted."""
+        """Tests in a step's log that did not pass, without those that belong to other steps."""
         if not step.log:
             return {}
         others = [other for other in self.steps if other.log == step.log and other != step]
@@ -228,7 +233,7 @@ class Run:
         return {test: why for test, why in bad.items() if test not in known}
 
     def write(self) -> None:
-        """Write report.json; a crash in between leaves the old file whole."""
+        """Write report.json; a crash meanwhile leaves the old file intact."""
         entries = {step.name: self.entries.get(step.name, {}) for step in self.steps}
         for entry in entries.values():
             entry.setdefault("status", NOT_BEGUN)
@@ -236,39 +241,39 @@ class Run:
 
 
 def _is_failure(entry: Entry) -> bool:
-    """Whether a step has failed, or will at its end."""
+    """Whether a step has failed, or is unfinished with failed tests or findings."""
     return bool(entry["status"] == FAILED or entry.get("failed_tests") or entry.get("findings"))
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write a file as a whole."""
+    """Write a file atomically."""
     unfinished = path.with_suffix(".tmp")
     unfinished.write_text(text, encoding="utf-8")
     unfinished.replace(path)
 
 
 def _tail(path: Path, begin: int) -> list[str]:
-    """The last lines that were written after a place."""
+    """The last lines that were written after byte ``begin``."""
     with path.open("rb") as file:
         file.seek(max(begin, file.seek(0, os.SEEK_END) - TAIL_BYTES))
         return file.read().decode(errors="replace").splitlines()
 
 
 def _findings(step: Step, path: Path, begin: int) -> list[str]:
-    """Findings in all that was written after a place."""
+    """Findings in the output that was written after byte ``begin``."""
     with path.open(encoding="utf-8", errors="replace") as file:
         file.seek(begin)
         return step.findings(file)
 
 
 def _keep_end(path: Path) -> None:
-    """Drop the beginning of a file that is too large."""
+    """Drop the beginning of a file that is larger than `OUTPUT_BYTES`."""
     if path.stat().st_size > OUTPUT_BYTES:
         path.write_bytes(path.read_bytes()[-OUTPUT_BYTES:])
 
 
 def _last_object(lines: list[str]) -> Entry:
-    """The JSON object of the last line, an empty one if it is none."""
+    """The JSON object in the last line, or {} if that is no JSON object."""
     last = next((line for line in reversed(lines) if line.strip()), "")
     with suppress(ValueError):
         found = json.loads(last)

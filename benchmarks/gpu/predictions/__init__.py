@@ -1,1 +1,1 @@
-"""Times that cases should take on a GPU, from counted work."""
+"""Predicted times of the cases on a GPU, from counted work."""

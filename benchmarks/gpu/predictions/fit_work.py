@@ -1,4 +1,4 @@
-"""What the stages of a fit need, counted from the shapes of its trees."""
+"""The work of the stages of a fit, counted from the shapes of its trees."""
 
 from __future__ import annotations
 
@@ -31,45 +31,46 @@ from gpuboost.backends.cost_model import (
 from gpuboost.backends.cuda.growth.tree_arrays import NAMES, OF_CATEGORIES
 
 ADABOOST_LAUNCHES = Launches(21, 11)  # per round
-LISTED_LAUNCHES = 2 + 3 + 4  # of a level: its histograms, splits and partition; others are policy
-OPEN_SLOTS = 1.2  # histograms for each node that is searched, where some siblings only help
-FEW = 5  # features that a node of a classification forest looks at; its histogram has no others
-FEW_TILES = 4  # of pieces: up to so many are one chunk
-# A node of two classes: as it is stored, written and read; read again to be numbered and to have
-# its sums added up, sectors of its children among them; and as a finished tree has it.
+# Launches of a level for histograms, splits and partition; the others belong to the policy.
+LISTED_LAUNCHES = 2 + 3 + 4
+OPEN_SLOTS = 1.2  # histograms per searched node; some are only made to find those of siblings
+FEW = 5  # features that a node of a classification forest considers, and has histograms of
+FEW_TILES = 4  # this many tiles of pieces form one chunk
+# Bytes of a node with two classes: when it is stored (written and read), when it is numbered and
+# its sums are added up (including sectors of its children), and in the finished tree.
 STORED_BYTES, NUMBERING_BYTES, FINISHED_BYTES = 2 * 70, 6 * SECTOR, 56
 NODE_SUMS = 2
 FINISHING_OPERATIONS = 60  # float64 operations of a node: shares, impurity, threshold, gain
-NUMBERING_LAUNCHES = 2  # nodes numbered, nodes finished; of several trees also these placed
+NUMBERING_LAUNCHES = 2  # number the nodes, finish them; several trees are also placed
 NUMBER_TILE = 1024
-# Bytes of a row in a round of boosting: its raw prediction and target are read, two narrow and two
-# wide integers written; later the wide ones and its leaf are read, the raw prediction changed.
+# Bytes of a row in a round of boosting: read the raw prediction and target, and write two narrow
+# and two wide integers; later, read the wide ones and the leaf, and update the raw prediction.
 DERIVATIVE_BYTES, INTEGER_BYTES, LEAF_BYTES = 16.0 + 16, 12.0 + 8 + 16, 16.0 + 4 + 16
 REWEIGHING_LAUNCHES, OBJECTIVE_LAUNCHES = 10, 3  # of a round of AdaBoost
-# What the host asks of the device for each column whose bins are learnt, counted by a test: waits,
-# and arrays made. A column of few values needs no quantiles.
+# Waits of the host and new arrays for the bins of each column, counted by a test. A column with
+# few values needs no quantiles.
 MANY_VALUES, FEW_VALUES = (8, 20), (4, 14)
-# Bytes of device memory for a value: the four passes of a radix sort, which reads and writes keys,
-# and places, sums and flags of int64 for each distinct value; then its code, in two layouts.
+# Bytes of device memory per value: four passes of a radix sort, which reads and writes keys; int64
+# positions, sums and flags for each distinct value; then the code in two layouts.
 SORTED_BYTES, DISTINCT_BYTES, CODED_BYTES = 4 * 2 * 4 + 4, 100, 4 + 2
 
-# Copies of a batch to the host, each waited for: the table, and an array for each name.
+# Copies of a batch to the host, each with a wait: the table, and one array per name.
 COPIES = 1 + len(NAMES) - len(OF_CATEGORIES)
 
 Stages = dict[str, Stage]
 
 
 def empty_stages() -> Stages:
-    """Those that levels add to."""
+    """Empty stages, to which each level adds its work."""
     return {name: Stage() for name in ("histograms", "splits", "partition", "policy")}
 
 
 def fit_stages(shape: TreeShape, trees: int, rows: int, features: int, random: bool) -> Stages:
-    """Work of a fit, stage by stage.
+    """Work of a fit by stage.
 
-    A forest's nodes get histograms of the features they look at, all from rows; a single tree's
-    get all features, those of larger siblings by subtraction. Nodes of few rows are grown outside
-    of levels. ``random``: thresholds are.
+    Nodes of a forest get histograms of the features that they consider, all summed from rows. Nodes
+    of a single tree get histograms of all features, those of larger siblings by subtraction. Nodes
+    with few rows are grown outside the level loop. ``random`` means random thresholds.
     """
     single = trees == 1
     listed = features if single else FEW
@@ -87,7 +88,7 @@ def fit_stages(shape: TreeShape, trees: int, rows: int, features: int, random: b
         for name, stage in level.items():
             stages[name] += stage
     asked = len(shape.rows) if len(shape.rows) > SYNC_FREE_DEPTH else 0
-    stages["policy"] += waiting(asked)  # for the size of each level
+    stages["policy"] += waiting(asked)  # the host waits for the size of each level
     searches = OPEN_SLOTS * listed
     kind = "random " if random else ""
     return stages | {
@@ -102,7 +103,7 @@ def fit_stages(shape: TreeShape, trees: int, rows: int, features: int, random: b
 def _fit_level(
     table: Table, own: float, searched: int, trees: int, random: bool, depth: int
 ) -> Stages:
-    """Work of a level whose trees search so many nodes with ``own`` rows each."""
+    """Work of a level in which each tree searches ``searched`` nodes with ``own`` rows in all."""
     single = trees == 1
     siblings = 0.5 if single and depth else 1.0
     listed = table.features if single else FEW
@@ -116,7 +117,7 @@ def _fit_level(
         ),
         "splits": splits(kind, slots, listed, 1 - siblings, nodes),
         "partition": partition(table, rows, trees * table.gathered(own, searched)),
-        # All but that which stores the nodes.
+        # All launches except the one that stores the nodes.
         "policy": policy(
             launched.level - LISTED_LAUNCHES - 1, nodes, rows / PIECE_ROWS, 0.0 if single else nodes
         ),
@@ -124,9 +125,9 @@ def _fit_level(
 
 
 def finished(trees: float, nodes: float, depth: float) -> Stage:
-    """Nodes numbered by a block for each tree, and finished by a thread for each node.
+    """Number the nodes, with one block per tree, and finish them, with one thread per node.
 
-    ``depth``: levels that trees have, or some more.
+    ``depth`` is at least the number of levels.
     """
     numbered = tiles("nodes numbered", nodes / NUMBER_TILE + depth)
     summed = tiles("sums of inner nodes", NODE_SUMS * nodes / NUMBER_TILE + depth)
@@ -139,17 +140,17 @@ def finished(trees: float, nodes: float, depth: float) -> Stage:
 
 
 def copied(nodes: float) -> Stage:
-    """Finished trees copied to the host."""
+    """Copy finished trees to the host."""
     return Stage.of(Kernel(Work(host_bytes=nodes * FINISHED_BYTES), 0.0))
 
 
 def waiting(times: float) -> Stage:
-    """The host waits for a few bytes of the device."""
+    """Waits of the host for a few bytes from the device."""
     return Stage.of(Kernel(Work(waits=float(times)), 0.0))
 
 
 def binning(rows: int, features: int, asked: tuple[int, int]) -> Stage:
-    """Edges by a sort of each column, which the host waits for, and codes in two layouts."""
+    """Find bin edges by a sort of each column, with waits of the host, and make codes."""
     waits, arrays = asked
     values = float(rows) * features
     codes = iterations("codes of a row", values / WARP) + Work(bytes=values * CODED_BYTES)
@@ -164,8 +165,9 @@ def binning(rows: int, features: int, asked: tuple[int, int]) -> Stage:
 def boosting_levels(rows: int, setting: Setting) -> list[tuple[float, float]]:
     """Rows and nodes of each level that is launched.
 
-    By depth trees are full. Of so many leaves the levels are those of one that was grown, and as
-    many without nodes as there could be.
+    Trees that are limited by depth are taken to be full. For trees that are limited by their number
+    of leaves, the levels are those of a tree that was grown, followed by the empty levels that are
+    launched as well.
     """
     leaves = setting.boosting.max_leaves
     if leaves is None:
@@ -178,10 +180,10 @@ def boosting_levels(rows: int, setting: Setting) -> list[tuple[float, float]]:
 
 
 def boosting_round(rows: int, features: int, setting: Setting) -> Stages:
-    """Work of a round. Of the rows of a level, those of smaller siblings are summed, half of them.
+    """Work of a round of boosting, which is one recording.
 
-    A round is one recording. A level has blocks for all rows, wherever these are by then, or as
-    many as take them in turn.
+    Histograms sum the rows of smaller siblings, taken to be half of the rows of a level. Each level
+    launches blocks for all rows, or as many as take them in turn, even if few rows are left.
     """
     levels, leaves = boosting_levels(rows, setting), setting.boosting.max_leaves
     table, warps = Table(rows, features, float(rows)), rows / WARP
@@ -209,10 +211,10 @@ def boosting_round(rows: int, features: int, setting: Setting) -> Stages:
 
 
 def _boosting_level(table: Table, own: float, nodes: float, depth: int, queue: int) -> Stages:
-    """Work of a level of a round; ``queue`` is 1 where trees grow best first."""
+    """Work of a level in a round; ``queue`` is 1 if trees grow best first, else 0."""
     siblings = 0.5 if depth else 1.0
     pieces, features = own / PIECE_ROWS, table.features
-    sums_of_chunks = int(pieces > FEW_TILES * 1024)  # where there are more pieces than a few tiles
+    sums_of_chunks = int(pieces > FEW_TILES * 1024)  # one more launch if there are many pieces
     launches = BOOSTING_LAUNCHES.level - LISTED_LAUNCHES + queue + sums_of_chunks
     idle = min(table.n_samples / PIECE_ROWS, STRIDING_BLOCKS)
     return {
@@ -226,11 +228,11 @@ def _boosting_level(table: Table, own: float, nodes: float, depth: int, queue: i
 
 
 def adaboost_round(rows: int, features: int) -> Stages:
-    """Work of a round with a stump: one node, and its two leaves judge all rows.
+    """Work of a round of AdaBoost with a stump.
 
-    A row's weight is read and written, its integer and its place in the list of rows written; then
-    its code, its class and its weight tell the error. The host launches and reads rounds while the
-    device is busy with others, and is done before it.
+    For each row, the weight is read and written, and its integer and its position in the list of
+    rows are written; then its code, class and weight are read to sum the error. The host launches
+    and reads rounds while the device is busy with others, and takes less time.
     """
     listed = REWEIGHING_LAUNCHES + LISTED_LAUNCHES + NUMBERING_LAUNCHES + OBJECTIVE_LAUNCHES
     reweighed = iterations("classes reweighed", rows / WARP / 4)
@@ -255,9 +257,9 @@ def adaboost_round(rows: int, features: int) -> Stages:
 
 
 def prediction_stages(rows: int, trees: int, depth: int, features: int) -> Stages:
-    """Work of a prediction: a node and a value for every step, from shared memory or L1.
+    """Work of a prediction: each step reads a node and a value from shared memory or L1.
 
-    Of 32 lanes that read anywhere, 3.4 on average want one bank.
+    If 32 lanes read random words, the busiest bank gets 3.4 of these reads on average.
     """
     steps = float(rows) * trees * depth
     shared = 4.0 * features * 257

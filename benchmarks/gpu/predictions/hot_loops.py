@@ -1,9 +1,9 @@
-"""Instructions of the loops that take the time of the kernels, counted in their machine code.
+"""Instructions of the kernels' hot loops, counted in their machine code.
 
-``python -m benchmarks.gpu.predictions.hot_loops`` compiles the kernels for `ARCHITECTURE` as the
-product does, counts the `Hot` loops and writes ``benchmarks/results/gpu_instructions.json``, from
-which ``benchmarks.gpu.predictions.predicted`` makes its predictions. It needs no GPU, but the
-compiler and the disassembler of the extra ``test``.
+``python -m benchmarks.gpu.predictions.hot_loops`` compiles the kernels for `ARCHITECTURE` with
+gpuboost's own options, counts the `Hot` loops and writes
+``benchmarks/results/gpu_instructions.json``, which ``benchmarks.gpu.predictions.predicted`` reads.
+It needs no GPU, only the compiler and the disassembler of the extra ``test``.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from gpuboost.engine.criteria import NEWTON
 
 RESULT = FOLDER / "gpu_instructions.json"
 ARCHITECTURE = "sm_90"
-# Cycles where what is read lies in the first cache, and where it lies in device memory.
+# Latencies in cycles if the data are in the L1 cache, and if they are in device memory.
 IN_FIRST_CACHE, FAR = {**LATENCY, "LDG": 40}, {**LATENCY, "LDG": 600}
 
 _CATEGORIES = ("sorted_category_item", "random_category_item", "single_category_item")
 _SCORES = ("natural_log", "entropy_term", "ordering_gradient", "word_of_codes")
-# Numeric features, split by squares or by gradients.
+# Functions that splits of numeric features do not call: with searched, and with random thresholds.
 _NUMERIC = (*_CATEGORIES, *_SCORES, "random_numeric_item")
 _RANDOM = (*_CATEGORIES, *_SCORES, "numeric_item")
 _ROWS = "for (int32 at = threadIdx.x / TILE; at < end"
@@ -47,23 +47,23 @@ _HALVING = "while (low < high)"
 
 @dataclass(frozen=True)
 class Hot:
-    """A loop, or a kernel without one, and what a warp does in an iteration of it.
+    """A hot loop, or a whole kernel without one, and the work of a warp in one iteration.
 
     Attributes
     ----------
     kernel : str
         File and name: ``"level/histogram.cu histogram_values"``.
     path : LoopPath
-    items : int
-        Things that a warp, or a lane, does in an iteration.
     of : str
-        What these are.
-    constants : mapping of str to int
-        That the kernel is compiled with.
+        What an iteration processes, for example "rows" or "cells of a lane".
     threads : tuple of str
-        Where the size of a block is written: a file and a constant of it.
+        File and name of the constant that is the size of a block.
+    items : int
+        Number of these that are processed in one iteration.
+    constants : mapping of str to int
+        Constants that the kernel is compiled with.
     near : bool
-        What it reads lies in the first cache, else in the second one or in device memory.
+        Whether its data are in the L1 cache, not in the L2 cache or device memory.
     """
 
     kernel: str
@@ -76,7 +76,7 @@ class Hot:
 
 
 def _histogram(times: int, **constants: int) -> Hot:
-    """Rows added to a histogram of values; an iteration adds so often to shared memory."""
+    """A loop that adds rows to a histogram, with ``times`` additions to shared memory."""
     path, threads = (
         LoopPath(_ROWS, opcode_counts={"ATOMS": times}),
         ("level/histogram.cu", "HISTOGRAM_THREADS"),
@@ -123,9 +123,9 @@ def _round(kernel: str, path: LoopPath, items: int = 1, **constants: int) -> Hot
     )
 
 
-# Additions of an iteration, four rows of a warp: of gradients a weight and the two halves of a
-# value; of two classes a weight, and of half of the rows the low half of a value. With few lanes a
-# row some row of the warp is of the second class.
+# An iteration adds four rows per warp: with gradients, a weight and the two halves of a value per
+# row; with two classes, a weight, and for half of the rows the low half of a value. If few lanes
+# take a row, a warp has several rows, and one of them is nearly always of the second class.
 HOT = {
     "histogram of gradients": _histogram(12, TILE=32, GRADIENTS=1),
     "histogram of gradients, 16 lanes": _histogram(12, TILE=16, GRADIENTS=1),
@@ -237,21 +237,21 @@ HOT = {
 
 @dataclass(frozen=True)
 class Counted:
-    """What an iteration of a loop takes a warp.
+    """Counts of one iteration of a loop by one warp.
 
     Attributes
     ----------
     instructions : int
-        That it issues.
+        Instructions that the warp issues.
     cycles, far_cycles : int
-        From the first to the last, where no other warp competes with it, and what it reads lies in
-        a cache; and where that lies in device memory.
+        Cycles of the iteration without competing warps, if the data are in a cache, and if they
+        are in device memory.
     items : int
-        Of `Hot`.
+        As in `Hot`.
     threads : int
-        Of a block.
+        Threads of a block.
     registers : int
-        Of a thread.
+        Registers of a thread.
     """
 
     instructions: int
@@ -268,7 +268,7 @@ def count(hot: Hot) -> Counted:
     Raises
     ------
     NoPathError
-        The kernel has no such loop any more.
+        If the kernel no longer has such a loop.
     """
     file_name, name = hot.kernel.split()
     codes, registers = _machine_code(file_name, tuple(sorted(hot.constants.items())))
@@ -282,7 +282,7 @@ def count(hot: Hot) -> Counted:
 def _machine_code(
     file_name: str, constants: tuple[tuple[str, int], ...]
 ) -> tuple[dict[str, Code], dict[str, int]]:
-    """The kernels of a file, and the registers that a thread of each takes."""
+    """Compile a file; return the code of its kernels, and the registers of a thread in each."""
     from tests.cuda import nvrtc
 
     text = kernel_source(file_name, dict(constants))
@@ -294,21 +294,21 @@ def _machine_code(
 
 @functools.cache
 def _source() -> Source:
-    """The texts of all kernel files."""
+    """The source texts of all kernel files."""
     paths = [path for path in kernel_folder().rglob("*") if path.suffix in (".cu", ".cuh")]
     return Source({path.name: path.read_text(encoding="utf-8") for path in paths})
 
 
 @functools.cache
 def stored() -> dict[str, Counted]:
-    """The counts of the file."""
+    """Read the counts from the result file."""
     found = json.loads(RESULT.read_text())["loops"]
     names = [each.name for each in fields(Counted)]
     return {key: Counted(**{name: one[name] for name in names}) for key, one in found.items()}
 
 
 def content() -> dict[str, Any]:
-    """What the file holds."""
+    """Make the content of the result file."""
     from tests.cuda import nvrtc
 
     loops = {}
@@ -318,7 +318,7 @@ def content() -> dict[str, Any]:
 
 
 def main(path: Path = RESULT) -> int:
-    """Write the file and print the table."""
+    """Write the result file and print the table."""
     found = content()
     path.write_text(json.dumps(found, indent=1) + "\n")
     columns = ("kernel", "instructions", "cycles", "far_cycles", "items", "of", "registers")

@@ -1,9 +1,8 @@
-"""Instructions that a warp issues in a loop, read from the machine code of a kernel.
+"""The machine code of a kernel: its instructions, blocks and loops.
 
-The text is what ``nvdisasm`` prints with `FLAGS` of code that was compiled with line information,
-which changes no instruction. A loop is found by the text of its first line in the source; the path
-through it is the longest one that keeps out of the functions that are named, so a count is that of
-a warp whose lanes take every iteration that is left.
+The text is the output of ``nvdisasm`` with `FLAGS`, for code that was compiled with line
+information, which changes no instruction. `loop_paths` finds a loop by its line in the source and
+takes the longest path through it that avoids the excluded functions.
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ class Instruction:
     Attributes
     ----------
     opcode : str
-        Without what follows the first dot.
+        Name up to the first dot.
     target : str or None
-        The label that it may go on at.
+        Label that a branch may jump to.
     falls_through : bool
-        Whether the next instruction may follow.
+        Whether execution may continue with the next instruction.
     frames : tuple of (file, line)
-        Where it comes from in the source, and where that was inlined, from the inside out.
+        Its place in the source, then the places where that was inlined, innermost first.
     control : int
-        What the assembler says to the scheduler: cycles to wait, barriers to set and to wait for.
+        The assembler's control bits: cycles to wait, barriers to set and to wait for.
     """
 
     opcode: str
@@ -53,17 +52,17 @@ class Instruction:
 
     @property
     def stall(self) -> int:
-        """Cycles until the next instruction of the warp."""
+        """Cycles until the warp may issue its next instruction."""
         return self.control >> 41 & 15
 
     @property
     def sets(self) -> int:
-        """The barrier that is open until its result is there; 7 for none."""
+        """The barrier that it holds until its result is ready; 7 for none."""
         return self.control >> 46 & 7
 
     @property
     def frees(self) -> int:
-        """The barrier that is open until its operands are read; 7 for none."""
+        """The barrier that it holds until its operands are read; 7 for none."""
         return self.control >> 49 & 7
 
     @property
@@ -73,11 +72,11 @@ class Instruction:
 
 
 def read_code(text: str) -> tuple[list[Instruction], dict[str, int]]:
-    """Instructions of a kernel, and the number of the one that each label stands before."""
+    """Parse the instructions of a kernel, and the index of the instruction after each label."""
     found: list[Instruction] = []
     labels: dict[str, int] = {}
     frames: list[Frame] = []
-    fresh = True  # whether the next line of the source begins a new place
+    fresh = True  # whether the next line comment begins a new list of frames
     parts: tuple[str, str | None, bool] | None = None
     for line in text.splitlines():
         if match := _LINE.search(line):
@@ -94,12 +93,12 @@ def read_code(text: str) -> tuple[list[Instruction], dict[str, int]]:
 
 
 def _parts(match: re.Match[str]) -> tuple[str, str | None, bool]:
-    """Opcode, target, and whether the next instruction may follow."""
+    """Opcode, target, and whether execution may continue with the next instruction."""
     guard, opcode, kind, operands = match.groups()
     if opcode not in _ENDS:
         return opcode, None, True
     if opcode == "BRA" and ".DIV" in kind:
-        return opcode, None, True  # taken where lanes have parted: warps are taken to be whole
+        return opcode, None, True  # only taken by diverged warps; none is assumed to diverge
     target = _TARGET.search(operands) if opcode == "BRA" else None
     conditional = _PREDICATE.search(operands.split("`")[0]) is not None and opcode == "BRA"
     return opcode, target and target[1], guard not in (None, "PT", "UPT") or conditional
@@ -107,15 +106,15 @@ def _parts(match: re.Match[str]) -> tuple[str, str | None, bool]:
 
 @dataclass(frozen=True)
 class Loop:
-    """Blocks that a warp comes through again, by their first instructions."""
+    """A loop of blocks, each named by the index of its first instruction."""
 
     head: int
     blocks: frozenset[int]
-    tails: frozenset[int]  # blocks from which it goes back to the head
+    tails: frozenset[int]  # blocks that branch back to the head
 
 
 class Code:
-    """The machine code of a kernel as blocks of instructions without a branch in them."""
+    """The machine code of a kernel as basic blocks."""
 
     def __init__(self, text: str) -> None:
         self.instructions, labels = read_code(text)
@@ -135,16 +134,16 @@ class Code:
         return self.instructions[start : self.end[start]]
 
     def size(self, loop: Loop) -> int:
-        """Instructions of all blocks of a loop."""
+        """Number of instructions in all blocks of a loop."""
         return sum(self.end[start] - start for start in loop.blocks)
 
     def lines(self, loop: Loop) -> set[Frame]:
-        """Where the branches back to the head come from in the source."""
+        """Source lines of the branches back to the head."""
         return {frame for tail in loop.tails for frame in self.block(tail)[-1].frames[:1]}
 
     @cached_property
     def whole(self) -> Loop:
-        """The kernel from its beginning to its ends, as if it were a loop."""
+        """The whole kernel, treated as a loop whose tails are its exits."""
         found = frozenset(depth_first(0, self.after.__getitem__))
         ends = frozenset(b for b in found if self.block(b)[-1].opcode == "EXIT")
         return Loop(0, found, ends)
@@ -172,7 +171,7 @@ class Code:
         return sorted(found, key=lambda loop: len(loop.blocks))
 
     def _dominators(self) -> dict[int, set[int]]:
-        """The blocks that every path to a block goes through, of those that can be reached."""
+        """For each reachable block, the blocks that every path to it goes through."""
         order = depth_first(0, self.after.__getitem__)
         before: dict[int, list[int]] = {start: [] for start in order}
         for start in order:
@@ -191,7 +190,7 @@ class Code:
 
 
 def depth_first(head: int, after: Callable[[int], Iterable[int]]) -> list[int]:
-    """Nodes that can be reached from one, each before those that follow it, but by a loop."""
+    """Nodes that can be reached from ``head``, each before its successors except along loops."""
     seen, done = {head}, []
     stack = [(head, iter(after(head)))]
     while stack:

@@ -1,4 +1,4 @@
-"""What the kernels of a level need: counted from shapes, and from their machine code."""
+"""The work of the kernels of a level, counted from shapes and from machine code."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from gpuboost.backends.cuda.level.split_search import MIN_TILE, TILES, Histogram
 from gpuboost.backends.cuda.runtime.source import constant
 
 WIDTH = 256
-CELL_BYTES = 24  # of a histogram: weight, rows, one gradient
+CELL_BYTES = 24  # a cell of a histogram: weight, rows, one gradient
 WARP = 32
-SECTOR = 32  # bytes that are read together from a cache
-BURST = 64  # and from device memory
-SECOND_CACHE = 50 << 20  # bytes
-CANDIDATE_OPERATIONS = 20  # float64 operations of one bin
-# A row that is moved, beside its code: its number twice, a bit twice; then number, weight, target.
+SECTOR = 32  # bytes that a cache reads at once
+BURST = 64  # bytes that device memory reads at once
+SECOND_CACHE = 50 << 20  # bytes of the L2 cache
+CANDIDATE_OPERATIONS = 20  # float64 operations per bin
+# Bytes of a moved row besides its code: its number and a bit to count the rows that go left; then
+# that bit, and its number, weight and target read and written.
 TURN_BYTES, MOVED_BYTES = 4 + 1 / 8, 1 / 8 + 6 * 4
-ROW_BYTES = 12  # of a row that is summed, beside its codes: number, weight, target
-LONG_SEGMENT = WIDTH // 5  # rows of one class whose sums are made in shared memory
-STRIDING_BLOCKS = 16.0 * MULTIPROCESSORS  # of a launch whose blocks take item after item
+ROW_BYTES = 12  # bytes of a summed row besides its codes: number, weight, target
+LONG_SEGMENT = WIDTH // 5  # at least this many rows of a class are summed in shared memory
+STRIDING_BLOCKS = 16.0 * MULTIPROCESSORS  # most blocks of a launch whose blocks take items in turn
 PIECE_ROWS, POLICY_TILE = 1024, 1024
-HALVINGS = 64  # of 64-bit ranks
-# Bytes of shared memory of a block: where registers are what there is too little of, and what a
-# block of grow_subtrees takes, about.
+HALVINGS = 64  # steps of a binary search among 64-bit ranks
+# Bytes of shared memory per block: if registers are the limit, and about those of grow_subtrees.
 FEW_SHARED, SMALL_SHARED = 1 << 10, 16 << 10
-# Of a multiprocessor: NVIDIA's tuning guide for Hopper.
+# Sizes of a multiprocessor, from NVIDIA's tuning guide for Hopper.
 REGISTERS, MAX_WARPS, SHARED_BYTES, RESERVED_BYTES = 65536, 64, 228 << 10, 1 << 10
 
 GRADIENTS, TWO_CLASSES = "histogram of gradients", "histogram of two classes"
-PLANES = 3  # of a block's shared histogram
+PLANES = 3  # of a block's histogram in shared memory
 ADDITIONS = {
     GRADIENTS: 3.0,
     TWO_CLASSES: 1.5,
-}  # of a row and feature; see benchmarks.gpu.device.histogram
+}  # per row and feature; see benchmarks.gpu.device.histogram
 
 
 def resident_warps(one: Counted, shared: float = FEW_SHARED) -> int:
-    """Warps that a multiprocessor runs at once, of blocks with so much shared memory."""
+    """Warps that a multiprocessor runs at once, if a block takes ``shared`` bytes."""
     warps = -(-one.threads // WARP)
     registers = -(-one.registers // 8) * 8 * WARP * warps
     blocks = min(REGISTERS // registers, int(SHARED_BYTES // (shared + RESERVED_BYTES)), 32)
@@ -48,19 +48,20 @@ def resident_warps(one: Counted, shared: float = FEW_SHARED) -> int:
 
 
 def iterations(name: str, often: float, shared: float = FEW_SHARED, is_far: bool = False) -> Work:
-    """What so many iterations of a loop need, each of one warp, over all warps.
+    """Work of a number of iterations of a hot loop, summed over all warps.
 
-    A multiprocessor runs as many warps as it has room for; each of them waits for its own results.
+    A multiprocessor runs as many warps as fit; each of them waits for its own results.
 
     Parameters
     ----------
     name : str
-        Of `hot_loops.HOT`.
+        Key of `hot_loops.HOT`.
     often : float
+        Number of iterations; each is made by one warp.
     shared : float
-        Bytes of shared memory of a block.
+        Bytes of shared memory per block.
     is_far : bool
-        What is read lies in device memory, not in a cache.
+        Whether the data are in device memory, not in a cache.
     """
     one = stored()[name]
     rounds = often / (MULTIPROCESSORS * resident_warps(one, shared))
@@ -70,7 +71,7 @@ def iterations(name: str, often: float, shared: float = FEW_SHARED, is_far: bool
 
 
 def tiles(name: str, often: float) -> Work:
-    """What a block needs for so many tiles, one after the other, all its threads in each."""
+    """Work of a block that processes ``often`` tiles in turn, each with all of its threads."""
     one = stored()[name]
     issued = one.threads / WARP * one.instructions / 4
     return Work(cycles=often * max(one.cycles, issued))
@@ -84,7 +85,7 @@ class Table:
     ----------
     n_samples, features : int
     batch : float
-        Rows of all trees.
+        Number of rows of all trees together.
     """
 
     n_samples: int
@@ -93,29 +94,29 @@ class Table:
 
     @property
     def far_bytes(self) -> int:
-        """Bytes that are read for a sector of codes that no neighbour needs at the same time."""
+        """Bytes that are read for a code if no other code of its sector is needed."""
         return SECTOR if self.n_samples * self.features <= SECOND_CACHE else BURST
 
     @property
     def is_far(self) -> bool:
-        """Whether codes and rows together are more than what the second cache holds."""
+        """Whether codes and rows together exceed the L2 cache."""
         return self.n_samples * self.features + ROW_BYTES * self.batch > SECOND_CACHE
 
     def row_bytes(self, nodes: float) -> int:
-        """Bytes that are read for the codes of a row of so many nodes of a tree."""
+        """Bytes that are read for the codes of a row, if the tree has this many nodes."""
         return self.far_bytes if nodes > 1 else SECTOR
 
     def gathered(self, rows: float, nodes: float) -> float:
         """Bytes of codes that the partition reads for the rows of a level of a tree.
 
-        The rows of a node are in ascending order, so a sector of its column of codes is read once:
-        for a code alone only where rows are few among those of the table.
+        The rows of a node are in ascending order, so each sector of its column of codes is read at
+        most once. If a node has few of the table's rows, each code is read with its own sector.
         """
         return min(rows * self.far_bytes, nodes * self.n_samples)
 
 
 def rows_per_block(rows: float, listed: int, by_class: bool = False) -> int:
-    """Rows of a piece of work, of a batch with so many rows: as the product says."""
+    """Rows of a piece of work in a batch with ``rows`` rows, by gpuboost's own rule."""
     runtime = SimpleNamespace(n_multiprocessors=MULTIPROCESSORS)
     matrix = SimpleNamespace(tile=TILES[0])
     builder = HistogramBuilder(
@@ -131,14 +132,14 @@ def rows_per_block(rows: float, listed: int, by_class: bool = False) -> int:
 
 
 def lanes_of(listed: int) -> int:
-    """Features of a block."""
+    """Number of features that a block of the histogram kernel takes."""
     return min(TILES[0], max(MIN_TILE, 1 << (listed - 1).bit_length()))
 
 
 def histograms(
     kind: str, table: Table, rows: float, nodes: float, slots: float, listed: int, of_tree: float
 ) -> Stage:
-    """Histograms of ``listed`` features of nodes with so many rows, in room for ``slots``.
+    """Work of the histograms of a level.
 
     Parameters
     ----------
@@ -146,19 +147,21 @@ def histograms(
         `GRADIENTS` or `TWO_CLASSES`.
     table : Table
     rows, nodes : float
-        That are summed.
+        Number of rows and nodes that are summed.
     slots : float
+        Number of nodes for whose histograms there is memory, which is zeroed.
     listed : int
+        Number of features per node.
     of_tree : float
-        Nodes of one tree.
+        Number of nodes of one tree.
     """
     lanes = lanes_of(listed)
     loop = kind if lanes == WARP else f"{kind}, {lanes} lanes"
     blocks = rows / rows_per_block(table.batch, listed) + nodes if rows else 0.0
     shared = 4.0 * PLANES * WIDTH * lanes
     threads = constant("level/histogram.cu", "HISTOGRAM_THREADS")
-    at_once = WARP // lanes * stored()[loop].items  # rows of a warp
-    # In the last iteration over the rows of a block half of the warps have none.
+    at_once = WARP // lanes * stored()[loop].items  # rows of a warp in an iteration
+    # In the last iteration over the rows of a block, half of the warps have no row.
     added = iterations(loop, rows / at_once + blocks * threads / WARP / 2, shared, table.is_far)
     flushed = iterations("flush of values", blocks * WIDTH * lanes / WARP / 2, shared)
     cells = slots * listed * WIDTH * CELL_BYTES
@@ -176,11 +179,11 @@ def histograms(
 
 
 def histograms_of_classes(table: Table, nodes: float, listed: int, n_classes: int) -> Stage:
-    """The same of all rows, of more than two classes, which lie side by side in each node.
+    """Work of the histograms of all rows with more than two classes.
 
-    A row is read once. A long segment, the rows of one class in a block, is flushed by a pass over
-    the cells, in which those that are not zero are cleared and added to the totals; the rows of a
-    short one are added to device memory one by one.
+    The rows of a node are sorted by class, and each is read once. A segment is the rows of one
+    class in a block. After a long segment, a pass over the cells clears those that are not zero and
+    adds them to the totals; the rows of a short segment are added to device memory one by one.
     """
     lanes, rows = lanes_of(listed), table.batch
     shared = 4.0 * 2 * WIDTH * lanes
@@ -209,9 +212,9 @@ def histograms_of_classes(table: Table, nodes: float, listed: int, n_classes: in
 
 
 def splits(kind: str, slots: float, listed: int, subtracted: float, nodes: float) -> Stage:
-    """The split search of a level: a fill, the split by each feature, the best feature.
+    """Work of the split search of a level: a fill, the split by each feature, the best feature.
 
-    ``subtracted`` is the share of histograms that are their parents' less their siblings'.
+    ``subtracted`` is the share of histograms that are found by subtraction.
     """
     histograms_there = slots * listed
     cells = histograms_there * WIDTH
@@ -229,9 +232,9 @@ def splits(kind: str, slots: float, listed: int, subtracted: float, nodes: float
 
 
 def partition(table: Table, rows: float, gathered: float, blocks: float = 0.0) -> Stage:
-    """The rows of a level moved: which go left, a fill, which place they get, moved.
+    """Work of the partition of a level: find the rows that go left, fill, find places, move rows.
 
-    ``blocks`` of each launch that find nothing to do.
+    ``blocks`` is the number of blocks in each launch that find nothing to do.
     """
     pieces = rows / PIECE_ROWS
     warps = constant("level/partition.cu", "PARTITION_THREADS") / WARP
@@ -249,7 +252,7 @@ def partition(table: Table, rows: float, gathered: float, blocks: float = 0.0) -
 
 
 def policy(launches: float, nodes: float, pieces: float, n_choosing: float = 0.0) -> Stage:
-    """Which nodes are searched, and where their children and rows lie: one launch after the other.
+    """Work of the kernels that decide which nodes are searched and where children and rows go.
 
     Blocks take tiles of nodes and of pieces of rows. ``n_choosing`` nodes choose their features.
     """
@@ -266,9 +269,9 @@ def policy(launches: float, nodes: float, pieces: float, n_choosing: float = 0.0
 
 
 def subtrees(size: str, kind: str, nodes: float, listed: float) -> Stage:
-    """Nodes of few rows, each grown by a block or a warp of subtrees.cu.
+    """Work of growing nodes with few rows, each by a block or a warp of subtrees.cu.
 
-    Their launches are among those of the policy.
+    `policy` counts their launches.
     """
     own, feature = f"{size} node", f"{kind}feature of a {size} node"
     warps = stored()[own].threads / WARP

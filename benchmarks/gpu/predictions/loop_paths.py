@@ -1,4 +1,4 @@
-"""The path of a warp through a loop of machine code, and its cycles when it runs alone."""
+"""The path of a warp through a loop of machine code, and its cycles if the warp runs alone."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 
 from benchmarks.gpu.predictions.instructions import Code, Frame, Instruction, Loop, depth_first
 
-# Cycles from the issue of an instruction to its result, where the machine code says only that the
-# result has to be waited for: of shared memory, of atomics there and barriers, and of the second
-# cache. Assumed; papers that measure them on Hopper are arXiv 2402.13499 and arXiv 2501.12084.
+# Assumed cycles from the issue of an instruction to its result, for instructions whose results are
+# waited for: shared memory and conversions; atomics in shared memory and barriers; the L2 cache.
+# The papers arXiv 2402.13499 and arXiv 2501.12084 measure latencies on Hopper.
 LATENCY = {
     **dict.fromkeys(("LDS", "STS", "SHFL", "MUFU", "S2R", "I2F", "F2I", "POPC", "FLO"), 30),
     **dict.fromkeys(("ATOMS", "BAR"), 60),
     **dict.fromkeys(("LDG", "ATOMG", "STG", "REDG"), 300),
 }
-USUAL_LATENCY = 20  # of others that are waited for
-OPERANDS_READ = 20  # cycles until operands may be written over
+USUAL_LATENCY = 20  # of other instructions whose results are waited for
+OPERANDS_READ = 20  # cycles until operands may be overwritten
 N_BARRIERS = 6
-# An instruction of an excluded function shortens a path by as much: the compiler merges blocks, so
-# a few such instructions may lie on every path.
+# Length of an instruction of an excluded function. It is negative, so the longest path avoids them;
+# they are not forbidden, because the compiler merges blocks and a few may lie on every path.
 EXCLUDED_LENGTH = -9
 
 Counts = tuple[int, ...]
@@ -29,25 +29,26 @@ _FUNCTION = re.compile(r"^( *)__device__[^;{]*?\b(\w+)\(", re.MULTILINE)
 
 
 class NoPathError(LookupError):
-    """There is no such loop, or no path through it."""
+    """The kernel has no such loop, or the loop no such path."""
 
 
 @dataclass(frozen=True)
 class LoopPath:
-    """A loop of a kernel, and which path through it counts.
+    """A loop of a kernel, and the path through it that is counted.
 
     Attributes
     ----------
     loop : str
-        Part of the line of the source in which it is written; empty for the whole kernel.
+        Part of the source line with the loop's head; empty for the whole kernel.
     excludes : tuple of str
         Functions that are not called: the path has as few of their instructions as possible.
     opcode_counts : mapping of str to int
-        How many instructions of these opcodes the path has.
+        The exact numbers of instructions with these opcodes on the path.
     trip_counts : mapping of str to int
-        Parts of lines of inner loops, and how many iterations these have; others have one. The
-        compiler may make several loops of one, for many items at once and for the rest. Then the
-        smallest is meant, but of loops that are named here the one on the longest path.
+        Numbers of iterations of inner loops, by parts of their source lines; other inner loops have
+        one. The compiler may turn one loop into several, for many items at once and for the rest.
+        Of these, the smallest is counted; of loops that are named here, the one on the longest
+        path.
     """
 
     loop: str = ""
@@ -58,17 +59,17 @@ class LoopPath:
 
 @dataclass(frozen=True)
 class Source:
-    """The texts of the files that a kernel is made of, by name."""
+    """The source texts of the kernel files, by name."""
 
     texts: Mapping[str, str]
 
     def line(self, frame: Frame) -> str:
-        """One line."""
+        """The source line of a frame; empty if its file is unknown."""
         name, number = frame
         return self.texts[name].splitlines()[number - 1] if name in self.texts else ""
 
     def functions(self, names: Iterable[str]) -> set[Frame]:
-        """All lines of some functions."""
+        """All source lines of these functions."""
         wanted, found, met = set(names), set(), set()
         for file, text in self.texts.items():
             for indent, name, start in (
@@ -86,9 +87,9 @@ class Source:
 
 @dataclass(frozen=True)
 class _Step:
-    """Instructions of a path so far: those before, and then these so many times."""
+    """The path so far: the steps before, followed by ``own``, repeated ``times`` times."""
 
-    length: int  # of the path, less what excluded functions take from it
+    length: int  # of the whole path, in which excluded instructions count as `EXCLUDED_LENGTH`
     before: _Step | None
     own: Sequence[Instruction]
     times: int
@@ -103,7 +104,7 @@ class _Step:
 
 
 class PathFinder:
-    """Finds the longest path of a kind through the code of a kernel."""
+    """Finds the longest path through a loop of a kernel, as a `LoopPath` describes it."""
 
     def __init__(self, code: Code, source: Source, path: LoopPath) -> None:
         self._code, self._source, self._path = code, source, path
@@ -115,6 +116,7 @@ class PathFinder:
         Raises
         ------
         NoPathError
+            If there is no such path.
         """
         loops = [self._code.whole] if not self._path.loop else self._loops()
         for loop in loops:
@@ -124,7 +126,7 @@ class PathFinder:
         raise NoPathError(f"no path for {self._path}")
 
     def _loops(self) -> list[Loop]:
-        """Those that may be meant, small ones first."""
+        """Loops whose source line matches, the smallest first."""
         text = self._path.loop
         named = [
             loop
@@ -134,7 +136,7 @@ class PathFinder:
         return sorted(named, key=self._code.size)
 
     def longest(self, loop: Loop, is_inner: bool = False) -> dict[Counts, _Step]:
-        """The longest path through a loop for each number of the opcodes that are counted."""
+        """The longest path through a loop for each combination of counts of the given opcodes."""
         opcodes = () if is_inner else tuple(self._path.opcode_counts)
         region = _Region.of(self._code, loop, *self._inner_loops(loop))
         known: dict[int, dict[Counts, _Step]] = {}
@@ -157,7 +159,7 @@ class PathFinder:
         return sum(1 if self._excluded.isdisjoint(one.frames) else EXCLUDED_LENGTH for one in own)
 
     def _of_node(self, node: int, region: _Region) -> tuple[Sequence[Instruction], int]:
-        """The instructions of a block, or of an iteration of an inner loop, and its iterations."""
+        """The instructions of a block or of one iteration of an inner loop, and its trip count."""
         if node not in region.inner:
             return self._code.block(node), 1
         loop = region.inner[node]
@@ -165,14 +167,14 @@ class PathFinder:
         return (paths[()].instructions() if paths else []), (1 if trips is None else trips)
 
     def _trip_count(self, loop: Loop) -> int | None:
-        """Iterations of an inner loop, None where nothing says how many."""
+        """Trip count of an inner loop, or None if none is given."""
         lines = [self._source.line(frame) for frame in self._code.lines(loop)]
         named = self._path.trip_counts.items()
         trips = [n for text, n in named if any(text in one for one in lines)]
         return trips[0] if trips else None
 
     def _inner_loops(self, loop: Loop) -> tuple[list[Loop], set[int]]:
-        """Loops right inside of one, and the blocks of those that are left out."""
+        """The loops directly inside a loop that are counted, and the blocks of the others."""
         inside = [
             one for one in self._code.loops if one.blocks < loop.blocks and one.head != loop.head
         ]
@@ -193,12 +195,12 @@ class PathFinder:
 
 @dataclass(frozen=True)
 class _Region:
-    """A loop whose nodes are blocks, and whole inner loops, known by their heads."""
+    """A loop as a graph; its nodes are blocks and whole inner loops, named by their heads."""
 
     code: Code
     loop: Loop
     inner: Mapping[int, Loop]
-    node_of: Mapping[int, int]  # of the blocks of inner loops
+    node_of: Mapping[int, int]  # the node of each block in an inner loop
     left_out: set[int]
 
     @classmethod
@@ -207,11 +209,11 @@ class _Region:
         return cls(code, loop, {one.head: one for one in inner}, heads, left_out)
 
     def blocks(self, node: int) -> frozenset[int]:
-        """Those of a node."""
+        """The blocks of a node."""
         return self.inner[node].blocks if node in self.inner else frozenset({node})
 
     def after(self, node: int) -> Iterator[int]:
-        """Nodes that may follow one in the same iteration."""
+        """Nodes that may follow a node in the same iteration."""
         for block in self.blocks(node):
             for there in self.code.after[block]:
                 to = self.node_of.get(there, there)
@@ -220,7 +222,7 @@ class _Region:
                     yield to
 
     def order(self) -> list[int]:
-        """Nodes that can be reached, each before those that follow it."""
+        """All reachable nodes, each before its successors."""
         return depth_first(self.loop.head, self.after)
 
 
@@ -230,10 +232,11 @@ def _keep(known: dict[Counts, _Step], times: Counts, step: _Step) -> None:
 
 
 def cycles(path: Iterable[Instruction], latency: Mapping[str, int] = LATENCY) -> int:
-    """Cycles that a warp takes for some instructions which no other warp competes with.
+    """Cycles that a warp takes for the instructions of a path if no other warp competes with it.
 
-    A warp issues in order. The assembler has written with each instruction how long the next one
-    has to wait, which barriers its result or its operands keep closed, and which it waits for.
+    A warp issues in order. The assembler encodes in each instruction how long the next one must
+    wait, which barriers it holds until its result is ready or its operands are read, and which
+    barriers it waits for.
     """
     now, opened = 0, [0] * N_BARRIERS
     for one in path:

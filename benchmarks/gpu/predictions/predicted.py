@@ -1,11 +1,11 @@
 """Times that the cases should take on an H200: predicted, not measured.
 
-``python -m benchmarks.gpu.predictions.predicted`` counts what every kernel of a case needs (its
-bytes, additions, and the instructions of its loops, see ``benchmarks.gpu.predictions.hot_loops``),
-divides it by what the machine can do and writes ``benchmarks/results/gpu_predicted.json``. A kernel
-is as slow as the slowest of its resources; the kernels of a case, and the gaps between them, add
-up. Beside each time stands the one that was predicted earlier. docs/gpu.md has the table of
-`summary`.
+``python -m benchmarks.gpu.predictions.predicted`` counts the work of every kernel of a case (bytes,
+additions, and the instructions of its loops, see ``benchmarks.gpu.predictions.hot_loops``), divides
+it by the rates of the device and writes ``benchmarks/results/gpu_predicted.json``. A kernel takes
+as long as the slowest of its resources. The times of the kernels of a case and of the gaps between
+them add up. An earlier prediction is listed beside each time. `summary` makes the table in
+docs/gpu.md.
 """
 
 from __future__ import annotations
@@ -43,29 +43,30 @@ from benchmarks.suite.settings import ADABOOST, BOOSTING
 RESULT = FOLDER / "gpu_predicted.json"
 DOCUMENT = Path(__file__).parents[3] / "docs" / "gpu.md"
 BEGIN, END = "<!-- predicted -->\n", "<!-- end of predicted -->"
-# Seconds that were predicted before instructions and gaps were counted, by case and stage.
+# Seconds by case and stage, predicted before instructions and gaps were counted.
 EARLIER = FOLDER / "gpu_predicted_earlier.json"
 HISTOGRAMS = "one level of histograms, 11M x 28"
-MANY_CLASSES = ((7, 1), (7, 64), (30, 16), (100, 8))  # classes and nodes of a level
-LAUNCHED_ROUNDS = 2  # one recorded, one captured
+MANY_CLASSES = ((7, 1), (7, 64), (30, 16), (100, 8))  # numbers of classes and of nodes of a level
+LAUNCHED_ROUNDS = 2  # the first round is recorded and the second captured; later ones are replayed
 COPY = "copy to the host"
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Stages of a case, by the name of `cases.CASES`.
+    """The predicted stages of a case.
 
     Attributes
     ----------
     case : str
+        Name in `cases.CASES`.
     stages : dict of str to Stage
-        One after the other.
+        Stages, one after the other.
     host_launches : float
-        Kernels that the host launches one by one, without waiting for the device.
+        Number of kernels that the host launches one by one, without waiting for the device.
     ahead : float
-        The share of what the device does in the stages that it does meanwhile.
+        Share of the stages' work that the device does while the host launches these kernels.
     is_pinned : bool
-        Trees are copied to memory that is pinned in any case.
+        Whether trees are always copied to pinned memory.
     """
 
     case: str
@@ -75,7 +76,7 @@ class Prediction:
     is_pinned: bool = False
 
     def record(self, rates: Rates, earlier: dict[str, float]) -> dict[str, Any]:
-        """As JSON; ``earlier`` are the seconds of stages that were predicted before."""
+        """The record of the result file; ``earlier`` has the earlier predictions by stage."""
         found: dict[str, Any] = {}
         for name, stage in self.stages.items():
             seconds, bound = stage.seconds(rates)
@@ -104,7 +105,7 @@ class Prediction:
     def _summed(
         self, found: dict[str, Any], rates: Rates, earlier: dict[str, float]
     ) -> dict[str, Any]:
-        """The whole case: what its stages add up to, and which takes longest."""
+        """The record of the case: the sum of its stages, and the longest stage."""
         longest = max(found, key=lambda name: float(found[name]["seconds"]))
         total = sum(own["seconds"] for own in found.values())
         known = [earlier[name] for name in self.stages if name in earlier]
@@ -123,12 +124,12 @@ class Prediction:
 
 
 def _there(numbers: dict[str, float]) -> dict[str, float]:
-    """Those that are not zero."""
+    """The numbers that are not zero."""
     return {name: number for name, number in numbers.items() if number}
 
 
 def histogram_predictions() -> Iterable[Prediction]:
-    """One level of histograms, of each kind of target."""
+    """Predict one level of histograms for each kind of target."""
     rows, features = 11_000_000, 28
     table = Table(rows, features, float(rows))
     for kind, name in ((GRADIENTS, "values"), (TWO_CLASSES, "two classes")):
@@ -145,7 +146,7 @@ def _nodes(number: int) -> str:
 
 
 def predictions() -> list[Prediction]:
-    """All cases, in the order of `cases.CASES`."""
+    """Predict all cases: histograms, prediction, forests and trees, boosting and AdaBoost."""
     million, features = 1_000_000, 28
     walk = prediction_stages(10_000_000, 500, 8, features)
     found = [
@@ -168,12 +169,15 @@ def predictions() -> list[Prediction]:
 
 
 def launches_of(stages: Stages) -> float:
-    """Kernels of all stages but binning."""
+    """Number of launches in all stages except binning."""
     return sum(stage.launches for name, stage in stages.items() if name != "binning")
 
 
 def round_prediction(case: GpuCase) -> Prediction:
-    """Rounds, of which all but the first are replayed: the host launches each of these at once."""
+    """Predict a case of boosting or AdaBoost.
+
+    After the first `LAUNCHED_ROUNDS` rounds, the host replays each round in one launch.
+    """
     setting, size = case.setting, (case.rows, case.features)
     boosts = setting.family == BOOSTING
     of_round = boosting_round(*size, setting) if boosts else adaboost_round(*size)
@@ -190,7 +194,7 @@ def round_prediction(case: GpuCase) -> Prediction:
 
 
 def content(rates: Rates) -> dict[str, Any]:
-    """What the file holds."""
+    """Make the content of the result file."""
     earlier = json.loads(EARLIER.read_text())["seconds"]
     records = [one.record(rates, earlier.get(one.case, {})) for one in predictions()]
     return {
@@ -203,7 +207,7 @@ def content(rates: Rates) -> dict[str, Any]:
 
 
 def text(found: dict[str, Any]) -> str:
-    """A table of stages, and the assumptions."""
+    """Make the table of all stages, with the assumed rates."""
     rows = []
     for record in found["records"]:
         rows.append([record["case"], "all", *_times(record), record["longest"]])
@@ -214,12 +218,12 @@ def text(found: dict[str, Any]) -> str:
     rates = ", ".join(f"{name} {rate:.3g}" for name, rate in found["rates"].items())
     table = markdown(["case", "stage", "predicted earlier", "predicted", "bound by"], rows)
     return (
-        f"{table}\n\nOn an {found['device']}, not measured. Taken to be done in a second: {rates}."
+        f"{table}\n\nPredicted for an {found['device']}, not measured. Rates per second: {rates}."
     )
 
 
 def summary(found: dict[str, Any]) -> str:
-    """The table of docs/gpu.md: a line a case, or a level of histograms."""
+    """Make the table of docs/gpu.md, with one row per case or level of histograms."""
     rows = []
     for record in found["records"]:
         case, (longest, stage) = record["case"], _longest(record)
@@ -263,7 +267,7 @@ def _times(record: dict[str, Any]) -> list[str]:
 
 
 def seconds_in_words(seconds: float) -> str:
-    """Seconds, milliseconds or microseconds."""
+    """Format a time in seconds, milliseconds or microseconds."""
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
@@ -271,14 +275,14 @@ def seconds_in_words(seconds: float) -> str:
 
 
 def put_into(document: str, found: dict[str, Any]) -> str:
-    """The text of docs/gpu.md with the table of these predictions."""
+    """The text of docs/gpu.md with its table replaced by that of these predictions."""
     before, rest = document.split(BEGIN)
     after = rest.split(END)[1]
     return f"{before}{BEGIN}{summary(found)}\n{END}{after}"
 
 
 def main(path: Path = RESULT, document: Path = DOCUMENT) -> int:
-    """Write the file and the table of the document, and print all stages."""
+    """Write the result file and the table of docs/gpu.md, and print all stages."""
     found = content(Rates())
     path.write_text(json.dumps(found, indent=1) + "\n")
     document.write_text(put_into(document.read_text(encoding="utf-8"), found), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What a GPU does in a second, how often a kernel needs it, and how kernels add up."""
+"""The rates of a GPU, the work of kernels, and the times that follow from both."""
 
 from __future__ import annotations
 
@@ -10,39 +10,41 @@ CLOCK = 1.98e9
 
 @dataclass(frozen=True)
 class Rates:
-    """What an H200 is taken to do in a second. Nothing of it was measured by us.
+    """Rates of an H200 per second. None of them was measured on a device here.
 
     Attributes
     ----------
     bytes : float
-        Device memory, read and written: nine tenths of NVIDIA's 4.8 TB, as copies reach.
+        Bytes of device memory, read or written: 90% of NVIDIA's 4.8 TB, as copies reach.
     instructions : float
-        Warp instructions: one a clock from each of the four schedulers of a multiprocessor
+        Warp instructions: one per clock cycle and scheduler, of which a multiprocessor has four
         (NVIDIA's tuning guide for Hopper).
     cycles : float
-        The clock, for a chain of instructions in which each waits for the one before.
+        Clock cycles of one warp, whose instructions wait for one another.
     additions : float
-        Lanes adding to shared memory without conflicts: 32 a clock of a multiprocessor.
+        Additions of lanes to shared memory without conflicts: 32 per clock cycle and
+        multiprocessor.
     words : float
-        Words of shared memory zeroed or read, as many.
+        Words of shared memory that are zeroed or read: as many as additions.
     reductions : float
-        64-bit additions to device memory, each in a sector of its own: assumed, about one a clock
-        from each of some 90 slices of the second cache.
+        64-bit additions to device memory, each in its own sector. Assumed: about one per clock
+        cycle in each of some 90 slices of the L2 cache.
     operations : float
-        float64 operations, not fused: 64 lanes a multiprocessor.
+        float64 operations, not fused: 64 per clock cycle and multiprocessor.
     blocks : float
-        Blocks that begin and end, doing nothing: assumed.
+        Blocks that find nothing to do. Assumed.
     host_bytes : float
-        Copies into pinned memory of the host, and from there by four threads into arrays that
-        nobody has touched: assumed. On two busy cores one thread copied 4 GB a second, two 5.7.
+        Bytes copied to pinned memory of the host, and from there by four threads to newly allocated
+        arrays. Assumed; on two busy cores, one thread copied 4 GB/s and two copied 5.7 GB/s.
     pageable_bytes : float
-        Copies right into such memory, by the staging of the driver: assumed, 2 to 5 GB.
+        Bytes copied to newly allocated arrays with the driver's own staging. Assumed, from a range
+        of 2 to 5 GB/s.
     waits : float
-        Times that the host waits for a few bytes, 25 microseconds each: assumed.
+        Waits of the host for a few bytes, 25 microseconds each. Assumed.
     calls : float
-        Calls of CuPy that make an array, 15 microseconds of the host each: assumed.
+        Calls of CuPy that make an array, each taking the host 15 microseconds. Assumed.
     launches : float
-        Launches of our kernels, 8 microseconds of the host each: assumed.
+        Launches of gpuboost's kernels, each taking the host 8 microseconds. Assumed.
     """
 
     bytes: float = 4.3e12
@@ -60,15 +62,15 @@ class Rates:
     launches: float = 1.25e5
 
 
-GAP = 1.5e-6  # seconds from the end of a kernel to the beginning of the one that waits for it
-# Seconds of a kernel that has hardly any work: blocks begin, and a few reads follow from one
-# another, 0.15 microseconds each from the second cache and 0.4 from memory. Assumed, like the gap.
+GAP = 1.5e-6  # assumed seconds from the end of a kernel to the start of the next one
+# Assumed seconds of a kernel that has hardly any work: its blocks start and make a few dependent
+# reads, each taking 0.15 microseconds from the L2 cache or 0.4 microseconds from device memory.
 LEAST = 1.5e-6
 
 
 @dataclass(frozen=True)
 class Work:
-    """How often a kernel needs each of `Rates`."""
+    """The work of a kernel, in the units of `Rates`."""
 
     bytes: float = 0.0
     instructions: float = 0.0
@@ -87,38 +89,39 @@ class Work:
         return Work(**sums)
 
     def times_of(self, rates: Rates) -> dict[str, float]:
-        """Seconds of each resource. Shared memory has one port for additions and words."""
+        """Seconds of each resource; additions and words share the port of shared memory."""
         times = {f.name: getattr(self, f.name) / getattr(rates, f.name) for f in fields(Work)}
         times["additions"] += times.pop("words")
         return times
 
     def seconds(self, rates: Rates) -> tuple[float, str]:
-        """Time of the slowest resource, and which it is."""
+        """Seconds and name of the slowest resource."""
         times = self.times_of(rates)
         slowest = max(times, key=times.__getitem__)
         return times[slowest], slowest
 
     def times(self, often: float) -> Work:
-        """The same so many times."""
+        """The work, repeated ``often`` times."""
         return Work(**{f.name: often * getattr(self, f.name) for f in fields(Work)})
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """Launches of one kernel, none of which begins before what was launched before it has ended.
+    """Launches of one kernel, each of which starts after the launch before it has ended.
 
     Attributes
     ----------
     work : Work
-        Of all these launches. What one of them needs overlaps.
+        Work of all these launches. A launch uses all resources at the same time.
     launches : float
+        Number of launches.
     """
 
     work: Work = Work()
     launches: float = 1.0
 
     def seconds(self, rates: Rates) -> dict[str, float]:
-        """The gaps before the launches, and the time of the slowest resource."""
+        """Seconds of the gaps before the launches, and of the slowest resource."""
         slowest, name = self.work.seconds(rates)
         if slowest <= self.launches * LEAST:
             return {"gaps": self.launches * (GAP + LEAST)}
@@ -127,34 +130,34 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Stage:
-    """Kernels one after the other."""
+    """Kernels that run one after the other."""
 
     kernels: tuple[Kernel, ...] = ()
 
     @classmethod
     def of(cls, *kernels: Kernel | Work) -> Stage:
-        """Kernels in order; work alone is that of one launch."""
+        """Make a stage of kernels in order; a `Work` stands for a kernel with one launch."""
         return cls(tuple(Kernel(one) if isinstance(one, Work) else one for one in kernels))
 
     def __add__(self, other: Stage) -> Stage:
         return Stage(self.kernels + other.kernels)
 
     def times(self, often: float) -> Stage:
-        """The same so many times."""
+        """The stage, repeated ``often`` times."""
         return Stage(tuple(Kernel(k.work.times(often), often * k.launches) for k in self.kernels))
 
     @property
     def launches(self) -> float:
-        """Those of all kernels."""
+        """Number of launches of all kernels."""
         return sum(kernel.launches for kernel in self.kernels)
 
     @property
     def work(self) -> Work:
-        """What all kernels need."""
+        """The work of all kernels."""
         return sum((kernel.work for kernel in self.kernels), Work())
 
     def seconds(self, rates: Rates) -> tuple[float, str]:
-        """The times of all kernels added up, and what most of it goes to."""
+        """Seconds of all kernels, and the resource that takes most of them."""
         parts: dict[str, float] = {"gaps": 0.0}
         for kernel in self.kernels:
             for name, seconds in kernel.seconds(rates).items():
@@ -163,5 +166,5 @@ class Stage:
 
 
 def bare(launches: float) -> Kernel:
-    """Kernels that have hardly any work."""
+    """Launches that have hardly any work."""
     return Kernel(launches=launches)

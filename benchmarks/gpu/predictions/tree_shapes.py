@@ -1,4 +1,4 @@
-"""Shapes of trees that the cases grow: one tree of each, as the Numba backend grew it (seed 0)."""
+"""Shapes of the trees that the cases grow, from one tree of each that Numba grew with seed 0."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class TreeShape:
-    """A tree, level by level from the root.
+    """The shape of a tree; tuples have one entry per level, from the root down.
 
     Attributes
     ----------
     n_nodes : int
-        Leaves included.
+        Number of nodes, including leaves.
     large : tuple of int
-        Nodes that are split, of more than 512 rows.
+        Number of split nodes with more than 512 rows.
     rows : tuple of int
-        Different rows in them.
+        Number of distinct rows in these nodes.
     small, tiny : int
-        Nodes that are split, of 33 to 512 rows, and of fewer.
+        Number of split nodes with 33 to 512 rows, and with fewer.
     """
 
     n_nodes: int
@@ -30,7 +30,7 @@ class TreeShape:
 
 # fmt: off
 SHAPES = {
-    # The third round on 100,000 rows, by NumPy, with the 19 splits that are taken back.
+    # From the third round on 100,000 rows, grown by NumPy, with 19 splits that were taken back.
     "boosting, 31 leaves": TreeShape(
         n_nodes=99,
         large=(1, 2, 4, 8, 15, 9, 7, 3),
