@@ -1,4 +1,4 @@
-"""Fixtures that tests share: a separate cache, a fake CuPy, a real GPU."""
+"""Fixtures shared by the tests: a separate cache, a fake CuPy, a real GPU."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.sizes import largest_files, largest_functions
 
 @pytest.fixture(autouse=True, scope="session")
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A separate cache: tests neither use nor change the user's compiled kernels and speeds.
+    """Use a separate cache, so that tests neither read nor write the user's kernels and speeds.
 
     On a GPU, ``GPUBOOST_TEST_CACHE_DIR`` names a folder that keeps kernels for the next run.
     """
@@ -75,7 +75,7 @@ def tensors(machine: fake_cupy.Machine, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.fixture
 def copied(machine: fake_cupy.Machine, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The number of elements of every copy to the host."""
+    """A list that receives the number of elements of every copy to the host."""
     sizes: list[int] = []
     get = fake_cupy.Array.get
 
@@ -89,7 +89,7 @@ def copied(machine: fake_cupy.Machine, monkeypatch: pytest.MonkeyPatch) -> list[
 
 @pytest.fixture
 def meter() -> Iterator[Any]:
-    """A meter that counts the bytes of all arrays of `TrackedRuntime`."""
+    """A meter that counts the bytes of all arrays that `TrackedRuntime` allocates."""
     from gpuboost.backends.cuda.runtime.shape_arrays import Meter
     from tests.memory.metered_runtime import Tracked
 
@@ -115,11 +115,11 @@ def fit_on(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 
 @pytest.fixture
 def gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The device, whose memory is released after the test.
+    """The GPU; its memory is released after the test.
 
-    A test that leaves the device unusable ends the run. Without a device, CuPy or a compiler the
-    test is skipped; with ``GPUBOOST_REQUIRE_GPU=1`` it fails. With ``GPUBOOST_TEST_SANITIZER=1``
-    every array has its own memory.
+    If a test leaves the GPU unusable, the run ends. Without a GPU, CuPy or a compiler, the test is
+    skipped, or fails if ``GPUBOOST_REQUIRE_GPU=1``. With ``GPUBOOST_TEST_SANITIZER=1``, every array
+    has its own memory.
     """
     reason = devices.why_no_cuda()
     if reason and is_required():
@@ -141,14 +141,14 @@ def gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 @pytest.fixture
 def as_users_do() -> None:
-    """Skip the test under compute-sanitizer, where sizes and counts of copies and graphs differ."""
+    """Skip the test under compute-sanitizer, which changes the use of memory, copies and graphs."""
     if for_sanitizer():
         pytest.skip("GPUBOOST_TEST_SANITIZER arranges memory in another way")
 
 
 @pytest.fixture
 def pool(gpu: Any, as_users_do: None) -> Any:
-    """CuPy's memory pool, which all arrays come from."""
+    """CuPy's memory pool, from which all arrays are allocated."""
     import cupy
 
     return cupy.get_default_memory_pool()
@@ -156,7 +156,7 @@ def pool(gpu: Any, as_users_do: None) -> Any:
 
 @pytest.fixture
 def needs_memory(gpu: Any) -> Callable[[int], None]:
-    """A function that skips the test if a table of so many bytes does not fit the device."""
+    """A function that skips the test if the device has less free memory than ``n_bytes``."""
 
     def skip(n_bytes: int) -> None:
         if gpu.mem_info[0] < n_bytes and not rows_are_capped():
@@ -167,7 +167,7 @@ def needs_memory(gpu: Any) -> Callable[[int], None]:
 
 @pytest.fixture
 def graphs(gpu: Any, as_users_do: None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A list with one entry for each captured graph; batches have four trees."""
+    """A list that receives one entry per captured graph. Batches have four trees."""
     from gpuboost.backends.cuda.runtime.cupy import CupyRuntime
 
     capture, captured = CupyRuntime.capture, []
@@ -182,7 +182,7 @@ def graphs(gpu: Any, as_users_do: None, monkeypatch: pytest.MonkeyPatch) -> list
 
 
 def _forget_runtime() -> None:
-    """Forget the module that imports CuPy, so that it is imported again."""
+    """Remove the module that imports CuPy, so that it is imported again."""
     sys.modules.pop("gpuboost.backends.cuda.runtime.cupy", None)
     if hasattr(runtime, "cupy"):
         del runtime.cupy

@@ -17,12 +17,12 @@ from tests.estimators.device_cases import BOOSTED, CASES, REPLAYED_FORESTS, Case
 from tests.estimators.estimator_cases import NAMES, make
 
 FILE = Path(__file__).parent / "data" / "golden_fits.json"
-BACKENDS = {160: ("numpy", "numba", "cuda"), 600: ("numpy", "numba")}  # by the rows of the table
+BACKENDS = {160: ("numpy", "numba", "cuda"), 600: ("numpy", "numba")}  # by number of rows
 
 
 @dataclass(frozen=True)
 class GoldenFit:
-    """A case with a table of ``n_rows`` rows."""
+    """A fit of one case to a table of ``n_rows`` rows."""
 
     case: Case
     n_rows: int
@@ -31,7 +31,7 @@ class GoldenFit:
         return f"{self.case}, {self.n_rows} rows"
 
     def fingerprint(self, device: str) -> str:
-        """SHA-256 of the model that is fitted on a device."""
+        """SHA-256 of the model fitted on a device."""
         X, y, words = self.case.given(self.n_rows)
         weight = words.pop("sample_weight", None)
         model: Any = make(self.case.name, **words).set_params(device=device)
@@ -39,9 +39,9 @@ class GoldenFit:
 
 
 def golden_fits() -> Iterator[GoldenFit]:
-    """All golden fits: each estimator with its defaults, and with each of its options."""
+    """All golden fits: every estimator with its defaults and with each of its options."""
     every = (*map(Case, NAMES), *CASES, *REPLAYED_FORESTS, *BOOSTED)
-    cases = {str(case): case for case in every}  # some are in two lists
+    cases = {str(case): case for case in every}  # some cases are in two lists
     for n_rows in BACKENDS:
         yield from (GoldenFit(case, n_rows) for case in cases.values())
 

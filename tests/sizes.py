@@ -1,4 +1,4 @@
-"""Sizes of the files and functions of the package; every test run prints the largest."""
+"""Sizes of the package's files and functions; every test run prints the largest."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def module_of(path: Path) -> str:
 
 
 def functions_of(path: Path) -> Iterator[tuple[int, str]]:
-    """Length in lines, without the docstring, and name of every function."""
+    """Length in lines, without the docstring, and qualified name of every function."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.FunctionDef):
             doc = ast.get_docstring(node, clean=False)
@@ -36,7 +36,7 @@ def functions_of(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def methods_of_classes(path: Path) -> Iterator[tuple[str, int]]:
-    """Every class and the number of functions in its body."""
+    """Name of every class and number of functions in its body."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ClassDef):
             yield node.name, sum(isinstance(each, ast.FunctionDef) for each in node.body)
@@ -58,7 +58,7 @@ def largest_kernel_functions() -> list[tuple[int, str]]:
 
 
 def lines_of_docstrings(text: str) -> set[int]:
-    """Numbers of the lines of all docstrings of a module."""
+    """Line numbers of all docstrings of a module."""
     lines: set[int] = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
@@ -103,7 +103,7 @@ def _n_lines(text: str) -> int:
 
 
 def code_lines() -> dict[str, int]:
-    """Numbers of lines: code of the package, code of the kernels, and docstrings."""
+    """Numbers of lines of code in the package and the kernels, and of docstring lines."""
     texts = [path.read_text() for path in SOURCES]
     return {
         "gpuboost": sum(map(code_lines_of_python, texts)),

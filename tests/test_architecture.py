@@ -21,9 +21,9 @@ from tests.sizes import (
     module_of,
 )
 
-# The folders (and single files) of the package, the lowest first. A file imports its own floor and
-# lower ones, whether the import is made when the program runs or for type checkers alone. Folders
-# whose names stand under `RESERVED` have no files yet.
+# The folders (and single files) of the package, the lowest first. A file may import from its own
+# entry and from earlier ones; imports for type checking count too. The folders in `RESERVED` have
+# no files yet.
 _FLOORS = """
     engine  engine.losses  engine.growth  engine.ensembles
     data
@@ -59,7 +59,7 @@ RESERVED = {
 
 
 def floor(module: str) -> int:
-    """Height of ``gpuboost.x.y``: that of the longest entry it begins with."""
+    """Index in `FLOORS` of the longest entry that ``gpuboost.x.y`` begins with."""
     parts = module.split(".")[1:]
     for end in range(len(parts), 0, -1):
         if ".".join(parts[:end]) in FLOORS:
@@ -68,7 +68,7 @@ def floor(module: str) -> int:
 
 
 def absolute(path: Path, node: ast.ImportFrom) -> str:
-    """The module that an import names, relative ones resolved."""
+    """Full name of the module that a ``from`` statement imports from."""
     if not node.level:
         return node.module or ""
     package = path.relative_to(PACKAGE.parent).parts[: -node.level]
@@ -76,7 +76,7 @@ def absolute(path: Path, node: ast.ImportFrom) -> str:
 
 
 def imports_of(path: Path) -> Iterator[tuple[str, bool]]:
-    """Modules a file imports, and whether only for type checking."""
+    """The modules that a file imports, each with whether it is only for type checking."""
     tree = ast.parse(path.read_text())
     typing_only: set[ast.AST] = set()
     for node in ast.walk(tree):
@@ -96,7 +96,7 @@ def imports_of(path: Path) -> Iterator[tuple[str, bool]]:
                 yield f"{module}.{name}", node in typing_only
 
 
-def test_everything_public_can_be_had_without_docstrings() -> None:
+def test_public_names_import_without_docstrings() -> None:
     program = "import gpuboost; [getattr(gpuboost, name) for name in gpuboost.__all__]"
     subprocess.run([sys.executable, "-OO", "-c", program], check=True)
 
@@ -109,8 +109,8 @@ def test_imports_go_down(path: Path) -> None:
             assert floor(module) <= floor(own), f"{own} imports {module}, which lies above it"
 
 
-def test_every_folder_has_its_floor() -> None:
-    """Nothing lands in the root, and no entry stands for nothing."""
+def test_every_folder_is_listed_in_floors() -> None:
+    """The root has no modules of its own, and every entry has files unless it is reserved."""
     assert {path.name for path in PACKAGE.glob("*.py")} == {"__init__.py", "__main__.py"}
     modules = [module_of(path).removeprefix("gpuboost.") for path in SOURCES]
     for entry in FLOORS:
@@ -120,9 +120,10 @@ def test_every_folder_has_its_floor() -> None:
 
 
 def test_folders_are_small() -> None:
-    """A folder is a stage: no more than 16 files, and no Python among the kernels."""
-    kernels = PACKAGE.parent / "kernels"
-    for top in (PACKAGE, kernels):
+    """No folder has more than 16 files, and `kernels` has no Python files."""
+    root = PACKAGE.parent
+    kernels = root / "kernels"
+    for top in (PACKAGE, kernels, root / "tests", root / "benchmarks"):
         folders = [top, *(path for path in top.rglob("*") if path.is_dir())]
         for folder in folders:
             if folder.name != "__pycache__":
@@ -134,13 +135,14 @@ def test_folders_are_small() -> None:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=module_of)
-def test_device_libraries_stay_in_the_backends(path: Path) -> None:
+def test_only_backends_import_cupy_and_numba(path: Path) -> None:
     for module, typing_only in imports_of(path):
         if module.split(".")[0] in ("cupy", "numba") and not typing_only:
             assert module_of(path).startswith("gpuboost.backends."), f"{path} imports {module}"
 
 
-# Their bits are not the same in every library; `engine.numerics` has exp and log.
+# The results of these functions differ in the last bit between libraries; `engine.numerics` has
+# exact versions of exp and log.
 OF_THE_LIBRARY = """
     acosh arctan arctan2 asinh atanh average cbrt cos cosh dot einsum exp exp2 expm1 inner log log10
     log1p logaddexp logaddexp2 matmul pow power sin sinh tan tanh tensordot vdot
@@ -148,7 +150,7 @@ OF_THE_LIBRARY = """
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=module_of)
-def test_no_function_whose_bits_are_a_librarys(path: Path) -> None:
+def test_no_functions_whose_last_bit_depends_on_the_library(path: Path) -> None:
     modules, names = ("cupy", "math", "np", "numpy", "xp"), OF_THE_LIBRARY.split()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Attribute) and node.attr in names:
@@ -157,7 +159,7 @@ def test_no_function_whose_bits_are_a_librarys(path: Path) -> None:
             assert not is_call, f"{module_of(path)}, line {node.lineno}: {ast.unparse(node)}"
 
 
-def test_no_circles() -> None:
+def test_no_import_cycles() -> None:
     graph = {module_of(path): {module for module, _ in imports_of(path)} for path in SOURCES}
     done: set[str] = set()
 
@@ -184,7 +186,7 @@ def test_import_is_light() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_lines_of_kernels() -> None:
+def test_kernel_lines_have_at_most_100_columns() -> None:
     sources = sorted((Path(__file__).parents[1] / "kernels").rglob("*.cu*"))
     assert len(sources) > 20
     for path in sources:
@@ -204,7 +206,7 @@ MAX_METHODS = 20
 
 
 def test_classes_are_small() -> None:
-    """Functions in the body of a class, properties among them."""
+    """No class has more than `MAX_METHODS` functions in its body, properties included."""
     offenders = {
         name: n_methods
         for path in SOURCES

@@ -1,4 +1,4 @@
-"""The documents: tables match the result files, links have targets, and examples run."""
+"""Markdown documents: tables match the result files, links have targets, and examples run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_document_has_the_tables_of_the_result_files(name: str) -> None:
 
 
 def test_readme_claims_no_more_than_its_table() -> None:
-    """It says that each timed case is faster than the strongest peer."""
+    """The README says that gpuboost is faster than the strongest peer in each timed case."""
     contents = {name: read_results(result_path(name)) for name in SOURCES}
     lines = [highlight(contents[name], case) for name, case in CASES if name != "memory"]
     assert "In each timed case below it is faster" in README.read_text(encoding="utf-8")
@@ -44,20 +44,20 @@ def test_readme_is_short_and_says_what_has_not_run() -> None:
     text = README.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= README_LINES
     assert "Nothing has run on a GPU yet" in text
-    assert 'pip install -e ".[test]" && pytest' in text  # .ci/run takes it from there
+    assert 'pip install -e ".[test]" && pytest' in text  # .ci/run extracts this line
 
 
 # ---- links -------------------------------------------------------------------------------------
 
 
 def anchors(path: Path) -> set[str]:
-    """What links into a Markdown file may name: its headings, as GitHub writes them."""
+    """Anchors of a Markdown file: its headings, in the form that GitHub uses in links."""
     headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def links(path: Path) -> Iterator[tuple[str, str]]:
-    """Relative links of a Markdown file: the file, and the heading in it."""
+    """Relative links of a Markdown file, as pairs of target file and anchor."""
     for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
         if "://" not in target:
             name, _, anchor = target.partition("#")
@@ -87,7 +87,7 @@ def test_kernels_of_the_table_are_there() -> None:
 
 @needs_all
 def test_examples_run(path: Path) -> None:
-    """All examples of a document, one after the other."""
+    """Run the examples of a document in order, each in a namespace of its own."""
     text = path.read_text(encoding="utf-8")
     for code in re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL):
         exec(compile(code, str(path), "exec"), {})

@@ -1,4 +1,4 @@
-"""The models that `tests.golden_fits` recorded stay the same on every backend."""
+"""Every backend still fits the models that `tests.golden_fits` recorded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests import cuda_shim
 from tests.golden_fits import BACKENDS, GoldenFit, golden_fits, recorded
 
 FITS = [(fit, backend) for fit in golden_fits() for backend in BACKENDS[fit.n_rows]]
-SHARE = 10  # one fit of so many runs in every test run
+SHARE = 10  # every test run checks one fit in ten; ``-m slow`` checks all
 needs_compiler = pytest.mark.skipif(
     cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
     reason=str(cuda_shim.why_not_available()),
@@ -28,7 +28,7 @@ def check(fit: GoldenFit, backend: str, request: pytest.FixtureRequest) -> None:
 
 
 def parameters(fits: list[tuple[GoldenFit, str]]) -> list:
-    """Those of CUDA need a compiler for the kernels."""
+    """Parameters for ``parametrize``; fits on CUDA need a compiler for the kernels."""
     marks = {"cuda": [needs_compiler]}
     return [
         pytest.param(fit, backend, marks=marks.get(backend, []), id=f"{backend}: {fit}")

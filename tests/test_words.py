@@ -1,4 +1,4 @@
-"""Names in the code are terms of the field with one meaning each; struck names stay out."""
+"""Names in the code are standard terms with one meaning each; struck names are not used."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
-# Names that were struck, as sequences of the words that identifiers are made of, and what is said
-# instead: `max_rows` and `MaxRows` are both "max rows".
+# Struck names and their replacements. A name is written as the words that an identifier consists
+# of: `max_rows` and `MaxRows` are both "max rows".
 STRUCK = {
     "crew|crews|team|teams": "pool, barrier",
     "grove|groves": "grow state",
@@ -51,7 +51,7 @@ STRUCK = {
     "known room|make room": "capacity, free memory",
     "looked|looked at": "listed features, candidate features",
 }
-# Ordinary words and terms with several meanings elsewhere: the one that each has here.
+# Terms that have several meanings elsewhere, each with its one meaning in this project.
 ONE_MEANING = {
     "score": "value of a criterion for one candidate split, not yet per unit of the target",
     "gain": "score of the split that is taken, per unit of the target",
@@ -68,7 +68,7 @@ ONE_MEANING = {
 
 @cache
 def identifiers_of(path: Path) -> frozenset[str]:
-    """Names that a file defines or uses: by its syntax tree, of kernels without comments."""
+    """Names that a file defines or uses, without those in comments and strings."""
     text = path.read_text(encoding="utf-8")
     if path.suffix != ".py":
         return frozenset(_IDENTIFIER.findall(_NO_CODE.sub(" ", text)))
@@ -82,7 +82,7 @@ def identifiers_of(path: Path) -> frozenset[str]:
 
 
 def words_of(identifier: str) -> str:
-    """The words of an identifier: "max rows" of ``_max_rows`` and of ``MaxRows``."""
+    """Split an identifier into words: ``_max_rows`` and ``MaxRows`` give "max rows"."""
     return " ".join(_WORDS.findall(identifier)).lower()
 
 
@@ -95,7 +95,7 @@ def sources() -> Iterator[Path]:
 
 @pytest.mark.parametrize("pattern", STRUCK)
 def test_struck_names_do_not_come_back(pattern: str) -> None:
-    """Names of tests are sentences, which may use any English word."""
+    """Names of test functions are exempt: they are sentences and may use any English word."""
     struck = re.compile(rf"(?:^| )(?:{pattern})(?: |$)")
     found = {
         f"{path.relative_to(ROOT)}: {name}"
@@ -125,8 +125,8 @@ def test_terms_of_the_glossary_occur(term: str) -> None:
     assert any(spelling in text for spelling in spellings), term
 
 
-def test_what_is_struck_is_found() -> None:
-    """A planted name is seen, whatever its spelling."""
+def test_words_of_finds_names_in_every_spelling() -> None:
+    """`words_of` handles every spelling of a name, and `glossary` finds the terms."""
     assert words_of("_HostParcel") == "host parcel" and words_of("MAX_ROWS2") == "max rows 2"
     assert len(glossary()) > 20 and "frontier" in glossary()
 
@@ -135,12 +135,12 @@ def test_what_is_struck_is_found() -> None:
 
 _QUOTED = re.compile(r"`+([A-Za-z_][\w.]*)(?:\(\))?`+")
 _LOOKS_LIKE_A_NAME = re.compile(r"\w_\w|[a-z][A-Z]")
-# Names of other libraries, of tools and of the environment.
+# Names that are defined outside the sources: in other libraries, tools and the environment.
 OUTSIDE = frozenset({"cat_smooth", "nvrtcProgram", "PinnedMemoryPointer", "MaxRows"})
 
 
 def prose_of(path: Path) -> str:
-    """Docstrings and comments of a source file, or a whole Markdown file without its listings."""
+    """Docstrings and comments of a source file, or a Markdown file without its code blocks."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
         return re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
@@ -154,7 +154,7 @@ def prose_of(path: Path) -> str:
 
 @cache
 def all_names() -> frozenset[str]:
-    """Identifiers of the sources, names of modules, and words in strings of the code."""
+    """Identifiers, module names, and string constants without spaces, of all sources."""
     found: set[str] = set()
     for path in sources():
         found |= identifiers_of(path) | {path.stem, *path.parent.parts}
@@ -166,7 +166,7 @@ def all_names() -> frozenset[str]:
 
 
 def texts() -> list[Path]:
-    """All sources and documents. The change log may name what is no longer there."""
+    """All sources and documents, except the change log, which may mention removed names."""
     documents = [p for p in ROOT.rglob("*.md") if p.name != "CHANGELOG.md"]
     return [*sources(), *sorted(documents)]
 

@@ -1,4 +1,4 @@
-"""What "auto" decides by: the cost of work on each device, and its calibration."""
+"""The cost model of ``device="auto"``: estimates for each device, and calibration."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ BOOSTING = GrowthSize(
     n_rounds=100,
 )
 TABLE = ShapeOnlyTable(100_000, 28, 2, 1, 0, False, np.dtype(np.float32))
-BUDGET = 1 << 34  # bytes: room for all
+BUDGET = 1 << 34  # bytes, enough for everything
 KINDS = {
     "forest": replace(FOREST, n_trees=100, max_depth=NO_LIMIT),
     "forest of bounded depth": replace(FOREST, n_trees=100, max_depth=16),
@@ -71,7 +71,7 @@ KINDS = {
 
 @pytest.fixture
 def speed_file(tmp_path, monkeypatch):
-    """Where this machine's speed is kept, in an empty cache."""
+    """The file of measured speeds, in an empty cache."""
     monkeypatch.setenv("GPUBOOST_CACHE_DIR", str(tmp_path))
     cost.measured_speed.cache_clear()
     yield cost.speed_file()
@@ -90,11 +90,11 @@ def test_work_grows_with_everything(growth):
         assert few.cuda < more.cuda <= one.cuda and few.numba < more.numba <= one.numba
     for name in ("n_features", "n_channels", "value_bytes"):
         assert growth_work(replace(growth, **{name: 30})).cuda > one.cuda
-    assert one.cuda < one.numba < one.numpy  # or nobody would want one
+    assert one.cuda < one.numba < one.numpy  # this fit is large
 
 
-def test_a_table_travels_once_whatever_a_fit_does():
-    """All of its features, however many a node looks at, and however many rounds there are."""
+def test_a_table_is_copied_once_in_any_fit():
+    """All features are copied once, for any `max_features` and any number of rounds."""
     forest = growth_amount(FOREST).bytes
     wide = growth_amount(replace(FOREST, n_features=1000)).bytes
     assert wide - forest == FOREST.n_samples * (1000 - 28) * 4
@@ -106,7 +106,7 @@ def test_a_table_travels_once_whatever_a_fit_does():
 
 
 def test_rounds_are_launches_or_replays():
-    """The first two of a recording are launched; each other one costs a share of its launches."""
+    """The first two rounds are launched; each replayed round costs a share of its launches."""
     binning = (
         growth_amount(BOOSTING).launches - growth_amount(replace(BOOSTING, value_bytes=1)).launches
     )
@@ -145,7 +145,7 @@ ROUNDS: list[dict[str, Any]] = [
 
 
 def booster_over_shapes(task: BoostTask) -> CudaBooster:
-    """What launches the rounds of a task where there is room for all."""
+    """The booster of a task, over shape arrays and with enough memory."""
     shape, rows = DeviceShape(), task.matrix.n_samples
     sizes = shape.shared_memory, shape.n_multiprocessors
     runtime = ShapeRuntime(*sizes, lambda depth: task.trees_per_round * nodes_at(depth, rows))
@@ -153,8 +153,8 @@ def booster_over_shapes(task: BoostTask) -> CudaBooster:
 
 
 @pytest.mark.parametrize("limits", ROUNDS, ids=str)
-def test_rounds_are_replayed_that_the_host_code_records(limits):
-    """All of a round: its values are added on the device, and no size of a level is asked for."""
+def test_replayed_rounds_are_those_that_the_host_code_records(limits):
+    """The cost model counts rounds as replayed exactly if the host code records them."""
     task = boost_task(GradientBoostingRegressor(random_state=0, **limits), TABLE)
     booster = booster_over_shapes(task)
     booster.rounds.draw.begin(0, 0.1)
@@ -166,7 +166,7 @@ def test_rounds_are_replayed_that_the_host_code_records(limits):
 
 
 def works_of_fits(monkeypatch, *estimators):
-    """The growth that each estimator foretells for the same small table."""
+    """The growth that each estimator estimates for the same small table."""
     X = np.random.default_rng(0).normal(size=(60, 7))
     seen = []
 
@@ -180,7 +180,7 @@ def works_of_fits(monkeypatch, *estimators):
     return seen
 
 
-def test_what_estimators_foretell(monkeypatch):
+def test_growth_estimated_by_the_estimators(monkeypatch):
     boosting, deep, ada, forest = works_of_fits(
         monkeypatch,
         GradientBoostingClassifier(n_estimators=3, max_depth=4, max_features=0.5),
@@ -198,7 +198,7 @@ def test_what_estimators_foretell(monkeypatch):
 
 @pytest.fixture
 def launches(monkeypatch):
-    """Kernels that the host code of a fit launches, over phantoms."""
+    """A list that receives the kernels that a dry run of a fit launches."""
     found = []
     kernel = ShapeRuntime.kernel
 
@@ -226,7 +226,7 @@ def test_launches_of_a_batch_are_those_of_the_host_code(make, n_trees, said, dep
 
 @pytest.mark.parametrize("depth", [1, 6])
 def test_launches_of_a_round_are_those_of_the_host_code(depth, launches):
-    """The first round is launched and foretold, so each of its launches is made twice."""
+    """The first round is also run dry, so each of its launches is logged twice."""
     runtime = ShapeRuntime(DeviceShape().shared_memory, 132, lambda depth: 2**depth)
     task = boost_task(GradientBoostingClassifier(max_depth=depth, random_state=0), TABLE)
     booster = booster_over_shapes(task)
@@ -249,7 +249,7 @@ def test_launches_of_a_round_are_those_of_the_host_code(depth, launches):
 
 @pytest.fixture
 def chosen(monkeypatch):
-    """Which backend "auto" takes where all can be used, in a process where all have been."""
+    """A function that returns the backend chosen by "auto" if all backends have been started."""
     monkeypatch.setattr(choice, "why_no_cuda", lambda: "")
     monkeypatch.setattr(choice, "_why_no_numba", lambda: "")
     monkeypatch.setattr(choice, "_cuda_start_seconds", lambda: 0.0)
@@ -264,12 +264,12 @@ def chosen(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_few_rows_stay_on_the_host_and_many_go_to_a_gpu(kind, chosen, monkeypatch, speed_file):
+def test_auto_chooses_a_gpu_only_for_many_rows(kind, chosen, monkeypatch, speed_file):
     growth = KINDS[kind]
     assert chosen(replace(growth, n_samples=150)) in ("numpy", "numba")
     assert chosen(replace(growth, n_samples=1_000_000)) == "cuda"
     assert chosen(replace(growth, n_samples=10_000_000)) == "cuda"
-    # Where nothing has been started yet, a small fit is not what starts a GPU.
+    # A small fit does not start a GPU that no fit has used.
     monkeypatch.setattr(choice, "_cuda_start_seconds", lambda: cost.CUDA_START_SECONDS)
     monkeypatch.setattr(choice, "_numba_start_seconds", lambda program: choice.LOAD_SECONDS)
     assert chosen(replace(growth, n_samples=150)) in ("numpy", "numba")
@@ -277,8 +277,8 @@ def test_few_rows_stay_on_the_host_and_many_go_to_a_gpu(kind, chosen, monkeypatc
     assert chosen(replace(growth, n_samples=10_000_000)) == "cuda"
 
 
-def test_a_gpu_is_taken_from_some_rows_on(chosen, speed_file):
-    """Of each kind there is one size below which the host does it, and above which it does not."""
+def test_a_gpu_is_chosen_from_some_number_of_rows_on(chosen, speed_file):
+    """For each kind of fit, one number of rows separates fits on the host from fits on a GPU."""
     sizes = [1000 * 2**k for k in range(14)]
     for growth in KINDS.values():
         on_gpu = [chosen(replace(growth, n_samples=n)) == "cuda" for n in sizes]
@@ -297,18 +297,18 @@ def test_a_slow_copy_or_slow_rounds_keep_work_on_the_host(chosen, speed_file):
 # ---- prediction ---------------------------------------------------------------------------------
 
 
-def test_rows_travel_with_all_their_features():
+def test_rows_are_copied_with_all_their_features():
     X = np.random.default_rng(0).normal(size=(50, 9))
     ensemble = DecisionTreeClassifier(device="numpy").fit(X, X[:, 0] > 0)._model.ensemble
     few, many = (prediction_amount(1000, 8 * f, ensemble).bytes for f in (9, 100))
     assert many - few == 1000 * 8 * 91
 
 
-def test_little_work_does_not_ask_for_a_gpu(monkeypatch):
+def test_small_fits_do_not_look_for_a_gpu(monkeypatch):
     monkeypatch.setattr(choice, "_numba_start_seconds", lambda program: 0.0)
     monkeypatch.setattr(choice, "why_no_cuda", lambda: pytest.fail("CuPy was looked for"))
     work = growth_work(replace(FOREST, n_samples=50_000, max_depth=NO_LIMIT))
-    assert work.cuda < work.numba  # but starting CUDA would cost more than it saves
+    assert work.cuda < work.numba  # starting CUDA costs more than it saves
     assert choose_backend("auto", work).name == "numba"
     assert (
         choose_backend("cpu", WorkTimes(GROW_ONE, numpy=1e6, numba=1e4, cuda=0.0)).name == "numba"
@@ -339,20 +339,20 @@ WRONG_SPEEDS = {
 
 
 @pytest.mark.parametrize("text", WRONG_SPEEDS)
-def test_a_broken_file_of_speeds_is_told_and_ignored(text, speed_file):
+def test_a_broken_file_of_speeds_warns_and_is_ignored(text, speed_file):
     speed_file.write_text(text)
     with pytest.warns(UserWarning, match=f"{speed_file.name} is ignored.*{WRONG_SPEEDS[text]}"):
         assert cost.measured_speed() == Speed()
-    assert cost.measured_speed() == Speed()  # told once
+    assert cost.measured_speed() == Speed()  # warns once
 
 
-def test_a_file_of_speeds_that_is_no_text(speed_file):
+def test_a_binary_file_of_speeds_is_ignored(speed_file):
     speed_file.write_bytes(b"\xff\xfe\xff")
     with pytest.warns(UserWarning, match="is ignored"):
         assert cost.measured_speed() == Speed()
 
 
-def test_the_cache_is_the_users(monkeypatch, tmp_path):
+def test_the_cache_is_in_the_users_folder(monkeypatch, tmp_path):
     monkeypatch.delenv("GPUBOOST_CACHE_DIR")
     monkeypatch.setattr(user_cache.sys, "platform", "linux")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -366,7 +366,7 @@ def test_the_cache_is_the_users(monkeypatch, tmp_path):
     assert user_cache.cache_folder() == tmp_path / "gpuboost" / "Cache"
 
 
-def test_calibration_measures_what_can_be_used(monkeypatch):
+def test_calibration_measures_all_usable_backends(monkeypatch):
     assert measure([]) == Speed()
     speed = measure(["numpy", "numba"], cpu_rows=3000)
     assert speed.numba_visit != Speed().numba_visit
@@ -386,10 +386,10 @@ def test_speeds_are_slopes(unit, monkeypatch):
 
 
 @pytest.mark.parametrize(("device", "rows"), [("numpy", 4000), ("numba", 20_000)])
-def test_what_calibration_measures_is_about_right(device, rows, monkeypatch):
-    """The constants of a device are those of a forest: they foretell another one."""
+def test_calibrated_estimates_are_about_right(device, rows, monkeypatch):
+    """Constants calibrated on one forest estimate the seconds of another one."""
     monkeypatch.setattr(calibration, "REPEATS", 2)
-    # On a busy machine few trees may take as long as many: the least there is.
+    # On a busy machine, few trees may take as long as many, so take the minimum.
     assert calibration.SMALLEST_SECONDS <= slope(device, rows, "visits") < 1e-6
     assert seconds_of_a_launch(device) > 1e-6
     assert 1e-13 < seconds_of_a_byte(device, rows) < 1e-6

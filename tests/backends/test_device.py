@@ -1,4 +1,4 @@
-"""Choosing a device: what was asked for, what is fastest, what is not there."""
+"""Choosing a device: by name, by estimated speed, and errors for devices that are missing."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LITTLE, MUCH = (
 
 @pytest.fixture
 def numba_start(monkeypatch):
-    """Set what Numba's start costs."""
+    """A function that sets the cost of starting Numba, in seconds."""
 
     def set_seconds(seconds: float) -> None:
         monkeypatch.setattr(choice, "_numba_start_seconds", lambda program: seconds)
@@ -56,7 +56,7 @@ def test_names_of_backends_are_devices():
 
 
 @pytest.mark.parametrize("device", ["auto", "cpu"])
-def test_auto_takes_what_is_faster(device, numba_start, monkeypatch):
+def test_auto_chooses_the_faster_backend(device, numba_start, monkeypatch):
     monkeypatch.setattr(choice, "_spent", {})
     numba_start(60.0)
     assert choose_backend(device, LITTLE).name == "numpy"
@@ -67,7 +67,7 @@ def test_auto_takes_what_is_faster(device, numba_start, monkeypatch):
     assert choose_backend(device, WorkTimes(GROW_ONE, numpy=1e-3, numba=2e-3)).name == "numpy"
 
 
-def test_many_small_fits_get_a_compiler_in_the_end(numba_start, monkeypatch):
+def test_many_small_fits_start_numba_eventually(numba_start, monkeypatch):
     monkeypatch.setattr(choice, "_spent", {})
     numba_start(5.0)
     small = WorkTimes(GROW_ONE, numpy=2.0, numba=0.1)
@@ -107,7 +107,7 @@ def test_without_cupy_the_extra_is_named():
         choose_backend("cuda", LITTLE)
 
 
-def test_available_backends_tell_of_all():
+def test_available_backends_lists_all_backends():
     found = {name: (usable, reason) for name, usable, reason in available_backends()}
     assert list(found) == ["numpy", "numba", "cuda"]
     assert found["numpy"] == (True, "") and found["numba"] == (True, "")
@@ -131,7 +131,7 @@ def test_work_grows_with_everything():
     assert growth_work(replace(few, n_channels=3)).program == GROW_MANY != one.program
 
 
-def test_starting_numba_costs_what_is_still_to_be_done(monkeypatch):
+def test_the_cost_of_starting_numba_depends_on_its_cache(monkeypatch):
     monkeypatch.setattr(choice, "_loaded_programs", {PREDICT})
     monkeypatch.setattr(choice, "_programs_on_disk", lambda: {GROW_ONE})
     start = choice._numba_start_seconds
@@ -149,7 +149,7 @@ USES = {
     "program", [PREDICT, *(pytest.param(p, marks=pytest.mark.slow) for p in (GROW_ONE, GROW_MANY))]
 )
 def test_compiled_code_is_found_where_numba_keeps_it(program, tmp_path):
-    """One program, in a process of its own whose cache is empty."""
+    """Each program is compiled in a separate process with an empty cache."""
     code = f"""
 import numpy as np
 from gpuboost import DecisionTreeClassifier
@@ -172,7 +172,7 @@ for program, folder in compiled_programs().items():
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder with machine code, and an empty cache."""
+    """A cache folder with machine code of one program."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "code"))
     monkeypatch.setenv("GPUBOOST_CACHE_DIR", str(tmp_path / "own"))
     folder = tmp_path / "code" / "numba"
@@ -196,7 +196,7 @@ def test_code_of_other_sources_versions_or_folders_is_not_counted(folder, monkey
 
 
 class OtherNumba:
-    """`importlib.metadata` where another version is installed."""
+    """`importlib.metadata` with another version of the package installed."""
 
     PackageNotFoundError = ImportError
 
@@ -221,7 +221,7 @@ def test_a_damaged_marker_is_not_counted(folder):
 
 
 def test_a_byte_of_any_source_changes_the_stamp(tmp_path, monkeypatch):
-    """Also of one in a folder of its own."""
+    """Sources in subfolders count too."""
     stamp = compiled.source_stamp.__wrapped__
     for name in ("_NUMBA_SOURCES", "_ENGINE"):
         place = tmp_path / name
@@ -241,8 +241,8 @@ def test_a_byte_of_any_source_changes_the_stamp(tmp_path, monkeypatch):
     assert len(compiled.sources()) > 40 + len(compiled.ENGINE_MODULES)
 
 
-def test_constants_that_are_compiled_in_are_in_the_stamp():
-    """Modules of the engine from which the backend imports what is written in capitals."""
+def test_compiled_constants_are_in_the_stamp():
+    """The stamp covers every engine module with constants that are compiled into the backend."""
     stamped = set(compiled.sources())
     for path in sorted(compiled._NUMBA_SOURCES.rglob("*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
@@ -254,15 +254,15 @@ def test_constants_that_are_compiled_in_are_in_the_stamp():
                 assert found & stamped, f"{path.name} imports constants of {module}"
 
 
-def test_many_features_are_work_for_numpy_even_with_few_rows():
-    """Every feature costs NumPy a call at every level, however small the table is."""
+def test_many_features_cost_numpy_time_even_with_few_rows():
+    """NumPy makes one call per feature and level, even for a small table."""
     few = GrowthSize(500, 5, n_candidate_features=5, n_trees=1, max_depth=2**31 - 1, n_channels=1)
     work = growth_work(replace(few, n_features=1000, n_candidate_features=1000))
     assert work.numpy > work.numba + LOAD_SECONDS
     assert growth_work(few).numpy < LOAD_SECONDS
 
 
-def test_device_says_what_was_used():
+def test_device_attribute_is_the_backend_used():
     X, y = load_breast_cancer(return_X_y=True)
     for device in ("numpy", "numba"):
         model = RandomForestClassifier(n_estimators=3, device=device).fit(X, y)
@@ -287,7 +287,7 @@ def test_all_devices_and_threads_make_the_same_model():
 
 
 def test_a_small_first_fit_does_not_touch_numba():
-    """Nothing is compiled, not even imported, for a few thousand rows in a fresh process."""
+    """In a new process, a fit of a few thousand rows neither compiles nor imports Numba."""
     code = """
 import sys
 import numpy as np
@@ -341,8 +341,8 @@ def test_fits_in_several_threads_at_once(device):
     assert len(set(together)) == 6
 
 
-def test_errors_of_cupy_are_the_reason():
-    """A CuPy that cannot be imported, and one without a driver, in processes of their own."""
+def test_errors_of_cupy_are_given_as_the_reason():
+    """A CuPy that cannot be imported and one without a driver, each in a separate process."""
     code = """
 import sys, types, importlib.machinery
 cupy = types.ModuleType("cupy")

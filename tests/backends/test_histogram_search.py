@@ -1,4 +1,4 @@
-"""Whole histograms in NumPy, all features of a node at once, and its walk over features."""
+"""Split search in NumPy: over the histograms of all features at once, and feature by feature."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CASES = {
 
 
 def problem_of(seed: int, **options: Any) -> Problem:
-    """A round over few bins: categories first, values missing from some of the columns."""
+    """A boosting round with few bins, a categorical first column and missing values."""
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 5, (N, N_FEATURES)).astype(np.float64)
     for f in (1, 3, 4):
@@ -62,7 +62,7 @@ def grown(backend: Any, task: GrowTask) -> list[GrownTree]:
 
 
 def searched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many nodes every search of histograms that follows is asked for."""
+    """A list that receives the number of nodes of every search over histograms."""
     asked: list[int] = []
     whole = HistogramSearch.best
 
@@ -75,7 +75,7 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_search_of_histograms_and_a_walk_find_what_the_contract_says(
+def test_both_searches_find_the_splits_of_the_contract(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = searched(monkeypatch)
@@ -84,7 +84,7 @@ def test_a_search_of_histograms_and_a_walk_find_what_the_contract_says(
         _, *prepared = problem.prepare()
         expected = grown(NaiveBackend(), problem.task(*prepared))
         assert_equal_trees(grown(NumpyBackend(), problem.task(*prepared)), expected)
-        assert max(asked) > 1  # the levels below the root too
+        assert max(asked) > 1  # also levels below the root
         asked.clear()
         walked = grown(NumpyBackend(), problem.task(*prepared, memory_budget=1))
         assert not asked
@@ -101,13 +101,13 @@ def assert_equal_trees(found: list[GrownTree], expected: list[GrownTree]) -> Non
 @pytest.mark.parametrize(
     ("kinds", "direction"),
     [
-        ((0, 0, 1, 1, None, None), MISSING_RIGHT),  # to either side: the gains are equal
+        ((0, 0, 1, 1, None, None), MISSING_RIGHT),  # either side: the gains are equal
         ((0, 0, 0, 1, 1, 1, None), MISSING_LEFT),
         ((0, 0, 1, 1), MISSING_UNSEEN),
     ],
 )
-def test_where_missing_values_go(kinds: Any, direction: int) -> None:
-    """With a target of 1 for zeros, -1 for ones; of missing values what makes it a tie, or 1."""
+def test_direction_of_missing_values(kinds: Any, direction: int) -> None:
+    """The target is 1 for zeros and -1 for ones; for missing values, it makes a tie or is 1."""
     X = np.array([np.nan if kind is None else kind for kind in kinds])[:, None].repeat(9, axis=0)
     of_missing = np.where(direction == MISSING_LEFT, 1.0, 0.0)
     y = np.where(np.isnan(X[:, 0]), of_missing, 1.0 - 2.0 * (X[:, 0] > 0))

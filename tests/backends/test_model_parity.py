@@ -1,4 +1,4 @@
-"""One model on any device, for every estimator on whole tables: equal fingerprints."""
+"""Every estimator fits models with equal fingerprints on every device."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_out_of_bag_votes(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["ExtraTreeClassifier", "ExtraTreeRegressor"])
 def test_random_splits_of_small_nodes_with_missing_values(name: str) -> None:
-    """Down to two rows, one of which has a value and one has not."""
+    """Trees grow to nodes of two rows, of which one has a missing value."""
     for seed in range(40):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(40, 3))

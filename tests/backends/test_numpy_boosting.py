@@ -1,4 +1,4 @@
-"""Rounds in NumPy, which knows where its rows end: those of the reference, which looks them up."""
+"""Rounds in NumPy, which track the leaf of each row, equal rounds that look leaves up."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ N, N_CLASSES = 300, 4
 
 
 def task_of(loss: str, n_threads: int, subsample: bool, **options: Any) -> BoostTask:
-    """A fit of numbers, some of them missing; the first half of its rows is watched."""
+    """A fit to numbers with missing values; the first half of the rows is the evaluation set."""
     rng = np.random.default_rng(5)
     X = rng.standard_normal((N, 4)).astype(np.float32)
     signal = X[:, 0] * X[:, 1] + X[:, 2] + rng.standard_normal(N)
@@ -59,7 +59,7 @@ def task_of(loss: str, n_threads: int, subsample: bool, **options: Any) -> Boost
 def test_rounds_are_those_of_the_reference(
     loss: str, n_threads: int, subsample: bool, options: dict[str, Any]
 ) -> None:
-    """Of four classes, two trees share a frontier."""
+    """With four classes, two trees share a frontier."""
     task, backend = task_of(loss, n_threads, subsample, **options), NumpyBackend()
     found, expected = backend.booster(task), HostBooster(backend, task)
     assert isinstance(found, NumpyBooster)

@@ -1,4 +1,4 @@
-"""One model on any device: equal fingerprints, never a tolerance."""
+"""Models have equal fingerprints on every device, without tolerances."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_numba_equals_numpy(problem: Problem) -> None:
 @settings(PROPERTY, max_examples=300)
 @given(boosting_problems())
 def test_numba_grows_rounds_of_boosting_as_numpy(problem: Problem) -> None:
-    """Field by field, with one thread and with two."""
+    """All fields of grown trees are equal, with one thread and with two."""
     _, matrix, sampler, target = problem.prepare()
     for n_threads in (1, 2):
         task = problem.task(matrix, sampler, target, n_threads=n_threads)
@@ -56,13 +56,13 @@ def test_numba_grows_trees_of_medians_as_numpy(problem: Problem) -> None:
 
 @pytest.mark.filterwarnings("ignore:sample_weight spans")
 @pytest.mark.parametrize("n_rows", [160, 4000])
-def test_missing_rows_without_weight_fill_no_leaf(n_rows: int) -> None:
-    """They go right where no row with weight of their node has the value missing."""
+def test_missing_values_of_zero_weight_get_no_leaf(n_rows: int) -> None:
+    """Missing values go right if no row of positive weight in the node has one."""
     rng = np.random.default_rng(0)
     X, y = rng.integers(1, 6, (n_rows, 2)).astype(np.float32), rng.random(n_rows)
     second, weights = np.arange(n_rows) >= n_rows // 2, np.ones(n_rows)
     X[:, 1], y = second, np.where(second, y + 100.0, y)
-    X[:2, 0], y[:2] = 0.0, 10.0  # too few rows for a leaf of their own
+    X[:2, 0], y[:2] = 0.0, 10.0  # too few rows for a separate leaf
     X[20:60, 0], weights[20:60] = np.nan, 1e-12
     X[-9:, 0] = np.nan
     trees = [
@@ -113,14 +113,14 @@ def test_numba_does_not_depend_on_threads(problem: Problem) -> None:
 @pytest.mark.parametrize("backend", [NumpyBackend, NumbaBackend])
 @settings(PROPERTY, max_examples=60)
 @given(problem=problems())
-def test_training_rows_go_where_they_were_grown(backend: type, problem: Problem) -> None:
-    """Raw thresholds route every training row to the leaf that its code was counted in."""
+def test_training_rows_are_predicted_by_their_own_leaf(backend: type, problem: Problem) -> None:
+    """Prediction from raw values sends every training row to the leaf of its code."""
     sampler = problem.prepare()[2]
     ensemble, _ = grow(problem, backend())
     leaves = backend().apply(ensemble, problem.X, 1)
     for t, tree in enumerate(ensemble.trees):
         rows = sampler.rows(t)
-        if rows.inside is not None:  # rows rounded to zero weight may go another way
+        if rows.inside is not None:  # rows whose weight rounds to zero may differ
             return
         inside = rows.mask
         reached = np.bincount(leaves[inside, t], minlength=tree.node_count)

@@ -1,4 +1,4 @@
-"""Fits in several threads at once, and in a forked child after a fit."""
+"""Fits in several threads at once, and in a forked process after a fit."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def test_a_forked_child_can_fit(device: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-# ---- a crew ------------------------------------------------------------------------------------
+# ---- the thread pool ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])
 @pytest.mark.parametrize("together", [False, True])
-def test_a_crew_s_results_are_in_order(n_threads: int, together: bool) -> None:
+def test_results_of_a_thread_pool_are_in_order(n_threads: int, together: bool) -> None:
     pool = ThreadPool(n_threads)
     found = pool.results(lambda i: (time.sleep(0.001 * (i % 3)), i)[1], list(range(20)), together)
     pool.dismiss()
@@ -74,7 +74,7 @@ def test_a_crew_s_results_are_in_order(n_threads: int, together: bool) -> None:
     assert pool.results(str, []) == []
 
 
-def test_an_error_in_a_crew_is_told_to_who_asked() -> None:
+def test_an_error_in_a_thread_pool_reaches_the_caller() -> None:
     pool = ThreadPool(2)
     with pytest.raises(ZeroDivisionError):
         pool.results(lambda i: 1 // (i - 5), list(range(8)))
@@ -82,7 +82,7 @@ def test_an_error_in_a_crew_is_told_to_who_asked() -> None:
 
 
 def test_a_fit_leaves_no_threads() -> None:
-    """Even if it ends by an error."""
+    """No threads are left, even if the fit raises an error."""
     rng = np.random.default_rng(0)
     X, seen = rng.standard_normal((40_000, 3)), []
 

@@ -1,4 +1,4 @@
-"""Small cases, devices and peers for the tests of the benchmark of GPUs."""
+"""Small cases, devices and peers for the tests of the GPU benchmark."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROWS = 300
 
 
 class ShimDevice(Device):
-    """The kernels on the CPU."""
+    """A benchmark device that runs kernels on the CPU."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(ShimRuntime(**given), compile_on_cpu)
@@ -43,7 +43,7 @@ def compile_on_cpu(source: str, name: str) -> Any:
 
 
 def tiny(kind: str, position: int = 0) -> GpuCase:
-    """A case of a kind as it is, but small."""
+    """A small version of the benchmark case of a kind at a position."""
     case = [case for case in CASES if case.kind == kind][position]
     deepest = min(case.setting.max_depth or 3, 3)
     setting = replace(case.setting, n_estimators=2, max_depth=deepest)
@@ -54,7 +54,7 @@ def tiny(kind: str, position: int = 0) -> GpuCase:
 def measured(
     case: GpuCase, device: Device, keep: Kept, seconds: float = 60.0, repeat: int = 2
 ) -> list[str]:
-    """What is said of a case."""
+    """Measure a case, and return the printed lines."""
     said: list[str] = []
     run.measure_case(case, device, Plan(seconds, repeat), keep, said.append)
     return said
@@ -66,7 +66,7 @@ def only(keep: Kept, who: str = OURS) -> dict[str, Any]:
 
 
 class FakePeer:
-    """Learns nothing, takes the time it is told."""
+    """A peer that learns nothing; ``fit`` is called by its fit."""
 
     def __init__(self, name: str, fit: Callable[[], None] = lambda: None) -> None:
         self.name, self._fit = name, fit
@@ -92,12 +92,12 @@ def arguments(tmp_path: Path, *given: str) -> Any:
 
 
 def kept(tmp_path: Path) -> Kept:
-    """Results of a run in a folder."""
+    """Results of a run in a temporary folder."""
     return Kept(Results("gpu", tmp_path / "gpu.json"), "full", {"name": "shim"})
 
 
 def fake_cuda_device(machine: Any, monkeypatch: Any) -> CudaDevice:
-    """What measures a GPU, over what stands for CuPy."""
+    """The benchmark's CUDA device, over the stand-in for CuPy."""
     machine.total = 2**33
     monkeypatch.setattr(sys.modules["cupy"].cuda, "get_elapsed_time", lambda a, b: 2.0)
     monkeypatch.setattr(device_module, "AHEAD_BYTES", 64)

@@ -1,4 +1,4 @@
-"""What the benchmarks compare: tables and their splits, peers and their settings."""
+"""Parts of the benchmarks: tables and their splits, peers and their settings."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_makers_need_the_columns_of_the_signal():
         tables.binary(100, 5)
 
 
-def test_rare_classes_are_rare_and_all_there():
+def test_rare_classes_are_rare_and_present():
     counts = np.bincount(tables.rare_classes(20_000, 8).y)
     assert len(counts) == 10 and 0 < counts.min() < 60
     assert (np.diff(counts[:9]) < 0).all()
@@ -118,7 +118,7 @@ def test_load_drops_transforms_and_limits(tmp_path):
 
 
 @pytest.mark.parametrize("source", tables.SOURCES, ids=lambda s: s.name)
-def test_sources_drop_what_gives_the_target_away(source):
+def test_sources_drop_columns_that_leak_the_target(source):
     assert source.target not in source.drop
     twins = [s for s in tables.SOURCES if s.file == source.file and s.name != source.name]
     for twin in twins:
@@ -198,5 +198,5 @@ def test_bounds_of_the_fastest():
     assert found["reached"] == 0.7 and found["fastest"] == "b" and "missed" not in found
     sentence = bound.verdict({"a": 0.2, "b": 0.5, "c": 0.8})["missed"]
     assert sentence == "0.800 of c's time, the fastest of a, b and c, 0.7 allowed"
-    sentence = bound.verdict({"a": 0.2})["missed"]  # who has no time might have been the fastest
+    sentence = bound.verdict({"a": 0.2})["missed"]  # b or c might be the fastest
     assert "not compared with b and c" in sentence

@@ -1,4 +1,4 @@
-"""The benchmarks: cases, turns, verdicts, result files, the documents' tables, the commands."""
+"""The benchmarks: cases, alternating runs, verdicts, result files, tables, commands."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_unknown_case_and_missing_folder():
 
 
 class FakeModel:
-    """Learns nothing, takes the time it is told."""
+    """A model that learns nothing and logs its calls."""
 
     def __init__(self, log, name):
         self.log, self.name, self.classes_ = log, name, np.arange(2)
@@ -112,7 +112,7 @@ def test_a_peer_beyond_its_budget_is_left_out_or_not_repeated():
         case, peers, fake_tables(), timing.Plan(budget=0.0), lambda text: None
     )
     assert "budget" in record["peers"]["slow"]["left_out"]
-    peers[0].warms_up_whole = True  # its warm-up foretells nothing: one run, none after
+    peers[0].warms_up_whole = True  # its warm-up gives no estimate: one run, and none after it
     record = timing.measure_case(
         case, peers, fake_tables(), timing.Plan(budget=0.0), lambda text: None
     )
@@ -125,7 +125,7 @@ def test_prediction_cases_fit_once():
     record = timing.measure_case(
         case, [FakePeer(log, "a")], fake_tables(), timing.Plan(repeat=3), lambda text: None
     )
-    assert log == ["fit a", "fit a"]  # the warm-up, and the model that is timed
+    assert log == ["fit a", "fit a"]  # the warm-up and the timed model
     assert record["timed"] == "prediction" and len(record["peers"]["a"]["runs"]) == 3
 
 
@@ -152,9 +152,9 @@ def test_cheap_cases_are_repeated_more_often():
     assert case.sized("small", None).min_repeat == 1
 
 
-def test_what_a_fit_does_once_is_not_foretold_for_every_tree(monkeypatch):
+def test_the_fixed_cost_of_a_fit_is_not_counted_per_tree(monkeypatch):
     log, case = [], SPEED[0].sized("full", 40)
-    times = {2: 10.0, 4: 10.2}  # 0.1 s a tree: 100 trees take 20 s
+    times = {2: 10.0, 4: 10.2}  # 0.1 s per tree: 100 trees take 20 s
     monkeypatch.setattr(timing, "_few_trees", lambda *given: times[given[-1]])
     for budget, is_left_out in ((25.0, False), (15.0, True)):
         plan = timing.Plan(repeat=1, budget=budget)
@@ -198,7 +198,7 @@ def test_quality_differences_are_paired():
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 @pytest.mark.parametrize("resettable", [True, False])
-def test_peak_memory_sees_what_is_gone_again(resettable, monkeypatch):
+def test_peak_memory_includes_freed_memory(resettable, monkeypatch):
     if not resettable:
         monkeypatch.setattr(probe, "_reset_high_water_mark", lambda: False)
     before = probe.resident_bytes()
@@ -212,7 +212,7 @@ def test_peak_memory_sees_what_is_gone_again(resettable, monkeypatch):
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 @pytest.mark.slow
-def test_probe_measures_in_a_process_of_its_own():
+def test_probe_measures_in_a_separate_process():
     request = {"case": MEMORY[0].name, "rows": 20_000, "device": "auto", "n_jobs": 1, "seed": 0}
     found = memory.ask_probe({**request, "peer": REFERENCE}, timeout=120)
     assert found["input_bytes"] == 20_000 * (28 * 4 + 8)
@@ -261,7 +261,7 @@ def test_results_of_another_machine_are_not_mixed(tmp_path):
         Results("memory", path)
 
 
-def test_results_outlive_another_size_of_memory(tmp_path):
+def test_results_are_kept_if_only_the_memory_size_differs(tmp_path):
     path = tmp_path / "speed.json"
     Results("speed", path).add("a", {"x": 1})
     content = json.loads(path.read_text())
@@ -293,7 +293,7 @@ def test_speed_table_goes_between_its_markers(tmp_path):
     path, document = tmp_path / "speed.json", tmp_path / "benchmarks.md"
     speed_results(path)
     document.write_text("a\n<!-- benchmarks:speed -->\nold\n<!-- /benchmarks -->\nz\n")
-    for _ in range(2):  # the second time it replaces what it wrote
+    for _ in range(2):  # the second call replaces the table
         assert main(["table", str(path), "--write", "--document", str(document)]) == 0
     text = document.read_text()
     assert text.startswith("a\n<!-- benchmarks:speed -->\n| case |") and text.endswith("-->\nz\n")
@@ -381,7 +381,7 @@ def test_every_command_has_help(command, capsys):
     assert stop.value.code == 0 and "--" in capsys.readouterr().out
 
 
-def test_speed_command_end_to_end_and_taken_up(tmp_path, capsys):
+def test_speed_command_end_to_end_and_continued(tmp_path, capsys):
     path = tmp_path / "s.json"
     words = [
         "speed",

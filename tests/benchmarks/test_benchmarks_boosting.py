@@ -1,4 +1,4 @@
-"""The benchmarks of boosting: peers' settings, rates, quality beside several peers, stages."""
+"""The benchmarks of boosting: settings of peers, rates, quality against several peers, stages."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SETTING = Setting(BOOSTING, CLASSIFICATION, 30, max_depth=5, boosting=WANTED)
 
 
 def made(name: str, setting: Setting = SETTING):
-    """A peer's estimator."""
+    """The estimator of a peer."""
     (peer,) = choose_peers((name,), "numpy")
     why = peer.refuses(setting)
     if why is not None and "not installed" in why:
@@ -101,7 +101,7 @@ def test_trees_have_as_many_leaves_as_their_depth_allows():
 
 @pytest.mark.parametrize("loss", [ABSOLUTE_ERROR, QUANTILE, POISSON])
 @pytest.mark.parametrize("name", [OURS, *FAST_BOOSTING])
-def test_every_loss_is_understood_alike(name, loss):
+def test_every_loss_means_the_same_to_all_peers(name, loss):
     options = BoostingOptions(loss=loss, quantile=0.8, learning_rate=0.3)
     setting = Setting(BOOSTING, REGRESSION, 40, max_depth=3, boosting=options)
     table = tables.continuous(1500, 8)
@@ -111,7 +111,7 @@ def test_every_loss_is_understood_alike(name, loss):
     if peer.refuses(setting):
         pytest.skip(str(peer.refuses(setting)))
     predicted = peer.make(setting, RESOURCES).fit(table.X, y).predict(table.X)
-    if loss == POISSON:  # rates, not their logarithms
+    if loss == POISSON:  # rates, not logarithms
         assert predicted.mean() == pytest.approx(y.mean(), rel=0.03)
         return
     below = {ABSOLUTE_ERROR: 0.5, QUANTILE: 0.8}[loss]
@@ -121,7 +121,7 @@ def test_every_loss_is_understood_alike(name, loss):
     assert scores.metric_name(other, setting).startswith("D2")
 
 
-def test_scores_of_losses_are_shares_of_what_a_constant_leaves():
+def test_scores_of_losses_are_relative_to_a_constant():
     y = np.arange(101.0)
     table = Table("t", y[:, None].astype(np.float32), y, REGRESSION)
     setting = replace(SETTING, task=REGRESSION, boosting=BoostingOptions(QUANTILE, quantile=0.9))
@@ -132,14 +132,14 @@ def test_scores_of_losses_are_shares_of_what_a_constant_leaves():
 
 def test_adaboost_has_the_same_trees_on_both_sides():
     setting, table = Setting(ADABOOST, CLASSIFICATION, 20, max_depth=1), tables.binary(250, 8)
-    X = np.round(table.X, 1)  # fewer values than bins: both see the same splits
+    X = np.round(table.X, 1)  # fewer values than bins, so both have the same candidate splits
     ours = adaboost(setting, RESOURCES, OURS, "numpy").fit(X, table.y)
     theirs = adaboost(setting, RESOURCES, REFERENCE).fit(X, table.y)
     assert np.allclose(ours.estimator_errors_[0], theirs.estimator_errors_[0])
     assert ours.score(X, table.y) == pytest.approx(theirs.score(X, table.y), abs=0.03)
 
 
-def test_threads_of_openmp_are_held():
+def test_threads_of_openmp_are_limited():
     threadpoolctl = pytest.importorskip("threadpoolctl")
     seen = []
 
@@ -167,7 +167,7 @@ def test_suites_have_their_own_files(tmp_path, monkeypatch, capsys):
     assert f"{HIST}: edges from" in capsys.readouterr().out
 
 
-def test_bounds_stand_in_the_table():
+def test_the_table_has_the_bounds():
     found = {"seconds": 2.0, "score": 0.8}
     record = {
         "case": "c",
@@ -191,7 +191,7 @@ def test_bounds_stand_in_the_table():
 
 
 def counts(rows: int = 3000) -> Table:
-    """Counts over exposures from 0.05 to 1, at rates that one column tells."""
+    """Counts with exposures from 0.05 to 1; one column determines the rate."""
     rng = np.random.default_rng(5)
     X = rng.standard_normal((rows, 6), dtype=np.float32)
     exposure = rng.uniform(0.05, 1.0, rows)
@@ -256,7 +256,7 @@ def test_categories_of_too_many_levels_are_codes():
     assert isinstance(found["few"].dtype, pd.CategoricalDtype)
     assert found["many"].dtype == np.float32
     assert np.array_equal(found["many"], [8, np.nan, 2], equal_nan=True)
-    assert isinstance(frame["many"].dtype, pd.CategoricalDtype)  # what was given stays
+    assert isinstance(frame["many"].dtype, pd.CategoricalDtype)  # the input is not changed
 
 
 def test_differences_are_paired_with_each_peer():
@@ -291,7 +291,7 @@ def test_quality_of_boosting_end_to_end(tmp_path, capsys):
     text = report.table_of(read_results(path))
     assert "| wine | 134 x 13 | accuracy |" in text and "after 5 rounds" in text
     capsys.readouterr()
-    assert main(words) in (0, 1)  # taken up
+    assert main(words) in (0, 1)  # continued
     assert "wine" in capsys.readouterr().out
 
 
@@ -313,7 +313,7 @@ def test_a_peer_that_fails_is_left_out_of_a_table(monkeypatch):
     assert record["missed"][0].startswith(f"not compared with {HIST}")
 
 
-def test_splits_of_a_synthetic_table_are_of_tables_of_their_own():
+def test_each_split_of_a_synthetic_table_has_its_own_table():
     def comparison(name):
         return boosting_quality.Comparison(name, (HIST,), 2, 1, 3, 2, 50, "numpy")
 
@@ -356,7 +356,7 @@ def test_quality_uses_categories_and_offsets():
 @pytest.mark.parametrize(
     "only",
     [
-        "(numpy or edges) and not predict",  # nothing of which has to be compiled
+        "(numpy or edges) and not predict",  # none of which compiles code
         pytest.param("numba or predict", marks=pytest.mark.slow),
     ],
 )
@@ -378,7 +378,7 @@ def test_a_round_is_timed_step_by_step():
         assert 0 < grow["fastest"] < whole["seconds"] and whole["rounds"] == 2
 
 
-def test_steps_that_are_not_taken_are_told(monkeypatch):
+def test_missing_steps_are_reported(monkeypatch):
     monkeypatch.setattr(boosting_stages.TimedSteps, "run", lambda self, rounds: [0.0])
     with pytest.raises(RuntimeError, match="took no step gradients"):
         boosting_stages.measure_steps(300, 1)

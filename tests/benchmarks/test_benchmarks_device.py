@@ -1,4 +1,4 @@
-"""What the benchmark of GPUs knows of its device, over what stands for CuPy."""
+"""The device of the GPU benchmark, over the stand-in for CuPy."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def test_a_gpu_is_named(cupy_device: CudaDevice) -> None:
             "1.2",
             facts.UNUSABLE,
             "the GPU cannot be used (CUDARuntimeError",
-        ),  # the driver is too old
+        ),  # driver too old
         (802, None, facts.UNUSABLE, "the GPU cannot be used (CUDARuntimeError"),
     ],
 )
-def test_only_a_missing_gpu_is_none(
+def test_only_a_missing_gpu_gives_none(
     status: int,
     driver: str | None,
     expected: int,
@@ -80,7 +80,7 @@ def test_only_a_missing_gpu_is_none(
     ("said", "status", "expected"),
     [("NVIDIA X, 1.2", 0, "1.2"), ("No devices were found", 6, None), ("", 0, None)],
 )
-def test_the_driver_is_asked_for(
+def test_the_driver_version_is_read(
     said: str, status: int, expected: str | None, tmp_path: Path, monkeypatch: Any
 ) -> None:
     tool = tmp_path / "nvidia-smi"
@@ -95,14 +95,14 @@ def test_memory_of_a_gpu_is_followed(cupy_device: CudaDevice) -> None:
     before = xp.empty(5000, dtype=xp.uint8)
     with cupy_device.peak_memory() as peak:
         first, second = xp.empty(90, dtype=xp.uint8), xp.empty(600, dtype=xp.uint8)
-        del before, first  # what was there before was not counted
+        del before, first  # earlier allocations are not counted
         third = xp.empty(9, dtype=xp.uint8)
         del second, third
     assert peak == [512 + 1024]
     assert cupy_device.free_bytes() == 100 << 20
 
 
-def test_room_is_made_where_little_is_free(cupy_device: CudaDevice, machine: Any) -> None:
+def test_the_pool_is_freed_if_little_memory_is_left(cupy_device: CudaDevice, machine: Any) -> None:
     freed = machine.freed
     machine.free = machine.total // 2
     cupy_device.free_memory()
@@ -115,7 +115,7 @@ def test_room_is_made_where_little_is_free(cupy_device: CudaDevice, machine: Any
 def test_kernels_are_timed_by_events(cupy_device: CudaDevice) -> None:
     calls: list[int] = []
     assert cupy_device.kernel_seconds(lambda: calls.append(1), 3) == pytest.approx(2e-3)
-    assert len(calls) == 4  # the first one warms up
+    assert len(calls) == 4  # the first is a warm-up
 
 
 @pytest.mark.parametrize("kind", [EQUALITY, FIT, HISTOGRAM, PREDICTION])
@@ -144,7 +144,7 @@ def test_a_child_measures_its_case(
     reason=str(nvrtc.why_not_available()),
 )
 @pytest.mark.parametrize("architecture", ["sm_75", "sm_90"])
-def test_ceilings_are_what_the_machine_can_do(architecture: str) -> None:
+def test_ceilings_are_limits_of_the_machine(architecture: str) -> None:
     made = nvrtc.compile_source(device_module.ceilings_text(), architecture)
     assert made.sass["copy_words"].count("LDG.E.128") >= 5
     assert made.sass["add_shared"].count("ATOMS.ADD") >= 8

@@ -1,4 +1,4 @@
-"""The benchmark of GPUs runs on the CPU, so that nothing in it fails where there is one."""
+"""The GPU benchmark, run on the CPU, so that errors are found before it runs on a GPU."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_histograms_are_held_against_the_ceilings(device: Device, keep: Kept) ->
 @pytest.mark.parametrize("shape", histogram.SHAPES, ids=lambda shape: shape.name)
 def test_wrong_histograms_are_seen(shape: histogram.Shape, device: Device) -> None:
     level = histogram.make_level(tiny(HISTOGRAM), device, shape, 0)
-    assert not level.check()  # not built yet
+    assert not level.check()  # not implemented yet
     level.build()
     assert level.check()
 
@@ -134,11 +134,11 @@ def test_a_peer_that_fails_is_a_record(
     assert "| of b's time |" in table and "FAILED:" in table
     repaired = FakePeer("broken")
     with_peers(monkeypatch, repaired, FakePeer("b"))
-    assert len(measured(tiny(kind), device, keep)) == 1  # what failed, and nothing else
+    assert len(measured(tiny(kind), device, keep)) == 1  # only the failed part
     assert "seconds" in only(keep, "broken")
 
 
-def test_times_outlive_what_fails_after_them(device: Device, keep: Kept, monkeypatch: Any) -> None:
+def test_times_are_kept_if_later_steps_fail(device: Device, keep: Kept, monkeypatch: Any) -> None:
     def fail(*given: Any) -> None:
         raise ValueError("no")
 
@@ -154,7 +154,7 @@ def test_times_outlive_what_fails_after_them(device: Device, keep: Kept, monkeyp
 
 
 @pytest.mark.parametrize("kind", [FIT, PREDICTION])
-def test_a_first_run_alone_is_no_time(
+def test_a_warm_up_alone_gives_no_time(
     kind: str, device: Device, keep: Kept, monkeypatch: Any
 ) -> None:
     with_peers(monkeypatch, FakePeer("b"))
@@ -168,10 +168,10 @@ def test_a_first_run_alone_is_no_time(
 
 
 @pytest.mark.parametrize("kind", [FIT, PREDICTION])
-def test_ours_is_on_disk_before_a_peer_begins(
+def test_results_of_gpuboost_are_saved_before_peers_begin(
     kind: str, device: Device, keep: Kept, monkeypatch: Any
 ) -> None:
-    """All of its runs, its score and its memory; then the peers run in turns."""
+    """gpuboost's runs, score and memory are saved first; then the peers take turns."""
     order, found = [], []
 
     def begin(name: str) -> None:
@@ -199,7 +199,7 @@ def contender(name: str, seconds: float, clock: Any, order: list[str]) -> turns.
     return turns.Contender(run)
 
 
-def test_who_is_slow_runs_less_often(device: Device, monkeypatch: Any) -> None:
+def test_slow_contenders_run_less_often(device: Device, monkeypatch: Any) -> None:
     clock, order = SimpleNamespace(now=0.0), []
     monkeypatch.setattr(turns, "time", SimpleNamespace(perf_counter=lambda: clock.now))
     monkeypatch.setattr(device, "seconds", lambda call: timed_by(clock, call))
@@ -208,11 +208,11 @@ def test_who_is_slow_runs_less_often(device: Device, monkeypatch: Any) -> None:
     for one in turns.take_turns([slow, fast], device, 37.0, 5):
         ended.append((one, len(order)))
     assert order == ["slow", "fast", "fast", "slow", "fast", "slow", *["fast"] * 3]
-    assert ended == [(slow, 6), (fast, 9)]  # as soon as its runs are over
+    assert ended == [(slow, 6), (fast, 9)]  # as soon as its runs are finished
     assert slow.runs == [10.0, 10.0] and len(fast.runs) == 5
 
 
-def test_who_breaks_ends_no_turns(device: Device, monkeypatch: Any) -> None:
+def test_a_failing_contender_does_not_stop_the_others(device: Device, monkeypatch: Any) -> None:
     clock, order = SimpleNamespace(now=0.0), []
     monkeypatch.setattr(device, "seconds", lambda call: timed_by(clock, call))
     both = contender("breaks", 1.0, clock, order), contender("sound", 1.0, clock, order)
@@ -226,7 +226,7 @@ def timed_by(clock: Any, call: Any) -> float:
     return clock.now - before
 
 
-def test_who_is_ended_in_between_is_measured_again(
+def test_interrupted_contenders_are_measured_again(
     device: Device, keep: Kept, monkeypatch: Any
 ) -> None:
     def end() -> None:
@@ -245,7 +245,7 @@ def test_who_is_ended_in_between_is_measured_again(
     assert only(keep)["failed"] == measure.CUT_SHORT and not keep.done(tiny(FIT), OURS)
 
 
-def test_who_refuses_gets_no_data(device: Device, keep: Kept, monkeypatch: Any) -> None:
+def test_peers_that_refuse_get_no_data(device: Device, keep: Kept, monkeypatch: Any) -> None:
     peer = FakePeer("b")
     monkeypatch.setattr(peer, "refuses", lambda setting: "b is not installed")
     with_peers(monkeypatch, peer)
@@ -260,7 +260,7 @@ def test_who_refuses_gets_no_data(device: Device, keep: Kept, monkeypatch: Any) 
     assert not measure.is_done(case, keep)
 
 
-def test_our_data_are_where_the_peers_are(device: Device, monkeypatch: Any) -> None:
+def test_data_are_on_the_device_of_the_peers(device: Device, monkeypatch: Any) -> None:
     case = tiny(FIT)
     data, _ = measure.device_tables(case, device, 0)
     given: list[Any] = []
@@ -271,7 +271,7 @@ def test_our_data_are_where_the_peers_are(device: Device, monkeypatch: Any) -> N
     assert given[2] is data.X_host and given[3] is data.y_host
 
 
-def test_the_chosen_backend_comes_back(device: Device) -> None:
+def test_the_choice_of_backend_is_restored(device: Device) -> None:
     from gpuboost.estimators.fitting import base
     from gpuboost.estimators.fitting import pipeline as template
 
@@ -294,7 +294,7 @@ def test_all_trees_of_a_fit_are_counted_together(device: Device, keep: Kept) -> 
     assert counts[1] > 1.5 * counts[0]
 
 
-def test_what_does_not_fit_is_left_out(device: Device, keep: Kept, monkeypatch: Any) -> None:
+def test_cases_that_do_not_fit_are_left_out(device: Device, keep: Kept, monkeypatch: Any) -> None:
     monkeypatch.setattr(device, "free_bytes", lambda: 1000)
     assert "left out: needs" in measured(tiny(FIT), device, keep)[0]
     assert keep.results.records == []

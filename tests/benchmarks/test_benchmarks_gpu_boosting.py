@@ -1,4 +1,4 @@
-"""Boosting on a GPU: what peers are told, and bounds of our own seconds. Nothing here needs one."""
+"""The benchmark of boosting on a GPU: peers' settings and bounds on seconds; needs no GPU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.suite.settings import ADABOOST, BOOSTING, FOREST, POISSON, Boost
 from benchmarks.suite.tables import CLASSIFICATION, LARGE_MAKERS, REGRESSION
 
 
-def test_seconds_are_bounded_on_the_gpu_they_are_for() -> None:
+def test_seconds_are_bounded_only_on_the_intended_gpu() -> None:
     (case,) = (c for c in CASES if any(name.startswith(SECONDS_ON) for name in c.bounds))
     record = {"case": case.name, "who": OURS, "scale": "full", "kind": FIT, "seconds": 3.5}
     record |= {"bounds": dict(case.bounds), "gpu": {"name": "NVIDIA H200"}}
@@ -35,7 +35,7 @@ def test_peers_say_what_they_cannot_train() -> None:
     assert "no loss poisson" in str(peers.PyBoostOnGpu().refuses(poisson))
 
 
-def test_xgboost_boosts_so_many_rounds(monkeypatch: Any) -> None:
+def test_xgboost_gets_the_number_of_rounds(monkeypatch: Any) -> None:
     asked: dict[str, Any] = {}
     made = types.SimpleNamespace(
         QuantileDMatrix=lambda X, y, max_bin: "matrix",
@@ -51,7 +51,7 @@ def test_xgboost_boosts_so_many_rounds(monkeypatch: Any) -> None:
     assert asked["rounds"] == 1 and asked["num_parallel_tree"] == 70
 
 
-def test_py_boost_is_told_the_same(monkeypatch: Any) -> None:
+def test_py_boost_gets_the_same_settings(monkeypatch: Any) -> None:
     asked: dict[str, Any] = {}
 
     class Model:

@@ -1,4 +1,4 @@
-"""Instructions counted in machine code: on small texts, and in the loops of the kernels."""
+"""Counts of instructions in machine code: of small texts, and of the loops of kernels."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ ROWS, PLANES = "for (int row", "for (int k"
 
 
 def control(stall: int = 1, sets: int = NO_BARRIER, frees: int = NO_BARRIER, *waits: int) -> int:
-    """What the assembler tells the scheduler."""
+    """Control bits of an instruction: stall cycles and barriers."""
     mask = sum(1 << barrier for barrier in waits)
     return stall << 41 | sets << 46 | frees << 49 | mask << 52
 
 
 def sass(*lines: str | tuple[str, int] | tuple[str, int, int]) -> str:
-    """Machine code as nvdisasm prints it: labels, and instructions with their lines of k.cu."""
+    """Machine code in nvdisasm's format: labels, and instructions with their lines of k.cu."""
     text, at = [], 0
     for given in lines:
         if isinstance(given, str):
@@ -122,7 +122,7 @@ def test_instructions_are_read() -> None:
     assert (end.stall, end.sets, end.frees, end.waits) == (4, 1, 2, [0, 5])
 
 
-def test_a_route_is_the_longest_way_that_keeps_out_of_functions() -> None:
+def test_a_path_is_the_longest_one_outside_of_excluded_functions() -> None:
     longest = path_of(LOOPS, LoopPath(ROWS))
     assert longest == ["LDG", "ISETP", "BRA", "IMAD", "IADD3", "STG", "BRA", "ATOMS", "BRA", "BRA"]
     assert path_of(LOOPS, LoopPath(ROWS, opcode_counts={"STG": 0})) == [*longest[:3], *longest[6:]]
@@ -130,9 +130,9 @@ def test_a_route_is_the_longest_way_that_keeps_out_of_functions() -> None:
     assert path_of(LOOPS, LoopPath())[0] == "S2R" and path_of(LOOPS, LoopPath())[-1] == "EXIT"
 
 
-def test_inner_loops_turn_as_often_as_is_said() -> None:
+def test_inner_loops_have_the_given_trip_counts() -> None:
     once = path_of(NESTED, LoopPath(ROWS))
-    assert once.count("ATOMS") == 1  # the loop for the rest, not that of four at once
+    assert once.count("ATOMS") == 1  # the remainder loop, not the unrolled one
     assert path_of(NESTED, LoopPath(ROWS, trip_counts={PLANES: 0})) == [
         "LDS",
         "BRA",
@@ -141,12 +141,12 @@ def test_inner_loops_turn_as_often_as_is_said() -> None:
     ]
     assert (
         path_of(NESTED, LoopPath(ROWS, trip_counts={PLANES: 5})).count("ATOMS") == 25
-    )  # whichever is longest
+    )  # the longest path
     assert path_of(NESTED, LoopPath(PLANES)) == ["ATOMS", "BRA"]
     assert path_of(NESTED, LoopPath(PLANES, opcode_counts={"ATOMS": 4})) == [*["ATOMS"] * 4, "BRA"]
 
 
-def test_routes_that_are_not_there_are_refused() -> None:
+def test_paths_that_do_not_exist_are_errors() -> None:
     for path in (LoopPath("for (int other"), LoopPath(ROWS, opcode_counts={"STG": 2})):
         with pytest.raises(NoPathError, match="no path for LoopPath"):
             path_of(LOOPS, path)
@@ -180,14 +180,14 @@ QUICK = ("histogram of gradients", "histogram of two classes, 8 lanes", "rows mo
     [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.slow]) for n in hot_loops.HOT],
 )
 def test_stored_counts_are_those_of_the_machine_code(name: str) -> None:
-    """Equal by the compiler that made the file, about equal by another one."""
+    """Counts are equal with the compiler of the file, and similar with another one."""
     found, known = hot_loops.count(hot_loops.HOT[name]), hot_loops.stored()[name]
     if json.loads(hot_loops.RESULT.read_text())["compiler"] == nvrtc.versions():
         assert found == known, ADVICE
     assert found.instructions == pytest.approx(known.instructions, rel=0.2), ADVICE
 
 
-# Of a warp, for a row and feature.
+# Instructions of a warp per row and feature.
 MAX_INSTRUCTIONS = {
     "histogram of gradients": 1.3,
     "histogram of gradients, 16 lanes": 1.3,
@@ -199,7 +199,7 @@ MAX_INSTRUCTIONS = {
 
 @pytest.mark.parametrize("name", MAX_INSTRUCTIONS)
 def test_a_row_of_a_histogram_takes_few_instructions(name: str) -> None:
-    """The counts of the file, which are those of the code by the test above."""
+    """The test above compares the counts in the file with the code."""
     one = hot_loops.stored()[name]
     assert one.instructions / one.items / 32 <= MAX_INSTRUCTIONS[name]
 
@@ -211,8 +211,8 @@ def test_every_loop_is_stored() -> None:
 
 
 @needs_nvrtc
-def test_the_code_that_is_counted_is_that_of_the_product() -> None:
-    """Line information changes no instruction."""
+def test_the_counted_code_is_the_compiled_code() -> None:
+    """Line information does not change instructions."""
     text = kernel_source("level/histogram.cu", {"TILE": 32})
     codes = []
     for options in (OPTIONS, (*OPTIONS, LINE_INFO)):

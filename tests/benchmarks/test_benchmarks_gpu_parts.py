@@ -1,4 +1,4 @@
-"""The parts of the benchmark of GPUs that need no device: peers, counts, bounds."""
+"""Parts of the GPU benchmark that need no device: peers, counts, bounds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.cuda.shim_runtime import ShimRuntime
 # ---- peers -------------------------------------------------------------------------------------
 
 
-def test_xgboost_is_asked_for_the_same_forest(monkeypatch: Any) -> None:
+def test_xgboost_gets_the_settings_of_the_forest(monkeypatch: Any) -> None:
     asked: dict[str, Any] = {}
     fake = types.ModuleType("xgboost")
     fake.QuantileDMatrix = lambda X, y, max_bin: (len(X), max_bin)  # type: ignore[attr-defined]
@@ -42,7 +42,7 @@ def test_xgboost_is_asked_for_the_same_forest(monkeypatch: Any) -> None:
     assert "random thresholds" in str(peer.refuses(Setting(EXTRA_TREES, REGRESSION)))
 
 
-def test_cuml_is_asked_for_the_same_forest(monkeypatch: Any) -> None:
+def test_cuml_gets_the_settings_of_the_forest(monkeypatch: Any) -> None:
     asked: dict[str, Any] = {}
 
     class Forest:
@@ -99,14 +99,14 @@ def test_a_wait_is_a_copy_after_work() -> None:
 
 
 class OneByOne(ShimRuntime):
-    """Kernels that do nothing, and no graphs."""
+    """A runtime whose kernels do nothing, without graphs."""
 
     def kernel(self, *_: object) -> Any:
         return lambda grid, block, args, shared_mem=0: None
 
 
 class Graphs(OneByOne):
-    """Graphs of them."""
+    """A runtime whose kernels do nothing, with graphs."""
 
     def capture(self, launches: Any) -> Any:
         launches()
@@ -134,8 +134,8 @@ def test_a_graph_is_one_launch(inner: Any, per_repeat: int) -> None:
 
 
 @pytest.mark.parametrize("target", ["values", "two classes", "7 classes"])
-def test_every_wrong_sum_is_seen(target: str) -> None:
-    """Against sums that are made row by row."""
+def test_every_wrong_sum_is_detected(target: str) -> None:
+    """The sums are compared with sums over rows."""
     case = next(case for case in CASES if case.kind == HISTOGRAM)
     shape = histogram.Shape(target, 3, 2)
     host = histogram._draw_rows(replace(case, rows=200, features=5), shape, 0)
@@ -159,7 +159,7 @@ def test_every_wrong_sum_is_seen(target: str) -> None:
 # ---- cases and bounds -------------------------------------------------------------------------
 
 
-def test_cases_have_names_of_their_own() -> None:
+def test_names_of_gpu_cases_are_unique() -> None:
     assert len({case.name for case in CASES}) == len(CASES)
     assert {case.kind for case in CASES} == {EQUALITY, FIT, HISTOGRAM, PREDICTION}
     assert [case.kind for case in cases.choose("11m x 28")] == [HISTOGRAM, FIT]
@@ -173,7 +173,7 @@ def test_cases_have_names_of_their_own() -> None:
     assert all(case.sized("full") is case for case in CASES)
 
 
-def test_bounds_are_judged() -> None:
+def test_verdicts_of_bounds() -> None:
     case = next(case for case in CASES if XGBOOST in case.bounds and CUML in case.bounds)
     common = {"case": case.name, "kind": FIT, "scale": "full", "bounds": dict(case.bounds)}
     records = [
@@ -189,7 +189,7 @@ def test_bounds_are_judged() -> None:
     assert missed == ["h, a: 49% of the ceiling", "h, a: wrong sums"]
 
 
-def test_memory_is_judged_at_full_size() -> None:
+def test_memory_bounds_apply_at_full_size() -> None:
     record = {"case": "c", "kind": FIT, "who": OURS, "scale": "full", "bounds": {}}
     record |= {"estimated_bytes": 1000, "memory_within": 0.15}
     for peak, sentences in ((850, 0), (849, 1), (1150, 0), (1151, 1)):
@@ -201,7 +201,7 @@ def test_memory_is_judged_at_full_size() -> None:
     assert text.missed_bounds([wrong]) == [] and text.share_of_estimate(wrong) == "2.00"
 
 
-def test_limits_of_the_cases_are_those_that_are_told() -> None:
+def test_limits_of_the_cases_are_documented() -> None:
     limits = [case.limit for case in CASES]
     assert f"are {sum(limits):.0f} s together" in str(cases.__doc__)
     assert sum(limits) < 3 * 540 and max(limits) <= 540

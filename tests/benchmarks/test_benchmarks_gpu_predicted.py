@@ -1,4 +1,4 @@
-"""What is predicted for a GPU: kernels add up, their resources overlap, files are current."""
+"""Predicted times on a GPU: sums over kernels, overlapping resources, and current files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RATES = Rates(bytes=10.0, additions=4.0, words=2.0)
 # ---- the files ---------------------------------------------------------------------------------
 
 
-def test_what_is_predicted_is_what_is_counted(tmp_path: Path, capsys: Any) -> None:
+def test_the_file_has_the_current_predictions(tmp_path: Path, capsys: Any) -> None:
     path, document = tmp_path / "predicted.json", tmp_path / "gpu.md"
     document.write_text(f"before\n{predicted.BEGIN}old\n{predicted.END} after")
     assert predicted.main(path, document) == 0
@@ -58,7 +58,7 @@ def test_the_document_has_the_table_of_the_file() -> None:
             assert f"{more:.2f} s" in text
 
 
-def test_earlier_predictions_stand_beside() -> None:
+def test_the_table_shows_earlier_predictions() -> None:
     earlier = json.loads(predicted.EARLIER.read_text())["seconds"]
     records = json.loads(predicted.RESULT.read_text())["records"]
     to_module_of: dict[str, dict[str, float]] = {}
@@ -77,14 +77,14 @@ def test_every_bounded_case_is_predicted() -> None:
     assert {case.name for case in CASES if case.bounds} <= found
 
 
-# ---- how times add up --------------------------------------------------------------------------
+# ---- sums of times -----------------------------------------------------------------------------
 
 
 def test_a_kernel_is_as_slow_as_its_slowest_resource() -> None:
     work = Work(bytes=20.0, additions=4.0)
     assert work.seconds(RATES) == (2.0, "bytes")
     both = work + Work(additions=4.0, words=1.0)
-    assert both.seconds(RATES) == (2.5, "additions")  # one port: 2 and 0.5
+    assert both.seconds(RATES) == (2.5, "additions")  # 2 and 0.5 share a port
     assert both.times(2.0).seconds(RATES) == (5.0, "additions")
     assert Kernel(work, 3.0).seconds(RATES) == {"gaps": 3 * GAP, "bytes": 2.0}
 
@@ -99,7 +99,7 @@ def test_kernels_and_gaps_add_up() -> None:
     assert Stage().seconds(RATES) == (0.0, "gaps")
 
 
-def test_the_host_is_waited_for_where_it_is_slower() -> None:
+def test_the_slower_of_host_and_device_counts() -> None:
     stages = {"binning": Stage.of(Work(bytes=100.0)), "rest": Stage.of(Work(bytes=20.0))}
     rates = Rates(bytes=10.0, launches=2.0)
     for launches, ahead, late in ((10.0, 1.0, 3.0), (10.0, 0.5, 4.0), (2.0, 1.0, None)):
@@ -108,24 +108,24 @@ def test_the_host_is_waited_for_where_it_is_slower() -> None:
         assert found == (late if late is None else pytest.approx(late, abs=1e-4))
 
 
-def test_seconds_are_told_in_words() -> None:
+def test_seconds_are_formatted() -> None:
     words = [predicted.seconds_in_words(seconds) for seconds in (2.0, 0.0123, 1.5e-5)]
     assert words == ["2 s", "12.3 ms", "15 us"]
 
 
-# ---- what kernels need -------------------------------------------------------------------------
+# ---- work of kernels ---------------------------------------------------------------------------
 
 
-def test_warps_are_as_many_as_there_is_room_for() -> None:
+def test_the_number_of_resident_warps() -> None:
     one = Counted(100, 500, 900, 4, 512, 62)
-    assert kernel_work.resident_warps(one) == 32  # by registers: two blocks of 16 warps
+    assert kernel_work.resident_warps(one) == 32  # registers allow two blocks of 16 warps
     assert kernel_work.resident_warps(one, 96 << 10) == 32
     assert kernel_work.resident_warps(one, 150 << 10) == 16
     assert kernel_work.resident_warps(Counted(1, 1, 1, 1, 256, 16)) == 64
     assert kernel_work.resident_warps(Counted(1, 1, 1, 1, 32, 135)) == 15
 
 
-def test_turns_of_a_loop_wait_and_are_issued(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loop_iterations_take_latency_and_issue_time(monkeypatch: pytest.MonkeyPatch) -> None:
     known = {"loop": Counted(100, 500, 900, 4, 256, 64)}
     monkeypatch.setattr(kernel_work, "stored", lambda: known)
     at_once = 132 * 32
@@ -138,13 +138,13 @@ def test_turns_of_a_loop_wait_and_are_issued(monkeypatch: pytest.MonkeyPatch) ->
     assert kernel_work.tiles("loop", 3) == Work(cycles=3 * 32 * 100 / 4)
 
 
-def test_rows_of_a_block_are_those_of_the_product() -> None:
+def test_rows_of_a_block_are_those_of_the_package() -> None:
     assert kernel_work.rows_per_block(1_000_000, 28) == 1893
     assert kernel_work.rows_per_block(11_000_000, 28) == 16384
 
 
 def test_codes_of_many_rows_share_sectors() -> None:
-    """A row of a million in one node reads a byte of its column; one of few a sector."""
+    """In a node of a million rows, a row reads one byte of a column; in a small one, a sector."""
     table = kernel_work.Table(1_000_000, 28, 1e6)
     for rows, nodes, of_row in ((1_000_000, 1, 1), (500_000, 4, 8), (1_000_000, 64, 32)):
         assert table.gathered(rows, nodes) == rows * of_row
@@ -155,7 +155,7 @@ def test_codes_of_many_rows_share_sectors() -> None:
 
 
 def test_a_pass_over_higgs_is_issued_in_four_tenths_of_a_millisecond() -> None:
-    """What an audit of the machine code counted by hand."""
+    """The expected value was counted by hand in the machine code."""
     table = kernel_work.Table(11_000_000, 28, 11e6)
     stage = kernel_work.histograms(kernel_work.GRADIENTS, table, 11e6, 1, 1, 28, 1)
     issued = stage.work.times_of(Rates())["instructions"]
@@ -169,8 +169,8 @@ def test_a_pass_over_higgs_is_issued_in_four_tenths_of_a_millisecond() -> None:
 # ---- launches, waits and shapes ----------------------------------------------------------------
 
 
-def test_launches_that_are_predicted_are_those_that_are_counted() -> None:
-    """Each once, in whatever stage."""
+def test_predicted_launches_are_those_of_the_cost_model() -> None:
+    """Every launch belongs to exactly one stage of the prediction."""
     for name, trees, launches in (
         ("tree, depth 8", 1, TREE_LAUNCHES),
         ("forest, depth 16", 100, FOREST_LAUNCHES),
@@ -180,8 +180,8 @@ def test_launches_that_are_predicted_are_those_that_are_counted() -> None:
         assert predicted.launches_of(stages) == launches.of(len(shape.rows))
 
 
-def test_launches_of_rounds_are_those_that_are_counted() -> None:
-    """With the sums of chunks of levels that have many rows."""
+def test_predicted_launches_of_rounds_are_those_of_the_cost_model() -> None:
+    """Levels with many rows include the launches of prefix sums."""
     for case in CASES:
         family, size = case.setting.family, (case.rows, case.features)
         if family == ADABOOST:
@@ -195,10 +195,10 @@ def test_launches_of_rounds_are_those_that_are_counted() -> None:
 @pytest.mark.parametrize(
     ("is_rounded", "counted"), [(False, fit_work.MANY_VALUES), (True, fit_work.FEW_VALUES)]
 )
-def test_binning_asks_as_often_as_is_predicted(
+def test_predicted_waits_and_allocations_of_binning(
     is_rounded: bool, counted: tuple[int, int], machine: Machine
 ) -> None:
-    """Waits of the host and arrays made, of each further column."""
+    """The numbers of waits and of allocations per column are those of the prediction."""
     from gpuboost.backends.cuda.runtime.cupy import CupyRuntime
 
     found = []
@@ -211,7 +211,7 @@ def test_binning_asks_as_often_as_is_predicted(
     assert tuple((b - a) / 3 for a, b in zip(*found, strict=True)) == counted
 
 
-def test_shapes_of_trees_are_those_of_trees() -> None:
+def test_tree_shapes_match_grown_trees() -> None:
     for shape in tree_shapes.SHAPES.values():
         assert len(shape.rows) == len(shape.large)
         assert shape.n_nodes == 2 * (sum(shape.large) + shape.small + shape.tiny) + 1

@@ -1,4 +1,4 @@
-"""The command of the benchmark of GPUs, slice by slice, on what stands for a GPU."""
+"""The command of the GPU benchmark, on a fake GPU, in several calls."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     subprocess.run([sys.executable, "-c", "import cupy"], capture_output=True).returncode == 0,
     reason="there may be a GPU",
 )
-def test_without_a_gpu_the_reason_is_said(tmp_path: Path) -> None:
+def test_without_a_gpu_the_reason_is_printed(tmp_path: Path) -> None:
     done = command("--out", str(tmp_path / "gpu.json"))
     assert done.returncode == run.NO_DEVICE
     assert "there is no GPU to measure (ModuleNotFoundError" in done.stderr
 
 
-def test_a_case_that_dies_or_hangs_ends_no_run(tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_run_continues_after_a_crash_or_a_timeout(tmp_path: Path, monkeypatch: Any) -> None:
     fates = iter(["import sys; sys.exit(7)", "import time; time.sleep(60)", ""])
     ended: list[str] = []
 
@@ -68,12 +68,12 @@ def test_a_case_that_dies_or_hangs_ends_no_run(tmp_path: Path, monkeypatch: Any)
     records = json.loads((tmp_path / "gpu.json").read_text())["records"]
     assert [r["failed"] for r in records] == ["exit status 7", "ended after 2 s"]
     fates = iter(["", "", ""])
-    assert run.run(arguments(tmp_path)) == 0  # what ended by itself is no failure any more
+    assert run.run(arguments(tmp_path)) == 0  # cases that succeeded have not failed
     assert json.loads((tmp_path / "gpu.json").read_text())["records"] == []
-    assert ended[3:] == [CASES[n].name for n in (2, 0, 1)]  # what failed comes last
+    assert ended[3:] == [CASES[n].name for n in (2, 0, 1)]  # failed cases come last
 
 
-def test_a_case_that_the_budget_ends_has_not_failed(
+def test_a_case_stopped_by_the_budget_has_not_failed(
     tmp_path: Path, monkeypatch: Any, capsys: Any
 ) -> None:
     class Child(subprocess.Popen):  # type: ignore[type-arg]
@@ -95,7 +95,7 @@ def test_a_run_stops_when_its_time_is_over(tmp_path: Path, capsys: Any) -> None:
     assert capsys.readouterr().out.count("no time left; call again to go on") == len(CASES)
 
 
-def test_results_of_another_machine_stay(tmp_path: Path) -> None:
+def test_results_of_another_machine_are_kept(tmp_path: Path) -> None:
     own = tmp_path / "gpu.json"
     Results("gpu", own).add("a", {})
     content = json.loads(own.read_text())
@@ -109,7 +109,7 @@ def test_results_of_another_machine_stay(tmp_path: Path) -> None:
 
 
 def test_results_of_another_machine_are_put_aside(tmp_path: Path) -> None:
-    """Two machines take turns: each finds its own results, in the same file."""
+    """Two machines use the same file in turn, and each finds its own results."""
     own, aside = tmp_path / "gpu.json", tmp_path / "aside"
     given = arguments(tmp_path, "--aside", str(aside))
     assert run.open_results(given) == own and not own.exists()
@@ -134,11 +134,11 @@ def test_copies_and_binning_are_timed(cupy_device: CudaDevice) -> None:
     assert len(found) == 7 and min(found.values()) > 0
 
 
-# ---- slices of a run ---------------------------------------------------------------------------
+# ---- runs in several calls ---------------------------------------------------------------------
 
 
 class InThisProcess:
-    """Runs a child's command without a process of its own; it may be told to die."""
+    """Runs a child's command in this process; one case may simulate a crash."""
 
     def __init__(self, clock: Any, dies: str) -> None:
         self.clock, self.dies, self.begun = clock, dies, []  # type: ignore[var-annotated]
@@ -155,7 +155,7 @@ class InThisProcess:
 def test_a_whole_run_in_slices(
     cupy_device: CudaDevice, tmp_path: Path, monkeypatch: Any, capsys: Any
 ) -> None:
-    """Four kinds of cases, one of which dies at first, in slices that have time for two."""
+    """Four kinds of cases in several calls with time for two; one case crashes at first."""
     kinds = (EQUALITY, FIT, HISTOGRAM, PREDICTION)
     cases = [replace(tiny(kind), limit=270.0, bounds={}) for kind in kinds]
     clock = SimpleNamespace(now=0.0)
@@ -169,7 +169,7 @@ def test_a_whole_run_in_slices(
 
     monkeypatch.setattr(measure, "choose_peers", choose_peers)
     monkeypatch.setattr(histogram, "SHAPES", histogram.SHAPES[:2])
-    monkeypatch.setattr(measure, "memory_bound", lambda setting: {})  # of so few rows it is none
+    monkeypatch.setattr(measure, "memory_bound", lambda setting: {})  # none with so few rows
     given = arguments(tmp_path, "--repeat", "1", "--budget", "540")
     statuses, said = [], []
     for _ in range(4):

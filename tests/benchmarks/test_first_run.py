@@ -1,4 +1,4 @@
-"""The first run on a GPU: its steps, with commands that need none."""
+"""The first run on a GPU: its steps, with commands that need no GPU."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def no_margin(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def python(name: str, code: str, **given: Any) -> Step:
-    """A step of a line of Python, which notes in a file of the folder that it ran."""
+    """A step that runs one line of Python."""
     given = {"limit": 20.0, "min_seconds": 0.0} | given
     return Step(name, f"Is it {name}?", (sys.executable, "-c", code), **given)
 
 
 def statuses(run: Run) -> list[str]:
-    """As the report on disk has them."""
+    """Statuses of the steps in the report on disk."""
     content = json.loads((run.folder / "report.json").read_text())
     return [content["steps"][step.name]["status"] for step in run.steps]
 
@@ -84,7 +84,7 @@ def test_steps_run_in_order_and_once(tmp_path: Path) -> None:
     assert order.read_text() == "abdab"
 
 
-def test_a_step_that_breaks_off_goes_on_after_the_others(tmp_path: Path) -> None:
+def test_an_interrupted_step_continues_after_the_others(tmp_path: Path) -> None:
     order = tmp_path / "order"
     breaks = f"import sys; sys.exit(2 * (open({str(order)!r}).read().count('a') < 3))"
     run = Run(
@@ -103,7 +103,7 @@ def test_without_a_gpu_nothing_else_begins(tmp_path: Path) -> None:
     run.go_on(60)
     assert run.exit_status == 3 and statuses(run) == ["no GPU", NOT_BEGUN]
     (tmp_path / "gpu").touch()
-    again = Run(tmp_path, found)  # on a machine that has one
+    again = Run(tmp_path, found)  # on a machine with a GPU
     again.go_on(60)
     assert again.exit_status == 0 and statuses(again) == [PASSED, PASSED]
 
@@ -118,7 +118,7 @@ def test_with_a_gpu_that_cannot_be_used_nothing_else_begins(tmp_path: Path) -> N
     assert repaired.exit_status == 0 and statuses(repaired) == [PASSED, PASSED]
 
 
-def test_wrong_arguments_are_no_missing_gpu(tmp_path: Path) -> None:
+def test_wrong_arguments_do_not_count_as_a_missing_gpu(tmp_path: Path) -> None:
     run = Run(tmp_path, [python("a", "import sys; sys.exit(2)"), python("b", "")])
     run.go_on(60)
     assert run.exit_status == 1 and statuses(run) == [FAILED, PASSED]
@@ -128,12 +128,12 @@ def test_a_tool_that_refuses_the_device_is_left_out(tmp_path: Path) -> None:
     code = "import sys; print('Error: Device not supported'); sys.exit(9)"
     code = f"print('========= Error: Device not supported'); {code}"
     step = python("tool", code, refusal="Device not supported", log="tool.log", findings=findings)
-    (tmp_path / "tool.log").write_text("failed a\n")  # of want of a device
+    (tmp_path / "tool.log").write_text("failed a\n")  # for lack of a device
     run = Run(tmp_path, [step])
     run.go_on(60)
     assert statuses(run) == [LEFT_OUT] and run.exit_status == 0
     assert not (tmp_path / "tool.log").exists()
-    assert Run(tmp_path, [step]).status(step) == NOT_BEGUN  # another machine may have it
+    assert Run(tmp_path, [step]).status(step) == NOT_BEGUN  # other machines may have it
 
 
 # ---- steps of tests ------------------------------------------------------------------------------
@@ -157,10 +157,10 @@ def test_steps_of_tests_say_that_pytest_is_missing(
     assert run.exit_status == 1
     assert statuses(run) == [FAILED, FAILED, LEFT_OUT, LEFT_OUT, FAILED]
     assert f"Failed: parity, {first_run.NO_PYTEST}." in report_text(tmp_path, found, run.entries)
-    assert Run(tmp_path, found).status(found[0]) == NOT_BEGUN  # it may be installed by then
+    assert Run(tmp_path, found).status(found[0]) == NOT_BEGUN  # pytest may be installed later
 
 
-def test_nothing_but_tests_needs_pytest() -> None:
+def test_only_tests_need_pytest() -> None:
     code = "import sys; sys.modules['pytest'] = None; "
     code += (
         "from benchmarks.gpu import first_run, run; from benchmarks.gpu.first import copies, facts"
@@ -170,7 +170,7 @@ def test_nothing_but_tests_needs_pytest() -> None:
 
 @pytest.mark.parametrize("status", [1, 2, 3, 5])
 def test_an_exit_status_of_pytest_itself_is_a_failure(status: int, tmp_path: Path) -> None:
-    """Of tests that fail, of errors of collection, of its own, and of having no tests."""
+    """The statuses mean failed tests, collection errors, internal errors, and no tests."""
     then = f"import sys; sys.exit({status})"
     (parity,) = (s for s in first_run.all_steps(tmp_path, "full") if s.name == "parity")
     words = (sys.executable, "-c", noting(tmp_path / "tests.log", "began a\npassed a\n", then))
@@ -194,9 +194,9 @@ sys.exit(FAILED_BEFORE if log.bad else 0)
 
 
 @pytest.mark.parametrize("shell", [False, True])
-def test_a_test_that_crashes_is_given_up_and_has_failed(shell: bool, tmp_path: Path) -> None:
+def test_a_test_that_crashes_twice_has_failed(shell: bool, tmp_path: Path) -> None:
     words: tuple[str, ...] = (sys.executable, "-c", CRASHES, str(tmp_path / "a.log"))
-    if shell:  # as a tool that runs the command gives the signal on
+    if shell:  # as a tool that passes the signal on
         words = ("sh", "-c", '"$@"; exit $?', "sh", *words)
     run = Run(tmp_path, [Step("a", "", words, 20.0, min_seconds=0.0, log="a.log")])
     run.go_on(60)
@@ -224,7 +224,7 @@ tests/gpu/test_gpu.py ..========= Invalid __global__ write of size 4 bytes
 """
 
 
-def test_findings_of_a_sanitizer_are_its_lines_alone() -> None:
+def test_findings_of_a_sanitizer_are_its_own_lines() -> None:
     found = findings(SAID.splitlines(keepends=True))
     lines = ["Invalid __global__ write of size 4 bytes", "    at 0x90 in grow.cu:12"]
     assert found == [*map(str.strip, lines), "ERROR SUMMARY: 1 error"]
@@ -234,7 +234,7 @@ def test_findings_of_a_sanitizer_are_its_lines_alone() -> None:
     assert findings([clean.replace("0", "1")]) != []
 
 
-def test_findings_of_a_slice_that_was_cut_short_stay(
+def test_findings_of_an_interrupted_call_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = tmp_path / "tool.log"
@@ -253,7 +253,7 @@ def test_findings_of_a_slice_that_was_cut_short_stay(
     text = report_text(tmp_path, [step], run.entries)
     assert "## Findings of `tool`\n\n```\nInvalid read" in text
     run.forget(step)
-    assert not log.exists()  # nobody knows which of its tests it was
+    assert not log.exists()  # the failed test is unknown
 
 
 # ---- limits of time ------------------------------------------------------------------------------
@@ -264,16 +264,16 @@ def test_findings_of_a_slice_that_was_cut_short_stay(
     [
         "import subprocess; subprocess.run(words)",
         "from benchmarks.gpu.first import children; children.exit_on_sigterm(); "
-        "children.run_child(words, 99, children.INNER_TERM_SECONDS)",  # a case, in its own group
+        "children.run_child(words, 99, children.INNER_TERM_SECONDS)",  # a case in its own group
         "from benchmarks.gpu.first import children; children.exit_on_sigterm(); "
-        "children.run_child(words, 3, 60)",  # SIGTERM comes while it waits for the case to end
+        "children.run_child(words, 3, 60)",  # SIGTERM arrives while it waits for the case
     ],
     ids=["a child", "a case", "a case that is being ended"],
 )
-def test_a_step_that_hangs_is_cut_short_with_all_it_started(
+def test_a_step_that_hangs_is_ended_with_its_processes(
     start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The others run, and the next call goes on with it."""
+    """The other steps run, and the next call continues the step."""
     monkeypatch.setattr(steps, "ROUNDS", 1)
     pid, ready = tmp_path / "pid", tmp_path / "ready"
     words = f"words = [sys.executable, '-c', {sleeper(pid)!r}]"
@@ -294,7 +294,7 @@ def sleeper(pid: Path) -> str:
 
 
 def has_ended(pid: int) -> bool:
-    """Whether a process is gone, or only waits for its parent to notice."""
+    """Whether a process has ended, or is a zombie."""
     for _ in range(50):
         status = Path(f"/proc/{pid}/stat")
         if not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z":
@@ -313,7 +313,7 @@ def test_a_call_ends_in_time(tmp_path: Path) -> None:
     assert run.entries["a"]["output"] == ["z"] and run.entries["a"]["exit_status"] is None
 
 
-def test_the_seconds_of_a_command_end_before_it_is_ended(tmp_path: Path) -> None:
+def test_a_command_gets_less_time_than_its_limit(tmp_path: Path) -> None:
     words = (sys.executable, "-c", "import sys; print(sys.argv[1:])", steps.SECONDS, "{else}")
     run = Run(tmp_path, [Step("a", "", words, limit=50.0)])
     run.go_on(90)
@@ -337,7 +337,7 @@ sys.exit(first_run.main(["--out", sys.argv[1]]))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_an_interruption_leaves_the_report_whole(number: signal.Signals, tmp_path: Path) -> None:
+def test_an_interruption_leaves_a_complete_report(number: signal.Signals, tmp_path: Path) -> None:
     output = tmp_path / "output.txt"
     words = [sys.executable, "-c", SCRIPT, str(tmp_path)]
     own = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -355,10 +355,10 @@ def test_an_interruption_leaves_the_report_whole(number: signal.Signals, tmp_pat
     assert "cut short" in (tmp_path / "report.md").read_text()
 
 
-# ---- what is kept --------------------------------------------------------------------------------
+# ---- files that are kept -------------------------------------------------------------------------
 
 
-def test_tests_that_failed_are_of_one_step_and_may_run_again(tmp_path: Path) -> None:
+def test_failed_tests_belong_to_a_step_and_can_run_again(tmp_path: Path) -> None:
     log = tmp_path / "tests.log"
     few = python("few", noting(log, "failed a\npassed b\n", "exit(1)"), log="tests.log")
     rest = python("rest", noting(log, "began c\npassed c\n", "exit(8)"), log="tests.log")
@@ -372,7 +372,7 @@ def test_tests_that_failed_are_of_one_step_and_may_run_again(tmp_path: Path) -> 
     assert run.status(few) == NOT_BEGUN
 
 
-def test_kernels_go_from_one_folder_to_the_next(tmp_path: Path) -> None:
+def test_kernels_are_copied_to_the_next_folder(tmp_path: Path) -> None:
     write = "import os; from pathlib import Path; folder = Path(os.environ['GPUBOOST_CACHE_DIR']);"
     write += "(folder / 'deep').mkdir(); (folder / 'deep' / 'x.cubin').write_bytes(b'code')"
     run = Run(tmp_path / "a", [python("a", write)])
@@ -389,7 +389,7 @@ def test_kernels_go_from_one_folder_to_the_next(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["header", "half", "bits", "folder"])
-def test_of_a_damaged_archive_whole_files_are_taken(
+def test_complete_files_of_a_damaged_archive_are_used(
     damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kernel_archive, "FILTER", {})  # as before Python 3.11.4
@@ -423,7 +423,7 @@ def test_output_is_capped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert len(text) == 1000 and text.endswith("end\n")
 
 
-def test_times_are_shown_beside_those_predicted() -> None:
+def test_the_report_has_predicted_times() -> None:
     predicted = {r["case"]: r for r in json.loads(first_report.PREDICTED.read_text())["records"]}
     level, forest = CASES[1].name, CASES[3].name
     shape, stage = next(iter(predicted[level]["stages"].items()))

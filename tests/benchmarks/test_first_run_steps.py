@@ -1,4 +1,4 @@
-"""The steps of a first run on a GPU, and the whole of it on the stand-in for CuPy."""
+"""The steps of a first run on a GPU, and the complete run on the stand-in for CuPy."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tests import cuda_shim
 # ---- the steps themselves ------------------------------------------------------------------------
 
 
-def test_the_steps_leave_eight_files(tmp_path: Path) -> None:
-    """All else lies deeper, in folders of caches."""
+def test_the_steps_write_eight_files(tmp_path: Path) -> None:
+    """Other files are in subfolders, with the caches."""
     found = first_run.all_steps(tmp_path, "full")
     assert len({step.name for step in found}) == len(found)
     logs = {step.log for step in found if step.log}
@@ -33,7 +33,7 @@ def test_the_steps_leave_eight_files(tmp_path: Path) -> None:
     assert {len(Path(cache).relative_to(tmp_path).parts) for cache in caches} == {3}
 
 
-def test_only_what_failed_is_measured_again(tmp_path: Path) -> None:
+def test_only_failed_cases_are_measured_again(tmp_path: Path) -> None:
     name = "the same model as NumPy's"
     assert name in [case.name for case in first_run.choose()]
     common = {"case": name, "kind": EQUALITY, "scale": "full", "bounds": {}}
@@ -49,10 +49,10 @@ def test_only_what_failed_is_measured_again(tmp_path: Path) -> None:
     assert json.loads(result.read_text())["records"] == kept
     result.write_text(json.dumps({"records": [common | {"who": OURS, "equal": True}]}))
     Run(tmp_path, [equal]).forget(equal)
-    assert len(json.loads(result.read_text())["records"]) == 1  # what was measured well stays
+    assert len(json.loads(result.read_text())["records"]) == 1  # successful measurements are kept
 
 
-def test_results_of_other_machines_go_along_in_the_archive(tmp_path: Path) -> None:
+def test_the_archive_has_results_of_other_machines(tmp_path: Path) -> None:
     (equal,) = (step for step in first_run.all_steps(tmp_path, "full") if step.name == "equal")
     aside = Path(equal.command[equal.command.index("--aside") + 1])
     aside.mkdir(parents=True)
@@ -64,14 +64,14 @@ def test_results_of_other_machines_go_along_in_the_archive(tmp_path: Path) -> No
     assert (aside / "gpu-1.json").read_text() == "{}"
 
 
-def test_every_case_is_of_a_step(tmp_path: Path) -> None:
+def test_every_case_belongs_to_a_step(tmp_path: Path) -> None:
     named = [step.command for step in first_run.all_steps(tmp_path, "full")]
     only = [words[words.index("--only") + 1 :] for words in named if "--only" in words]
     chosen = [case for texts in only for case in first_run.choose(*texts)]
     assert sorted(case.name for case in chosen) == sorted(c.name for c in first_run.choose())
 
 
-def test_the_sanitizer_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sanitizer_is_searched_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     monkeypatch.delenv("CUDA_PATH", raising=False)
@@ -100,7 +100,7 @@ def test_the_sanitizer_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     "form", [["-m", "benchmarks.gpu.first_run"], ["benchmarks/gpu/first_run.py"]]
 )
-def test_without_cupy_the_command_says_why(form: list[str], tmp_path: Path) -> None:
+def test_without_cupy_the_command_gives_the_reason(form: list[str], tmp_path: Path) -> None:
     own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     words = [sys.executable, *form, "--out", str(tmp_path / "runs"), "--minutes", "2"]
     done = subprocess.run(words, cwd=ROOT, env=own, capture_output=True, text=True, timeout=100)
@@ -118,14 +118,14 @@ TOOL = """#!/bin/sh
 shift 6
 exec "$@"
 """
-# Other files run all tests of a GPU on the stand-in; here each step needs a few.
+# Other files run all GPU tests on the stand-in; here each step needs a few.
 FEW = "-k 'test_datasets or test_the_stream_of_the_user or test_real_weights_of_many_rows'"
-LEFT_OUT_TESTS = ("option", "estimator[A", "estimator[E", "estimator[G")  # beginnings of names
+LEFT_OUT_TESTS = ("option", "estimator[A", "estimator[E", "estimator[G")  # prefixes of names
 
 
 @pytest.fixture
 def stand_in(tmp_path: Path) -> dict[str, str]:
-    """Environment in which ``import cupy`` gives the stand-in, and PATH has a sanitizer."""
+    """An environment in which ``import cupy`` gives the stand-in, and PATH has a sanitizer."""
     tool = tmp_path / "bin" / SANITIZER
     tool.parent.mkdir()
     tool.write_text(TOOL)
@@ -153,9 +153,9 @@ def stand_in(tmp_path: Path) -> dict[str, str]:
     reason=str(cuda_shim.why_not_available()),
 )
 def test_the_whole_run_on_the_stand_in(tmp_path: Path, stand_in: dict[str, str]) -> None:
-    """From a fresh folder to the last step, and once more where the caches are gone."""
+    """A run from a new folder to the last step, and a second one without the caches."""
     runs = tmp_path / "runs"
-    if "NUMBA_CACHE_DIR" in os.environ:  # what is compiled already
+    if "NUMBA_CACHE_DIR" in os.environ:  # code that is already compiled
         compiled = Path(os.environ["NUMBA_CACHE_DIR"])
         compiled.mkdir(parents=True, exist_ok=True)
         (runs / "scratch" / "caches").mkdir(parents=True)
@@ -195,6 +195,6 @@ def test_the_whole_run_on_the_stand_in(tmp_path: Path, stand_in: dict[str, str])
 
 
 def log_of(path: Path) -> list[tuple[str, str]]:
-    """Names of tests without their parameters, and what became of them."""
+    """Names of tests without parameters, with their outcomes."""
     lines = [line.split(" ", 1) for line in path.read_text().splitlines()]
     return [(t.partition("::")[2].partition("[")[0], word) for word, t in lines if word != "began"]

@@ -35,7 +35,7 @@ def test_python_m_gpuboost():
 
 
 @pytest.mark.parametrize("words", [[], ["train"], ["demo", "--rows", "5"], ["demo", "--rows", "x"]])
-def test_wrong_commands_say_what_there_is(words, capsys):
+def test_wrong_commands_list_the_commands(words, capsys):
     with pytest.raises(SystemExit) as stop:
         cli.main(words)
     assert stop.value.code == 2
@@ -85,20 +85,20 @@ def test_calibration_is_kept_and_shown(monkeypatch, tmp_path, capsys):
         (["numpy", "numba", "cuda"], "cuda for much work, numpy for little"),
     ],
 )
-def test_what_auto_does(usable, expected):
+def test_info_shows_what_auto_chooses(usable, expected):
     assert cli.what_auto_does(usable).startswith(expected)
 
 
 def test_compile_cache_is_counted(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     assert cli.compile_cache().startswith("empty")
-    (tmp_path / "grow.grow-1.py311-0.1.nbc").write_bytes(b"")  # of other sources
+    (tmp_path / "grow.grow-1.py311-0.1.nbc").write_bytes(b"")  # compiled from other sources
     assert cli.compile_cache().startswith("empty")
     compiled.mark_compiled(tmp_path, compiled.PREDICT)
     assert cli.compile_cache() == f"predict in {tmp_path}"
 
 
-def test_packages_that_are_not_there():
+def test_versions_of_missing_packages():
     assert cli.installed("no-such-package-anywhere") == "not installed"
     assert cli.installed("numpy")[0].isdigit()
 
@@ -122,7 +122,7 @@ def test_wrong_options_of_the_demo_say_what_is_allowed(words, message, capsys):
     assert stop.value.code == 2 and message in capsys.readouterr().err
 
 
-def test_a_device_that_is_none_is_told_before_anything_is_trained(capsys, monkeypatch):
+def test_an_unknown_device_is_an_error_before_any_training(capsys, monkeypatch):
     monkeypatch.setattr(demo, "run", lambda options: pytest.fail("the demonstration began"))
     assert cli.main(["demo", "--device", "gpu"]) == 1
     assert capsys.readouterr() == ("", CLI_ERROR)
@@ -153,7 +153,7 @@ def test_every_ensemble_has_a_cost():
     assert set(demo_table.TREE_COST) == ensembles
 
 
-def test_trees_are_chosen_for_the_time_there_is():
+def test_the_number_of_trees_follows_from_the_time_limit():
     assert demo.trees_for(10.0, 1.0) == 10
     assert demo.trees_for(10.0, 100.0) == demo.FEWEST_TREES
     assert demo.trees_for(-5.0, 1.0) == demo.FEWEST_TREES

@@ -1,4 +1,4 @@
-"""Two implementations of the level operations grown side by side, compared at every step."""
+"""Runs two implementations of the level operations side by side, and compares every step."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.engine.exact import assert_same, assert_same_fields
 
 
 def assert_same_frontier(found: DeviceFrontier, expected: Frontier, where: str) -> None:
-    """The device's nodes and the reference's: the same, in the same order."""
+    """Assert that device and reference have the same nodes in the same order."""
     size = int(found.size[0])
     assert size == len(expected) <= found.capacity, where
     for f in fields(expected):
@@ -40,7 +40,7 @@ def assert_same_frontier(found: DeviceFrontier, expected: Frontier, where: str) 
 
 
 def assert_same_bounds(found: DeviceFrontier, expected: Frontier, where: str) -> None:
-    """What nodes are held to; a device has it only where nodes differ in it."""
+    """Assert equal bounds and groups; the device stores bounds only if nodes differ in them."""
     n_groups = expected.groups.shape[1]
     bounded = found.constraints is not None and len(found.constraints.lower) > 0
     if not bounded:
@@ -62,7 +62,7 @@ OF_SPLITS = ("feature", "bin", "next_bin", "draw", "missing", "categorical", "ma
 def assert_same_splits(
     found: DeviceSplits, expected: Splits, gain: np.ndarray, accepted: np.ndarray
 ) -> None:
-    """The same splits wherever they are taken."""
+    """Assert equal splits of all accepted nodes."""
     at = np.flatnonzero(accepted)
     assert_same(found.gain[at], gain[at], "gain")
     for name in (*OF_SPLITS, "left_hessian", "left_gradient"):
@@ -72,9 +72,9 @@ def assert_same_splits(
 
 
 def assert_same_rows(found: Any, expected: Any, frontier: Frontier, target_of: Target) -> None:
-    """The device's rows and the reference's: the same, in the same order.
+    """Assert that device and reference have the same rows in the same order.
 
-    Of more than two classes, the device has the rows of each node by class.
+    With more than two classes, the device sorts the rows of each node by class.
     """
     n = len(expected.row)
     order = np.arange(n)
@@ -95,15 +95,15 @@ def assert_same_rows(found: Any, expected: Any, frontier: Frontier, target_of: T
 def start_on_device(
     runtime: ShimRuntime, task: GrowTask, trees: Sequence[int]
 ) -> tuple[CudaLevelOps, DeviceRows, DeviceFrontier]:
-    """The level operations of a batch of trees on a device, its rows and its root nodes."""
+    """Start a batch of trees on a device: its level operations, rows and root nodes."""
     host = HostInputs.of(task, trees)
     return CudaLevelOps.start(DeviceTask(runtime, task, no_rounds), host, host.to_device(runtime))
 
 
 class LockStep:
-    """`LevelOps` that asks the reference and the device, and demands equal answers.
+    """`LevelOps` that calls the reference and the device, and asserts equal results.
 
-    Rows, frontiers and the rest are pairs: the reference's, and the device's.
+    Rows, frontiers and all other values are pairs of the reference's and the device's.
     """
 
     def __init__(self, reference: NumpyLevelOps, device: CudaLevelOps) -> None:
@@ -195,7 +195,7 @@ class LockStep:
 
 @dataclass
 class LockStepBackend:
-    """Grows all trees of a task in one batch, comparing the two implementations all the way."""
+    """Grows all trees of a task in one batch with `LockStep`."""
 
     runtime: ShimRuntime
 

@@ -1,8 +1,8 @@
-"""Compiles kernels for real GPUs with NVRTC, without a GPU or a driver, and reads what came out.
+"""Compiles kernels for real GPUs with NVRTC, without a GPU or a driver, and reads the code.
 
 Needs the wheels ``nvidia-cuda-nvrtc`` (the compiler, called through ctypes) and
 ``nvidia-cuda-nvdisasm`` (machine code as text). The environment variable ``GPUBOOST_TEST_NVRTC``
-names a folder to take another version of the compiler from, at any depth; it must be there.
+names a folder that contains another version of the compiler, at any depth.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 COMPILER_WHEEL = "nvidia-cuda-nvrtc"
 DISASSEMBLER_WHEEL = "nvidia-cuda-nvdisasm"
 FOLDER_VARIABLE = "GPUBOOST_TEST_NVRTC"
-# What the CUDA backend compiles with: no contraction of products into sums, denormals kept.
+# The CUDA backend's options: no contraction of products into sums, and denormals are kept.
 OPTIONS = ("--std=c++17", "--fmad=false", "--ftz=false", "--ptxas-options=-v")
 
 _PROPERTIES = re.compile(
@@ -60,7 +60,7 @@ class Compiled:
 
 
 def why_not_available() -> str | None:
-    """Why kernels cannot be compiled for a GPU here, or None if they can."""
+    """The reason why kernels cannot be compiled for a GPU, or None if they can."""
     for wheel, files in (
         (COMPILER_WHEEL, _compilers()),
         (DISASSEMBLER_WHEEL, _files_of(DISASSEMBLER_WHEEL, "nvdisasm$")),
@@ -116,7 +116,7 @@ def read_resources(log: str) -> dict[str, Resources]:
 
 
 def disassemble(cubin: bytes, flags: tuple[str, ...] = ("--print-code",)) -> dict[str, str]:
-    """The machine code of each kernel as text, as nvdisasm prints it with some flags."""
+    """The machine code of each kernel as text, printed by nvdisasm with the given flags."""
     tool = _files_of(DISASSEMBLER_WHEEL, "nvdisasm$")[0]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cubin"
@@ -130,7 +130,7 @@ def disassemble(cubin: bytes, flags: tuple[str, ...] = ("--print-code",)) -> dic
 
 
 def _files_of(wheel: str, pattern: str) -> list[Path]:
-    """Files of an installed wheel whose path matches, none if it is not installed."""
+    """Files of an installed wheel that match a pattern; empty if it is not installed."""
     try:
         files = importlib.metadata.files(wheel) or []
     except importlib.metadata.PackageNotFoundError:
@@ -139,7 +139,7 @@ def _files_of(wheel: str, pattern: str) -> list[Path]:
 
 
 def _compilers() -> list[Path]:
-    """Libraries of the compiler: of the folder that was named, else of the installed wheel."""
+    """Libraries of the compiler, from the folder in the environment or from the wheel."""
     folder = os.environ.get(FOLDER_VARIABLE)
     if folder is None:
         return _files_of(COMPILER_WHEEL, r"libnvrtc\.so")
@@ -180,7 +180,7 @@ class _Program:
         return log
 
     def output(self, what: str) -> bytes:
-        """One of the results: ``PTX``, ``CUBIN``, ``ProgramLog``."""
+        """A result of the compilation: ``PTX``, ``CUBIN`` or ``ProgramLog``."""
         size = ctypes.c_size_t()
         self._check(_library()[f"nvrtcGet{what}Size"](self._handle, ctypes.byref(size)))
         buffer = ctypes.create_string_buffer(size.value)

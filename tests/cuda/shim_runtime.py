@@ -1,4 +1,4 @@
-"""The runtime of the CUDA backend that runs kernels on the CPU, and a backend made of it."""
+"""A runtime of the CUDA backend that runs kernels on the CPU, and a backend that uses it."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class ShimRuntime:
     Parameters
     ----------
     flavour : str
-        Of `tests.cuda_shim.launcher.Module`.
+        Flavour of `tests.cuda_shim.launcher.Module`.
     order_seed : int
-        Random order of threads and blocks, another one in every launch; 0 for ascending.
+        Seed of the random order of threads and blocks in each launch; 0 for ascending order.
     shared_memory, n_multiprocessors : int
-        What it pretends to have.
+        The bytes per block and the number of multiprocessors that the runtime reports.
     sources : mapping of str to str
-        Texts in place of those of kernel files.
+        Texts that replace those of kernel files.
     budget : int
         Bytes that a fit may use.
     """
@@ -49,7 +49,7 @@ class ShimRuntime:
         self._modules: dict[tuple[str, str], Module] = {}
 
     def kernel(self, file_name: str, name: str, constants: Mapping[str, int]) -> Any:
-        """A kernel, compiled at its first use."""
+        """Get a kernel, which is compiled at its first use."""
         key = (file_name, repr(sorted(constants.items())))
         if key not in self._modules:
             text = self.sources.get(file_name) or kernel_source(file_name, constants)
@@ -70,7 +70,7 @@ class ShimRuntime:
         return launch
 
     def active(self) -> AbstractContextManager[None]:
-        """Nothing needs to be done for NumPy arrays."""
+        """Do nothing, since NumPy arrays need no current device."""
         return nullcontext()
 
     def memory_budget(self) -> int:
@@ -78,11 +78,11 @@ class ShimRuntime:
         return self.budget
 
     def capture(self, launches: Callable[[], None]) -> Callable[[], None]:
-        """The launches themselves, one by one."""
+        """Return the launches themselves, which run one by one."""
         return launches
 
     def asarray(self, host: np.ndarray) -> np.ndarray:
-        """The array itself."""
+        """Return the array itself."""
         return np.ascontiguousarray(host)
 
     def upload(self, host: np.ndarray, array: np.ndarray) -> None:
@@ -90,11 +90,11 @@ class ShimRuntime:
         array[...] = host
 
     def to_host(self, array: np.ndarray) -> np.ndarray:
-        """A copy: what is launched later may write to the array."""
+        """Return a copy, since later launches may write to the array."""
         return array.copy()
 
     def read_later(self, array: np.ndarray) -> Callable[[], np.ndarray]:
-        """A copy as the array is now."""
+        """Return a function that returns a copy of the array as it is now."""
         copied = array.copy()
         return lambda: copied
 
@@ -116,17 +116,17 @@ class ShimBackend:
 
 
 def record(**values: Any) -> Any:
-    """A dataclass instance that offers these arrays and numbers to launches."""
+    """A dataclass instance with the given arrays and numbers, for launches."""
     return make_dataclass("Record", values)(**values)
 
 
 def with_text(name: str, text: str, kernels: Sequence[str]) -> dict[str, str]:
-    """Texts of kernel files, `ShimRuntime.sources`, where one file has another text.
+    """Texts of kernel files for `ShimRuntime.sources`, with the text of one file replaced.
 
     Parameters
     ----------
     name : str
-        The file, one of ``kernels`` or one that they include.
+        The replaced file: one of ``kernels``, or one that they include.
     text : str
     kernels : sequence of str
     """

@@ -1,4 +1,4 @@
-"""Whole trees grown by the CUDA kernels, run on the CPU, held against the reference's."""
+"""Trees grown by the CUDA kernels, run on the CPU, and their comparison with the reference."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TARGETS_AND_SCORES = [
 
 
 class Recorder:
-    """A backend that keeps what it has grown."""
+    """A backend that keeps its grown trees."""
 
     def __init__(self, backend: Any) -> None:
         self.backend = backend
@@ -51,7 +51,7 @@ class Recorder:
 
 
 def problem(target: str, weights: str = "none", seed: int = 0, n: int = N, **given: Any) -> Problem:
-    """Numeric columns and two categorical ones, of few levels and of many, some of it missing."""
+    """Numeric and two categorical columns, of few and of many categories, with missing values."""
     rng = np.random.default_rng(seed)
     X = make_columns(rng, n, ["normal", "heavy", "integers", "binary", "binary"], np.float32)
     y, classification = make_target(rng, X, target)
@@ -66,7 +66,7 @@ def problem(target: str, weights: str = "none", seed: int = 0, n: int = N, **giv
 
 
 def assert_equal_trees(asked: Problem, runtime: ShimRuntime, **task: Any) -> int:
-    """Compare the grown trees of the shim with the reference's; the number of nodes."""
+    """Assert that the shim's trees equal the reference's, and return the number of nodes."""
     expected, found = Recorder(NumpyBackend()), Recorder(ShimBackend(runtime))
     fingerprint = grow(asked, expected)[1]
     assert grow(asked, found, **task)[1] == fingerprint
@@ -76,14 +76,14 @@ def assert_equal_trees(asked: Problem, runtime: ShimRuntime, **task: Any) -> int
 
 
 def small_problems() -> list[Problem]:
-    """Few rows, but every kind of split, and nodes of more rows than a block has threads."""
+    """Small problems with every kind of split, and nodes of more rows than a block has threads."""
     found = []
     for target in ("five classes", "outputs"):
         asked = problem(target, n=290, max_bins=12, n_trees=1)
         for random_thresholds in (False, True):
             options = {"max_depth": 2, "random_thresholds": random_thresholds}
             found.append(asked.with_options(**options, min_samples_leaf=2))
-    # Constant columns: nodes whose first feature cannot split go on to the next ones.
+    # Constant columns: if the first feature of a node has no split, the next ones are tried.
     X = np.where(np.arange(5) < 3, 0.0, found[0].X).astype(np.float32)
     found += [replace(asked, X=X).with_options(max_features=1, max_depth=3) for asked in found]
     return found

@@ -1,4 +1,4 @@
-"""The kernels under AddressSanitizer: the whole backend in a process that has it loaded."""
+"""The CUDA backend and its kernels in a process with AddressSanitizer loaded."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ FILES_OF_ROUNDS = """
 
 
 def kernels_of(names: str) -> set[str]:
-    """All kernels of some files."""
+    """All kernels of the given files."""
     texts = [file_text(f"{name}.cu") for name in names.split()]
     return {kernel.name for text in texts for kernel in find_kernels(text)}
 

@@ -1,6 +1,6 @@
-"""The CUDA backend under every estimator: the model is NumPy's, whatever happens on the device.
+"""Every estimator fits NumPy's model with the CUDA backend, even after errors of the device.
 
-The device is the fake of CuPy whose kernels run on the CPU; `test_gpu.py` runs the same on a GPU.
+The device is the fake CuPy, whose kernels run on the CPU; `test_gpu.py` runs the same on a GPU.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def test_a_model_runs_on_another_device(machine):
 
 @pytest.mark.parametrize("name", ["RandomForestClassifier", "ExtraTreesRegressor"])
 def test_a_batch_of_bounded_depth_is_not_waited_for(name, machine, monkeypatch):
-    """All trees and levels are launched before the first result is asked for."""
+    """All trees and levels are launched before the host reads the first result."""
     grow_finished, spans = CudaBackend.grow_finished, []
 
     def watched(self, task):
@@ -82,7 +82,7 @@ def test_a_batch_of_bounded_depth_is_not_waited_for(name, machine, monkeypatch):
 @pytest.mark.parametrize("name", ["RandomForestClassifier", "ExtraTreesRegressor"])
 def test_launches_do_not_grow_with_trees(name, machine):
     counts = []
-    for n_estimators in (2, 9):  # one tree alone need not be placed
+    for n_estimators in (2, 9):  # a single tree has no kernel that positions trees
         begun = len(machine.launches)
         make(name, device="cuda", max_depth=5, n_estimators=n_estimators).fit(*table(name))
         counts.append(len(machine.launches) - begun)
@@ -123,7 +123,7 @@ def test_fits_in_several_threads(machine):
 
 @pytest.mark.parametrize("step", [41, pytest.param(1, marks=pytest.mark.slow)])
 def test_every_allocation_may_fail(machine, step):
-    """The error names what to change, nothing stays on the device, and the next fit works."""
+    """The error says what to change, no memory stays allocated, and the next fit works."""
     X, y = table("RandomForestClassifier")
     X, y = X[::3], y[::3]
     model = make("RandomForestClassifier", n_estimators=2, max_depth=2, device="cuda:1")
@@ -155,7 +155,7 @@ def test_every_allocation_of_a_prediction_may_fail(machine):
     np.testing.assert_array_equal(model.predict(X), expected)
 
 
-def test_trees_that_nobody_waits_for_are_given_up(machine, monkeypatch):
+def test_an_interrupted_fit_frees_its_trees(machine, monkeypatch):
     grown = []
     grow_finished = CudaBackend.grow_finished
 
@@ -186,12 +186,12 @@ def test_cuda_is_the_current_device(machine):
 MUCH = choice.WorkTimes("grow-one-channel", numpy=1e6, numba=1e5, cuda=1.0)
 
 
-def test_auto_takes_the_gpu_for_much_work(machine):
+def test_auto_chooses_the_gpu_for_large_tasks(machine):
     assert choose_backend("auto", MUCH).name == "cuda:0"
     assert choose_backend("cpu", MUCH).name == "numba"
     X, y = table("RandomForestClassifier")
     small = RandomForestClassifier(n_estimators=2).fit(X, y)
-    assert small.device_ in ("numpy", "numba")  # whichever has been loaded before
+    assert small.device_ in ("numpy", "numba")  # depends on what is loaded already
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_no_devices(machine):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_forked_child_does_without(machine):
+def test_a_forked_child_uses_the_cpu(machine):
     def child(sender):
         sender.send(choose_backend("auto", MUCH).name)
         try:

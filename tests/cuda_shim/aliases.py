@@ -1,7 +1,7 @@
-"""Refuses arguments that overlap in memory where a kernel has promised that they do not.
+"""Refuses arguments that overlap in memory although a kernel declares that they do not.
 
-What is written through one pointer must not be read or written through another one if either of
-them is ``__restrict__``: the compiler keeps values in registers and reorders accesses.
+Memory that is written through one pointer must not be accessed through another one if either of
+them is ``__restrict__``, since the compiler keeps values in registers and reorders accesses.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from gpuboost.backends.cuda.runtime.signatures import KernelDeclaration
 from tests.cuda_shim.arguments import Parameter
 
-# Pairs of parameters of a kernel, in its order, that may overlap, and why that is sound.
+# Pairs of parameters of a kernel that may overlap, with the reason why this is correct.
 _STAND_IN = "one stands in for an optional array that is absent, which the kernel never touches"
 _FIRST_LEVEL = "no node of the first level has a parent, so the histograms before it are never read"
 _PARTS = "`largest` is the third of the sums, and the kernel adds to the first two"
@@ -37,14 +37,14 @@ def check_aliases(
     parameters: Sequence[Parameter],
     memory: Sequence[tuple[int, int, int]],
 ) -> None:
-    """Raise ValueError where two arrays of a launch overlap and must not.
+    """Raise ValueError if two arrays of a launch overlap and must not.
 
     Parameters
     ----------
     kernel : KernelDeclaration
     parameters : sequence of Parameter
     memory : sequence of (begin, end, position)
-        Where the arguments lie that are arrays, in any order.
+        Address ranges and positions of the array arguments, in any order.
     """
     spans = sorted(memory)
     furthest = 0
@@ -59,7 +59,7 @@ def _check_last(
     parameters: Sequence[Parameter],
     spans: Sequence[tuple[int, int, int]],
 ) -> None:
-    """The last of some arrays against those that begin before it."""
+    """Check the last array against those that begin before it."""
     *others, (begin, _, last) = spans
     for place in (place for start, end, place in others if max(start, begin) < end):
         one, other = (kernel.parameters[i] for i in sorted((place, last)))

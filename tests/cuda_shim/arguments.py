@@ -1,4 +1,4 @@
-"""Turns the arguments of a launch into what a kernel takes, and refuses what does not fit."""
+"""Converts the arguments of a launch to a kernel's parameters, and refuses wrong ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ParameterStruct(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a kernel: how it is passed and of which type."""
+    """A parameter of a kernel: how it is passed, and its type."""
 
     is_pointer: bool
     is_const: bool
@@ -34,7 +34,7 @@ class Parameter:
 
     @classmethod
     def from_struct(cls, raw: ParameterStruct) -> Parameter:
-        """Read what the compiled kernel says of itself."""
+        """Read a parameter from the compiled kernel's description."""
         passing = raw.passing.decode()
         return cls(
             is_pointer=passing in "pc",

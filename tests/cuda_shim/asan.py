@@ -1,4 +1,4 @@
-"""Runs a piece of Python with AddressSanitizer loaded, as its flavour of kernels needs."""
+"""Runs Python code with AddressSanitizer loaded, which the flavour ``asan`` needs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 from tests.cuda_shim.compiler import library_path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-# Python itself never frees some memory, and the runtime switches stacks on its own.
+# Python leaks some memory, and the shim's runtime switches stacks.
 _OPTIONS = "detect_leaks=0:detect_stack_use_after_return=0:abort_on_error=0:exitcode=86"
 
 
 def run_under_asan(snippet: str, timeout: float = 300.0) -> subprocess.CompletedProcess[str]:
-    """Run `snippet` in a Python of its own, in which ``Module(..., flavour="asan")`` works.
+    """Run `snippet` in a new process, in which ``Module(..., flavour="asan")`` works.
 
-    The sanitizer must be in the process before anything else, hence the new process. It ends the
-    process with status 86 and a report on stderr at the first bad access.
+    The process is new because the sanitizer must be loaded before anything else. At the first bad
+    access, it ends the process with status 86 and a report on stderr.
     """
     libraries = [library_path(name) for name in ("libasan.so", "libstdc++.so")]
     environment = {

@@ -1,6 +1,6 @@
 """Builds shared objects with g++: the runtime once per flavour, each kernel source once.
 
-Results are kept in a folder of the user's, by the hash of everything that went into them.
+Results are cached in a user's folder, by the hash of all inputs.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ INCLUDE = HERE / "include"
 RUNTIME = HERE / "runtime"
 DAYS_KEPT = 14
 
-# No product is contracted into a sum, and no -march brings instructions that would. Without
-# -fno-gnu-unique two shared objects in one process would share their inline variables.
+# Products are not contracted into sums, and there is no -march with instructions for that. Without
+# -fno-gnu-unique, two shared objects in one process would share their inline variables.
 _BASE = ("-std=c++17", "-O2", "-g1", "-fPIC", "-ffp-contract=off", "-fno-gnu-unique")
-# CUDA lets memory be read as another type; g++ must be told to.
+# CUDA allows memory to be read as another type; g++ needs an option for it.
 _KERNEL = (*_BASE, "-fno-strict-aliasing", "-fno-exceptions", "-w", "-Werror=return-type")
 _UNDEFINED = (
     "bounds,shift-exponent,signed-integer-overflow,integer-divide-by-zero,float-cast-overflow"
@@ -42,7 +42,7 @@ class CompileError(RuntimeError):
 
 @dataclass(frozen=True)
 class Flavour:
-    """How kernels are compiled and linked, and which parts of the runtime they meet."""
+    """How kernels are compiled and linked, and the features of their runtime."""
 
     defines: tuple[str, ...] = ()
     compile_flags: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ FLAVOURS = {
     "plain": Flavour(),
     "guard": Flavour(guards_arrays=True),
     "ucontext": Flavour(defines=("-DCUDA_SHIM_UCONTEXT",)),
-    # Compiled for a sanitizer, linked without it: the runtime takes the calls.
+    # Compiled for a sanitizer and linked without it: the shim's runtime implements its calls.
     "race": Flavour(defines=("-DCUDA_SHIM_RACE",), compile_flags=("-fsanitize=thread",)),
     "undefined": Flavour(compile_flags=(f"-fsanitize={_UNDEFINED}",)),
     "asan": Flavour(
@@ -66,7 +66,7 @@ FLAVOURS = {
 
 
 def why_not_available() -> str | None:
-    """Why kernels cannot be compiled here, or None if they can."""
+    """The reason why kernels cannot be compiled, or None if they can."""
     if not sys.platform.startswith("linux"):
         return f"the CUDA shim runs on Linux, this is {sys.platform}"
     if shutil.which(compiler()) is None:
@@ -97,9 +97,9 @@ def run_tool(command: Sequence[str]) -> str:
 
 @functools.cache
 def cache_folder() -> Path:
-    """The folder of built objects: GPUBOOST_SHIM_CACHE, or one below the user's cache folder.
+    """The folder of built objects: GPUBOOST_SHIM_CACHE, or one in the user's cache folder.
 
-    Where that cannot be written, a new temporary folder serves this process.
+    If this cannot be written to, the process uses a new temporary folder.
     """
     home_cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     default = Path(home_cache) / "gpuboost" / "cuda_shim"
@@ -115,15 +115,15 @@ def cache_folder() -> Path:
 def _forget_old(folder: Path) -> None:
     oldest = time.time() - DAYS_KEPT * 24 * 3600
     for path in folder.iterdir():
-        with contextlib.suppress(FileNotFoundError):  # what another process has just finished with
+        with contextlib.suppress(FileNotFoundError):  # removed by another process
             if path.suffix in {".so", ".o", ".tmp"} and path.stat().st_mtime < oldest:
                 path.unlink()
 
 
 @contextlib.contextmanager
 def _alone(target: Path) -> Iterator[None]:
-    """While others build this, wait; a lock file serves the 256th part of all objects."""
-    import fcntl  # not on Windows, where nothing is built
+    """Wait while another process builds this object; 256 lock files serve all objects."""
+    import fcntl  # not available on Windows
 
     with target.with_name(f"{target.stem.rpartition('-')[2][:2]}.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -139,7 +139,7 @@ def _header_texts(folder: Path) -> str:
 
 
 def _build(target: Path, compile_flags: Sequence[str], source: Path, link: Sequence[str]) -> Path:
-    """The object, compiled and linked unless it is there."""
+    """The shared object, which is built if it does not exist."""
     with _alone(target):
         if not target.exists():
             _compile_and_link(target, compile_flags, source, link)
@@ -149,7 +149,7 @@ def _build(target: Path, compile_flags: Sequence[str], source: Path, link: Seque
 def _compile_and_link(
     target: Path, compile_flags: Sequence[str], source: Path, link: Sequence[str]
 ) -> None:
-    """In two steps, so that a sanitizer of the first is not linked in."""
+    """Compile and link in two steps, so that the sanitizer is not linked."""
     unfinished = target.with_suffix(f".{os.getpid()}.o")
     finished = unfinished.with_suffix(".tmp")
     try:
@@ -166,7 +166,7 @@ def _compile_and_link(
 
 @functools.cache
 def build_runtime(flavour_name: str) -> Path:
-    """The shared object that runs the threads, for one flavour."""
+    """The shared object of the runtime, for one flavour."""
     flavour = FLAVOURS[flavour_name]
     flags = (*_BASE, *flavour.defines)
     digest = _digest(_header_texts(INCLUDE), _header_texts(RUNTIME), *flags)
@@ -175,7 +175,7 @@ def build_runtime(flavour_name: str) -> Path:
 
 
 def build_kernels(source_text: str, file_name: str, flavour_name: str) -> Path:
-    """The shared object of one source: shim headers, prelude, kernels, their entry points."""
+    """The shared object of one source: shim headers, prelude, kernels and entry points."""
     reason = why_not_available()
     if reason is not None:
         raise CompileError(reason)
@@ -188,7 +188,7 @@ def build_kernels(source_text: str, file_name: str, flavour_name: str) -> Path:
     target = cache_folder() / f"{stem}-{flavour_name}-{digest}.so"
     if target.exists():
         return target
-    # Debug information names the file that was compiled, so it gets the name of the source.
+    # Debug information contains the name of the compiled file, so it has the name of the source.
     with tempfile.TemporaryDirectory(prefix="cuda_shim_") as folder:
         source = Path(folder) / Path(file_name).name
         source.write_text(text, encoding="utf-8")

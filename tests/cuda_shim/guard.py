@@ -1,4 +1,4 @@
-"""Copies of arrays that end at a page which cannot be touched: a read past the end faults."""
+"""Copies of arrays that end at a protected page, so that a read past the end faults."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def round_up(bytes_: int, unit: int) -> int:
 
 
 class _GuardedBlock:
-    """Memory between two pages that cannot be touched; the data end at the second."""
+    """Memory between two protected pages; the data end at the second."""
 
     def __init__(self, bytes_: int) -> None:
         body = round_up(max(bytes_, 1), PAGE)
@@ -39,7 +39,7 @@ class _GuardedBlock:
                 raise OSError(ctypes.get_errno(), "mprotect failed")
 
     def release(self) -> None:
-        """Make the pages ordinary again; the memory goes with the last reference."""
+        """Remove the protection; the memory is freed with the last reference."""
         self._protect(mmap.PROT_READ | mmap.PROT_WRITE)
 
 
@@ -81,7 +81,7 @@ class GuardedCopies:
         return any(array.flags.writeable for array in inside)
 
     def _extents(self) -> list[tuple[int, int]]:
-        """The memory of all arrays, overlapping ones merged."""
+        """Address ranges of all arrays; overlapping ones are merged."""
         spans = sorted((a.ctypes.data, a.ctypes.data + a.nbytes) for a in self._arrays.values())
         merged: list[tuple[int, int]] = []
         for begin, end in spans:

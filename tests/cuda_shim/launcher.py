@@ -1,4 +1,4 @@
-"""Compiled kernel sources and their launch on NumPy arrays, in the manner of CuPy's RawModule."""
+"""Compiles kernel sources and launches them on NumPy arrays, like CuPy's RawModule."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MESSAGE_BYTES = 640
 
 
 class KernelError(RuntimeError):
-    """A kernel did what it must not; the message names kernel, line, block and thread."""
+    """A kernel failed; the message has the kernel, line, block and thread."""
 
 
 class _Memory(ctypes.Structure):
@@ -58,7 +58,7 @@ class _LaunchRequest(ctypes.Structure):
 
 
 def address_of(function: Any) -> int:
-    """Where a function of a loaded library lies."""
+    """Address of a function of a loaded library."""
     return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
 
 
@@ -68,15 +68,15 @@ class Module:
     Parameters
     ----------
     source_text : str
-        The text of a ``.cu`` file; the prelude is spliced in front of it.
+        The text of a ``.cu`` file, without the prelude.
     flavour : str
         One of `FLAVOURS`.
     file_name : str
-        The name that error messages give to the source.
+        The name of the source in error messages.
     order_seed : int
         Order of threads and blocks in every launch: 0 ascending, above 0 random by this seed.
     cpu_seconds : float
-        Processor time after which a launch is ended with an error.
+        Processor time, in seconds, after which a launch ends with an error.
     """
 
     def __init__(
@@ -96,20 +96,20 @@ class Module:
         self.declarations = {kernel.name: kernel for kernel in find_kernels(source_text)}
         self.kernel_names = list(self.declarations)
         self.shared_object: Path = build_kernels(source_text, file_name, flavour)
-        # PyDLL keeps Python's lock during a launch: the runtime has room for one at a time.
+        # PyDLL keeps the GIL during a launch: the runtime supports one launch at a time.
         self.library = ctypes.PyDLL(str(self.shared_object))
         self.runtime = ctypes.PyDLL(str(build_runtime(flavour)))
         self.static_shared = self._find_static_shared()
 
     def get_function(self, name: str) -> Kernel:
-        """The kernel of this name."""
+        """Get a kernel by name."""
         if name not in self.kernel_names:
             known = ", ".join(self.kernel_names)
             raise AttributeError(f"no kernel {name!r} in this module, there are: {known}")
         return Kernel(self, name)
 
     def _find_static_shared(self) -> ctypes.Array[_Memory]:
-        """The static shared memory of all kernels of the module."""
+        """Find the static shared memory of all kernels of the module."""
         functions, variables = symbol_addresses(self.shared_object)
         entry = f"shim_call_{self.kernel_names[0]}"
         base = address_of(self.library[entry]) - functions[entry]

@@ -1,4 +1,4 @@
-"""Sources with one barrier deleted or weakened, to learn whether the tests would notice."""
+"""Sources with one barrier deleted or weakened, for tests that must fail without it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BARRIER = re.compile(r"\b__sync(?:threads|warp)\s*\([^();]*\)\s*;")
 
 @dataclass(frozen=True)
 class Mutant:
-    """A source that lacks one barrier: what it was, on which line, and the text without it."""
+    """A source without one barrier: the line and kind of the barrier, and the text."""
 
     line: int
     barrier: str
@@ -39,9 +39,9 @@ def barrier_mutants(source_text: str) -> Iterator[Mutant]:
 
 
 def vote_mutants(source_text: str) -> Iterator[Mutant]:
-    """Yield the source with each barrier that votes replaced by what is no barrier.
+    """Yield the source with each barrier that votes replaced by a weaker vote.
 
-    That is the vote of the warp alone, and what the thread has to say itself.
+    The replacements are the vote of the warp, and the thread's own value.
     """
     code = without_comments(source_text)
     for match in _VOTE.finditer(code):
@@ -54,7 +54,7 @@ def vote_mutants(source_text: str) -> Iterator[Mutant]:
 
 
 def _closing(code: str, start: int) -> int:
-    """Place of the bracket that closes one before ``start``."""
+    """Position of the bracket that closes the one before ``start``."""
     depth = 1
     for place in range(start, len(code)):
         depth += {"(": 1, ")": -1}.get(code[place], 0)

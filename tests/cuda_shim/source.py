@@ -1,4 +1,4 @@
-"""The text of kernel files: reading it, and splicing the prelude."""
+"""Reads kernel files and adds the prelude."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def kernel_text(file_name: str) -> str:
 def splice_prelude(source_text: str, file_name: str) -> str:
     """The prelude followed by the source, each with its own line numbers.
 
-    A source that has the prelude already, with constants in front of it, is left as it is.
+    A source that already has the prelude is not changed.
     """
     if f'#line 1 "{PRELUDE}"' in source_text:
         return source_text

@@ -1,4 +1,4 @@
-"""What a built shared object tells about itself: its shared variables, its source lines."""
+"""Reads shared variables and source lines from a built shared object."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def symbol_addresses(shared_object: Path) -> tuple[dict[str, int], list[SharedVa
 
 
 def source_line(shared_object: Path, address: int) -> str | None:
-    """``file:line`` in the kernel's source of an instruction, or None if it cannot be told."""
+    """``file:line`` of an instruction in the kernel's source, or None if it is unknown."""
     command = ["addr2line", "--inlines", "--basenames", "-e", str(shared_object), hex(address)]
     headers = {path.name for path in INCLUDE.iterdir()}
     for place in run_tool(command).splitlines():

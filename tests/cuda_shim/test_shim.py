@@ -1,4 +1,4 @@
-"""The CUDA shim: sound kernels give exact results, planted faults are found and named."""
+"""The CUDA shim: correct kernels give exact results, and planted faults are reported."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def launch_fault(
 
 
 def fault_line(kernel: str) -> int | None:
-    """The line that the report must name; None where the runtime cannot know it."""
+    """The line that the report must have, or None if the runtime cannot know it."""
     lines = example("faulty").splitlines()
     named = [i for i, line in enumerate(lines, 1) if line.endswith(f"// fault {kernel}")]
     return named[0] if named else None
@@ -177,7 +177,7 @@ RACES = [
     "blocks_write_same_place",
     "block_reads_other",
 ]
-# kernel, flavour, what the message says
+# kernel, flavour, message
 FAULTS = [
     *((kernel, "race", r"race: .* unordered with") for kernel in RACES),
     ("divergent_barrier", "plain", r"divergent barrier: thread 0 .*thread 255"),

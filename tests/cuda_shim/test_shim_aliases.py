@@ -26,7 +26,7 @@ extern "C" __global__ void add(In<int32> a, int32 n, const int32 *b,
 
 
 def launch(own: dict[str, slice], flavour: str = "plain") -> None:
-    """Launch it with 4 numbers each: its own, or those of one common array."""
+    """Launch a kernel on arrays of 4 numbers: separate ones, or parts of a common array."""
     common = np.arange(20, dtype=np.int32)
     arrays = {name: np.zeros(4, np.int32) for name in ("a", "b", "out", "plain")}
     arrays |= {name: common[part] for name, part in own.items()}
@@ -39,7 +39,7 @@ def launch(own: dict[str, slice], flavour: str = "plain") -> None:
 @pytest.mark.parametrize("flavour", ["plain", "guard"])
 @pytest.mark.parametrize("other", [slice(0, 4), slice(3, 7), slice(1, 2)], ids=str)
 @pytest.mark.parametrize("names", [("a", "out"), ("b", "out"), ("out", "plain"), ("a", "plain")])
-def test_an_overlap_of_what_is_written_is_refused(
+def test_overlaps_of_written_arrays_are_refused(
     names: tuple[str, str], other: slice, flavour: str
 ) -> None:
     one, two = names
@@ -53,7 +53,7 @@ def test_an_overlap_of_what_is_written_is_refused(
 @pytest.mark.parametrize(
     "given",
     [
-        {"a": slice(0, 4), "b": slice(0, 4)},  # neither is written to
+        {"a": slice(0, 4), "b": slice(0, 4)},  # neither is written
         {"b": slice(0, 4), "plain": slice(0, 4)},  # neither is __restrict__
         {"a": slice(0, 4), "out": slice(4, 8), "b": slice(8, 12)},
         {"a": slice(0, 4), "out": slice(2, 2)},
@@ -65,7 +65,7 @@ def test_other_arrays_may_share_memory(given: dict[str, slice]) -> None:
 
 
 @needs_compiler
-def test_an_array_is_held_to_all_that_begin_before_it() -> None:
+def test_an_array_is_checked_against_all_earlier_ones() -> None:
     with pytest.raises(ValueError, match="given for a and out overlap"):
         launch({"a": slice(0, 20), "b": slice(0, 2), "out": slice(10, 14)})
 
@@ -77,7 +77,7 @@ def test_exceptions_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("kernel", "one", "other"), ALLOWED)
-def test_exceptions_are_of_kernels_that_there_are(kernel: str, one: str, other: str) -> None:
+def test_exceptions_are_of_existing_kernels(kernel: str, one: str, other: str) -> None:
     texts = (path.read_text(encoding="utf-8") for path in KERNEL_FOLDER.rglob("*.cu"))
     found = {declared.name: declared for text in texts for declared in find_kernels(text)}
     first, second = (each for each in found[kernel].parameters if each.name in (one, other))

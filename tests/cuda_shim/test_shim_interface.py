@@ -1,4 +1,4 @@
-"""The CUDA shim's intrinsics against NumPy and Python integers, and how it refuses bad launches."""
+"""The CUDA shim: intrinsics compared with NumPy and Python integers, and invalid launches."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ i32, i64 = np.int32, np.int64
 
 
 def signed(value: int, bits: int) -> int:
-    """The two's complement reading of the low bits of an integer."""
+    """The low bits of an integer as a two's complement number."""
     value &= (1 << bits) - 1
     return value - (1 << bits) if value >> (bits - 1) else value
 
@@ -64,7 +64,7 @@ def test_bit_intrinsics() -> None:
     rng = np.random.default_rng(5)
     values = rng.integers(0, 2**64, 96, dtype=np.uint64) >> rng.integers(0, 63, 96, dtype=np.uint64)
     values[:6] = [0, 1, 2**31, 2**32, 2**63, 2**63 - 1]
-    values[(values >> np.uint64(52)) % 2048 == 2047] = 3  # a NaN equals nothing
+    values[(values >> np.uint64(52)) % 2048 == 2047] = 3  # NaN is not equal to anything
     expected = [expected_bits(int(value)) for value in values]
     out = np.zeros((96, len(expected[0])), i64)
     arguments = (values, out, i32(out.shape[1]))
@@ -103,12 +103,12 @@ def test_arithmetic_is_ieee_and_not_contracted(flavour: str) -> None:
     module("intrinsics", flavour).get_function("arithmetic")((1,), (64,), arguments)
     expected = expected_arithmetic(x, y)
     np.testing.assert_array_equal(out[:, :22].view(i64), expected.view(i64))
-    fused = out[:, 22]  # the one fused product is asked for by name
+    fused = out[:, 22]  # fma is called explicitly
     assert (fused != expected[:, 4]).any()
     np.testing.assert_allclose(fused, expected[:, 4], rtol=1e-15)
 
 
-def test_conversion_saturates_and_special_values_are_told_apart() -> None:
+def test_conversion_saturates_and_special_values_are_classified() -> None:
     x = np.array([1e300, -1e300, math.inf, -math.inf, math.nan])
     out = np.zeros((5, 23))
     module("intrinsics").get_function("arithmetic")((1,), (5,), (x, np.ones(5), out, i32(23)))
@@ -130,7 +130,7 @@ def test_atomics(flavour: str, order_seed: int) -> None:
     assert narrow[:5].tolist() == [
         *(signed(total, 32), signed(-total, 32), values.max(), values.min(), 7)
     ]
-    first = narrow[5] - 1  # the thread whose compare-and-swap came first
+    first = narrow[5] - 1  # the thread whose compare-and-swap was first
     assert first == 0 if order_seed == 0 else 0 < first < 200
     xor = np.bitwise_xor.reduce(np.uint32(1) << (np.arange(200, dtype=np.uint32) & 31))
     assert plain.tolist() == [
@@ -174,7 +174,7 @@ def test_vector_types_are_read_from_plain_arrays() -> None:
     np.testing.assert_array_equal(out, parts @ np.array([1, 10, 100, 1000]) + products)
 
 
-# What a launch refuses ----------------------------------------------------------------------
+# Refused launches ---------------------------------------------------------------------------
 
 TYPES = """
 struct Node { int32 feature; float threshold; };
@@ -203,7 +203,7 @@ def launch_types(arguments: tuple[Any, ...], **options: Any) -> None:
     Module(TYPES).get_function("types")((1,), (32,), arguments, **options)
 
 
-def test_arguments_of_the_declared_types_are_taken() -> None:
+def test_arguments_of_the_declared_types_are_accepted() -> None:
     arguments = type_arguments()
     launch_types(arguments)
     assert arguments[1][0] == 37
@@ -241,7 +241,7 @@ def test_wrong_arguments_are_refused(
 
 
 @pytest.mark.parametrize("flavour", IN_PROCESS)
-def test_arrays_that_touch_or_overlap_stay_so(flavour: str) -> None:
+def test_adjacent_and_overlapping_arrays_stay_so(flavour: str) -> None:
     copy = """extern "C" __global__ void copy(const int32* in, int32* out, int32* seen)
     {
         out[threadIdx.x] = in[threadIdx.x] + 1;
@@ -278,14 +278,14 @@ def test_null_pointer_faults_as_on_a_gpu() -> None:
         ("numbering", (1,), (1,), 49153, "max_dynamic_shared_size_bytes"),
     ],
 )
-def test_launches_that_no_gpu_takes_are_refused(
+def test_launches_that_no_gpu_supports_are_refused(
     kernel: str, grid: tuple[int, ...], block: tuple[int, ...], shared_mem: int, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
         module("sound").get_function(kernel)(grid, block, (), shared_mem=shared_mem)
 
 
-def test_large_dynamic_shared_memory_must_be_asked_for() -> None:
+def test_large_dynamic_shared_memory_must_be_requested() -> None:
     kernel = module("faulty").get_function("missing_syncwarp")
     kernel.max_dynamic_shared_size_bytes = 64 << 10
     arguments = (np.zeros(256, i32), np.zeros(256, i32))
@@ -294,7 +294,7 @@ def test_large_dynamic_shared_memory_must_be_asked_for() -> None:
         kernel((1,), (256,), arguments, shared_mem=(64 << 10) + 1)
 
 
-# What does not compile ----------------------------------------------------------------------
+# Compile errors -----------------------------------------------------------------------------
 
 KERNEL = 'extern "C" __global__ void k(float* x, double* y) {{\n{}\n}}'
 
@@ -309,7 +309,7 @@ KERNEL = 'extern "C" __global__ void k(float* x, double* y) {{\n{}\n}}'
         "y[0] = __shfl_sync(FULL_MASK, make_int2(1, 2), 0).x;",
     ],
 )
-def test_what_is_not_portable_does_not_compile(statement: str) -> None:
+def test_code_that_is_not_portable_does_not_compile(statement: str) -> None:
     with pytest.raises(CompileError, match=r"bad\.cu:2"):
         Module(KERNEL.format(statement), file_name="bad.cu")
 

@@ -1,4 +1,4 @@
-"""Bins against loops in exact fractions, and the properties every mapper must have."""
+"""Binning, compared with loops over exact fractions, and properties of every bin mapper."""
 
 import hashlib
 from fractions import Fraction
@@ -35,7 +35,7 @@ def naive_midpoint(a: float, b: float) -> float:
 
 
 def naive_counts(column) -> dict[float, Fraction]:
-    """Rows of each distinct value, in order."""
+    """Number of rows of each distinct value, in ascending order."""
     counts: dict[float, Fraction] = {}
     for value in column:
         if not np.isnan(value):
@@ -45,7 +45,7 @@ def naive_counts(column) -> dict[float, Fraction]:
 
 
 def naive_shares(counts: list[Fraction], n_shares: int) -> list[int]:
-    """Start of every bin but the first: walk the boundaries between equal shares."""
+    """Start of every bin but the first, by walking the boundaries between equal shares."""
     total = sum(counts)
     boundaries = [total * j / n_shares for j in range(1, n_shares)]
     cuts, reached = set(), Fraction(0)
@@ -184,7 +184,7 @@ def test_quantiles_equal_a_naive_walk(counts, max_bins):
     expected = naive_shares(weights, max_bins)
     if len(expected) == max_bins - 1:
         assert starts == expected
-    else:  # there is room for more shares: how many is a search, but it is some number of them
+    else:  # The number of shares is found by a search, so it must be one of these numbers.
         assert len(expected) <= len(starts) < max_bins
         assert any(starts == naive_shares(weights, b) for b in range(max_bins, 300))
 
@@ -208,7 +208,7 @@ def test_many_adjacent_heavy_values_leave_bins_to_the_light_ones():
 
 
 @given(columns, st.integers(2, 20), st.data())
-def test_a_weight_is_a_row_given_so_often(column, max_bins, data):
+def test_integer_weights_equal_repeated_rows_in_binning(column, max_bins, data):
     times = data.draw(arrays(np.int64, len(column), elements=st.integers(0, 5)))
     if not times.any():
         return
@@ -231,7 +231,7 @@ def test_weights_over_nine_orders_of_magnitude():
 
 
 @given(columns, st.integers(2, 20), st.randoms(use_true_random=False))
-def test_the_order_of_the_rows_is_nothing(column, max_bins, random):
+def test_the_order_of_the_rows_does_not_matter(column, max_bins, random):
     order = list(range(len(column)))
     random.shuffle(order)
     weights = np.linspace(1e-9, 3.0, len(column))
@@ -240,7 +240,7 @@ def test_the_order_of_the_rows_is_nothing(column, max_bins, random):
 
 
 def mixed_matrix(n_samples=3000):
-    """Features of all sorts, float32 values, the last two categories."""
+    """Features of every kind in float32; the last two are categorical."""
     rng = np.random.default_rng(7)
     X = rng.normal(size=(n_samples, 9))
     X[:, 1] = np.round(X[:, 1] * 3)
@@ -273,7 +273,7 @@ def test_float32_strides_and_threads_give_the_same(weights):
     assert binned.codes.flags.c_contiguous
 
 
-def test_input_is_left_alone():
+def test_input_arrays_are_not_changed():
     for order in "CF":
         X, categorical = mixed_matrix()
         X = np.array(X, order=order)
@@ -307,7 +307,7 @@ def test_categories_are_their_own_codes():
     assert mapper.edges[0].size == 0
     assert mapper.low[0].tolist() == mapper.high[0].tolist() == [0, 1, 2, 2]
     assert bin_columns(X, mapper).codes[0].tolist() == [2, 4, 0, 2]
-    # A category that no training row had has no bin and goes where missing goes.
+    # An unseen category has no bin and gets the code of missing values.
     assert bin_columns(np.array([[3.0, 0]]), mapper).codes.tolist() == [[4], [0]]
 
 

@@ -1,4 +1,4 @@
-"""Categories and rows of a `Dataset` all the way: one code for one category, everywhere."""
+"""Categories from table to prediction: a category has one code everywhere. Rows of a `Dataset`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def tree(**params) -> DecisionTreeRegressor:
 # ---- the fingerprint ---------------------------------------------------------------------------
 
 
-def test_the_fingerprint_covers_what_categories_mean():
+def test_the_fingerprint_covers_the_values_of_categories():
     model = tree().fit(FRAME, Y)
     renamed = FRAME.assign(color=FRAME["color"].cat.rename_categories({"fawn": "gold"}))
     other = tree().fit(renamed, Y)
@@ -50,14 +50,14 @@ def test_the_fingerprint_covers_rare_categories_that_share_a_code():
 
 
 @pytest.mark.parametrize("kind", [int, float, np.float32, bool])
-def test_equal_numbers_are_equal_categories_to_the_fingerprint(kind):
+def test_equal_numeric_categories_have_equal_fingerprints(kind):
     column = (np.arange(40) % 2).astype(kind)[:, None]
     first = tree(categorical_features=[0]).fit((np.arange(40) % 2)[:, None], np.arange(40.0))
     other = tree(categorical_features=[0]).fit(column, np.arange(40.0))
     assert other.fingerprint() == first.fingerprint()
 
 
-def test_a_category_that_was_float32_is_found_again_as_float64():
+def test_float32_categories_match_float64_values():
     X = np.array([0.1, 0.2, 0.7])[np.arange(60) % 3][:, None]
     y = np.arange(60) % 3 * 1.0
     model = tree(categorical_features=[0]).fit(X.astype(np.float32), y)
@@ -70,7 +70,7 @@ def test_a_category_that_was_float32_is_found_again_as_float64():
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars"])
-def test_the_nodes_take_raw_values(kind):
+def test_methods_of_the_tree_view_take_raw_values(kind):
     frame, y = frame_of(kind)
     model = tree().fit(frame, y)
     leaves = model.apply(frame)
@@ -94,17 +94,17 @@ def test_the_nodes_take_raw_values(kind):
         ("abc", TypeError, "Expected array-like"),
     ],
 )
-def test_the_nodes_judge_what_they_are_given(method, X, error, message):
+def test_methods_of_the_tree_view_check_their_input(method, X, error, message):
     model = tree().fit(np.random.default_rng(0).normal(size=(50, 3)), np.arange(50.0))
     with pytest.raises(error, match=message):
         getattr(model.tree_, method)(X)
-    whole = np.arange(6).reshape(2, 3)  # of any number type
+    whole = np.arange(6).reshape(2, 3)  # any numeric type
     np.testing.assert_array_equal(model.tree_.apply(whole), model.apply(whole))
 
 
 @pytest.mark.parametrize("model", [tree(), RandomForestRegressor(9, device="numpy")])
 def test_partial_dependence_on_categories(model):
-    """With one feature that matters, it is the prediction of each category."""
+    """If only one feature matters, the dependence is the prediction of each category."""
     model.fit(FRAME[["color", "size"]].assign(size=0.0), Y - SIZE)
     X = FRAME.assign(size=0.0)
     found = partial_dependence(
@@ -155,7 +155,7 @@ def test_rows_of_a_dataset_are_a_dataset():
         ([400], IndexError, "400 is out of bounds"),
     ],
 )
-def test_what_is_no_choice_of_rows(rows, error, message):
+def test_invalid_selections_of_rows_are_refused(rows, error, message):
     with pytest.raises(error, match=message):
         Dataset(FRAME, n_jobs=1)[rows]
 

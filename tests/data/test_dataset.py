@@ -1,4 +1,4 @@
-"""Datasets: what they hold, the bins of a reference, and options that they refuse."""
+"""`Dataset`: contents, bins of a reference, and options that are refused."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def test_bad_dataset_options(options, error, message):
         Dataset(EXPECTED, **options)
 
 
-def test_a_reference_decides_alone():
+def test_options_of_bins_are_refused_with_a_reference():
     train = Dataset(EXPECTED)
     with pytest.raises(ValueError, match="max_bins, sample_weight must not be given"):
         Dataset(EXPECTED, reference=train, max_bins=9, sample_weight=np.ones(N))
@@ -55,7 +55,7 @@ def test_a_reference_decides_alone():
         Dataset(bad, reference=train)
 
 
-def test_weights_shape_the_edges():
+def test_sample_weights_change_the_bin_edges():
     X = np.arange(1000.0).reshape(-1, 1)
     weights = np.where(X[:, 0] < 500, 9.0, 1.0)
     low = Dataset(X, max_bins=10, sample_weight=weights).mapper.low[0]

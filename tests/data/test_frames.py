@@ -1,4 +1,4 @@
-"""Frames of every kind equal arrays; schemas hold other data to the training data."""
+"""Frames of every library give the same tables as arrays, and schemas check later data."""
 
 import pickle
 import subprocess
@@ -46,7 +46,7 @@ def arrow_table():
 
 
 def arrow_chunks():
-    """Chunks whose dictionaries number the same strings differently."""
+    """A chunked array whose dictionaries have the same strings in different orders."""
     parts = [CITY[:50], CITY[50:51], CITY[51:]]
     chunks = [pa.array(part, pa.string()).dictionary_encode() for part in parts]
     return pa.table(DATA | {"city": pa.chunked_array(chunks)})
@@ -88,7 +88,7 @@ def test_category_types_are_categories(make):
 
 
 @pytest.mark.parametrize("make", STRING_FRAMES.values(), ids=STRING_FRAMES)
-def test_strings_are_categories_where_the_user_says_so(make):
+def test_declared_strings_are_categories(make):
     for choice in (["city"], [3], [False, False, False, True], np.array([3])):
         matrix, schema = fit_schema(make(), choice)
         assert np.array_equal(matrix, EXPECTED, equal_nan=True)
@@ -97,7 +97,7 @@ def test_strings_are_categories_where_the_user_says_so(make):
         fit_schema(make())
 
 
-def test_one_library_trains_and_another_predicts():
+def test_frames_of_different_libraries_for_fit_and_predict():
     _, schema = fit_schema(pandas_frame())
     for make in CATEGORY_FRAMES.values():
         assert np.array_equal(apply_schema(make(), schema), EXPECTED, equal_nan=True)
@@ -109,7 +109,7 @@ def test_unknown_and_missing_categories_are_nan():
     assert np.array_equal(apply_schema(other, schema)[:, 0], [np.nan, 1, np.nan, 0], equal_nan=True)
 
 
-def test_categories_that_no_row_has_get_no_code():
+def test_unused_categories_get_no_code():
     _, schema = fit_schema(pd.DataFrame({"c": pd.Categorical(["d", "b"], categories=list("abcd"))}))
     assert schema.codes == ({"b": 0, "d": 1},)
 
@@ -138,7 +138,7 @@ def test_object_arrays_hold_categories_and_numbers():
 
 
 def test_rare_levels_share_the_last_code():
-    # 300 levels: level k has 301 - k rows up to 250, the others one row each and tie.
+    # 300 categories: number k has 301 - k rows up to 250; the others have one row each and tie.
     counts = [max(1, 251 - k) for k in range(300)]
     column = np.repeat([f"level {k:03d}" for k in range(300)], counts)
     matrix, schema = fit_schema(column.reshape(-1, 1), [0])
@@ -209,7 +209,7 @@ def test_nulls_are_nan_whatever_the_type():
 
 
 class Exchange:
-    """An array known by one protocol alone."""
+    """An array that supports only one protocol."""
 
     def __init__(self, array, *protocols):
         self._array = array
@@ -226,7 +226,7 @@ class ArrayProtocol:
 
 
 class DevicePart:
-    """What CuPy's, Numba's and PyTorch's device arrays have in common, and one way to the host."""
+    """A device array as of CuPy, Numba or PyTorch, with one method to copy it to the host."""
 
     def __init__(self, array, method):
         self.__cuda_array_interface__ = {"version": 3}
@@ -244,7 +244,7 @@ def test_other_arrays_reach_the_host():
         assert np.array_equal(fit_schema(other)[0], X)
 
 
-def test_categories_without_being_asked_for_are_numbers_if_they_can():
+def test_undeclared_categories_are_converted_to_numbers():
     frame = pd.DataFrame({"c": pd.Categorical([3, 1, None, 3])})
     matrix, schema = fit_schema(frame, None)
     assert np.array_equal(matrix[:, 0], [3, 1, np.nan, 3], equal_nan=True)

@@ -1,4 +1,4 @@
-"""Bad input: one clear error each. Good input: what everything after relies on."""
+"""Bad input raises clear errors, and good input is converted to one form."""
 
 import ctypes
 import mmap
@@ -270,7 +270,7 @@ def test_bad_parameters(call, error, message):
 
 @pytest.fixture
 def set_float_control():
-    """A function that sets the floating-point control word of this thread."""
+    """A function that sets the floating-point control register of this thread."""
     if platform.machine() not in ("x86_64", "AMD64") or platform.system() != "Linux":
         pytest.skip("needs x86-64 Linux to set flush-to-zero")
     page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)

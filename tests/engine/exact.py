@@ -1,4 +1,4 @@
-"""Equal to the last bit: arrays, what has fields of arrays, and models."""
+"""Assertions that arrays, dataclasses of arrays and models are equal to the last bit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def assert_same(found: Any, expected: Any, where: str) -> None:
-    """Equal arrays of one dtype, to the last bit (NaN equals NaN)."""
+    """Assert that two arrays have equal dtypes and bits (NaN equals NaN)."""
     assert found.dtype == expected.dtype, f"{where}: {found.dtype} is not {expected.dtype}"
     np.testing.assert_array_equal(found, expected, err_msg=where)
     if found.dtype == np.float64:
@@ -19,12 +19,12 @@ def assert_same(found: Any, expected: Any, where: str) -> None:
 
 
 def assert_same_fields(found: Any, expected: Any, where: str) -> None:
-    """Equal arrays in every field of two dataclasses."""
+    """Assert that every field of two dataclasses holds equal arrays."""
     for f in fields(expected):
         assert_same(getattr(found, f.name), getattr(expected, f.name), f"{where}: {f.name}")
 
 
 def assert_equal_models(found: Any, expected: Any) -> None:
-    """Equal fingerprints, and what these leave out: gains, impurities, weights and counts."""
+    """Assert equal fingerprints, and equal gains, impurities, weights and counts of nodes."""
     assert found.fingerprint() == expected.fingerprint()
     assert_same_fields(found._ensemble, expected._ensemble, "ensemble")

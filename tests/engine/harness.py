@@ -1,4 +1,4 @@
-"""Problems for tests of the engine: made from a few choices, grown by any backend."""
+"""Problems for tests of the engine, and functions that solve them with any backend."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TARGET_KINDS = (
 
 @dataclass(frozen=True)
 class Problem:
-    """Everything a fit needs, before any backend is chosen."""
+    """The data and options of a fit, independent of the backend."""
 
     X: np.ndarray
     y: np.ndarray
@@ -59,11 +59,11 @@ class Problem:
     tree_features: int | None = None
     seed: int = 0
     options: TreeOptions = field(default_factory=lambda: TreeOptions(criterion=0))
-    by_median: bool = False  # of targets that are values
-    boosting: str = ""  # "whole" or "real" hessians: gradients that depend on the target
+    by_median: bool = False  # for a regression
+    boosting: str = ""  # "whole" or "real" hessians; "" for no boosting
 
     def prepare(self) -> tuple[BinMapper, BinnedMatrix, RowSampler, Target]:
-        """Bins, sampler and target: what is the same for every backend."""
+        """Compute the bins, the sampler and the target, which all backends share."""
         n, n_features = self.X.shape
         kinds = self.is_categorical
         kinds = np.zeros(n_features, bool) if kinds is None else kinds
@@ -86,7 +86,7 @@ class Problem:
     def task(
         self, matrix: BinnedMatrix, sampler: RowSampler, target: Target, **settings: Any
     ) -> GrowTask:
-        """What a backend is asked for."""
+        """The task that a backend receives."""
         features_of = None
         if self.tree_features is not None:
             count, n_features = self.tree_features, matrix.n_features
@@ -102,7 +102,7 @@ class Problem:
         return GrowTask(*common, features_of=features_of, sampler=sampler, **settings)
 
     def gradients(self, sampler: RowSampler, tree: int) -> Gradients:
-        """Gradients and hessians of a tree, such as a loss might give them; half are scaled."""
+        """Gradients and hessians of a tree, similar to those of a loss."""
         y = np.clip(self.y.reshape(len(self.y), -1).astype(np.float64), -1e30, 1e30)
         rng = np.random.default_rng(self.seed + tree)
         weight = np.ones(len(y)) if self.weights is None else self.weights
@@ -118,7 +118,7 @@ class Problem:
         return Gradients(gradient, hessian, None, inside)
 
     def scale(self, sampler: RowSampler) -> Scale:
-        """One scale for all trees of a round."""
+        """The common scale of all trees of a round."""
         made = [self.gradients(sampler, tree) for tree in range(self.n_trees)]
         gradient, hessian = (
             np.concatenate([getattr(each, name) for each in made])
@@ -127,7 +127,7 @@ class Problem:
         return Scale.of(replace(made[0], gradient=gradient, hessian=hessian))
 
     def boosted_rows(self, sampler: RowSampler) -> Any:
-        """What makes the rows of a tree of a boosting round."""
+        """A function that returns the rows of a tree of a boosting round."""
         scale = self.scale(sampler)
 
         def rows_of(tree: int) -> TreeRows:
@@ -145,7 +145,7 @@ class Problem:
         target: Target,
         threshold_finder: Any = None,
     ) -> Any:
-        """The tree of a grown one."""
+        """Convert a grown tree to a finished tree."""
         if not self.boosting:
             return finish_tree(grown, mapper, target, sampler.brief, self.options, threshold_finder)
         scale = self.scale(sampler)
@@ -154,12 +154,12 @@ class Problem:
         )
 
     def with_options(self, **changes: Any) -> Problem:
-        """The same problem under other limits."""
+        """The same problem with some options changed."""
         return replace(self, options=replace(self.options, **changes))
 
 
 def grow(problem: Problem, backend: Any, n_threads: int = 1, **task: Any) -> tuple[Ensemble, str]:
-    """The ensemble that ``backend`` grows, and its fingerprint."""
+    """Grow an ensemble with ``backend``, and return it with its fingerprint."""
     mapper, matrix, sampler, target = problem.prepare()
     asked = problem.task(matrix, sampler, target, n_threads=n_threads, **task)
     known = mapper, sampler, target, getattr(backend, "threshold_finder", None)
@@ -189,7 +189,7 @@ def make_columns(rng: np.random.Generator, n: int, kinds: list[str], dtype: Any)
 
 
 def make_target(rng: np.random.Generator, X: np.ndarray, kind: str) -> tuple[np.ndarray, bool]:
-    """A target that depends on the first columns, and whether it is one of classes."""
+    """A target that depends on the first columns, and whether it holds classes."""
     n = len(X)
     order = np.argsort(np.argsort(np.nan_to_num(X[:, 0].astype(np.float64)), kind="stable"))
     signal = order / max(n, 1) + 0.3 * rng.standard_normal(n)

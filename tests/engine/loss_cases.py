@@ -1,4 +1,4 @@
-"""Losses of every kind, with rows to ask them about."""
+"""One loss of every kind, and rows to evaluate the losses on."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ each_loss = pytest.mark.parametrize("kind", MAKERS)
 
 
 def target_of(loss: Loss, n: int, rng: np.random.Generator) -> np.ndarray:
-    """A target that the loss has values for."""
+    """A target in the range that the loss accepts."""
     if loss.is_classifier:
         return rng.integers(0, max(2, loss.columns), n).astype(np.int32)
     if loss.facts.name in POSITIVE:
@@ -45,14 +45,14 @@ def target_of(loss: Loss, n: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def sample(loss: Loss, n: int = 400, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Target, raw predictions and weights, some of them 0."""
+    """Target, raw predictions, and weights of which some are 0."""
     rng = np.random.default_rng(seed)
     weights = rng.gamma(1.0, 1.0, n) * (rng.random(n) > 0.1)
     return target_of(loss, n, rng), rng.normal(size=(n, loss.columns)) * 2.0, weights
 
 
 def extreme(loss: Loss, n: int = 5000) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """As `sample`, with raw predictions far out and equal to targets, and tiny and huge weights."""
+    """As `sample`, with extreme raw predictions, residuals of 0, and tiny and huge weights."""
     y, raw, weights = sample(loss, n, 1)
     rng = np.random.default_rng(2)
     far = np.array([0.0, -0.0, 1e-300, -1e-300, 37.0, -37.0, 800.0, -800.0, 1e9, -1e9])
@@ -72,18 +72,18 @@ def assert_same_bits(found: np.ndarray, expected: np.ndarray) -> None:
 def gradients(
     loss: Loss, y: Any, raw: Any, weights: Any = None, parameter: Any = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Gradients and hessians, by the parameter of these rows where none is given."""
+    """Gradients and hessians; the round parameter is computed from the rows unless given."""
     rows = Predicted(y, raw, weights)
     return loss.gradients(rows, loss.round_parameter(rows) if parameter is None else parameter)
 
 
 def row_losses(loss: Loss, y: Any, raw: Any, parameter: Any = None) -> np.ndarray:
-    """Losses of rows, by their own parameter where none is given."""
+    """Losses of rows; the round parameter is computed from the rows unless given."""
     rows = Predicted(y, raw)
     return loss.row_losses(rows, loss.round_parameter(rows) if parameter is None else parameter)
 
 
 def mean_loss(loss: Loss, y: Any, raw: Any, weights: Any = None, parameter: Any = None) -> float:
-    """Mean loss, by the parameter of these rows where none is given."""
+    """Mean loss; the round parameter is computed from the rows unless given."""
     rows = Predicted(y, raw, weights)
     return loss.mean_loss(rows, loss.round_parameter(rows) if parameter is None else parameter)

@@ -1,6 +1,7 @@
-"""The contract of `gpuboost.backends.protocol` once more, by loops over plain Python integers.
+"""A second implementation of the contract in `gpuboost.backends.protocol`, in plain Python.
 
-Recursive, a dictionary per histogram, every candidate tried: slow, and easy to check.
+It loops over Python integers, uses a dictionary per histogram and tries every candidate, so it is
+slow and easy to check.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tests.engine.naive_sums import NaiveSums, Node, Split, word
 
 
 def with_left(split: Split, codes: frozenset[int]) -> Split:
-    """The split with more categories on the left."""
+    """A copy of ``split`` with ``codes`` added to the left side."""
     assert split.categories is not None
     left, full = split.categories
     bits = left | sum(1 << c for c in codes)
@@ -33,10 +34,10 @@ def with_left(split: Split, codes: frozenset[int]) -> Split:
 
 
 class NaiveTree(NaiveSums):
-    """One tree of a task."""
+    """Grows one tree of a task."""
 
     def find(self, node: Node) -> None:
-        """The node's best split."""
+        """Find the best split of a node."""
         if self.task.target.by_median:
             node.medians = self.medians(node.rows)
         node.sums = self.sum(node.rows, node.medians)
@@ -71,7 +72,7 @@ class NaiveTree(NaiveSums):
             node.split, node.gain = best, float(gain)
 
     def features(self, node: Node) -> list[int]:
-        """Features that the node may look at."""
+        """The candidate features of a node."""
         features = [int(f) for f in self.task.tree_features(self.tree)]
         key = randomness.level_key(word(self.root.key), word(node.depth))
         features.sort(key=lambda f: int(randomness.feature_rank(key, word(f))[0]))
@@ -82,7 +83,7 @@ class NaiveTree(NaiveSums):
         return [f for f in features if any(f in g for g in open_groups)]
 
     def best_of_feature(self, node: Node, f: int) -> tuple[Split | None, bool]:
-        """The best split by one feature, and whether it could split at all."""
+        """The best split on a feature, and whether the feature has two occupied bins."""
         bins: dict[int, list[int]] = {}
         for i in node.rows:
             bins.setdefault(int(self.matrix.codes[f, i]), []).append(i)
@@ -114,20 +115,20 @@ class NaiveTree(NaiveSums):
         return best, True
 
     def sorts(self, f: int) -> bool:
-        """Whether the categories of a feature are put in an order."""
+        """Whether the categories of a feature are sorted by their means."""
         mapper = self.matrix.mapper
         many = mapper.is_categorical[f] and mapper.n_bins[f] > ONE_HOT_LEVELS
         return bool(many and not self.options.random_thresholds)
 
     def rare_categories(self, f: int, heavy: dict) -> frozenset[int]:
-        """Categories that go where missing values go."""
+        """Rare categories, which are treated as missing values."""
         if not self.sorts(f):
             return frozenset()
         codes = set(heavy) - {self.missing_code}
         return frozenset(c for c in codes if self.sum(heavy[c])[0] < self.min_category)
 
     def candidates(self, node: Node, f: int, occupied: list[int], bins: dict) -> list[Split]:
-        """Left parts in the order in which ties are broken."""
+        """Candidate splits; the first of equal score wins."""
         mapper, codes = self.matrix.mapper, range(self.missing_code)
         if not mapper.is_categorical[f]:
             if self.options.random_thresholds:
@@ -176,7 +177,7 @@ class NaiveTree(NaiveSums):
         return [frozenset(order[: b + 1]) for b in range(len(order))]
 
     def expand(self, node: Node) -> None:
-        """Split a node by its split and find those of its children."""
+        """Create the children of a node, and find their splits."""
         split = node.split
         assert split is not None
         codes = self.matrix.codes[split.feature]
@@ -195,7 +196,7 @@ class NaiveTree(NaiveSums):
             node.children.append(child)
 
     def child_bounds(self, node: Node, sides: tuple, side: int) -> tuple[float, float]:
-        """A monotonic split puts a bound between its children."""
+        """Bounds on a child's value; a monotonic split adds one between its children."""
         directions, split = self.options.regularisation.monotonic, node.split
         sign = 0 if directions is None or split is None else directions[split.feature]
         if sign == 0 or self.options.criterion != criteria.NEWTON:
@@ -248,7 +249,7 @@ class NaiveTree(NaiveSums):
 
 
 class NaiveBackend:
-    """Grows by `NaiveTree`; predicts nothing."""
+    """A backend that grows trees with `NaiveTree` and does not predict."""
 
     name = "naive"
 

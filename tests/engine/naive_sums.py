@@ -1,4 +1,4 @@
-"""Sums of nodes and scores of their parts, by loops over plain Python integers."""
+"""Sums of nodes and scores of splits, computed by loops over Python integers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Split:
     bin: int = 0
     next_bin: int = 0
     draw: float = np.nan
-    categories: tuple[int, int] | None = None  # left and occupied, as bit sets
+    categories: tuple[int, int] | None = None  # left and occupied codes, as bit sets
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Node:
 
 
 class NaiveSums:
-    """What is summed over the rows of a tree of a task, and what follows from the sums."""
+    """Sums over the rows of one tree, and the scores and limits computed from them."""
 
     def __init__(self, task: GrowTask, tree: int) -> None:
         self.task, self.tree, self.rows = task, tree, task.rows_of(tree)
@@ -62,7 +62,7 @@ class NaiveSums:
         self.root.bounds = (-largest, largest)
 
     def medians(self, rows: list[int]) -> tuple[tuple[int, int], ...]:
-        """Ranks below and above the median of each output, by going up one by one."""
+        """Ranks below and above the median of each output, found by counting upwards."""
         target, found = self.task.target, []
         own = self.rows.weight if target.median_weight is None else target.median_weight
         total = sum(int(own[i]) for i in rows)
@@ -78,7 +78,7 @@ class NaiveSums:
         return tuple(found)
 
     def sign(self, i: int, k: int, medians: tuple[tuple[int, int], ...]) -> int:
-        """On which side of a node's median a row is."""
+        """Side of the node's median that a row is on."""
         rank, (lower, upper) = int(self.task.target.ranks[i, k]), medians[k]
         if lower == upper:
             return (rank > lower) - (rank < lower)
@@ -87,7 +87,7 @@ class NaiveSums:
     def sum(
         self, rows: list[int], medians: tuple[tuple[int, int], ...] = ()
     ) -> tuple[int, tuple[int, ...], int]:
-        """Hessian, gradients (of a node with these medians) and count of some rows."""
+        """Hessian, gradients (with respect to the given medians) and count of some rows."""
         target, weight = self.task.target, self.rows.weight
         g = [0] * target.n_channels
         for i in rows:
@@ -107,13 +107,13 @@ class NaiveSums:
         return sum(int(weight[i]) for i in rows), tuple(g), len(rows)
 
     def value(self, g: int, h: int, bounds: tuple[float, float]) -> np.ndarray:
-        """Value of a part in one channel."""
+        """Value of a node in one channel."""
         l1, l2 = self.options.regularisation.l1, self.options.regularisation.l2
         value = criteria.newton_value(np.array([float(g)]), np.array([float(h)]), l1, l2)
         return criteria.bounded(value, *bounds)
 
     def newton_gain(self, left: tuple, node: Node, f: int) -> float:
-        """Gain of a left part by `criteria.NEWTON`, -1 if values would not be in order."""
+        """Gain of a split by `criteria.NEWTON`; -1 if it violates a monotonic constraint."""
         regular = self.options.regularisation
         (hl, gl, _), (h, g, _) = left, node.sums
         sign = 0 if regular.monotonic is None else regular.monotonic[f]
@@ -130,7 +130,7 @@ class NaiveSums:
         return score if score >= 0 else -1.0
 
     def score(self, left: tuple, of: Node, f: int) -> float:
-        """Gain of a left part, -1 if it is not valid."""
+        """Score of a split; -1 if it is not valid."""
         node = of.sums
         (hl, gl, cl), (h, g, c) = left, node
         if min(hl, h - hl) < self.min_hessian or min(cl, c - cl) < self.options.min_samples_leaf:
@@ -187,7 +187,7 @@ class NaiveSums:
         return g[0] in (0, h) if len(g) == 1 else max(g) == h
 
     def median_sums(self, node: Node) -> list[int]:
-        """Medians, and what deviations from them are made of."""
+        """Medians of a node, and the sums from which its deviation is computed."""
         target, own = self.task.target, self.rows
         found = [rank for pair in node.medians for rank in pair]
         signed = [(k, p) for k in range(target.n_channels) for p in (2 * k, 2 * k + 1, -2, -1)]

@@ -1,4 +1,4 @@
-"""Hypothesis strategies: engine problems of every kind."""
+"""Hypothesis strategies that draw engine problems of every kind."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from tests.engine.harness import (
     make_weights,
 )
 
-LEVELS = (2, 4, 7, 40)  # of categorical columns: both sides of ONE_HOT_LEVELS
+LEVELS = (2, 4, 7, 40)  # of categorical columns, below and above ONE_HOT_LEVELS
 
 
 @st.composite
 def tree_options(draw: st.DrawFn, classification: bool, target_kind: str) -> TreeOptions:
-    """Limits of every kind, most often few of them."""
+    """Draw tree options, most of them at their defaults."""
     scores = (VARIANCE, ENTROPY, MISCLASSIFICATION, TWOING) if classification else (VARIANCE,)
     if target_kind in ("counts", "amounts"):
         scores = (POISSON, POISSON, VARIANCE)
@@ -49,12 +49,12 @@ def tree_options(draw: st.DrawFn, classification: bool, target_kind: str) -> Tre
 
 @st.composite
 def problems(draw: st.DrawFn, max_rows: int = 250) -> Problem:
-    """A problem: kinds of columns, target, weights, sampling and limits, and a seed."""
+    """Draw a problem: columns, target, weights, sampling, options and seed."""
     seed = draw(st.integers(0, 2**32 - 1))
     rng = np.random.default_rng(seed)
     n = draw(st.integers(1, max_rows))
     shape = draw(st.sampled_from(("any", "any", "large", "wide")))
-    if max_rows >= 200 and shape != "any":  # whole histograms with subtraction; all 256 codes
+    if max_rows >= 200 and shape != "any":  # histograms by subtraction; all 256 codes
         n = draw(st.integers(300, 700))
     kinds = draw(st.lists(st.sampled_from(COLUMN_KINDS), min_size=1, max_size=5))
     kinds = ["normal", *kinds] if shape == "wide" else kinds
@@ -88,7 +88,7 @@ def problems(draw: st.DrawFn, max_rows: int = 250) -> Problem:
 
 @st.composite
 def median_problems(draw: st.DrawFn, max_rows: int = 250) -> Problem:
-    """Targets of medians, distinct ones or few of them, so that many rows are at the median."""
+    """Draw a problem of medians, with distinct targets or with many rows at the median."""
     base = draw(problems(max_rows=max_rows))
     y = base.y.astype(np.float64)
     if draw(st.booleans()):
@@ -108,7 +108,7 @@ def median_problems(draw: st.DrawFn, max_rows: int = 250) -> Problem:
 
 @st.composite
 def boosting_problems(draw: st.DrawFn, max_rows: int = 250) -> Problem:
-    """A round of boosting: gradients and hessians, regularised or not, with constraints or not."""
+    """Draw a round of boosting, with or without regularisation and constraints."""
     base = draw(problems(max_rows=max_rows))
     n_features = base.X.shape[1]
     newton = draw(st.booleans())

@@ -1,6 +1,6 @@
-"""The criterion 'absolute_error': medians in leaves, splits by the side of the node's median.
+"""The criterion 'absolute_error': leaves predict medians, splits use signs about the node's median.
 
-That all backends grow what the contract says is held by the tests of all targets, with
+The tests of all targets check that the backends follow the contract, on problems drawn by
 `tests.engine.strategies.median_problems`.
 """
 
@@ -26,14 +26,14 @@ from gpuboost import (
     RandomForestRegressor,
 )
 from tests.backends.test_model_parity import assert_one_model
-from tests.estimators.test_tree import few_values, impurity_decrease
+from tests.estimators.trees.test_tree import few_values, impurity_decrease
 
 TREE: dict[str, Any] = {"criterion": "absolute_error", "device": "numpy", "random_state": 0}
 FOREST = {**TREE, "n_estimators": 5, "n_jobs": 1}
 
 
 def weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
-    """The middle of the two values between which half of the weight is reached, in fractions."""
+    """Weighted median, the midpoint of both middle values in a tie, by exact fractions."""
     order = np.argsort(values)
     half, reached = sum(map(Fraction, weights)) / 2, Fraction(0)
     lower = upper = None
@@ -85,7 +85,7 @@ def test_roots_and_stumps_are_those_of_scikit_learn() -> None:
         np.testing.assert_allclose(ours.impurity, theirs.impurity, rtol=1e-13)
 
 
-def test_whole_weights_are_repetitions() -> None:
+def test_integer_weights_equal_repeated_rows() -> None:
     X, y = few_values(250, 5, 6)
     times = np.random.default_rng(0).integers(0, 4, len(y))
     weighted = DecisionTreeRegressor(**TREE, max_depth=6).fit(X, y, times.astype(float))
@@ -99,7 +99,7 @@ def test_whole_weights_are_repetitions() -> None:
 # ---- Splits --------------------------------------------------------------------------------------
 
 
-def test_only_the_order_of_targets_decides_over_splits() -> None:
+def test_splits_depend_only_on_the_order_of_targets() -> None:
     X, y = few_values(300, 5, 1)
     trees = [
         DecisionTreeRegressor(**TREE).fit(X, target).tree_ for target in (y, np.exp(y / 20), y**3)
@@ -110,8 +110,8 @@ def test_only_the_order_of_targets_decides_over_splits() -> None:
         np.testing.assert_array_equal(other.threshold, trees[0].threshold)
 
 
-def test_signs_are_about_the_median_of_each_node() -> None:
-    """Signs about the root's are all the same below the first split, and tell nothing there."""
+def test_splits_use_signs_about_the_median_of_each_node() -> None:
+    """Signs about the root's median would be equal within each child, and give no splits."""
     x = np.random.default_rng(2).permutation(128)
     model = DecisionTreeRegressor(**TREE, max_depth=7).fit(x[:, None], x * x)
     assert model.get_n_leaves() == 128
@@ -121,7 +121,7 @@ def test_signs_are_about_the_median_of_each_node() -> None:
 
 
 def test_an_outlier_costs_no_precision() -> None:
-    """Beside it, squared error tells no other target from the next, and says so."""
+    """With squared error, all other targets count as equal, and a warning says so."""
     X, y = np.arange(40.0)[:, None], 1.0 + np.arange(40.0) * 1e-9
     y[7] = 1e200
     model = DecisionTreeRegressor(**TREE).fit(X, y)
@@ -130,7 +130,7 @@ def test_an_outlier_costs_no_precision() -> None:
         DecisionTreeRegressor(device="numpy").fit(X, y)
 
 
-def test_equal_outputs_are_one() -> None:
+def test_equal_outputs_give_the_model_of_one() -> None:
     X, y = few_values(200, 4, 3)
     one = DecisionTreeRegressor(**TREE).fit(X, y).tree_
     two = DecisionTreeRegressor(**TREE).fit(X, np.column_stack([y, y])).tree_
@@ -139,11 +139,11 @@ def test_equal_outputs_are_one() -> None:
     np.testing.assert_allclose(two.impurity, one.impurity, rtol=1e-12)
 
 
-# ---- What splits do to the impurity --------------------------------------------------------------
+# ---- Impurity decreases --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("limits", [{}, {"max_leaf_nodes": 40}], ids=["all", "best first"])
-def test_splits_that_decrease_the_impurity_too_little_are_cut(limits: dict[str, Any]) -> None:
+def test_min_impurity_decrease_removes_splits(limits: dict[str, Any]) -> None:
     X, y = few_values(400, 5, 4)
     X[:, 4] = np.abs(X[:, 4]) // 20  # categories
     kinds = {"categorical_features": [4]}
@@ -181,7 +181,7 @@ def test_importances_are_shares_of_the_decrease() -> None:
 # ---- Estimators ----------------------------------------------------------------------------------
 
 
-def test_monotonic_constraints_say_what_they_need() -> None:
+def test_monotonic_constraints_are_refused() -> None:
     X, y = few_values(50, 6, 8)
     with pytest.raises(ValueError, match="needs criterion='gini' or 'squared_error'"):
         DecisionTreeRegressor(**TREE, monotonic_cst=[1, 0, 0, 0, 0, 0]).fit(X, y)
@@ -205,8 +205,8 @@ def test_out_of_bag_rows_are_predicted_by_medians() -> None:
     np.testing.assert_allclose(model.oob_prediction_, total / count, rtol=1e-12)
 
 
-def test_ensembles_of_such_trees() -> None:
-    """Bagging and AdaBoost take them from their base learner, a tree of scikit-learn's too."""
+def test_base_estimators_keep_their_criterion() -> None:
+    """Bagging and AdaBoost accept such base estimators, scikit-learn's trees included."""
     X, y = few_values(200, 5, 11)
     base = DecisionTreeRegressor(criterion="absolute_error", max_depth=4)
     bagged = BaggingRegressor(base, random_state=0, device="numpy").fit(X, y)
@@ -236,7 +236,7 @@ def test_one_model_on_any_device(name: str, words: dict[str, Any]) -> None:
 
 
 def test_several_thousand_rows_are_sampled_for_their_median() -> None:
-    """The compiled selection reads a sample first; the model is the same."""
+    """The compiled selection starts from a sample of the rows and gives the same model."""
     rng = np.random.default_rng(12)
     X = rng.normal(size=(6000, 3)).astype(np.float32)
     y = np.rint(X[:, 0] * 5 + rng.standard_cauchy(6000))
@@ -249,11 +249,11 @@ def test_several_thousand_rows_are_sampled_for_their_median() -> None:
     np.testing.assert_array_equal(found[0].tree_.impurity, found[1].tree_.impurity)
 
 
-# ---- What it is good for -------------------------------------------------------------------------
+# ---- Accuracy ------------------------------------------------------------------------------------
 
 
 def held_out(model: Any, seed: int, noise: str) -> float:
-    """Mean absolute error on fresh rows."""
+    """Mean absolute error on held-out rows."""
     rng, n = np.random.default_rng(seed), 500
     X = rng.normal(size=(4 * n, 5))
     signal = 2 * np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + (X[:, 3] > 0)
@@ -263,7 +263,7 @@ def held_out(model: Any, seed: int, noise: str) -> float:
 
 
 def paired(ours: Any, other: Any, noise: str) -> tuple[float, float]:
-    """Mean difference of errors over samples, and its standard error."""
+    """Mean difference between the models' errors over eight seeds, and its standard error."""
     found = [held_out(ours, seed, noise) - held_out(other, seed, noise) for seed in range(8)]
     return float(np.mean(found)), float(np.std(found, ddof=1) / np.sqrt(len(found)))
 
@@ -275,7 +275,7 @@ FOREST_OPTIONS = {"n_estimators": 10, "min_samples_leaf": 3, "max_features": 0.6
 @pytest.mark.parametrize("noise", ["normal", "heavy"])
 @pytest.mark.parametrize("many", [False, True], ids=["tree", "forest"])
 def test_held_out_error_is_that_of_scikit_learn(many: bool, noise: str) -> None:
-    """Within two standard errors, or better."""
+    """The error is at most two standard errors higher."""
     options = FOREST_OPTIONS if many else TREE_OPTIONS
     ours: Any = RandomForestRegressor if many else DecisionTreeRegressor
     theirs: Any = TheirForest if many else sklearn.tree.DecisionTreeRegressor
@@ -287,14 +287,14 @@ def test_held_out_error_is_that_of_scikit_learn(many: bool, noise: str) -> None:
 @pytest.mark.parametrize(
     "kind", [DecisionTreeRegressor, ExtraTreeRegressor, RandomForestRegressor, ExtraTreesRegressor]
 )
-def test_heavy_tails_are_better_met_than_by_squared_error(kind: Any) -> None:
+def test_error_with_heavy_tails_is_lower_than_by_squared_error(kind: Any) -> None:
     options = FOREST_OPTIONS if hasattr(kind(), "n_estimators") else TREE_OPTIONS
     other = kind(device="numpy", random_state=0, **options)
     mean, error = paired(kind(**TREE, **options), other, "heavy")
     assert mean < -2 * error
 
 
-def test_every_regressor_of_trees_has_it() -> None:
+def test_every_tree_regressor_accepts_absolute_error() -> None:
     X, y = few_values(60, 3, 13)
     for name in ("DecisionTree", "ExtraTree", "RandomForest", "ExtraTrees"):
         model = getattr(gpuboost, f"{name}Regressor")(criterion="absolute_error", device="numpy")

@@ -1,4 +1,4 @@
-"""The reference backend against the contract written out as loops."""
+"""The NumPy backend matches the naive implementation of the contract."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tests.engine.strategies import boosting_problems, median_problems, problems
 
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(problems(max_rows=40))
-def test_numpy_grows_what_the_contract_says(problem: Problem) -> None:
+def test_numpy_grows_trees_as_the_contract_says(problem: Problem) -> None:
     check_contract(problem)
 
 
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(boosting_problems(max_rows=40))
-def test_numpy_grows_rounds_of_boosting_as_the_contract_says(problem: Problem) -> None:
+def test_numpy_grows_boosting_rounds_as_the_contract_says(problem: Problem) -> None:
     check_contract(problem)
 
 
 @settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 @given(median_problems(max_rows=40))
-def test_numpy_grows_trees_of_medians_as_the_contract_says(problem: Problem) -> None:
+def test_numpy_grows_median_trees_as_the_contract_says(problem: Problem) -> None:
     check_contract(problem)
 
 

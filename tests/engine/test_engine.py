@@ -1,4 +1,4 @@
-"""The engine's parts against naive versions of themselves."""
+"""Functions of the engine, compared with naive versions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gpuboost.engine.task import TreeOptions
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 WORDS = np.array([0, 1, 2**31, 2**32 - 1, 2**32, 2**63, 2**64 - 1], dtype=np.uint64)
-NO_LIMITS = ((0.0, 0.0), (-np.inf, np.inf))  # of values, which only NEWTON reads
+NO_LIMITS = ((0.0, 0.0), (-np.inf, np.inf))  # bounds on leaf values, used by NEWTON only
 
 
 def words(n: int, seed: int = 0) -> np.ndarray:
@@ -37,7 +37,7 @@ def words(n: int, seed: int = 0) -> np.ndarray:
 
 
 def test_hash_is_splitmix64() -> None:
-    # first outputs of SplitMix64 seeded with 0: its counter is our index + 1 steps
+    # The first outputs of SplitMix64 with seed 0. Its counter is one step ahead of the index.
     known = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
     found = randomness.hash_index(np.zeros(3, np.uint64), np.arange(3, dtype=np.uint64))
     assert [int(x) for x in found] == known
@@ -75,8 +75,8 @@ def test_binary_log_of_shares() -> None:
     np.testing.assert_array_equal(numerics.log2(2.0**powers), powers)
 
 
-def test_entropy_needs_no_logarithm_of_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Libraries differ in the last bit, so impurities would."""
+def test_entropy_uses_no_logarithm_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logarithms of different libraries differ in the last bit."""
     for name in ("log", "log2", "log10", "log1p"):
         monkeypatch.delattr(np, name)
     shares = np.array([[0.5, 0.5], [1.0, 0.0], [0.25, 0.75]])
@@ -95,7 +95,7 @@ def test_midpoint_lies_between(a: float, b: float) -> None:
 
 
 def naive_gain(criterion: int, left: list[int], node: list[int]) -> float:
-    """Rise of the score by its definition, in high precision where it matters."""
+    """Gain of a split by the definition of the criterion."""
 
     def impurity(g: list[int]) -> float:
         h = sum(g)
@@ -111,7 +111,7 @@ def naive_gain(criterion: int, left: list[int], node: list[int]) -> float:
 
 @given(st.lists(st.tuples(st.integers(0, 900), st.integers(0, 900)), min_size=2, max_size=5),
        st.sampled_from([VARIANCE, ENTROPY, MISCLASSIFICATION]))  # fmt: skip
-def test_scores_are_the_rise_of_the_criterion(sides: list[tuple[int, int]], criterion: int) -> None:
+def test_scores_match_their_definition(sides: list[tuple[int, int]], criterion: int) -> None:
     left, right = [a for a, _ in sides], [b for _, b in sides]
     if not sum(left) or not sum(right):
         return
@@ -147,8 +147,8 @@ def test_twoing_is_the_best_gini_of_two_sets_of_classes(sides: list[tuple[int, i
 
 
 @given(st.integers(1, 2**40), st.integers(-(2**47), 2**47), st.integers(2, 50))
-def test_equal_means_gain_exactly_nothing(h: int, g: int, times: int) -> None:
-    """While sums stay below 2**53: they are float64 values then, equal products round equally."""
+def test_equal_means_have_a_gain_of_exactly_zero(h: int, g: int, times: int) -> None:
+    """Holds while sums are below 2**53 and so exact in float64: equal products round equally."""
     gl, hl = np.array([float(g)]), np.array([float(h)])
     whole = criteria.variance_term(
         gl, np.array([float(g * times)]), hl, np.array([float(h * times)])
@@ -168,7 +168,7 @@ def test_sums_of_targets_are_float64_values(n: int, largest: float) -> None:
     assert np.abs(values).max() >= 2**11
 
 
-def test_rows_of_no_weight_do_not_matter() -> None:
+def test_rows_of_zero_weight_do_not_change_the_target() -> None:
     rng = np.random.default_rng(0)
     y, weights = rng.standard_normal((50, 1)), rng.random(50)
     weights[[0, 7]] = 0.0
@@ -181,7 +181,7 @@ def test_rows_of_no_weight_do_not_matter() -> None:
         assert np.array_equal(one, other)
 
 
-def test_equal_weights_are_no_weights() -> None:
+def test_equal_weights_equal_no_weights() -> None:
     sampler = RowSampler("all", 5, 5, 0, np.full(5, 0.1))
     rows = sampler.rows(0)
     assert rows.weight.tolist() == [1] * 5
@@ -198,7 +198,7 @@ def test_two_planes_hold_columns_exactly_enough(values: list[float]) -> None:
     assert np.abs(back - x).max() <= np.abs(x).max() * 2.0**-52
 
 
-def test_exact_mean_has_no_order() -> None:
+def test_exact_mean_does_not_depend_on_the_order() -> None:
     y = np.random.default_rng(0).lognormal(0, 9, (5000, 2))
     assert np.array_equal(exact_mean(y), exact_mean(y[::-1]))
     assert exact_mean(y) == pytest.approx(y.mean(axis=0), rel=1e-12)
@@ -260,7 +260,7 @@ def test_balanced_subsample_gives_classes_equal_weight() -> None:
     assert max(totals) / min(totals) == pytest.approx(1, rel=1e-6)
 
 
-def test_features_of_a_tree() -> None:
+def test_draw_features_with_and_without_replacement() -> None:
     kept = draw_features(0, 3, 10, 4, replace=False)
     assert len(np.unique(kept)) == 4
     assert draw_features(0, 3, 10, 30, replace=True).max() < 10
@@ -272,7 +272,7 @@ def test_smallest_breaks_ties_by_position() -> None:
 
 
 def random_tree(rng: np.random.Generator, inner: int) -> tuple[np.ndarray, np.ndarray]:
-    """A random breadth-first tree: left children, and rises (-1 in some leaves)."""
+    """A random breadth-first tree: left children, and gains (-1 in some leaves)."""
     left = np.zeros(2 * inner + 1, dtype=np.int64)
     size, node = 1, 0
     while size < len(left):
@@ -286,7 +286,7 @@ def random_tree(rng: np.random.Generator, inner: int) -> tuple[np.ndarray, np.nd
 
 @settings(max_examples=200)
 @given(st.integers(0, 10**6), st.integers(2, 30))
-def test_replaying_best_first_level_by_level_is_best_first(seed: int, max_leaf_nodes: int) -> None:
+def test_best_first_growth_by_levels_keeps_all_final_splits(seed: int, max_leaf_nodes: int) -> None:
     rng = np.random.default_rng(seed)
     left, gain = random_tree(rng, 25)
     key = rng.permutation(len(left)).astype(np.uint64)
@@ -296,12 +296,12 @@ def test_replaying_best_first_level_by_level_is_best_first(seed: int, max_leaf_n
         known[nodes] = True
         partly = np.where(known & (left < nodes.stop), left, 0)
         part = reached(partly, np.where(known, gain, -1.0), key, max_leaf_nodes)
-        assert part[whole & known].all()  # a level never drops what the end would split
+        assert part[whole & known].all()  # no level drops a node that the final tree splits
 
 
 @pytest.mark.parametrize("max_leaf_nodes", [2, 3, 5, 31, 64, 100])
-def test_splits_of_a_level_of_best_first_growth(max_leaf_nodes: int) -> None:
-    """As many as there can be, and few more: half of them have a parent of their own."""
+def test_max_splits_of_a_level_of_best_first_growth(max_leaf_nodes: int) -> None:
+    """The bound on the splits of a level holds, and is close to the true maximum."""
     options = TreeOptions(criteria.VARIANCE, max_leaf_nodes=max_leaf_nodes)
     for depth in range(max_leaf_nodes + 2):
         levels_above = 2.0 ** np.arange(depth + 1)

@@ -1,4 +1,4 @@
-"""Losses: their mathematics, their constants, and the targets they refuse."""
+"""Losses: gradients, hessians, baselines, and the targets that are refused."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ PROPERTY = settings(deadline=None, max_examples=40, print_blob=True)
 
 
 def softmax_of(n_classes: int) -> Loss:
-    """Log loss by softmax, of two classes as well."""
+    """Log loss by softmax, also for two classes."""
     return replace(make_loss("log_loss", n_classes=3), columns=n_classes)
 
 
-# ---- calculus ----------------------------------------------------------------------------------
+# ---- derivatives -------------------------------------------------------------------------------
 
 
 def units(loss: Loss) -> float:
-    """Row losses in units of what gradients belong to."""
+    """Factor between a row's loss and the function that its gradient is the derivative of."""
     of_two_classes = loss.facts.name == "log_loss" and not loss.takes_rows
     return 2.0 if loss.facts.name == "squared_error" or of_two_classes else 1.0
 
@@ -49,10 +49,10 @@ def units(loss: Loss) -> float:
 def test_gradients_are_differences_of_losses(kind: str) -> None:
     loss = MAKERS[kind]()
     y, raw, _ = sample(loss)
-    raw = raw + 0.01234  # not where a loss has a kink
+    raw = raw + 0.01234  # away from kinks
     parameter = loss.round_parameter(Predicted(y, raw))
     g, _ = gradients(loss, y, raw, None, parameter)
-    # Rows average their columns, but for softmax, whose classes are one prediction.
+    # The loss of a row is the mean over its columns, except for softmax.
     share = 1.0 if loss.takes_rows else 1.0 / loss.columns
     for k in range(loss.columns):
         step = np.zeros(loss.columns)
@@ -65,7 +65,7 @@ def test_gradients_are_differences_of_losses(kind: str) -> None:
 
 
 @each_loss
-def test_hessians_are_differences_of_gradients_or_what_bounds_the_step(kind: str) -> None:
+def test_hessians_are_differences_of_gradients_or_bound_the_step(kind: str) -> None:
     loss = MAKERS[kind]()
     y, raw, _ = sample(loss)
     parameter = loss.round_parameter(Predicted(y, raw))
@@ -103,7 +103,7 @@ ORACLES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kind", ORACLES)
-def test_scikit_learn_finds_the_same(kind: str) -> None:
+def test_losses_match_those_of_scikit_learn(kind: str) -> None:
     loss, oracle = MAKERS[kind](), ORACLES[kind]
     y, raw, weights = sample(loss)
     their_raw = raw if loss.columns > 1 else raw[:, 0].copy()
@@ -124,7 +124,7 @@ def test_scikit_learn_finds_the_same(kind: str) -> None:
     np.testing.assert_allclose(loss.predict(raw), theirs, rtol=1e-13, atol=1e-15)
 
 
-def test_huber_is_scikit_learn_s_where_both_turn_linear_alike() -> None:
+def test_huber_with_equal_delta_is_that_of_scikit_learn() -> None:
     loss = make_loss("huber", alpha=0.8)
     y, raw, weights = sample(loss)
     parameter = loss.round_parameter(Predicted(y, raw, weights))
@@ -139,7 +139,7 @@ def test_huber_is_scikit_learn_s_where_both_turn_linear_alike() -> None:
     assert weights[beyond].sum() <= 0.2 * weights.sum() <= weights[beyond].sum() + weights.max()
 
 
-def test_log_cosh_is_numpy_s_for_residuals_of_every_size() -> None:
+def test_log_cosh_matches_numpy_for_residuals_of_every_size() -> None:
     loss, sizes = make_loss("log_cosh"), np.exp2(np.linspace(-60, 9, 5000))
     x = np.concatenate([sizes, -sizes, [0.0, -0.0, 1e15, -1e300]])
     g, h = gradients(loss, np.zeros(len(x)), x[:, None])
@@ -167,7 +167,7 @@ def test_baseline_is_the_best_constant(kind: str, weighted: bool) -> None:
     w = weights if weighted else None
     best = loss.baseline(y, w)
     assert best.shape == (loss.columns,) and best.dtype == np.float64
-    if loss.facts.name in ("huber", "log_cosh"):  # Friedman's start, the median
+    if loss.facts.name in ("huber", "log_cosh"):  # start at the median
         medians = make_loss("absolute_error", n_outputs=loss.columns).baseline(y, w)
         np.testing.assert_array_equal(best, medians)
         return
@@ -216,7 +216,7 @@ def test_order_of_rows_does_not_matter(kind: str) -> None:
 
 
 def test_softmax_of_two_columns_is_the_binary_loss() -> None:
-    """Two columns that step by s and -s move the log-odds by 2 s; (K - 1) / K of that is s."""
+    """Columns that move by s and -s move the log-odds by 2 s; times (K - 1) / K, that is s."""
     softmax, binary = softmax_of(2), make_loss("log_loss", n_classes=2)
     y, raw, weights = sample(binary, 1000)
     halves = np.column_stack([-0.5 * raw[:, 0], 0.5 * raw[:, 0]])
@@ -236,7 +236,7 @@ def test_softmax_of_two_columns_is_the_binary_loss() -> None:
 
 @PROPERTY
 @given(st.sampled_from(sorted(MAKERS)), st.integers(0, 2**31), st.floats(0.01, 100.0))
-def test_no_row_asks_for_a_step_beyond_the_bound(kind: str, seed: int, spread: float) -> None:
+def test_hessians_bound_the_step_of_every_row(kind: str, seed: int, spread: float) -> None:
     loss = MAKERS[kind]()
     y, raw, weights = sample(loss, 100, seed)
     g, h = gradients(loss, y, raw * spread, weights)
@@ -263,7 +263,7 @@ def test_softmax_is_a_distribution(seed: int, n_classes: int, spread: float) -> 
     st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6)), min_size=1, max_size=40),
     st.randoms(),
 )
-def test_weighted_mean_is_close_and_free_of_order(
+def test_weighted_mean_is_accurate_in_any_order(
     rows: list[tuple[float, float]], random: Any
 ) -> None:
     values, weights = np.array(rows).T
@@ -282,7 +282,7 @@ def test_models_are_pickled_with_their_loss(kind: str) -> None:
     assert pickle.loads(pickle.dumps(loss)) == loss
 
 
-# ---- what is refused ---------------------------------------------------------------------------
+# ---- errors ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_targets_in_range(kind: str) -> None:
     loss.check_target(sample(loss)[0])
 
 
-def test_all_positive_targets_weigh_nothing() -> None:
+def test_positive_targets_of_zero_weight_are_refused() -> None:
     with pytest.raises(ValueError, match=r"weighted sum is above 0 .*give weight to rows"):
         make_loss("poisson").baseline(np.array([0.0, 1.0]), np.array([1.0, 0.0]))
 
@@ -325,12 +325,12 @@ def test_all_positive_targets_weigh_nothing() -> None:
         ({"name": "tweedie", "power": 2.0}, r"between 1 and 2, got 2\.0; use loss='poisson'"),
     ],
 )
-def test_losses_that_are_not_there(given: dict[str, Any], message: str) -> None:
+def test_invalid_losses_are_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make_loss(**given)
 
 
-def test_one_level_for_several_outputs() -> None:
+def test_one_quantile_level_serves_several_outputs() -> None:
     loss = make_loss("quantile", n_outputs=2, alpha=0.3)
     assert loss == Quantile(loss.facts, 2, levels=(0.3, 0.3))
     y = np.arange(20.0).reshape(10, 2)

@@ -1,4 +1,4 @@
-"""Losses give the same bits in NumPy, Numba and the kernels."""
+"""Losses have the same bits in NumPy, Numba and the kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exact weighted quantiles of groups of rows, and the leaves that are made of them."""
+"""Exact weighted quantiles of groups of rows, and the leaf values computed from them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LEVELS = (0.01, 0.25, 0.5, 0.9)
 
 
 def naive_quantile(values: np.ndarray, weights: np.ndarray, level: float) -> float:
-    """Midpoint of the values that minimise the pinball loss, by trying each, in fractions."""
+    """Midpoint of the values that minimise the pinball loss, by trying all, in exact fractions."""
     distinct = sorted({float(v) for v, w in zip(values, weights, strict=True) if w > 0})
     share = Fraction(level).limit_denominator(1000)
 
@@ -47,7 +47,7 @@ def naive_quantile(values: np.ndarray, weights: np.ndarray, level: float) -> flo
 
 
 def sample(seed: int, n: int, n_groups: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Values with ties, whole weights some of which are 0, and a group per row, -1 for none."""
+    """Values with ties, integer weights of which some are 0, and the group of each row or -1."""
     rng = np.random.default_rng(seed)
     values = rng.integers(-6, 7, n) / 2.0
     values[rng.random(n) < 0.1] = -0.0
@@ -83,7 +83,7 @@ def test_order_of_rows_does_not_matter(seed: int, n_groups: int, level: float) -
     np.testing.assert_array_equal(rest.view(np.int64), again.view(np.int64))
 
 
-def test_a_row_twice_is_weight_two() -> None:
+def test_repeated_rows_equal_integer_weights() -> None:
     values, weights, group = sample(0, 200, 7)
     rows = np.repeat(np.arange(200), weights)
     for level in LEVELS:
@@ -94,7 +94,7 @@ def test_a_row_twice_is_weight_two() -> None:
         )
 
 
-def test_medians_and_quantiles_of_equal_weights_are_numpy_s() -> None:
+def test_quantiles_of_equal_weights_are_those_of_numpy() -> None:
     values = np.random.default_rng(1).normal(size=1001)
     for n in (1, 2, 3, 10, 1000, 1001):
         ones, groups = integer_weights(None, n), one_group(n)
@@ -129,7 +129,7 @@ def test_integer_weights(weights: Any, expected: list[int]) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
-def test_integer_weights_do_not_depend_on_a_power_of_two() -> None:
+def test_integer_weights_are_invariant_to_powers_of_two() -> None:
     weights = np.random.default_rng(2).gamma(1.0, 1.0, 500)
     expected = integer_weights(weights, 500)
     for unit in (2.0**-900, 2.0**-3, 2.0**700):
@@ -180,7 +180,7 @@ def test_numba_selects_from_any_order(shape: str) -> None:
             assert_same_bits(order.weighted_quantiles(values, integers, groups, level), expected)
 
 
-def test_groups_without_weight_have_zeros() -> None:
+def test_groups_without_weight_have_value_zero() -> None:
     values, weights = np.array([5.0, 7.0, 2.0, 9.0]), np.array([1, 3, 0, 0])
     groups = groups_of(np.array([1, 1, 3, 3]), 5)
     for order in (order_statistics, CompiledOrder(ThreadPool(1))):
@@ -190,7 +190,7 @@ def test_groups_without_weight_have_zeros() -> None:
         np.testing.assert_array_equal(rest, [0.0, 0.5, 0.0, 0.0, 0.0])
 
 
-def test_the_smallest_values_there_are() -> None:
+def test_quantiles_of_the_smallest_floats() -> None:
     values = np.array([5e-324, 5e-324, -5e-324, 15e-324])
     for n in (1, 2, 3, 4):
         groups, ones = one_group(n), integer_weights(None, n)
@@ -200,8 +200,8 @@ def test_the_smallest_values_there_are() -> None:
         assert_same_bits(own.weighted_quantiles(values, ones, groups, 0.5), expected)
 
 
-def test_numba_selects_where_the_sample_tells_nothing() -> None:
-    """Rows that are looked at first are all above, or all without weight."""
+def test_numba_selects_with_an_unrepresentative_sample() -> None:
+    """The sampled rows are all above the quantile, or all of zero weight."""
     n, order = 4096, CompiledOrder(ThreadPool(1))
     values, weights = np.arange(n, 0.0, -1.0), np.ones(n, dtype=np.int64)
     groups = one_group(n)
@@ -217,7 +217,7 @@ def test_numba_selects_where_the_sample_tells_nothing() -> None:
 
 
 @pytest.mark.parametrize("name", ["absolute_error", "quantile", "huber"])
-def test_losses_take_compiled_functions(name: str) -> None:
+def test_losses_give_the_same_bits_with_compiled_functions(name: str) -> None:
     loss, order = order_loss(name), CompiledOrder(ThreadPool(2))
     rows, leaf = residuals()
     own = replace(rows, order=order)
@@ -238,7 +238,7 @@ def order_loss(name: str, alpha: Any = 0.8) -> OrderStatisticLoss:
 
 
 def residuals(seed: int = 3, n: int = 300, n_leaves: int = 8) -> tuple[Predicted, np.ndarray]:
-    """Rows, and the leaf of each."""
+    """Rows, and the leaf of each row."""
     rng = np.random.default_rng(seed)
     leaf = rng.integers(-1, n_leaves, n)
     y, raw = rng.normal(size=n) * 3, rng.normal(size=(n, 1))
@@ -248,15 +248,15 @@ def residuals(seed: int = 3, n: int = 300, n_leaves: int = 8) -> tuple[Predicted
 def loss_of_leaf(
     loss: OrderStatisticLoss, rows: Predicted, own: np.ndarray, value: float, parameter: np.ndarray
 ) -> float:
-    """Mean loss of some rows whose raw predictions are moved."""
+    """Mean loss of the rows of a leaf with ``value`` added to their raw predictions."""
     weights = None if rows.weights is None else rows.weights[own]
     return loss.mean_loss(Predicted(rows.y[own], rows.raw[own] + value, weights), parameter)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("name", ["absolute_error", "quantile", "huber"])
-def test_leaf_values_are_line_searches(name: str, weighted: bool) -> None:
-    """No other constant in a leaf gives a smaller loss (for huber: than one step of Friedman's)."""
+def test_leaf_values_minimise_the_loss(name: str, weighted: bool) -> None:
+    """Leaf values minimise the loss; for huber, one step of Friedman's comes close."""
     loss = order_loss(name)
     rows, leaf = residuals()
     rows = rows if weighted else replace(rows, weights=None)
@@ -279,7 +279,7 @@ def test_leaf_values_are_line_searches(name: str, weighted: bool) -> None:
             assert moved >= best * (1 - 1e-14)
 
 
-def test_huber_leaves_are_scikit_learn_s_without_weights() -> None:
+def test_unweighted_huber_leaves_are_those_of_scikit_learn() -> None:
     loss = order_loss("huber")
     rows, leaf = residuals()
     rows = replace(rows, weights=None)
@@ -292,7 +292,7 @@ def test_huber_leaves_are_scikit_learn_s_without_weights() -> None:
         assert value == pytest.approx(theirs, rel=1e-12, abs=1e-13)
 
 
-def test_quantile_levels_refit_their_own_columns() -> None:
+def test_quantile_levels_set_leaves_of_their_own_columns() -> None:
     loss = order_loss("quantile", (0.2, 0.7))
     one_column, leaf = residuals()
     raw = np.column_stack([one_column.raw, one_column.raw - 1.0])

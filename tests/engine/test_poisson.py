@@ -1,6 +1,6 @@
-"""The criterion 'poisson': its numbers, its trees against scikit-learn's, and what it is good for.
+"""The criterion 'poisson': its precision, comparison with scikit-learn's trees, and accuracy.
 
-That all backends grow what the contract says is held by the tests of all scores (tests/strategies).
+The tests of all criteria (`tests.engine.strategies`) check that backends follow the contract.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gpuboost.engine import criteria, numerics
 from gpuboost.engine.fixed_point import WeightFacts, planes_to_float
 from gpuboost.engine.quantise import value_target
 from tests.backends.test_model_parity import assert_one_model
-from tests.estimators.test_tree import SHARE_COMPARED, few_values, same_splits
+from tests.estimators.trees.test_tree import SHARE_COMPARED, few_values, same_splits
 
 REGRESSORS = [
     DecisionTreeRegressor,
@@ -41,13 +41,13 @@ FOREST = {**TREE, "n_estimators": 5, "n_jobs": 1}
 
 
 def some_counts(n_samples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Whole-numbered features, and counts that depend on them, many of them zero."""
+    """Integer features, and counts that depend on them; many counts are zero."""
     X, signal = few_values(n_samples, 6, seed)
     rng = np.random.default_rng(seed)
     return X, rng.poisson(np.exp(np.clip(signal / 150 - 0.5, -6, 4))).astype(np.float64)
 
 
-# ---- Numbers -------------------------------------------------------------------------------------
+# ---- Precision of gains --------------------------------------------------------------------------
 
 
 def exact_half_deviance(x: Decimal) -> Decimal:
@@ -72,21 +72,21 @@ def test_half_deviance_keeps_its_precision_where_terms_cancel() -> None:
 
 
 def gain_of(gl: int, g: int, hl: int, h: int) -> float:
-    """Gain of one output."""
+    """Gain of a split with one output."""
     parts = [np.array([float(x)]) for x in (gl, g, hl, h)]
     return float(criteria.poisson_score((criteria.poisson_term(*parts), 0.0, 0.0), *parts[2:])[0])
 
 
 @given(st.integers(1, 2**28), st.integers(1, 2**20), st.integers(2, 2**4))
-def test_equal_means_gain_exactly_nothing(gl: int, hl: int, times: int) -> None:
+def test_equal_means_have_a_gain_of_exactly_zero(gl: int, hl: int, times: int) -> None:
     found = gain_of(gl, gl * times, hl, hl * times)
     assert found == 0.0 and not np.signbit(found)
 
 
 @given(*[st.integers(1, 2**24)] * 2, *[st.integers(1, 2**14)] * 2)
-def test_gains_are_exact_however_close_the_means_are(gl: int, gr: int, hl: int, hr: int) -> None:
-    """While products stay below 2**53. Next to equal means the rise itself is rounding noise."""
-    for a, b in ((gr, hr), (gl * 64 + gr % 3 - 1, hl * 64)):  # any, and next to equal means
+def test_gains_of_nearly_equal_means_are_accurate(gl: int, gr: int, hl: int, hr: int) -> None:
+    """Holds while products are below 2**53, even where the naive formula is rounding noise."""
+    for a, b in ((gr, hr), (gl * 64 + gr % 3 - 1, hl * 64)):  # any means, and nearly equal ones
         if a == 0:
             continue
         found = gain_of(gl, gl + a, hl, hl + b)
@@ -95,10 +95,10 @@ def test_gains_are_exact_however_close_the_means_are(gl: int, gr: int, hl: int, 
             parts = [(gl, hl, 1), (a, b, 1), (gl + a, hl + b, -1)]
             exact = sum(sign * Decimal(x) * (Decimal(x) / Decimal(y)).ln() for x, y, sign in parts)
             assert abs(Decimal(found) - exact) <= Decimal(2.0**-46) * exact + Decimal("1e-60")
-        assert found == gain_of(a, gl + a, b, hl + b)  # whichever side is called the left one
+        assert found == gain_of(a, gl + a, b, hl + b)  # the sides may be swapped
 
 
-def test_a_side_without_any_count_is_no_split() -> None:
+def test_a_side_with_only_zeros_is_not_a_valid_split() -> None:
     assert gain_of(0, 5, 3, 9) == gain_of(5, 5, 3, 9) == gain_of(0, 0, 3, 9) == -1.0
     assert gain_of(1, 5, 3, 9) > 0.0
     two = np.array([[0.0, 5.0, 3.0, 9.0], [1.0, 5.0, 3.0, 9.0]])
@@ -108,7 +108,7 @@ def test_a_side_without_any_count_is_no_split() -> None:
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_targets_are_not_centred(weighted: bool) -> None:
-    """Zero stays zero, what is positive stays positive, equal values stay equal."""
+    """Quantised targets keep zeros, positive values and equal values."""
     y = np.array([[0.0, 7.0], [1e-30, 0.0], [1.0, 7.0], [0.0, 0.0], [1e6, 2.0]])
     real = np.array([0.5, 1.0, 0.25, 0.0, 0.75]) if weighted else None
     facts = WeightFacts(5.0, 1.0, real, None if real is None else real > 0.0)
@@ -165,7 +165,7 @@ def test_pruning_is_that_of_scikit_learn() -> None:
 
 
 def test_every_leaf_has_a_positive_mean() -> None:
-    """As many rows are zero, squared error makes leaves of them alone."""
+    """Many counts are zero, and squared error makes leaves that hold only zeros."""
     X, y = some_counts(600, 3)
     model = DecisionTreeRegressor(**TREE).fit(X, y)
     assert model.predict(X).min() > 0.0 and model.tree_.n_leaves > 50
@@ -175,7 +175,7 @@ def test_every_leaf_has_a_positive_mean() -> None:
     )
 
 
-def test_an_output_of_zeros_alone_allows_no_split() -> None:
+def test_an_output_with_only_zeros_allows_no_split() -> None:
     X, y = some_counts(60, 4)
     outputs = np.column_stack([y, np.zeros(60)])
     ours = DecisionTreeRegressor(**TREE).fit(X, outputs)
@@ -187,7 +187,7 @@ def test_an_output_of_zeros_alone_allows_no_split() -> None:
 
 @pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
 def test_the_unit_of_counts_does_not_matter(scale: float) -> None:
-    """Deviance is of the first power of y: impurities are `scale` times as large."""
+    """Deviance is linear in the scale of y, so impurities are `scale` times as large."""
     X, y = some_counts(300, 5)
     one = DecisionTreeRegressor(**TREE, max_depth=5).fit(X, y)
     other = DecisionTreeRegressor(**TREE, max_depth=5).fit(X, y * scale)
@@ -201,7 +201,7 @@ def test_the_unit_of_counts_does_not_matter(scale: float) -> None:
     )
 
 
-def test_whole_weights_are_repetitions() -> None:
+def test_integer_weights_equal_repeated_rows() -> None:
     X, y = some_counts(250, 6)
     times = np.random.default_rng(0).integers(0, 4, len(y))
     weighted = DecisionTreeRegressor(**TREE, max_depth=6).fit(X, y, times.astype(float))
@@ -211,7 +211,7 @@ def test_whole_weights_are_repetitions() -> None:
 
 
 def test_categories_in_the_order_of_their_means_hold_the_best_set() -> None:
-    """Of all ways to part seven levels none lowers the deviance by more."""
+    """No other division of seven categories decreases the deviance more."""
     rng = np.random.default_rng(7)
     level = rng.integers(0, 7, 200)
     y = rng.poisson(np.array([3.0, 0.2, 1.0, 8.0, 0.5, 2.0, 0.1])[level]).astype(np.float64)
@@ -237,28 +237,30 @@ def test_categories_in_the_order_of_their_means_hold_the_best_set() -> None:
         ([0.0, 0.0, 0.0, 0.0], "some positive in a row of positive weight; got zeros alone"),
     ],
 )
-def test_what_is_no_count(estimator: type, y: list[float], message: str) -> None:
+def test_targets_that_are_no_counts_are_refused(
+    estimator: type, y: list[float], message: str
+) -> None:
     X = np.arange(4.0)[:, None]
     with pytest.raises(ValueError, match=rf"criterion='poisson' needs counts .* {message}"):
         estimator(criterion="poisson", device="numpy").fit(X, y)
     estimator(device="numpy").fit(X, y)
 
 
-def test_counts_of_no_weight_do_not_count() -> None:
+def test_counts_of_zero_weight_are_ignored() -> None:
     X, y, weight = np.arange(4.0)[:, None], [0.0, 0.0, 0.0, 4.0], [1.0, 1.0, 1.0, 0.0]
     with pytest.raises(ValueError, match="got zeros alone"):
         DecisionTreeRegressor(**TREE).fit(X, y, weight)
     assert DecisionTreeRegressor(**TREE).fit(X, y[::-1], weight).predict(X)[0] > 1.0
 
 
-def test_monotonic_constraints_say_what_they_need() -> None:
+def test_monotonic_constraints_are_refused() -> None:
     X, y = some_counts(50, 8)
     with pytest.raises(ValueError, match="needs criterion='gini' or 'squared_error'"):
         DecisionTreeRegressor(**TREE, monotonic_cst=[1, 0, 0, 0, 0, 0]).fit(X, y)
 
 
-def test_ensembles_of_such_trees() -> None:
-    """Bagging and AdaBoost take them from their base learner, a tree of scikit-learn's too."""
+def test_base_estimators_keep_their_criterion() -> None:
+    """Bagging and AdaBoost accept such base estimators, scikit-learn's trees included."""
     X, y = some_counts(300, 9)
     base = DecisionTreeRegressor(criterion="poisson", max_depth=4)
     bagged = BaggingRegressor(base, random_state=0, device="numpy").fit(X, y)
@@ -272,7 +274,7 @@ def test_ensembles_of_such_trees() -> None:
     assert boosted[0].fingerprint() == boosted[1].fingerprint()
     assert boosted[0].predict(X).min() > 0.0
     first = AdaBoostRegressor(base, **{**options, "n_estimators": 1}, boosting="reweighting")
-    alone = DecisionTreeRegressor(**TREE, max_depth=4).fit(X, y)  # all weights are equal
+    alone = DecisionTreeRegressor(**TREE, max_depth=4).fit(X, y)  # the first weights are equal
     np.testing.assert_allclose(first.fit(X, y).predict(X), alone.predict(X), rtol=1e-12)
 
 
@@ -284,7 +286,7 @@ def test_one_model_on_any_device(name: str) -> None:
     assert_one_model(name, X, y, criterion="poisson", **words)
 
 
-# ---- What it is good for -------------------------------------------------------------------------
+# ---- Accuracy ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -298,7 +300,7 @@ def test_one_model_on_any_device(name: str) -> None:
 def test_held_out_deviance_is_not_worse_than_by_squared_error(
     name: str, options: dict, wins: bool
 ) -> None:
-    """Paired, on counts a few of which are large; within two standard errors, or better."""
+    """Over eight seeds, the deviance is lower, or at most two standard errors higher."""
     differences = []
     for seed in range(8):
         rng = np.random.default_rng(seed)
@@ -317,7 +319,7 @@ def test_held_out_deviance_is_not_worse_than_by_squared_error(
     assert mean < (0.0 if wins else 2.0 * error)
 
 
-def test_targets_whose_sum_has_no_float64_are_refused() -> None:
+def test_targets_whose_sum_overflows_are_refused() -> None:
     y = np.full(300, 1e306)
     with pytest.raises(ValueError, match="Scale the target down"):
         DecisionTreeRegressor(criterion="poisson", device="numpy").fit(np.arange(300)[:, None], y)

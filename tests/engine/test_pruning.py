@@ -1,4 +1,4 @@
-"""Minimal cost-complexity pruning: against scikit-learn's, by brute force, on every backend."""
+"""Cost-complexity pruning: comparison with scikit-learn and brute force, on every backend."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gpuboost import (
 from gpuboost.engine.growth.pruning import pruned, pruning_path
 from gpuboost.engine.growth.tree import Tree, levels
 from tests import cuda_shim
-from tests.estimators.boosting_cases import classifier, regressor, table
+from tests.estimators.boosting.boosting_cases import classifier, regressor, table
 
 needs_compiler = pytest.mark.skipif(
     cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
@@ -35,18 +35,18 @@ ALPHAS = (0.0, 0.002, 0.01, 0.05, 20.0)
 
 
 def grid(n: int = 300, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Features of so few values that bins are exact, one of them categories, some missing."""
+    """Features with exact bins (one is categorical) and missing values."""
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 60, (n, 4)).astype(float)
     y = 0.1 * X[:, 0] + (X[:, 1] > 20) * (X[:, 2] > 10) + 0.5 * rng.normal(size=n)
     return X, y
 
 
-# ---- the rule ----------------------------------------------------------------------------------
+# ---- the pruned tree ---------------------------------------------------------------------------
 
 
 def shapes_of(tree: Tree, node: int = 0) -> list[tuple[float, frozenset[int]]]:
-    """What splits lower the impurity by, and which they are, in every tree pruned below a node."""
+    """Total impurity decrease and splits of every pruned subtree of a node."""
     found: list[tuple[float, frozenset[int]]] = [(0.0, frozenset())]
     left = int(tree.left[node])
     if left:
@@ -58,7 +58,7 @@ def shapes_of(tree: Tree, node: int = 0) -> list[tuple[float, frozenset[int]]]:
 
 
 def nodes_that_stay(whole: Tree, few: Tree) -> frozenset[int]:
-    """Splits of a tree that a pruned one still has; all else of these nodes must be the same."""
+    """Nodes of ``whole`` that are still split in ``few``; everything else of them must be equal."""
     stays, pairs = set(), [(0, 0)]
     while pairs:
         node, place = pairs.pop()
@@ -86,7 +86,7 @@ def nodes_that_stay(whole: Tree, few: Tree) -> frozenset[int]:
 
 @settings(deadline=None, max_examples=60, print_blob=True)
 @given(st.integers(0, 2**31), st.floats(1e-4, 0.2))
-def test_the_tree_that_is_left_costs_least(seed: int, alpha: float) -> None:
+def test_the_pruned_tree_has_the_lowest_cost(seed: int, alpha: float) -> None:
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 6, (40, 3)).astype(float)
     X[rng.random(X.shape) < 0.1] = np.nan
@@ -101,8 +101,8 @@ def test_the_tree_that_is_left_costs_least(seed: int, alpha: float) -> None:
     assert costs[stays] <= min(costs.values()) + 1e-12
 
 
-def test_a_split_that_is_worth_just_its_leaf_goes() -> None:
-    """Of trees of equal cost the smallest is kept."""
+def test_a_split_worth_exactly_alpha_is_pruned() -> None:
+    """Of several trees of equal cost, the smallest is kept."""
     X, y = np.array([[0.0], [0.0], [1.0], [1.0]]), np.array([0.0, 0.0, 1.0, 1.0])
     model = DecisionTreeRegressor(**QUICK)
     assert model.fit(X, y).tree_.impurity[0] == 0.25
@@ -110,7 +110,7 @@ def test_a_split_that_is_worth_just_its_leaf_goes() -> None:
         assert clone(model).set_params(ccp_alpha=alpha).fit(X, y).get_n_leaves() == leaves
 
 
-def test_a_split_without_gain_stays_for_those_below_it() -> None:
+def test_a_split_without_gain_is_kept_for_the_splits_below() -> None:
     X = np.array([[0, 0], [0, 1], [1, 0], [1, 1]] * 5)
     y = X[:, 0] ^ X[:, 1]
     model = DecisionTreeClassifier(ccp_alpha=0.1, **QUICK).fit(X, y)
@@ -141,7 +141,7 @@ def test_trees_of_values_are_those_of_scikit_learn() -> None:
 
 
 def same_trees(ours: Any, theirs: Any, X: np.ndarray, y: np.ndarray, weights: Any) -> None:
-    """As many leaves and the same predictions, whatever a leaf costs; and the same path."""
+    """Assert equal numbers of leaves and predictions for every alpha, and equal pruning paths."""
     sizes = set()
     for alpha in ALPHAS:
         own, other = (
@@ -156,7 +156,7 @@ def same_trees(ours: Any, theirs: Any, X: np.ndarray, y: np.ndarray, weights: An
     np.testing.assert_allclose(own.impurities, other.impurities, rtol=1e-6, atol=1e-9)
 
 
-def test_the_path_tells_where_nodes_become_leaves() -> None:
+def test_the_path_has_the_alphas_at_which_nodes_are_pruned() -> None:
     X, y = load_diabetes(return_X_y=True)
     model = DecisionTreeRegressor(min_samples_leaf=8, ccp_alpha=5.0, **QUICK)
     path = model.cost_complexity_pruning_path(X, y)
@@ -179,13 +179,13 @@ def test_the_path_tells_where_nodes_become_leaves() -> None:
 
 @pytest.mark.parametrize("criterion", ["gini", "entropy"])
 @pytest.mark.parametrize("load", [load_iris, load_breast_cancer, load_wine])
-def test_every_alpha_of_the_path_gives_its_step(load: Any, criterion: str) -> None:
-    """Exactly, though sums of gains are rounded; the last one leaves the root."""
+def test_every_alpha_of_the_path_gives_its_impurity(load: Any, criterion: str) -> None:
+    """Each alpha gives exactly its tree although gains are rounded; the last one gives the root."""
     X, y = load(return_X_y=True)
     model = DecisionTreeClassifier(criterion=criterion, **QUICK)
     path = model.cost_complexity_pruning_path(X, y)
     whole = model.fit(X, y)._ensemble.trees[0]
-    last = np.append(np.diff(path.ccp_alphas) > 0, True)  # of equal alphas
+    last = np.append(np.diff(path.ccp_alphas) > 0, True)  # the last of equal alphas
     for alpha, impurity in zip(path.ccp_alphas[last], path.impurities[last], strict=True):
         few = pruned(whole, alpha)
         leaves = few.left == 0
@@ -249,7 +249,7 @@ def test_a_leaf_of_a_pruned_tree_has_the_median_of_its_rows() -> None:
 @pytest.mark.parametrize(
     ("loss", "n_classes"), [("log_loss", 2), ("log_loss", 3), ("exponential", 2)]
 )
-def test_where_leaves_cost_much_trees_are_roots(loss: str, n_classes: int) -> None:
+def test_a_large_alpha_prunes_trees_to_their_roots(loss: str, n_classes: int) -> None:
     X, y = table(n_classes=n_classes)
     dear = classifier(loss=loss, ccp_alpha=1e3, n_estimators=3).fit(X, y)
     assert {t.get_n_leaves() for t in dear.estimators_.ravel()} == {1}

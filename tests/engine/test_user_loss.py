@@ -1,4 +1,4 @@
-"""A user's own loss: how it is called, and what it is told when it returns something else."""
+"""Custom losses: how their methods are called, and errors about what they return."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.engine.loss_cases import gradients, mean_loss, row_losses
 
 
 class LogCosh:
-    """log cosh(raw - y)."""
+    """Loss log(cosh(raw - y))."""
 
     def gradient(self, y: Any, raw: Any) -> Any:
         return np.tanh(raw - y)
@@ -22,7 +22,7 @@ class LogCosh:
 
 
 class Both:
-    """Squared error of several columns, with everything that an objective may have."""
+    """Squared error of several columns, with all optional methods of a custom loss."""
 
     def gradient_hessian(self, y: Any, raw: Any) -> Any:
         return raw - y[:, None], np.ones_like(raw, dtype=np.float32)
@@ -38,7 +38,7 @@ class Both:
 
 
 class Returns:
-    """Returns what it is given."""
+    """A loss whose methods return the given arrays."""
 
     def __init__(self, gradient: Any, hessian: Any = None, loss: Any = None) -> None:
         self.found = gradient, np.ones(3) if hessian is None else hessian
@@ -57,7 +57,7 @@ class Returns:
 Y, RAW = np.array([1.0, 2.0, 3.0]), np.zeros((3, 1))
 
 
-def test_one_column_is_a_vector_for_the_user() -> None:
+def test_a_custom_loss_of_one_column_gets_vectors() -> None:
     loss, weights = user_loss(LogCosh()), np.array([1.0, 2.0, 0.0])
     assert loss.formula == USER and not loss.constant_hessian
     g, h = gradients(loss, Y, RAW, weights)
@@ -68,7 +68,7 @@ def test_one_column_is_a_vector_for_the_user() -> None:
     assert np.isnan(row_losses(loss, Y, RAW)).all() and np.isnan(mean_loss(loss, Y, RAW))
 
 
-def test_several_columns_and_everything_else() -> None:
+def test_a_custom_loss_with_all_optional_methods() -> None:
     loss, squares = user_loss(Both(), columns=2), make_loss("squared_error")
     raw, weights = np.arange(6.0).reshape(3, 2), np.array([1.0, 0.5, 0.25])
     g, h = gradients(loss, Y, raw, weights)
@@ -97,7 +97,7 @@ def test_several_columns_and_everything_else() -> None:
         (Returns(np.array(["a", "b", "c"])), r"must return real numbers, got <U1"),
     ],
 )
-def test_what_is_returned_is_checked(objective: Any, message: str) -> None:
+def test_returned_arrays_are_checked(objective: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         gradients(user_loss(objective), Y, RAW)
 
@@ -115,6 +115,6 @@ def test_losses_and_constants_are_checked() -> None:
 
 
 @pytest.mark.parametrize("objective", [None, "huber", object(), np.tanh])
-def test_no_objective(objective: Any) -> None:
+def test_objects_without_the_methods_of_a_loss_are_refused(objective: Any) -> None:
     with pytest.raises(TypeError, match=r"must have the methods gradient\(y, raw\) and hessian"):
         user_loss(objective)

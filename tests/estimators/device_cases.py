@@ -1,4 +1,4 @@
-"""What every device must make the same model of: estimators, their options, and tables."""
+"""Cases in which every device must fit the same model: estimators, parameters and tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.engine.exact import assert_equal_models
 from tests.estimators.estimator_cases import make
 from tests.runs.gpu_runs import rows
 
-# Numbers beside the trees that a fit finds.
+# Fitted attributes other than the trees.
 FACTS = (
     *("oob_decision_function_", "oob_prediction_", "oob_scores_", "oob_improvement_"),
     *("train_score_", "validation_score_", "estimator_weights_", "estimator_errors_"),
@@ -20,7 +20,7 @@ FACTS = (
 
 
 def table(name: str, n_rows: int = 160) -> tuple[np.ndarray, np.ndarray]:
-    """Features of several kinds and a target for an estimator; three classes, or a number.
+    """Features of several kinds, and a target of three classes or of numbers.
 
     `tests.runs.gpu_runs.rows` may cap the number of rows.
     """
@@ -38,7 +38,7 @@ def table(name: str, n_rows: int = 160) -> tuple[np.ndarray, np.ndarray]:
 
 
 def assert_same_model(name: str, X: Any, y: Any, device: str, **words: Any) -> None:
-    """Fit on NumPy and on the device: fingerprints and predictions are equal."""
+    """Fit on NumPy and on the device, and assert equal fingerprints and predictions."""
     weight = words.pop("sample_weight", None)
     expected = make(name, **words).fit(X, y, weight)
     model = make(name, **words).set_params(device=device).fit(X, y, weight)
@@ -55,7 +55,7 @@ def assert_same_model(name: str, X: Any, y: Any, device: str, **words: Any) -> N
 
 @dataclass(frozen=True)
 class Case:
-    """An estimator with parameters; ``weights`` and ``target`` say what else it is given."""
+    """An estimator with parameters, and the kinds of sample weights and target of its fit."""
 
     name: str
     words: dict[str, Any] = field(default_factory=dict)
@@ -137,7 +137,7 @@ CASES = [
     Case("AdaBoostClassifier", {"estimator": PRUNED}, target="binary"),
 ]
 
-# Batches of four trees of each of these are recorded and replayed.
+# Forests whose batches of four trees are recorded as graphs and replayed.
 REPLAYED_FORESTS = [
     Case("RandomForestClassifier", {"n_estimators": 13, "max_depth": 8}),
     Case("RandomForestClassifier", {"n_estimators": 12, "max_depth": 12}, weights="real"),
@@ -162,9 +162,9 @@ REPLAYED_FORESTS = [
 
 VALUES, CLASSES = "GradientBoostingRegressor", "GradientBoostingClassifier"
 MONOTONIC = {"monotonic_cst": [1, 0, 0, -1, 0, 0]}
-# Of 50 000 rows, a round has room for more than is read whole.
+# With 50 000 rows, the buffer of a round is too large to be copied to the host in one transfer.
 LARGE_TREES = Case(VALUES, {"max_depth": 20, "min_samples_leaf": 1, "n_estimators": 3})
-# What a round of boosting of bounded depth does with each of these is recorded and replayed.
+# Boosting of bounded depth, whose rounds are recorded as graphs and replayed.
 REPLAYED_ROUNDS = [
     Case(VALUES),
     Case(VALUES, {"loss": "absolute_error"}, weights="real"),

@@ -1,4 +1,4 @@
-"""Small estimators and small tables for the tests of what all estimators share."""
+"""Small estimators and tables for the tests that cover all estimators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAMES = [name for name in gpuboost.__all__ if name.endswith(("Classifier", "Regr
 
 
 def make(name: str, **params):
-    """An estimator that fits in an instant."""
+    """An estimator that is fast to fit."""
     estimator = getattr(gpuboost, name)(device="numpy", n_jobs=1, random_state=0)
     if hasattr(estimator, "n_estimators"):
         estimator.set_params(n_estimators=5)
@@ -23,15 +23,15 @@ def make(name: str, **params):
 
 
 def data_for(name: str):
-    """A small table that fits the task."""
+    """A small data set for the estimator's task."""
     load = load_iris if name.endswith("Classifier") else load_diabetes
     return load(return_X_y=True)
 
 
 def frame_of(kind: str):
-    """A table with categories, missing values and names, and a target.
+    """A data frame with a categorical column and missing values, and a target.
 
-    Skips where its library is not installed.
+    Skips the test if the library of the frame is not installed.
     """
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
@@ -42,10 +42,10 @@ def frame_of(kind: str):
     frame.loc[::9, "size"] = np.nan
     if kind == "pandas":
         return frame, y
-    pytest.importorskip("pyarrow")  # polars takes frames of pandas by it
+    pytest.importorskip("pyarrow")  # polars converts pandas frames with it
     return pytest.importorskip("polars").from_pandas(frame), y
 
 
 def fitted_facts(model) -> list[str]:
-    """Attributes that a fit leaves behind."""
+    """Names of the attributes that ``fit`` has set."""
     return [name for name in vars(model) if name.endswith("_") or name == "_model"]

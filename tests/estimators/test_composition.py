@@ -1,4 +1,4 @@
-"""Our estimators inside scikit-learn's: voting, stacking, selection, calibration, inspection."""
+"""gpuboost's estimators in scikit-learn's voting, stacking, selection, calibration, inspection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Docstrings of the public estimators: errors of every method, and every fitted attribute."""
+"""Docstrings of public estimators list the errors of methods and the fitted attributes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_every_public_method_says_what_it_raises(name):
 
 @pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scores")
 @pytest.mark.parametrize("name", NAMES)
-def test_every_fitted_attribute_is_told(name):
+def test_every_fitted_attribute_is_documented(name):
     estimator = make(name)
     if hasattr(estimator, "bootstrap"):
         estimator.set_params(bootstrap=True, oob_score=True)

@@ -1,4 +1,4 @@
-"""What every estimator has in common: scikit-learn's contract, and what goes beyond it."""
+"""All estimators: scikit-learn's contract, and gpuboost's additions to it."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ DRAWS_ROWS = "rows are drawn: a repeated row is not the same draw as a row of we
 
 
 def theirs(name: str):
-    """scikit-learn's class of the name."""
+    """scikit-learn's class of the same name."""
     return getattr(sklearn.ensemble, name, None) or getattr(sklearn.tree, name)
 
 
 def expected_failures(estimator):
-    """Checks that cannot hold, as in scikit-learn's own list."""
+    """scikit-learn's checks that are expected to fail, with reasons."""
     if type(estimator).__name__ == "GradientBoostingClassifier":
         return {
             "check_class_weight_classifiers": "min_weight_fraction_leaf, by which the check keeps "
@@ -92,15 +92,15 @@ def test_methods_and_attributes_are_those_of_scikit_learn(name):
     X, y = data_for(name)
     ours, other = make(name).fit(X, y), theirs(name)().fit(X, y)
     not_ours = {
-        "decision_function",  # a delegate of base learners that have it; trees have none
+        "decision_function",  # delegates to base learners; trees have none
         "get_metadata_routing",
-        "estimator",  # a forest of ours has no prototype of its trees before it is fitted
+        "estimator",  # gpuboost's forests have no base estimator before fit
         "estimator_params",
-        "class_weight",  # None in regressors, where it means nothing
+        "class_weight",  # unused in regressors
     }
     if name.startswith("GradientBoosting"):
-        not_ours |= {"init_"}  # ours without ``init`` starts at ``baseline_``, no estimator
-        not_ours |= {"alpha"} - set(ours.get_params())  # of a classifier, without effect
+        not_ours |= {"init_"}  # without ``init``, the start is ``baseline_``
+        not_ours |= {"alpha"} - set(ours.get_params())  # unused in classifiers
     if name.startswith("Bagging") or name.endswith("Classifier"):
         not_ours -= {"estimator"} if name.startswith("Bagging") else {"class_weight"}
     public = {n for n in dir(other) if not n.startswith("_")} - not_ours
@@ -124,7 +124,7 @@ def test_every_parameter_is_documented(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_before_fit_nothing_is_there(name):
+def test_before_fit_there_are_no_fitted_attributes(name):
     estimator = make(name)
     for attribute in ("tree_", "estimators_", "feature_importances_", "classes_"):
         assert not hasattr(estimator, attribute)
@@ -158,7 +158,7 @@ def test_views_of_the_model_cannot_be_assigned(name):
     if view == "estimators_":
         trees = model.estimators_
         if isinstance(trees, list):
-            trees.clear()  # a list of the caller's own
+            trees.clear()  # changes only a copy
         else:
             assert not trees.flags.writeable
         trees = np.ravel(model.estimators_)
@@ -172,7 +172,7 @@ def test_views_of_the_model_cannot_be_assigned(name):
 @pytest.mark.parametrize(
     "name", [n for n in NAMES if "Tree" in n and not n.startswith("ExtraTrees")]
 )
-def test_trees_take_check_input_and_check_anyway(name):
+def test_trees_accept_check_input_and_always_check(name):
     X, y = data_for(name)
     model = make(name).fit(X, y, None, False).fit(X, y, check_input=True)
     for method in ("predict", "predict_proba", "apply", "decision_path"):
@@ -186,7 +186,7 @@ def test_trees_take_check_input_and_check_anyway(name):
                 getattr(model, method)(X, check_input="no")
 
 
-def test_warnings_name_the_line_of_the_user():
+def test_warnings_point_to_the_caller():
     pd = pytest.importorskip("pandas")
     X, y = load_iris(return_X_y=True)
     frame = pd.DataFrame(X, columns=list("abcd"))
@@ -204,7 +204,7 @@ def test_warnings_name_the_line_of_the_user():
         assert {warning.filename for warning in told} == {__file__}, told[0].message
 
 
-def test_a_new_fit_leaves_what_a_user_wrote_on_the_model():
+def test_a_new_fit_keeps_attributes_set_by_the_user():
     X, y = load_iris(return_X_y=True)
     model = make("DecisionTreeClassifier").fit(X, y)
     model.note_ = "mine"
@@ -222,7 +222,7 @@ def test_pickle_and_copy_keep_the_model_and_hold_no_data(name):
     model.apply(X), model.feature_importances_
     model.__dict__.get("estimators_") or getattr(model, "estimators_", None)
     getattr(model, "tree_", None)
-    assert len(pickle.dumps(model)) == before  # what was made on demand does not travel
+    assert len(pickle.dumps(model)) == before  # cached views are not pickled
     for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model), copy.copy(model)):
         assert other.fingerprint() == model.fingerprint()
         np.testing.assert_array_equal(other.predict(X), model.predict(X))
@@ -258,16 +258,16 @@ def test_the_seed_decides(name):
     assert make(name, random_state=2**32 - 1).fit(X, y).fingerprint() != "" != first
 
 
-def test_without_a_seed_numpy_decides():
+def test_without_a_seed_the_global_numpy_seed_is_used():
     X, y = load_iris(return_X_y=True)
     prints = []
     for seed in (0, 0, 1):
-        np.random.seed(seed)  # noqa: NPY002  what users of scikit-learn do
+        np.random.seed(seed)  # noqa: NPY002  as in scikit-learn
         prints.append(make("RandomForestClassifier", random_state=None).fit(X, y).fingerprint())
     assert prints[0] == prints[1] != prints[2]
 
 
-def test_verbose_shows_a_bar_and_silence_is_the_default(capsys):
+def test_verbose_shows_a_progress_bar(capsys):
     X, y = load_iris(return_X_y=True)
     make("RandomForestClassifier").fit(X, y)
     assert capsys.readouterr() == ("", "")
@@ -302,7 +302,7 @@ def test_our_trees_work_in_ensembles_of_scikit_learn():
     assert bagged.fit(X, y).score(X, y) > 0.8
 
 
-def test_a_failed_fit_leaves_the_model_that_was_there():
+def test_a_failed_fit_keeps_the_previous_model():
     X, y = load_diabetes(return_X_y=True)
     model = make("RandomForestRegressor").fit(X, y)
     before = model.fingerprint()
@@ -314,7 +314,7 @@ def test_a_failed_fit_leaves_the_model_that_was_there():
     assert model.fingerprint() == before and model.n_features_in_ == 10
 
 
-def test_a_new_fit_forgets_the_old_one():
+def test_a_new_fit_replaces_the_previous_model():
     frame, y = frame_of("pandas")
     model = make("ExtraTreesRegressor", bootstrap=True, oob_score=True, n_estimators=40)
     model.fit(frame, y)
@@ -328,7 +328,7 @@ def test_a_new_fit_forgets_the_old_one():
 
 
 def test_importing_is_light():
-    """scikit-learn imports pandas where there is one; nothing may come on top of what it does."""
+    """gpuboost imports no heavy library that scikit-learn has not imported already."""
     heavy = ["numba", "cupy", "pandas", "polars", "pyarrow", "matplotlib", "tqdm"]
     code = f"""
 import sys
@@ -344,7 +344,7 @@ assert seen() == before, seen() - before
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_names_are_found_by_dir_and_others_are_not():
+def test_dir_lists_public_names_and_unknown_names_raise():
     fresh = importlib.reload(gpuboost)
     assert set(fresh.__all__) <= set(dir(fresh))
     with pytest.raises(AttributeError, match="no attribute 'RandomForst'"):

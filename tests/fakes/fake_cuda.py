@@ -37,12 +37,12 @@ class Device:
 
     @property
     def compute_capability(self) -> str:
-        """Such as "90"."""
+        """The compute capability, such as "90"."""
         return str(self.machine.capability)
 
     @property
     def mem_info(self) -> tuple[int, int]:
-        """Bytes that are free, and all."""
+        """Free and total bytes."""
         return self.machine.free, self.machine.total
 
     def __enter__(self) -> Device:
@@ -82,11 +82,11 @@ class Function:
 
 
 class PinnedMemory(bytearray):
-    """``cupy.cuda.PinnedMemoryPointer``: a buffer, somewhat larger than what was asked for."""
+    """``cupy.cuda.PinnedMemoryPointer``: a buffer, somewhat larger than requested."""
 
     @property
     def first(self) -> int:
-        """Its address."""
+        """The address of the buffer."""
         return np.frombuffer(self, np.uint8).ctypes.data
 
 
@@ -96,12 +96,12 @@ class Module:
     machine: Machine
 
     def load(self, cubin: bytes) -> None:
-        """Load what the fake compiler made."""
+        """Load the output of the fake compiler."""
         text, name = json.loads(cubin[4:])
         self._module = cuda_shim.Module(text, file_name=name)
 
     def get_function(self, name: str) -> Function:
-        """A kernel of it."""
+        """Get a kernel of the module."""
         return Function(self.machine, self._module, name)
 
 
@@ -116,7 +116,7 @@ class Event:
         self._stream: Stream | None = None
 
     def record(self, stream: Stream | None = None) -> None:
-        """What was begun before belongs to it."""
+        """Record the event after the work that the stream has been given."""
         self.machine.check_no_capture()
         self._stream = self.machine.stream if stream is None else stream
         if stream is None:
@@ -127,11 +127,11 @@ class Event:
 
     @property
     def done(self) -> bool:
-        """Whether the host knows that it is."""
+        """Whether the host has waited for the event."""
         return self._stream is None or self._stream.waited > self._clock
 
     def synchronize(self) -> None:
-        """Finish it; nothing is waited for before it is recorded."""
+        """Wait for the event; an event that was not recorded is not waited for."""
         if self._stream is None:
             return
         self.machine.wait_for(self._stream)
@@ -155,14 +155,14 @@ class MemoryHook:
         self.machine.hooks.remove(self)
 
     def malloc_postprocess(self, **given: Any) -> None:
-        """Memory was taken."""
+        """Called after memory was allocated."""
 
     def free_postprocess(self, **given: Any) -> None:
-        """Memory was given back."""
+        """Called after memory was freed."""
 
 
 class Compiler(types.SimpleNamespace):
-    """``cupy.cuda.nvrtc``: its machine code is the source."""
+    """``cupy.cuda.nvrtc``; its machine code is the source text."""
 
     def __init__(self, machine: Machine) -> None:
         programs: dict[int, tuple[str, str]] = {}

@@ -1,8 +1,8 @@
-"""What the CUDA backend uses of CuPy, on the CPU: arrays are NumPy's, kernels run in the shim.
+"""The parts of CuPy that the CUDA backend uses, over NumPy arrays and kernels on the CPU.
 
-It is stricter than CuPy where that finds mistakes: an array knows its device and may be used on no
-other, host arrays are taken by `asarray` alone, nothing becomes a host array by itself, and a copy
-that was not waited for has not happened. `install` puts it in CuPy's place.
+It is stricter than CuPy in order to find mistakes: an array can only be used on its own device,
+only `asarray` accepts host arrays, arrays are never converted to host arrays implicitly, and a copy
+happens when the host waits for it. `make` creates the module.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# What CuPy 14 has under these names, with the keywords that the backend gives. Look there before
-# adding one. No exp and no log: the bits of CUDA's are not NumPy's.
+# Functions of CuPy 14, with the keywords that the backend uses. Check CuPy before adding one. There
+# is no exp and no log, because CUDA's bits differ from NumPy's.
 FUNCTIONS = _words(
     """abs all any arange argmax argmin argsort argwhere array_equal bincount ceil clip concatenate
     copyto count_nonzero cumsum diff equal expand_dims flatnonzero floor frexp full full_like
@@ -54,16 +54,16 @@ METHODS = _words(
     """all any argmax argmin argsort astype copy cumsum fill max mean min nonzero repeat
     searchsorted sort sum take"""
 )
-# What most often makes a view, which is nothing to the device.
+# These usually return a view, for which the device does nothing.
 VIEWING = {name: getattr(np.ndarray, name) for name in _words("ravel reshape transpose view")}
 VIEWS = (operator.getitem, *VIEWING.values())
-# The shape of the result is known to the device alone, or the result is a Python value.
+# Only the device knows the shape of the result, or the result is a Python value.
 WAITING = _words("argwhere bincount count_nonzero flatnonzero nonzero unique")
-# Of floating point the result depends on the order, which is the device's own.
+# With floating point, the result depends on the order of the device's operations.
 SUMS = _words("bincount cumsum mean sum")
 WAIT, UPLOAD = "wait", "upload"
-POOL_UNIT = 512  # bytes that CuPy's pool rounds up to
-GARBAGE = 0xA5  # every byte of memory that nobody has written to
+POOL_UNIT = 512  # bytes; CuPy's pool rounds sizes up to a multiple
+GARBAGE = 0xA5  # fills uninitialised memory
 FACTS = _words("dtype flags itemsize nbytes ndim shape size strides")
 OPERATORS = {
     **{
@@ -82,7 +82,7 @@ REFLECTED = _words("add sub mul mod and or xor truediv floordiv lshift rshift")
 
 
 def _memory_of(host: np.ndarray) -> np.ndarray:
-    """What an array is a view of."""
+    """The array that owns the memory of ``host``."""
     return host if host.base is None else host.base  # type: ignore[return-value]
 
 
@@ -93,28 +93,28 @@ class Machine:
     ----------
     n_devices, capability : int
     fail_at : int
-        This allocation (from 0) fails for want of memory; -1: none.
+        Number (from 0) of the allocation that fails; -1 for none.
     allocations, compilations, freed : int
-        How often memory was allocated, a source compiled, all blocks given back.
+        Numbers of allocations, of compiled sources, and of times that the pool freed all blocks.
     events : list of str
-        Kernels that were launched, by name, and ``GRAPH`` for a graph, and in their order `WAIT`
-        where the host waited, and `UPLOAD` where it wrote to an array of the device.
+        Names of launched kernels, and ``GRAPH`` for a graph, in order. `WAIT` means that the host
+        waited, and `UPLOAD` that it wrote to an array of the device.
     live, live_bytes : int
-        Pieces of memory that arrays hold, and what the pool gives for them.
+        Number of memory blocks that arrays hold, and their bytes in the pool.
     refuse_pinned : bool
         Whether the system refuses to pin memory.
     pinned : list of weak references to PinnedMemory
-        What was pinned.
+        Pinned buffers.
     uploaded : int
-        Bytes that were copied to the device.
+        Bytes copied to the device.
     clock : int
-        How often the host waited.
+        Number of times that the host waited.
     launched_since : list of int
-        For each time the host waited for an event, launches between that and the wait.
+        For each wait for an event, the number of launches between the event and the wait.
     hooks : list of MemoryHook
-        Those that are told of memory.
+        Hooks to call when memory is allocated or freed.
     allocator : object
-        What ``set_allocator`` was given.
+        Argument of ``set_allocator``.
     lost : bool
         Whether a kernel broke the device for this process.
     """
@@ -152,15 +152,15 @@ class Machine:
         return self.streams[-1]
 
     def check_no_capture(self) -> None:
-        """End a capture by an error: what is asked for no graph holds."""
+        """If the stream captures, end the capture with an error: graphs cannot hold this work."""
         self.stream.end_by_error()
 
     def wait(self) -> None:
-        """The host waits for the device."""
+        """Let the host wait for the device."""
         self.wait_for(self.stream)
 
     def wait_for(self, stream: Stream) -> None:
-        """The host waits for a stream."""
+        """Let the host wait for a stream."""
         self.check_no_capture()
         self.events.append(WAIT)
         self.clock += 1
@@ -175,17 +175,17 @@ class Machine:
 
     @property
     def waits(self) -> int:
-        """How often it has."""
+        """Number of times that the host has waited."""
         return self.events.count(WAIT)
 
     @property
     def launches(self) -> list[str]:
-        """Names of kernels, launch by launch, and graphs."""
+        """Names of the launched kernels and graphs."""
         return [event for event in self.events if event not in (WAIT, UPLOAD)]
 
     @property
     def current(self) -> int:
-        """Device of this thread."""
+        """Current device of this thread."""
         return getattr(self._local, "device", 0)
 
     @current.setter
@@ -225,11 +225,11 @@ class Machine:
             hook.free_postprocess(**{name: given[name] for name in given if name != "size"})
 
     def note_write(self, host: np.ndarray) -> None:
-        """It is written to on the current stream."""
+        """Note that the current stream writes to an array."""
         self._written[id(_memory_of(host))] = self.stream, self.clock
 
     def check_written(self, host: np.ndarray) -> None:
-        """What the current stream reads must have been written for it."""
+        """Check that the writes to an array are ordered before work of the current stream."""
         stream, when = self._written.get(id(_memory_of(host)), (self.stream, 0))
         ordered = self.stream.waits_for(stream) or stream.waited > when
         captures = self.stream.launches is not None  # and reads nothing yet
@@ -242,7 +242,7 @@ class Machine:
         self.wait()
 
     def host_of(self, value: Any) -> Any:
-        """The memory behind an argument, which must lie on the current device."""
+        """The host array behind an argument, which must be on the current device."""
         if isinstance(value, Array):
             if value.number != self.current:
                 raise ValueError(f"array of device {value.number} used on {self.current}")
@@ -255,7 +255,7 @@ class Machine:
         return value
 
     def result(self, found: Any, sources: list[np.ndarray]) -> Any:
-        """What a function of NumPy gave, as CuPy would: no scalars, views without memory."""
+        """Convert a NumPy result to CuPy's form: arrays instead of scalars, and views."""
         if isinstance(found, tuple):
             return tuple(self.result(item, sources) for item in found)
         if not isinstance(found, np.ndarray | np.generic):
@@ -266,7 +266,7 @@ class Machine:
         return self.own(host)
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """A function of NumPy over arrays of the device. None of them is captured here."""
+        """Call a NumPy function with arrays of the device. Graphs cannot capture such calls."""
         if function not in VIEWS:
             self.check_no_capture()
         name = getattr(function, "__name__", "")
@@ -301,17 +301,17 @@ class Array:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """What other libraries know it by."""
+        """The interface by which other libraries access the array."""
         return {"shape": self.shape, "typestr": self.dtype.str, "version": 3}
 
     @property
     def T(self) -> Array:
-        """Transposed."""
+        """The transposed array."""
         return self.transpose()
 
     @property
     def device(self) -> Device:
-        """Where it lies."""
+        """The device of the array."""
         return Device(self.machine, self.number)
 
     def __len__(self) -> int:
@@ -342,7 +342,7 @@ class Array:
     __hash__ = None  # type: ignore[assignment]
 
     def get(self, *, out: np.ndarray | None = None, blocking: bool = True) -> np.ndarray:
-        """Copy to the host; into ``out`` only when an event is waited for."""
+        """Copy to the host; ``out`` is filled when the host waits for an event."""
         if out is None:
             self.machine.wait()
             return self.machine.host_of(self).copy()
@@ -352,9 +352,9 @@ class Array:
         return out
 
     def set(self, arr: np.ndarray, stream: Stream | None = None) -> None:
-        """Copy from the host; without a stream, waiting for it.
+        """Copy from the host, and wait for the copy if no stream is given.
 
-        With one, the host must leave its memory, which is pinned, as it is until it has waited.
+        With a stream, the host must not change the pinned memory until it has waited.
         """
         self.machine.events.append(UPLOAD)
         if stream is None:
@@ -390,7 +390,7 @@ for _name in REFLECTED:
 
 
 class csr_matrix:
-    """``cupyx.scipy.sparse.csr_matrix`` of arrays of the device."""
+    """``cupyx.scipy.sparse.csr_matrix`` over arrays of the device."""
 
     def __init__(self, parts: tuple[Array, Array, Array], shape: tuple[int, int]) -> None:
         assert len({part.number for part in parts}) == 1
@@ -406,7 +406,7 @@ class csr_matrix:
 
 
 def make(machine: Machine) -> types.ModuleType:
-    """The module."""
+    """Create the fake module ``cupy``."""
     cupy = types.ModuleType("cupy")
     cupy.__spec__ = importlib.machinery.ModuleSpec("cupy", None)
     names: dict[str, Any] = {name: getattr(np, name) for name in TYPES}

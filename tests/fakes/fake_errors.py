@@ -1,4 +1,4 @@
-"""Errors of CUDA, as CuPy raises them."""
+"""Errors of CUDA that CuPy raises."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ class OutOfMemoryError(MemoryError):
 
 
 class StatusError(RuntimeError):
-    """An error of CUDA's."""
+    """An error with a CUDA status."""
 
     def __init__(self, status: int) -> None:
         self.status = status
@@ -16,12 +16,12 @@ class StatusError(RuntimeError):
 
 
 class CUDARuntimeError(StatusError):
-    """Of the runtime."""
+    """An error of the CUDA runtime."""
 
 
 class CUDADriverError(StatusError):
-    """Of the driver."""
+    """An error of the CUDA driver."""
 
 
 class NVRTCError(StatusError):
-    """Of the compiler."""
+    """An error of the compiler."""

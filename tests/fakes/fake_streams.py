@@ -1,8 +1,8 @@
-"""Streams and graphs of the fake CuPy: what is launched while a stream captures is not run.
+"""Streams and graphs of the fake CuPy; launches during a capture are recorded and not run.
 
-As with CUDA, a stream that captures takes launches of kernels and nothing else: memory, copies and
-waiting end the capture with an error. Stricter than CUDA, it must be a stream that does not wait
-for the default one, since work of other threads on that would end the capture too.
+As with CUDA, a stream that captures accepts only launches of kernels: allocations, copies and waits
+end the capture with an error. Stricter than CUDA, the stream must be one that does not wait for the
+default stream, since work of other threads on that stream would end the capture too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ GRAPH = "graph"
 
 
 class Borrowed:
-    """The place of an array: as an argument of a graph it does not keep the memory."""
+    """A weak reference to an array: arguments of a graph do not keep memory alive."""
 
     def __init__(self, host: np.ndarray) -> None:
         owner = host if host.base is None else host.base
@@ -37,7 +37,7 @@ class Borrowed:
         }
 
     def array(self) -> np.ndarray:
-        """The array, if its memory is still there."""
+        """The array, if its memory is still allocated."""
         owner = self._owner()
         if owner is None:
             raise CUDARuntimeError(_ILLEGAL_ADDRESS)
@@ -45,7 +45,7 @@ class Borrowed:
 
 
 def captured(launch: Callable[[list[Any]], None], values: list[Any]) -> Callable[[], None]:
-    """A launch of a graph, with the arguments that it had when it was captured."""
+    """A launch in a graph, with the arguments at the time of the capture."""
     borrowed = [Borrowed(value) if isinstance(value, np.ndarray) else value for value in values]
 
     def run() -> None:
@@ -63,12 +63,12 @@ class Graph:
         self.uploaded = False
 
     def upload(self, stream: Stream | None = None) -> None:
-        """Get it ready."""
+        """Prepare the graph."""
         self.machine.check_no_capture()
         self.uploaded = True
 
     def launch(self, stream: Stream | None = None) -> None:
-        """Run all of it."""
+        """Run the launches of the graph."""
         machine = self.machine
         machine.check_no_capture()
         if self.number != machine.current:
@@ -87,24 +87,24 @@ class Stream:
         self.is_null, self.is_non_blocking = null, non_blocking
         self.launches: list[Callable[[], None]] | None = None  # while it captures
         self.ended = False  # by an error
-        self.waited = 0  # `Machine.clock` when the host last waited for it
+        self.waited = 0  # `Machine.clock` at the host's last wait for the stream
         self.ptr = id(self)
-        # Copies to the device that may not be done: memory of the host, and what it held then.
+        # Unfinished copies to the device: host memory, and its contents at the call.
         self.uploads: list[tuple[np.ndarray, np.ndarray]] = []
 
     def _finish_uploads(self) -> None:
-        """End the copies to the device, which read the memory of the host until now."""
+        """Finish the copies to the device; the host memory must not have changed since the call."""
         for source, copied in self.uploads:
             same = source.tobytes() == copied.tobytes()
             assert same, "the host wrote to pinned memory before a copy from there was done"
         self.uploads.clear()
 
     def synchronize(self) -> None:
-        """Wait for it."""
+        """Wait for the stream."""
         self.machine.wait_for(self)
 
     def waits_for(self, other: Stream) -> bool:
-        """Whether what is launched here comes after what was launched there before."""
+        """Whether new work of this stream runs after the work that ``other`` has been given."""
         by_default = self.is_null or other.is_null
         return self is other or (by_default and not (self.is_non_blocking or other.is_non_blocking))
 
@@ -116,32 +116,32 @@ class Stream:
         assert self.machine.streams.pop() is self
 
     def begin_capture(self, mode: int | None = None) -> None:
-        """Take launches from now on."""
+        """Start capturing launches."""
         if self.is_null:
             raise RuntimeError("cannot capture on the default (legacy) stream")
         assert self.is_non_blocking, "work on the default stream would end this capture"
         self.launches, self.ended = [], False
 
     def end_capture(self) -> Graph:
-        """What was launched."""
+        """End the capture and return the graph."""
         launches, self.launches = self.launches, None
         if launches is None or self.ended:
             raise CUDARuntimeError(_CAPTURE_ENDED)
         return Graph(self.machine, launches)
 
     def is_capturing(self) -> bool:
-        """Whether it captures."""
+        """Whether the stream is capturing."""
         return self.launches is not None
 
     def end_by_error(self) -> None:
-        """Something was asked of it that no graph holds."""
+        """End the capture because of work that graphs cannot hold."""
         if self.is_capturing():
             self.ended = True
             raise CUDARuntimeError(_NOT_WHILE_CAPTURING)
 
 
 def streams_of(machine: Machine) -> dict[str, Any]:
-    """The names of ``cupy.cuda`` that have to do with streams."""
+    """The names of ``cupy.cuda`` that concern streams."""
     return {
         "Stream": type("Stream", (Stream,), {"machine": machine}),
         "Graph": Graph,

@@ -1,4 +1,4 @@
-"""Arrays of the fake CuPy in the tests' hands."""
+"""Arrays of the fake CuPy for tests."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from tests.fakes import fake_cupy
 
 
 def to_gpu(array: np.ndarray, number: int = 0) -> Any:
-    """An array of CuPy on one of the devices."""
+    """Copy an array to a device of the fake CuPy."""
     cupy = sys.modules["cupy"]
     with cupy.cuda.Device(number):
         return cupy.asarray(array)
 
 
 def to_cpu(array: Any) -> np.ndarray:
-    """What lies on a device, on the host."""
+    """Copy an array of a device to the host."""
     assert isinstance(array, fake_cupy.Array)
     with array.device:
         return array.get()
 
 
 class Tensor:
-    """An array of another library over the memory of one of CuPy's."""
+    """An array of another library that shares the memory of a CuPy array."""
 
     def __init__(self, array: Any, kind: int | None) -> None:
         self.array = array

@@ -1,7 +1,7 @@
-"""Holds gpuboost and the tests' stand-in for CuPy to the real CuPy, without a device.
+"""Compares gpuboost and the tests' stand-in for CuPy with the real CuPy, without a device.
 
-Run as a script where gpuboost is installed with the extra ``cuda12`` or ``cuda13`` and nothing
-else. It prints what is wrong, and what cannot be compared, and exits with 1 if anything is wrong.
+Run it as a script in an environment that only has gpuboost with the extra ``cuda12`` or ``cuda13``.
+It prints all errors and all names that cannot be compared, and exits with 1 if there are errors.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-sys.path.append(str(REPOSITORY))  # at the end: gpuboost is the installed one
+sys.path.append(str(REPOSITORY))  # last, so that the installed gpuboost is imported
 
 from tests.fakes.signatures import (  # noqa: E402
     compare_class,
@@ -38,7 +38,7 @@ unknown: list[str] = []
 
 
 def import_everything() -> Iterator[str]:
-    """Every module of the package can be imported."""
+    """Check that every module of the package can be imported."""
     import gpuboost
 
     if Path(gpuboost.__file__).is_relative_to(REPOSITORY):
@@ -52,7 +52,7 @@ def import_everything() -> Iterator[str]:
 
 
 def load_libraries() -> Iterator[str]:
-    """The sparse matrices of CuPy find their libraries, inside this environment."""
+    """Check that CuPy's sparse matrices find their libraries in this environment."""
     from cupyx import cusparse
     from cupyx.scipy.sparse import csr_matrix
 
@@ -68,7 +68,7 @@ def load_libraries() -> Iterator[str]:
 
 
 def _mapped(name: str) -> ctypes.CDLL:
-    """A library that this process has loaded."""
+    """Path of a library that this process has loaded."""
     maps = Path("/proc/self/maps").read_text().split()
     paths = {path for path in maps if Path(path).name.startswith(f"{name}.so")}
     if len(paths) != 1 or not Path(*paths).is_relative_to(sys.prefix):
@@ -77,7 +77,7 @@ def _mapped(name: str) -> ctypes.CDLL:
 
 
 def compile_kernels() -> Iterator[str]:
-    """NVRTC takes kernels as the backend gives them to it, and its machine code is kept."""
+    """Check that NVRTC compiles kernels with the backend's options, and caches the code."""
     import cupy
 
     from gpuboost.backends.cuda.runtime.compile import CubinStore
@@ -94,7 +94,7 @@ def compile_kernels() -> Iterator[str]:
 
 
 def compare_stand_in() -> Iterator[str]:
-    """Names and parameters of the stand-in are those of CuPy."""
+    """Check that names and parameters of the stand-in exist in CuPy."""
     import cupy
 
     from tests.fakes import fake_cuda, fake_cupy
@@ -115,7 +115,7 @@ def compare_stand_in() -> Iterator[str]:
 
 
 def _compare_hook(fake: Any, real: Any) -> Iterator[str]:
-    """What hooks of memory are told has the names of CuPy's documentation."""
+    """Check that memory hooks receive the arguments that CuPy documents."""
     given: dict[str, set[str]] = {}
 
     class Hook(fake.cuda.MemoryHook):  # type: ignore[misc]
@@ -135,7 +135,7 @@ def _compare_hook(fake: Any, real: Any) -> Iterator[str]:
 
 
 def check_calls() -> Iterator[str]:
-    """Calls of CuPy in the package fit what is called, and mean the same argument as in NumPy."""
+    """Check the package's calls of CuPy: arguments must exist, and be in NumPy's order."""
     import cupy
 
     import gpuboost
@@ -159,7 +159,7 @@ def check_calls() -> Iterator[str]:
 
 
 def _misfit(call: ast.Call, names: Sequence[str], place: Any) -> Iterator[str]:
-    """Why one call does not fit, if it does not."""
+    """The errors of one call."""
     try:
         real = reduce(getattr, names, place)
     except AttributeError as error:
@@ -182,7 +182,7 @@ def _misfit(call: ast.Call, names: Sequence[str], place: Any) -> Iterator[str]:
 
 
 def main() -> int:
-    """Run all checks; 1 if anything is wrong."""
+    """Run all checks, and return 1 if there are errors."""
     offenders = 0
     checks = (import_everything, load_libraries, compile_kernels, compare_stand_in, check_calls)
     for check in checks:

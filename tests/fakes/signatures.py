@@ -1,7 +1,7 @@
-"""Compares what a stand-in accepts with the real thing, also where that is compiled by Cython.
+"""Compares signatures of a stand-in with the real ones, also of functions compiled by Cython.
 
-A rule for stand-ins: a parameter has the name and the place of the real one, or cannot be given by
-the one or the other (``/`` and ``*``).
+A parameter of a stand-in must have the real name and position, unless it is positional-only or
+keyword-only (``/`` and ``*``).
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from inspect import Parameter, Signature
 from types import SimpleNamespace
 from typing import Any
 
-# What a class has without having been given it.
+# Attributes that every class has.
 _OF_ANY_CLASS = {*dir(type("Empty", (), {})), "__annotations__", "__getattr__"}
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _BY_NAME = (Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def signature_of(function: Any) -> Signature | None:
-    """The parameters without ``self``; None where nothing tells them."""
+    """The parameters without ``self``, or None if they are unknown."""
     try:
         found = inspect.signature(function)
     except (TypeError, ValueError):
@@ -30,13 +30,13 @@ def signature_of(function: Any) -> Signature | None:
     if parameters and parameters[0].name == "self":
         parameters = parameters[1:]
     kinds = {parameter.kind for parameter in parameters}
-    if kinds == {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}:  # says nothing
+    if kinds == {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}:  # unknown
         return _written_signature(function)
     return Signature(parameters)
 
 
 def _written_signature(function: Any) -> Signature | None:
-    """That of the first line of the docstring, where Cython and CuPy's ufuncs have it."""
+    """The signature in the first line of the docstring, as in Cython and CuPy's ufuncs."""
     first = (getattr(function, "__doc__", None) or "").partition("\n")[0]
     match = re.match(r"[\w.]+\((?P<parameters>.*)\)(?: -> .*)?$", first.strip())
     if match is None:
@@ -60,13 +60,13 @@ def _written_signature(function: Any) -> Signature | None:
 
 
 def _split(text: str) -> list[str]:
-    """The parts between commas, without square brackets, that are outside of round ones."""
+    """Split at commas outside of parentheses, and remove square brackets."""
     parts = re.split(r",(?![^(]*\))", text.replace("[", "").replace("]", ""))
     return [part.strip() for part in parts if part.strip()]
 
 
 def misfits(stand_in: Signature, real: Signature) -> Iterator[str]:
-    """What the stand-in accepts and the real one does not, in words."""
+    """Arguments that the stand-in accepts and the real one does not, in words."""
     takes_any_name = any(one.kind is Parameter.VAR_KEYWORD for one in real.parameters.values())
     takes_any_place = any(one.kind is Parameter.VAR_POSITIONAL for one in real.parameters.values())
     names = {one.name for one in real.parameters.values() if one.kind in _BY_NAME}
@@ -82,7 +82,7 @@ def misfits(stand_in: Signature, real: Signature) -> Iterator[str]:
 
 
 def missing(where: str, names: Iterable[str], real: Any) -> Iterator[str]:
-    """Names that the real one does not have."""
+    """Names that the real module or class does not have."""
     absent = (name for name in names if not hasattr(real, name))
     yield from (f"{where}.{name}: there is no such name" for name in absent)
 
@@ -94,10 +94,10 @@ def compare_names(
     unknown: list[str],
     private: frozenset[str] = frozenset(),
 ) -> Iterator[str]:
-    """Offenders in a module of the stand-in, and in what its names stand for.
+    """Differences in a module of the stand-in and in its members.
 
-    Names without known parameters go to ``unknown``; those in ``private`` are the stand-in's own.
-    A ``partial`` is a function of another library: only its name is compared.
+    Names without known parameters go to ``unknown``; those in ``private`` are not compared. A
+    ``partial`` is a function of another library, of which only the name is compared.
     """
     yield from missing(where, names, real)
     for name, ours in sorted(names.items()):
@@ -116,7 +116,7 @@ def compare_names(
 
 
 def compare_function(name: str, stand_in: Any, real: Any, unknown: list[str]) -> Iterator[str]:
-    """Offenders of one function; its name goes to `unknown` where there is nothing to compare."""
+    """Differences of a function; its name goes to `unknown` if the parameters are unknown."""
     ours, theirs = signature_of(stand_in), signature_of(real)
     if ours is None or theirs is None:
         unknown.append(name)
@@ -127,7 +127,7 @@ def compare_function(name: str, stand_in: Any, real: Any, unknown: list[str]) ->
 def compare_class(
     name: str, stand_in: type, real: Any, unknown: list[str], private: frozenset[str]
 ) -> Iterator[str]:
-    """Offenders among constructor and attributes; names in `private` are the stand-in's own."""
+    """Differences of constructor and attributes; names in `private` are not compared."""
     if not isinstance(real, type):
         yield f"{name}: the real one is no class"
         return
@@ -144,6 +144,6 @@ def compare_class(
 
 
 def _own_names(stand_in: type) -> set[str]:
-    """Public attributes, among them those of classes that it extends."""
+    """Public attributes, with those of base classes."""
     own = {name for one in stand_in.__mro__ if one.__module__ != "builtins" for name in vars(one)}
     return {name for name in own - _OF_ANY_CLASS if not re.match("_[^_]", name)}

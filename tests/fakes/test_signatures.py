@@ -1,4 +1,4 @@
-"""The comparison of a stand-in with the real thing finds planted mistakes."""
+"""The comparison of a stand-in with the real module finds planted mistakes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Real:
         """Real.compiled(self, int axis=-1, kind=None, *, casting='same_kind') -> ndarray"""
 
     def silent(self, *args: Any, **kwargs: Any) -> None:
-        """Tells nothing of its parameters."""
+        """This docstring has no signature."""
 
 
 def offenders(ours: dict[str, Any], unknown: list[str] | None = None) -> list[str]:
-    """What is wrong with a class of a stand-in that has these attributes, or constructor."""
+    """Differences of a class of a stand-in with the given attributes or constructor."""
     names = {"place": SimpleNamespace(Real=type("Real", (), ours))}
     told = [] if unknown is None else unknown
     return list(compare_names("m", names, SimpleNamespace(place=SimpleNamespace(Real=Real)), told))
@@ -42,7 +42,7 @@ def offenders(ours: dict[str, Any], unknown: list[str] | None = None) -> list[st
         ("compiled", lambda self, axis=-1, kind=None, *, casting="no": None),
     ],
 )
-def test_what_the_real_one_takes_is_allowed(name: str, function: Any) -> None:
+def test_arguments_of_the_real_function_are_allowed(name: str, function: Any) -> None:
     assert offenders({name: function}) == []
 
 
@@ -58,7 +58,7 @@ def test_what_the_real_one_takes_is_allowed(name: str, function: Any) -> None:
         ("lunch", lambda self: None),
     ],
 )
-def test_another_name_or_place_is_found(name: str, function: Any) -> None:
+def test_wrong_names_and_positions_are_found(name: str, function: Any) -> None:
     assert len(offenders({name: function})) == 1
 
 
@@ -69,7 +69,7 @@ def test_names_of_modules_and_values_are_compared() -> None:
     assert found == ["m.sorted: there is no such name", "m.status: 701, the real one is 700"]
 
 
-def test_what_tells_no_parameters_is_named() -> None:
+def test_functions_of_unknown_parameters_are_listed() -> None:
     unknown: list[str] = []
     assert offenders({"silent": lambda self: None}, unknown) == []
     assert unknown == ["m.place.Real.silent"]

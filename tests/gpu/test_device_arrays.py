@@ -1,6 +1,6 @@
-"""What is on a GPU stays there, from fit to prediction; the model is that of NumPy's arrays.
+"""Arrays on a GPU stay there from fit to prediction, and give the model of NumPy arrays.
 
-The GPU is the fake of CuPy whose kernels run on the CPU.
+The GPU is the fake CuPy, whose kernels run on the CPU.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FOREST = "RandomForestClassifier"
 
 
 def make(name: str, **params: Any) -> Any:
-    """An estimator that fits in an instant."""
+    """An estimator that is fast to fit."""
     return make_for_numpy(name, **{"device": "auto", **params})
 
 
@@ -73,7 +73,7 @@ def test_votes_of_adaboost(n_classes: int, machine: fake_cupy.Machine) -> None:
     found = [getattr(model, method)(given) for method in methods]
     for method in staged:
         for each in getattr(model, method)(given):
-            assert machine.current == 0  # while it is in somebody's hands
+            assert machine.current == 0  # the generator must not change the current device
             found.append(each)
     for own, right in zip(found, expected, strict=True):
         assert own.device.id == 1
@@ -114,10 +114,10 @@ COUNTED = {
 @pytest.mark.parametrize(
     ("name", "words"), [(name, words) for name, found in COUNTED.items() for words in found]
 )
-def test_nothing_as_long_as_the_data_is_copied_to_the_host(
+def test_no_array_of_the_length_of_the_data_is_copied(
     name: str, words: dict[str, Any], weights: str, copied: list[int]
 ) -> None:
-    """From features, targets and weights on the device to the fitted model and its paths."""
+    """Fitting and predicting from arrays on the device copies no array of the data's length."""
     n = 6000
     X, y = table(name, n)
     if weights:
@@ -169,7 +169,7 @@ def test_arrays_of_other_libraries(kind: int | None, tensors: None) -> None:
     np.testing.assert_array_equal(to_cpu(model.predict(given)), model.predict(X))
 
 
-def test_what_is_on_a_gpu(machine: fake_cupy.Machine) -> None:
+def test_arrays_on_a_gpu_are_recognised(machine: fake_cupy.Machine) -> None:
     X = np.eye(2)
     on_gpu = to_gpu(X)
     assert [is_on_device(Tensor(on_gpu, kind)) for kind in (None, 1, 2, 3, 13)] == [
@@ -180,10 +180,10 @@ def test_what_is_on_a_gpu(machine: fake_cupy.Machine) -> None:
 
 
 @pytest.mark.parametrize("budget", [1 << 14, 1 << 30])
-def test_rows_left_out_of_trees_of_two_fits(
+def test_out_of_bag_rows_of_a_warm_start(
     budget: int, machine: fake_cupy.Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Drawn again on the device, few trees and few rows at a time, in the order of the trees."""
+    """Out-of-bag rows are drawn again on the device, for a few trees and rows at a time."""
     monkeypatch.setattr(coded, "DEVICE_ROWS_PER_BLOCK", 64)
     X, y = table(FOREST)
     words = {"oob_score": True, "warm_start": True, "max_samples": 0.3, "n_estimators": 20}
@@ -203,7 +203,7 @@ def test_rows_left_out_of_trees_of_two_fits(
 
 
 @pytest.mark.parametrize("weights", [False, True])
-def test_categories_weights_and_rows_left_out(weights: bool, machine: fake_cupy.Machine) -> None:
+def test_categories_weights_and_out_of_bag_rows(weights: bool, machine: fake_cupy.Machine) -> None:
     X, y = table(FOREST)
     weight = np.random.default_rng(2).exponential(size=len(X)) if weights else None
     words = {"categorical_features": [1], "oob_score": True, "n_estimators": 20, "max_samples": 0.3}
@@ -212,7 +212,7 @@ def test_categories_weights_and_rows_left_out(weights: bool, machine: fake_cupy.
     model = make(FOREST, **words).fit(to_gpu(X), to_gpu(y), given_weight)
     assert model.fingerprint() == expected.fingerprint()
     np.testing.assert_array_equal(model.oob_decision_function_, expected.oob_decision_function_)
-    X[:3, 1] = 77  # unknown
+    X[:3, 1] = 77  # an unseen category
     np.testing.assert_array_equal(to_cpu(model.predict_proba(to_gpu(X))), expected.predict_proba(X))
 
 
@@ -241,7 +241,7 @@ def test_several_outputs(machine: fake_cupy.Machine) -> None:
     assert model.score(to_gpu(X), to_gpu(y)) == model.score(X, y)
 
 
-def test_trees_that_another_stream_copied(machine: fake_cupy.Machine) -> None:
+def test_trees_copied_in_another_stream(machine: fake_cupy.Machine) -> None:
     X, y = table(FOREST)
     model = make(FOREST, device="numpy").fit(X, y)
     expected = model.predict_proba(X)
@@ -267,7 +267,7 @@ def test_hard_votes(machine: fake_cupy.Machine) -> None:
 
 @pytest.fixture
 def sparse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``cupyx.scipy.sparse``: matrices whose parts lie on the device."""
+    """A fake ``cupyx.scipy.sparse`` with matrices on the device."""
     module: Any = types.ModuleType("cupyx.scipy.sparse")
     module.csr_matrix = fake_cupy.csr_matrix
     for name in ("cupyx", "cupyx.scipy"):
@@ -291,14 +291,14 @@ def test_paths(single: bool, machine: fake_cupy.Machine, sparse: None) -> None:
     assert matrix.shape == expected.shape and (matrix != expected).nnz == 0
 
 
-def test_paths_are_made_where_leaves_are(sparse: None, copied: list[int]) -> None:
+def test_decision_paths_are_computed_on_the_device(sparse: None, copied: list[int]) -> None:
     X, y = table(FOREST, 2000)
     model = make(FOREST, n_estimators=3, max_depth=4).fit(X, y)
     leaves = to_gpu(model.apply(X), 1)
     copied.clear()
     with leaves.device:
         indices, indptr = tree_view._columns_of_paths(model._ensemble, leaves)
-    assert copied == []  # but for how many there are, which the host must know
+    assert copied == []  # except the total number, which the host needs
     assert indices.number == indptr.number == 1
     assert len(to_cpu(indices)) == to_cpu(indptr)[-1] > 3 * len(X)
 
@@ -319,7 +319,7 @@ def test_binned_data_is_predicted_on_the_device(machine: fake_cupy.Machine) -> N
         before = machine.allocations
         np.testing.assert_array_equal(model.predict_proba(gpuboost.Dataset(X)), expected)
         allocated.append(machine.allocations - before)
-    assert allocated[0] == allocated[1] + 4  # the trees are there: nodes, offsets, masks, values
+    assert allocated[0] == allocated[1] + 4  # cached: nodes, offsets, masks, values
 
 
 # Errors ---------------------------------------------------------------------------------------
@@ -351,7 +351,7 @@ def test_a_gpu_that_cannot_be_used(
         make(FOREST).predict(given)
 
 
-def test_input_is_judged_where_it_is(machine: fake_cupy.Machine) -> None:
+def test_input_is_checked_on_its_device(machine: fake_cupy.Machine) -> None:
     X, y = table("RandomForestRegressor")
     model = make("RandomForestRegressor")
     with pytest.raises(ValueError, match="Expected 2D array, got 1D array"):

@@ -1,6 +1,6 @@
-"""Targets and weights on a GPU are judged, coded and quantised there, to the bits of NumPy's.
+"""Targets and weights on a GPU are checked, encoded and quantised there, with NumPy's bits.
 
-The GPU is the fake of CuPy; these arrays run through no kernel.
+The GPU is the fake CuPy; these tests run no kernels.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ N = 500
 
 
 def numeric(cases: dict[str, Any], place: int | None) -> dict[str, Any]:
-    """Those whose input a GPU can hold."""
+    """The cases whose input a GPU array can hold."""
     found = {}
     for name, case in cases.items():
         try:
@@ -54,7 +54,7 @@ def numeric(cases: dict[str, Any], place: int | None) -> dict[str, Any]:
 
 
 def assert_equal(found: Any, expected: Any) -> None:
-    """The same values of the same type, arrays of a GPU by their copies."""
+    """Assert equal values and types; arrays of a GPU are copied first."""
     if isinstance(found, fake_cupy.Array):
         found = to_cpu(found)
     assert type(found) is type(expected)
@@ -65,11 +65,11 @@ def assert_equal(found: Any, expected: Any) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
-# ---- Judged ------------------------------------------------------------------------------------
+# ---- Checks ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", numeric(LABELS, 0).values(), ids=numeric(LABELS, 0))
-def test_classes_are_coded_there(case: tuple[Any, ...], machine: fake_cupy.Machine) -> None:
+def test_classes_are_encoded_on_devices(case: tuple[Any, ...], machine: fake_cupy.Machine) -> None:
     y, classes, dtype = case
     codes, found = check_classes(to_gpu(y))
     assert isinstance(codes, fake_cupy.Array)
@@ -100,7 +100,7 @@ def test_bad_weights(case: tuple[Any, str], machine: fake_cupy.Machine) -> None:
         check_weights(to_gpu(case[0]) if case[0].ndim else case[0].item(), 3)
 
 
-def test_targets_and_weights_become_float64_there(machine: fake_cupy.Machine) -> None:
+def test_targets_and_weights_become_float64_on_the_device(machine: fake_cupy.Machine) -> None:
     y = np.array([[1, 2], [3, 4]], order="F")
     for given in (y, y.astype(np.float32), y[:, :1], y[:, 0], y > 2):
         found = check_targets(to_gpu(given))
@@ -113,7 +113,7 @@ def test_targets_and_weights_become_float64_there(machine: fake_cupy.Machine) ->
 
 
 def test_denormal_numbers_are_not_lost(machine: fake_cupy.Machine) -> None:
-    """Made from their bits, because CuPy's own conversion takes those of float32 for zero."""
+    """float64 values are built from the bits, since CuPy's conversion flushes denormals to zero."""
     bits = np.arange(0, 2**32, 65_537 * 3, dtype=np.uint64).astype(np.uint32)
     edges = np.array([0, 1, 2**23 - 1, 2**23, 2**31, 2**31 + 1, 0x7F800000, 0xFF800000], np.uint32)
     values = np.concatenate([bits, edges]).view(np.float32)
@@ -126,11 +126,11 @@ def test_denormal_numbers_are_not_lost(machine: fake_cupy.Machine) -> None:
     assert_equal(to_float64(to_gpu(small)), small.astype(np.float64))
 
 
-# ---- Quantised ---------------------------------------------------------------------------------
+# ---- Quantisation ------------------------------------------------------------------------------
 
 
 def weight_cases() -> dict[str, np.ndarray]:
-    """Weights of every kind that the engine tells apart."""
+    """One array of weights of every kind that the engine distinguishes."""
     rng = np.random.default_rng(4)
     return {
         "equal": np.full(N, 0.1),
@@ -147,7 +147,7 @@ WEIGHT_CASES = weight_cases()
 
 
 def samplers(method: str, **arrays: Any) -> Iterator[RowSampler]:
-    """The same sampler over arrays of the host and of a GPU."""
+    """The same sampler, over arrays of the host and over arrays of a GPU."""
     n_draws = {"all": N, "bootstrap": N, "subset": 1}[method]
     for place in (np.asarray, to_gpu):
         given = {name: place(array) for name, array in arrays.items()}
@@ -156,7 +156,7 @@ def samplers(method: str, **arrays: Any) -> Iterator[RowSampler]:
 
 @pytest.mark.parametrize("method", ["all", "bootstrap", "subset"])
 @pytest.mark.parametrize("kind", WEIGHT_CASES)
-def test_what_is_learnt_of_weights(kind: str, method: str, machine: fake_cupy.Machine) -> None:
+def test_facts_about_weights(kind: str, method: str, machine: fake_cupy.Machine) -> None:
     expected, found = samplers(method, weights=WEIGHT_CASES[kind])
     for name in ("weight_bits", "bounds", "lost", "max_rows", "reweighs", "has_real_weights"):
         assert getattr(found, name) == getattr(expected, name), name
@@ -174,7 +174,7 @@ def test_what_is_learnt_of_weights(kind: str, method: str, machine: fake_cupy.Ma
 
 
 @pytest.mark.parametrize("kind", WEIGHT_CASES)
-def test_what_multiplies_draws(kind: str, machine: fake_cupy.Machine) -> None:
+def test_factors_of_draws(kind: str, machine: fake_cupy.Machine) -> None:
     codes = np.arange(N, dtype=np.int32) % 3
     words = {"row_factor": WEIGHT_CASES[kind], "balance": codes}
     expected, found = samplers("bootstrap", **words)
@@ -194,7 +194,7 @@ def test_what_multiplies_draws(kind: str, machine: fake_cupy.Machine) -> None:
 def test_targets(
     n_outputs: int, criterion: int, kind: str | None, machine: fake_cupy.Machine
 ) -> None:
-    """No outputs: a classification."""
+    """Targets are equal on host and device; ``n_outputs`` 0 is a classification."""
     rng = np.random.default_rng(1)
     words = {} if kind is None else {"weights": WEIGHT_CASES[kind]}
     made = []
@@ -209,7 +209,7 @@ def test_targets(
             made.append(class_target(values, 3, facts))
     expected, found = (vars(target) for target in made)
     for name, value in expected.items():
-        if name == "levels" and value is not None:  # on the host, an array for each output
+        if name == "levels" and value is not None:  # one host array per output
             assert len(found[name]) == n_outputs and type(found[name][0]) is np.ndarray
             value, found[name] = (np.concatenate(each[name]) for each in (expected, found))
         assert_equal(found[name], value)
@@ -244,7 +244,7 @@ def test_targets_that_span_too_much(machine: fake_cupy.Machine) -> None:
         assert halved.square_unit == 1024
 
 
-# ---- Where they are ----------------------------------------------------------------------------
+# ---- Several devices ---------------------------------------------------------------------------
 
 
 def test_a_sampler_is_copied_when_the_host_draws(machine: fake_cupy.Machine) -> None:
@@ -261,7 +261,7 @@ def test_a_sampler_is_copied_when_the_host_draws(machine: fake_cupy.Machine) -> 
     assert kept.weights is None and kept.whole is None and kept.n_samples == N
 
 
-def test_beside(machine: fake_cupy.Machine) -> None:
+def test_to_module_of(machine: fake_cupy.Machine) -> None:
     host, device = np.arange(3), to_gpu(np.arange(3))
     assert to_module_of(host, host) is host and to_module_of(device, host) is device
     assert_equal(to_module_of(host, device), host)
@@ -275,7 +275,7 @@ def data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("device", ["auto", "cpu", "numpy"])
-def test_what_a_fit_on_the_host_needs_is_copied_once(
+def test_a_fit_on_the_host_copies_its_input_once(
     device: str, machine: fake_cupy.Machine, copied: list[int]
 ) -> None:
     X, y, weight = data()
@@ -309,7 +309,7 @@ def test_some_on_the_device_and_some_on_the_host(
     model = make(FOREST, device="cuda:1", **words).fit(*given)
     assert model.device_ == "cuda:1" and machine.current == 0
     assert model.fingerprint() == expected.fingerprint()
-    # Labels that no GPU holds, and one weight for all.
+    # Strings, which a GPU cannot hold, and one weight for all rows.
     names = np.array(["a", "b", "c"])[y]
     model.fit(given[0], names, given[2])
     assert model.fingerprint() == expected.fingerprint()
@@ -349,10 +349,10 @@ def test_a_device_that_is_not_there(machine: fake_cupy.Machine) -> None:
 
 @needs_compiler
 @pytest.mark.parametrize("bootstrap", [False, True])
-def test_a_model_of_weights_on_a_device_is_kept(
+def test_a_model_with_weights_on_a_device_can_be_pickled(
     bootstrap: bool, machine: fake_cupy.Machine
 ) -> None:
-    """Pickled, asked for its rows, and extended where those weights are not."""
+    """The model can be pickled, lists its samples, and is extended without the arrays."""
     X, y, weight = data()
     words: dict[str, Any] = {"n_estimators": 3, "bootstrap": bootstrap}
     if bootstrap:
@@ -379,7 +379,7 @@ def test_a_model_of_weights_on_a_device_is_kept(
 
 
 @pytest.mark.parametrize("inside", [False, True])
-def test_outliers_are_looked_for_in_some_rows(
+def test_outliers_are_searched_in_some_rows(
     inside: bool, machine: fake_cupy.Machine, copied: list[int]
 ) -> None:
     y = np.random.default_rng(0).random(4 * 1000 + 7)
@@ -396,7 +396,7 @@ def test_outliers_are_looked_for_in_some_rows(
     assert max(copied) < 2000
 
 
-def test_small_weights_are_told_of(machine: fake_cupy.Machine) -> None:
+def test_small_weights_warn(machine: fake_cupy.Machine) -> None:
     weights = np.where(np.arange(N) % 10 == 0, 1e12, np.linspace(1.1, 1.2, N))
     messages = []
     for place in (np.asarray, to_gpu):

@@ -1,10 +1,10 @@
 """The same models on a real device; CONTRIBUTING.md has the commands.
 
-``-m "gpu and not slow"`` leaves the large tables out. Each of these may be a call of its own,
-``-m "gpu and slow" tests/gpu/test_gpu.py::test_fifty_million_rows``, or all of them one after the
-other with ``--finished``. Everything is compared with the CPU, bit by bit. Where there is no device
-the tests are skipped, and say why; with ``GPUBOOST_REQUIRE_GPU=1`` they fail. ``.ci/run`` runs the
-bodies of these tests on the stand-in for CuPy (`tests.fakes.fake_cupy`), with 300 rows at most.
+``-m "gpu and not slow"`` leaves the large tables out. They can be run one at a time, for example
+with ``-m "gpu and slow" tests/gpu/test_gpu.py::test_fifty_million_rows``, or all in turn with
+``--finished``. Everything is compared with the CPU, bit by bit. Without a device, the tests are
+skipped with the reason, or fail if ``GPUBOOST_REQUIRE_GPU=1``. ``.ci/run`` runs them on the
+stand-in for CuPy (`tests.fakes.fake_cupy`), with at most 300 rows.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def test_many_features_and_deep_trees(name):
 @pytest.mark.parametrize("kind", ["none", "whole", "real", "wide", "denormal"])
 @pytest.mark.parametrize("name", ["RandomForestClassifier", "ExtraTreesRegressor"])
 def test_arrays_of_the_device(name, kind):
-    """Features, targets and weights, to leaves and paths."""
+    """Features, targets and weights on the device, from the fit to leaves and paths."""
     import cupy
 
     rng = np.random.default_rng(0)
@@ -108,7 +108,7 @@ def test_arrays_of_the_device(name, kind):
 @pytest.mark.parametrize("n_rows", [160, 20_000])
 @pytest.mark.parametrize("case", REPLAYED_FORESTS, ids=str)
 def test_graphs_against_launches(case, n_rows, graphs, monkeypatch):
-    """NumPy's model by batches that are replayed, and by batches that are not."""
+    """Batches that are replayed and batches that are launched give NumPy's model."""
     case.run("cuda", n_rows)
     assert len(graphs) == 1
     monkeypatch.setattr(cuda.TreeGrower, "_record", lambda self, host: None)
@@ -126,7 +126,7 @@ def test_graphs_in_a_stream_of_the_user(graphs):
 
 
 def test_graphs_in_several_threads(graphs):
-    """Captures go on while others launch, allocate and copy on the default stream."""
+    """Captures continue while other threads launch, allocate and copy on the default stream."""
     X, y = table("RandomForestClassifier", 20_000)
 
     def fit(seed: int, device: str) -> str:
@@ -139,7 +139,7 @@ def test_graphs_in_several_threads(graphs):
     assert len(graphs) == 8
 
 
-def test_graphs_give_their_memory_back(graphs, pool):
+def test_graphs_free_their_memory(graphs, pool):
     X, y = table("RandomForestClassifier", 20_000)
     model = make("RandomForestClassifier", n_estimators=12, max_depth=8, device="cuda")
     used = []
@@ -184,8 +184,8 @@ def test_the_stream_of_the_user():
 
 
 @pytest.mark.parametrize("what", ESTIMATED)
-def test_memory_is_foretold(what, pool):
-    """Of 400 000 rows, 15 percent more or less."""
+def test_memory_is_near_the_estimate(what, pool):
+    """With 400 000 rows, the peak is within 15 percent of the estimate."""
     assert_estimated(what, 400_000)
 
 
@@ -198,7 +198,7 @@ def test_little_memory_makes_the_same_model(pool):
         pool.set_limit(size=0)
 
 
-def test_after_out_of_memory_the_next_fit_works(pool):
+def test_the_next_fit_works_after_out_of_memory(pool):
     X, y = table("RandomForestClassifier", 20_000)
     model = make("RandomForestClassifier", device="cuda")
     expected = model.fit(X, y).fingerprint()
@@ -226,20 +226,20 @@ def test_calibration():
 
 
 def start_cuda():
-    """Fit once on the device, so that the choice does not depend on which tests came before."""
+    """Fit once on the device, so that the choice does not depend on earlier tests."""
     X, y = table("RandomForestClassifier")
     make("RandomForestClassifier", device="cuda").fit(X, y)
 
 
 @pytest.mark.device_only("300 rows are too little work")
-def test_auto_takes_the_gpu_for_much_work():
+def test_auto_chooses_the_gpu_for_large_tasks():
     start_cuda()
     X, y = table("RandomForestClassifier", 300_000)
     model = gpuboost.RandomForestClassifier(n_estimators=100, max_depth=12, random_state=0)
     assert model.fit(X, y).device_.startswith("cuda:")
 
 
-def test_auto_leaves_little_work_to_the_host():
+def test_auto_chooses_the_host_for_small_fits():
     start_cuda()
     X, y = table("RandomForestClassifier", 100)
     assert gpuboost.DecisionTreeClassifier().fit(X, y).device_ in ("numpy", "numba")
@@ -249,7 +249,7 @@ def test_auto_leaves_little_work_to_the_host():
 
 
 def same_forest(X, y, name="RandomForestClassifier", **words):
-    """Few trees, with Numba and on the device."""
+    """Fit few trees with Numba and on the device, and assert equal models."""
     words = {"n_estimators": 2, "random_state": 0, "n_jobs": -1} | words
     data = gpuboost.Dataset(X)
     prints = [

@@ -1,4 +1,4 @@
-"""Boosting on a real device, as `test_gpu.py`, which has every option of it as well."""
+"""Boosting on a real device; `test_gpu.py` also runs every option of boosting."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ GIB = 1 << 30
 
 @pytest.mark.parametrize("case", REPLAYED_ROUNDS, ids=str)
 def test_rounds_are_one_graph(case, graphs):
-    """Captured once for a fit, and replayed over rows that fill many blocks."""
+    """A fit captures one graph and replays it, over rows that fill many blocks."""
     case.run("cuda", 50_000)
     assert len(graphs) == 1
 
 
 def test_large_trees_are_read_array_by_array(graphs, monkeypatch):
-    """Of as much of each as there are nodes, after their number."""
+    """The number of nodes is read first, and then that many elements of each array."""
     if rows_are_capped():
         monkeypatch.setattr(readbacks, "MAX_WHOLE", 0)
     reads: list[int] = []
@@ -47,7 +47,7 @@ def test_large_trees_are_read_array_by_array(graphs, monkeypatch):
     "words", [{}, {"loss": "huber", "subsample": 0.5, "n_iter_no_change": 99}], ids=str
 )
 def test_a_round_is_read_once(words, as_users_do, monkeypatch):
-    """Copies to the host of ten rounds more."""
+    """Ten more rounds make ten more copies to the host."""
     from gpuboost.backends.cuda.runtime.cupy import CupyRuntime
 
     counts = []
@@ -81,7 +81,7 @@ def test_rounds_without_a_graph(case, monkeypatch):
 
 @pytest.mark.parametrize("case", [case for case in BOOSTED if "Gradient" in case.name], ids=str)
 def test_boosting_predicts_arrays_of_the_device(case):
-    """Features, and offsets, on the device: so are the predictions."""
+    """With features and offsets on the device, the predictions are on the device."""
     import cupy
 
     X, y, words = case.given(5_000)
@@ -106,8 +106,8 @@ def test_boosting_predicts_arrays_of_the_device(case):
         )
 
 
-def test_rows_that_are_watched():
-    """Coded with the training rows' bins or not, by their own weights."""
+def test_evaluation_sets_on_the_device():
+    """Evaluation sets may be binned like the training rows or not, and have weights."""
     X, y = table("GradientBoostingRegressor", 20_000)
     few = len(X) // 4
     sets = [(X[:few] + 0.01, y[:few]), (X[few:], y[few:], np.arange(len(X) - few) % 3)]
@@ -121,7 +121,7 @@ def test_rows_that_are_watched():
     assert fits[0].best_iteration_ == fits[1].best_iteration_
 
 
-def test_a_loss_of_the_users_gets_arrays_of_the_device():
+def test_a_custom_loss_gets_arrays_of_the_device():
     import cupy
 
     seen = set()
@@ -157,7 +157,7 @@ def test_boosting_run_to_run(loss):
 
 @pytest.mark.parametrize("loss", ["squared_error", "absolute_error", "huber"])
 def test_boosting_of_many_rows(loss):
-    """Leaves of many pieces, numbers of a table that fills the device."""
+    """Leaves have many pieces, and the table fills the device."""
     X, y = table("GradientBoostingRegressor", 1_000_000)
     words = {"n_estimators": 6, "max_depth": 6, "loss": loss}
     fits = [
@@ -169,32 +169,32 @@ def test_boosting_of_many_rows(loss):
 
 
 @pytest.mark.parametrize("loss", ["squared_error", "absolute_error"])
-def test_boosting_takes_the_memory_that_is_foretold(loss, pool):
-    """The pool held to the estimate, for rounds of bounded depth."""
+def test_boosting_takes_the_estimated_memory(loss, pool):
+    """The peak of the memory pool is compared with the estimate, for bounded depth."""
     X, y = table("GradientBoostingRegressor", 400_000)
     model = make("GradientBoostingRegressor", max_depth=6, loss=loss, device="cuda")
-    model.fit(X[:1000], y[:1000])  # kernels are loaded
+    model.fit(X[:1000], y[:1000])  # loads kernels
     gc.collect()
     budget = 4 * GIB
     pool.free_all_blocks()
     estimated = gpuboost.estimate_memory(model, *X.shape, dtype=np.float64, memory_budget=budget)
     pool.set_limit(size=pool.used_bytes() + int(1.15 * estimated))
     try:
-        model.fit(X, y)  # no more than so much
+        model.fit(X, y)  # within the limit
     finally:
         pool.set_limit(size=0)
     gc.collect()
     pool.free_all_blocks()
     pool.set_limit(size=pool.used_bytes() + int(0.5 * estimated))
     try:
-        model.fit(X, y)  # less is asked for where less is free, or it is said
+        model.fit(X, y)  # uses less, or raises an error
     except MemoryError as error:
         assert "out of memory" in str(error)
     finally:
         pool.set_limit(size=0)
 
 
-def test_a_fit_of_boosting_gives_its_memory_back(pool):
+def test_a_fit_of_boosting_frees_its_memory(pool):
     X, y = table("GradientBoostingRegressor", 50_000)
     used = []
     for loss in ("huber", "squared_error", "huber", "squared_error"):

@@ -1,4 +1,4 @@
-"""Memory of a fit on a device, beside what was foretold of it."""
+"""Peak memory of a fit on a device, compared with its estimate."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ ESTIMATED = {
 
 
 def full_table(n_rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """What makes trees that are full, as those of bounded depth are foretold to be."""
+    """A table that gives full trees, which the estimate assumes for bounded depth."""
     X = np.random.default_rng(0).random((rows(n_rows), 6))
     return X, X.sum(axis=1)  # the middle of a node is its best split
 
 
 def assert_estimated(what: str, n_rows: int) -> None:
-    """The peak of a fit on the device is within 15 percent of `gpuboost.estimate_memory`."""
+    """Assert that a fit's peak is within 15 percent of `gpuboost.estimate_memory`."""
     cupy: Any = sys.modules["cupy"]
     name, words = ESTIMATED[what]
     X, y = full_table(n_rows) if words.get("max_depth") == 16 else table(name, n_rows)
     X = X.astype(np.float32)
     model = make(name, device="cuda", **words)
-    model.fit(X[:1000], y[:1000])  # kernels are loaded
+    model.fit(X[:1000], y[:1000])  # loads kernels
     gc.collect()
     cupy.get_default_memory_pool().free_all_blocks()
     n_classes = len(np.unique(y)) if name.endswith("Classifier") else 1

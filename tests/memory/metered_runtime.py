@@ -1,4 +1,4 @@
-"""The CPU shim with its arrays on a meter: what a fit really allocates."""
+"""The CPU shim with a meter of the memory that arrays allocate."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tests.cuda.shim_runtime import ShimRuntime
 
 
 class Tracked(np.ndarray):
-    """An array whose own memory, not that of a view, is on a meter as long as it lives."""
+    """An array whose memory is counted by a meter while it is alive; views are not counted."""
 
-    meter: Meter | None = None  # of all that are made
+    meter: Meter | None = None  # common to all arrays
 
     def __array_finalize__(self, source: Any) -> None:
         self._held = 0
-        # What NumPy's functions return is seen as a view of a plain array of their own.
+        # The result of a NumPy function arrives here as a view of a plain array.
         own = self.base is None or (type(self.base) is np.ndarray and self.base.base is None)
         if own and self.meter is not None:
             self._held = -(-self.nbytes // UNIT) * UNIT
@@ -54,7 +54,7 @@ class TrackedModule:
 
 
 class TrackedRuntime(ShimRuntime):
-    """The shim, with its arrays on a meter."""
+    """The shim, whose arrays are counted by a meter."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

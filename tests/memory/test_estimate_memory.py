@@ -1,4 +1,4 @@
-"""`estimate_memory` is near what a fit holds on a device, and takes whatever an estimator does."""
+"""`estimate_memory` is close to the peak of a fit, and accepts all parameters of estimators."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ needs_compiler = pytest.mark.skipif(
 )
 
 
-# ---- Beside fits on the CPU shim ----------------------------------------------------------------
+# ---- Comparison with fits on the CPU shim -------------------------------------------------------
 
 
 @needs_compiler
@@ -119,7 +119,7 @@ def test_an_estimate_of_adaboost_is_near_the_peak(
 def compare_with_a_fit(
     estimator: Any, given: dict[str, Any], meter: Meter, monkeypatch: Any
 ) -> None:
-    """The estimate against what a fit on the shim holds."""
+    """Assert that the estimate is close to the peak of a fit on the shim."""
     from gpuboost.estimators.fitting import pipeline as template
 
     rng = np.random.default_rng(0)
@@ -138,10 +138,10 @@ def compare_with_a_fit(
     assert abs(estimated / meter.peak - 1) < 0.15, (estimated, meter.peak)
 
 
-# ---- What an estimate depends on ----------------------------------------------------------------
+# ---- Dependence on the arguments ----------------------------------------------------------------
 
 
-def test_less_memory_is_enough_for_less_at_once() -> None:
+def test_with_a_smaller_budget_fewer_trees_grow_at_once() -> None:
     forest = gpuboost.RandomForestClassifier(100, max_depth=12)
     whole = estimate_memory(forest, 100_000, 28)
     parts = [estimate_memory(forest, 100_000, 28, memory_budget=1 << b) for b in (26, 30, 33, 50)]
@@ -150,7 +150,7 @@ def test_less_memory_is_enough_for_less_at_once() -> None:
     assert all(parts[i] <= (1 << b) + 1.2 * lasting for i, b in ((1, 30), (2, 33)))
 
 
-def test_more_takes_more() -> None:
+def test_larger_tasks_take_more_memory() -> None:
     def estimate(rows: int = 10_000, features: int = 20, **given: Any) -> int:
         forest = gpuboost.RandomForestClassifier(10, max_depth=8)
         return estimate_memory(forest, rows, features, **given)
@@ -186,12 +186,12 @@ def test_an_estimate_leaves_the_estimator_alone() -> None:
     assert state.randint(1000) == np.random.RandomState(0).randint(1000)
 
 
-def test_large_tables_are_foretold_without_their_memory() -> None:
+def test_estimates_of_large_tables_take_no_memory() -> None:
     tree = gpuboost.DecisionTreeClassifier(max_depth=6)
     assert estimate_memory(tree, 50_000_000, 100, memory_budget=1 << 34) > 50_000_000 * 200
 
 
-def test_nonsense_is_refused() -> None:
+def test_invalid_arguments_are_refused() -> None:
     tree = gpuboost.DecisionTreeClassifier()
     with pytest.raises(TypeError, match="estimator must be an estimator of gpuboost, got int"):
         estimate_memory(3, 10, 10)
@@ -209,7 +209,7 @@ def test_boosting_of_many_rows_and_features_by_name() -> None:
     def estimate(n: int = 10**6, **words: Any) -> int:
         return estimate_memory(GradientBoostingRegressor(**words), n, 28, memory_budget=1 << 34)
 
-    least = 10**6 * (28 + 32 + 3 * 8 + 16)  # codes twice, float64 of each row, sums of leaves
+    least = 10**6 * (28 + 32 + 3 * 8 + 16)  # codes twice, values of rows, sums of leaves
     assert least < estimate(max_depth=6) < 2 * least
     assert estimate(max_depth=6, monotonic_cst={"a": 1}) > estimate(max_depth=6)
     assert estimate(max_depth=6, interaction_cst=[["a", "b"], [3]]) > estimate(max_depth=6)

@@ -1,4 +1,4 @@
-"""What is foretold of a fit's memory is what its host code allocates, array for array."""
+"""The estimated memory of a fit equals the memory that its arrays take."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ needs_compiler = pytest.mark.skipif(
 SHAPE = DeviceShape.of(ShimRuntime())
 
 
-# ---- What a fit on the CPU shim really allocates -----------------------------------------------
+# ---- Comparison with allocations of the CPU shim -----------------------------------------------
 
 
 def really_taken(task: GrowTask, n_trees: int, meter: Meter) -> int:
-    """Most bytes held while the first trees grow."""
+    """Peak of the allocated bytes while the first trees grow."""
     start = partial(start_on_device, TrackedRuntime(), task, task.trees[:n_trees])
     grow_levels(start, task).end_batch().trees()
     return meter.peak
 
 
 def problem(target: str = "two classes", n: int = 900, n_trees: int = 3, **given: Any) -> Problem:
-    """Five columns, two of them categorical; deep enough to fill levels."""
+    """A problem of five columns, two of them categorical, with full levels."""
     rng = np.random.default_rng(2)
     X = make_columns(rng, n, ["normal", "heavy", "normal", "binary", "binary"], np.float32)
     X[:, 3], X[:, 4] = rng.integers(0, 4, n), rng.integers(0, 40, n)
@@ -76,7 +76,7 @@ def test_every_array_of_a_fit_is_counted(target: str, method: str, meter: Meter)
     task = task_of(problem(target, method=method))
     found = dry_run(task, 3, SHAPE)
     assert found.peak == really_taken(task, 3, meter)
-    assert found.lasting > 2 * 5 * 900  # codes in both layouts
+    assert found.lasting > 2 * 5 * 900  # two layouts of codes
 
 
 @needs_compiler
@@ -126,7 +126,7 @@ def test_numeric_columns_alone_need_no_masks(balance: bool, meter: Meter) -> Non
 @needs_compiler
 @pytest.mark.parametrize("budget", [1 << 14, 1 << 18, 1 << 21])
 def test_slices_are_counted(budget: int, meter: Meter) -> None:
-    """Whether or not the host asks how many nodes there are: these levels are full."""
+    """These levels are full, so estimates are exact even if the host reads sizes."""
     task = task_of(problem("two classes", n=2000), budget)
     assert dry_run(task, 3, SHAPE).peak == really_taken(task, 3, meter)
 
@@ -139,7 +139,7 @@ def deep_task(depth: int) -> GrowTask:
 @needs_compiler
 @pytest.mark.parametrize("depth", [13, 16, SYNC_FREE_DEPTH])
 def test_deep_trees_are_counted(depth: int, meter: Meter) -> None:
-    """All levels that there can be are launched, though trees end after some of them."""
+    """All possible levels are launched, although trees end earlier."""
     task = deep_task(depth)
     assert dry_run(task, 2, SHAPE).peak == really_taken(task, 2, meter)
 
@@ -147,7 +147,7 @@ def test_deep_trees_are_counted(depth: int, meter: Meter) -> None:
 @needs_compiler
 @pytest.mark.parametrize("depth", [SYNC_FREE_DEPTH + 1, NO_LIMIT])
 def test_unbounded_trees_are_near(depth: int, meter: Meter) -> None:
-    """Levels whose size is asked for: full ones are foretold, so there is never too little."""
+    """If the host reads sizes of levels, the estimate assumes full levels: an upper bound."""
     task = deep_task(depth)
     assert 1.0 <= dry_run(task, 2, SHAPE).peak / really_taken(task, 2, meter) < 1.2
 
@@ -166,7 +166,7 @@ def test_binning_is_counted(dtype: Any, weighted: bool, n_features: int, meter: 
     assert abs(estimated / meter.peak - 1) < 0.05
 
 
-# ---- Trees at once -----------------------------------------------------------------------------
+# ---- Number of trees that grow at once ---------------------------------------------------------
 
 
 def test_as_many_trees_grow_as_fit() -> None:
@@ -174,7 +174,7 @@ def test_as_many_trees_grow_as_fit() -> None:
     for budget in (1 << 21, 1 << 22, 1 << 24):
         n_trees = trees_at_once(task, budget, SHAPE)
         n_batches = -(-40 // n_trees)
-        assert n_trees == -(-40 // n_batches)  # of about one size
+        assert n_trees == -(-40 // n_batches)  # batches of similar size
         found = [dry_run(task, n, SHAPE) for n in (n_trees, -(-40 // max(1, n_batches - 1)))]
         assert found[0].peak - found[0].lasting <= budget
         assert n_trees == 40 or found[1].peak - found[1].lasting > budget
@@ -183,7 +183,7 @@ def test_as_many_trees_grow_as_fit() -> None:
 
 
 def test_nodes_of_a_batch_have_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are int32, and trees to purity have up to two nodes for each row."""
+    """Positions of nodes are int32, and fully grown trees have up to two nodes per row."""
 
     def forest(**words: Any) -> GrowTask:
         table = ShapeOnlyTable(10**5, 2, 2, 1, 0, False, np.dtype(np.float32))
@@ -195,7 +195,7 @@ def test_nodes_of_a_batch_have_places(monkeypatch: pytest.MonkeyPatch) -> None:
     assert trees_at_once(deep, budget, SHAPE) == 40
     monkeypatch.setattr(stored, "MAX_PLACES", 2**21 - 1)
     assert trees_at_once(deep, budget, SHAPE) == 10
-    assert trees_at_once(forest(min_samples_leaf=3), budget, SHAPE) == 20  # of 31 that have places
+    assert trees_at_once(forest(min_samples_leaf=3), budget, SHAPE) == 20  # 31 would fit
     assert trees_at_once(forest(max_depth=8), budget, SHAPE) == 40
 
 
@@ -212,7 +212,7 @@ def test_nodes_of_a_batch_have_places(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_tree_that_could_have_too_many_nodes_is_refused(
     words: dict[str, Any], given: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the fit would be; device="auto" takes no GPU for it."""
+    """The estimate raises the fit's error, and device="auto" chooses no GPU."""
     assert cost.CUDA_NODES == stored.MAX_PLACES
     monkeypatch.setattr(stored, "MAX_PLACES", 200_000)
     monkeypatch.setattr(cost, "CUDA_NODES", 200_000)

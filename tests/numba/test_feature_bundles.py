@@ -1,4 +1,4 @@
-"""Columns that features of few values share, and threads that meet between passes."""
+"""Feature bundles, and the barrier of the thread pool between passes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ N_ROWS = 400
 
 
 def matrix_with(levels: list[int], missing: list[bool]) -> Any:
-    """Features of so many values each, some of them with missing ones."""
+    """Features with the given numbers of values, of which some have missing values."""
     rng = np.random.default_rng(len(levels))
     columns = [rng.integers(0, n, N_ROWS).astype(np.float64) for n in levels]
     for own, has in zip(columns, missing, strict=True):
@@ -66,12 +66,12 @@ def test_histograms_of_features_come_from_those_of_columns(features: list[Any]) 
 def test_features_of_few_values_share_columns() -> None:
     matrix = matrix_with([2] * 20 + [200, 3, 16, 16], [False] * 24)
     columns = feature_bundles.plan_bundles(matrix)
-    assert len(columns.first) - 1 == 3 + 1 + 1  # 8 + 8 + 4 of two with 3 and 16, 16, 200
+    assert len(columns.first) - 1 == 3 + 1 + 1  # 8 + 8 + 4 columns of two with 3 and 16; 16; 200
     alone = feature_bundles.plan_bundles(matrix_with([200, 16, 30], [False] * 3))
     assert (alone.values == 0).all() and list(alone.order) == [0, 1, 2]
 
 
-# ---- teams -------------------------------------------------------------------------------------
+# ---- barriers ----------------------------------------------------------------------------------
 
 
 @njit(nogil=True)
@@ -98,8 +98,8 @@ def test_no_thread_begins_a_pass_before_all_have_ended_the_one_before(n_threads:
     assert np.array_equal(found, expected)
 
 
-def test_all_threads_of_a_crew_run_at_once() -> None:
-    """Also after shares so short that a thread is asked again before it waits."""
+def test_all_threads_of_a_pool_run_at_once() -> None:
+    """All threads run, even if a thread gets its next task before it waits for one."""
     pool = ThreadPool(6)
     for _ in range(300):
         pool.share(lambda _, barrier: None)

@@ -1,4 +1,4 @@
-"""What is the Numba backend's own: packing, wide nodes, compiled formulas, binning, prediction."""
+"""The Numba backend: packed words, wide nodes, compiled formulas, binning, prediction."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PROPERTY = settings(
 
 
 def synth(n: int, n_features: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Normal columns and a noisy function of the first six, as real values."""
+    """Normal columns, and a noisy function of the first six as the target."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, max(n_features, 6))).astype(np.float32)
     z = X[:, 0] * X[:, 1] + np.sin(3 * X[:, 2]) + X[:, 3] ** 2 - 1 + 0.5 * X[:, 4] * (X[:, 5] > 0)
@@ -55,7 +55,7 @@ def make_task(
     categorical: tuple[int, ...] = (),
     **options: Any,
 ) -> GrowTask:
-    """A task over ``X``; ``n_classes`` 0 is a regression."""
+    """A task on ``X``; it is a regression if ``n_classes`` is 0."""
     n, n_features = X.shape
     kinds = np.isin(np.arange(n_features), categorical)
     mapper = fit_bin_mapper(X, kinds)
@@ -72,7 +72,7 @@ def make_task(
 
 
 def assert_same_trees(task: GrowTask) -> None:
-    """Numba's trees against NumPy's, field by field, and where their splits send values."""
+    """Assert that Numba's trees equal NumPy's in all fields and in their thresholds."""
     pairs = zip(NumbaBackend().grow(task), NumpyBackend().grow(task), strict=True)
     for (tree, found), (expected_tree, expected) in pairs:
         assert tree == expected_tree
@@ -129,7 +129,7 @@ def elementwise(function: Any, n_arguments: int) -> Any:
 def test_compiled_criteria_are_the_engine_s(name: str, n_arguments: int) -> None:
     rng = np.random.default_rng(1)
     size = (n_arguments, 20_000)
-    # Integers of every magnitude up to 2**47: products round, so a fused multiply would show.
+    # Integers of every magnitude up to 2**47: products are rounded, so fused ones would differ.
     arguments = np.floor(rng.random(size) * 2.0 ** rng.integers(0, 48, size)) + 1
     found = elementwise(getattr(compiled_criteria, name), n_arguments)(*arguments)
     assert np.array_equal(found, getattr(criteria, name)(*arguments))
@@ -232,7 +232,7 @@ def test_weights_beyond_what_a_word_holds_are_refused() -> None:
 
 
 def narrow_packing(hessian_bits: int, weight: int, with_counts: bool) -> Packing:
-    """Fields so narrow that nodes of some rows are wide."""
+    """Make the fields of packed words so narrow that nodes of few rows are wide."""
     count_bits = hessian_bits if with_counts else 0
     mask = (1 << hessian_bits) - 1
     block = max(1, mask // weight)
@@ -241,7 +241,7 @@ def narrow_packing(hessian_bits: int, weight: int, with_counts: bool) -> Packing
     return Packing(hessian_bits + count_bits, count_bits, mask, count_mask, block, max_rows)
 
 
-# Blocks of few rows are added up one by one, blocks of 1023 rows as words.
+# Blocks of few rows are summed row by row, blocks of 1023 rows as packed words.
 @pytest.mark.parametrize(("hessian_bits", "method"), [(5, "bootstrap"), (10, "all")])
 @pytest.mark.parametrize("n_classes", [0, 2, 4])
 @pytest.mark.parametrize("random_thresholds", [False, True])
@@ -278,7 +278,7 @@ def test_wide_nodes(
 
 
 def test_sums_beyond_one_word() -> None:
-    """Weights of 16 bits and values of 28: no node of two rows fits a word."""
+    """With weights of 16 bits and values of 28, no node of two rows fits in a word."""
     X, z = synth(3000, 5)
     rng = np.random.default_rng(4)
     weights = 10.0 ** rng.uniform(-9, 0, len(X))
@@ -296,7 +296,7 @@ def test_sums_beyond_one_word() -> None:
 )
 @pytest.mark.parametrize("n_classes", [3, 9, 300])
 def test_many_classes(criterion: int, n_classes: int) -> None:
-    """Pairs, fields of one word and histograms per class, all in one tree."""
+    """One tree uses pairs, fields of one word and histograms per class."""
     X, z = synth(1500, 4)
     order = np.argsort(np.argsort(z))
     y = (order * n_classes // len(z)).astype(np.int32)
@@ -328,7 +328,7 @@ def test_small_nodes_with_many_ties(n_classes: int, max_features: int) -> None:
     assert_same_trees(task)
 
 
-def test_best_first_grows_no_node_too_many() -> None:
+def test_best_first_grows_no_unused_nodes() -> None:
     X, z = synth(4000, 5)
     for max_leaf_nodes in (2, 3, 17, 500):
         task = make_task(X, z, max_leaf_nodes=max_leaf_nodes, n_trees=1)
@@ -371,7 +371,7 @@ def test_prediction_equals_numpy_s(dtype: Any, categorical: tuple[int, ...]) -> 
     X[rng.random(X.shape) < 0.1] = np.nan
     y = np.clip(z + 1, 0, 2).astype(np.int32)
     ensemble = ensemble_of(make_task(X, y, 3, categorical=categorical, n_trees=5))
-    # Values that are thresholds, where float32 and float64 comparisons could differ.
+    # Values that equal thresholds, where float32 and float64 comparisons could differ.
     inner = (ensemble.feature >= 0) & (ensemble.category < 0)
     asked = np.repeat(X, 2, axis=0)
     for row, node in enumerate(np.flatnonzero(inner)[: len(asked)]):
@@ -393,7 +393,7 @@ def test_a_tree_of_one_leaf_predicts() -> None:
 
 
 def test_every_entry_is_compiled_once() -> None:
-    """Whatever the memory order, the dtype or the flags of what is passed."""
+    """Memory order, dtype and flags of arguments do not cause another compilation."""
     X, z = synth(300, 3)
     frozen = X.copy(order="F")
     frozen.flags.writeable = False
@@ -420,7 +420,7 @@ def test_nothing_is_compiled_at_import() -> None:
 
 
 def test_only_a_few_trees_wait_for_the_consumer() -> None:
-    """Memory is bounded: trees are not grown far ahead of who takes them."""
+    """Trees are not grown far ahead of the consumer, so memory is bounded."""
     X, z = synth(200, 3)
     task = make_task(X, z, n_trees=60, n_threads=2)
     begun: list[int] = []

@@ -1,4 +1,4 @@
-"""Rounds of boosting in compiled passes: the trees and raw predictions of NumPy, bit by bit."""
+"""Boosting rounds in Numba give the trees and raw predictions of NumPy, bit by bit."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LOSSES = (*CLASSES, "softmax", "squared_error", "poisson", "absolute_error", "hu
 
 @pytest.fixture(autouse=True)
 def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Level-wise growth, in several chunks and by all threads, however few the rows."""
+    """Grow level-wise, in several chunks and with all threads, even with few rows."""
     make_small(monkeypatch)
 
 
@@ -60,7 +60,7 @@ def assert_equal_fields(found: Any, expected: Any) -> None:
 
 
 def shapes() -> st.SearchStrategy[tuple[int, int]]:
-    """Levels and leaves of trees: shallow ones, deep ones and best-first ones."""
+    """Limits on depth and leaves: shallow, deep and best-first trees."""
     deep = st.sampled_from(((1, NO_LIMIT), (3, NO_LIMIT), (5, NO_LIMIT), (NO_LIMIT, NO_LIMIT)))
     return deep | st.tuples(st.integers(1, 5), st.sampled_from(LEAVES))
 
@@ -73,7 +73,7 @@ def shapes() -> st.SearchStrategy[tuple[int, int]]:
 def test_levels_grow_what_numpy_grows(
     problem: Problem, shape: tuple[int, int], n_threads: int, small: int
 ) -> None:
-    """Trees of all limits; below nodes of less than ``small`` rows they are grown by one thread."""
+    """Trees with all limits; one thread grows nodes of fewer than ``small`` rows."""
     depth, leaves = shape
     options = {"max_depth": depth, "max_leaf_nodes": leaves, "random_thresholds": False}
     problem = replace(problem.with_options(**options), n_trees=1)
@@ -93,7 +93,7 @@ def test_levels_grow_what_numpy_grows(
 
 
 def task_of(problem: Problem, asked: GrowTask, scale: Scale, n_threads: int) -> BoostTask:
-    """A fit whose round grows what is asked for; of its loss, that hessians may be any."""
+    """A fit whose round grows the given problem; its loss only allows arbitrary hessians."""
     n, regular = asked.matrix.n_samples, problem.options.regularisation
     of_loss = replace(
         regular,
@@ -121,7 +121,7 @@ def task_of(problem: Problem, asked: GrowTask, scale: Scale, n_threads: int) -> 
 
 @st.composite
 def fits(draw: st.DrawFn, max_rows: int = 400) -> BoostTask:
-    """A fit of any loss, with and without weights, samples of rows and features, constraints."""
+    """Draw a fit of any loss, with or without weights, subsampling and constraints."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     n = draw(st.integers(2, max_rows))
     kinds = draw(st.lists(st.sampled_from(COLUMN_KINDS), min_size=1, max_size=9))
@@ -239,9 +239,7 @@ def test_rounds_are_those_of_numpy(task: BoostTask) -> None:
 @pytest.mark.parametrize("n_threads", [1, 3])
 @pytest.mark.parametrize("subsample", [False, True])
 def test_large_rounds(name: str, n_threads: int, subsample: bool) -> None:
-    """Many chunks, partial sums that fill up, more features than one tile holds, some of which
-    share columns.
-    """
+    """There are many chunks, full partial sums, several tiles of features, and bundles."""
     rng = np.random.default_rng(3)
     n, n_features = 30_000, 70 if n_threads == 3 else 6
     X = rng.standard_normal((n, n_features)).astype(np.float32)
@@ -279,7 +277,7 @@ def test_large_rounds(name: str, n_threads: int, subsample: bool) -> None:
 @pytest.mark.parametrize("n_threads", [1, 3])
 @pytest.mark.parametrize(("n_classes", "subsample"), [(3, False), (9, True), (17, False)])
 def test_roots_of_many_trees(n_classes: int, n_threads: int, subsample: bool) -> None:
-    """Whole groups of eight trees and parts of one, a last block of few rows, rows counted."""
+    """There are complete and incomplete groups of eight trees, and a last block of few rows."""
     rng, n = np.random.default_rng(n_classes), 1100
     X = rng.standard_normal((n, 5)).astype(np.float32)
     X[:, 3:] = np.floor(X[:, 3:])
@@ -334,7 +332,7 @@ KINDS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("n_threads", [1, 2, 3])
 @pytest.mark.parametrize("kind", KINDS)
 def test_kinds_of_trees(kind: str, n_threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three tiles of features, most of which cannot split most nodes; a tree a class."""
+    """There are three tiles of features, of which most cannot split; one tree per class."""
     monkeypatch.setattr(level_grow, "TILE", 8)
     monkeypatch.setattr(level_grow, "SHALLOW", 7)
     monkeypatch.setattr(level_grow, "SMALL_ROWS", 60)
@@ -346,7 +344,7 @@ def test_kinds_of_trees(kind: str, n_threads: int, monkeypatch: pytest.MonkeyPat
 
 
 def fit_of_kind(n: int, n_threads: int, options: dict[str, Any]) -> BoostTask:
-    """Twenty columns: two numbers, and others that are nearly always zero, some of few values."""
+    """Twenty columns: two dense ones and sparse ones, of which some have few values."""
     rng = np.random.default_rng(7)
     X = rng.standard_normal((n, 20)).astype(np.float32)
     X[:, 2:] *= rng.random((n, 18)) < 0.06

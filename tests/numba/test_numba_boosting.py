@@ -1,4 +1,4 @@
-"""Rounds of boosting in the Numba backend: gradients in words, groups, levels, directions."""
+"""Boosting rounds in Numba: packed gradients, interaction groups, levels, monotonic trees."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_gradients_beyond_what_a_word_holds_are_refused() -> None:
 
 
 def boosting_task(n: int, n_outputs: int, gradient_bits: int, **options: Any) -> GrowTask:
-    """A round whose gradients have so many bits, of any sign, and hessians 16."""
+    """A round with signed gradients of ``gradient_bits`` bits and hessians of 16 bits."""
     X, z = synth(n, 5)
     X[:, 4] = np.floor(np.clip(X[:, 4] * 2, 0, 6))
     X[::7, 1] = np.nan
@@ -66,7 +66,7 @@ def boosting_task(n: int, n_outputs: int, gradient_bits: int, **options: Any) ->
 def test_gradients_beyond_one_word(
     criterion: int, n_outputs: int, random_thresholds: bool, min_samples_leaf: int
 ) -> None:
-    """Large nodes add up their fields apart, small ones as words; 30 bits have no room for two."""
+    """Large nodes sum fields separately, small ones packed words; with 30 bits, none is small."""
     limits = {"random_thresholds": random_thresholds, "min_samples_leaf": min_samples_leaf}
     assert_same_trees(
         boosting_task(6000, n_outputs, 24, criterion=criterion, max_depth=6, **limits)
@@ -82,7 +82,7 @@ def test_any_number_of_groups(n_groups: int) -> None:
 
 
 def test_more_levels_than_are_remembered() -> None:
-    """Nothing gains, so each split cuts off one row; each level draws its own feature."""
+    """Without gains, each split separates one row; each level draws its own features."""
     n = 150
     X = np.repeat(np.arange(n, dtype=np.float32)[:, None], 4, axis=1)
     gradient, ones = np.zeros((n, 1), np.int32), np.ones(n, np.int32)
@@ -99,7 +99,7 @@ def test_more_levels_than_are_remembered() -> None:
 
 
 def test_monotonic_trees_of_values_and_of_classes() -> None:
-    """NEWTON without regularisation is the tree that is grown on targets, with directions."""
+    """NEWTON without regularisation grows the tree of the targets, also with constraints."""
     X, z = synth(3000, 5)
     regular = Regularisation(monotonic=(1, -1, 0, 1, -1))
     for y, n_classes in ((z, 0), ((z > 0).astype(np.int32), 2)):

@@ -1,4 +1,4 @@
-"""Prediction by complete trees and integers: equal to the reference, value by value."""
+"""Prediction with perfect trees and integer comparisons equals the reference."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROPERTY = settings(
 
 
 def special_values(dtype: Any) -> np.ndarray:
-    """Numbers whose neighbours and signs are easily confused, and NaN of both signs."""
+    """Numbers at the limits of the type, both zeros, and NaN of both signs."""
     info, one = np.finfo(dtype), np.ones(1, dtype)
     near = [info.smallest_subnormal, info.tiny, one[0], np.nextafter(one, 2 * one)[0], info.max]
     positive = np.array([0.0, *near, np.inf, np.nan], dtype)
@@ -32,7 +32,7 @@ def special_values(dtype: Any) -> np.ndarray:
 
 
 def random_tree(rng: np.random.Generator, depth: int, n_values: int, thresholds: Any) -> Tree:
-    """A tree of at most that depth, numbered level by level; leaves at all depths."""
+    """A random tree of at most ``depth`` levels, numbered breadth-first."""
     feature, left, at_depth = [-1], [0], [0]
     for node in range(1 << (depth + 1)):
         if node == len(feature) or at_depth[node] == depth or (node and rng.random() < 0.3):
@@ -95,8 +95,8 @@ def test_the_depth_of_trees_of_many_depths() -> None:
     assert depth_of(Ensemble.of(trees)) == 5
 
 
-def test_which_ensembles_are_completed() -> None:
-    """Shallow ones of enough trees; both ways of predicting give the same."""
+def test_shallow_ensembles_become_perfect_trees() -> None:
+    """Ensembles of many shallow trees become perfect trees; predictions are the same."""
     rng = np.random.default_rng(1)
     shallow = Ensemble.of([random_tree(rng, 5, 1, np.zeros(1)) for _ in range(4)])
     assert can_complete(shallow, N_FEATURES)

@@ -1,9 +1,9 @@
-"""A log of tests that are finished, so that a run that was broken off is gone on with.
+"""A pytest plugin that logs finished tests, so that an interrupted run can be continued.
 
-``pytest --finished FILE`` appends a line for every test that begins, and one for what became of it.
-The next call with the same file leaves out what is finished: the time for a GPU comes in slices,
-and a kernel that writes where it must not ends a run. What began without an end comes last, and is
-given up the second time. To run a test again, take its lines out of the file.
+``pytest --finished FILE`` appends a line for every test that begins, and one for its outcome. The
+next call with the same file skips finished tests: time on a GPU is limited, and a kernel with an
+invalid access ends a run. A test that began and did not end runs last, and is given up after the
+second time. To run a test again, remove its lines from the file.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from tests.runs.finished_log import (
 
 
 class Finished:
-    """The plugin that keeps the log.
+    """The plugin that writes the log.
 
     Parameters
     ----------
     path : Path
-        Read if it is there.
+        The log, which is read if it exists.
     """
 
     def __init__(self, path: Path) -> None:
@@ -44,7 +44,7 @@ class Finished:
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
-        """Leave out what is finished."""
+        """Deselect finished tests."""
         left = [item for item in items if self._log.is_left(item.nodeid)]
         self._n_left_out = len(items) - len(left)
         if self._n_left_out:
@@ -52,33 +52,33 @@ class Finished:
         items[:] = sorted(left, key=lambda item: item.nodeid in self._log.began)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """Note that a test begins."""
+        """Log that a test begins."""
         self._now, self._outcome = nodeid, PASSED
         self._log.write(BEGAN, nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Follow what becomes of it."""
+        """Keep the outcome of the current test."""
         if report.failed:
             self._outcome = FAILED
         elif report.skipped and self._outcome == PASSED:
             self._outcome = SKIPPED
 
     def pytest_runtest_logfinish(self) -> None:
-        """Note what became of it."""
+        """Log the outcome of the current test."""
         self._log.write(self._outcome, self._now)
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Note the test that ended the run itself, by `pytest.exit`."""
+        """Log the test that ended the run by `pytest.exit`."""
         if self._now and isinstance(excinfo.value, pytest.exit.Exception):
             self._lost = True
             self._log.write(LOST, self._now)
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Give a broken device and earlier failures exit statuses of their own.
+        """Set special exit statuses for a broken device and for earlier failures.
 
-        A run with nothing left to do is no failure. Where no test was chosen at all, or where
-        collecting them failed, pytest's own status stays. It is changed only here, because pytest
-        shows no failures where `pytest.exit` has a status of its own.
+        If all tests are finished, the run succeeds. If no test was selected or collection failed,
+        pytest's status is kept. The status is changed here, because pytest shows no failures if
+        `pytest.exit` is called with a status.
         """
         if self._lost:
             session.exitstatus = BROKE_DEVICE
@@ -87,19 +87,19 @@ class Finished:
             session.exitstatus = FAILED_BEFORE if self._log.bad else pytest.ExitCode.OK
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """All that did not pass, this time or before."""
+        """List all tests that did not pass, now or earlier."""
         for test, why in self._log.bad.items():
             terminalreporter.write_line(f"{self._log.path.name}: {why}: {test}")
 
 
 def add_option(parser: pytest.Parser) -> None:
-    """``--finished FILE``."""
+    """Add the option ``--finished FILE``."""
     told = "leave out the tests that this log has finished, and go on with it (one process)"
     parser.addoption("--finished", type=Path, metavar="FILE", help=told)
 
 
 def register(config: pytest.Config) -> None:
-    """Keep the log where it is asked for."""
+    """Register the plugin if ``--finished`` is given."""
     path = config.getoption("finished")
     if path is None or hasattr(config, "workerinput"):
         return

@@ -1,27 +1,27 @@
-"""The log of ``pytest --finished``, readable where pytest is not installed."""
+"""The log of ``pytest --finished``; reading it does not need pytest."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 BEGAN, PASSED, FAILED, SKIPPED, LOST = "began", "passed", "failed", "skipped", "lost"
-MAX_BEGINNINGS = 2  # of a test that does not end
+MAX_BEGINNINGS = 2  # for tests that do not end
 BROKE_DEVICE = 7  # exit status of pytest: a test broke the device for its process
-FAILED_BEFORE = 8  # exit status of pytest: nothing failed now, but tests of the log did before
+FAILED_BEFORE = 8  # exit status of pytest: nothing failed now, but tests in the log failed earlier
 
 
 class FinishedLog:
-    """What became of the tests of one run and of those before it.
+    """Outcomes of the tests of this run and of earlier ones.
 
     Parameters
     ----------
     path : Path
-        Read if it is there.
+        The log, which is read if it exists.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.began: dict[str, int] = {}  # tests without an end, and how often they began
+        self.began: dict[str, int] = {}  # tests that did not end, and how often they began
         self.end: dict[str, str] = {}
         self.n_lines = 0
         if path.is_file():
@@ -37,7 +37,7 @@ class FinishedLog:
             self.began.pop(test, None)
 
     def write(self, word: str, test: str) -> None:
-        """Append a line."""
+        """Append a line to the log."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(f"{word} {test}\n")
@@ -45,13 +45,13 @@ class FinishedLog:
 
     @property
     def bad(self) -> dict[str, str]:
-        """Tests that did not pass, and why."""
+        """Tests that did not pass, with the reason."""
         ends = {test: word for test, word in self.end.items() if word in (FAILED, LOST)}
         never = {test: f"{BEGAN} {n} times" for test, n in self.began.items() if n > 1}
         return ends | never
 
     def is_left(self, test: str) -> bool:
-        """Whether a test is still to be run."""
+        """Whether a test must still be run."""
         if self.end.get(test, SKIPPED) != SKIPPED:
             return False
         return self.began.get(test, 0) < MAX_BEGINNINGS

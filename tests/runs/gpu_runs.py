@@ -1,4 +1,4 @@
-"""How tests use a real device: one that broke it ends the run, and tools see every array."""
+"""Tests on a real device: ending a run after a broken device, and runs under a sanitizer."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ MAX_ROWS = "GPUBOOST_TEST_ROWS"
 
 
 def kernel_folder() -> Path | None:
-    """Where compiled kernels are kept from run to run, None for nowhere."""
+    """The folder that keeps compiled kernels between runs, or None."""
     chosen = os.environ.get(CACHE)
     return Path(chosen).resolve() if chosen else None
 
 
 def is_required() -> bool:
-    """Whether a test of a GPU fails, and is not skipped, where there is no device to use."""
+    """Whether tests of a GPU fail, rather than being skipped, if there is no usable device."""
     return os.environ.get(REQUIRED) == "1"
 
 
 def rows_are_capped() -> bool:
-    """Whether the environment caps the rows of tables, as it does on the stand-in for CuPy."""
+    """Whether the environment limits the rows of tables, as on the stand-in for CuPy."""
     return MAX_ROWS in os.environ
 
 
 def rows(wanted: int) -> int:
-    """Rows of a table: as many as are wanted, or fewer where they are capped."""
+    """Number of rows of a table: ``wanted``, or the limit in the environment."""
     return min(wanted, int(os.environ.get(MAX_ROWS, wanted)))
 
 
 def trees(wanted: int) -> int:
-    """Trees, or rounds, of a large fit: as many as are wanted, two where rows are capped."""
+    """Number of trees or rounds of a large fit: ``wanted``, or two if rows are limited."""
     return min(wanted, 2) if rows_are_capped() else wanted
 
 
 def give_back(cupy: Any, test: str) -> None:
-    """Wait for what a test launched, and give its memory back; end the run if that cannot be."""
+    """Wait for the launches of a test and free its memory; end the run if this fails."""
     try:
         cupy.cuda.runtime.deviceSynchronize()
         cupy.get_default_memory_pool().free_all_blocks()
@@ -56,12 +56,12 @@ def give_back(cupy: Any, test: str) -> None:
 
 
 def for_sanitizer() -> bool:
-    """Whether every array has memory of its own, for tools that check accesses to memory."""
+    """Whether every array has separate memory, for tools that check accesses to memory."""
     return os.environ.get(SANITIZER) == "1"
 
 
 class SeparateArrays:
-    """An array module whose arrays are never cut from one piece of memory."""
+    """An array module whose arrays never share one block of memory."""
 
     separate = True
 
@@ -73,7 +73,7 @@ class SeparateArrays:
 
 
 def show_every_array(cupy: Any, patch: pytest.MonkeyPatch) -> None:
-    """No pool, no pieces that arrays are cut from, and no batches that lie in one arena."""
+    """Use no memory pool, no arrays that share memory, and no recorded batches in an arena."""
     from gpuboost.backends.cuda.growth.grower import TreeGrower
     from gpuboost.backends.cuda.runtime.cupy import CupyRuntime
 

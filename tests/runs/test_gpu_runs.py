@@ -1,4 +1,4 @@
-"""How tests are run on a real device: after a broken kernel, in slices, and under a sanitizer."""
+"""Running tests on a real device: after a broken kernel, in parts, and under a sanitizer."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_gpu_is_tested_without_optional_libraries(
 
 @pytest.mark.parametrize("required", [False, True])
 def test_a_gpu_may_be_required(required: bool) -> None:
-    """Where nothing can be used, tests are skipped, or fail with the reason."""
+    """Without a usable device, tests are skipped or fail, with the reason."""
     environment = {key: value for key, value in os.environ.items() if key != gpu_runs.REQUIRED}
     environment |= {"CUDA_VISIBLE_DEVICES": ""} | ({gpu_runs.REQUIRED: "1"} if required else {})
     command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "tests/gpu/test_gpu.py"]
@@ -63,7 +63,7 @@ def test_a_gpu_may_be_required(required: bool) -> None:
     assert ("GPUBOOST_REQUIRE_GPU=1, but" in run.stdout) == required
 
 
-# ---- runs that are broken off ----------------------------------------------------------------
+# ---- interrupted runs ------------------------------------------------------------------------
 
 
 INNER = """
@@ -113,8 +113,8 @@ def test_last(device):
 
 @pytest.fixture
 def inner(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A folder of tests that a broken kernel ends."""
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # they would be imported each time
+    """A folder of tests, one of which has a kernel that breaks the device."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # saves their import
     pytester.makeconftest(INNER)
     pytester.makepyfile(test_inner=TESTS)
     return pytester
@@ -129,7 +129,7 @@ def test_a_broken_device_ends_the_run_and_the_next_one_goes_on(inner: pytest.Pyt
     assert done.ret == BROKE_DEVICE
     said = str(done.stdout)
     assert "test_inner.py::test_breaks broke the device for this process" in said
-    assert "what the kernel left" in said  # the failure itself is shown
+    assert "what the kernel left" in said  # the failure is shown
     log = (inner.path / "log").read_text().splitlines()
     assert [line for line in log if not line.startswith("began")] == [
         "passed test_inner.py::test_first",
@@ -152,7 +152,7 @@ def test_a_device_that_is_lost_ends_the_run(machine: Any) -> None:
         gpu_runs.give_back(cupy, "b")
 
 
-def test_nothing_left_to_do_is_no_failure(inner: pytest.Pytester) -> None:
+def test_a_run_with_all_tests_finished_succeeds(inner: pytest.Pytester) -> None:
     assert run_inner(inner, "-k", "first or last").ret == pytest.ExitCode.OK
     again = run_inner(inner, "-k", "first or last")
     again.assert_outcomes(deselected=5)
@@ -161,12 +161,12 @@ def test_nothing_left_to_do_is_no_failure(inner: pytest.Pytester) -> None:
     assert none.ret == pytest.ExitCode.NO_TESTS_COLLECTED
 
 
-def test_a_run_that_did_not_begin_is_no_broken_device(inner: pytest.Pytester) -> None:
+def test_a_collection_error_is_not_a_broken_device(inner: pytest.Pytester) -> None:
     inner.makepyfile(test_inner="import nothing_like_this")
-    assert run_inner(inner).ret == pytest.ExitCode.INTERRUPTED  # an error of collection
+    assert run_inner(inner).ret == pytest.ExitCode.INTERRUPTED  # a collection error
 
 
-def test_what_did_not_end_comes_last_and_is_given_up(inner: pytest.Pytester) -> None:
+def test_tests_that_did_not_end_run_last_and_are_given_up(inner: pytest.Pytester) -> None:
     log = inner.path / "log"
     log.write_text("began test_inner.py::test_first\n")
     run_inner(inner, "-k", "first or last")
@@ -179,7 +179,7 @@ def test_what_did_not_end_comes_last_and_is_given_up(inner: pytest.Pytester) -> 
     given_up.stdout.fnmatch_lines(["log: began 2 times: *::test_first"])
 
 
-def test_ctrl_c_blames_no_test(tmp_path: Path) -> None:
+def test_an_interrupt_is_not_a_failure_of_the_test(tmp_path: Path) -> None:
     log = finished.Finished(tmp_path / "log")
     log.pytest_runtest_logstart("a")
     for kind in (KeyboardInterrupt, pytest.exit.Exception):
@@ -195,7 +195,7 @@ def test_ctrl_c_blames_no_test(tmp_path: Path) -> None:
 def test_kernels_may_be_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv(gpu_runs.CACHE, raising=False)
     assert gpu_runs.kernel_folder() is None
-    assert "cache" in cache_folder().name  # a folder of this run, not the user's
+    assert "cache" in cache_folder().name  # the folder of this run, not the user's
     monkeypatch.setenv(gpu_runs.CACHE, str(tmp_path / "kept"))
     assert gpu_runs.kernel_folder() == tmp_path / "kept"
 
@@ -205,7 +205,7 @@ def test_kernels_may_be_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 @pytest.fixture
 def sanitized(machine: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The fake device as the fixture ``gpu`` arranges it for a sanitizer."""
+    """The fake device, in the state that the fixture ``gpu`` sets for a sanitizer."""
     monkeypatch.setenv(gpu_runs.SANITIZER, "1")
     assert gpu_runs.for_sanitizer()
     gpu_runs.show_every_array(sys.modules["cupy"], monkeypatch)
@@ -256,7 +256,7 @@ def test_models_are_the_same_under_a_sanitizer(
     assert GRAPH not in sanitized.launches and sanitized.live == 0
 
 
-def test_the_fixture_of_a_gpu_arranges_it(
+def test_the_fixture_gpu_prepares_the_device_for_a_sanitizer(
     machine: Any, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.setenv(gpu_runs.SANITIZER, "1")
@@ -265,7 +265,7 @@ def test_the_fixture_of_a_gpu_arranges_it(
     assert machine.allocator is None
 
 
-def test_what_counts_memory_is_skipped_under_a_sanitizer(
+def test_tests_of_memory_are_skipped_under_a_sanitizer(
     monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.setenv(gpu_runs.SANITIZER, "1")
@@ -280,8 +280,8 @@ def test_what_counts_memory_is_skipped_under_a_sanitizer(
 @pytest.mark.parametrize(
     "what", ["forest of depth 8", "stumps", pytest.param("boosting", marks=pytest.mark.slow)]
 )
-def test_memory_is_measured_beside_the_estimate(what: str, machine: Any) -> None:
-    """What is asserted of a GPU, of few rows; of these, trees of depth 16 are never full."""
+def test_peak_memory_is_near_the_estimate(what: str, machine: Any) -> None:
+    """The assertion of the GPU test, with few rows, for which trees of depth 16 are not full."""
     assert_estimated(what, 3000)
 
 

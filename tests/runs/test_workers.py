@@ -1,4 +1,4 @@
-"""What is run in several processes at once, and what these share on disk."""
+"""Test runs in several processes, and the files that these share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Source = pytest.Config.ArgsSource
 
 
 def workers_of(source: Source = Source.TESTPATHS, xdist: bool = True, **changes: Any) -> Any:
-    """How many processes a run with these options gets, and how they share the tests."""
+    """Number of processes of a run with these options, and how xdist distributes the tests."""
     option = SimpleNamespace(**{**WHOLE, **changes})
     config: Any = SimpleNamespace(
         option=option,
@@ -75,14 +75,14 @@ def test_a_gpu_is_not_shared(three_cores: None, monkeypatch: pytest.MonkeyPatch)
     assert workers_of() == (3, "worksteal")
 
 
-def test_what_is_asked_for_is_done(three_cores: None) -> None:
+def test_an_explicit_number_of_processes_is_used(three_cores: None) -> None:
     assert workers_of(numprocesses=2) == (2, "no")
     assert workers_of(numprocesses=0) == (0, "no")
     assert workers_of(dist="loadfile") == (None, "loadfile")
 
 
-def test_one_worker_compiles_what_is_numbas(tmp_path: Path) -> None:
-    """Files stay whole and in order."""
+def test_tests_of_numba_run_first_in_workers(tmp_path: Path) -> None:
+    """The tests of a file stay together and in order."""
     items: list[Any] = []
     for name, text in (("a", "shim"), ("b", "numba"), ("c", "shim"), ("d", "numba")):
         path = tmp_path / name
@@ -97,7 +97,7 @@ def test_one_worker_compiles_what_is_numbas(tmp_path: Path) -> None:
         assert " ".join(item.name for item in found) == order
 
 
-def test_how_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     for cores, expected in ((1, 0), (2, 2), (64, MAX_WORKERS)):
         monkeypatch.setattr(joblib, "cpu_count", lambda cores=cores: cores)
         assert workers_of()[0] == expected
@@ -131,7 +131,7 @@ def test_an_object_that_several_want_is_built_once(
 
 
 def test_objects_that_another_process_removes_meanwhile(tmp_path: Path) -> None:
-    """The folder is still the one of all processes."""
+    """A file that vanishes while old files are removed is not an error."""
     (tmp_path / "half.o").symlink_to(tmp_path / "finished")
     (tmp_path / "kept.so").touch()
     compiler._forget_old(tmp_path)
@@ -141,7 +141,7 @@ def test_objects_that_another_process_removes_meanwhile(tmp_path: Path) -> None:
 def test_processes_that_compile_for_other_types_keep_their_own_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both have read an index without the other; the code of the first is written last."""
+    """Two processes save code at the same time; each reads the index before the other writes."""
     from gpuboost.backends.numba.compiler import _MarkingFile
 
     first, second, third = (_MarkingFile(tmp_path, "grow", lambda types: None) for _ in range(3))
@@ -157,6 +157,6 @@ def test_processes_that_compile_for_other_types_keep_their_own_code(
     assert third.load(one) in (None, "code of float32")
 
 
-def test_a_plain_run_is_one_that_is_spread(pytestconfig: pytest.Config) -> None:
+def test_a_run_without_options_uses_several_processes(pytestconfig: pytest.Config) -> None:
     options = pytestconfig.getini("addopts")
     assert options[options.index("-m") + 1] == workers.SPREAD[0]

@@ -1,4 +1,4 @@
-"""Whole fits of AdaBoost by the CUDA kernels, run on the CPU, are NumPy's to the last bit."""
+"""AdaBoost with the CUDA kernels, run on the CPU, fits NumPy's models to the last bit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FACTS = ("estimator_errors_", "estimator_weights_", "training_error_bound_")
 
 
 def table(n: int = 120, n_classes: int = 2) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers some of which are missing, and a column of categories; classes, or a number for 0."""
+    """Features with missing values, one categorical; classes, or numbers if ``n_classes`` is 0."""
     rng = np.random.default_rng(3)
     X = rng.normal(size=(n, 4))
     X[:, 1] = rng.integers(9, size=n)
@@ -49,7 +49,7 @@ def table(n: int = 120, n_classes: int = 2) -> tuple[np.ndarray, np.ndarray]:
 
 
 def weights_of(kind: str, n: int = 120) -> np.ndarray | None:
-    """Weights of the rows, some of them 0."""
+    """Sample weights, some of them 0."""
     rng = np.random.default_rng(2)
     if kind == "real":
         return rng.exponential(size=n) * (rng.random(n) < 0.9)
@@ -59,7 +59,7 @@ def weights_of(kind: str, n: int = 120) -> np.ndarray | None:
 def assert_same_fit(
     fit_on: Fit, make: Callable[[], Any], *data: Any, **runtime: Any
 ) -> ShimRuntime:
-    """All that a fit on NumPy and on the shim finds is equal; what has run the latter."""
+    """Assert equal fits on NumPy and on the shim, and return the shim's runtime."""
     device = ShimRuntime(**{"order_seed": 1, **runtime})
     expected = fit_on(NumpyBackend(), make(), *data)
     found = fit_on(CudaBackend(device), make(), *data)
@@ -101,11 +101,11 @@ VALUES: list[dict[str, Any]] = [
 
 
 WEIGHTS = ("none", "real", "counts")
-PAIRS = [(a, b) for a in range(len(WEIGHTS)) for b in (2, 3)]  # of weights and classes
+PAIRS = [(a, b) for a in range(len(WEIGHTS)) for b in (2, 3)]  # weights and numbers of classes
 
 
 def some(n_options: int, pairs: list[Any]) -> list[Any]:
-    """Each option with one of the pairs, in turn; all of them where tests may take longer."""
+    """Every option with one of the pairs in turn; the other combinations are marked slow."""
     return [
         pytest.param(option, *pair, marks=() if (option - at) % len(pairs) == 0 else SLOW)
         for option in range(n_options)
@@ -148,7 +148,7 @@ def test_trees_that_are_worse_than_chance_are_reversed(
     assert np.mean(alone.predict(X) != y) > 0.5
 
 
-def test_classes_without_weight_are_left_to_the_errors(fit_on: Fit) -> None:
+def test_classes_of_zero_weight_count_in_the_errors(fit_on: Fit) -> None:
     for boosting in ("reweighting", "resampling"):
         base = DecisionTreeClassifier(max_depth=2, class_weight={0: 1.0, 1: 3.0, 2: 0.0})
         X, y = table(n_classes=3)
@@ -163,7 +163,7 @@ def test_monotonic_trees(fit_on: Fit) -> None:
     assert_same_fit(fit_on, regressor(estimator=base, n_estimators=2), *table(n_classes=0))
 
 
-def test_of_equal_shares_the_first_class_is_said(fit_on: Fit) -> None:
+def test_the_first_of_equal_classes_is_predicted(fit_on: Fit) -> None:
     X, y = np.repeat([0.0, 1.0], 4)[:, None], np.array([0, 0, 1, 1, 1, 1, 1, 0])
     for classes in (y, np.r_[y[:7], 2]):
         model = classifier(n_estimators=2, criterion="gini")
@@ -172,8 +172,8 @@ def test_of_equal_shares_the_first_class_is_said(fit_on: Fit) -> None:
     assert tie.tolist() == [[0.5, 0.5]]
 
 
-def test_votes_without_measure(fit_on: Fit) -> None:
-    """Weights fall to the least there is, below what their exponential can tell."""
+def test_votes_with_huge_learning_rates(fit_on: Fit) -> None:
+    """With a huge learning rate, weights underflow to the smallest allowed weight."""
     weights = weights_of("real")
     assert_same_fit(fit_on, classifier(learning_rate=1e6), *table(), weights)
     assert_same_fit(fit_on, regressor(learning_rate=1e6), *table(n_classes=0), weights)
@@ -202,7 +202,7 @@ def test_a_hundred_rounds(n_classes: int, boosting: str, fit_on: Fit) -> None:
     assert_same_fit(fit_on, asked, *table(400, n_classes))
 
 
-# ---- how it gets there ---------------------------------------------------------------------------
+# ---- launches, threads and copies ----------------------------------------------------------------
 
 
 def test_kernels_have_the_numbers_of_the_host() -> None:
@@ -237,7 +237,7 @@ def test_kernels_are_sound(flavour: str, fit_on: Fit) -> None:
 
 
 @pytest.mark.parametrize("make", [classifier, regressor])
-def test_on_the_fake_of_cupy(make: Callable[..., Any], machine: Any) -> None:
+def test_on_the_fake_cupy(make: Callable[..., Any], machine: Any) -> None:
     X, y = table(80, n_classes=3 if make is classifier else 0)
     for words in ({"max_depth": 2}, {"max_depth": None, "n_estimators": 2}):
         expected = make(**words)().set_params(device="numpy").fit(X, y)
@@ -249,10 +249,10 @@ def test_on_the_fake_of_cupy(make: Callable[..., Any], machine: Any) -> None:
 
 
 @pytest.mark.parametrize("make", [classifier, regressor])
-def test_what_is_copied_to_the_host_does_not_grow_with_the_rows(
+def test_copies_to_the_host_do_not_grow_with_the_rows(
     make: Callable[..., Any], copied: list[int]
 ) -> None:
-    """Features, targets and weights lie on the device, and stay there."""
+    """Features, targets and weights given on the device are not copied to the host."""
     sizes = []
     for n in (2000, 4000):
         X, y = table(n, n_classes=2 if make is classifier else 0)

@@ -1,4 +1,4 @@
-"""Rounds of AdaBoost on the device: how they are launched and read, and what they come to."""
+"""Rounds of AdaBoost on the device: launches, readbacks, and results of a round."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[CudaReweighter]:
-    """The fits that are begun from now on."""
+    """A list that receives every `CudaReweighter` created by the test."""
     found: list[CudaReweighter] = []
 
     class Kept(CudaReweighter):
@@ -104,8 +104,8 @@ def test_rounds_of_all_trees_of_bounded_size_are_replayed(
 
 
 @pytest.mark.parametrize("kind", ["medians", "deep", "pruned", "deep and pruned", "cut back"])
-def test_a_tree_is_judged_once(kind: str, fit_on: Fit, made: list[CudaReweighter]) -> None:
-    """As it is grown, or when it comes back from the host, which prunes it."""
+def test_a_tree_is_evaluated_once(kind: str, fit_on: Fit, made: list[CudaReweighter]) -> None:
+    """Trees are evaluated on the device, or after the host has pruned or cut them back."""
     base = DecisionTreeRegressor(max_depth=2)
     if "deep" in kind:
         base.set_params(max_depth=None, min_samples_leaf=9)
@@ -123,18 +123,18 @@ def test_a_tree_is_judged_once(kind: str, fit_on: Fit, made: list[CudaReweighter
 
 @pytest.mark.parametrize("budget", [1 << 12, 1 << 24])
 def test_little_memory(budget: int, fit_on: Fit, made: list[CudaReweighter]) -> None:
-    """Histograms of slices, and rounds that are launched anew every time."""
+    """With little memory, histograms are built in slices and rounds are not recorded."""
     asked = classifier(max_depth=4, criterion="gini")
     assert_same_fit(fit_on, asked, *table(n_classes=3), budget=budget)
     assert (made[0]._grower.recorded is None) == (budget < 1 << 24)
 
 
-# ---- one read a round ----------------------------------------------------------------------------
+# ---- one readback per round ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("make", [classifier, regressor])
 def test_the_host_waits_once_a_round(make: Callable[..., Any], machine: Any) -> None:
-    """For the nodes of a tree and the sums of its errors; not while its rows are made."""
+    """The host waits for a tree's nodes and error sums, but not while rows are prepared."""
     n, spans = 5, []
     make_rows = ReweightedRows.make
 
@@ -150,14 +150,14 @@ def test_the_host_waits_once_a_round(make: Callable[..., Any], machine: Any) -> 
         make(n_estimators=n, max_depth=1, device="cuda")().fit(X, y)
     assert spans and all(WAIT not in events for events in spans)
     rounds = [place for place, event in enumerate(machine.events) if event == GRAPH]
-    assert len(rounds) == n - 2  # the first makes no weights, the second is recorded
+    assert len(rounds) == n - 2  # the first updates no weights, the second is recorded
     for first, last in pairwise(rounds):
         assert machine.events[first:last].count(WAIT) == 1
 
 
 @pytest.mark.parametrize("n_classes", [0, 2])
-def test_a_round_is_launched_before_the_one_before_is_read(n_classes: int, fit_on: Fit) -> None:
-    """Where it is one launch; and nothing is read but one piece of each."""
+def test_a_round_is_launched_before_the_previous_one_is_read(n_classes: int, fit_on: Fit) -> None:
+    """Replayed rounds overlap with reading the previous round, in one copy each."""
     device, events = Watched(), []
     device.events = events
     make = classifier if n_classes else regressor
@@ -171,7 +171,7 @@ def test_a_round_is_launched_before_the_one_before_is_read(n_classes: int, fit_o
 
 @dataclass
 class Watched(ShimRuntime):
-    """Tells when rounds end, and what is copied to the host."""
+    """Logs the ends of rounds and the copies to the host."""
 
     events: list[str] = field(default_factory=list)
 
@@ -202,10 +202,10 @@ class Watched(ShimRuntime):
 
 
 @pytest.mark.parametrize("n_classes", [0, 2, 3])
-def test_of_large_rounds_only_the_nodes_are_copied(
+def test_large_rounds_copy_only_the_used_nodes(
     n_classes: int, fit_on: Fit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a round comes to is read first; then its tree, while the next one runs."""
+    """The results of a round are read first, then its tree while the next round runs."""
     monkeypatch.setattr(readbacks, "MAX_WHOLE", 0)
     device, events = Watched(), []
     device.events = events
@@ -230,7 +230,7 @@ def test_of_large_rounds_only_the_nodes_are_copied(
     assert len(ends) > 2
 
 
-IN_VAIN: list[tuple[int, int, int, dict[str, Any]]] = [  # classes, seed, rows; the rest
+IN_VAIN: list[tuple[int, int, int, dict[str, Any]]] = [  # classes, seed, rows; parameters
     (2, 4, 12, {"learning_rate": 2.0}),
     (3, 9, 12, {"boosting": "resampling"}),
     (0, 8, 40, {"learning_rate": 2.0, "boosting": "reweighting"}),
@@ -239,8 +239,8 @@ IN_VAIN: list[tuple[int, int, int, dict[str, Any]]] = [  # classes, seed, rows; 
 
 
 @pytest.mark.parametrize("case", range(len(IN_VAIN)))
-def test_a_round_launched_in_vain_does_no_harm(case: int, fit_on: Fit) -> None:
-    """A later round ends the fit: without error, or no better than chance."""
+def test_a_round_launched_after_the_last_is_discarded(case: int, fit_on: Fit) -> None:
+    """The fit ends after a few rounds, with a perfect tree or one no better than chance."""
     n_classes, seed, n, words = IN_VAIN[case]
     X = np.random.default_rng(seed).integers(0, 3, (n, 2)).astype(float)
     asked = (classifier if n_classes else regressor)(n_estimators=40, max_depth=2, **words)
@@ -251,12 +251,12 @@ def test_a_round_launched_in_vain_does_no_harm(case: int, fit_on: Fit) -> None:
     assert_equal_models(found, expected)
     n_rounds = len(expected.estimators_)
     assert 3 < n_rounds < 16
-    perfect = expected.estimator_errors_[-1] == 0.0  # else its last tree is not of the model
+    perfect = expected.estimator_errors_[-1] == 0.0  # otherwise the last tree is not in the model
     assert device.launches.count("end_round") == n_rounds + 2 - perfect
 
 
-def test_inputs_of_many_rounds_are_those_of_each() -> None:
-    """Also of features drawn for each tree, and beyond those that are made together."""
+def test_inputs_of_many_rounds_equal_those_of_each_round() -> None:
+    """Inputs are made for many rounds at once, also with features drawn per tree."""
     X, y = np.random.default_rng(0).normal(size=(30, 9)), np.zeros(30)
     matrix = bin_columns(X, fit_bin_mapper(X, np.zeros(9, dtype=bool)))
     target = regression_target(y[:, None], WeightFacts(30.0, 1.0), VARIANCE)
@@ -280,14 +280,14 @@ def test_inputs_of_many_rounds_are_those_of_each() -> None:
             assert on_device.min_hessian[0] == asked.options.min_hessian
 
 
-# ---- what a round comes to -----------------------------------------------------------------------
+# ---- results of a round --------------------------------------------------------------------------
 
 
 RUNTIME = ShimRuntime()  # compiles the kernel once
 
 
 def ended(by_class: bool, n_classes: int, rate: float, sums: tuple[int, int]) -> list[float]:
-    """Factors, error, vote, bound, whether the tree is reversed: of the kernel."""
+    """Factors, error, vote, bound and whether the tree is reversed, computed by the kernel."""
     factors, facts = np.empty(2), np.empty(6)
     chance = 1.0 - 1.0 / n_classes if by_class else 0.5
     table, own = np.array([[0, 5], [0, 2], [0, 0]]), np.array([*sums, 1])
@@ -299,7 +299,7 @@ def ended(by_class: bool, n_classes: int, rate: float, sums: tuple[int, int]) ->
     return [*factors.tolist(), *facts[:4].tolist()]
 
 
-def test_what_a_round_comes_to_is_what_the_host_says() -> None:
+def test_results_of_a_round_are_those_of_the_host() -> None:
     rng = np.random.default_rng(0)
     for number in range(200):
         whole = int(rng.integers(1 << 60, 1 << 61))
@@ -328,7 +328,7 @@ def expected_classes(n_classes: int, rate: float, lost: int, whole: int) -> list
     return [*own.tolist(), error, vote, bound, float(is_reversed)]
 
 
-def test_errors_that_lie_between_two_floats_are_rounded_once() -> None:
+def test_errors_between_two_floats_are_rounded_once() -> None:
     for part, whole in [(1, 3), ((1 << 53) + 1, 1 << 61), ((1 << 54) + 1, (1 << 61) - 1)]:
         for lost in (part, whole - part, whole, 0):
             assert ended(False, 2, 1.0, (lost, whole))[2] == lost / whole

@@ -1,4 +1,4 @@
-"""Weights of rows in AdaBoost's rounds, and rows drawn by them: the kernels' are the host's."""
+"""AdaBoost's row weights, and rows drawn by them, are equal on the device and on the host."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def judged(weights: np.ndarray, device: ShimRuntime, by_class: bool) -> tuple[RowWeights, Any]:
-    """Weights on the device, of a fit that is judged by classes or by values."""
+    """Row weights on the device, for a fit of classes or of values."""
     n = len(weights)
     X = np.zeros((n, 1))
     matrix = bin_columns(X, fit_bin_mapper(X, np.zeros(1, dtype=bool)))
@@ -48,8 +48,8 @@ def judged(weights: np.ndarray, device: ShimRuntime, by_class: bool) -> tuple[Ro
 
 
 @pytest.mark.parametrize("by_class", [True, False])
-def test_weights_that_follow(by_class: bool) -> None:
-    """Those of rows that are always right stay above a least one; rows without weight have none."""
+def test_updated_weights_are_those_of_the_host(by_class: bool) -> None:
+    """Weights never fall below the smallest allowed weight; zero weights stay zero."""
     rng = np.random.default_rng(1)
     weights = adaboost.normalised(10.0 ** rng.uniform(-60, 0, 700) * (rng.random(700) < 0.9))
     least = np.where(weights > 0.0, adaboost.MIN_WEIGHT, 0.0)
@@ -70,7 +70,7 @@ def test_weights_that_follow(by_class: bool) -> None:
 
 
 def resampled(weights: np.ndarray, bits: WeightBits, tree: int, **runtime: Any) -> np.ndarray:
-    """How often the device draws each row."""
+    """Number of times the device draws each row."""
     device = ShimRuntime(**runtime)
     own, task = judged(weights, device, by_class=True)
     sampler = DeviceSampler(device, task.sampler)

@@ -1,4 +1,4 @@
-"""Whole fits of boosting by the CUDA kernels, run on the CPU, are NumPy's to the last bit."""
+"""Boosting with the CUDA kernels, run on the CPU, fits NumPy's models to the last bit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BASE = {"random_state": 0, "n_estimators": 3, "n_jobs": 1, "max_depth": 3}
 
 
 def table(n: int = 230, seed: int = 0, n_classes: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Features, some missing, and a target, positive or classes, that depends on three of them."""
+    """Features with missing values, and a target (positive, or classes) that depends on three."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 5))
     signal = X[:, 0] * X[:, 1] + X[:, 2] + 0.3 * rng.normal(size=n)
@@ -44,7 +44,7 @@ def table(n: int = 230, seed: int = 0, n_classes: int = 0) -> tuple[np.ndarray, 
 
 
 def assert_same_fit(fit_on: Fit, make: Callable[[], Any], X: Any, y: Any, **words: Any) -> Any:
-    """Fingerprints and all scores of a fit on NumPy and on the shim are equal; the latter."""
+    """Assert equal models and scores on NumPy and on the shim, and return the shim's model."""
     runtime = words.pop("runtime", None) or ShimRuntime(order_seed=1)
     expected = fit_on(NumpyBackend(), make(), X, y, **words)
     found = fit_on(CudaBackend(runtime), make(), X, y, **words)
@@ -68,7 +68,7 @@ def classifier(**words: Any) -> Callable[[], Any]:
 
 @pytest.mark.parametrize("loss", REGRESSION)
 def test_losses_of_values(loss: str, fit_on: Fit) -> None:
-    """Of some of the rows; `device_cases.BOOSTED` has all of them."""
+    """Rounds with a subsample; `device_cases.BOOSTED` has fits with all rows."""
     assert_same_fit(fit_on, regressor(loss=loss, subsample=0.6), *table())
 
 
@@ -109,8 +109,10 @@ def test_options(options: dict[str, Any], fit_on: Fit) -> None:
 
 @pytest.mark.parametrize("categorical", [False, True])
 @pytest.mark.parametrize("subsample", [0.3, 0.9])
-def test_rows_outside_go_by_thresholds(subsample: float, categorical: bool, fit_on: Fit) -> None:
-    """Between the bins of the rows that a tree was grown on there are others'."""
+def test_rows_outside_the_subsample_go_by_thresholds(
+    subsample: float, categorical: bool, fit_on: Fit
+) -> None:
+    """Rows outside the subsample may have values between the bins that the subsample occupies."""
     X, y = table(300)
     words: dict[str, Any] = {"subsample": subsample, "loss": "poisson", "max_depth": 6}
     if categorical:
@@ -136,8 +138,8 @@ def test_weights(kind: str, loss: str, fit_on: Fit) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_watched_rows(dtype: Any, fit_on: Fit) -> None:
-    """They walk by their values, with the trees still on the device."""
+def test_evaluation_sets(dtype: Any, fit_on: Fit) -> None:
+    """Evaluation sets are predicted from raw values while the trees are on the device."""
     X, y = table()
     X, runtime = X.astype(dtype), ShimRuntime(order_seed=4)
     asked = regressor(loss="huber", subsample=0.5, max_depth=5)
@@ -147,8 +149,8 @@ def test_watched_rows(dtype: Any, fit_on: Fit) -> None:
 
 
 @pytest.mark.parametrize("power", [1.0, 3.0])
-def test_watched_rows_inside_of_bins(power: float, fit_on: Fit) -> None:
-    """A node without rows of the middle bins is split inside of one: at either end of it."""
+def test_evaluation_sets_with_values_inside_bins(power: float, fit_on: Fit) -> None:
+    """Splits next to empty bins put the threshold inside a bin, at either end of it."""
     a = np.linspace(0.0, 1.0, 120) ** power
     middle = np.repeat([0.0, 1.0, 0.0], 40)
     X, y = np.column_stack([a, middle]), 10.0 * middle + np.repeat([0.0, 1.0], 60)
@@ -160,7 +162,7 @@ def test_watched_rows_inside_of_bins(power: float, fit_on: Fit) -> None:
 
 @pytest.mark.parametrize("ccp_alpha", [0.0, 1e-4])
 def test_categories(ccp_alpha: float, fit_on: Fit) -> None:
-    """Watched rows have some that the training rows have not; trees of the host are copied back."""
+    """Evaluation sets have unseen categories; trees pruned on the host are copied back."""
     X, y = table()
     X[:, 3] = np.random.default_rng(1).integers(0, 30, len(X))
     asked = regressor(categorical_features=[3], loss="poisson", subsample=0.6, ccp_alpha=ccp_alpha)
@@ -182,7 +184,7 @@ class Pseudo:
         return (1.0 + (raw - y) ** 2) ** 0.5 - 1.0
 
 
-def test_a_loss_of_the_users(fit_on: Fit) -> None:
+def test_custom_losses(fit_on: Fit) -> None:
     X, y = table()
     expected = fit_on(NumpyBackend(), regressor(loss=Pseudo())(), X, y)
     found = fit_on(CudaBackend(ShimRuntime()), regressor(loss=Pseudo())(), X, y)
@@ -191,7 +193,7 @@ def test_a_loss_of_the_users(fit_on: Fit) -> None:
 
 
 def nothing(_: Any) -> None:
-    """Told of every round, so that each is waited for."""
+    """A callback, with which the host waits for every round."""
 
 
 NO_ROWS: list[dict[str, Any]] = [
@@ -207,11 +209,11 @@ NO_ROWS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("options", NO_ROWS, ids=lambda options: "-".join(options))
-def test_no_row_of_a_round_has_weight(
+def test_a_round_without_positive_weight_is_an_error(
     options: dict[str, Any], fit_on: Fit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full_of_ones(*given: Any) -> dict[str, np.ndarray]:
-        """Memory that nobody has written to must not be taken for nodes."""
+        """Allocate arrays filled with ones, which must not be read as nodes."""
         arrays = allocate(*given)
         for array in arrays.values():
             array.view(np.uint8)[...] = 1
@@ -230,8 +232,8 @@ def test_no_row_of_a_round_has_weight(
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered", "ignore:invalid value encountered")
-def test_losses_beyond_float64_are_infinite_on_both_sides(fit_on: Fit) -> None:
-    """Of a row outside of the round they are, whatever is inside."""
+def test_losses_that_overflow_are_infinite_on_both_backends(fit_on: Fit) -> None:
+    """The loss overflows even if the outlier is outside the round's subsample."""
     X, y = table(60)
     y[0] = 1e200
     for options in ({"subsample": 0.5}, {"n_iter_no_change": 9}):
@@ -292,7 +294,7 @@ def test_there_are_mutants() -> None:
 
 
 @pytest.mark.parametrize("name", ["GradientBoostingRegressor", "GradientBoostingClassifier"])
-def test_on_the_fake_of_cupy(name: str, machine: Any) -> None:
+def test_on_the_fake_cupy(name: str, machine: Any) -> None:
     n_classes = 3 if name.endswith("Classifier") else 0
     X, y = table(n_classes=n_classes)
     make = {True: classifier, False: regressor}[n_classes > 0]
@@ -303,7 +305,7 @@ def test_on_the_fake_of_cupy(name: str, machine: Any) -> None:
         found = make(**words)().set_params(device="cuda").fit(X, y)
         assert_equal_models(found, expected)
         np.testing.assert_array_equal(found.predict(X), expected.predict(X))
-        if "loss" in words:  # whose sums are the library's there
+        if "loss" in words:  # sums of custom losses are the library's
             np.testing.assert_allclose(found.oob_scores_, expected.oob_scores_, rtol=1e-12)
         else:
             np.testing.assert_array_equal(found.train_score_, expected.train_score_)
@@ -314,7 +316,7 @@ def test_on_the_fake_of_cupy(name: str, machine: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", [*REGRESSION, "log_loss", "exponential", "classes"])
 def test_a_hundred_rounds(loss: str, fit_on: Fit) -> None:
-    """With constraints, subsampling and early stopping."""
+    """A long fit with constraints, subsampling and early stopping equals NumPy's."""
     words: dict[str, Any] = {"n_estimators": 100, "subsample": 0.7, "n_iter_no_change": 60}
     words |= {"interaction_cst": [[0, 1], [1, 2, 3], [4]], "l2_regularization": 1.0}
     if loss in REGRESSION:

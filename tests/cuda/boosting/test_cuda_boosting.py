@@ -1,4 +1,4 @@
-"""Rounds of boosting by the CUDA kernels, run on the CPU, equal the reference's to the last bit."""
+"""Boosting rounds grown by the CUDA kernels on the CPU equal NumPy's to the last bit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ REGULAR = Regularisation(l1=2.0**20, l2=2.0**12, max_value=2.0**8)
 def problem(
     boosting: str, target: str = "values", seed: int = 0, n: int = N, **given: Any
 ) -> Problem:
-    """Numeric columns and two categorical ones, of few levels and of many, some of it missing."""
+    """Numeric and two categorical columns, of few and of many categories, with missing values."""
     rng = np.random.default_rng(seed)
     X = make_columns(rng, n, ["normal", "heavy", "integers", "binary", "binary"], np.float32)
     y, _ = make_target(rng, X, target)
@@ -90,8 +90,8 @@ def test_monotonic_features(boosting: str, interactions: Any) -> None:
     assert assert_equal_trees(asked, ShimRuntime()) > 20
 
 
-def test_constraints_hold_trees_of_values_too() -> None:
-    """Nothing in the grower knows which ensemble calls it."""
+def test_constraints_also_hold_for_regression_trees() -> None:
+    """Constraints also hold for regression trees, since the grower is the same."""
     asked = problem("", n=150).with_options(hashed_order=True, needs_gain=False)
     regular = Regularisation(l2=3.0, monotonic=(1, 0, 0, 0, 0))
     for options in ({"criterion": NEWTON, "regularisation": regular}, {"level_features": 2}):
@@ -117,7 +117,7 @@ def test_many_rounds_equal_the_reference(problem: Problem) -> None:
 @given(boosting_problems(max_rows=700))
 def test_many_rounds_equal_the_reference_at_every_step(problem: Problem) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(small, "MAX_ROWS", 0)  # the reference has no such nodes to compare
+        patched.setattr(small, "MAX_ROWS", 0)  # the reference has no subtrees to compare with
         expected = grow(problem, LockStepBackend(ShimRuntime()))[1]
     assert grow(problem, ShimBackend(ShimRuntime()))[1] == expected
 
@@ -145,7 +145,7 @@ def test_groups_beyond_one_word() -> None:
     assert group_words((), 7, 0).shape == (7, 0)
 
 
-# What kernels are compiled for --------------------------------------------------------------
+# Compiled variants of kernels ---------------------------------------------------------------
 
 VARIANTS = {
     "newton": CompileFlags(gradients=True, criterion=NEWTON, by_number=True),
@@ -157,11 +157,11 @@ COMPILED = [
     (name, flags)
     for name in CONSTANTS_OF
     for flags, own in VARIANTS.items()
-    if own.constants(name)  # others are what forests have
+    if own.constants(name)  # forests need none
 ]
 
 
-def test_forests_ask_for_no_constants() -> None:
+def test_forests_need_no_constants() -> None:
     assert all(CompileFlags().constants(name) == {} for name in CONSTANTS_OF)
 
 

@@ -1,4 +1,4 @@
-"""Quantiles of groups by digits, by the CUDA kernels run on the CPU, are those of the engine."""
+"""Quantiles of groups by radix selection, with kernels run on the CPU, equal the engine's."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PIECE = constant("boosting/quantiles.cuh", "QUANTILE_PIECE")
 
 
 def keys_of(values: np.ndarray) -> np.ndarray:
-    """Bits in the order of the numbers."""
+    """Unsigned keys in the order of the values."""
     bits = (values + 0.0).view(np.uint64)
     sign = np.uint64(1 << 63)
     return np.where(bits & sign, ~bits, bits | sign)
@@ -37,7 +37,7 @@ def keys_of(values: np.ndarray) -> np.ndarray:
 def quantiles(
     runtime: ShimRuntime, values: np.ndarray, weights: np.ndarray | None, counts: Any, level: float
 ) -> np.ndarray:
-    """Quantile of each group of numbers side by side."""
+    """Quantile of each group; the groups are contiguous in ``values``."""
     count = np.array(counts, dtype=np.int64)
     pieces = pieces_of(runtime, np.cumsum(count) - count, count, PIECE)
     size, key = np.array([len(count)], dtype=np.int32), keys_of(values)
@@ -57,7 +57,7 @@ def expected(values: np.ndarray, weights: Any, counts: Any, level: float) -> np.
 
 @pytest.mark.parametrize("seed", range(16))
 def test_quantiles_are_those_of_the_engine(seed: int) -> None:
-    """Of ties, both zeros, huge and tiny numbers, and rows of no weight."""
+    """The values have ties, both zeros, huge and tiny numbers, and rows of zero weight."""
     rng, runtime = np.random.default_rng(seed), ShimRuntime(order_seed=1 + seed)
     counts = rng.integers(1, 60, int(rng.integers(1, 12)))
     n = int(counts.sum())
@@ -72,7 +72,7 @@ def test_quantiles_are_those_of_the_engine(seed: int) -> None:
 
 
 def test_groups_of_many_pieces() -> None:
-    """And sums of weights that pass 32 bits within one of them."""
+    """Sums of weights exceed 32 bits within one piece."""
     rng, counts = np.random.default_rng(0), [2 * PIECE + 77, 1, PIECE]
     values = rng.normal(size=sum(counts))
     for weights in (None, rng.integers(1, 2**33, len(values))):
@@ -81,7 +81,7 @@ def test_groups_of_many_pieces() -> None:
 
 
 def test_more_groups_than_are_counted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And more pieces, and groups, than there are blocks."""
+    """There are also more pieces and groups than blocks."""
     text = file_text("boosting/quantiles.cu").replace(
         "GROUPS_AT_ONCE = 65536", "GROUPS_AT_ONCE = 32"
     )
@@ -106,8 +106,8 @@ def rows_of(rng: np.random.Generator, n: int, loss: Any, weights: Any) -> Device
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_sizes_of_residuals(weighted: bool) -> None:
-    """Of all rows, those of weight 0 too."""
+def test_quantile_of_absolute_residuals(weighted: bool) -> None:
+    """The quantile of all rows, of which some have zero weight."""
     rng, n = np.random.default_rng(3), 90
     loss = make_loss("huber", n_outputs=1, alpha=0.8)
     weights = rng.choice([0.0, 0.3, 2.0], n) if weighted else None

@@ -1,4 +1,4 @@
-"""Rounds of boosting on the device: what is recorded, what the host reads and when."""
+"""Rounds of boosting on the device: what is recorded, and what the host reads when."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ TOO_LARGE: list[Any] = [
 ]
 
 
-# Parts of it --------------------------------------------------------------------------------
+# Pending rounds and sums --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["GRADIENT_BITS", "HESSIAN_BITS", "VALUE_BITS", "EXACT_BITS"])
@@ -70,7 +70,7 @@ def test_bits_of_sums() -> None:
 
 
 class Copies:
-    """Copies of rounds of one tree, a leaf of a value, and how often they were waited for."""
+    """The host copy of a round of one tree with one leaf; counts how often it is waited for."""
 
     def __init__(self, weight: int) -> None:
         kinds = {"feature": np.int32, "threshold": np.float64, "code": np.uint8}
@@ -86,7 +86,7 @@ class Copies:
         return self._readback
 
 
-def test_late_rounds_are_read_once() -> None:
+def test_pending_rounds_are_read_once() -> None:
     read, losses = Copies(weight=3), RoundLosses(1.5, None, ())
     summed: list[np.ndarray] = []
     made: Any = SimpleNamespace(of_sums=lambda sums: summed.append(sums) or losses)
@@ -102,18 +102,18 @@ def test_late_rounds_are_read_once() -> None:
     assert type(restored) is tree.Tree and restored.node_count == 1 and read.waits == 1
 
 
-def test_late_rounds_without_rows() -> None:
+def test_pending_rounds_without_rows() -> None:
     copies, losses = Copies(weight=0), RoundLosses(1.5, None, ())
     late = BoostedRound(lambda: read_round(copies, losses, lambda: ValueError("no weight")))
     with pytest.raises(ValueError, match="no weight"):
         late.results()
 
 
-# How it gets there --------------------------------------------------------------------------
+# Launches, waits and copies -----------------------------------------------------------------
 
 
 def boosters(monkeypatch: pytest.MonkeyPatch) -> list[CudaBooster]:
-    """Those that are made from now on."""
+    """A list that receives every `CudaBooster` created by the test."""
     made: list[CudaBooster] = []
 
     class Kept(CudaBooster):
@@ -144,15 +144,15 @@ def test_rounds_of_bounded_depth_are_replayed(
     (booster,) = made
     assert booster._grower.recorded is not None
     assert runtime.launches.count("differentiate") == 3
-    # Rows are followed by the partition, and trees are finished where they grow.
+    # The partition keeps track of rows, and trees are finished on the device.
     used = set(runtime.launches)
     assert {"keep_leaves", "finish_nodes", "add_leaves"} <= used
     assert ("set_leaf_quantiles" in used) == ("loss" in options)
     assert ("order_values" in used) == ("monotonic_cst" in options)
 
 
-def test_levels_that_are_as_full_as_can_be(fit_on: Fit) -> None:
-    """Every node has just the rows that let it be split, until all of them are too small."""
+def test_levels_with_as_many_nodes_as_possible(fit_on: Fit) -> None:
+    """Every node has just enough rows for a split, until all nodes are too small."""
     y, runtime = np.arange(64.0), ShimRuntime(flavour="guard")
     asked = regressor(max_depth=13, n_estimators=1, min_samples_split=16)
     found = assert_same_fit(fit_on, asked, y[:, None], y, runtime=runtime)
@@ -161,10 +161,10 @@ def test_levels_that_are_as_full_as_can_be(fit_on: Fit) -> None:
         assert policy.max_children(4, 64, TreeOptions(VARIANCE, **limit)) == 8
 
 
-def test_levels_that_take_too_much_memory_are_asked_for(
+def test_sizes_of_levels_beyond_the_memory_are_read_back(
     fit_on: Fit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their leaves are added on the device all the same."""
+    """The host reads the sizes of levels, but leaves are still added on the device."""
     monkeypatch.setattr(slices, "EMPTY_LAUNCHES", 0)
     made, runtime = boosters(monkeypatch), ShimRuntime(order_seed=3, budget=1 << 20)
     asked = regressor(max_depth=6, min_samples_split=5, subsample=0.8)
@@ -174,12 +174,12 @@ def test_levels_that_take_too_much_memory_are_asked_for(
     assert "finish_nodes" in runtime.launches
 
 
-def test_trees_of_a_round_without_places_together_grow_apart(
+def test_trees_of_a_round_beyond_the_node_buffer_grow_apart(
     fit_on: Fit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And are finished on the host."""
+    """Trees of a round that exceed the node buffer grow apart, and the host finishes them."""
     made, runtime = boosters(monkeypatch), ShimRuntime(order_seed=1)
-    asked, most = classifier(max_depth=2, n_estimators=2), 7  # nodes of a tree
+    asked, most = classifier(max_depth=2, n_estimators=2), 7  # nodes per tree
     for places in (3 * most, 3 * most - 1):
         monkeypatch.setattr(stored, "MAX_PLACES", places)
         assert_same_fit(fit_on, asked, *table(n_classes=3), runtime=runtime)
@@ -187,10 +187,10 @@ def test_trees_of_a_round_without_places_together_grow_apart(
 
 
 @pytest.mark.parametrize("make", TOO_LARGE, ids=lambda make: type(make).__name__)
-def test_trees_that_could_have_no_places_are_refused(
+def test_trees_beyond_the_node_buffer_are_refused(
     make: Any, fit_on: Fit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before anything of them is launched."""
+    """The error is raised before the first launch."""
     runtime, (X, y) = ShimRuntime(), table(60, n_classes=2)
     monkeypatch.setattr(stored, "MAX_PLACES", 20)
     with pytest.raises(ValueError, match=r"^a tree of 60 rows .* Give max_depth, a larger min"):
@@ -213,9 +213,9 @@ DEEP: list[dict[str, Any]] = [
 def test_rounds_of_deep_trees(
     options: dict[str, Any], fit_on: Fit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nodes of few rows leave the levels, where that can be, and all rows walk."""
+    """Small nodes leave the level loop where possible, and all rows walk the finished trees."""
     made, runtime, (X, y) = boosters(monkeypatch), ShimRuntime(order_seed=3), table(120)
-    if "subsample" in options:  # trees are read by the length that their table says
+    if "subsample" in options:  # copy only the nodes that are used
         monkeypatch.setattr(readbacks, "MAX_WHOLE", 0)
     asked = regressor(n_estimators=2, **options)
     assert_same_fit(fit_on, asked, X, y, runtime=runtime, eval_set=[(X[:30], y[:30])])
@@ -229,10 +229,10 @@ def test_rounds_of_deep_trees(
 
 
 @pytest.mark.parametrize(("depth", "waits"), [(None, 0), (4, 1)])
-def test_which_rounds_are_waited_for(
+def test_copies_wait_only_for_trees_of_unknown_size(
     depth: int | None, waits: int, fit_on: Fit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those with room for more than is read; where sizes were asked for there is none too much."""
+    """The host waits for the numbers of nodes before the copy, unless it has read all sizes."""
     runtime, found = Waiting(), list[int]()
     start = RoundLeaves.read_later
 
@@ -280,7 +280,7 @@ def test_leaves_of_trees_that_are_finished_on_the_host(
 
 def test_trees_of_a_round_in_batches(fit_on: Fit, monkeypatch: pytest.MonkeyPatch) -> None:
     made = boosters(monkeypatch)
-    for at_once in (2, 4):  # with one left over, and none
+    for at_once in (2, 4):  # an incomplete last batch, and none
         monkeypatch.setattr(cuda_booster, "trees_at_once", lambda *_, n=at_once: n)
         X, y = table(n_classes=at_once + 1 if at_once == 2 else 8)
         assert_same_fit(fit_on, classifier(multi_strategy="one_output_per_tree"), X, y)
@@ -289,7 +289,7 @@ def test_trees_of_a_round_in_batches(fit_on: Fit, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_rows_of_a_round_are_made_without_a_copy_to_the_host(machine: Any) -> None:
-    """Between the first launch of a round and its trees the host waits for nothing."""
+    """The host does not wait between the first launch of a round and its trees."""
     make, spans = RoundRows.make, []
 
     def watched(self: RoundRows, inputs: Any) -> Any:
@@ -318,7 +318,7 @@ FOLLOWED: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("options", FOLLOWED, ids=lambda options: "-".join(options) or "none")
 def test_the_host_reads_once_a_round(options: dict[str, Any], machine: Any) -> None:
-    """Nothing else is waited for; where nobody is told of rounds, it reads the one before."""
+    """The host waits once a round; without early stopping, it reads the previous round."""
     n, (X, y) = 7, table()
     model = regressor(n_estimators=n, **options)().set_params(device="cuda")
     model.fit(X, y, sample_weight=np.linspace(0.0, 1.0, len(y)))
@@ -334,7 +334,7 @@ def test_the_host_reads_once_a_round(options: dict[str, Any], machine: Any) -> N
 def test_no_rows_are_copied_to_the_device_in_a_round(
     deep: dict[str, Any], machine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither the mask of those that are drawn, nor weights, whatever is followed."""
+    """Masks of drawn rows and weights are not uploaded, even with evaluation sets."""
     boost, sizes = CudaBooster.boost, []
 
     def watched(self: CudaBooster, *given: Any) -> Any:

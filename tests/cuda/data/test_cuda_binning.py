@@ -214,7 +214,7 @@ def test_keys_are_values_in_order() -> None:
         np.testing.assert_array_equal(values_of(keys[:-1]), X[:-1, 0])
 
 
-# Where the matrix is ------------------------------------------------------------------------
+# Matrix on host and device ------------------------------------------------------------------
 
 
 def device_runtime() -> Any:
@@ -240,7 +240,7 @@ def test_a_matrix_of_the_device_stays_there(order: str, weights: str, machine: M
 
 @pytest.mark.parametrize("by_column", [False, True])
 @pytest.mark.parametrize("budget", [1 << 28, 9000, 1])
-def test_a_matrix_of_the_host_is_copied_as_there_is_room(
+def test_a_matrix_of_the_host_is_copied_within_the_budget(
     budget: int, by_column: bool, monkeypatch: pytest.MonkeyPatch, machine: Machine
 ) -> None:
     monkeypatch.setattr(features, "HOST_BYTES", 5000)

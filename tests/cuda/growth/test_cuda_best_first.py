@@ -1,4 +1,4 @@
-"""Best-first growth on the device, its kernels run on the CPU: the host's queue, and whole fits."""
+"""Best-first growth with kernels run on the CPU: comparison with the host's queue, and fits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.skipif(
     reason=str(cuda_shim.why_not_available()),
 )
 
-SPARE = 3  # nodes that a level has room for and does not have
+SPARE = 3  # unused capacity of a level, in nodes
 
 
 # The queues ---------------------------------------------------------------------------------
@@ -42,9 +42,9 @@ SPARE = 3  # nodes that a level has room for and does not have
 
 @dataclass
 class Grown:
-    """Trees of random rises, grown to the end by both: the host's queues and the device's.
+    """Trees of random gains, grown by the queues of the host and of the device.
 
-    Levels have room for ``most`` nodes each; those behind the last one that has any are left out.
+    ``most`` has the capacity of each level, ``levels`` the levels that have nodes.
     """
 
     queue: SplitQueue
@@ -55,7 +55,7 @@ class Grown:
 def grow_both(
     runtime: ShimRuntime, rng: np.random.Generator, n_trees: int, max_leaf_nodes: int
 ) -> Grown:
-    """Grow them, equal at every level. Few rises are different, so that keys decide."""
+    """Grow trees with both queues, and assert equal splits. Gains often tie, so keys decide."""
     options = TreeOptions(VARIANCE, max_leaf_nodes=max_leaf_nodes)
     room = [n_trees + SPARE]
     for depth in range(max_leaf_nodes - 1):
@@ -89,7 +89,7 @@ def grow_both(
 @pytest.mark.parametrize("max_leaf_nodes", [2, 3, 9, 31])
 @pytest.mark.parametrize("seed", range(6))
 def test_queues_are_those_of_the_host(seed: int, max_leaf_nodes: int) -> None:
-    """At every level; and in the end leaves have what stopped in them and below."""
+    """Final leaves also hold the sums of the nodes below them that were cut."""
     rng, runtime = np.random.default_rng(seed), ShimRuntime(order_seed=seed)
     grown = grow_both(runtime, rng, 1 + seed % 3 * 2, max_leaf_nodes)
     sums = rng.integers(-9, 9, (sum(grown.most), 2))
@@ -111,14 +111,14 @@ def test_queues_are_those_of_the_host(seed: int, max_leaf_nodes: int) -> None:
 
 
 def stored(grown: Grown, sums: np.ndarray) -> Any:
-    """What `SplitQueue.cut` writes to, as if all nodes were split."""
+    """The nodes that `SplitQueue.cut` writes to; all of them are split at first."""
     n = sum(grown.most)
     kinds = {"left": np.int32, "feature": np.int32, "gain": np.float64}
     return record(sums=sums, **{name: np.full(n, 7, kinds[name]) for name in kinds})
 
 
 def expected_ends(grown: Grown, max_leaf_nodes: int) -> tuple[np.ndarray, np.ndarray]:
-    """The leaf of each node, and which are none, by a queue that knows all nodes."""
+    """Leaf of each node, and which nodes are inner, by a queue that knows all nodes."""
     whole = {name: np.concatenate([o[name] for o in grown.levels]) for name in grown.levels[0]}
     left = children_by_level([own["gain"] >= 0 for own in grown.levels])
     first = np.cumsum([0, *grown.most[:-1]])
@@ -148,7 +148,7 @@ def expected_ends(grown: Grown, max_leaf_nodes: int) -> tuple[np.ndarray, np.nda
 
 @pytest.mark.parametrize("max_leaf_nodes", [500, 2500])
 def test_more_nodes_than_threads(max_leaf_nodes: int) -> None:
-    """Runs of a thread each are merged, also an odd number of them; splits are passed in groups."""
+    """Threads sort runs that are merged, also an odd number of them; splits come in groups."""
     grown = grow_both(ShimRuntime(order_seed=4), np.random.default_rng(0), 1, max_leaf_nodes)
     runs = [
         len(own["tree"]) / constant("growth/best_first.cu", "QUEUE_THREADS") for own in grown.levels
@@ -202,7 +202,7 @@ def test_the_host_reads_once_a_round(deep: dict[str, Any], machine: Any) -> None
 
 @pytest.mark.parametrize("n_classes", [0, 3])
 def test_categories_and_watched_rows(n_classes: int, fit_on: Fit) -> None:
-    """They walk to the leaves that are left, by codes and by values; several trees a round."""
+    """Rows walk to the remaining leaves by codes and by values, in several trees a round."""
     X, y = table(300, n_classes=n_classes)
     X[:, 3] = np.random.default_rng(1).integers(0, 60, len(X))
     X[:, 4] = np.random.default_rng(2).integers(0, 3, len(X))
@@ -220,7 +220,7 @@ def test_categories_and_watched_rows(n_classes: int, fit_on: Fit) -> None:
 def test_little_memory(
     empty_launches: int, needs_size_readback: bool, fit_on: Fit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Histograms of no level fit: it is made in slices, or where these are many asked for."""
+    """No level's histograms fit; they are built in slices, or the host reads the sizes."""
     monkeypatch.setattr(slices, "EMPTY_LAUNCHES", empty_launches)
     budget = 1 << 20
     made, runtime = boosters(monkeypatch), ShimRuntime(order_seed=3, budget=budget)
@@ -230,7 +230,7 @@ def test_little_memory(
 
 
 def test_many_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More than are launched unasked, of several trees: their levels are asked for, not kept."""
+    """With this many leaves, the host reads the size of every level of the trees."""
     rng = np.random.default_rng(3)
     X = rng.normal(size=(500, 4))
     asked = Problem(X, X[:, 0] * X[:, 1] + np.sin(9.0 * X[:, 2]), False, n_trees=3)
@@ -271,7 +271,7 @@ MUTANTS = [
 )
 def test_every_barrier_is_needed(name: str, mutant: cuda_shim.Mutant) -> None:
     sources = with_text(name, mutant.source_text, ["growth/best_first.cu"])
-    zeroed: Any = SimpleNamespace(**{**vars(np), "empty": np.zeros})  # indices are not just any
+    zeroed: Any = SimpleNamespace(**{**vars(np), "empty": np.zeros})  # no random indices
     runtime = ShimRuntime(flavour="race", order_seed=4, sources=sources, xp=zeroed)
     with pytest.raises((KernelError, AssertionError)):
         grow_both(runtime, np.random.default_rng(0), 1, 500)

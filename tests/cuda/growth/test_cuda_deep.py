@@ -1,4 +1,4 @@
-"""Deep trees of bounded depth on the device: nothing is asked of it until they are finished."""
+"""Deep trees of bounded depth on the device: the host does not wait until they are finished."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ needs_compiler = pytest.mark.skipif(
 GIB = 1 << 30
 
 
-# What the host waits for --------------------------------------------------------------------
+# Waits of the host --------------------------------------------------------------------------
 
 
 @pytest.fixture
 def batches(monkeypatch: pytest.MonkeyPatch, machine: Any) -> list[list[str]]:
-    """What happens on the machine in each batch of two trees."""
+    """A list that receives the device's events of every batch of two trees."""
     monkeypatch.setattr(cuda, "trees_at_once", lambda *_: 2)
     grow_finished, found = cuda.TreeGrower.grow_finished, []
 
@@ -66,7 +66,7 @@ def batches(monkeypatch: pytest.MonkeyPatch, machine: Any) -> list[list[str]]:
 
 
 def is_waited_for(events: list[str]) -> bool:
-    """Whether anything is launched after the host has waited."""
+    """Whether the host waits before the last launch."""
     last = max(place for place, event in enumerate(events) if event not in (WAIT, UPLOAD))
     return WAIT in events[:last]
 
@@ -107,7 +107,7 @@ def test_a_single_tree_of_other_depth_is_waited_for(depth, batches, machine):
 def test_levels_in_slices_are_replayed(
     changes: dict[str, Any], max_small_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where slices are few; else the host asks how many nodes there are."""
+    """Few slices are recorded and replayed; with many, the host reads the number of nodes."""
     monkeypatch.setattr(small, "MAX_ROWS", max_small_rows)
     asked = problem("five classes", n=90, n_trees=6, method="bootstrap")
     task = task_of(asked.with_options(max_depth=4, **changes), 1 << 14)
@@ -143,8 +143,8 @@ def test_slots_of_a_level() -> None:
         assert own.max_slots(7, 7, by_parents=True) == 0
 
 
-def test_slices_are_few_beside_a_question_and_the_rows() -> None:
-    """56 launches that may be in vain, and as many for each million rows; 4 or 8 a slice."""
+def test_the_number_of_slices_without_a_size_readback() -> None:
+    """Empty launches are limited to 56, plus 56 per million rows; a slice has 4 or 8."""
     for n_rows, by_lists, n_slices in (
         *((10_000, False, 15), (10_000, True, 8)),
         *((1 << 20, False, 29), (1 << 20, True, 15), (4 << 20, False, 71)),
@@ -163,7 +163,7 @@ def test_slices_are_few_beside_a_question_and_the_rows() -> None:
     ],
 )
 def test_rounds_of_levels_in_a_few_slices_are_recorded(words, n_features, gib, recorded):
-    """A million rows are fewer than 2**20, and there are no small nodes."""
+    """A million rows are fewer than 2**20, and no nodes leave the level loop."""
     model = gpuboost.GradientBoostingRegressor(random_state=0, **words)
     table = ShapeOnlyTable(10**6, n_features, 2, 1, 0, False, np.dtype(np.float32))
     task = replace(boost_task(model, table), memory_budget=int(gib * GIB))
@@ -176,7 +176,7 @@ def test_rounds_of_levels_in_a_few_slices_are_recorded(words, n_features, gib, r
 
 @pytest.mark.parametrize("by_lists", [False, True])
 def test_launches_of_a_slice_are_counted(by_lists, monkeypatch):
-    """Those of a level whose histograms are made in slices, over those of one that is not."""
+    """The constants match the number of additional launches of each slice."""
     names: list[str] = []
     kernel = ShapeRuntime.kernel
 
@@ -189,11 +189,11 @@ def test_launches_of_a_slice_are_counted(by_lists, monkeypatch):
     table = ShapeOnlyTable(10**6, 28, 2, 1, 0, False, np.dtype(np.float32))
     task = grow_task(gpuboost.DecisionTreeClassifier(**words), table)
     counts = []
-    for n_slots in (16, 8):  # of 32 nodes on the last level, in fewer slices or more
+    for n_slots in (16, 8):  # the last level has 32 nodes
         names.clear()
         n_listed = 3 if by_lists else 28
         dry_run(replace(task, memory_budget=n_slots * n_listed * 256 * 24), 1, DeviceShape())
-        n_others = names.count("fill_words")  # of levels whose parents' histograms are not kept
+        n_others = names.count("fill_words")  # for levels without parents' histograms
         counts.append((len(names) - n_others, names.count("zero_histograms")))
     (few, few_slices), (many, many_slices) = counts
     own = slices.LISTED_SLICE_LAUNCHES if by_lists else slices.SLICE_LAUNCHES
@@ -201,8 +201,8 @@ def test_launches_of_a_slice_are_counted(by_lists, monkeypatch):
 
 
 @needs_compiler
-def test_levels_that_are_as_full_as_can_be() -> None:
-    """Every node that is searched has just the rows that let it be split."""
+def test_levels_with_as_many_nodes_as_possible() -> None:
+    """Every node that is searched has just enough rows for a split."""
     y = np.arange(64.0)
     for limit in ({"min_samples_split": 16}, {"min_samples_leaf": 8}):
         asked = Problem(y[:, None], y, False, n_trees=1).with_options(max_depth=13, **limit)
@@ -210,12 +210,12 @@ def test_levels_that_are_as_full_as_can_be() -> None:
             assert_equal_trees(asked, ShimRuntime(flavour="guard"), memory_budget=budget)
 
 
-# Room for nodes -----------------------------------------------------------------------------
+# Capacity for nodes -------------------------------------------------------------------------
 
 
 @cache
 def max_nodes(rows: int, depth: int, split: int, leaf: int) -> int:
-    """Nodes of the largest tree within these limits."""
+    """Number of nodes of the largest tree within these limits."""
     if depth == 0 or rows < max(split, 2 * leaf):
         return 1
     lefts = range(leaf, rows // 2 + 1)
@@ -225,10 +225,10 @@ def max_nodes(rows: int, depth: int, split: int, leaf: int) -> int:
 
 @settings(PROPERTY)
 @given(st.data(), st.integers(1, 4), st.integers(0, 35), st.integers(2, 12), st.integers(1, 5))
-def test_room_for_all_nodes(
+def test_capacity_suffices_for_all_nodes(
     data: st.DataObject, n_trees: int, max_depth: int, split: int, leaf: int
 ) -> None:
-    """Of trees whose rows are many or few, each in its place."""
+    """The capacity for each tree of a batch suffices for its largest possible tree."""
     rows = data.draw(st.lists(st.integers(0, 40), min_size=n_trees, max_size=n_trees))
     limits = {"min_samples_split": split, "min_samples_leaf": leaf}
     options = TreeOptions(VARIANCE, max_depth=max_depth, **limits)
@@ -239,8 +239,8 @@ def test_room_for_all_nodes(
     assert max_stored_nodes(n_trees, first[-1], options, 40) == room.nodes(n_trees, first[-1])
 
 
-def test_room_of_deep_trees() -> None:
-    """No more than 10 nodes of a level are split, or leaves have 50 rows."""
+def test_capacity_of_deep_trees() -> None:
+    """The capacity follows from the limits on rows: at most 10 nodes of a level can be split."""
     for limits, most in (
         ({"min_samples_split": 100}, 1 + 2 * (1 + 2 + 4 + 8 + 16 * 10)),
         ({"min_samples_leaf": 50}, 41),
@@ -251,7 +251,7 @@ def test_room_of_deep_trees() -> None:
         assert max_stored_nodes(1, 1000, options, 1000) == most
 
 
-# Trees at once ------------------------------------------------------------------------------
+# Number of trees that grow at once ----------------------------------------------------------
 
 
 def forest_of(n_rows: int, gib: float, **words: Any) -> tuple[GrowTask, int]:
@@ -263,8 +263,8 @@ def forest_of(n_rows: int, gib: float, **words: Any) -> tuple[GrowTask, int]:
 
 
 @pytest.mark.parametrize(("gib", "n_estimated"), [(120, 1), (30, 2), (8, 4)])
-def test_batches_are_foretold_a_few_times(gib, n_estimated, monkeypatch):
-    """Each takes some 10 ms of the host, while the device has nothing to do."""
+def test_memory_of_batches_is_estimated_a_few_times(gib, n_estimated, monkeypatch):
+    """A dry run takes the host about 10 ms, while the device is idle."""
     sizes = []
     estimated = memory.dry_run
 
@@ -282,8 +282,8 @@ def test_batches_are_foretold_a_few_times(gib, n_estimated, monkeypatch):
         assert found.peak - found.lasting > budget
 
 
-def test_fewer_trees_grow_at_once_where_nothing_is_asked_then():
-    """Of absolute errors no node is small, so levels of many rows take too many slices."""
+def test_fewer_trees_grow_at_once_if_no_size_is_read_then():
+    """With 'absolute_error', no nodes leave the level loop, so levels need too many slices."""
     task, budget = forest_of(10**5, 6.4, criterion="absolute_error")
     assert dry_run(task, 100, DeviceShape()).peak < budget
     assert dry_run(task, 100, DeviceShape()).needs_size_readback
@@ -299,7 +299,7 @@ def test_fewer_trees_grow_at_once_where_nothing_is_asked_then():
 def test_blocks_that_take_several_nodes_and_pieces(
     target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One block of each launch takes all there is; in slices too."""
+    """The one block of each launch processes all nodes and pieces, also in slices."""
     monkeypatch.setattr(chunks, "STRIDING_BLOCKS", 1)
     monkeypatch.setattr(policy, "PIECE_ROWS", 16)
     monkeypatch.setattr(small, "MAX_ROWS", 0)

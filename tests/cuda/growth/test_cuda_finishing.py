@@ -1,4 +1,4 @@
-"""Trees finished by the CUDA kernels, run on the CPU, are those of `finish_tree`."""
+"""Trees finished by the CUDA kernels, run on the CPU, equal those of `finish_tree`."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ TARGETS = [
 
 @pytest.fixture(autouse=True)
 def on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is finished on the host: neither here nor by the backend."""
+    """Fail if any tree is finished on the host."""
 
     def refuse(*_: Any) -> None:
         raise AssertionError("a tree of the device was finished on the host")
@@ -75,7 +75,7 @@ def task_of(asked: Problem, **given: Any) -> GrowTask:
 
 
 def assert_finished(asked: Problem, runtime: ShimRuntime, **given: Any) -> int:
-    """The trees of the device are those of the host, field by field; the number of nodes."""
+    """Assert equal trees of device and host, field by field, and return the number of nodes."""
     task = task_of(asked, **given)
     expected = list(finish_grown(task, NumpyBackend().grow(task)))
     found = list(grow_finished(runtime, task))
@@ -91,7 +91,7 @@ def assert_finished(asked: Problem, runtime: ShimRuntime, **given: Any) -> int:
 @pytest.mark.parametrize("weights", ["none", "integers", "real"])
 @pytest.mark.parametrize(("target", "criterion"), TARGETS)
 def test_every_target_and_weight(target: str, criterion: int, weights: str) -> None:
-    """By levels, and in subtrees of few rows."""
+    """Nodes come from the level loop and from subtrees of few rows."""
     asked = problem(target, weights, method="bootstrap" if weights == "none" else "all")
     asked = asked.with_options(criterion=criterion, random_thresholds=weights == "integers")
     assert assert_finished(asked, ShimRuntime(order_seed=1)) > 10
@@ -99,7 +99,7 @@ def test_every_target_and_weight(target: str, criterion: int, weights: str) -> N
 
 @pytest.mark.parametrize("method", ["bootstrap", "subset"])
 @pytest.mark.parametrize("weights", ["integers", "real"])
-def test_weights_beside_draws(weights: str, method: str) -> None:
+def test_weights_multiply_draws(weights: str, method: str) -> None:
     for target in ("two classes", "rare classes"):
         asked = problem(target, weights, method=method, balance=True, n_trees=3)
         assert assert_finished(asked, ShimRuntime()) > 10
@@ -111,7 +111,7 @@ def test_weights_beside_draws(weights: str, method: str) -> None:
     [
         {"max_depth": 0},
         {"max_depth": 3},
-        {"max_depth": 13},  # the host asks how many nodes there are
+        {"max_depth": 13},  # the host reads the number of nodes
         {"min_samples_leaf": 6},
         {"min_samples_leaf": 6, "max_depth": 4},
         {"max_features": 1, "random_thresholds": True},
@@ -150,12 +150,12 @@ def test_medians(target: str, weights: str) -> None:
 def test_best_first_growth(
     limits: dict[str, Any], takes_back: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Splits are taken back where they are stored, whatever sums are made of."""
+    """Splits beyond the final leaves are removed from the node buffer, for every kind of sums."""
     found, cut = [], SplitQueue.cut
 
     def watched(self: SplitQueue, nodes: Any, adds: bool) -> Any:
         leaf = cut(self, nodes, adds)
-        if isinstance(leaf, np.ndarray):  # not while memory is foretold
+        if isinstance(leaf, np.ndarray):  # not in a dry run
             found.append((leaf != np.arange(len(leaf)))[: nodes.size[0]].any())
         return leaf
 
@@ -173,7 +173,7 @@ def test_best_first_growth(
 @pytest.mark.parametrize("weights", ["none", "real"])
 @pytest.mark.parametrize("target", ["two classes", "values"])
 def test_monotonic_values(target: str, weights: str) -> None:
-    """Where the order of the values of splits is not that of the leaves."""
+    """With monotonic constraints, values of leaves are limited by those of their parents."""
     asked = problem(target, weights, seed=1, n_trees=3)
     held = Regularisation(monotonic=(1, -1, 0, 0, 0))
     limits = {"criterion": NEWTON, "regularisation": held}
@@ -209,7 +209,7 @@ def test_many_problems(problem: Problem, small_rows: int) -> None:
         assert_finished(problem, ShimRuntime(order_seed=1 + problem.seed % 1000))
 
 
-# What must not matter -----------------------------------------------------------------------------
+# Invariance ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("budget", [1, 1 << 18, 1 << 30])
@@ -221,15 +221,15 @@ def test_memory_budget_and_batches(budget: int) -> None:
 
 @pytest.mark.parametrize("order_seed", range(3))
 def test_order_of_threads_and_blocks(order_seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also with fewer threads than nodes, so that a thread takes one after the other."""
+    """There are also fewer threads than nodes, so a thread processes several in turn."""
     monkeypatch.setattr(cuda_finishing, "_BLOCKS", 1)
     asked = problem("outputs", "real", seed=order_seed, n=500, n_trees=3, method="bootstrap")
     runtime = ShimRuntime(order_seed=1 + 100 * order_seed, n_multiprocessors=1)
     assert assert_finished(asked, runtime) > constant("growth/finish.cu", "FINISH_THREADS")
 
 
-def test_replayed_batches_leave_trees_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trees of batches before are not those of the memory that a replay writes to."""
+def test_replayed_batches_keep_the_trees_of_earlier_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replay does not overwrite the trees of earlier batches."""
     monkeypatch.setattr("gpuboost.backends.cuda.growth.grow.trees_at_once", lambda *_: 2)
     asked = problem("rare classes", "real", n=120, n_trees=6, method="bootstrap")
     runtime = ShimRuntime()
@@ -237,11 +237,11 @@ def test_replayed_batches_leave_trees_alone(monkeypatch: pytest.MonkeyPatch) -> 
     assert runtime.launches.count("finish_nodes") == runtime.launches.count("number_nodes") == 3
 
 
-# What is copied, and what is not done -------------------------------------------------------------
+# Copies and work of the host ----------------------------------------------------------------------
 
 
 class Counting(ShimRuntime):
-    """Counts what is copied to the host."""
+    """Logs the sizes of copies to the host."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -253,8 +253,8 @@ class Counting(ShimRuntime):
 
 
 @pytest.mark.parametrize(("target", "n_values"), [("two classes", 2), ("values", 1)])
-def test_the_host_copies_finished_trees_alone(target: str, n_values: int) -> None:
-    """A table of the trees, and each array of theirs once: no node of a level, nothing twice."""
+def test_the_host_copies_only_finished_trees(target: str, n_values: int) -> None:
+    """The host copies a table of the trees and each array of the finished trees, once."""
     copies = []
     for n_trees, n in ((1, 60), (5, 300)):
         asked = problem(target, n=n, n_trees=n_trees, is_categorical=None, method="bootstrap")
@@ -266,7 +266,7 @@ def test_the_host_copies_finished_trees_alone(target: str, n_values: int) -> Non
 
 
 @pytest.mark.parametrize("name", ["RandomForestClassifier", "ExtraTreesRegressor"])
-def test_the_host_computes_nothing_of_a_forest(
+def test_the_host_finishes_no_tree_of_a_forest(
     name: str, machine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     X, y = table(name)
@@ -302,7 +302,7 @@ def test_launches_do_not_grow_with_nodes_or_trees() -> None:
 
 
 def sound_problems() -> Iterator[Problem]:
-    """Few rows, but every way to a finished node."""
+    """Small problems that cover every kind of finished node."""
     for target in ("five classes", "outputs"):
         yield problem(target, "real", n=60, max_bins=12)
     yield problem("values", n=60, by_median=True)
@@ -313,13 +313,13 @@ def sound_problems() -> Iterator[Problem]:
 
 @pytest.mark.parametrize("flavour", ["race", "undefined", "guard"])
 def test_the_kernels_are_sound(flavour: str) -> None:
-    """Those of other files are run by their own tests."""
+    """Kernels of other files have their own tests."""
     for asked in sound_problems():
         assert_finished(asked, MixedRuntime(flavour))
 
 
 class MixedRuntime(ShimRuntime):
-    """Kernels of this file's subject in a flavour, all others as they are."""
+    """Runs the kernels tested here in a flavour, and all others as usual."""
 
     def __init__(self, flavour: str, order_seed: int = 0, **sources: Any) -> None:
         super().__init__(order_seed=order_seed)

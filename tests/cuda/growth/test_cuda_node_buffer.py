@@ -1,4 +1,4 @@
-"""Nodes of a store are numbered breadth-first, and their sums added up, as on the host."""
+"""Nodes of the buffer are numbered breadth-first and their sums added up, as on the host."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def bushy(rng: np.random.Generator, n_inner: int) -> np.ndarray:
-    """Left children of a tree whose nodes come in the order in which they are split."""
+    """Left children of a random tree whose nodes are numbered in the order of the splits."""
     left, leaves = [0], [0]
     for _ in range(n_inner):
         node = leaves.pop(int(rng.integers(len(leaves))))
@@ -30,13 +30,13 @@ def bushy(rng: np.random.Generator, n_inner: int) -> np.ndarray:
 
 
 def test_numbers_and_sums_of_large_trees() -> None:
-    """Levels of more nodes than a block has threads, in a store in which nodes lie anyhow."""
+    """Levels have more nodes than a block has threads, and nodes are stored in random order."""
     rng = np.random.default_rng(0)
     trees = [bushy(rng, n) for n in (5000, 0, 1, 700)]
     n_trees, rows = len(trees), np.array([5001, 1, 2, 701])
     start = np.cumsum(rows) - rows
     size = sum(map(len, trees))
-    pairs = rng.permutation((size - n_trees) // 2)  # where the children of each split lie
+    pairs = rng.permutation((size - n_trees) // 2)  # position of the children of each split
     left = np.zeros(size, dtype=np.int32)
     places, first = [], 0
     for tree, own in enumerate(trees):

@@ -1,4 +1,4 @@
-"""Subtrees that one block grows to their leaves: the trees are the reference's to the last bit."""
+"""Subtrees that one block grows to their leaves equal the reference's to the last bit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SIZES = (1, 7, 33, 512)  # rows of a small node; at the last, roots are small
 
 @pytest.fixture
 def small_nodes(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Sets how many rows a small node has."""
+    """A function that sets the maximum number of rows of a small node."""
 
     def of(rows: int) -> None:
         set_small(monkeypatch, rows)
@@ -51,12 +51,12 @@ def set_small(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
 
 
 def stored(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Nodes that each batch of trees has had below the level loop."""
+    """A list that receives the number of nodes of each batch that subtrees have added."""
     sizes: list[int] = []
     keep, number = NodeBuffer.keep, NodeBuffer.number
 
     def count(self: NodeBuffer, frontier: Any, *given: Any) -> None:
-        if isinstance(frontier.size, np.ndarray):  # and no phantom
+        if isinstance(frontier.size, np.ndarray):  # not a shape array
             sizes[-1] -= int(frontier.size[0])
         keep(self, frontier, *given)
 
@@ -142,7 +142,7 @@ def assert_equal_with_small(problem: Problem, rows: int) -> None:
 
 
 def test_nodes_of_as_many_rows_as_fit(small_nodes: Callable[[int], None]) -> None:
-    """Two rows for each thread, 256 codes, several tiles of features, equal columns."""
+    """Nodes have two rows per thread, 256 codes, several tiles of features and equal columns."""
     small_nodes(512)
     rng = np.random.default_rng(4)
     X = rng.standard_normal((512, 35))
@@ -156,12 +156,12 @@ def test_nodes_of_as_many_rows_as_fit(small_nodes: Callable[[int], None]) -> Non
 
 
 @pytest.mark.parametrize("classification", [True, False])
-def test_rows_of_small_nodes_serve_their_larger_siblings(
+def test_histograms_of_small_nodes_give_those_of_larger_siblings(
     classification: bool, small_nodes: Callable[[int], None]
 ) -> None:
-    """The histogram of a large node is that of its parent less that of a small sibling.
+    """The histogram of a large node is its parent's minus that of its small sibling.
 
-    The sibling here has leaves of more rows than a warp takes, whose rows are not kept.
+    Here the sibling has leaves with more rows than a warp; the rows of such leaves are not kept.
     """
     small_nodes(130)
     rng = np.random.default_rng(1)
@@ -192,7 +192,7 @@ def test_features_and_weights_of_trees(small_nodes: Callable[[int], None]) -> No
         assert_equal_trees(asked, ShimRuntime(), memory_budget=1)
 
 
-def test_rows_of_no_weight(small_nodes: Callable[[int], None]) -> None:
+def test_rows_of_zero_weight_in_subtrees(small_nodes: Callable[[int], None]) -> None:
     small_nodes(512)
     X = np.arange(40, dtype=np.float64)[:, None]
     weights = np.where(np.arange(40) % 4, 1e-12, 1.0)
@@ -213,7 +213,7 @@ def test_one_class_one_row_one_feature(small_nodes: Callable[[int], None]) -> No
     ("load", "classification"), [(load_breast_cancer, True), (load_diabetes, False)]
 )
 def test_real_tables(load: Any, classification: bool) -> None:
-    """With as many rows as are small by default."""
+    """The size of small nodes is the default."""
     X, y = load(return_X_y=True)
     y = y.astype(np.int32 if classification else np.float64)
     asked = Problem(X, y, classification, method="bootstrap", n_trees=2)
@@ -221,14 +221,14 @@ def test_real_tables(load: Any, classification: bool) -> None:
     assert assert_equal_trees(asked, ShimRuntime(order_seed=3)) > 20
 
 
-# What must not matter, and what there is room for ---------------------------------------------
+# Invariance and limits ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("order_seed", range(3))
 def test_order_of_threads_and_blocks(
     order_seed: int, small_nodes: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also with fewer blocks than nodes, so that a block takes one after the other."""
+    """There are also fewer blocks than nodes, so a block processes several in turn."""
     monkeypatch.setattr(small, "BLOCKS", 1 + order_seed)
     small_nodes(20)
     for target in ("two classes", "five classes", "outputs"):
@@ -240,7 +240,7 @@ def test_order_of_threads_and_blocks(
 def test_deep_trees_leave_the_level_loop(
     small_nodes: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A chain of splits that take one row each: the stack stays short, levels are few."""
+    """In a chain of splits of one row each, the stack stays short and there are few levels."""
     X = np.arange(300.0)[:, None]
     asked = Problem(X, np.exp2(np.arange(300.0)), False, n_trees=1)
     levels = {}
@@ -252,14 +252,14 @@ def test_deep_trees_leave_the_level_loop(
     assert levels[512] <= 2 < 12 < levels[0]
 
 
-def test_how_many_rows_are_small() -> None:
+def test_maximum_number_of_rows_of_small_nodes() -> None:
     def of(asked: Problem, n_rows: int, weight: int = 1, **settings: Any) -> int:
         _, matrix, sampler, target = asked.prepare()
         runtime = ShimRuntime(n_multiprocessors=10, **settings)
         return small_rows_for(runtime, asked.task(matrix, sampler, target), n_rows, weight)
 
     asked = problem("values")
-    assert of(asked, 100) == 32  # no fewer
+    assert of(asked, 100) == 32  # the minimum
     assert of(asked, 80 * 200) == 200  # eight subtrees for each multiprocessor
     assert of(asked, 10**9) == 512 == constant("growth/block_state.cuh", "SMALL_ROWS")
     assert of(asked, 10**9, weight=2**28) == 15  # sums of 16 could wrap
@@ -270,7 +270,7 @@ def test_how_many_rows_are_small() -> None:
     assert_equal_trees(many.with_options(max_depth=4), ShimRuntime(shared_memory=48 << 10))
 
 
-def test_max_leaf_nodes_is_for_the_level_loop() -> None:
+def test_trees_with_max_leaf_nodes_stay_in_the_level_loop() -> None:
     assert problem("values").options.max_leaf_nodes == NO_LIMIT
     runtime = ShimRuntime()
     assert_equal_trees(problem("values").with_options(max_leaf_nodes=5), runtime)
@@ -281,7 +281,7 @@ def test_max_leaf_nodes_is_for_the_level_loop() -> None:
 
 
 def sound_problems() -> Iterator[Problem]:
-    """Few rows, but every kind of split, and nodes of more rows than a block has threads."""
+    """Small problems with every kind of split, and nodes of more rows than a block has threads."""
     for target in ("five classes", "outputs"):
         asked = problem(target, n=290, max_bins=12, n_trees=1)
         for random_thresholds in (False, True):
@@ -336,7 +336,7 @@ VOTES = list(vote_mutants(file_text("growth/block_state.cuh")))
 
 
 @pytest.mark.parametrize("mutant", VOTES, ids=lambda m: m.barrier)
-def test_every_vote_is_the_whole_blocks(
+def test_every_vote_must_cover_the_whole_block(
     mutant: cuda_shim.Mutant, small_nodes: Callable[[int], None]
 ) -> None:
     sources = with_text("growth/block_state.cuh", mutant.source_text, [KERNEL])
@@ -361,7 +361,7 @@ def test_static_shared_memory_of_a_block() -> None:
 
 
 def test_dynamic_shared_memory_of_a_block() -> None:
-    """What `layout` of block_state.cuh cuts it into."""
+    """The size is the sum of the parts that `layout` of block_state.cuh defines."""
     _, matrix, sampler, target = problem("outputs").prepare()
     asked = problem("outputs").task(matrix, sampler, target)
     gradients, sums, cells = 2 * 8, 2 * 2 * (2 + 2) * 4, (1 + 2 * 2) * 4

@@ -1,4 +1,4 @@
-"""Levels of many nodes and pieces: kernels whose running sums go over the chunks of many blocks."""
+"""Levels of many nodes and pieces, whose prefix sums are computed by several blocks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ POLICY_KERNELS = {
 
 
 def few_threads(monkeypatch: pytest.MonkeyPatch, few_tiles: int = 1, max_chunks: int = 3) -> None:
-    """Tiles of two warps, so that small levels have many; and nodes of one row get that far."""
+    """Use tiles of two warps, so that small levels have many, and no small nodes."""
 
     def text(name: str) -> str:
         return file_text(name).replace("CHUNK_THREADS = 1024", f"CHUNK_THREADS = {THREADS}")
@@ -54,12 +54,12 @@ def few_threads(monkeypatch: pytest.MonkeyPatch, few_tiles: int = 1, max_chunks:
     monkeypatch.setattr(small, "MAX_ROWS", 0)
 
 
-# A level, and what is to become of it -------------------------------------------------------
+# A level, and the expected results ----------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Level:
-    """A level of random nodes, some with many rows, and room for more nodes and pieces."""
+    """A level of random nodes, some with many rows, with spare capacity for nodes and pieces."""
 
     policy: Policy
     frontier: DeviceFrontier
@@ -70,7 +70,7 @@ class Level:
 
 
 def cut(start: np.ndarray, count: np.ndarray, most: int) -> tuple[np.ndarray, ...]:
-    """Rows in pieces: owner, first row and rows of each."""
+    """Cut rows into pieces: owner, first row and number of rows of each piece."""
     pieces = -(-count // most)
     owner = np.repeat(np.arange(len(count)), pieces)
     offset = (np.arange(len(owner)) - np.repeat(np.cumsum(pieces) - pieces, pieces)) * most
@@ -128,7 +128,7 @@ def random_level(
     splits.accepted[:n_nodes] = (rng.random(n_nodes) < 0.6) & (count > 1)
     splits.left_hessian[:n_nodes] = rng.integers(0, hessian + 1)
     splits.left_gradient[:n_nodes, 0] = rng.integers(0, hessian + 1)
-    of_piece = np.full(pieces.capacity, 10**12)  # of leaves nothing is written
+    of_piece = np.full(pieces.capacity, 10**12)  # leaves are not written
     moved = splits.accepted[owner] != 0
     of_piece[: len(owner)][moved] = rng.integers(0, rows[moved] + 1)
     of_node = np.zeros(most, np.int64)
@@ -148,7 +148,7 @@ def expect_pieces(found: Pieces, expected: tuple[np.ndarray, ...]) -> None:
 
 
 def check_search(level: Level) -> None:
-    """Slots, sources, small nodes and work lists, by NumPy."""
+    """Compare slots, sources, small nodes and work lists with NumPy's."""
     made, n = level.policy, level.n_nodes
     found = made.search(level.frontier, None, 3, rows_per_piece=11)
     count, hessian, parent = (of_nodes(level, name) for name in ("count", "hessian", "parent"))
@@ -173,7 +173,7 @@ def check_search(level: Level) -> None:
 
 
 def check_places(level: Level) -> Places:
-    """Ranks of nodes and places of pieces, by NumPy."""
+    """Compare ranks of nodes and positions of pieces with NumPy's."""
     found = level.policy.place(level.frontier, level.splits, level.left)
     accepted = level.splits.accepted[: level.n_nodes] != 0
     count, start = of_nodes(level, "count"), of_nodes(level, "start")
@@ -199,7 +199,7 @@ def check_places(level: Level) -> Places:
 
 
 def check_children(level: Level, places: Places) -> None:
-    """Rows of children and their pieces, by NumPy."""
+    """Compare the rows of children and their pieces with NumPy's."""
     splits, n_left = level.splits, level.left.n_left
     slot = np.arange(level.frontier.capacity, dtype=np.int32)
     most = 2 * level.frontier.capacity
@@ -230,7 +230,7 @@ def check_level(level: Level) -> None:
 @pytest.mark.parametrize("n_nodes", [1, 2, 64, 65, 130, 700, 1501])
 @pytest.mark.parametrize("spare", [0, 3, 900])
 def test_levels_of_any_size(n_nodes: int, spare: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Up to 24 tiles of nodes in 3 chunks, and room for more of them than there are."""
+    """There are up to 24 tiles of nodes in 3 chunks, and spare capacity for more."""
     few_threads(monkeypatch)
     monkeypatch.setattr(policy, "PIECE_ROWS", 16)
     check_level(random_level(ShimRuntime(order_seed=n_nodes), n_nodes, spare, 16))
@@ -246,8 +246,8 @@ def test_chunks_are_sound(flavour: str, monkeypatch: pytest.MonkeyPatch) -> None
     assert set(runtime.launches) == POLICY_KERNELS - {"cut_roots"}
 
 
-def test_tiles_of_a_thousand() -> None:
-    """As they are on a device: of nodes, of pieces, and one node of many pieces."""
+def test_levels_with_tiles_of_full_size() -> None:
+    """Tiles have the size that they have on a GPU; some nodes have many pieces."""
     runtime = ShimRuntime(order_seed=3)
     check_level(random_level(runtime, 5200, 1000, policy.PIECE_ROWS, heavy=0.0))
     check_level(random_level(runtime, 300, 0, policy.PIECE_ROWS, heavy=0.5))
@@ -293,7 +293,7 @@ def launches_of_level(runtime: ShimRuntime, level: Level) -> Counter[str]:
 
 
 def test_launches_of_a_level(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three where there is room for some tiles, one more of many pieces, six of many nodes."""
+    """A level takes three launches, four with many pieces, and six with many nodes."""
     few_threads(monkeypatch, few_tiles=4)
     monkeypatch.setattr(policy, "PIECE_ROWS", 16)
     runtime = ShimRuntime()

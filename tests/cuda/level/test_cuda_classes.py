@@ -1,4 +1,4 @@
-"""More than two classes on the device: rows sorted by class, summed segment by segment."""
+"""Histograms of more than two classes on the device: sums over segments of sorted rows."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ SHORT = constant("level/histogram.cu", "SHORT")
 TURING = 64 << 10  # shared memory of a block on the oldest GPUs
 
 
-# Histograms on their own ----------------------------------------------------------------------
+# Histograms -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Sums:
-    """What the kernel is asked for: rows of nodes, those of a node by class, in pieces."""
+    """Input of the histogram kernel: rows of nodes, sorted by class within each node."""
 
     codes: np.ndarray  # (F, n)
     rows: DeviceRows
-    node: np.ndarray  # of each row, ascending
+    node: np.ndarray  # node of each row, ascending
     n_classes: int
-    listed: np.ndarray  # features that each node looks at, -1 behind the last, or one list
+    listed: np.ndarray  # features of each node, padded with -1; or one list for all
     counted: bool = True
     piece: int = 1 << 14
 
     def found(self, runtime: ShimRuntime, max_bins: int) -> np.ndarray:
-        """The histograms by the kernel."""
+        """Histograms computed by the kernel."""
         X = self.codes.T.astype(np.float64)
         categorical = np.zeros(len(self.codes), dtype=bool)
         matrix = bin_columns(X, fit_bin_mapper(X, categorical, max_bins))
@@ -78,7 +78,7 @@ class Sums:
         return histogram
 
     def _search(self, most: int) -> Search:
-        """The rows of each node in pieces of at most so many."""
+        """Cut the rows of each node into pieces of at most ``most`` rows."""
         pieces = []
         for node in range(int(self.node.max()) + 1):
             first, end = np.searchsorted(self.node, [node, node + 1])
@@ -91,7 +91,7 @@ class Sums:
         return search
 
     def expected(self, width: int) -> np.ndarray:
-        """The same by NumPy."""
+        """Histograms computed by NumPy."""
         out = np.zeros(
             (int(self.node.max()) + 1, self.listed.shape[1], width, 2 + self.n_classes),
             dtype=np.int64,
@@ -109,7 +109,7 @@ class Sums:
 
 
 def sums_of(lengths: list[list[int]], n_features: int, n_codes: int, seed: int = 0) -> Sums:
-    """Nodes whose classes have so many rows each, with codes 0 to ``n_codes`` - 1."""
+    """Nodes with the given number of rows of each class, and codes below ``n_codes``."""
     rng = np.random.default_rng(seed)
     n_classes = max(3, max(len(classes) for classes in lengths))
     of_class = [np.repeat(np.arange(len(classes)), classes) for classes in lengths]
@@ -117,7 +117,7 @@ def sums_of(lengths: list[list[int]], n_features: int, n_codes: int, seed: int =
     node = np.repeat(np.arange(len(lengths)), [len(part) for part in of_class])
     n = len(target)
     codes = rng.integers(0, n_codes, (n_features, n), dtype=np.uint8)
-    codes[:, :n_codes] = np.arange(n_codes)  # all of them occur
+    codes[:, :n_codes] = np.arange(n_codes)  # every code occurs
     weight = rng.integers(0, 4, n).astype(np.uint32)
     row = rng.permutation(n).astype(np.uint32)
     rows = DeviceRows(row, weight, target[None])
@@ -125,7 +125,7 @@ def sums_of(lengths: list[list[int]], n_features: int, n_codes: int, seed: int =
 
 
 def assert_exact(asked: Sums, runtime: ShimRuntime) -> None:
-    """The kernel's sums are those of NumPy, whatever memory held before."""
+    """Assert that the kernel's sums equal NumPy's, in memory that was not zero."""
     n_codes = int(asked.codes.max()) + 1
     found = asked.found(runtime, n_codes)
     expected = asked.expected(found.shape[2])
@@ -136,7 +136,7 @@ def assert_exact(asked: Sums, runtime: ShimRuntime) -> None:
     np.testing.assert_array_equal(found[inside], expected[inside])
 
 
-AROUND = [64 // SHORT - 1, 64 // SHORT, 64 // SHORT + 1]  # lengths where segments become long
+AROUND = [64 // SHORT - 1, 64 // SHORT, 64 // SHORT + 1]  # shortest long segments
 
 
 @pytest.mark.parametrize("flavour", ["plain", "race", "undefined", "guard"])
@@ -156,7 +156,7 @@ def test_pieces_may_end_inside_a_segment(piece: int) -> None:
 
 @pytest.mark.parametrize("n_features", [2, 8, 40])
 def test_tiles_and_lists(n_features: int) -> None:
-    """Nodes with lists of their own, some of whose tiles have no features."""
+    """Each node has its own list of features, and some tiles have no features."""
     rng = np.random.default_rng(1)
     asked = sums_of([[70, 5, 30], [9, 200, 9], [40, 40, 40]], n_features, 30)
     listed = np.argsort(rng.random((3, n_features)), axis=1)
@@ -189,7 +189,7 @@ def test_any_segments(lengths: list[list[int]], n_features: int, n_codes: int, s
 
 
 class GridRuntime(ShimRuntime):
-    """The shim, which keeps the grids of histograms of classes."""
+    """The shim; it logs the grids of `histogram_classes`."""
 
     def kernel(self, file_name: str, name: str, constants: Mapping[str, int]) -> Any:
         inner = super().kernel(file_name, name, constants)
@@ -209,19 +209,19 @@ class GridRuntime(ShimRuntime):
 
 
 def test_a_row_is_read_once_whatever_the_number_of_classes() -> None:
-    """The blocks of a launch have each row in one piece, and there is one block for a piece."""
+    """Every row is in one piece, and each piece has one block."""
     for n_classes in (3, 30):
         asked = problem(n_classes, n=400, method="all", n_trees=1).with_options(max_depth=3)
         runtime = GridRuntime()
         grow(asked, ShimBackend(runtime))
         assert [blocks[:2] for blocks in runtime.grids] == [(1, 1)] * len(runtime.grids)
         rows = [blocks[2] for blocks in runtime.grids]
-        assert rows[0] == 400 and max(rows[1:]) <= 200  # and of smaller siblings alone
+        assert rows[0] == 400 and max(rows[1:]) <= 200  # only the smaller siblings
 
 
-def test_the_oldest_gpus_have_room_for_all_of_a_block() -> None:
+def test_tiles_fit_the_shared_memory_of_the_oldest_gpus() -> None:
     planes = plane_count(5, True, False)
-    assert 4 * planes * 256 * 32 == TURING  # with nothing beside them
+    assert 4 * planes * 256 * 32 == TURING  # no memory is left
     assert choose_tile(capacity_for_planes(TURING, True), 256, planes) == 16
     assert choose_tile(capacity_for_planes(TURING, False), 256, planes) == 32
     assert choose_tile(capacity_for_planes(TURING, True), 256, plane_count(5, True, True)) == 16
@@ -231,7 +231,7 @@ def test_the_oldest_gpus_have_room_for_all_of_a_block() -> None:
 
 
 def problem(n_classes: int, n: int = 700, **given: Any) -> Problem:
-    """Numbers and categories, some of them missing, and classes of very different sizes."""
+    """Numeric and categorical features, missing values, and classes of very different sizes."""
     rng = np.random.default_rng(n_classes)
     X = rng.standard_normal((n, 5)).astype(np.float32)
     X[:, 3], X[:, 4] = rng.integers(0, 4, n), rng.integers(0, 30, n)
@@ -248,7 +248,7 @@ def problem(n_classes: int, n: int = 700, **given: Any) -> Problem:
 
 @pytest.fixture
 def no_small_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All nodes go through the level loop."""
+    """Keep all nodes in the level loop."""
     monkeypatch.setattr(small, "MAX_ROWS", 0)
 
 
@@ -294,7 +294,7 @@ def test_slices_batches_and_small_nodes_do_not_matter(n_classes: int, budget: in
 
 
 class WithoutSampler:
-    """A backend whose trees' rows are made on the host."""
+    """A backend that draws the rows of trees on the host."""
 
     def __init__(self, backend: Any) -> None:
         self.backend = backend

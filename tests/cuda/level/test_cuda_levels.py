@@ -1,4 +1,4 @@
-"""Whole trees grown by the CUDA kernels, run on the CPU, equal the reference's to the last bit."""
+"""Trees grown by the CUDA kernels, run on the CPU, equal the reference's to the last bit."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ INCLUDED_BY["common/running_sum.cuh"] = ["level/policy.cu"]
 
 @pytest.fixture(autouse=True, scope="module")
 def no_small_nodes() -> Iterator[None]:
-    """All nodes go through the level loop; `test_cuda_subtrees.py` is about the others.
+    """Keep all nodes in the level loop; `test_cuda_subtrees.py` tests subtrees.
 
-    Blocks are few, and take nodes and pieces of rows in turn.
+    There are few blocks, so each processes several nodes and pieces of rows in turn.
     """
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(small, "MAX_ROWS", 0)
@@ -126,7 +126,7 @@ def test_every_step_of_medians_equals_the_reference(
     target: str, weights: str, limits: dict[str, Any], method: str
 ) -> None:
     asked = problem(target, weights, seed=4, method=method, by_median=True).with_options(**limits)
-    if target == "outputs":  # many rows at the median, and halves of the weight on either side
+    if target == "outputs":  # many rows at the median, and ties of the halves
         asked = replace(asked, y=np.rint(asked.y * 3.0))
     ensemble, fingerprint = grow(asked, LockStepBackend(ShimRuntime(order_seed=5)))
     assert fingerprint == grow(asked, NumpyBackend())[1]
@@ -159,14 +159,14 @@ def test_many_problems_equal_the_reference_at_every_step(problem: Problem) -> No
     grow(problem, LockStepBackend(ShimRuntime()))
 
 
-# What must not matter -----------------------------------------------------------------------
+# Invariance ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("target", ["two classes", "five classes", "outputs"])
 @pytest.mark.parametrize(
     ("budget", "n"),
     [
-        (1, 60),  # every node by itself
+        (1, 60),  # every node on its own
         pytest.param(1, N, marks=pytest.mark.slow),
         (1 << 18, N),
         (1 << 21, N),
@@ -213,13 +213,13 @@ def test_order_of_threads_and_blocks_does_not_matter(
 def test_many_features_bins_and_blocks(
     target: str, shared_memory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Several tiles, the last one not full; several blocks per node; 256 codes; equal columns."""
+    """There are several tiles (the last is not full), several blocks per node, and 256 codes."""
     monkeypatch.setattr(split_search, "MIN_ROWS", 50)
     rng = np.random.default_rng(5)
     X = make_columns(rng, 1200, ["normal"] * 35, np.float64)
     X[rng.random(X.shape) < 0.02] = np.nan
     y, classification = make_target(rng, X, target)
-    X[:, 32:] = X[:, :3]  # ties between features that one lane looks at
+    X[:, 32:] = X[:, :3]  # ties between features of one lane
     options = {"max_depth": 3, "min_samples_leaf": 3}
     asked = Problem(X, y, classification, n_trees=3).with_options(**options)
     assert asked.prepare()[0].width == 256
@@ -234,13 +234,13 @@ def test_features_of_trees() -> None:
 
 
 def test_weights_of_classes_per_tree() -> None:
-    """Each tree has leaf sums of its own."""
+    """Each tree has its own sums of leaves."""
     asked = problem("five classes", method="bootstrap", balance=True, n_trees=3)
     grow(asked, LockStepBackend(ShimRuntime()))
     assert_equal_trees(asked, ShimRuntime(), memory_budget=1)
 
 
-def test_rows_of_no_weight_do_not_make_a_node_impure() -> None:
+def test_rows_of_zero_weight_do_not_make_a_node_impure() -> None:
     X = np.arange(40, dtype=np.float64)[:, None]
     weights = np.where(np.arange(40) % 4, 1e-12, 1.0)
     y = np.where(weights == 1, 3.0, np.arange(40.0))
@@ -276,11 +276,11 @@ def test_real_tables(load: Any, classification: bool) -> None:
     assert assert_equal_trees(asked, ShimRuntime(order_seed=3)) > 20
 
 
-# Histograms on their own --------------------------------------------------------------------
+# Histograms ---------------------------------------------------------------------------------
 
 
 def histogram_of(rows: DeviceRows, codes: np.ndarray, width: int, n_channels: int) -> np.ndarray:
-    """The sums, row by row, in Python's integers."""
+    """Sums over the rows, in Python integers."""
     out = np.zeros((len(codes), width, 2 + n_channels), dtype=object)
     for i, (row, weight) in enumerate(zip(rows.row, rows.weight.tolist(), strict=True)):
         for f in range(len(codes)):
@@ -292,7 +292,7 @@ def histogram_of(rows: DeviceRows, codes: np.ndarray, width: int, n_channels: in
 
 
 def test_heavy_weights_do_not_wrap_around() -> None:
-    """Weights near 2**31, whose sums leave 32 bits after two rows, and the largest targets."""
+    """Sums of weights near 2**31 exceed 32 bits after two rows; targets are the largest."""
     rng = np.random.default_rng(8)
     asked = problem("outputs", n=120)
     matrix = asked.prepare()[1]
@@ -361,7 +361,7 @@ def test_kernels_of_medians_are_sound(flavour: str) -> None:
 
 
 def test_blocks_that_search_several_slots() -> None:
-    """With features of a level, whose histograms are subtracted whether a node may look or not."""
+    """With features drawn per level, histograms are subtracted for all features."""
     asked = problem("two classes", "none", n=150, max_bins=12, n_trees=1)
     runtime = ShimRuntime("race", order_seed=5, n_multiprocessors=1)
     assert_equal_trees(asked.with_options(max_depth=4, level_features=3), runtime)
@@ -386,7 +386,7 @@ def test_every_barrier_is_needed(
 ) -> None:
     """A race in shared memory is reported; one in global memory makes other trees."""
     kernels = INCLUDED_BY.get(name, [name])
-    if kernels[0] in ("level/policy.cu", "level/partition.cu"):  # several pieces for each node
+    if kernels[0] in ("level/policy.cu", "level/partition.cu"):  # several pieces per node
         monkeypatch.setattr(policy, "PIECE_ROWS", 16)
     sources = with_text(name, mutant.source_text, kernels)
     runtime = ShimRuntime(flavour="race", order_seed=4, sources=sources)
@@ -411,7 +411,7 @@ def test_there_are_mutants_of_each_kernel_with_votes() -> None:
 
 
 @pytest.mark.parametrize(("name", "mutant"), VOTES)
-def test_every_vote_is_the_whole_blocks(name: str, mutant: cuda_shim.Mutant) -> None:
+def test_every_vote_must_cover_the_whole_block(name: str, mutant: cuda_shim.Mutant) -> None:
     runtime = ShimRuntime("race", order_seed=4, sources={name: mutant.source_text})
     with pytest.raises((KernelError, AssertionError)):
         for asked in small_problems():

@@ -1,4 +1,4 @@
-"""Predictions of boosting on the device: links by kernels, and nothing copied to the host."""
+"""Predictions of boosting on the device: inverse links by kernels, and no copies to the host."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_logarithms_of_shares(flavour: str) -> None:
         np.testing.assert_allclose(expected, np.log(share), rtol=1e-15)
 
 
-def test_the_identity_is_no_launch() -> None:
+def test_the_identity_launches_nothing() -> None:
     runtime, raw = ShimRuntime(), np.ones((3, 2))
     assert inverse(runtime, IDENTITY, raw) is raw and not runtime.launches
 
@@ -64,7 +64,7 @@ def table(n_classes: int = 0, n: int = 120) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Doubled:
-    """A loss whose prediction is made of what it is given, wherever that is."""
+    """A custom loss whose `predict` works on arrays of the host and of the device."""
 
     def gradient(self, y: Any, raw: Any) -> Any:
         return raw - y

@@ -49,7 +49,7 @@ KINDS = {"narrow": forests.NARROW, "float": forests.FLOAT, "double": forests.DOU
 
 
 def grown(target: str = "two classes", n: int = 150, n_trees: int = 6, **given: Any) -> Ensemble:
-    """Trees over numeric columns and two categorical ones, with missing values."""
+    """Trees grown on numeric and two categorical columns with missing values."""
     rng = np.random.default_rng(len(target))
     X = matrix(rng, n)
     y, classification = make_target(rng, X, target)
@@ -59,7 +59,7 @@ def grown(target: str = "two classes", n: int = 150, n_trees: int = 6, **given: 
 
 
 def matrix(rng: np.random.Generator, n: int, dtype: Any = np.float32) -> np.ndarray:
-    """Rows for `grown`."""
+    """Rows with the columns of `grown`."""
     X = make_columns(rng, n, ["normal", "heavy", "integers", "binary", "binary"], dtype)
     X[:, 3], X[:, 4] = rng.integers(0, 4, n), rng.integers(0, 40, n)
     X[rng.random(X.shape) < 0.15] = np.nan
@@ -67,7 +67,7 @@ def matrix(rng: np.random.Generator, n: int, dtype: Any = np.float32) -> np.ndar
 
 
 def at_thresholds(ensemble: Ensemble, X: np.ndarray, seed: int) -> np.ndarray:
-    """Rows whose values are thresholds, or next to them, as often as not."""
+    """A copy of X in which many values equal thresholds or are their neighbours."""
     rng = np.random.default_rng(seed)
     X = X.copy()
     inner = np.flatnonzero((ensemble.left != 0) & (ensemble.category < 0))
@@ -86,7 +86,7 @@ def at_thresholds(ensemble: Ensemble, X: np.ndarray, seed: int) -> np.ndarray:
 
 
 def assert_equal_predictions(runtime: ShimRuntime, ensemble: Ensemble, X: np.ndarray) -> None:
-    """Sums and leaves equal the reference's, bit by bit."""
+    """Assert that sums and leaves equal the reference's, bit by bit."""
     total = prediction.predict(runtime, ensemble, X)
     expected = REFERENCE.predict(ensemble, X, 1)
     assert total.dtype == expected.dtype
@@ -99,7 +99,7 @@ def assert_equal_predictions(runtime: ShimRuntime, ensemble: Ensemble, X: np.nda
 
 @pytest.fixture(params=["few rows", "many rows"])
 def passes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trees shared out among blocks and their values added later, or rows walking all trees."""
+    """Both algorithms: trees distributed over blocks, or every thread walking all trees."""
     if request.param == "many rows":
         monkeypatch.setattr(prediction, "FULL_ROWS", 0)
 
@@ -138,7 +138,7 @@ def test_any_model(asked: Problem, seed: int, dtype: Any, by_column: bool) -> No
 
 
 @both_ways
-def test_wide_records_hold_what_narrow_ones_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_features_need_wide_records(monkeypatch: pytest.MonkeyPatch) -> None:
     ensemble = grown()
     X = matrix(np.random.default_rng(3), 80)
     assert forests.record_kind(ensemble, X.dtype) == forests.NARROW
@@ -169,7 +169,7 @@ def test_a_large_tree_takes_wide_records() -> None:
 
 @both_ways
 def test_children_of_a_large_tree() -> None:
-    """A chain of splits: the last child has the largest number that a narrow record can hold."""
+    """In a chain of splits, the last child has the largest number that narrow records can hold."""
     depth = 2**17 - 1
     m = 2 * depth + 1
     left, feature = np.zeros(m, np.int32), np.full(m, -1, np.int32)
@@ -210,7 +210,7 @@ def test_any_number_of_trees(n_trees: int) -> None:
 
 @both_ways
 def test_trees_that_are_leaves() -> None:
-    """Roots without children between trees that have some."""
+    """Trees that consist of a root come between trees with splits."""
     split = grown("values", n_trees=2).trees
     n = 20
     lone = grow(Problem(np.zeros((n, 1)), np.arange(n) / 3.0, False, n_trees=1), REFERENCE)[0].trees
@@ -222,7 +222,7 @@ def test_trees_that_are_leaves() -> None:
 
 
 @pytest.mark.parametrize("most", [1, 2, 32])
-def test_values_shared_out_among_blocks(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_distributed_over_blocks(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prediction, "FULL_ROWS", 0)
     monkeypatch.setattr(prediction, "MAX_VALUES", most)
     X = matrix(np.random.default_rng(3), 70)
@@ -242,7 +242,7 @@ def test_rows_that_do_not_fit_shared_memory_are_read_where_they_are(
         assert_equal_predictions(runtime, grown("outputs"), rows)
 
 
-def test_blocks_leave_room_for_others() -> None:
+def test_block_sizes_let_several_blocks_share_a_multiprocessor() -> None:
     def chosen(shape: tuple[int, int], sum_bytes: int = 0) -> tuple[int, bool]:
         rows = DeviceFeatures.of(np, np.zeros(shape, dtype=np.float32))
         block = prediction._Block.choose(ShimRuntime(), rows, sum_bytes)
@@ -259,11 +259,11 @@ def test_blocks_leave_room_for_others() -> None:
     assert chosen((1000, 28), 8 * 32) == (128, True)
 
 
-# Where rows are -----------------------------------------------------------------------------
+# Rows on host and device --------------------------------------------------------------------
 
 
 def device_runtime() -> Any:
-    """Kernels on arrays that NumPy's never meet; for tests with a `machine`."""
+    """A runtime of the fake CuPy, whose arrays NumPy cannot read; for tests with a `machine`."""
     from gpuboost.backends.cuda.runtime.cupy import CupyRuntime
 
     return CupyRuntime(0)
@@ -296,7 +296,7 @@ def test_rows_of_the_device_stay_there(order: str, machine: Machine) -> None:
     np.testing.assert_array_equal(leaves.get(), REFERENCE.apply(ensemble, X, 1))
 
 
-def test_an_ensemble_is_packed_once_and_given_up_with_it(machine: Machine) -> None:
+def test_an_ensemble_is_packed_once_and_freed_with_it(machine: Machine) -> None:
     before = set(forests._forests)
     runtime, ensemble = device_runtime(), grown()
     X = matrix(np.random.default_rng(3), 20)
@@ -320,7 +320,7 @@ def test_an_ensemble_is_packed_once_and_given_up_with_it(machine: Machine) -> No
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_kernels_are_sound(flavour: str, dtype: Any) -> None:
     X = matrix(np.random.default_rng(1), 70, dtype)
-    X[:5, 3:] = 1e9  # categories that no mask has a bit for
+    X[:5, 3:] = 1e9  # categories outside the masks
     runtime = ShimRuntime(flavour=flavour, order_seed=3)
     for target in ("two classes", "outputs"):
         ensemble = grown(target)
@@ -334,7 +334,7 @@ VOTES = list(vote_mutants(file_text("predict/predict.cu")))
 
 
 @pytest.mark.parametrize("mutant", VOTES, ids=lambda m: m.barrier)
-def test_the_vote_is_the_whole_blocks(mutant: cuda_shim.Mutant) -> None:
+def test_the_vote_must_cover_the_whole_block(mutant: cuda_shim.Mutant) -> None:
     runtime = ShimRuntime("race", sources={"predict/predict.cu": mutant.source_text})
     X = np.zeros((70, 5), dtype=np.float32)
     X[69, 0] = np.nan
@@ -345,10 +345,10 @@ def test_the_vote_is_the_whole_blocks(mutant: cuda_shim.Mutant) -> None:
 @pytest.mark.parametrize("flavour", ["plain", "race", "undefined", "guard"])
 @pytest.mark.parametrize("budget", [1, 1 << 30])
 @pytest.mark.parametrize("method", ["bootstrap", "subset"])
-def test_rows_left_out(
+def test_out_of_bag_sums(
     method: str, budget: int, flavour: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Out-of-bag sums equal the reference's, a few trees and rows at a time."""
+    """Out-of-bag sums equal the reference's, also for a few trees and rows at a time."""
     monkeypatch.setattr(coded, "ROWS_PER_BLOCK", 64)
     rng = np.random.default_rng(9)
     X = matrix(rng, 150)

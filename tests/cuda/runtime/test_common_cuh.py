@@ -1,4 +1,4 @@
-"""The prelude of the kernels computes what the Python of the engine computes, bit by bit."""
+"""Functions of the kernels' common header equal those of the engine, bit by bit."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def launch(name: str, *args: Any) -> None:
 
 
 def words(rng: np.random.Generator) -> np.ndarray:
-    """Random words of every size, and those at the ends of their halves."""
+    """Random 64-bit words of every magnitude, and the limits of their halves."""
     edges = np.array([0, 1, 2**31, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**64 - 1], dtype=np.uint64)
     found = rng.integers(0, 2**64 - 1, N, dtype=np.uint64, endpoint=True)
     found >>= rng.integers(0, 64, N, dtype=np.uint64)
@@ -125,7 +125,7 @@ def words(rng: np.random.Generator) -> np.ndarray:
 
 
 def whole_numbers(rng: np.random.Generator, largest: float = 2.0**62) -> np.ndarray:
-    """Whole numbers as float64, small and large, 0, and powers of two with their neighbours."""
+    """Integers as float64: small, large, 0, and powers of two with their neighbours."""
     found = np.floor(np.exp2(rng.uniform(0, np.log2(largest), N)))
     found[:100] = np.arange(100)
     powers = np.exp2(rng.integers(0, int(np.log2(largest)), 300))
@@ -238,7 +238,7 @@ def test_poisson_scores() -> None:
     gl, hl = np.floor(g * rng.random(N)), np.clip(np.floor(h * rng.random(N)), 1.0, h - 1.0)
     gl[:50], gl[50:100] = 0.0, g[50:100]
     times = rng.integers(2, 9, 4000)
-    gl[100:4100], hl[100:4100] = g[100:4100], h[100:4100] - 1.0  # equal means, and nearly so
+    gl[100:4100], hl[100:4100] = g[100:4100], h[100:4100] - 1.0  # equal and nearly equal means
     g[100:4100], h[100:4100] = g[100:4100] * times, hl[100:4100] * times + rng.integers(0, 2, 4000)
     x = np.concatenate([[-1.0, 0.0, -0.0, 0.25, -0.25], rng.uniform(-1, 1, N - 5)])
     x[5:9000] = rng.choice([-1.0, 1.0], 8995) * 10.0 ** rng.uniform(-40, 0, 8995)
@@ -254,7 +254,7 @@ def test_poisson_scores() -> None:
 
 
 def exponents() -> np.ndarray:
-    """Values of every size and sign, the ends of the range of exp, and what is no number."""
+    """Values of every magnitude and sign, the limits of exp's range, NaN and infinities."""
     rng = np.random.default_rng(3)
     x = rng.uniform(-720, 720, N)
     x[:5000] = rng.choice([-1.0, 1.0], 5000) * np.exp2(rng.uniform(-1074, 1023, 5000))
@@ -275,7 +275,7 @@ def test_exponential() -> None:
     assert_same_bits(out, numerics.exp(x))
 
 
-def test_exponential_is_as_good_as_the_librarys() -> None:
+def test_exponential_is_as_accurate_as_the_librarys() -> None:
     x = exponents()
     found = numerics.exp(x)
     with np.errstate(over="ignore", under="ignore"):

@@ -1,4 +1,4 @@
-"""Recorded batches as graphs: the fake of CuPy takes nothing there that CUDA would not."""
+"""Recorded batches as graphs; the fake CuPy refuses what CUDA refuses during capture."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ needs_compiler = pytest.mark.skipif(
     cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
     reason=str(cuda_shim.why_not_available()),
 )
-AT_ONCE = 2  # trees of a batch
+AT_ONCE = 2  # trees per batch
 
 
 # ---- graphs ----------------------------------------------------------------------------------
@@ -28,7 +28,7 @@ AT_ONCE = 2  # trees of a batch
 
 @pytest.fixture
 def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two trees at a time, however much memory there is."""
+    """Grow two trees at a time, regardless of the memory."""
     monkeypatch.setattr(cuda, "trees_at_once", lambda *_: AT_ONCE)
 
 
@@ -42,8 +42,8 @@ def test_forests_of_several_batches(case, machine, monkeypatch):
 
 
 @needs_compiler
-def test_the_launches_of_a_replayed_batch(machine, few_at_once, monkeypatch):
-    """One upload, one graph, and then a copy of each array of its trees: nothing is launched."""
+def test_launches_of_a_replayed_batch(machine, few_at_once, monkeypatch):
+    """A replay is one upload, one graph, and one copy of each array of the trees."""
     grow_finished, batches = cuda.TreeGrower.grow_finished, []
 
     def watched(self, host, again):
@@ -65,7 +65,7 @@ def test_the_launches_of_a_replayed_batch(machine, few_at_once, monkeypatch):
 
 
 @needs_compiler
-def test_what_no_graph_holds_ends_a_capture(machine):
+def test_work_that_graphs_cannot_hold_ends_a_capture(machine):
     from gpuboost.backends.cuda.runtime.cupy import CupyRuntime
 
     runtime = CupyRuntime(1)
@@ -91,7 +91,7 @@ def test_what_no_graph_holds_ends_a_capture(machine):
 
 
 @needs_compiler
-def test_a_graph_repeats_launches_over_what_is_there_then(machine):
+def test_a_graph_reads_the_current_contents_of_arrays(machine):
     from gpuboost.backends.cuda.runtime.cupy import CupyRuntime
     from gpuboost.backends.cuda.runtime.launch import fill
 
@@ -105,7 +105,7 @@ def test_a_graph_repeats_launches_over_what_is_there_then(machine):
         runtime.upload(np.array([9, 9, 9, 9], dtype=np.int32), there)
         graph()
         assert runtime.to_host(there).tolist() == [9, 7, 7, 9]
-        there = None  # a graph keeps no memory: who holds it must
+        there = None  # a graph does not keep arrays alive
         with pytest.raises(CUDARuntimeError, match="700"):
             graph()
 
@@ -116,7 +116,7 @@ def test_a_graph_repeats_launches_over_what_is_there_then(machine):
 @needs_compiler
 @pytest.mark.parametrize("step", [89, pytest.param(1, marks=pytest.mark.slow)])
 def test_every_allocation_may_fail(step, machine, few_at_once):
-    """Nothing stays on the device, neither of arrays nor of graphs, and the next fit works."""
+    """After a failure, no arrays or graphs stay on the device, and the next fit works."""
     X, y = table("RandomForestClassifier", 60)
     model = make("RandomForestClassifier", n_estimators=6, max_depth=2, device="cuda:1")
     expected, begun = model.fit(X, y).fingerprint(), machine.allocations

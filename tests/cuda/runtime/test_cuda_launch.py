@@ -20,7 +20,7 @@ from tests.sizes import SOURCES, module_of
 
 
 class LaunchLog:
-    """A runtime that launches nothing, and keeps what it is given."""
+    """A runtime that launches nothing and logs the arguments."""
 
     def __init__(self) -> None:
         self.kept: list[Any] = []
@@ -34,7 +34,7 @@ class LaunchLog:
 
 @dataclass
 class Places:
-    """Offers parameters of ``mark_splits``, one of them computed."""
+    """A record with parameters of ``mark_splits``, one of which is a property."""
 
     length: str = "lengths"
     capacity: int = 5
@@ -47,14 +47,14 @@ class Places:
 
 @dataclass
 class Other:
-    """Offers one of them, too."""
+    """A record with one of the same parameters."""
 
     capacity: int = 7
 
 
 @dataclass
 class Made:
-    """What parameters of a kernel would be bound to."""
+    """A record of output arrays."""
 
     row: str = "rows"
     weight: str = "weights"
@@ -76,7 +76,7 @@ def test_arguments_come_from_keywords_fields_and_properties() -> None:
     assert type(found[5][2]) is np.int32
 
 
-def test_a_keyword_stands_before_records() -> None:
+def test_keywords_take_precedence_over_records() -> None:
     records = (Places(), Other())
     given = {"capacity": 9, "length": "others", "is_split": "marks"}
     with pytest.raises(TypeError, match="takes nothing of Other"):
@@ -84,9 +84,9 @@ def test_a_keyword_stands_before_records() -> None:
     assert launched("mark_splits", 3, Places(), **given)[5][::2] == ("others", 9)
 
 
-def test_how_it_is_launched() -> None:
+def test_launch_options_and_types_of_numbers() -> None:
     given = {"to": "array", "n": 2, "value": -1.5}
-    with pytest.raises(OverflowError):  # no number is cut to fit
+    with pytest.raises(OverflowError):  # numbers are not truncated
         launched("fill_bytes", (1, 2), **{**given, "value": 300})
     given |= {"value": 200, "block": (8, 4), "shared_mem": 64, "constants": {"A": 1}}
     *what, args, shared = launched("fill_bytes", (1, 2), **given)
@@ -94,7 +94,7 @@ def test_how_it_is_launched() -> None:
     assert [type(arg) for arg in args] == [str, np.int64, np.uint8]
 
 
-def test_fields_of_out_are_bound_to_what_ends_so() -> None:
+def test_fields_of_out_are_bound_by_the_end_of_the_name() -> None:
     given = {"drawn": "d", "stride": 1, "first": "f", "order": "o", "ordered": True, "target": "t"}
     given |= {"n_samples": 1, "n_columns": 2, "room": 3}
     args = launched("list_drawn", 1, out=Made(), **given)[5]
@@ -114,12 +114,12 @@ def test_fields_of_out_are_bound_to_what_ends_so() -> None:
         ((Places(), {"x": 1}), {"is_split": 0}, "mark_splits takes nothing of dict"),
     ],
 )
-def test_what_does_not_fit_is_an_error(records: Any, values: Any, reason: str) -> None:
+def test_missing_and_extra_arguments_are_errors(records: Any, values: Any, reason: str) -> None:
     with pytest.raises(TypeError, match=reason):
         launched("mark_splits", 1, *records, **values)
 
 
-def test_names_are_known_to_the_files() -> None:
+def test_unknown_kernels_are_errors() -> None:
     with pytest.raises(LookupError, match="no kernel file has a kernel mark_spits"):
         launched("mark_spits", 1)
 
@@ -136,7 +136,7 @@ def test_a_binding_is_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_all_kernels_can_be_launched() -> None:
-    """Their blocks are known, and the types of their numbers."""
+    """The block size and the types of scalar parameters of every kernel are known."""
     for name, kernel in kernel_signatures().items():
         assert 1 <= kernel.n_threads <= 1024, name
         numbers = [each for each in kernel.declaration.parameters if not each.is_pointer]
@@ -144,7 +144,7 @@ def test_all_kernels_can_be_launched() -> None:
 
 
 def test_two_kernels_do_not_have_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `kernel_signatures` finds none in the files above; here all files have the same text."""
+    """Two files with kernels of one name are an error; here all files have the same text."""
     text = 'extern "C" __global__ void same(int32 n) {}'
     monkeypatch.setattr(signatures, "file_text", lambda name: text)
     with pytest.raises(ValueError, match="both have a kernel same"):
@@ -170,7 +170,7 @@ def test_declarations_are_read() -> None:
 
 # ---- the callers ---------------------------------------------------------------------------------
 
-RUNTIMES = ("cupy", "graph", "shape_arrays", "protocol")  # which make kernels, and hand them on
+RUNTIMES = ("cupy", "graph", "shape_arrays", "protocol")  # they create kernels and pass them on
 LAUNCHER = "gpuboost.backends.cuda.runtime.launch"
 
 

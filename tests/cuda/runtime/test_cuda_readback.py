@@ -1,4 +1,4 @@
-"""What the host reads of a batch in one piece, and the trees that are cut from it."""
+"""Readbacks of a batch in one copy, and the trees that are cut from the copy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COLUMNS: dict[str, Any] = {
 
 
 class Apart:
-    """An array module that wants every array in memory of its own."""
+    """An array module in which every array has its own memory."""
 
     separate = True
     uint8 = np.uint8
@@ -34,7 +34,7 @@ class Apart:
 
 
 class Counting(ShimRuntime):
-    """Counts what is read."""
+    """Counts the reads."""
 
     reads = 0
 
@@ -44,7 +44,7 @@ class Counting(ShimRuntime):
 
 
 class Pinned(ShimRuntime):
-    """Hands out the memory itself that it copies to, as a GPU does."""
+    """Returns the memory that was copied to, without another copy, as on a GPU."""
 
     memory: np.ndarray
 
@@ -76,7 +76,7 @@ def test_arrays_are_copied_as_they_were(xp: Any) -> None:
 
 
 def stumps(rng: np.random.Generator, categorical: bool) -> list[Tree]:
-    """Two trees whose arrays are anything."""
+    """Two trees with arrays of random values."""
     sizes: list[tuple[int, int]] = [(3, 1), (1, 0)] if categorical else [(3, 0), (1, 0)]
     trees = []
     for n_nodes, n_masks in sizes:
@@ -92,8 +92,8 @@ def stumps(rng: np.random.Generator, categorical: bool) -> list[Tree]:
 
 @pytest.mark.parametrize("room", [0, 1, 1000])
 @pytest.mark.parametrize("categorical", [False, True])
-def test_trees_are_cut_when_they_are_asked_for(categorical: bool, room: int) -> None:
-    """What there is is copied, and of the memory that was read nothing kept."""
+def test_trees_are_cut_on_demand(categorical: bool, room: int) -> None:
+    """Trees are copies of the nodes, and do not refer to the memory that was read."""
     trees = stumps(np.random.default_rng(1), categorical)
     whole, columns, arrays = Ensemble.of(trees), dict[str, Any](), {}
     kinds = {**TREE_TYPES, "code": np.uint8, "missing_left": np.uint8, "count": np.uint32}
@@ -111,7 +111,7 @@ def test_trees_are_cut_when_they_are_asked_for(categorical: bool, room: int) -> 
     copy = readback.read_later(runtime)()
     nodes, masks, weights = copy.part("table", 0, 3).tolist()
     found = CopiedTrees(copy, nodes, masks)
-    runtime.memory.fill(0xA5)  # others have it now
+    runtime.memory.fill(0xA5)  # the memory is used again
     for name in kinds:
         n_bytes = getattr(whole, name).astype(kinds[name]).nbytes
         used += -(-n_bytes // 8) * 8
@@ -126,7 +126,7 @@ def test_trees_are_cut_when_they_are_asked_for(categorical: bool, room: int) -> 
 
 
 def test_a_cut_is_a_few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the copy itself nothing is touched: a view of each array, and what no array says."""
+    """Cutting trees makes one view of each array."""
     calls: list[str] = []
     whole = Ensemble.of(stumps(np.random.default_rng(2), categorical=True))
 
@@ -147,7 +147,7 @@ def test_a_cut_is_a_few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sorted(calls[1:]) == sorted([*TREE_TYPES] * whole.n_trees)
 
 
-def test_a_round_without_rows_stays_one() -> None:
+def test_a_round_without_rows_raises_every_time() -> None:
     arrays = {"losses": np.zeros((1, 2), np.int64), "table": np.zeros((3, 2), np.int64)}
     losses = RoundLosses(0.0, None, ())
     given = (lambda: HostCopy.of(arrays), losses, lambda: ValueError("no weight"))

@@ -1,7 +1,7 @@
-"""Batches of trees that are recorded once and replayed are the same trees, in as many launches.
+"""Recorded and replayed batches grow the same trees as batches that are launched.
 
-On the CPU launches are replayed one by one, which shows whether any work of a batch is missing from
-them; `test_cuda_graphs.py` captures them as a graph.
+On the CPU, launches are replayed one by one, which shows whether any work of a batch is missing;
+`test_cuda_graphs.py` captures them as a graph.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ needs_compiler = pytest.mark.skipif(
     reason=str(cuda_shim.why_not_available()),
 )
 BUDGET = 1 << 28
-AT_ONCE = 2  # trees of a batch
+AT_ONCE = 2  # trees per batch
 
 
 def problem(target: str, weights: str = "none", n: int = 150, **given: Any) -> Problem:
-    """Six trees of five levels, by `shim_trees.problem`."""
+    """A problem of `shim_trees.problem` with six trees of five levels."""
     words = {"n_trees": 3 * AT_ONCE, "method": "bootstrap", **given}
     return shim_trees.problem(target, weights, 4, n, **words).with_options(max_depth=5)
 
@@ -64,7 +64,7 @@ def assert_same_trees(found: list[GrownTree], task: GrowTask, trees: Sequence[in
 
 
 def assert_replayed(asked: Problem, **runtime: Any) -> None:
-    """Every batch but the first is a replay, and all trees are the reference's."""
+    """Assert that all batches but the first are replayed, and all trees equal the reference's."""
     task, device = task_of(asked), ShimRuntime(**runtime)
     grower, launches = TreeGrower(device, task, BUDGET, no_rounds), []
     for first in range(0, len(task.trees), AT_ONCE):
@@ -115,7 +115,7 @@ OPTIONS: list[dict[str, Any]] = [
 def test_every_option(
     changes: dict[str, Any], max_small_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With all nodes in the level loop, and with small ones grown outside of it."""
+    """All nodes stay in the level loop, or small ones become subtrees."""
     monkeypatch.setattr(small, "MAX_ROWS", max_small_rows)
     assert_replayed(problem("five classes").with_options(**changes), order_seed=3)
 
@@ -130,7 +130,7 @@ def test_features_of_trees_and_weights_of_classes(balance: bool) -> None:
 @needs_compiler
 @pytest.mark.parametrize("method", ["bootstrap", "subset"])
 def test_batches_of_other_seeds_features_and_limits(method: str) -> None:
-    """What lies in memory of the device may be another's each time: as in rounds of boosting."""
+    """Inputs on the device may differ in each replay, as they do in rounds of boosting."""
     task = task_of(problem("values", "real", method=method))
     grower = TreeGrower(ShimRuntime(), task, BUDGET, no_rounds)
     grow(grower, task, range(AT_ONCE))
@@ -149,7 +149,7 @@ def test_batches_of_other_seeds_features_and_limits(method: str) -> None:
         assert grower.recorded is recorded
 
 
-# ---- what is replayed ------------------------------------------------------------------------
+# ---- which batches are replayed --------------------------------------------------------------
 
 
 NOT_REPLAYED: dict[str, dict[str, Any]] = {
@@ -162,7 +162,9 @@ NOT_REPLAYED: dict[str, dict[str, Any]] = {
 
 @needs_compiler
 @pytest.mark.parametrize("case", NOT_REPLAYED)
-def test_what_cannot_be_replayed_is_launched(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_that_are_not_replayed_are_launched(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     given = NOT_REPLAYED[case]
     max_empty = given.get("empty_launches", slices.EMPTY_LAUNCHES)
     monkeypatch.setattr(slices, "EMPTY_LAUNCHES", max_empty)
@@ -177,7 +179,7 @@ def test_what_cannot_be_replayed_is_launched(case: str, monkeypatch: pytest.Monk
 
 
 @needs_compiler
-def test_a_batch_of_another_kind_takes_the_place_of_the_recording() -> None:
+def test_a_batch_of_another_kind_replaces_the_recording() -> None:
     asked = problem("two classes").with_options(max_features=2)
     task = task_of(asked)
     few = replace(task, features_of=lambda tree: np.array([0, 3], dtype=np.int32))
@@ -203,10 +205,10 @@ def test_a_batch_that_does_not_fit_is_not_recorded() -> None:
         assert (grower.recorded is None) == (budget < recorded.total)
 
 
-# ---- nothing escapes -------------------------------------------------------------------------
+# ---- work that is not recorded ---------------------------------------------------------------
 
 
-def test_what_would_not_be_replayed_is_an_error_while_recording() -> None:
+def test_work_that_is_not_replayed_is_an_error_while_recording() -> None:
     runtime = RecordingRuntime(ShimRuntime())
     task = task_of(problem("two classes"))
     recorded = dry_run_batch(task, HostInputs.of(task, range(2)), DeviceShape.of(runtime)).plan
@@ -237,8 +239,8 @@ def test_what_would_not_be_replayed_is_an_error_while_recording() -> None:
     ("target", "n", "depth"),
     [("two classes", 900, 5), ("values", 3000, 8), ("five classes", 2000, 10), ("outputs", 900, 4)],
 )
-def test_the_memory_of_recordings_is_foretold(target, n, depth, meter):
-    """And given back."""
+def test_memory_of_recordings_is_estimated(target, n, depth, meter):
+    """The estimate matches the memory that is allocated, and all of it is freed."""
     task = task_of(problem(target, n=n).with_options(max_depth=depth))
     runtime = TrackedRuntime()
     shape = DeviceShape.of(runtime)

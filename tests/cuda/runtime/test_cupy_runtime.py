@@ -1,6 +1,6 @@
-"""The runtime over CuPy, against a CuPy whose arrays are NumPy's and whose kernels are the shim's.
+"""The CuPy runtime, tested with a fake CuPy that uses NumPy arrays and the shim's kernels.
 
-What only a GPU can show is in test_gpu.py.
+`test_gpu.py` has the tests that need a GPU.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ needs_nvrtc = pytest.mark.skipif(
 
 @pytest.fixture
 def runtime(machine, monkeypatch):
-    """The runtime of the second device, with kernels of this file."""
+    """The runtime of the second device, with the kernels of this file."""
     from gpuboost.backends.cuda.runtime import cupy as cupy_runtime
 
     def source(file_name, constants):
@@ -76,7 +76,7 @@ def test_kernels_run(runtime):
 
 
 @needs_compiler
-def test_a_grid_of_no_blocks_is_no_launch(runtime, machine):
+def test_an_empty_grid_launches_nothing(runtime, machine):
     assert launch(runtime, grid=(0,)).tolist() == [0] * 5
     assert launch(runtime, grid=[1, 0]).tolist() == [0] * 5
     assert machine.launches == []
@@ -101,7 +101,7 @@ def test_a_source_is_compiled_once(runtime, machine):
     assert machine.compilations == 1
     launch(runtime, by=8)
     assert machine.compilations == 2
-    launch(CupyRuntime(1))  # as another process: the code is on disk
+    launch(CupyRuntime(1))  # as in another process: the code is on disk
     assert machine.compilations == 2
 
 
@@ -119,7 +119,7 @@ def test_damaged_code_on_disk_is_compiled_again(runtime, machine, tmp_path, dama
 
 
 @needs_compiler
-def test_a_cache_that_cannot_be_written_is_done_without(runtime, machine, tmp_path):
+def test_a_cache_that_cannot_be_written_is_ignored(runtime, machine, tmp_path):
     (tmp_path / cubins.FOLDER).write_text("a file in the way")
     assert launch(runtime)[0] == 7 and machine.compilations == 1
 
@@ -144,7 +144,7 @@ def test_arrays_come_and_go(runtime, machine):
     assert machine.current == 0
 
 
-def test_read_later_has_what_was_there_then(runtime, machine):
+def test_read_later_returns_the_contents_at_the_call(runtime, machine):
     with runtime.active():
         there = runtime.asarray(np.arange(4))
         read = runtime.read_later(there)
@@ -156,8 +156,8 @@ def test_read_later_has_what_was_there_then(runtime, machine):
         assert runtime.read_later(runtime.asarray(np.zeros((0, 3))))().shape == (0, 3)
 
 
-def test_pinned_memory_is_kept_as_long_as_what_lies_there(runtime, machine):
-    """And no longer; the host copies nothing of it."""
+def test_pinned_memory_lives_as_long_as_its_views(runtime, machine):
+    """Pinned memory is freed with its last view; the host makes no copy."""
     with runtime.active():
         there = runtime.asarray(np.arange(4))
         read = runtime.read_later(there)
@@ -170,7 +170,7 @@ def test_pinned_memory_is_kept_as_long_as_what_lies_there(runtime, machine):
     assert pinned() is None
 
 
-def test_a_late_read_that_nobody_wants_is_waited_for(runtime, machine):
+def test_a_discarded_read_is_waited_for(runtime, machine):
     with runtime.active():
         read = runtime.read_later(runtime.asarray(np.arange(4)))
         del read
@@ -182,7 +182,7 @@ def test_a_late_read_that_nobody_wants_is_waited_for(runtime, machine):
 
 @pytest.fixture
 def small_buffers(monkeypatch):
-    """Buffers of 1 KiB, and no copy that goes without one."""
+    """Use buffers of 1 KiB for all copies."""
     monkeypatch.setattr(staging, "BUFFER_BYTES", 1024)
     monkeypatch.setattr(staging, "_SMALL", 0)
 
@@ -215,7 +215,7 @@ def test_arrays_larger_than_a_buffer(runtime, machine, small_buffers, name):
 
 
 def test_a_source_may_change_when_an_upload_returns(runtime, machine, small_buffers):
-    """Pinned memory may not, before the device has copied it; the stand-in checks that."""
+    """The source is copied to pinned memory; the stand-in checks that this stays unchanged."""
     with runtime.active():
         there = [runtime.asarray(np.full(90, number)) for number in range(40)]
         for number, array in enumerate(there):
@@ -228,7 +228,7 @@ def test_an_upload_to_an_array_that_is_not_contiguous_is_refused(runtime):
 
 
 def test_small_uploads_do_not_wait(runtime, machine):
-    """The host goes on while the device is busy: buffers take thousands of them."""
+    """Buffers hold thousands of small uploads, so the host continues while the device is busy."""
     with runtime.active():
         for _ in range(5000):
             runtime.asarray(np.arange(100))
@@ -283,7 +283,7 @@ def test_the_device_is_current_only_inside(runtime, machine):
     assert seen == [0]
 
 
-def test_memory_budget_is_a_share_of_what_is_free(runtime, machine):
+def test_memory_budget_is_a_share_of_free_memory(runtime, machine):
     from gpuboost.backends.cuda.runtime.cupy import MEMORY_SHARE
 
     assert runtime.memory_budget() == int(MEMORY_SHARE * (110 << 20))
@@ -305,10 +305,10 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("kind", ERRORS)
-def test_out_of_memory_gives_everything_back(runtime, machine, kind):
+def test_out_of_memory_frees_all_arrays(runtime, machine, kind):
     def work():
         held = [runtime.asarray(np.zeros(10)) for _ in range(3)]
-        held.append(held)  # a circle, which only the collector finds
+        held.append(held)  # a reference cycle
         assert machine.live == 3
         raise ERRORS[kind]
 
@@ -339,7 +339,7 @@ def test_a_compiler_without_memory(runtime, machine, monkeypatch):
     ],
     ids=repr,
 )
-def test_other_errors_pass(runtime, machine, error):
+def test_other_errors_are_not_changed(runtime, machine, error):
     with pytest.raises(type(error)) as caught, runtime.active():
         raise error
     assert caught.value is error and machine.freed == 0
@@ -347,7 +347,7 @@ def test_other_errors_pass(runtime, machine, error):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_forked_child_is_told_so(runtime):
+def test_a_forked_child_gets_a_clear_error(runtime):
     def child(sender):
         try:
             with runtime.active():
@@ -363,7 +363,7 @@ def test_a_forked_child_is_told_so(runtime):
     assert message.startswith("cuda:1 cannot be used in this process") and "spawn" in message
 
 
-# ---- what is compiled, by the real compiler --------------------------------------------------
+# ---- compile options and the real compiler ---------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -374,20 +374,20 @@ def test_architectures(capability, expected):
     assert choose_architecture(capability, fake_cuda.KNOWN_ARCHITECTURES) == expected
 
 
-def test_a_device_older_than_the_compiler_knows():
+def test_a_device_too_old_for_the_compiler_is_an_error():
     with pytest.raises(
         RuntimeError, match=r"compute capability 7\.5 or newer, the device has 6\.1"
     ):
         choose_architecture(61, fake_cuda.KNOWN_ARCHITECTURES)
 
 
-def test_options_are_those_that_the_audit_compiles_with():
+def test_options_are_those_of_the_compile_tests():
     audited = {option for option in nvrtc.OPTIONS if not option.startswith("--ptxas-options")}
     assert audited <= set(cubins.OPTIONS)
 
 
 class RealCompiler:
-    """``cupy.cuda.nvrtc`` by the compiler of the audit."""
+    """``cupy.cuda.nvrtc`` that calls the compiler of `tests.cuda.nvrtc`."""
 
     NVRTCError = nvrtc.NvrtcError
 

@@ -1,10 +1,9 @@
-"""Every kernel file compiles for every GPU that is supported, and to code without hidden costs.
+"""Every kernel file compiles for every supported GPU, to exact code without hidden costs.
 
-Two texts are read. The PTX shows what the source means: NVRTC has written there every operation
-with its rounding, so a product contracted into a sum, a flushed denormal or an approximation is
-visible by name. (The machine code of an exact division holds fused steps, and of an exact float32
-division flushing ones too, so neither can be forbidden there.)
-The machine code and the compiler's report show what it costs: stack, spilled registers, atomics
+The PTX shows whether code is exact: it has every operation with its rounding, so a product
+contracted into a sum, a flushed denormal or an approximation is visible by name. (In machine code,
+even an exact division contains fused steps, and an exact float32 division flushes denormals.)
+The machine code and the compiler's report show the costs: stack, spilled registers, and atomics
 in shared memory that are loops.
 """
 
@@ -42,7 +41,7 @@ SASS_RULES = {
     "a shared atomic that is a loop": r"\bATOMS\.CAS",
 }
 
-# Seen with NVRTC 12.9 to 13.5: 8 bytes spilled at 40 registers, with a bound of threads alone.
+# With only a bound on the threads, NVRTC 12.9 to 13.5 spilled 8 bytes at 40 registers.
 SPILL_ADVICE = (
     "a small spill at few registers is the assembler's bid for occupancy: "
     "say how much is wanted, __launch_bounds__(threads, blocks per multiprocessor)"
@@ -66,7 +65,7 @@ def compiled(source_text: str, file_name: str, architecture: str) -> nvrtc.Compi
 
 
 def complaints(result: nvrtc.Compiled) -> set[str]:
-    """What is wrong with the code of a source, in words."""
+    """The rules that a compiled source breaks, in words."""
     found = {what for what, rule in PTX_RULES.items() if re.search(rule, result.ptx)}
     for sass in result.sass.values():
         found |= {what for what, rule in SASS_RULES.items() if re.search(rule, sass)}
@@ -79,7 +78,7 @@ def complaints(result: nvrtc.Compiled) -> set[str]:
 
 
 def test_all_kernels_are_among_the_files() -> None:
-    """Each file is compiled for each architecture below; none may be missed in silence."""
+    """The tests below compile each file for each architecture, so no file may be missing."""
     texts = {path.stem: path.read_text(encoding="utf-8") for path in KERNEL_FILES}
     kernels = [f"{file}.{k.name}" for file, text in texts.items() for k in find_kernels(text)]
     assert len(kernels) == N_KERNELS, "\n".join(kernels)
@@ -98,7 +97,7 @@ def test_kernels_compile_to_exact_and_lean_code(path: Path, architecture: str) -
 
 
 def narrow_tiles() -> Iterator[Any]:
-    """Every tile for every architecture; a fast run has one each, 16 where it is the widest."""
+    """Every narrow tile with every architecture; most combinations are marked slow."""
     narrower = [MIN_TILE << k for k in range(TILES[0].bit_length()) if MIN_TILE << k < TILES[0]]
     for place, tile in enumerate(reversed(narrower)):
         for number, architecture in enumerate(ARCHITECTURES):
@@ -120,7 +119,7 @@ def test_histograms_of_narrow_tiles_compile(tile: int, architecture: str) -> Non
 @needs_nvrtc
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_subtrees_of_warps_compile(architecture: str) -> None:
-    """A block that is one warp, beside the blocks of the test of all files."""
+    """Compile subtrees with one warp per block, which the test of all files does not cover."""
     name = "growth/subtrees.cu"
     source = kernel_source(name, {"BY_WARP": 1})
     result = nvrtc.compile_source(source, architecture, file_name=name)
@@ -136,7 +135,7 @@ def test_kernels_compile_for_the_cpu(path: Path) -> None:
         assert shim.get_function(name).parameters
 
 
-# The rules themselves, on one kernel each that breaks one.
+# Tests of the rules, each with a kernel that breaks one.
 
 PLANTED = {
     "a product contracted into a sum": "y[0] = fma(y[1], y[2], y[3]);",
@@ -171,7 +170,7 @@ def test_rules_pass_exact_arithmetic_and_native_atomics(architecture: str) -> No
 @needs_nvrtc
 @pytest.mark.parametrize("architecture", [ARCHITECTURES[0], ARCHITECTURES[-1]])
 @pytest.mark.parametrize("what", PLANTED)
-def test_rules_find_what_they_forbid(what: str, architecture: str) -> None:
+def test_rules_find_violations(what: str, architecture: str) -> None:
     assert what in complaints(compiled(one_kernel(PLANTED[what]), "k.cu", architecture))
 
 
@@ -185,7 +184,7 @@ def test_rules_find_what_they_forbid(what: str, architecture: str) -> None:
         ("--prec-div=false", "an approximation"),
     ],
 )
-def test_rules_find_what_wrong_options_do(option: str, what: str) -> None:
+def test_rules_find_effects_of_wrong_options(option: str, what: str) -> None:
     many = "".join(f"double a{i} = y[{i}] + 1;" for i in range(40))
     body = (
         many
@@ -207,7 +206,7 @@ def test_compile_errors_name_the_line() -> None:
         nvrtc.compile_source(source, "sm_90")
 
 
-def test_a_compiler_that_was_asked_for_must_be_there(
+def test_a_compiler_named_by_the_environment_must_exist(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv(nvrtc.FOLDER_VARIABLE, str(tmp_path))

@@ -1,4 +1,4 @@
-"""Arrays that have shapes and no memory."""
+"""Shape arrays, which have a shape and no memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpuboost import AdaBoostRegressor, DecisionTreeRegressor, estimate_memory
 from gpuboost.backends.cuda.runtime.shape_arrays import UNIT, Meter, ShapeModule
 
 
-def test_phantoms_have_the_shapes_of_arrays() -> None:
+def test_shape_arrays_have_the_shapes_of_arrays() -> None:
     meter = Meter()
     xp = ShapeModule(meter)
     made = xp.zeros((6, 4), dtype=np.int32)
@@ -37,8 +37,8 @@ def test_phantoms_have_the_shapes_of_arrays() -> None:
         xp.sort(xp.ones(3))
 
 
-def test_rounds_whose_levels_are_asked_for_come_to_an_end() -> None:
-    """Every batch begins at its roots again."""
+def test_dry_runs_of_rounds_with_size_readbacks_end() -> None:
+    """The dry run of a round ends even if the host reads sizes; every batch starts at its roots."""
     boosted = AdaBoostRegressor(DecisionTreeRegressor(), n_estimators=2)
     two = estimate_memory(boosted, 5000, 4)
     one = estimate_memory(boosted.set_params(n_estimators=1), 5000, 4)

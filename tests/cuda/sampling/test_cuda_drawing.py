@@ -1,4 +1,4 @@
-"""Rows of trees drawn by the CUDA kernels, run on the CPU, equal the sampler's to the last bit."""
+"""Rows drawn by the CUDA kernels, run on the CPU, equal the sampler's to the last bit."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ N = 900
 METHODS = ("all", "bootstrap", "subset")
 WEIGHTS = ("none", "integers", "real")
 REWEIGHED = ("balance", "factor", "balance and factor")
-SHORT = {"PART": 300, "DIGIT_PART": 500, "CLASS_COUNTS": 2}  # several parts of few rows
+SHORT = {"PART": 300, "DIGIT_PART": 500, "CLASS_COUNTS": 2}  # for several parts of few rows
 
 
 def short_parts() -> dict[str, str]:
-    """The kernels with small parts, so that few rows make several of them."""
+    """Kernel texts with small parts, so that few rows have several parts."""
     text = file_text("sampling/draw.cu")
     for name, size in SHORT.items():
         old = f"{name} = {constant('sampling/draw.cu', name)};"
@@ -57,7 +57,7 @@ def short_parts() -> dict[str, str]:
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """The same for kernels and launches."""
+    """Use small parts in kernels and launches."""
     for module in (device_sampler, drawing, real_weights):
         monkeypatch.setattr(
             module, "constant", lambda file, name: SHORT.get(name) or constant(file, name)
@@ -67,7 +67,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Asked:
-    """What to draw from."""
+    """A sampler and a target."""
 
     method: str
     weights: str = "none"
@@ -120,7 +120,7 @@ def target_column(target: Target, row: np.ndarray) -> np.ndarray:
 def assert_same_leaf(
     leaf: LeafColumns | None, t: int, sampler: RowSampler, target: Target, tree: int
 ) -> None:
-    """The leaf-sum columns of a tree: its own, or the target's."""
+    """Assert equal columns for leaf sums: the tree's own, or the target's."""
     expected = sampler.rows(tree)
     if leaf is None:
         assert expected.wide is None and target.wide is None
@@ -139,7 +139,7 @@ def assert_same_leaf(
 def assert_same_rows(
     sampler: RowSampler, target: Target, runtime: ShimRuntime, trees: tuple[int, ...] = TREES
 ) -> None:
-    """Every array of a batch against what the sampler says, tree by tree, in the order there is."""
+    """Compare every array of a batch with the sampler's, tree by tree."""
     drawer = DeviceDrawing(runtime, task_of(sampler, target))
     (rows, count, leaf, max_weight), start = drawer.rows(drawer._device.keys(trees)), 0
     assert count.dtype == np.int64
@@ -239,11 +239,11 @@ def test_draw_counts(method: str, weights: str) -> None:
         np.testing.assert_array_equal(own, sampler.draw_counts(tree))
 
 
-# Corners --------------------------------------------------------------------------------------
+# Edge cases -----------------------------------------------------------------------------------
 
 
 def test_ties_without_replacement_go_to_the_first_rows(short: dict[str, str]) -> None:
-    """Weights so small that keys overflow: infinite ones tie, and rows decide."""
+    """With tiny weights, keys overflow to infinity and tie, so the first rows win."""
     weights = np.full(N, 5e-324)
     weights[::7] = 1.0
     sampler = RowSampler("subset", N, 400, 1, weights)
@@ -255,7 +255,7 @@ def test_ties_without_replacement_go_to_the_first_rows(short: dict[str, str]) ->
 
 @pytest.mark.parametrize("scale", [1e-320, 1e-300, 1e-9, 1e12, 1e300])
 def test_factors_of_any_size(scale: float) -> None:
-    """Exponents far outside what one power of two can hold; denormal weights."""
+    """Exponents exceed those of a single float64 factor, and weights are denormal."""
     factor = np.random.default_rng(0).random(N) * scale
     sampler = RowSampler("bootstrap", N, N, 1, None, None, factor)
     codes = Asked("bootstrap").codes()
@@ -297,8 +297,8 @@ def test_a_tree_without_rows_is_an_error() -> None:
         grow_trees(prepared)
 
 
-def test_trees_without_rows_have_none() -> None:
-    """All rows drawn are of classes of weight 0; the caller finds a root without rows."""
+def test_trees_may_have_no_rows() -> None:
+    """If all drawn rows have classes of zero weight, the caller gets a root without rows."""
     factor = np.zeros(N)
     factor[0] = 1.0
     sampler = RowSampler("bootstrap", N, 2, 1, None, None, factor)
@@ -310,8 +310,8 @@ def test_trees_without_rows_have_none() -> None:
     assert 0 in expected
 
 
-def test_own_sums_of_trees_leave_room() -> None:
-    """Sums of a tree's planes stay below 2**62 and keep 53 bits, whatever the classes' sizes."""
+def test_own_sums_of_trees_do_not_overflow() -> None:
+    """Sums of a tree's planes are below 2**62 and keep 53 bits for any sizes of classes."""
     for codes in (np.zeros(N, np.int32), np.r_[np.zeros(N - 1), 1].astype(np.int32)):
         for factor in (None, np.where(codes == 1, 1e6, 1.0)):
             sampler = RowSampler("bootstrap", N, N, 1, None, codes, factor)
@@ -337,7 +337,7 @@ def test_launches_do_not_grow_with_trees() -> None:
 
 
 def sound_draws() -> list[Asked]:
-    """Every kernel, with several parts."""
+    """Draws that use every kernel, with several parts."""
     small: dict[str, Any] = {"n": 620, "n_classes": 3}
     return [
         Asked("all", "integers", **small),
@@ -363,7 +363,7 @@ RANK = "common/block_rank.cuh"
 
 
 def with_rank(rank_text: str) -> str:
-    """The kernels with small parts, and another text of what they include."""
+    """The kernel text with small parts and the included file replaced by ``rank_text``."""
     return short_parts()["sampling/draw.cu"].replace(f'#include "{RANK}"', rank_text)
 
 

@@ -1,4 +1,4 @@
-"""The small kernels a batch of trees begins with, and the arrays of one value: against NumPy."""
+"""The first kernels of a batch of trees, and constant arrays, compared with NumPy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ needs_compiler = pytest.mark.skipif(
     reason=str(cuda_shim.why_not_available()),
 )
 FLAVOURS = ("plain", "race", "undefined", "guard")
-MANY = 2100  # trees: more than two for each thread
+MANY = 2100  # more than two trees per thread
 
 
 # ---- arrays of one value ---------------------------------------------------------------------
@@ -176,7 +176,7 @@ def lives(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_arrays_that_live_together_lie_apart(seed: int) -> None:
+def test_arrays_alive_at_the_same_time_do_not_overlap(seed: int) -> None:
     rng = np.random.default_rng(seed)
     sizes, ends = lives(rng, int(rng.integers(1, 80)))
     plan = plan_arena(sizes.tolist(), ends.tolist())
@@ -189,15 +189,15 @@ def test_arrays_that_live_together_lie_apart(seed: int) -> None:
     assert max(together) <= plan.total <= max(1.6 * max(together), sizes.max())
 
 
-def test_memory_is_used_again() -> None:
+def test_memory_is_reused() -> None:
     assert plan_arena([], []).total == 0
     assert plan_arena([512, 1024, 512], [1, 2, 3]).total == 1024
-    # Levels of doubling size of which two are held: the last two, and no more.
+    # Each level is twice as large as the one before; two are alive at a time.
     sizes = [512 << level for level in range(8)]
     assert plan_arena(sizes, [level + 2 for level in range(8)]).total == sum(sizes[-2:])
 
 
-def test_an_arena_hands_out_what_was_planned() -> None:
+def test_an_arena_allocates_only_the_planned_arrays() -> None:
     arena = Arena(np, ArenaPlan([512, 1024], [1024, 0], 1536))
     first, second = arena.take((2, 8), np.int32), arena.take(100, np.float64)
     first[:], second[:] = 1, 2.0

@@ -1,4 +1,4 @@
-"""AdaBoost: fitted models, on every device, beside those of scikit-learn, and its parameters."""
+"""AdaBoost: fitted models, equal models on every device, scikit-learn's models, parameters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from gpuboost import (
 )
 from gpuboost.engine.ensembles.traversal import leaves_of_codes
 from tests import cuda_shim
-from tests.estimators.adaboost_cases import QUICK, binary, with_missing_values
+from tests.estimators.adaboost.adaboost_cases import QUICK, binary, with_missing_values
 from tests.estimators.device_cases import table
 from tests.estimators.estimator_cases import frame_of, make
 
@@ -68,7 +68,7 @@ def test_stages_of_a_regressor():
     assert t == 5
 
 
-def test_medians_are_taken_some_rows_at_a_time(monkeypatch):
+def test_medians_do_not_depend_on_the_rows_at_a_time(monkeypatch):
     X, y = load_diabetes(return_X_y=True)
     model = AdaBoostRegressor(n_estimators=7, **QUICK).fit(X, y)
     expected = model.predict(X)
@@ -85,7 +85,7 @@ def test_importances_are_weighted_by_the_trees():
     assert model.feature_importances_.sum() == pytest.approx(1.0)
 
 
-def test_classes_are_told_by_their_labels():
+def test_predictions_are_labels_of_any_type():
     X, y, _ = binary(200, 6)
     names = np.array(["no", "yes"])[y]
     model = AdaBoostClassifier(n_estimators=8, **QUICK).fit(X, names)
@@ -95,7 +95,7 @@ def test_classes_are_told_by_their_labels():
     np.testing.assert_array_equal(list(model.staged_predict(X))[-1], model.predict(X))
 
 
-def test_one_class_is_no_question():
+def test_a_single_class_is_always_predicted():
     X = np.arange(12.0).reshape(6, 2)
     model = AdaBoostClassifier(**QUICK).fit(X, np.full(6, 7))
     assert len(model.estimators_) == 1 and (model.predict(X) == 7).all()
@@ -103,7 +103,7 @@ def test_one_class_is_no_question():
     assert model.decision_function(X).tolist() == [[0.0]] * 6
 
 
-def test_the_fingerprint_knows_the_votes():
+def test_the_fingerprint_depends_on_the_votes():
     X, y, _ = binary(200, 7)
     model = AdaBoostClassifier(n_estimators=4, **QUICK).fit(X, y)
     before = model.fingerprint()
@@ -113,7 +113,7 @@ def test_the_fingerprint_knows_the_votes():
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("max_depth", [1, 2, None])
-def test_leaves_of_training_rows_are_those_of_prediction(seed, max_depth):
+def test_leaves_of_codes_are_those_of_apply(seed, max_depth):
     X, y = with_missing_values(seed)
     data = gpuboost.Dataset(X, categorical_features=[1])
     tree = ExtraTreeClassifier(max_depth=max_depth, device="numpy", random_state=seed).fit(data, y)
@@ -179,7 +179,7 @@ def test_tables_with_categories(kind):
 # ---- scikit-learn ------------------------------------------------------------------------------
 
 
-def test_rounds_are_those_of_scikit_learn_where_bins_are_exact():
+def test_with_exact_bins_rounds_are_those_of_scikit_learn():
     rng = np.random.default_rng(3)
     X = rng.integers(60, size=(400, 4)).astype(float)
     y = (X[:, 0] + 0.5 * X[:, 1] + 12 * rng.normal(size=400) > 45).astype(int)
@@ -209,7 +209,7 @@ def test_several_classes_vote_as_in_scikit_learn():
 
 
 def paired_differences(ours: Any, other: Any, X: np.ndarray, y: np.ndarray, n: int) -> np.ndarray:
-    """Score less scikit-learn's on the same splits."""
+    """Scores minus scikit-learn's scores on the same splits."""
     found = []
     for seed in range(n):
         train, test, y_train, y_test = train_test_split(X, y, random_state=seed)
@@ -228,7 +228,7 @@ def test_as_accurate_as_scikit_learn(criterion):
     assert found.mean() > -slack - 2 * found.std() / len(found) ** 0.5, found
 
 
-def test_as_good_a_regression_as_scikit_learn():
+def test_regression_is_as_accurate_as_scikit_learn():
     X, y = make_friedman1(700, noise=1.0, random_state=0)
     ours = AdaBoostRegressor(device="numba", n_estimators=30)
     other = sklearn.ensemble.AdaBoostRegressor(n_estimators=30)
@@ -250,7 +250,7 @@ def test_rare_classes_are_found():
 # ---- base learners and parameters --------------------------------------------------------------
 
 
-def test_max_depth_and_criterion_are_short_for_an_estimator():
+def test_max_depth_and_criterion_are_those_of_the_estimator():
     X, y, weights = binary(200, 8)
     short = AdaBoostClassifier(max_depth=2, criterion="gini", n_estimators=5, **QUICK)
     base = DecisionTreeClassifier(max_depth=2)
@@ -307,7 +307,7 @@ def test_a_search_over_parameters_of_the_trees():
     assert search.best_params_["learning_rate"] == 0.5
 
 
-def test_trees_that_wait_for_each_other_are_counted_one_at_a_time():
+def test_estimated_memory_does_not_grow_with_the_rounds():
     sizes = [
         gpuboost.estimate_memory(
             AdaBoostClassifier(n_estimators=n), 10**6, 28, memory_budget=4 * 2**30

@@ -1,4 +1,4 @@
-"""Tables and parameters of the tests of AdaBoost."""
+"""Tables and parameters for the tests of AdaBoost."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ QUICK: dict[str, Any] = {"device": "numpy", "n_jobs": 1, "random_state": 0}
 
 
 def binary(n: int, seed: int, n_features: int = 3) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Features, classes that no stump tells apart, and weights that make no two subsets equal."""
+    """Features, two classes that no stump separates, and real weights without ties."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, n_features))
     y = (X[:, 0] * X[:, 1] + X[:, 0] + 0.3 * rng.normal(size=n) > 0).astype(int)
@@ -19,7 +19,7 @@ def binary(n: int, seed: int, n_features: int = 3) -> tuple[np.ndarray, np.ndarr
 
 
 def with_missing_values(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers some of which are missing, a column of categories, and three classes."""
+    """Numeric features with missing values, a categorical feature, and three classes."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(300, 4))
     X[:, 1] = rng.integers(9, size=300)

@@ -1,4 +1,4 @@
-"""How many functions X passes between ``fit`` and the backend that grows the trees."""
+"""The number of functions that X passes through between ``fit`` and the backend."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import pytest
 from gpuboost import RandomForestClassifier
 from tests.estimators.estimator_cases import NAMES, make
 
-N_ROWS, N_FEATURES = 401, 7  # more rows than bins: tables of bins have another shape
+N_ROWS, N_FEATURES = 401, 7  # more rows than bins, so that no array of bins has X's shape
 LAYERS = ("engine", "data", "backends", "estimators")  # the lowest first
 MAX_FUNCTIONS, MAX_RETURNS = 25, 3
-END = ("grow_finished", "booster", "reweighter")  # of a backend: what grows
+END = ("grow_finished", "booster", "reweighter")  # methods of a backend that grow trees
 
 
 def holds_table(value: Any, depth: int = 3) -> bool:
-    """Whether something is X or what was made of it: an array of its shape, or what holds one."""
+    """Whether ``value`` is an array of X's shape, or contains one."""
     if isinstance(value, np.ndarray):
         return value.shape in ((N_ROWS, N_FEATURES), (N_FEATURES, N_ROWS))
     if depth == 0:
@@ -34,15 +34,15 @@ def holds_table(value: Any, depth: int = 3) -> bool:
 
 @dataclass
 class Step:
-    """A call of a function of the project that is given the table.
+    """A call of one of the project's functions with the table as an argument.
 
     Attributes
     ----------
     name : str
     layer : int
     hands_on : bool
-        It gives the table to a function in turn, or returns it. A function that does neither only
-        asks something of it, as what kind of array it is.
+        Whether the function passes the table on to another function or returns it. A function that
+        does neither only inspects the table, for instance its type.
     """
 
     name: str
@@ -51,10 +51,10 @@ class Step:
 
 
 def way_of(estimator: Any) -> list[Step]:
-    """Calls after ``fit`` and before the backend grows, in their order.
+    """Calls between ``fit`` and the backend's growth of trees, in order.
 
-    Methods count for the table their object holds. Comprehensions and the constructors of records
-    are no functions here, and a function that is given one column of X is not on the way.
+    Methods of an object that contains the table count. Comprehensions, constructors of records,
+    and functions that receive a single column of X do not.
     """
     steps: list[Step] = []
     open_calls: dict[FrameType, Step] = {}
@@ -97,13 +97,13 @@ def way_of(estimator: Any) -> list[Step]:
 
 
 def n_returns(steps: list[Step]) -> int:
-    """How often the table comes back to a higher layer than the one it was handed on in."""
+    """How often the table passes from a lower layer back to a higher one."""
     layers = [step.layer for step in steps if step.hands_on]
     return sum(after > before for before, after in pairwise(layers))
 
 
 @pytest.mark.parametrize("device", ["numpy", "numba"])
-def test_the_way_of_a_fit_is_short(device: str) -> None:
+def test_a_fit_calls_few_functions(device: str) -> None:
     steps = way_of(RandomForestClassifier(5, device=device, random_state=0, n_jobs=1))
     functions = list(dict.fromkeys(step.name for step in steps))
     print(f"{len(functions)} functions, {n_returns(steps)} returns", *functions, sep="\n  ")
@@ -111,7 +111,7 @@ def test_the_way_of_a_fit_is_short(device: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_all_estimators_go_one_way(name: str) -> None:
+def test_all_estimators_share_one_fit_pipeline(name: str) -> None:
     steps = {step.name for step in way_of(make(name))}
     assert {
         "estimators.fitting.pipeline.prepare",
@@ -119,6 +119,6 @@ def test_all_estimators_go_one_way(name: str) -> None:
     } < steps
 
 
-def test_few_classes_stand_above_an_estimator() -> None:
+def test_an_estimator_has_few_base_classes() -> None:
     above = [c for c in RandomForestClassifier.__mro__[1:] if c.__module__.startswith("gpuboost.")]
     assert len(above) <= 5, above

@@ -1,4 +1,4 @@
-"""What a forest of many rows takes beside its model."""
+"""Peak memory of fitting a forest to a million rows."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ print(status("VmHWM") - before - kept, model.score(X[:10_000], y[:10_000]))
     ("params", "megabytes"),
     [({"n_estimators": 20, "max_depth": 16}, 300), ({"n_estimators": 4}, 400)],
 )
-def test_a_million_rows_need_little_memory_beside_the_model(params, megabytes):
-    """To purity as well: tens of thousands of leaves, and no recursion."""
+def test_peak_memory_of_a_million_rows_is_low(params, megabytes):
+    """The second forest grows to pure leaves: tens of thousands of them, without recursion."""
     code = PEAK_MEMORY.replace("{params}", repr(params))
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     above, score = map(float, found.stdout.split())

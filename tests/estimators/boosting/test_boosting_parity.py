@@ -1,4 +1,4 @@
-"""Whole fits of gradient boosting: one model with NumPy and Numba, on any number of threads."""
+"""Gradient boosting fits the same model with NumPy and Numba, on any number of threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ N = 400
 
 
 def table(seed=0):
-    """Numbers, categories and missing values; a signal of them."""
+    """Numeric and categorical columns with missing values, and a target that depends on them."""
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame(rng.normal(size=(N, 4)), columns=list("abcd"))
     frame["kind"] = pd.Categorical(rng.choice(list("pqrstuvw"), N))
@@ -24,7 +24,7 @@ def table(seed=0):
 
 
 def weights(seed=1):
-    """Real weights over some orders of magnitude, some zero."""
+    """Real weights over several orders of magnitude, some of them zero."""
     rng = np.random.default_rng(seed)
     return 10.0 ** rng.uniform(-3, 0, N) * (rng.random(N) < 0.9)
 
@@ -59,7 +59,7 @@ CLASSIFICATIONS = {
 
 
 def fitted(estimator, words, device, n_threads):
-    """A model of the case, and what it predicts."""
+    """Fit a model to the case, and return it with its predictions."""
     own = {name: value for name, value in words.items() if not name.startswith("_")}
     X, signal = table()
     n_classes = words.get("_classes", 2)

@@ -1,4 +1,4 @@
-"""Fits that the machine or the user ends: one clear error each, and no model afterwards."""
+"""A fit that runs out of memory or is interrupted raises a clear error and leaves no model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_out_of_memory_says_what_to_change(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a limit of the address space")
-def test_real_lack_of_memory_is_told():
+def test_a_real_memory_error_says_what_to_change():
     code = """
         import resource
         import numpy as np
@@ -55,7 +55,7 @@ def test_real_lack_of_memory_is_told():
     assert found.stdout.strip() == "told"
 
 
-def test_an_interrupted_fit_leaves_nothing(monkeypatch):
+def test_an_interrupted_fit_leaves_no_model(monkeypatch):
     from gpuboost.backends.numpy.backend import NumpyBackend
 
     whole = NumpyBackend.grow

@@ -1,4 +1,4 @@
-"""Bad input: one clear error each, and no model afterwards."""
+"""Bad input raises a clear error and leaves no fitted model."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_bad_targets_of_regressors(case):
     assert not fitted_facts(estimator)
 
 
-def test_more_rows_than_can_be_numbered():
+def test_at_most_two_billion_rows_are_accepted():
     rows = np.broadcast_to(np.zeros((1, 1), np.float32), (2**31, 1))
     with pytest.raises(ValueError, match=r"at most 2147483647 \(2\*\*31 - 1\)"):
         forest().fit(rows, np.broadcast_to(np.zeros(1, np.int8), (2**31,)))
@@ -256,14 +256,14 @@ BAD_PARAMETERS = [
 
 def case_name(case) -> str:
     """The name of a case in the test's output."""
-    params = re.sub(" at 0x[0-9a-f]+", "", str(case[1]))  # the same in every process
+    params = re.sub(" at 0x[0-9a-f]+", "", str(case[1]))  # addresses differ between processes
     return re.sub(r"\W+", "-", f"{case[0].func.__name__} {params}")[:70]
 
 
 @pytest.mark.parametrize("case", BAD_PARAMETERS, ids=case_name)
 def test_bad_parameters(case):
     model, params, kind, message = case
-    estimator = model().set_params(**params)  # never judged before fit
+    estimator = model().set_params(**params)  # parameters are checked in fit
     with pytest.raises(kind, match=message):
         estimator.fit(X, Y)
     assert not fitted_facts(estimator)
@@ -316,8 +316,8 @@ def test_a_dataset_must_have_the_names_and_categories_of_the_model():
     ):
         with pytest.raises(ValueError, match=r"this Dataset has other categories than"):
             use()
-    model.predict(dataset(["blue", "green", "red"]))  # made without a reference, but the same
-    assert forest().fit(other, Y).fingerprint() != before  # equal trees of other categories
+    model.predict(dataset(["blue", "green", "red"]))  # an equal Dataset without a reference
+    assert forest().fit(other, Y).fingerprint() != before  # equal trees, other categories
     renamed = Dataset(pd.DataFrame({"b": X[:, 0], "color": Y}))
     turned = Dataset(pd.DataFrame({"color": Y, "a": X[:, 0]}))
     for data, message in ((renamed, "unseen at fit time:\n- b"), (turned, "same order")):
@@ -331,7 +331,7 @@ def test_a_dataset_must_have_the_names_and_categories_of_the_model():
     assert model.fingerprint() == before
 
 
-def test_a_dataset_with_other_bins_or_contradicted():
+def test_a_dataset_with_other_bins_or_conflicting_parameters():
     data = Dataset(X)
     model = forest().fit(data, Y)
     with pytest.raises(ValueError, match=r"other bins.*Dataset\(X, reference=\.\.\.\)"):

@@ -1,4 +1,4 @@
-"""What every estimator does with targets, weights and tables of any kind."""
+"""All estimators: targets, sample weights and tables of any type."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.estimators.estimator_cases import NAMES, ONE_OUTPUT, data_for, frame_
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n.endswith("Classifier")])
-def test_labels_of_any_kind_come_back(name):
+def test_predictions_are_labels_of_the_given_type(name):
     X, y = load_iris(return_X_y=True)
     for names in (
         np.array(["one", "two", "three"]),
@@ -58,7 +58,7 @@ def test_several_outputs(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_rows_of_weight_zero_are_not_there(name):
+def test_rows_of_zero_weight_are_ignored(name):
     X, y = data_for(name)
     weights = np.where(np.arange(len(y)) % 4 == 1, 0.0, 1.0)
     far = np.where(weights[:, None] > 0, X, X + 1e6)
@@ -77,14 +77,14 @@ def test_the_scale_of_weights_does_not_matter_to_trees(scale):
     np.testing.assert_array_equal(one.predict(X), other.predict(X))
 
 
-def test_an_outlier_that_hides_the_rest_of_a_target_is_warned_of():
+def test_an_outlier_that_makes_other_targets_equal_warns():
     X, y = load_diabetes(return_X_y=True)
     y[7] = 1e12
     with pytest.warns(UserWarning, match="output 0 of y, in 442 rows.* count as .* take outliers"):
         make("DecisionTreeRegressor").fit(X, y)
     weights = np.ones(len(y))
     weights[7] = 0.0
-    make("DecisionTreeRegressor").fit(X, y, weights)  # the outlier is not in the tree
+    make("DecisionTreeRegressor").fit(X, y, weights)  # the outlier has no weight
     y[7] = 1e6
     model = make("DecisionTreeRegressor").fit(X, y)
     assert model.score(X, y) == 1.0
@@ -94,7 +94,7 @@ def test_an_outlier_that_hides_the_rest_of_a_target_is_warned_of():
 
 
 @pytest.mark.parametrize("name", ["DecisionTreeClassifier", "DecisionTreeRegressor"])
-def test_weights_that_span_a_wide_range_still_tell_rows_apart(name):
+def test_weights_of_a_wide_range_are_distinguished(name):
     X, y = data_for(name)
     weights = np.random.default_rng(0).uniform(1.0, 2.0, len(y))
     weights[0] = 3e5
@@ -110,7 +110,7 @@ def test_weights_that_span_a_wide_range_still_tell_rows_apart(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_dataset_stands_in_for_x(name):
+def test_a_dataset_gives_the_same_model_as_x(name):
     X, y = data_for(name)
     X = X.copy()
     X[::7, 1] = np.nan
@@ -129,7 +129,7 @@ def test_a_dataset_stands_in_for_x(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_frames_with_categories(name, kind):
     frame, y = frame_of(kind)
-    words = {"max_depth": 3} if name == "AdaBoostClassifier" else {}  # five stumps are too few
+    words = {"max_depth": 3} if name == "AdaBoostClassifier" else {}  # five stumps are not enough
     model = make(name, **words).fit(frame, y)
     assert list(model.feature_names_in_) == ["color", "size"]
     assert model.score(frame, y) > 0.8
@@ -164,7 +164,7 @@ def test_float32_and_memory_order_make_the_same_model(name):
         np.testing.assert_array_equal(first.predict(other), first.predict(X))
 
 
-def test_predictions_do_not_depend_on_how_many_rows_come_at_once():
+def test_predictions_do_not_depend_on_the_number_of_rows():
     X, y = load_breast_cancer(return_X_y=True)
     model = make("RandomForestClassifier").fit(X, y)
     whole = model.predict_proba(X)
@@ -187,7 +187,7 @@ def test_a_dataset_of_categories_may_have_more_levels_than_bins():
     make("DecisionTreeRegressor", max_bins=20).fit(data, X[:, 1])
 
 
-def test_words_and_numbers_of_numpy_are_parameters():
+def test_numpy_scalars_are_accepted_as_parameters():
     X, y = load_iris(return_X_y=True)
     plain = make("RandomForestClassifier", criterion="entropy", max_features="sqrt", max_depth=3)
     odd = make(

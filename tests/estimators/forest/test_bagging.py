@@ -33,7 +33,7 @@ def test_scores_are_like_those_of_scikit_learn():
         assert a > b - slack
 
 
-def test_bagging_of_plain_trees_is_a_forest_that_looks_at_all_features():
+def test_bagging_of_plain_trees_is_a_forest_with_all_features():
     forest = RandomForestClassifier(max_features=None, **SMALL).fit(X, Y)
     assert BaggingClassifier(**SMALL).fit(X, Y).fingerprint() == forest.fingerprint()
 
@@ -81,8 +81,8 @@ def test_random_subspaces(repeated):
         assert set(tree[tree >= 0]) <= set(features)
 
 
-def test_trees_of_a_subspace_take_the_columns_of_their_features():
-    """As in scikit-learn: a tree of `estimators_` predicts on ``X[:, features]``."""
+def test_trees_of_a_subspace_take_only_their_own_features():
+    """As in scikit-learn, each tree of `estimators_` predicts on ``X[:, features]``."""
     model = BaggingClassifier(max_features=0.4, max_samples=0.5, **SMALL).fit(X, Y)
     mean = np.mean(
         [
@@ -128,8 +128,8 @@ RARE = (np.arange(len(Y)) % 10 == 0).astype(int)
 
 @pytest.mark.parametrize("class_weight", ["balanced", {0: 1.0, 1: 9.0}])
 @pytest.mark.parametrize("bootstrap", [True, False])
-def test_class_weight_of_the_base_tree_weighs_the_rows_it_is_given(class_weight, bootstrap):
-    """As in scikit-learn: the draws are those without it, and the tree multiplies it in."""
+def test_class_weight_of_the_base_tree_weights_its_drawn_rows(class_weight, bootstrap):
+    """As in scikit-learn, class weights multiply the weights of drawn rows, but not the draws."""
     params = {"max_samples": 0.5, "bootstrap": bootstrap, **SMALL}
     base = DecisionTreeClassifier(class_weight=class_weight, max_depth=2)
     model = BaggingClassifier(base, **params).fit(X, RARE)
@@ -149,13 +149,13 @@ def test_class_weight_of_the_base_tree_weighs_the_rows_it_is_given(class_weight,
 def test_class_weight_without_drawing_is_a_sample_weight():
     base = DecisionTreeClassifier(class_weight={0: 1.0, 1: 9.0})
     params = {"bootstrap": False, "max_features": 0.5, **SMALL}
-    few = np.round(100 * X / X.max(axis=0))  # each value a bin, whatever the rows weigh
+    few = np.round(100 * X / X.max(axis=0))  # one bin per value, whatever the weights
     one = BaggingClassifier(base, **params).fit(few, RARE)
     other = BaggingClassifier(**params).fit(few, RARE, 1.0 + 8 * RARE)
     assert one.fingerprint() == other.fingerprint()
 
 
-def test_a_class_of_weight_zero_is_not_in_the_trees_but_has_out_of_bag_votes():
+def test_a_class_of_zero_weight_gets_out_of_bag_votes_only():
     base = DecisionTreeClassifier(class_weight={0: 1.0, 1: 0.0})
     model = BaggingClassifier(base, n_estimators=40, oob_score=True, device="numpy", random_state=0)
     model.fit(X, RARE)

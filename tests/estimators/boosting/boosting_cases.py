@@ -1,4 +1,4 @@
-"""Models and tables of the tests of gradient boosting."""
+"""Models and tables for the tests of gradient boosting."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def classifier(**params):
 
 
 def table(n=300, seed=0, n_classes=0):
-    """Features and a target, positive values or classes, that depends on three of them."""
+    """Features and a target (positive values, or classes) that depends on three of them."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 5))
     signal = X[:, 0] * X[:, 1] + X[:, 2] + 0.3 * rng.normal(size=n)

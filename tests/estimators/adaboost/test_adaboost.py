@@ -1,4 +1,4 @@
-"""AdaBoost: its theorems, the algorithm written out as loops, and when it stops."""
+"""AdaBoost: theorems, comparisons with a plain implementation, and when boosting stops."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sklearn.datasets import (
 
 from gpuboost import AdaBoostClassifier, AdaBoostRegressor, DecisionTreeClassifier
 from gpuboost.engine.ensembles import adaboost
-from tests.estimators.adaboost_cases import QUICK, binary, weighted_share
+from tests.estimators.adaboost.adaboost_cases import QUICK, binary, weighted_share
 
 # ---- theorems ----------------------------------------------------------------------------------
 
@@ -31,7 +31,7 @@ from tests.estimators.adaboost_cases import QUICK, binary, weighted_share
 def test_the_training_error_is_at_most_the_product_of_all_normalisers(
     criterion, learning_rate, weighted
 ):
-    """Schapire and Singer 1999, theorem 1; with a learning rate of 1 Freund and Schapire 1997."""
+    """Theorem 1 of Schapire and Singer (1999); at learning rate 1, Freund and Schapire (1997)."""
     X, y, weights = binary(300, 1)
     weights = weights if weighted else np.ones(len(y))
     model = AdaBoostClassifier(
@@ -58,7 +58,7 @@ def test_the_bound_holds_for_several_classes(load):
 
 
 def stumps(X: np.ndarray) -> list[np.ndarray]:
-    """What every stump says of every row: -1 left of a threshold and 1 right of it, or not."""
+    """Predictions of all stumps: -1 on one side of the threshold, 1 on the other, and reversed."""
     found = []
     for column in X.T:
         values = np.unique(column)
@@ -70,7 +70,7 @@ def stumps(X: np.ndarray) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_forward_stagewise_addition_with_exponential_loss_is_adaboost(seed):
-    """Friedman, Hastie, Tibshirani 2000: minimise sum of w exp(-y (F + beta h)) over beta and h."""
+    """Friedman et al. (2000): each step minimises the sum of w exp(-y (F + beta h))."""
     X, y, weights = binary(40, seed)
     signs = np.where(y == 1, 1.0, -1.0)
     model = AdaBoostClassifier(n_estimators=12, **QUICK).fit(X, y, weights)
@@ -87,11 +87,11 @@ def test_forward_stagewise_addition_with_exponential_loss_is_adaboost(seed):
     np.testing.assert_allclose(model.decision_function(X), 2 * raw / total, atol=1e-12)
 
 
-# ---- the algorithm as loops --------------------------------------------------------------------
+# ---- comparison with plain Python --------------------------------------------------------------
 
 
 def best_stump(X: list[list[float]], y: list[int], w: list[float], n_classes: int) -> list[int]:
-    """Classes that the stump of least weighted error predicts."""
+    """Classes predicted by the stump with the lowest weighted error."""
     least, best = math.inf, []
     for f in range(len(X[0])):
         values = sorted({row[f] for row in X})
@@ -113,7 +113,7 @@ def best_stump(X: list[list[float]], y: list[int], w: list[float], n_classes: in
 
 @pytest.mark.parametrize("n_classes", [2, 3, 4])
 @pytest.mark.parametrize("learning_rate", [1.0, 0.5])
-def test_samme_in_plain_python(n_classes, learning_rate):
+def test_samme_matches_an_implementation_in_plain_python(n_classes, learning_rate):
     rng = np.random.default_rng(n_classes)
     X = rng.normal(size=(45, 3))
     signal = X[:, 0] + np.abs(X[:, 1])
@@ -138,8 +138,8 @@ def test_samme_in_plain_python(n_classes, learning_rate):
 
 @pytest.mark.parametrize("loss", ["linear", "square", "exponential"])
 @pytest.mark.parametrize("boosting", ["reweighting", "resampling"])
-def test_r2_in_plain_python(loss, boosting):
-    """Drucker 1997, given the trees: losses, votes, weights, and the weighted median."""
+def test_adaboost_r2_matches_an_implementation_in_plain_python(loss, boosting):
+    """Drucker (1997): losses, votes, weights and the weighted median, computed from the trees."""
     X, y = make_friedman1(120, noise=2.0, random_state=1)
     model = AdaBoostRegressor(n_estimators=12, loss=loss, boosting=boosting, **QUICK).fit(X, y)
     trees = np.column_stack([tree.predict(X) for tree in model.estimators_])
@@ -166,7 +166,7 @@ def test_r2_in_plain_python(loss, boosting):
         assert found[i] == median
 
 
-def test_trees_of_resampling_are_those_of_their_draws():
+def test_trees_of_resampling_are_fitted_to_their_draws():
     X, y, _ = binary(200, 4)
     model = AdaBoostClassifier(n_estimators=3, boosting="resampling", **QUICK).fit(X, y)
     rows = adaboost.resampled_rows(np.full(200, 1 / 200), adaboost.CLASS_BITS, 0, 0)
@@ -200,7 +200,7 @@ def test_integer_weights_are_unbiased_and_keep_small_ones():
 
 
 def test_a_tree_worse_than_chance_is_reversed():
-    """Class weights of the trees alone make one that has most of the weight wrong."""
+    """Class weights of the base tree make it misclassify more than half of the weight."""
     X, y, _ = binary(300, 2)
     y = (y & (np.arange(300) % 3 == 0)).astype(int)
     base = DecisionTreeClassifier(max_depth=1, class_weight={0: 1.0, 1: 60.0})
@@ -218,7 +218,7 @@ def test_a_tree_worse_than_chance_is_reversed():
         ).fit(X, y)
 
 
-def test_reversing_turns_equal_shares_too():
+def test_swapped_shares_change_the_predicted_class_of_ties():
     shares = np.array([[0.5, 0.5], [0.2, 0.8], [1.0, 0.0]])
     assert adaboost.swapped(shares).argmax(axis=1).tolist() == [1, 0, 1]
     np.testing.assert_allclose(adaboost.swapped(shares), shares[:, ::-1])
@@ -274,7 +274,7 @@ def test_the_first_tree_of_a_regression_is_kept_whatever_its_error():
     np.testing.assert_allclose(model.predict(np.zeros((2, 1))), 0.5)
 
 
-def test_a_learning_rate_beyond_reason_stays_finite():
+def test_a_huge_learning_rate_gives_finite_results():
     X, y, _ = binary(200, 3)
     model = AdaBoostClassifier(n_estimators=30, learning_rate=1e6, **QUICK).fit(X, y)
     for told in (model.estimator_weights_, model.training_error_bound_, model.decision_function(X)):
@@ -282,7 +282,7 @@ def test_a_learning_rate_beyond_reason_stays_finite():
 
 
 @pytest.mark.parametrize("boosting", ["reweighting", "resampling"])
-def test_a_regression_by_a_learning_rate_beyond_reason_stays_finite(boosting):
+def test_a_huge_learning_rate_gives_finite_predictions(boosting):
     X, y = make_friedman1(60, noise=2.0, random_state=0)
     for learning_rate in (10.0, 1e3, 1e6):
         given = {"boosting": boosting, "learning_rate": learning_rate, "n_estimators": 8}
@@ -292,7 +292,7 @@ def test_a_regression_by_a_learning_rate_beyond_reason_stays_finite(boosting):
         assert np.isfinite(model.predict(X)).all()
 
 
-def test_weights_of_rows_that_are_always_right_never_vanish():
+def test_rows_that_are_always_right_keep_a_positive_weight():
     X, y, _ = binary(150, 5)
     model = AdaBoostClassifier(n_estimators=300, max_depth=2, **QUICK).fit(X, y)
     assert len(model.estimators_) == 300 and np.isfinite(model.training_error_bound_).all()

@@ -1,4 +1,4 @@
-"""Gradient boosting: constraints, regularisation, weights, kinds of input, own losses, errors."""
+"""Gradient boosting: constraints, regularisation, weights, input types, custom losses, errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_iris
 
 from gpuboost import Dataset
-from tests.estimators.boosting_cases import classifier, regressor, table
+from tests.estimators.boosting.boosting_cases import classifier, regressor, table
 
 # ---- constraints and regularisation ------------------------------------------------------------
 
@@ -32,7 +32,7 @@ def test_monotonic_constraints_hold_everywhere(direction, as_names):
         assert (steps >= 0).all() and steps.max() > 0
 
 
-def test_interactions_are_held_to_their_groups():
+def test_interaction_constraints_hold_on_every_path():
     X, y = table(500)
     model = regressor(interaction_cst=[{0, 1}, {2}], max_depth=4, n_estimators=20).fit(X, y)
     groups = [{0, 1}, {2}, {3, 4}]
@@ -51,7 +51,7 @@ def test_interactions_are_held_to_their_groups():
     )
 
 
-def test_regularisation_is_that_of_the_formula():
+def test_regularised_leaf_values_follow_the_formula():
     X, y = table()
     l1, l2, rows = 3.0, 7.0, len(y)
     model = regressor(
@@ -91,7 +91,7 @@ def test_limits_of_leaves_and_features():
 # ---- outputs, weights, kinds of input ----------------------------------------------------------
 
 
-def test_several_outputs_share_a_tree_or_have_one_each():
+def test_outputs_share_a_tree_or_have_one_tree_each():
     X, y = table()
     both = np.column_stack([y, -3 * y + X[:, 3]])
     shared = regressor().fit(X, both)
@@ -114,7 +114,7 @@ def test_a_row_of_weight_two_is_the_row_twice():
 
 
 def test_class_weights_are_sample_weights():
-    X, y = table(200, n_classes=2)  # as many bins as values: weights do not move them
+    X, y = table(200, n_classes=2)  # one bin per value: weights do not move them
     by_class = classifier(class_weight={0: 1.0, 1: 5.0}).fit(X, y)
     by_row = classifier().fit(X, y, np.where(y == 1, 5.0, 1.0))
     np.testing.assert_array_equal(by_class.predict_proba(X), by_row.predict_proba(X))
@@ -149,9 +149,9 @@ def test_models_survive_pickling_and_cloning():
     assert model.apply(X).shape == (150, 10, 3)
 
 
-def test_the_seed_does_not_matter_where_nothing_is_drawn():
+def test_without_random_draws_the_seed_does_not_matter():
     X, y = table()
-    X = np.column_stack([X, X[:, ::-1]])  # every column twice: ties go to the lower number
+    X = np.column_stack([X, X[:, ::-1]])  # every column twice: the lower index wins ties
     models = [regressor(random_state=seed).fit(X, y) for seed in (0, 1)]
     np.testing.assert_array_equal(*[model.predict(X) for model in models])
     assert not models[0].feature_importances_[5:].any()
@@ -173,19 +173,19 @@ def test_importances_by_gain_and_by_count():
 
 
 class LogCosh:
-    """log cosh of the residual."""
+    """Loss log(cosh(raw - y))."""
 
     def gradient(self, y, raw):
         return np.tanh(raw - y)
 
     def hessian(self, y, raw):
-        return np.ones_like(raw)  # an upper bound: Newton's step would be too long far out
+        return np.ones_like(raw)  # an upper bound: the exact hessian gives too long Newton steps
 
     def loss(self, y, raw):
         return np.logaddexp(raw - y, y - raw) - np.log(2.0)
 
 
-def test_a_loss_of_ones_own():
+def test_a_custom_loss():
     X, y = table()
     model = regressor(loss=LogCosh(), n_estimators=60).fit(X, y)
     assert model.score(X, y) > 0.7 and (np.diff(model.train_score_) < 0).all()
@@ -199,7 +199,7 @@ class Logistic:
         return p - y, p * (1 - p)
 
 
-def test_a_loss_of_ones_own_for_classes_gives_probabilities():
+def test_a_custom_loss_of_a_classifier_gives_probabilities():
     X, y = table(n_classes=2)
     own, built_in = classifier(loss=Logistic()).fit(X, y), classifier(init="zero").fit(X, y)
     np.testing.assert_allclose(own.predict_proba(X), built_in.predict_proba(X), atol=0.02)

@@ -1,4 +1,4 @@
-"""Gradient boosting: what theory says of it, its rounds, and where they start."""
+"""Gradient boosting: properties known from theory, rounds, and initial predictions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 
 from gpuboost import DecisionTreeRegressor
-from tests.estimators.boosting_cases import classifier, regressor, table
+from tests.estimators.boosting.boosting_cases import classifier, regressor, table
 
 LOSSES = (
     *("squared_error", "absolute_error", "huber", "quantile", "poisson", "gamma", "tweedie"),
@@ -30,7 +30,7 @@ def test_one_step_from_zero_with_squared_error_is_the_regression_tree():
     np.testing.assert_allclose(step.predict(X), tree.predict(X), rtol=1e-12)
 
 
-def test_a_round_of_squared_error_fits_what_is_left():
+def test_a_round_of_squared_error_fits_the_residuals():
     X, y = table()
     model = regressor(n_estimators=8, learning_rate=0.3, max_depth=3).fit(X, y)
     stages = [np.full(len(y), model.baseline_[0]), *model.staged_predict(X)]
@@ -72,7 +72,7 @@ def test_the_training_loss_of_classes_falls(n_classes, strategy):
     assert model.score(X, y) > 0.7
 
 
-def test_quantiles_cover_their_share_out_of_sample():
+def test_quantiles_have_their_coverage_out_of_sample():
     rng = np.random.default_rng(1)
     X = rng.uniform(-1, 1, size=(6000, 3))
     y = X[:, 0] + rng.normal(size=6000) * np.exp(X[:, 1])
@@ -83,7 +83,7 @@ def test_quantiles_cover_their_share_out_of_sample():
     assert (np.abs(below.mean(axis=0) - levels) < 4 * noise).all()
 
 
-def test_several_quantiles_are_the_models_of_each():
+def test_several_quantiles_equal_one_model_for_each():
     X, y = table()
     both = regressor(loss="quantile", alpha=[0.2, 0.8]).fit(X, y)
     assert both.predict(X).shape == (300, 2)
@@ -94,7 +94,7 @@ def test_several_quantiles_are_the_models_of_each():
 # ---- rounds ------------------------------------------------------------------------------------
 
 
-def test_stages_end_at_the_prediction():
+def test_the_last_stage_is_the_prediction():
     X, y = table(n_classes=3)
     model = classifier().fit(X, y)
     *_, last = model.staged_decision_function(X)
@@ -134,7 +134,7 @@ def test_learning_rates_may_depend_on_the_round():
     )
 
 
-def test_subsampling_tells_the_rows_left_out():
+def test_subsampling_gives_out_of_bag_scores():
     X, y = table()
     model = regressor(subsample=0.5).fit(X, y)
     assert model.oob_improvement_.shape == model.oob_scores_.shape == (10,)
@@ -143,8 +143,8 @@ def test_subsampling_tells_the_rows_left_out():
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_scores_of_rows_drawn_and_left_out(weighted):
-    """Of the round's own rows: before the round and after it."""
+def test_scores_are_those_of_each_rounds_draw(weighted):
+    """Training and out-of-bag scores are computed from each round's own draw."""
     X, y = table()
     weights = np.arange(len(y), dtype=np.float64) if weighted else np.ones(len(y))
     model = regressor(subsample=0.3).fit(X, y, weights if weighted else None)
@@ -172,7 +172,7 @@ def test_early_stopping_by_rows_set_aside():
 
 
 @pytest.mark.parametrize("what", ["for early stopping", "to be fitted"])
-def test_rows_set_apart_have_weight(what):
+def test_rows_set_apart_must_have_positive_weight(what):
     X, y = table(10)
     model = regressor(n_estimators=2, n_iter_no_change=1, validation_fraction=0.9, random_state=0)
     held_out = train_test_split(np.arange(10), test_size=0.9, random_state=0)[1]
@@ -196,7 +196,7 @@ def test_early_stopping_by_an_evaluation_set_and_a_metric():
     assert scores["auc"][-1] == roc_auc_score(rest[1], model.predict_proba(rest[0])[:, 1])
 
 
-def test_metrics_of_ones_own_and_weights_of_evaluation_sets():
+def test_custom_metrics_and_weights_of_evaluation_sets():
     X, y = table()
     weights = np.linspace(0, 1, len(y))
 
@@ -222,10 +222,10 @@ def test_callbacks_and_the_monitor_may_stop():
     assert stopped.n_estimators_ == 2
 
 
-# ---- where it starts ---------------------------------------------------------------------------
+# ---- initial predictions -----------------------------------------------------------------------
 
 
-def test_offsets_are_where_raw_predictions_start():
+def test_offsets_are_added_to_raw_predictions():
     rng = np.random.default_rng(2)
     X, exposure = rng.normal(size=(2000, 3)), rng.uniform(0.1, 3.0, 2000)
     rate = np.exp(0.5 * X[:, 0] - 1.0)
@@ -237,7 +237,7 @@ def test_offsets_are_where_raw_predictions_start():
     )
     assert np.corrcoef(np.log(model.predict(X)), np.log(rate))[0, 1] > 0.9
     total = np.exp(offset + model.baseline_[0]).sum()
-    assert total == pytest.approx(y.sum(), rel=1e-9)  # the best constant beside the offsets
+    assert total == pytest.approx(y.sum(), rel=1e-9)  # by the best constant
     shifted = regressor().fit(X, y, offset=offset)
     np.testing.assert_allclose(
         shifted.predict(X), regressor().fit(X, y - offset).predict(X), rtol=1e-6, atol=1e-9
@@ -247,7 +247,7 @@ def test_offsets_are_where_raw_predictions_start():
 
 
 @pytest.mark.parametrize("n_classes", [0, 2, 3])
-def test_an_estimator_may_say_where_to_start(n_classes):
+def test_init_may_be_an_estimator(n_classes):
     X, y = table(n_classes=n_classes)
     init = LogisticRegression() if n_classes else LinearRegression()
     make = classifier if n_classes else regressor

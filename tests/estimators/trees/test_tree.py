@@ -1,4 +1,4 @@
-"""Single trees: against scikit-learn's, and against themselves on changed data."""
+"""Single trees: comparison with scikit-learn's trees, and invariance to changes of the data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpuboost import (
 
 
 def few_values(n_samples: int, n_features: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Whole-numbered features with at most 200 values each, and a noisy target."""
+    """Integer features with at most 200 values each, and a noisy target."""
     rng = np.random.default_rng(seed)
     X = rng.integers(-100, 100, size=(n_samples, n_features)).astype(np.float64)
     y = X[:, 0] * X[:, 1] / 50 + 3 * X[:, 2] + rng.normal(scale=40, size=n_samples)
@@ -27,7 +27,7 @@ def few_values(n_samples: int, n_features: int, seed: int) -> tuple[np.ndarray, 
 
 
 def as_classes(y: np.ndarray, n_classes: int) -> np.ndarray:
-    """Classes of equal size by rank."""
+    """Classes of equal size, by the rank of y."""
     return np.argsort(np.argsort(y)) * n_classes // len(y)
 
 
@@ -39,9 +39,9 @@ def impurity_decrease(tree, node: int) -> float:
 
 
 def same_splits(ours, theirs) -> float:
-    """Walk two trees together; nodes compared, as a share of theirs.
+    """Compare two trees from the root down, and return the share of ``theirs`` that was compared.
 
-    Where they part, both splits must lower the impurity by as much: a tie.
+    Where the splits differ, both must decrease the impurity equally: they tie.
     """
     stack, compared, tiny = [(0, 0)], 0, 1e-9 * theirs.impurity[0]
     while stack:
@@ -66,7 +66,7 @@ def same_splits(ours, theirs) -> float:
     return compared / theirs.node_count
 
 
-SHARE_COMPARED = 0.7  # small nodes tie all the time: two features part the same three rows alike
+SHARE_COMPARED = 0.7  # splits of small nodes often tie, and nodes below are not compared
 LIMITS = [
     {"max_depth": 6},
     {"min_samples_leaf": 7},
@@ -129,7 +129,7 @@ def test_class_weight_is_a_sample_weight(class_weight):
     weighted = DecisionTreeClassifier(device="numpy", random_state=0, class_weight=class_weight)
     plain = DecisionTreeClassifier(device="numpy", random_state=0)
     one = weighted.fit(X, y).fingerprint()
-    # Weights also place the bin edges, but with few values every value has a bin of its own.
+    # Weights also influence bin edges, but here every value has its own bin.
     assert one == plain.fit(X, y, of_class[y]).fingerprint()
 
 
@@ -234,7 +234,7 @@ def test_row_order_changes_nothing(model):
 
 
 @pytest.mark.parametrize("kind", ["classes", "values"])
-def test_a_row_twice_is_weight_two(kind):
+def test_repeated_rows_equal_integer_weights(kind):
     X, y = few_values(700, 5, seed=7)
     repeats = np.random.default_rng(2).integers(0, 4, size=len(y))
     if kind == "classes":
@@ -245,7 +245,7 @@ def test_a_row_twice_is_weight_two(kind):
     repeated = model.fit(np.repeat(X, repeats, axis=0), np.repeat(y, repeats)).tree_
     for name in ("feature", "threshold", "children_left", "weighted_n_node_samples"):
         np.testing.assert_array_equal(getattr(weighted, name), getattr(repeated, name))
-    # Targets are centred on the mean of the rows, which differs, so values differ by rounding.
+    # Targets are centred on the mean of all rows, which differs, so values differ by rounding.
     np.testing.assert_allclose(weighted.value, repeated.value, rtol=1e-12, atol=1e-12)
 
 
@@ -261,14 +261,14 @@ def test_categories_split_as_one_hot_columns_do():
     np.testing.assert_allclose(native.predict(X), encoded.predict(one_hot), rtol=1e-12)
 
 
-def test_categorical_splits_are_told_by_tree_():
+def test_tree_has_the_categories_of_a_split():
     rng = np.random.default_rng(0)
     X = rng.integers(0, 12, size=(500, 1)).astype(np.float64)
     y = np.isin(X[:, 0], [1, 5, 7, 11]) * 1.0
     model = DecisionTreeRegressor(categorical_features=[0], device="numpy", max_depth=1).fit(X, y)
     tree = model.tree_
     assert np.isnan(tree.threshold[0]) and tree.feature[0] == 0
-    left = set(tree.categories_left(0).tolist()) & set(range(12))  # the others go with the missing
+    left = set(tree.categories_left(0).tolist()) & set(range(12))  # others go with missing values
     assert left in ({1, 5, 7, 11}, set(range(12)) - {1, 5, 7, 11})
     with pytest.raises(ValueError, match="no categorical split"):
         tree.categories_left(1)
@@ -277,7 +277,7 @@ def test_categorical_splits_are_told_by_tree_():
     np.testing.assert_array_equal(out, model.predict(grid))
 
 
-def test_missing_values_are_learnt():
+def test_missing_values_are_used_in_splits():
     X, y = few_values(900, 3, seed=11)
     rng = np.random.default_rng(3)
     gone = rng.random(len(y)) < 0.3
@@ -289,7 +289,7 @@ def test_missing_values_are_learnt():
     assert model.tree_.feature[0] == 0
 
 
-def test_xor_is_split_though_its_first_split_gains_nothing():
+def test_xor_is_split_although_the_first_split_has_no_gain():
     X = np.array([[0, 0], [0, 1], [1, 0], [1, 1]], dtype=float)
     y = [0, 1, 1, 0]
     model = DecisionTreeClassifier(device="numpy", random_state=0).fit(X, y)
@@ -314,7 +314,7 @@ def test_friedman_mse_warns_and_is_squared_error():
     assert old.fingerprint() == new.fingerprint()
 
 
-def test_misclassification_grows_a_tree():
+def test_misclassification_criterion():
     X, y = few_values(800, 4, seed=13)
     y = as_classes(y, 3)
     model = DecisionTreeClassifier(criterion="misclassification", device="numpy").fit(X, y)

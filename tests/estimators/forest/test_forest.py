@@ -41,13 +41,13 @@ def diabetes():
     return load_diabetes(return_X_y=True)
 
 
-def test_trees_that_were_cut_from_one_array_share_it(cancer, monkeypatch):
+def test_an_ensemble_of_all_its_trees_shares_their_arrays(cancer, monkeypatch):
     forest = RandomForestClassifier(**SMALL).fit(*cancer)._ensemble
     trees = forest.trees
     again, other = Ensemble.of(trees), Ensemble.of(trees[1:] + trees[:1])
     for name in TREE_TYPES:
         whole = getattr(forest, name)
-        if name != "masks":  # of which there are none
+        if name != "masks":  # this forest has none
             assert getattr(again, name) is whole
         assert not np.shares_memory(getattr(other, name), whole)
     np.testing.assert_array_equal(again.offset, forest.offset)
@@ -172,7 +172,7 @@ def test_about_one_in_e_rows_is_out_of_bag(cancer):
     assert all(len(rows) == len(y) for rows in drawn)
     left_out = np.mean([1 - len(np.unique(rows)) / len(y) for rows in drawn])
     assert left_out == pytest.approx(np.exp(-1), abs=0.01)
-    often = np.bincount(np.concatenate(drawn))  # no row is preferred
+    often = np.bincount(np.concatenate(drawn))  # all rows are drawn equally often
     assert abs(often.mean() - 200) < 1e-9 and often.std() == pytest.approx(np.sqrt(200), rel=0.15)
 
 
@@ -184,13 +184,13 @@ def test_max_samples_rows_are_drawn(max_samples, count, cancer):
     assert {int(tree.tree_.weighted_n_node_samples[0]) for tree in forest} == {count}
 
 
-def test_few_rows_of_a_fraction_warn(cancer):
+def test_a_fraction_of_very_few_rows_warns(cancer):
     X, y = cancer
     with pytest.warns(UserWarning, match=r"max_samples=0\.005 of 569 rows draws only 2 rows"):
         RandomForestClassifier(max_samples=0.005, **SMALL).fit(X, y)
 
 
-def test_a_fraction_of_heavy_weights_draws_more_rows_than_meant_and_warns(cancer):
+def test_a_fraction_of_large_weights_draws_many_rows_and_warns(cancer):
     X, y = cancer
     forest = RandomForestClassifier(max_samples=1.0, **SMALL)
     with pytest.warns(UserWarning, match="draws 28450 rows for each tree from 569; pass"):
@@ -222,7 +222,7 @@ def test_rows_are_drawn_in_proportion_to_their_weight(cancer):
     assert drawn[0::3].mean() == pytest.approx(expected[0], rel=0.02)
 
 
-def test_class_weight_shifts_the_draws_and_balanced_subsample_the_weights():
+def test_class_weight_improves_the_recall_of_a_rare_class():
     X, y = make_classification(900, 8, weights=[0.93], flip_y=0.05, random_state=3)
     common = {"min_samples_leaf": 20, "n_estimators": 40, "device": "numpy", "random_state": 0}
     recall = {}
@@ -238,7 +238,7 @@ def test_class_weight_shifts_the_draws_and_balanced_subsample_the_weights():
         RandomForestClassifier(class_weight=c, **rest).fit(X, y).fingerprint()
         for c in ("balanced", "balanced_subsample")
     ]
-    assert whole[0] == whole[1]  # nothing is drawn: there is but one balance
+    assert whole[0] == whole[1]  # without a draw, both balance the whole table
 
 
 def test_trees_of_a_forest_draw_features_for_every_node():
@@ -289,7 +289,7 @@ def test_out_of_bag_score_can_be_a_function(cancer):
     assert forest.oob_score_ == balanced_accuracy_score(y, found)
 
 
-def test_rows_without_out_of_bag_vote_are_told(cancer):
+def test_rows_without_out_of_bag_votes_are_nan_and_warn(cancer):
     X, y = cancer
     forest = RandomForestClassifier(n_estimators=2, oob_score=True, device="numpy", random_state=0)
     with pytest.warns(UserWarning, match="Some inputs do not have OOB scores"):
@@ -337,7 +337,7 @@ def test_warm_start_with_out_of_bag_score(cancer):
     assert grown.oob_score_ == whole.oob_score_ and isinstance(first, float)
 
 
-def test_warm_start_goes_on_with_its_seed_and_can_take_other_rows(cancer):
+def test_warm_start_continues_its_seed_and_accepts_other_rows(cancer):
     X, y = cancer
     forest = RandomForestClassifier(n_estimators=3, warm_start=True, device="numpy").fit(X, y)
     before = [tree.tree_.threshold for tree in forest]
@@ -370,7 +370,7 @@ def test_importances_are_those_of_scikit_learn(diabetes):
 
 
 def test_importance_of_noise_does_not_depend_on_its_column():
-    """Small nodes tie; the first column must not win those ties."""
+    """Splits of small nodes often tie, and the first column must not win these ties."""
     rng = np.random.default_rng(5)
     n, n_noise = 300, 8
     X = np.round(rng.normal(size=(n, n_noise + 1)), 1)
@@ -379,7 +379,7 @@ def test_importance_of_noise_does_not_depend_on_its_column():
     importance = model.set_params(random_state=0).fit(X, y).feature_importances_
     shifted = model.set_params(random_state=1).fit(X[:, ::-1], y).feature_importances_
     noise = np.delete(np.arange(n_noise + 1), 4)
-    # A column keeps its importance where it moves to; what its place adds is noise around zero.
+    # A column keeps its importance when it is moved; its position must not add to it.
     moved = importance[noise] - shifted[::-1][noise]
     assert abs(moved).max() < 0.15 * importance[noise].mean()
     assert importance.argmax() == 4
@@ -391,7 +391,7 @@ def test_importances_of_stumps_without_a_split_are_zero():
 
 
 def test_equal_columns_share_the_importance():
-    """All their splits tie at every node, and each wins as often."""
+    """Their splits tie in every node, and each column wins equally often."""
     column = np.random.default_rng(2).normal(size=200).round(1)
     y = np.sin(3 * column)
     forest = RandomForestRegressor(n_estimators=150, device="numpy", random_state=0)

@@ -1,4 +1,4 @@
-"""Many classes, some of a handful of rows: boosting stays at the level of a forest."""
+"""With many classes, some of few rows, boosting is as accurate as a forest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ N_CLASSES = 15
 
 
 def table(seed: int, times: int) -> tuple[np.ndarray, np.ndarray]:
-    """Clouds of 500 down to 4 rows, ``times`` over, in 6 of 8 columns."""
+    """Normal clusters of 500 down to 4 rows, times ``times``; 6 of 8 features are informative."""
     sizes = np.maximum(500 * 0.7 ** np.arange(N_CLASSES), 4).astype(int) * times
     centres = np.random.default_rng(0).normal(size=(N_CLASSES, 6)) * 1.6
     rng, y = np.random.default_rng(seed), np.repeat(np.arange(N_CLASSES), sizes)
@@ -22,7 +22,7 @@ def table(seed: int, times: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def scores(model: object) -> tuple[float, float]:
-    """Accuracy and log loss on other rows."""
+    """Accuracy and log loss on held-out rows."""
     X, y = table(2, 4)
     probabilities = model.fit(*table(1, 1)).predict_proba(X)  # type: ignore[attr-defined]
     loss = log_loss(y, np.clip(probabilities, 1e-15, 1.0), labels=range(N_CLASSES))
@@ -40,7 +40,7 @@ def test_boosting_is_as_good_as_a_forest() -> None:
     assert loss < its_loss
 
 
-def test_without_a_bound_of_the_steps_it_is_worse(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_boosting_is_worse_without_a_bound_on_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     bounded = scores(boosting())
     monkeypatch.setattr(gradients, "MAX_STEP", 1e300)
     free = scores(boosting())

@@ -1,4 +1,4 @@
-"""Boosting keeps categories of few rows together, with missing values."""
+"""Boosting groups rare categories with missing values."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def regressor(**words):
 
 
 def noisy(seed, n_levels=80, n=2 * N):
-    """Many levels of little say in the target, and a number."""
+    """A target that depends weakly on many categories and on a numeric feature."""
     rng = np.random.default_rng(seed)
     X = np.column_stack([rng.integers(0, n_levels, n), rng.normal(size=n)])
     effect = 0.3 * rng.normal(size=n_levels)
     return X, effect[X[:, 0].astype(int)] + 0.5 * X[:, 1] + rng.normal(size=n)
 
 
-def test_many_noisy_categories_are_predicted_better_than_without():
+def test_grouping_noisy_categories_improves_the_score():
     increases = []
     for seed in range(4):
         X, y = noisy(seed)
@@ -43,7 +43,7 @@ def test_many_noisy_categories_are_predicted_better_than_without():
 
 
 def outlier(n_rows):
-    """Ten levels, one of which has few rows and a target far from all others."""
+    """Ten categories; the last has ``n_rows`` rows, whose targets are far from all others."""
     rng = np.random.default_rng(0)
     level = np.append(rng.integers(0, 9, N - n_rows), np.full(n_rows, 9))
     return level[:, None].astype(float), np.where(level == 9, 100.0, 0.0) + rng.normal(size=N)
@@ -58,21 +58,21 @@ def test_a_category_of_few_rows_is_not_split_off_alone():
     model = regressor(n_estimators=20, max_depth=4).fit(X, y)
     rare, missing, unknown = (leaf_of(model, level) for level in (9.0, np.nan, 77.0))
     assert rare == missing == unknown
-    assert rare < 40.0  # it is never without one of the others
+    assert rare < 40.0  # no leaf has rows of the rare category alone
     alone = regressor(n_estimators=20, max_depth=4, min_samples_category=9).fit(X, y)
     assert leaf_of(alone, 9.0) > 80.0
     assert leaf_of(alone, 9.0) != leaf_of(alone, np.nan)
 
 
 @pytest.mark.parametrize("least", [10, 9.999 / N])
-def test_a_category_of_enough_rows_is(least):
+def test_a_category_of_enough_rows_is_split_off(least):
     X, y = outlier(10)
     model = regressor(n_estimators=20, min_samples_category=least).fit(X, y)
     assert leaf_of(model, 9.0) > 80.0
 
 
-def test_rows_are_those_of_the_node():
-    """A category of enough rows at the root has too few of them below a split by a number."""
+def test_rare_categories_are_counted_in_each_node():
+    """A category with enough rows in the root is rare in a child where it has too few."""
     rng = np.random.default_rng(1)
     level, side = rng.integers(0, 6, N), rng.integers(0, 2, N)
     level[:16], side[:16] = 6, np.arange(16) % 2
@@ -113,7 +113,7 @@ def test_categories_of_small_tables_are_not_rare_by_default(n, n_levels):
     assert model.score(X[n:], y[n:]) > 0.9
 
 
-def test_of_large_tables_twenty_rows_make_a_category():
+def test_in_large_tables_a_category_needs_twenty_rows_by_default():
     n, rng = 4000, np.random.default_rng(0)
     level = np.append(rng.integers(0, 9, n - 19), np.full(19, 9))
     X, y = level[:, None].astype(float), np.where(level == 9, 100.0, 0.0) + rng.normal(size=n)
@@ -124,19 +124,20 @@ def test_of_large_tables_twenty_rows_make_a_category():
 
 
 def quiet_level(n_rows, n_counts, n):
-    """Counts of 1, and of more, in a tenth of the rows each, but none in the last of ten levels."""
+    """Each count up to ``n_counts`` in a tenth of the rows; the last category has only zeros."""
     row = np.arange(n)
     level, count = np.where(row < n_rows, 9, row % 9), row % 10 + 1
     y = np.where((level == 9) | (count > n_counts), 0, count)
     return level[:, None].astype(float), y.astype(float)
 
 
-# Rows of a hessian of 5: 5 / (0.1 * 0.9), 5 / 0.1, and 5 / ((0.09 + 0.09 + 0.16) / 3 * 3 / 2).
+# Numbers of rows whose hessians sum to 5 at the baseline: 5 / (0.1 * 0.9), 5 / 0.1, and
+# 5 / ((0.09 + 0.09 + 0.16) / 3 * 3 / 2).
 @pytest.mark.parametrize(
     ("loss", "n_counts", "rows"), [("log_loss", 1, 56), ("poisson", 1, 51), ("log_loss", 2, 30)]
 )
-def test_a_category_is_rare_while_its_rows_tell_little(loss, n_counts, rows):
-    """As long as it has a hessian below 5 where boosting starts."""
+def test_a_category_of_small_hessian_is_rare(loss, n_counts, rows):
+    """A category is rare while its hessian at the baseline is below 5."""
     kind = GradientBoostingClassifier if loss == "log_loss" else GradientBoostingRegressor
     words = {"loss": loss, "n_estimators": 1, "categorical_features": [0], "device": "numpy"}
     for n_rows, is_rare in ((rows - 2, True), (rows + 3, False)):
@@ -146,7 +147,7 @@ def test_a_category_is_rare_while_its_rows_tell_little(loss, n_counts, rows):
         assert np.array_equal(found[0], found[1]) == is_rare
 
 
-def test_what_rows_tell_is_what_they_do_beside_their_offsets():
+def test_a_constant_offset_does_not_change_which_categories_are_rare():
     words = {"loss": "poisson", "n_estimators": 1, "categorical_features": [0]}
     for n_rows, is_rare in ((49, True), (54, False)):
         X, y = quiet_level(n_rows, 1, 6000)
@@ -155,7 +156,7 @@ def test_what_rows_tell_is_what_they_do_beside_their_offsets():
         assert (found[0] == found[1]) == is_rare
 
 
-def test_what_a_row_tells_is_its_mean_hessian_with_offsets_and_weights():
+def test_information_of_row_is_the_weighted_mean_hessian():
     to_module_of = np.log(np.random.default_rng(0).uniform(0.2, 1.0, (50, 1)))
     constant, weights = np.array([-2.0]), np.arange(50.0)
     poisson = make_loss("poisson")
@@ -168,8 +169,8 @@ def test_what_a_row_tells_is_its_mean_hessian_with_offsets_and_weights():
         assert information_of_row(make_loss(name), constant, to_module_of, weights) == 1.0
 
 
-def test_rows_without_weight_are_no_rows():
-    """Not in the model, nor in the number of rows that a share is taken of."""
+def test_rows_of_zero_weight_are_not_counted():
+    """Rows of zero weight count neither as rows of a category nor as rows of the table."""
     X, y = outlier(9)
     more = np.concatenate([X, np.zeros((5 * N, 1))]), np.concatenate([y, np.zeros(5 * N)])
     weights = np.repeat([1.0, 0.0], [N, 5 * N])
