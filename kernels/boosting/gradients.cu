@@ -268,7 +268,7 @@ list_round(In<uint64> trees, In<uint64> seed, In<uint32> drawn, int32 subset, In
 
 // ---- Mean loss ---------------------------------------------------------------------------------
 
-__device__ __forceinline__ double loss_of(const LossRows& rows, int64 row)
+__device__ __forceinline__ double row_loss(const LossRows& rows, int64 row)
 {
     if (FORMULA == SOFTMAX) {
         const SoftmaxSums sums = softmax_sums(rows, row);
@@ -303,7 +303,7 @@ row_losses(In<double> y, In<double> raw, In<double> weights, int32 weighted, In<
     if (row < n) {
         const double weight = weighted != 0 ? weights[row] : 1.0;
         const bool is_inside = subset == 0 || drawn[row] != 0;
-        own = loss_of(rows, row);
+        own = row_loss(rows, row);
         inside = is_inside ? weight : 0.0;
         outside = is_inside ? 0.0 : weight;
         loss[row] = own * weight;

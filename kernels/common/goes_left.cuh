@@ -11,6 +11,8 @@
 #ifndef GPUBOOST_GOES_LEFT_CUH
 #define GPUBOOST_GOES_LEFT_CUH
 
+constexpr int32 LAST_CODE = 255;  // the largest code that a set may contain
+
 // Whether bit `code` of a set of codes is set; `word` is the word that holds it, code / WARP.
 __device__ __forceinline__ bool has_code(uint32 word, uint32 code)
 {

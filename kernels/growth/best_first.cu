@@ -28,7 +28,7 @@ constexpr int32 QUEUE_THREADS = 256;
 constexpr int32 QUEUE_BLOCKS = 2;  // per multiprocessor, at least
 constexpr int32 QUEUE_WARPS = QUEUE_THREADS / WARP;
 constexpr int32 NO_PARENT = -1, NO_NODE = -2;
-constexpr int32 NEVER = 0x7FFFFFFF;  // the slot of a node that is not split
+constexpr int32 NO_SLOT = 0x7FFFFFFF;  // the slot of a node that is not split
 constexpr int32 GROUP = 128;  // earlier splits that a node can skip at once
 
 // Splits, indexed by position in the order or by node.
@@ -58,8 +58,8 @@ struct NodeOrder {
     __device__ __forceinline__ bool before(int64 a, int64 b) const
     {
         if (slot[a] != slot[b]) return slot[a] < slot[b];
-        if (slot[a] != NEVER && nodes.before(a, nodes, b)) return true;
-        return a < b && (slot[a] == NEVER || !nodes.before(b, nodes, a));
+        if (slot[a] != NO_SLOT && nodes.before(a, nodes, b)) return true;
+        return a < b && (slot[a] == NO_SLOT || !nodes.before(b, nodes, a));
     }
 };
 
@@ -177,7 +177,7 @@ take_splits(In<int32> size, In<int32> tree, In<uint64> key, In<double> gain, Out
         const int64 above = *first == 0 ? -1 : turn[own + (node - begin) / 2];
         parent[*first + node] = above < 0 ? NO_PARENT : node_before[own + above];
         slot[node] = accepted[node] == 0
-            ? NEVER : (int32)find_slot(nodes, node, taken, n_taken, worst, above + 1);
+            ? NO_SLOT : (int32)find_slot(nodes, node, taken, n_taken, worst, above + 1);
     }
     __syncthreads();
 
@@ -185,7 +185,7 @@ take_splits(In<int32> size, In<int32> tree, In<uint64> key, In<double> gain, Out
     const int32* in_order = sort_nodes({slot, nodes}, begin, end, sorted, other);
     for (int64 at = begin + threadIdx.x; at < end; at += QUEUE_THREADS) {
         const int32 node = in_order[at];
-        if (slot[node] == NEVER) continue;
+        if (slot[node] == NO_SLOT) continue;
         const int64 to = slot[node] + at - begin;
         place[node] = (int32)min(to, (int64)capacity);
         if (to >= capacity) continue;

@@ -77,7 +77,7 @@ struct Matrix {
     int32 width;
 };
 
-struct Limits {
+struct SubtreeLimits {
     Options options;
     int64 smallest;  // rows of a node that may be split
     int32 max_features;
@@ -129,7 +129,7 @@ struct Store {
 // Data that all nodes of a launch share.
 struct Task {
     Matrix matrix;
-    Limits limits;
+    SubtreeLimits limits;
     LeafColumns wide;
     Store store;
 };
@@ -149,7 +149,7 @@ struct Sums {
 };
 
 // The histogram of one feature; `counts` is null if rows are not counted, `high` for classes.
-struct HistogramView {
+struct BlockHistogram {
     uint32* weights;
     uint32* counts;
     uint32* low;
@@ -176,7 +176,7 @@ struct HistogramView {
 struct Layout {
     int64* gradient;  // of the node that is searched
     uint32* sums;     // of two nodes
-    HistogramView cells;
+    BlockHistogram cells;
     int32* target;    // columns MAX_ROWS apart
     int32 n_words;    // of sums and cells together, which are contiguous
 };
@@ -270,9 +270,9 @@ __device__ __forceinline__ bool knows_purity(const BlockState& state, const Layo
 }
 
 // Whether the node is large, shallow and impure enough. Every thread of the block takes part.
-__device__ __forceinline__ bool may_split(const BlockState& state, const Layout& shared,
-                                          const Sums& sums, const OpenNode& node,
-                                          const Limits& limits)
+__device__ __forceinline__ bool is_splittable(const BlockState& state, const Layout& shared,
+                                              const Sums& sums, const OpenNode& node,
+                                              const SubtreeLimits& limits)
 {
     const Options& options = limits.options;
     if (node.levels <= 0 || node.count < limits.smallest) return false;
@@ -285,7 +285,7 @@ __device__ __forceinline__ bool may_split(const BlockState& state, const Layout&
 // ---- Rows --------------------------------------------------------------------------------------
 
 // Rows of the level, and the first row of one node.
-struct Rows {
+struct LevelRows {
     uint32* row;
     uint32* weight;
     int32* target;
@@ -295,8 +295,9 @@ struct Rows {
 };
 
 // Copy the rows of a node to shared memory, and push the node onto the stack.
-__device__ __forceinline__ void load(BlockState& state, const Layout& shared, const Rows& rows,
-                                     const OpenNode& root, const Tree& tree)
+__device__ __forceinline__ void load_rows(BlockState& state, const Layout& shared,
+                                          const LevelRows& rows, const OpenNode& root,
+                                          const Tree& tree)
 {
     #pragma unroll 1
     for (int32 i = threadIdx.x; i < root.count; i += SPLIT_THREADS) {

@@ -209,7 +209,7 @@ __device__ __forceinline__ void write_mask(const Masks& masks, int64 place, int6
 }
 
 // The store, as far as splits are made of it.
-struct StoredNodes {
+struct StoredSplits {
     In<uint32> count;
     In<double> gain;
     In<int64> sums;
@@ -244,7 +244,7 @@ struct FinishedSplit {
 // The split of a node, given the places of its children and of the root of its tree. `unit` is the
 // factor of gains; `category` is the number of the node's mask, which is written after `first_mask`
 // masks, and -1 if the split is numeric.
-__device__ __forceinline__ FinishedSplit finish_split(const StoredNodes& stored,
+__device__ __forceinline__ FinishedSplit finish_split(const StoredSplits& stored,
                                                       const ValueRule& rule, const Bins& bins,
                                                       const NodeSummary& own, double unit,
                                                       int64 root, int64 place, int64 first,
@@ -334,8 +334,8 @@ finish_nodes(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels,
     const ValueRule rule = {exponents, mean, levels, first_level, given, rate, kind, criterion,
                              n_values, n_sums, n_planes, square_unit};
     const Bins bins = {center, low, high, width};
-    const StoredNodes stored = {count, gain, sums, feature, bin, next_bin, draw, missing,
-                                has_draws != 0};
+    const StoredSplits stored = {count, gain, sums, feature, bin, next_bin, draw, missing,
+                                 has_draws != 0};
     const FinishedNodes finished = {narrow_feature, wide_feature, threshold, code, missing_left,
                                     left_to, category_out, impurity_decrease, impurity,
                                     whole_weight, weight, count_out, is_narrow != 0, is_whole != 0,

@@ -20,14 +20,14 @@
 // ---- Search for the best split -----------------------------------------------------------------
 
 // The codes of one feature.
-struct Column {
+struct FeatureCodes {
     In<uint8> codes;
     int64 stride;
 
     __device__ __forceinline__ int32 code(uint32 row) const { return __ldg(codes + row * stride); }
 };
 
-__device__ __forceinline__ Column column_of(const Matrix& matrix, int32 feature)
+__device__ __forceinline__ FeatureCodes codes_of(const Matrix& matrix, int32 feature)
 {
     const int64 tile = feature / matrix.tile;
     return {matrix.tiles + tile * matrix.n_samples * matrix.tile + feature % matrix.tile,
@@ -48,7 +48,7 @@ __device__ __forceinline__ int32 next_feature(BlockState& state, int32 n_feature
 __device__ __forceinline__ void add_row(const Layout& shared, const Options& options, int32 cell,
                                         int32 own, uint32 weight)
 {
-    const HistogramView& cells = shared.cells;
+    const BlockHistogram& cells = shared.cells;
     atomicAdd(cells.weights + cell, weight);
     if (cells.counts != nullptr) atomicAdd(cells.counts + cell, 1u);
     if (options.by_class && options.n_channels > 1) {
@@ -80,7 +80,7 @@ __device__ __forceinline__ int32 codes_below(const uint32* words, int32 code)
 // that occur in the node, the missing code last. Every thread of the block takes part.
 __device__ __forceinline__ void add_to_few_cells(BlockState& state, const Layout& shared,
                                                  const OpenNode& node, const Options& options,
-                                                 const Column& column, int32 missing_code)
+                                                 const FeatureCodes& column, int32 missing_code)
 {
     const int32 t = threadIdx.x;
     const bool inside = t < node.count;
@@ -99,7 +99,7 @@ __device__ __forceinline__ void add_to_few_cells(BlockState& state, const Layout
 // Add the rows of a node to the histogram of a feature. Every thread of the block takes part.
 __device__ __forceinline__ void add_to_cells(BlockState& state, const Layout& shared,
                                              const OpenNode& node, const Options& options,
-                                             const Column& column, int32 missing_code)
+                                             const FeatureCodes& column, int32 missing_code)
 {
     if (BY_WARP) {
         add_to_few_cells(state, shared, node, options, column, missing_code);
@@ -113,7 +113,7 @@ __device__ __forceinline__ void add_to_cells(BlockState& state, const Layout& sh
 }
 
 // Zero the histogram.
-__device__ __forceinline__ void clear_cells(BlockState& state, const HistogramView& cells,
+__device__ __forceinline__ void clear_cells(BlockState& state, const BlockHistogram& cells,
                                             int32 n_channels)
 {
     if (BY_WARP && threadIdx.x < CODE_WORDS) state.present[threadIdx.x] = 0;
@@ -138,7 +138,8 @@ __device__ __forceinline__ double largest_score(const Workspace& space)
     return score;
 }
 
-struct Found {
+// The best feature found so far.
+struct BestFeature {
     double score;  // -1 for none
     int32 feature;
     bool could;  // whether any feature can split the node
@@ -146,7 +147,8 @@ struct Found {
 
 // Whether a split by feature f is better than the one found; if scores are equal, the smaller rank
 // is better.
-__device__ __forceinline__ bool is_better(double score, int32 f, const Found& found, uint64 key)
+__device__ __forceinline__ bool is_better(double score, int32 f, const BestFeature& found,
+                                          uint64 key)
 {
     if (score < 0.0 || score < found.score) return false;
     return score > found.score
@@ -158,11 +160,12 @@ __device__ __forceinline__ bool is_better(double score, int32 f, const Found& fo
 // again after the next barrier.
 __device__ __forceinline__ void evaluate_feature(BlockState& state, const Layout& shared,
                                                  const Matrix& matrix, const OpenNode& node,
-                                                 const Options& options, int32 f, Found& found)
+                                                 const Options& options, int32 f,
+                                                 BestFeature& found)
 {
-    const HistogramView& cells = shared.cells;
+    const BlockHistogram& cells = shared.cells;
     const int32 t = threadIdx.x, missing_code = matrix.width - 1;
-    add_to_cells(state, shared, node, options, column_of(matrix, f), missing_code);
+    add_to_cells(state, shared, node, options, codes_of(matrix, f), missing_code);
     __syncthreads();
     vote(state.space.occupied, t < cells.missing_code() && cells.hessian(t) > 0);
     __syncthreads();
@@ -189,9 +192,9 @@ __device__ __forceinline__ void evaluate_feature(BlockState& state, const Layout
 
 // The best split of a node. If all features are candidates, their order only decides ties. Every
 // thread of the block takes part.
-__device__ __forceinline__ Found find_split(BlockState& state, const Layout& shared,
-                                            const Sums& sums, const Task& task,
-                                            const OpenNode& node)
+__device__ __forceinline__ BestFeature find_split(BlockState& state, const Layout& shared,
+                                                  const Sums& sums, const Task& task,
+                                                  const OpenNode& node)
 {
     const Options& options = task.limits.options;
     const int32 n_features = task.matrix.n_features;
@@ -206,7 +209,7 @@ __device__ __forceinline__ Found find_split(BlockState& state, const Layout& sha
                          bounds.of(0)};
     }
     const bool all = task.limits.max_features >= n_features;
-    Found found = {-1.0, LEAF, false};
+    BestFeature found = {-1.0, LEAF, false};
     int32 f = -1;
     for (int32 listed = 0; listed < task.limits.max_features || !found.could; ++listed) {
         if (all) {
@@ -249,7 +252,7 @@ __device__ __forceinline__ int32 partition(BlockState& state, const Matrix& matr
                                            const OpenNode& node, int32 feature)
 {
     const int32 t = threadIdx.x;
-    const Column column = column_of(matrix, feature);
+    const FeatureCodes column = codes_of(matrix, feature);
     const BlockSplit split = {state.split, matrix.is_categorical[feature] != 0, matrix.width - 1};
     uint16* order = state.order + node.start;
     uint16* moved = state.moved + node.start;
@@ -348,8 +351,8 @@ __device__ __forceinline__ int32 grow_node(BlockState& state, const Layout& shar
     const Store& store = task.store;
     add_rows(state, shared, sums, node, options);
     __syncthreads();
-    Found found = {-1.0, LEAF, false};
-    if (may_split(state, shared, sums, node, task.limits)) {
+    BestFeature found = {-1.0, LEAF, false};
+    if (is_splittable(state, shared, sums, node, task.limits)) {
         found = find_split(state, shared, sums, task, node);
     }
     const int64 hessian = sums.of(options.n_channels);

@@ -54,7 +54,7 @@ struct TinyNodes {
 
 // Append a node to the list of tiny nodes and write its rows back to global memory.
 __device__ __forceinline__ void append_tiny(const BlockState& state, const Layout& shared,
-                                            const Rows& rows, const TinyNodes& tiny,
+                                            const LevelRows& rows, const TinyNodes& tiny,
                                             const OpenNode& node, int32 tree)
 {
     const int64 start = rows.start + node.start;
@@ -81,12 +81,12 @@ __device__ __forceinline__ void append_tiny(const BlockState& state, const Layou
 
 // Grow a node to its leaves, or until nodes are tiny. `turn` is the set of sums to use next.
 __device__ __forceinline__ void grow_subtree(BlockState& state, const Layout& shared,
-                                             const Rows& rows, const Task& task,
+                                             const LevelRows& rows, const Task& task,
                                              const OpenNode& root, const Tree& tree,
                                              int32 tree_number, const TinyNodes& tiny, int32& turn)
 {
     const int32 n_channels = task.limits.options.n_channels;
-    load(state, shared, rows, root, tree);
+    load_rows(state, shared, rows, root, tree);
     __syncthreads();
     for (int32 height = 1; height > 0;) {
         --height;
@@ -137,7 +137,7 @@ grow_subtrees(uint32* row, uint32* weight, int32* target, int64 n_rows, In<int32
     const Trees trees = {min_hessian, min_category, root_hessian, allowed, wide, wide_of,
                          n_features, n_samples * n_columns};
     const Layout shared = layout(memory, options, width);
-    Rows rows = {row, weight, target, n_rows, 0, by_class != 0 ? 1 : n_channels};
+    LevelRows rows = {row, weight, target, n_rows, 0, by_class != 0 ? 1 : n_channels};
     clear_all(state, shared);
     const TinyNodes tiny = {n_tiny,      tiny_tree,  place,   tiny_count,
                             tiny_levels, tiny_start, tiny_key};

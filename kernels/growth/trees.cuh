@@ -5,8 +5,6 @@
 #include "common/goes_left.cuh"
 #include "growth/node_buffer.cuh"
 
-constexpr int32 LAST_CODE = 255;
-
 //   table   int64 (3, trees + 1), see node_buffer.cuh
 //   feature, left, category int32    code, missing_left uint8    masks uint32 (., CODE_WORDS)
 //

@@ -16,7 +16,8 @@
 #include "level/histogram_view.cuh"
 #include "level/split.cuh"
 
-struct Rows {
+// The rows of one node, count of them from start on.
+struct NodeRows {
     In<uint32> row;
     In<uint32> weight;
     In<int32> target;
@@ -25,9 +26,9 @@ struct Rows {
     int64 count;
 };
 
-// Every thread of the block takes part.
-__device__ __forceinline__ void build(int64* cells, In<uint8> codes, const Rows& rows, int32 width,
-                                      const Options& options)
+// Sum the rows of a node into `cells`. Every thread of the block takes part.
+__device__ __forceinline__ void build_histogram(int64* cells, In<uint8> codes, const NodeRows& rows,
+                                                int32 width, const Options& options)
 {
     const int32 planes = 2 + options.n_channels;
     for (int32 i = threadIdx.x; i < width * planes; i += SPLIT_THREADS) cells[i] = 0;
@@ -76,7 +77,7 @@ try_next_features(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> 
         const int32 own = slot[n] - first_slot;
         if (undecided[n] == 0 || own < 0 || own >= n_slots) continue;
 
-        const Rows rows = {row, weight, target, n_rows, start[n], count[n]};
+        const NodeRows rows = {row, weight, target, n_rows, start[n], count[n]};
         int64* cells_of_node = histogram + (int64)own * width * (2 + n_channels);
         const GlobalHistogram<volatile int64> cells = {cells_of_node, width, n_channels};
         uint64 rank = last[own];
@@ -87,7 +88,7 @@ try_next_features(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> 
             const bool is_one = rank != EVERY_RANK;
             if (is_one) {
                 const uint8* column = codes + (int64)(rank & 0xffffffffull) * n_samples;
-                build(cells_of_node, column, rows, width, options);
+                build_histogram(cells_of_node, column, rows, width, options);
             }
             occupied = is_one && t < width && cells.hessian(t) > 0;
             has_choice = __syncthreads_count(occupied) >= 2;  // after it `of_warp` may be written

@@ -19,7 +19,7 @@ constexpr int32 SELECT_WARPS = 4;
 constexpr int32 SELECT_BLOCKS = 8;  // per multiprocessor, at least
 
 // The first node of a warp, and the stride to its next node.
-__device__ __forceinline__ int32 first_node() { return blockIdx.x * SELECT_WARPS + threadIdx.y; }
+__device__ __forceinline__ int32 first_of_warp() { return blockIdx.x * SELECT_WARPS + threadIdx.y; }
 __device__ __forceinline__ int32 nodes_at_once() { return gridDim.x * SELECT_WARPS; }
 
 // ---- Which features ----------------------------------------------------------------------------
@@ -33,7 +33,7 @@ choose_features(In<int32> size, In<int32> slot, In<uint8> open, In<uint64> key, 
                 int32 max_features, Out<int32> listed, Out<uint64> last)
 {
     const int32 lane = threadIdx.x;
-    for (int32 node = first_node(); node < *size; node += nodes_at_once()) {
+    for (int32 node = first_of_warp(); node < *size; node += nodes_at_once()) {
         if (open[node] == 0) continue;
         const int32 own = slot[node] - first_slot;
         if (own < 0 || own >= n_slots) continue;
@@ -55,7 +55,7 @@ choose_features(In<int32> size, In<int32> slot, In<uint8> open, In<uint64> key, 
 }
 
 // The splits of split.cu, by slot and entry of its list.
-struct Found {
+struct ListedSplits {
     In<double> score;
     In<uint8> could;
     In<int16> bin;
@@ -65,7 +65,7 @@ struct Found {
     In<uint32> mask;
 };
 
-// The entries of one node: those of `Found` from `first` on.
+// The entries of one node: those of `ListedSplits` from `first` on.
 struct Entries {
     In<int32> listed;
     int64 first;
@@ -74,7 +74,8 @@ struct Entries {
 
 // The smallest rank of a feature that could split the node. Every lane takes part.
 __device__ __forceinline__ uint64 first_splittable(const AllowedFeatures& choice,
-                                                   const Found& found, const Entries& entries)
+                                                   const ListedSplits& found,
+                                                   const Entries& entries)
 {
     uint64 rank = EVERY_RANK;
     for (int32 j = threadIdx.x; j < entries.n_listed; j += WARP) {
@@ -89,8 +90,9 @@ struct BestEntry {
 };
 
 // The best feature up to rank `last`. Every lane takes part.
-__device__ __forceinline__ BestEntry best_entry(const AllowedFeatures& choice, const Found& found,
-                                                const Entries& entries, uint64 last)
+__device__ __forceinline__ BestEntry best_entry(const AllowedFeatures& choice,
+                                                const ListedSplits& found, const Entries& entries,
+                                                uint64 last)
 {
     double score = -1.0;
     BestEntry best = {EVERY_RANK, 0};
@@ -163,7 +165,7 @@ __device__ __forceinline__ int64 sum_left(const int64* cells, uint32 left_codes,
 
 // The split of an entry of a list, for `goes_left`.
 struct EntrySplit {
-    const Found& found;
+    const ListedSplits& found;
     int64 at;
     bool categorical;
     int32 missing_code;
@@ -182,7 +184,7 @@ struct EntrySplit {
 };
 
 // The codes that go left, for `sum_left`. Every lane takes part.
-__device__ __forceinline__ uint32 codes_left(const Found& found, int64 at, bool categorical,
+__device__ __forceinline__ uint32 codes_left(const ListedSplits& found, int64 at, bool categorical,
                                              int32 width)
 {
     const int32 lane = threadIdx.x;
@@ -198,8 +200,9 @@ __device__ __forceinline__ uint32 codes_left(const Found& found, int64 at, bool 
 // Write the split at entry `at` of the lists, by feature f, and the sums of its left child. Every
 // lane takes part.
 __device__ __forceinline__ void write_split(const Splits& splits, int64 node, double gain,
-                                            const Found& found, int64 at, int32 f, bool categorical,
-                                            In<int64> histogram, int32 width, int32 n_channels)
+                                            const ListedSplits& found, int64 at, int32 f,
+                                            bool categorical, In<int64> histogram, int32 width,
+                                            int32 n_channels)
 {
     const int32 lane = threadIdx.x, planes = 2 + n_channels;
     const uint32 left_codes = codes_left(found, at, categorical, width);
@@ -247,8 +250,8 @@ decide_splits(In<int32> size, In<int32> slot, In<uint8> open, In<uint64> key, In
     const Splits splits = {gain_out,         feature_out,       bin_out,         next_bin_out,
                            draw_out,         missing_out,       categorical_out, mask_out,
                            left_hessian_out, left_gradient_out, accepted_out,    has_masks != 0};
-    const Found found = {score, could, bin, next_bin, draw, missing, mask};
-    for (int32 node = first_node(); node < *size; node += nodes_at_once()) {
+    const ListedSplits found = {score, could, bin, next_bin, draw, missing, mask};
+    for (int32 node = first_of_warp(); node < *size; node += nodes_at_once()) {
         if (open[node] == 0) {
             if (fill != 0 && lane == 0) write_none(splits, node, n_channels);
             continue;

@@ -17,7 +17,7 @@ struct Entry {
 };
 
 // The codes of one lane's feature.
-struct Column {
+struct LaneColumn {
     const uint8* codes;  // null if the lane has no feature
     int64 stride;
     int32 lane;
@@ -31,8 +31,8 @@ struct Column {
 // The entry of the feature list that a lane sums.
 __device__ __forceinline__ int32 entry_of(int32 lane) { return (int32)blockIdx.y * TILE + lane; }
 
-__device__ __forceinline__ Column column_of(const uint8* codes, const int32* listed, int32 n_listed,
-                                            int64 n_samples, int32 tile)
+__device__ __forceinline__ LaneColumn lane_column(const uint8* codes, const int32* listed,
+                                                  int32 n_listed, int64 n_samples, int32 tile)
 {
     const int32 lane = threadIdx.x % TILE, entry = entry_of(lane);
     const int32 f = entry < n_listed ? listed[entry] : -1;

@@ -11,7 +11,7 @@ struct Order {
 };
 
 // The rows of all trees, one tree after the other.
-struct Rows {
+struct RowList {
     In<int32> target;  // (C, n)
     int64 n_samples;
     int32 n_columns;
@@ -21,7 +21,7 @@ struct Rows {
     Out<int32> target_out;
 };
 
-__device__ __forceinline__ void write_row(const Rows& rows, int64 to, int64 row, uint32 weight)
+__device__ __forceinline__ void write_row(const RowList& rows, int64 to, int64 row, uint32 weight)
 {
     rows.row[to] = (uint32)row;
     rows.weight[to] = weight;

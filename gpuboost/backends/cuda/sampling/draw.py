@@ -182,7 +182,7 @@ class _WithoutReplacement:
         runtime, n_trees = device.runtime, len(keys)
         last = zeros(runtime, (n_trees, 2), np.uint64)
         wanted = full(runtime, n_trees, sampler.n_draws, np.int64)
-        digits = zeros(runtime, (n_trees, constant("sampling/draw.cu", "DIGITS")), np.uint32)
+        digits = zeros(runtime, (n_trees, constant("sampling/draw.cu", "DRAW_DIGITS")), np.uint32)
         given = {**self._weights, "n_samples": sampler.n_samples, "last": last}
         blocks = n_trees * parts_of(sampler.n_samples, "DIGIT_PART")
         for settled, shift, of_row in _digit_passes():
@@ -199,7 +199,7 @@ def _digit_passes() -> Iterator[tuple[int, int, bool]]:
 
     The last digit of a number overlaps the settled bits, which all candidates have in common.
     """
-    digit = constant("sampling/draw.cu", "DIGITS").bit_length() - 1
+    digit = constant("sampling/draw.cu", "DRAW_DIGITS").bit_length() - 1
     for bits, of_row in ((_KEY_BITS, False), (_ROW_BITS, True)):
         for left in range(bits, 0, -digit):
             yield (2**bits - 1) ^ (2**left - 1), max(left - digit, 0), of_row
