@@ -348,8 +348,8 @@ finish_nodes(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels,
             left_to[to] = 0;
             continue;
         }
-        const int64 node = to - table[tree], room = capacities.nodes(tree);
-        const int32* own_order = order + room;
+        const int64 node = to - table[tree], first = capacities.first_node(tree);
+        const int32* own_order = order + first;
         const int64 place = own_order[node];
         if (numbers != 0) number_of[place] = (int32)to;
 
@@ -361,7 +361,7 @@ finish_nodes(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels,
         const int32 child = left[place];
         FinishedSplit split;
         if (child > 0) {
-            const int32 own_category = has_masks != 0 ? category[room + node] : -1;
+            const int32 own_category = has_masks != 0 ? category[first + node] : -1;
             split = finish_split(stored, rule, bins, summary, *unit_of_gain / (double)hessian[tree],
                                  tree, place, own_order[child], own_order[child + 1], own_category,
                                  {mask, masks_out}, table[MASK_ROW * (n_trees + 1) + tree]);
@@ -391,8 +391,8 @@ order_values(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels,
              double* value, double* lower, double* upper)
 {
     const Capacities capacities = {start, min_rows, max_nodes, max_levels};
-    const int32* ends = level_end + capacities.levels(blockIdx.x);
-    const int32* own_order = order + capacities.nodes(blockIdx.x);
+    const int32* ends = level_end + capacities.first_level(blockIdx.x);
+    const int32* own_order = order + capacities.first_node(blockIdx.x);
     const int64 base = table[blockIdx.x], n_nodes = table[blockIdx.x + 1] - base;
     if (table[HESSIAN_ROW * (n_trees + 1) + blockIdx.x] == 0) return;
     double* last = value + base * n_values + n_values - 1;

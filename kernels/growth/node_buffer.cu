@@ -1,7 +1,7 @@
 // The node buffer ("store") of a batch of trees: each level is appended after it is grown, and
 // nodes are numbered at the end.
 //
-// The arrays of the store have room for all possible nodes; the root of tree t is node t:
+// The arrays of the store have memory for all possible nodes; the root of tree t is node t:
 //
 //   left     int32, place of the left child, 0 in leaves       feature, bin, next_bin, draw,
 //   count    uint32                                            missing, mask  as in select_split.cu
@@ -183,10 +183,10 @@ number_nodes(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels,
     const int32 tree = blockIdx.x;
     const Capacities capacities = {start, min_rows, max_nodes, max_levels};
     const StoredNodes stored = {left, feature, sums, is_categorical, n_sums, has_masks != 0};
-    const int64 room = capacities.nodes(tree);
-    int32* ends = level_end + capacities.levels(tree);
-    int32* own = order + room;
-    const Numbered found = number_below(warp_sums, stored, tree, own, category + room, ends);
+    const int64 first = capacities.first_node(tree);
+    int32* ends = level_end + capacities.first_level(tree);
+    int32* own = order + first;
+    const Numbered found = number_below(warp_sums, stored, tree, own, category + first, ends);
     if (adds != 0) sum_children(stored, own, ends, found.levels);
     if (threadIdx.x != 0) return;
     const int64 width = n_trees + 1, to = n_trees == 1 ? 1 : tree;

@@ -16,12 +16,12 @@ struct Capacities {
     int64 max_nodes;
     int32 max_levels;
 
-    __device__ __forceinline__ int64 nodes(int64 tree) const
+    __device__ __forceinline__ int64 first_node(int64 tree) const
     {
         const int64 by_rows = 2 * (start[tree] / min_rows) + tree;
         return max_nodes == 0 ? by_rows : min(by_rows, tree * max_nodes);
     }
-    __device__ __forceinline__ int64 levels(int64 tree) const
+    __device__ __forceinline__ int64 first_level(int64 tree) const
     {
         const int64 by_rows = start[tree] / min_rows + tree;
         return max_levels == 0 ? by_rows : min(by_rows, tree * max_levels);

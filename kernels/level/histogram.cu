@@ -180,7 +180,7 @@ struct Segment {
     int32 first[2];
     int32 end[2];
 };
-static_assert(sizeof(Segment) <= CLASS_STATIC_BYTES, "the host leaves no room for more");
+static_assert(sizeof(Segment) <= CLASS_STATIC_BYTES, "the host leaves no memory for more");
 
 constexpr int32 ANY_CLASS = -1;
 

@@ -265,11 +265,12 @@ count_weighted(In<uint32> drawn, int64 stride, In<double> factor, In<int32> code
 // List the rows that are drawn. first int64 (T, parts): place of each part's first row.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
 list_drawn(In<uint32> drawn, int64 stride, In<int64> first, In<uint32> order, int32 ordered,
-           In<int32> target, int64 n_samples, int32 n_columns, int64 room, Out<uint32> row_out,
-           Out<uint32> weight_out, Out<int32> target_out)
+           In<int32> target, int64 n_samples, int32 n_columns, int64 target_stride,
+           Out<uint32> row_out, Out<uint32> weight_out, Out<int32> target_out)
 {
     __shared__ int32 listed_of_warp[DRAW_WARPS];
-    const RowList rows = {target, n_samples, n_columns, room, row_out, weight_out, target_out};
+    const RowList rows = {target, n_samples, n_columns, target_stride,
+                          row_out, weight_out, target_out};
     const Order listed = {order, ordered != 0};
     const Part part = part_of(n_samples, PART);
     int64 to = first[blockIdx.x];
@@ -290,12 +291,13 @@ extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
 list_weighted(In<uint64> trees, In<uint64> seed, In<uint32> drawn, int64 stride, In<double> factor,
               In<int32> code, In<double> class_weight, int32 n_classes, In<int32> exponent,
               In<int64> first, In<uint32> order, int32 ordered, In<int32> target, int64 n_samples,
-              int32 n_columns, int64 room, int32 own_sums, int32 high, int32 low, Out<int64> wide,
-              Out<uint32> row_out, Out<uint32> weight_out, Out<int32> target_out)
+              int32 n_columns, int64 target_stride, int32 own_sums, int32 high, int32 low,
+              Out<int64> wide, Out<uint32> row_out, Out<uint32> weight_out, Out<int32> target_out)
 {
     __shared__ int32 listed_of_warp[DRAW_WARPS];
     const Weights weights = {drawn, stride, factor, code, class_weight, n_classes};
-    const RowList rows = {target, n_samples, n_columns, room, row_out, weight_out, target_out};
+    const RowList rows = {target, n_samples, n_columns, target_stride,
+                          row_out, weight_out, target_out};
     const Order listed = {order, ordered != 0};
     const Part part = part_of(n_samples, PART);
     const uint64 key = stream_key(*seed, ROUND_WEIGHT, trees[part.tree]);

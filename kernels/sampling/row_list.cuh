@@ -15,7 +15,7 @@ struct RowList {
     In<int32> target;  // (C, n)
     int64 n_samples;
     int32 n_columns;
-    int64 room;  // stride between columns of target_out
+    int64 target_stride;  // between columns of target_out
     Out<uint32> row;
     Out<uint32> weight;
     Out<int32> target_out;
@@ -26,7 +26,7 @@ __device__ __forceinline__ void write_row(const RowList& rows, int64 to, int64 r
     rows.row[to] = (uint32)row;
     rows.weight[to] = weight;
     for (int32 c = 0; c < rows.n_columns; ++c) {
-        rows.target_out[c * rows.room + to] = rows.target[c * rows.n_samples + row];
+        rows.target_out[c * rows.target_stride + to] = rows.target[c * rows.n_samples + row];
     }
 }
 

@@ -97,7 +97,7 @@ def test_how_it_is_launched() -> None:
 
 def test_fields_of_out_are_bound_to_what_ends_so() -> None:
     given = {"drawn": "d", "stride": 1, "first": "f", "order": "o", "ordered": True, "target": "t"}
-    given |= {"n_samples": 1, "n_columns": 2, "room": 3}
+    given |= {"n_samples": 1, "n_columns": 2, "target_stride": 3}
     args = launched("list_drawn", 1, out=Made(), **given)[5]
     assert args == ("d", 1, "f", "o", 1, "t", 1, 2, 3, "rows", "weights", "targets")
     with pytest.raises(TypeError, match="fill_bytes takes nothing of Made"):

@@ -78,7 +78,7 @@ class DeviceFrontier:
 
     @property
     def capacity(self) -> int:
-        """Nodes there is room for."""
+        """Number of nodes that the arrays have memory for."""
         return len(self.tree)
 
     def nothing(self) -> DeviceFrontier:

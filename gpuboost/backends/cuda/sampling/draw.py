@@ -75,8 +75,8 @@ class DeviceDrawing:
         max_weight : int
         """
         drawn, wide = self._counts(keys), self._wide
-        room = len(keys) * self.rows_per_tree
-        rows = DeviceRows.empty(self._device.xp, room, len(self._columns))
+        capacity = len(keys) * self.rows_per_tree
+        rows = DeviceRows.empty(self._device.xp, capacity, len(self._columns))
         if self._weights is None:
             count = self._device.list_drawn(drawn, len(keys), self._order, self._columns, rows)
         else:
