@@ -9,8 +9,6 @@
 //
 // Dynamic shared memory: the gradients of a node, the sums of two, the histogram of one feature,
 // and the targets; see `layout`. gpuboost/backends/cuda/growth/subtrees.py computes its size.
-#ifndef GPUBOOST_BLOCK_STATE_CUH
-#define GPUBOOST_BLOCK_STATE_CUH
 
 #include "level/accept.cuh"
 
@@ -333,5 +331,3 @@ __device__ __forceinline__ void clear_sums(const Sums& sums, int32 n_channels)
         sums.low[k] = sums.high[k] = 0;
     }
 }
-
-#endif  // GPUBOOST_BLOCK_STATE_CUH

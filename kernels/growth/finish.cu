@@ -27,7 +27,7 @@ constexpr int32 ORDER_BLOCKS = 2;  // per multiprocessor
 // Kinds of values: shares of classes; means, those of POISSON; medians; steps of boosting.
 constexpr int32 SHARES = 0, MEANS = 1, POISSON_MEANS = 2, MEDIANS = 3, STEPS = 4;
 
-// How values are computed from sums: `engine.task.Target`.
+// How values are computed from sums: `node_values` of the targets in gpuboost/engine/targets.py.
 //
 //   exponents    int32 (planes,)   empty if the sums of classes are whole weights; for steps those
 //                                  of the round, see scale_round of gradients.cu
@@ -68,32 +68,21 @@ struct NodeSummary {
 
 __device__ __forceinline__ double at_least_zero(double x) { return x > 0.0 ? x : 0.0; }
 
-// Binary logarithm of a normal positive float64: gpuboost/engine/numerics.py.
-__device__ __forceinline__ double binary_log(double x)
-{
-    const int64 bits = __double_as_longlong(x);
-    const double exponent = (double)((bits >> 52) - 1022);
-    const double mantissa
-        = __longlong_as_double((bits & 0xFFFFFFFFFFFFFll) | 0x3FE0000000000000ll);
-    return exponent + natural_log(mantissa) * 1.44269504088896338700e00;
-}
-
-// Shares of classes, and their Gini impurity, entropy or misclassification rate.
+// Shares of classes, and their impurity.
 __device__ __forceinline__ NodeSummary summarise_classes(const ValueRule& rule, const int64* sums,
                                                          double* value)
 {
-    double weight = 0.0, spread = 0.0;
+    double weight = 0.0;
+    ClassImpurity impurity = {rule.criterion, 0.0};
     #pragma unroll 1
     for (int32 k = 0; k < rule.n_values; ++k) weight = weight + rule.of_class(sums, k);
     #pragma unroll 1
     for (int32 k = 0; k < rule.n_values; ++k) {
         const double share = rule.of_class(sums, k) / weight;
         value[k] = share;
-        if (rule.criterion == MISCLASSIFICATION) spread = max(spread, share);
-        else if (rule.criterion != ENTROPY) spread = spread + share * share;
-        else spread = spread + -share * binary_log(share > 0.0 ? share : 1.0);
+        impurity.add(share);
     }
-    return {rule.criterion == ENTROPY ? spread : 1.0 - spread, weight};
+    return {impurity.value(), weight};
 }
 
 // Means, and the mean over outputs of the variance or half Poisson deviance.
@@ -373,8 +362,8 @@ finish_nodes(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels,
 // ---- Values in monotonic order -----------------------------------------------------------------
 
 // Clip the values of each tree (with two classes, the shares of the second one) to the bounds set
-// by the monotonic splits above each node: `in_monotonic_order` of engine. Then multiply them by
-// the rate.
+// by the monotonic splits above each node: `in_monotonic_order` of
+// gpuboost/engine/growth/constraints.py. Then multiply them by the rate.
 //
 //   largest, rate  float64 (1,)
 //   feature        int32 (m,)       of the store

@@ -1,6 +1,4 @@
 // Where each tree's nodes and levels begin in arrays shared by all trees; the table of trees.
-#ifndef GPUBOOST_NODE_BUFFER_CUH
-#define GPUBOOST_NODE_BUFFER_CUH
 
 // Offsets of each finished tree in the arrays that hold the nodes, or the levels, of all trees.
 // Each tree has space for its largest possible size: its leaves are limited by its rows, and its
@@ -37,5 +35,3 @@ __device__ __forceinline__ int32 tree_of(In<int64> first_node, int32 n_trees, in
 {
     return first_not(1, n_trees, [&](int32 tree) { return first_node[tree] <= node; }) - 1;
 }
-
-#endif  // GPUBOOST_NODE_BUFFER_CUH

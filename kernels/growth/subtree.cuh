@@ -11,8 +11,6 @@
 //
 // Each feature of a node costs a pass over the node's rows, whose codes are in the cache, a scan of
 // the cells, and 7 + 2 K barriers (9 + 2 K if rows are counted).
-#ifndef GPUBOOST_SUBTREE_CUH
-#define GPUBOOST_SUBTREE_CUH
 
 #include "common/block_rank.cuh"
 #include "common/goes_left.cuh"
@@ -377,5 +375,3 @@ __device__ __forceinline__ int32 grow_node(BlockState& state, const Layout& shar
     }
     return 2;
 }
-
-#endif  // GPUBOOST_SUBTREE_CUH

@@ -1,6 +1,4 @@
 // Finished trees, from finish.cu, and their traversal by rows.
-#ifndef GPUBOOST_TREES_CUH
-#define GPUBOOST_TREES_CUH
 
 #include "common/goes_left.cuh"
 #include "growth/node_buffer.cuh"
@@ -85,5 +83,3 @@ struct FinishedTrees {
         return node;
     }
 };
-
-#endif  // GPUBOOST_TREES_CUH

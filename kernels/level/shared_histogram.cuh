@@ -1,6 +1,4 @@
 // The histogram of a block in shared memory, and the pieces of rows it sums, for histogram.cu.
-#ifndef GPUBOOST_SHARED_HISTOGRAM_CUH
-#define GPUBOOST_SHARED_HISTOGRAM_CUH
 
 // The first piece with a slot of `first_slot` or more, of `n_pieces` pieces sorted by slot.
 __device__ __forceinline__ int32 first_piece(In<int32> slot, int32 n_pieces, int32 first_slot)
@@ -61,5 +59,3 @@ __device__ __forceinline__ uint32 take(uint32* cell)
     if (sum != 0) *cell = 0;
     return sum;
 }
-
-#endif  // GPUBOOST_SHARED_HISTOGRAM_CUH

@@ -1,7 +1,5 @@
 // The best split of one node by one feature, found by one block: sums and gains of the candidates
 // that candidates.cuh makes.
-#ifndef GPUBOOST_SPLIT_CUH
-#define GPUBOOST_SPLIT_CUH
 
 #include "common/running_sum.cuh"
 #include "level/candidates.cuh"
@@ -299,5 +297,3 @@ __device__ __forceinline__ void write_best(const Best& best, const Workspace& sp
         words[CODE_WORDS + t / WARP] = space.occupied[t / WARP];
     }
 }
-
-#endif  // GPUBOOST_SPLIT_CUH

@@ -1,6 +1,4 @@
 // The rows of all trees, one tree after the other, for draw.cu.
-#ifndef GPUBOOST_ROW_LIST_CUH
-#define GPUBOOST_ROW_LIST_CUH
 
 // The order in which the rows of a tree are listed, the same for every tree.
 struct Order {
@@ -29,5 +27,3 @@ __device__ __forceinline__ void write_row(const RowList& rows, int64 to, int64 r
         rows.target_out[c * rows.target_stride + to] = rows.target[c * rows.n_samples + row];
     }
 }
-
-#endif  // GPUBOOST_ROW_LIST_CUH
