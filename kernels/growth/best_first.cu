@@ -137,11 +137,11 @@ __device__ __forceinline__ int64 mark_taken(int64 (&warp_sums)[QUEUE_WARPS], int
     int64 counted = 0;
     for (int64 start = begin; start < end; start += QUEUE_THREADS) {
         const int64 node = start + threadIdx.x;
-        const bool could = node < end && accepted[node] != 0;
-        const bool is_taken = could && place[node] < capacity;
-        const RunningSum sum = running_sum(warp_sums, ((int64)could << 32) + is_taken);
+        const bool is_accepted = node < end && accepted[node] != 0;
+        const bool is_taken = is_accepted && place[node] < capacity;
+        const RunningSum sum = running_sum(warp_sums, ((int64)is_accepted << 32) + is_taken);
         if (is_taken) turn[(counted + sum.before) & 0xFFFFFFFFll] = place[node];
-        if (could && !is_taken) accepted[node] = 0;
+        if (is_accepted && !is_taken) accepted[node] = 0;
         counted += sum.all;
     }
     return counted;
@@ -239,8 +239,8 @@ __device__ __forceinline__ void add_to_leaf(int64* sums, int32 n_sums, int32 pla
     }
 }
 
-// Turn nodes of the store (node_buffer.cu) whose splits were taken back into leaves. Their
-// descendants stay in the store, but are no node's children.
+// Turn nodes of the node buffer (node_buffer.cu) whose splits were taken back into leaves. Their
+// descendants stay in the node buffer, but are no node's children.
 //
 //   leaf   int32 (places,)           see `leaf_above`
 //   sums   int64 (places, n_sums)    sums of leaves, zero for other nodes. On return the sums of

@@ -26,7 +26,7 @@ struct OpenNode {
     int32 start;  // its first place in `order`
     int32 count;
     int32 levels;  // number of levels allowed below it
-    int32 place;   // in the store
+    int32 place;   // in the node buffer
 };
 
 struct NodeSplit {

@@ -1,8 +1,9 @@
-// Finishes the nodes of the store: thresholds, directions of missing values, values, impurities and
-// impurity decreases; the same operations in the same order as gpuboost/engine/growth/tree.py.
+// Finishes the nodes of the node buffer: thresholds, directions of missing values, values,
+// impurities and impurity decreases; the same operations in the same order as
+// gpuboost/engine/growth/tree.py.
 //
 //   table, order, category, level_end   the numbers of the nodes, from node_buffer.cu
-//   left, count, ..., sums              the store, in which left is now a number
+//   left, count, ..., sums              the node buffer, in which left is now a number
 //   center, low, high                   float64 (F, width), see thresholds.cuh
 //
 // Output, node i of tree t at table[NODE_ROW][t] + i: the arrays of a `Tree`, with integers as
@@ -168,7 +169,7 @@ __device__ __forceinline__ double weighted_deviation(const ValueRule& rule, cons
 }
 
 // By how much a split lowers the mean absolute deviation of the root. `own` is the summary of the
-// node; `root`, `left` and `right` are places in the store.
+// node; `root`, `left` and `right` are places in the node buffer.
 __device__ __forceinline__ double decrease_of_medians(const ValueRule& rule, const int64* sums,
                                                       int64 root, const NodeSummary& own,
                                                       int64 left, int64 right)
@@ -184,7 +185,7 @@ __device__ __forceinline__ double decrease_of_medians(const ValueRule& rule, con
 // ---- Nodes -------------------------------------------------------------------------------------
 
 struct Masks {
-    In<uint32> from;  // (m, MASK_WORDS), of the store
+    In<uint32> from;  // (m, MASK_WORDS), of the node buffer
     Out<uint32> to;
 };
 
@@ -197,7 +198,7 @@ __device__ __forceinline__ void write_mask(const Masks& masks, int64 place, int6
     }
 }
 
-// The store, as far as splits are made of it.
+// The node buffer, as far as splits are made of it.
 struct StoredSplits {
     In<uint32> count;
     In<double> gain;
@@ -293,7 +294,8 @@ struct FinishedNodes {
 };
 
 // `unit`, float64 (1,): factor of weights, not used for steps; `unit_of_gain`, float64 (1,): factor
-// of gains, not used for medians. `has_draws`, `has_masks`: whether the store has these arrays.
+// of gains, not used for medians. `has_draws`, `has_masks`: whether the node buffer has these
+// arrays.
 // `is_narrow`, `is_whole`: which of the arrays of features and of weights are written.
 // `number_of`, int32 (places,), written only if `numbers`: the number of the node at each place
 // among the nodes of all trees.
@@ -366,7 +368,7 @@ finish_nodes(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels,
 // gpuboost/engine/growth/constraints.py. Then multiply them by the rate.
 //
 //   largest, rate  float64 (1,)
-//   feature        int32 (m,)       of the store
+//   feature        int32 (m,)       of the node buffer
 //   left           int32            of the finished trees
 //   sign           int8 (F,)        the direction of each feature
 //   lower, upper   float64 (.,)     scratch, bounds of each node

@@ -1,10 +1,10 @@
 // Grows the subtree of a node with few rows in one block of SPLIT_THREADS threads, without
 // histograms in global memory: for subtrees.cu.
 //
-// New nodes are appended to the store in global memory as blocks finish them, with siblings side by
-// side:
+// New nodes are appended to the node buffer in global memory as blocks finish them, with siblings
+// side by side:
 //
-//   size     int32 (1,)     nodes in the store, including those of the levels so far
+//   size     int32 (1,)     nodes in the node buffer, including those of the levels so far
 //   left     int32, place of the left child, 0 in leaves       feature, bin, next_bin, draw,
 //   count    uint32                                            missing, mask  as select_split.cu
 //   hessian  int64          gain   float64, -1 in leaves       sums   int64 (m, sums), of leaves
@@ -140,7 +140,7 @@ __device__ __forceinline__ double largest_score(const Workspace& space)
 struct BestFeature {
     double score;  // -1 for none
     int32 feature;
-    bool could;  // whether any feature can split the node
+    bool splittable;  // whether any feature can split the node
 };
 
 // Whether a split by feature f is better than the one found; if scores are equal, the smaller rank
@@ -169,7 +169,7 @@ __device__ __forceinline__ void evaluate_feature(BlockState& state, const Layout
     __syncthreads();
     const int32 missing = cells.hessian(cells.missing_code()) > 0 ? 1 : 0;
     if (size_of(state.space.occupied) + missing >= 2) {
-        found.could = true;
+        found.splittable = true;
         const Feature feature = {f, matrix.n_bins[f], matrix.is_categorical[f] != 0, 0,
                                  matrix.center + (int64)f * missing_code,
                                  BY_WARP ? state.codes : nullptr};
@@ -209,7 +209,7 @@ __device__ __forceinline__ BestFeature find_split(BlockState& state, const Layou
     const bool all = task.limits.max_features >= n_features;
     BestFeature found = {-1.0, LEAF, false};
     int32 f = -1;
-    for (int32 listed = 0; listed < task.limits.max_features || !found.could; ++listed) {
+    for (int32 listed = 0; listed < task.limits.max_features || !found.splittable; ++listed) {
         if (all) {
             __syncthreads();
             do ++f;
@@ -308,7 +308,7 @@ __device__ __forceinline__ void write_sums(const BlockState& state, const Layout
     }
 }
 
-// Write a node to the store, by one thread; several threads write masks.
+// Write a node to the node buffer, by one thread; several threads write masks.
 __device__ __forceinline__ void write_node(const BlockState& state, const Store& store,
                                            const OpenNode& node, int64 hessian, double gain,
                                            int32 feature, int32 left, const Options& options)

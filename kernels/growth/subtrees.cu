@@ -19,10 +19,11 @@
 // The second list. The rows of its nodes are written back to global memory in their new order,
 // over the rows of the subtree's root:
 //
-//   n_tiny     int32 (1,), zero before the first launch   place: of the node in the store
+//   n_tiny     int32 (1,), zero before the first launch   place: of the node in the node buffer
 //   tiny_tree, tiny_count, tiny_levels, place   int32     tiny_start int64     tiny_key uint64
 //
-// Output: nodes in the store of subtree.cuh, in which node i of the level has place *first + i.
+// Output: nodes in the node buffer of subtree.cuh, in which node i of the level has place
+// *first + i.
 // draw is empty if no threshold is random; mask is empty if no feature is categorical.
 //
 // Launch: any grid of SPLIT_THREADS threads, dynamic shared memory as in block_state.cuh. Blocks

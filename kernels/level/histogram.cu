@@ -289,13 +289,13 @@ __device__ __forceinline__ void add_classes(const LaneColumn& column, const Clas
                                             Segment& segment)
 {
     const int32 cells = output.width * TILE, minimum = max(1, output.width / SHORT);
-    const bool looks = column.codes != nullptr;
+    const bool has_feature = column.codes != nullptr;
     for (int32 at = 0, turn = 0; at < rows.count; turn ^= 1) {
         const int32 first = find_segment(rows, at, minimum, segment.first + turn);
         if (threadIdx.x == 0) segment.first[turn ^ 1] = segment.end[turn ^ 1] = rows.count;
-        if (looks) add_scattered(column, rows, at, first, planes, output);
+        if (has_feature) add_scattered(column, rows, at, first, planes, output);
         if (first == rows.count) break;
-        if (looks) add_segment(column, rows, first, planes, segment.end + turn);
+        if (has_feature) add_segment(column, rows, first, planes, segment.end + turn);
         __syncthreads();
         at = segment.end[turn];
         flush_segment(planes, output, cells, rows.target[first]);

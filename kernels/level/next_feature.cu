@@ -62,7 +62,7 @@ try_next_features(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> 
                   int32 first_slot, int32 n_slots, int64 n_rows, int64 n_samples, int32 n_features,
                   int32 width, int32 n_channels, int32 criterion, int32 by_class,
                   int32 random_thresholds, int32 min_samples_leaf, int64* histogram,
-                  Out<int32> listed, Out<double> score, Out<uint8> could, Out<int16> bin,
+                  Out<int32> listed, Out<double> score, Out<uint8> splittable, Out<int16> bin,
                   Out<int16> next_bin, Out<double> draw, Out<int8> missing, Out<uint32> mask)
 {
     __shared__ Workspace space;
@@ -95,7 +95,7 @@ try_next_features(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> 
         }
         const int32 f = has_choice ? (int32)(rank & 0xffffffffull) : -1;
         if (t == 0) listed[own] = f;
-        begin_entry(could, score, own, has_choice);
+        begin_entry(splittable, score, own, has_choice);
         if (!has_choice) continue;
         vote(space.occupied, occupied && t < cells.missing_code());
         __syncthreads();

@@ -1,7 +1,7 @@
 // The best split of every node: its listed features, the best of their splits, the sums of the left
 // child, and whether the split is accepted.
 //
-//   score, could, ...   (slots, M)    from split.cu
+//   score, splittable, ...   (slots, M)    from split.cu
 //   listed      int32 (slots, M) or (1, M)    features of the lists, see histogram.cu
 //   size, slot, open                 see policy.cu; key, tree, hessian of the nodes
 //   root_hessian int64 (trees,)      allowed uint8 (trees or nodes, F), see split.cu
@@ -57,7 +57,7 @@ choose_features(In<int32> size, In<int32> slot, In<uint8> open, In<uint64> key, 
 // The splits of split.cu, by slot and entry of its list.
 struct ListedSplits {
     In<double> score;
-    In<uint8> could;
+    In<uint8> splittable;
     In<int16> bin;
     In<int16> next_bin;
     In<double> draw;
@@ -72,14 +72,16 @@ struct Entries {
     int32 n_listed;
 };
 
-// The smallest rank of a feature that could split the node. Every lane takes part.
+// The smallest rank of a feature that can split the node. Every lane takes part.
 __device__ __forceinline__ uint64 first_splittable(const AllowedFeatures& choice,
                                                    const ListedSplits& found,
                                                    const Entries& entries)
 {
     uint64 rank = EVERY_RANK;
     for (int32 j = threadIdx.x; j < entries.n_listed; j += WARP) {
-        if (found.could[entries.first + j] != 0) rank = min(rank, choice.rank(entries.listed[j]));
+        if (found.splittable[entries.first + j] != 0) {
+            rank = min(rank, choice.rank(entries.listed[j]));
+        }
     }
     return warp_min(rank);
 }
@@ -239,18 +241,18 @@ decide_splits(In<int32> size, In<int32> slot, In<uint8> open, In<uint64> key, In
               int32 fill, In<int32> listed, int32 stride, int32 n_listed, In<uint64> last_listed,
               int32 n_features, int32 max_features, int32 width, int32 n_channels, int32 criterion,
               In<double> unit, double min_impurity_decrease, int32 needs_gain, int32 has_masks,
-              In<double> score, In<uint8> could, In<int16> bin, In<int16> next_bin, In<double> draw,
-              In<int8> missing, In<uint32> mask, Out<double> gain_out, Out<int32> feature_out,
-              Out<int16> bin_out, Out<int16> next_bin_out, Out<double> draw_out,
-              Out<int8> missing_out, Out<uint8> categorical_out, Out<uint32> mask_out,
-              Out<int64> left_hessian_out, Out<int64> left_gradient_out, Out<uint8> accepted_out,
-              Out<uint8> undecided)
+              In<double> score, In<uint8> splittable, In<int16> bin, In<int16> next_bin,
+              In<double> draw, In<int8> missing, In<uint32> mask, Out<double> gain_out,
+              Out<int32> feature_out, Out<int16> bin_out, Out<int16> next_bin_out,
+              Out<double> draw_out, Out<int8> missing_out, Out<uint8> categorical_out,
+              Out<uint32> mask_out, Out<int64> left_hessian_out, Out<int64> left_gradient_out,
+              Out<uint8> accepted_out, Out<uint8> undecided)
 {
     const int32 lane = threadIdx.x;
     const Splits splits = {gain_out,         feature_out,       bin_out,         next_bin_out,
                            draw_out,         missing_out,       categorical_out, mask_out,
                            left_hessian_out, left_gradient_out, accepted_out,    has_masks != 0};
-    const ListedSplits found = {score, could, bin, next_bin, draw, missing, mask};
+    const ListedSplits found = {score, splittable, bin, next_bin, draw, missing, mask};
     for (int32 node = first_of_warp(); node < *size; node += nodes_at_once()) {
         if (open[node] == 0) {
             if (fill != 0 && lane == 0) write_none(splits, node, n_channels);
@@ -265,11 +267,11 @@ decide_splits(In<int32> size, In<int32> slot, In<uint8> open, In<uint64> key, In
                                         key[node], n_features};
         const bool all = stride == 0;  // whether the list has all features
         const uint64 last = all ? last_rank(choice, max_features) : EVERY_RANK;
-        const uint64 could_first = first_splittable(choice, found, entries);
-        const bool none_could = could_first == EVERY_RANK;
-        const uint64 until = none_could ? last : max(last, could_first);
+        const uint64 first_rank = first_splittable(choice, found, entries);
+        const bool none_found = first_rank == EVERY_RANK;
+        const uint64 until = none_found ? last : max(last, first_rank);
         const BestEntry best = best_entry(choice, found, entries, until);
-        if (lane == 0) undecided[node] = !all && none_could && last_listed[own] != EVERY_RANK;
+        if (lane == 0) undecided[node] = !all && none_found && last_listed[own] != EVERY_RANK;
         const int64 at = entries.first + best.entry;
         double gain = -1.0;
         if (best.rank != EVERY_RANK) {

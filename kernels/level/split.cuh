@@ -263,11 +263,11 @@ __device__ __forceinline__ uint32 word_of_codes(const Feature& feature, uint32 c
 }
 
 // Write whether a node and feature had a choice, and no split yet.
-__device__ __forceinline__ void begin_entry(Out<uint8> could, Out<double> score, int64 at,
+__device__ __forceinline__ void begin_entry(Out<uint8> splittable, Out<double> score, int64 at,
                                             bool has_choice)
 {
     if (threadIdx.x != 0) return;
-    could[at] = has_choice;
+    splittable[at] = has_choice;
     score[at] = -1.0;
 }
 
