@@ -36,7 +36,7 @@ STRUCK = {
     "known nodes": "best-first frontier",
     "leaf refits|refit leaves|refits leaves": "leaf quantiles",
     "class judge|value judge|tree judge|said classes": "objective, predicted classes",
-    "tree room|rooms|room for planes": "capacity",
+    "room|rooms": "stride, first node, capacity",
     "late tree|late round|late trees": "pending round",
     "joint|level columns|join codes": "feature bundle",
     "beats|offer numeric|offer feature": "is better, evaluate",
@@ -48,7 +48,6 @@ STRUCK = {
     "max most|min least|most rows|least rows|most nodes|least hessian": "max, min",
     "lists pay": "use feature lists",
     "sum left out|add left out": "out of bag",
-    "known room|make room": "capacity, free memory",
     "looked|looked at": "listed features, candidate features",
 }
 # Terms that have several meanings elsewhere, each with its one meaning in this project.

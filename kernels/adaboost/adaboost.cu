@@ -163,7 +163,7 @@ find_misses(In<uint8> codes, int64 n, int32 missing_code, In<uint32> packed, In<
     update_largest(of_warp, largest, max_size);
 }
 
-__device__ __forceinline__ double loss_of(int32 kind, double share)
+__device__ __forceinline__ double relative_loss(int32 kind, double share)
 {
     if (kind == LINEAR) return share;
     return kind == SQUARE ? share * share : 1.0 - natural_exp(-share);
@@ -179,7 +179,7 @@ evaluate_values(int32 kind, int64 n, In<uint64> largest, In<double> weights, Out
     for (int64 row = row_of_thread(); row < n; row += threads_of_grid()) {
         const double miss = loss[row];
         if (miss < 0.0) continue;
-        const double own = loss_of(kind, max_size > 0.0 ? miss / max_size : miss);
+        const double own = relative_loss(kind, max_size > 0.0 ? miss / max_size : miss);
         loss[row] = own;
         lost += fixed_point(weights[row] * own);
         all += fixed_point(weights[row]);

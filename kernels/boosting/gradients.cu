@@ -204,13 +204,13 @@ struct Quantiser {
     }
 };
 
-// The rows of all trees, one tree after the other; columns of target are `room` apart.
+// The rows of all trees, one tree after the other; columns of target are `target_stride` apart.
 struct RoundRows {
     Out<uint32> row;
     Out<uint32> weight;
     Out<int32> target;
     Out<int64> wide;  // (T, n, n_outputs + n_hessians)
-    int64 room;
+    int64 target_stride;
 };
 
 __device__ __forceinline__ void put_row(const RoundRows& rows, const Quantiser& made, int64 to,
@@ -223,7 +223,7 @@ __device__ __forceinline__ void put_row(const RoundRows& rows, const Quantiser& 
     rows.weight[to] = made.weight(row, of_hessian, down);
     int64* planes = rows.wide + (tree * made.n + row) * (made.n_outputs + made.n_hessians);
     for (int32 k = 0; k < made.n_outputs; ++k) {
-        rows.target[k * rows.room + to] = made.narrow_gradient(row, column + k, up);
+        rows.target[k * rows.target_stride + to] = made.narrow_gradient(row, column + k, up);
         const double g = made.gradient[(column + k) * made.n + row];
         planes[k] = (int64)rint(ldexp(g, made.exponents[WIDE_GRADIENT]));
     }
@@ -241,15 +241,15 @@ extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 list_round(In<uint64> trees, In<uint64> seed, In<uint32> drawn, int32 subset, In<double> weights,
            int32 weighted, In<int64> first, In<int64> count, In<double> gradient,
            In<double> hessian, In<int32> whole, int32 is_whole, In<int32> exponents, int64 n,
-           int32 trees_per_round, int32 n_outputs, int32 n_hessians, int32 is_shared, int64 room,
-           Out<uint32> row_out, Out<uint32> weight_out, Out<int32> target_out, Out<int64> wide,
-           Out<int64> count_out)
+           int32 trees_per_round, int32 n_outputs, int32 n_hessians, int32 is_shared,
+           int64 target_stride, Out<uint32> row_out, Out<uint32> weight_out, Out<int32> target_out,
+           Out<int64> wide, Out<int64> count_out)
 {
     __shared__ int32 listed_of_warp[BOOST_WARPS];
     const TrainingRows training = {drawn, weights, subset != 0, weighted != 0};
     const Quantiser made = {gradient,  hessian,    whole,          exponents,    n,
                              n_outputs, n_hessians, is_shared != 0, is_whole != 0};
-    const RoundRows rows = {row_out, weight_out, target_out, wide, room};
+    const RoundRows rows = {row_out, weight_out, target_out, wide, target_stride};
     const int64 tree = blockIdx.y, column = (int64)(trees[tree] % (uint64)trees_per_round);
     const uint64 key = stream_key(*seed, ROUND_GRADIENT, trees[tree]);
     const int64 begin = (int64)blockIdx.x * LIST_PART, end = min(n, begin + LIST_PART);
@@ -268,7 +268,7 @@ list_round(In<uint64> trees, In<uint64> seed, In<uint32> drawn, int32 subset, In
 
 // ---- Mean loss ---------------------------------------------------------------------------------
 
-__device__ __forceinline__ double loss_of(const LossRows& rows, int64 row)
+__device__ __forceinline__ double row_loss(const LossRows& rows, int64 row)
 {
     if (FORMULA == SOFTMAX) {
         const SoftmaxSums sums = softmax_sums(rows, row);
@@ -303,7 +303,7 @@ row_losses(In<double> y, In<double> raw, In<double> weights, int32 weighted, In<
     if (row < n) {
         const double weight = weighted != 0 ? weights[row] : 1.0;
         const bool is_inside = subset == 0 || drawn[row] != 0;
-        own = loss_of(rows, row);
+        own = row_loss(rows, row);
         inside = is_inside ? weight : 0.0;
         outside = is_inside ? 0.0 : weight;
         loss[row] = own * weight;

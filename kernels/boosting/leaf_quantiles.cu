@@ -112,7 +112,7 @@ count_leaves(In<uint32> row, In<int64> start, In<int64> n_rows, In<uint8> codes,
 // does not change quantiles. taken int64 (nodes,), zero before the launch: rows written so far.
 // Launch: as count_leaves.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-key_walked(In<uint32> row, In<int64> start, In<int64> n_rows, In<int32> leaf, In<int64> offset,
+key_traversed(In<uint32> row, In<int64> start, In<int64> n_rows, In<int32> leaf, In<int64> offset,
            In<uint64> trees, int32 trees_per_round, In<double> y, In<double> raw, int64 n,
            int32 n_outputs, In<int64> weights, int32 weighted, Out<int64> taken, Out<uint64> key,
            Out<int64> weight)
@@ -222,7 +222,7 @@ sum_terms(In<uint64> key, In<int64> weight, int32 weighted, In<int32> n_pieces, 
 // ---- Leaves ------------------------------------------------------------------------------------
 
 // value float64 (nodes,): the quantile of each leaf (plus, if `clipped`, the mean of its terms)
-// times the learning rate. With `placed`, node_of holds places in the store, see leaves.cu.
+// times the learning rate. With `placed`, node_of holds places in the node buffer, see leaves.cu.
 // Launch: over groups.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 set_leaf_quantiles(In<int32> size, In<int32> node_of, In<int32> tree_of, In<double> centre,

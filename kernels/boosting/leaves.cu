@@ -1,7 +1,7 @@
 // Finds the leaves of rows in a round of boosting and adds their values to raw predictions.
 //
 //   raw         float64 (K, n)      raw predictions
-//   place       int32 (T, n)        place of each row's leaf in the store of the round, see
+//   place       int32 (T, n)        place of each row's leaf in the node buffer of the round, see
 //                                   node_buffer.cu; -1: the tree was not grown on the row
 //   number_of   int32 (places,)     node at each place, as index among the nodes of all trees
 //   value       float64 (., V)      values of these nodes

@@ -1,7 +1,5 @@
 // Gradient, hessian and value of each loss, for one row of weight 1 and one column of raw
 // predictions: gpuboost/engine/losses/formulas.py, the same operations in the same order.
-#ifndef GPUBOOST_LOSSES_CUH
-#define GPUBOOST_LOSSES_CUH
 
 // The losses by number: gpuboost/engine/losses/table.py. ROW(7, log_loss) stands for the functions
 // log_loss and log_loss_loss of the target, the raw prediction and the parameter.
@@ -221,5 +219,3 @@ __device__ __forceinline__ double loss_value(int32 formula, double y, double raw
 #undef VALUE_OF
     return 0.0;
 }
-
-#endif  // GPUBOOST_LOSSES_CUH

@@ -23,8 +23,8 @@
 #include "boosting/quantiles.cuh"
 #include "common/radix_select.cuh"
 
-constexpr int32 DIGIT_BITS = 8;
-constexpr int32 DIGITS = 256;
+constexpr int32 KEY_DIGIT_BITS = 8;
+constexpr int32 KEY_DIGITS = 256;
 constexpr int32 FIRST_SHIFT = 56;      // shift of the first digit
 constexpr int32 GROUPS_AT_ONCE = 65536;  // capacity of `counts`
 constexpr int32 GROUPS_OF_BLOCK = BOOST_THREADS / WARP;
@@ -39,17 +39,17 @@ count_key_digits(In<uint64> key, In<int64> weight, int32 weighted, In<int32> n_p
                  In<int32> slot, In<int64> first, In<int32> rows, In<uint64> prefix, int32 shift,
                  int32 first_group, Out<int64> counts)
 {
-    __shared__ uint32 low[DIGITS];
-    __shared__ uint32 high[DIGITS];
+    __shared__ uint32 low[KEY_DIGITS];
+    __shared__ uint32 high[KEY_DIGITS];
     const Numbers numbers = {key, weight, weighted != 0};
     for (int32 piece = blockIdx.x; piece < *n_pieces; piece += (int32)gridDim.x) {
         const int32 group = slot[piece];
         if (group < first_group || group - first_group >= GROUPS_AT_ONCE) continue;
         const int64 begin = first[piece], end = begin + rows[piece];
         const uint64 found = shift == FIRST_SHIFT ? 0 : prefix[group];
-        const uint64 settled = bits_above<uint64>(shift, DIGIT_BITS);
-        int64* own = counts + (int64)(group - first_group) * DIGITS;
-        for (int32 digit = threadIdx.x; digit < DIGITS; digit += BOOST_THREADS) {
+        const uint64 settled = bits_above<uint64>(shift, KEY_DIGIT_BITS);
+        int64* own = counts + (int64)(group - first_group) * KEY_DIGITS;
+        for (int32 digit = threadIdx.x; digit < KEY_DIGITS; digit += BOOST_THREADS) {
             low[digit] = 0;
             high[digit] = 0;
         }
@@ -57,11 +57,11 @@ count_key_digits(In<uint64> key, In<int64> weight, int32 weighted, In<int32> n_p
         for (int64 at = begin + threadIdx.x; at < end; at += BOOST_THREADS) {
             const uint64 number = key[at];
             if (!is_candidate(number, found, settled)) continue;
-            const int32 digit = (int32)(number >> shift & (DIGITS - 1));
+            const int32 digit = (int32)(number >> shift & (KEY_DIGITS - 1));
             add_halves(low + digit, high + digit, numbers.weight_of(at));
         }
         __syncthreads();
-        for (int32 digit = threadIdx.x; digit < DIGITS; digit += BOOST_THREADS) {
+        for (int32 digit = threadIdx.x; digit < KEY_DIGITS; digit += BOOST_THREADS) {
             add_to(own + digit, (int64)((uint64)high[digit] << 32 | low[digit]));
         }
     }
@@ -79,14 +79,14 @@ choose_key_digits(In<int32> size, In<double> level, int32 shift, Out<uint64> pre
     const int32 step_of_grid = (int32)gridDim.x * GROUPS_OF_BLOCK;
     for (int32 at = (int32)blockIdx.x * GROUPS_OF_BLOCK + warp; at < n_groups; at += step_of_grid) {
         const int32 group = first_group + at;
-        int64* own = counts + (int64)at * DIGITS;
-        const DigitWeights weights = digit_weights<WARP, DIGITS>(own);
+        int64* own = counts + (int64)at * KEY_DIGITS;
+        const DigitWeights weights = digit_weights<WARP, KEY_DIGITS>(own);
         const bool is_first = shift == FIRST_SHIFT;
         const int64 all = is_first ? weights.all : total[group];
         const int64 before = is_first ? 0 : below[group];
         const double cut = (double)all * level[group];
         __syncwarp();  // one lane writes what all have read
-        const ChosenDigit chosen = next_digit<WARP, DIGITS>(
+        const ChosenDigit chosen = next_digit<WARP, KEY_DIGITS>(
             own, weights, before, [&](int64 sum) { return (double)sum >= cut; });
         if (chosen.digit < 0) continue;
         const uint64 whole = (uint64)chosen.digit << shift;

@@ -1,6 +1,4 @@
 // Numbers as keys, that is integers in the order of the numbers, for quantiles.
-#ifndef GPUBOOST_QUANTILES_CUH
-#define GPUBOOST_QUANTILES_CUH
 
 #include "common/rounds.cuh"
 
@@ -40,5 +38,3 @@ struct Residuals {
         return y[column % n_outputs * n + row] - raw[column * n + row];
     }
 };
-
-#endif  // GPUBOOST_QUANTILES_CUH

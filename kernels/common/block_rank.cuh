@@ -1,6 +1,4 @@
 // The rank of a thread among the chosen threads of its block.
-#ifndef GPUBOOST_BLOCK_RANK_CUH
-#define GPUBOOST_BLOCK_RANK_CUH
 
 struct BlockRank {
     int32 before;  // chosen threads before this one
@@ -23,5 +21,3 @@ __device__ __forceinline__ BlockRank block_rank(int32 (&of_warp)[WARPS], bool is
     __syncthreads();
     return rank;
 }
-
-#endif  // GPUBOOST_BLOCK_RANK_CUH

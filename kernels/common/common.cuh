@@ -1,8 +1,6 @@
 // Prelude of every kernel file: spliced in front of the source text before compilation, never
-// included. It must compile under NVRTC and under g++ (tests/cuda_shim), so: no includes, no
-// initialisers on __shared__, integer types of a written width.
-#ifndef GPUBOOST_COMMON_CUH
-#define GPUBOOST_COMMON_CUH
+// included. It must compile under NVRTC and under g++ (tests/cuda_shim), so: no standard headers,
+// no initialisers on __shared__, integer types of a written width.
 
 typedef signed char int8;
 typedef unsigned char uint8;
@@ -172,6 +170,16 @@ __device__ __forceinline__ double natural_log(double x)
            - ((half - (log_series(f) + exponent * 1.90821492927058770002e-10)) - f);
 }
 
+// Binary logarithm of a normal positive float64.
+__device__ __forceinline__ double binary_log(double x)
+{
+    const int64 bits = __double_as_longlong(x);
+    const double exponent = (double)((bits >> 52) - 1022);
+    const double mantissa
+        = __longlong_as_double((bits & 0xFFFFFFFFFFFFFll) | 0x3FE0000000000000ll);
+    return exponent + natural_log(mantissa) * 1.44269504088896338700e00;
+}
+
 // (1 + x) log(1 + x) - x: half the Poisson deviance of 1 + x from 1.
 __device__ __forceinline__ double half_deviance(double x)
 {
@@ -294,5 +302,3 @@ __device__ __forceinline__ Int first_not(Int low, Int high, const Before& before
     }
     return low;
 }
-
-#endif  // GPUBOOST_COMMON_CUH

@@ -1,6 +1,4 @@
 // Criteria of splits, in the prelude: the operations of gpuboost/engine/criteria.py in their order.
-#ifndef GPUBOOST_CRITERIA_CUH
-#define GPUBOOST_CRITERIA_CUH
 
 constexpr int32 VARIANCE = 0, ENTROPY = 1, MISCLASSIFICATION = 2, NEWTON = 3, POISSON = 4;
 constexpr int32 TWOING = 6;
@@ -199,6 +197,27 @@ __device__ __forceinline__ auto with_criterion(int32 number, const Use& use, Val
     else return use(Misclassification(), values...);
 }
 
+// The gain of a valid split from its score: scores of VARIANCE are gains times the node's hessian.
+__device__ __forceinline__ double gain_of(int32 number, double score, double hessian)
+{
+    return number == VARIANCE ? score / hessian : score;
+}
+
+// Impurity of class shares, which are added one by one: the misclassification rate, the entropy or,
+// for all other criteria, the Gini impurity.
+struct ClassImpurity {
+    int32 number;  // of the criterion
+    double sum;    // 0 before the first share
+
+    __device__ __forceinline__ void add(double share)
+    {
+        if (number == MISCLASSIFICATION) sum = max(sum, share);
+        else if (number == ENTROPY) sum = sum + -share * binary_log(share > 0.0 ? share : 1.0);
+        else sum = sum + share * share;
+    }
+    __device__ __forceinline__ double value() const { return number == ENTROPY ? sum : 1.0 - sum; }
+};
+
 // Arguments of with_criterion. They are structs because NVRTC before 13 treats a lambda with an
 // `auto` parameter as a host function.
 
@@ -223,5 +242,3 @@ struct ScoreOf {
         return Criterion::score(terms, hl, h);
     }
 };
-
-#endif  // GPUBOOST_CRITERIA_CUH

@@ -1,6 +1,4 @@
 // Exact scaling of float64 by powers of two.
-#ifndef GPUBOOST_FLOAT_EXPONENT_CUH
-#define GPUBOOST_FLOAT_EXPONENT_CUH
 
 // 2**exponent of a normal float64.
 __device__ __forceinline__ double power_of_two(int32 exponent)
@@ -22,5 +20,3 @@ __device__ __forceinline__ int32 exponent_above(uint64 bits)
     if (field != 0) return field - 1022;
     return bits == 0 ? 0 : (64 - __clzll((int64)bits)) - 1074;
 }
-
-#endif  // GPUBOOST_FLOAT_EXPONENT_CUH

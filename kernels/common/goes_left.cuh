@@ -8,8 +8,8 @@
 // Nodes are stored in several layouts. Each layout has a type with these methods:
 //
 //   is_missing(x)    missing_left()    is_categorical()    in_set(x)    at_most(x)
-#ifndef GPUBOOST_GOES_LEFT_CUH
-#define GPUBOOST_GOES_LEFT_CUH
+
+constexpr int32 LAST_CODE = 255;  // the largest code that a set may contain
 
 // Whether bit `code` of a set of codes is set; `word` is word code / WARP of the set.
 __device__ __forceinline__ bool has_code(uint32 word, uint32 code)
@@ -24,5 +24,3 @@ __device__ __forceinline__ bool goes_left(const Split& split, Value x)
     if (split.is_missing(x)) return split.missing_left();
     return split.is_categorical() ? split.in_set(x) : split.at_most(x);
 }
-
-#endif  // GPUBOOST_GOES_LEFT_CUH

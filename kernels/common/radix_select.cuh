@@ -13,8 +13,6 @@
 // How digits are counted depends on the size of groups: medians of nodes (level/median.cu) count a
 // narrow digit in registers; quantiles of leaves (boosting/quantiles.cu) and drawn rows
 // (sampling/draw.cu) count a wide digit in shared memory.
-#ifndef GPUBOOST_RADIX_SELECT_CUH
-#define GPUBOOST_RADIX_SELECT_CUH
 
 // The bits above the digit at `shift`, which is `bits` wide.
 template <typename Number>
@@ -77,5 +75,3 @@ __device__ __forceinline__ ChosenDigit next_digit(Count* counts, const DigitWeig
     }
     return chosen;
 }
-
-#endif  // GPUBOOST_RADIX_SELECT_CUH

@@ -1,6 +1,4 @@
 // Definitions shared by the kernels of boosting rounds and of AdaBoost rounds.
-#ifndef GPUBOOST_ROUNDS_CUH
-#define GPUBOOST_ROUNDS_CUH
 
 #include "common/float_exponent.cuh"
 
@@ -32,5 +30,3 @@ __device__ __forceinline__ void update_largest(uint64* of_warp, uint64* largest,
     const uint64 of_block = warp_max(lane < BOOST_WARPS ? of_warp[lane] : (uint64)0);
     if (lane == 0 && of_block != 0) atomicMax(largest, of_block);
 }
-
-#endif  // GPUBOOST_ROUNDS_CUH

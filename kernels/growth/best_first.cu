@@ -28,7 +28,7 @@ constexpr int32 QUEUE_THREADS = 256;
 constexpr int32 QUEUE_BLOCKS = 2;  // per multiprocessor, at least
 constexpr int32 QUEUE_WARPS = QUEUE_THREADS / WARP;
 constexpr int32 NO_PARENT = -1, NO_NODE = -2;
-constexpr int32 NEVER = 0x7FFFFFFF;  // the slot of a node that is not split
+constexpr int32 NO_SLOT = 0x7FFFFFFF;  // the slot of a node that is not split
 constexpr int32 GROUP = 128;  // earlier splits that a node can skip at once
 
 // Splits, indexed by position in the order or by node.
@@ -58,8 +58,8 @@ struct NodeOrder {
     __device__ __forceinline__ bool before(int64 a, int64 b) const
     {
         if (slot[a] != slot[b]) return slot[a] < slot[b];
-        if (slot[a] != NEVER && nodes.before(a, nodes, b)) return true;
-        return a < b && (slot[a] == NEVER || !nodes.before(b, nodes, a));
+        if (slot[a] != NO_SLOT && nodes.before(a, nodes, b)) return true;
+        return a < b && (slot[a] == NO_SLOT || !nodes.before(b, nodes, a));
     }
 };
 
@@ -137,11 +137,11 @@ __device__ __forceinline__ int64 mark_taken(int64 (&warp_sums)[QUEUE_WARPS], int
     int64 counted = 0;
     for (int64 start = begin; start < end; start += QUEUE_THREADS) {
         const int64 node = start + threadIdx.x;
-        const bool could = node < end && accepted[node] != 0;
-        const bool is_taken = could && place[node] < capacity;
-        const RunningSum sum = running_sum(warp_sums, ((int64)could << 32) + is_taken);
+        const bool is_accepted = node < end && accepted[node] != 0;
+        const bool is_taken = is_accepted && place[node] < capacity;
+        const RunningSum sum = running_sum(warp_sums, ((int64)is_accepted << 32) + is_taken);
         if (is_taken) turn[(counted + sum.before) & 0xFFFFFFFFll] = place[node];
-        if (could && !is_taken) accepted[node] = 0;
+        if (is_accepted && !is_taken) accepted[node] = 0;
         counted += sum.all;
     }
     return counted;
@@ -177,7 +177,7 @@ take_splits(In<int32> size, In<int32> tree, In<uint64> key, In<double> gain, Out
         const int64 above = *first == 0 ? -1 : turn[own + (node - begin) / 2];
         parent[*first + node] = above < 0 ? NO_PARENT : node_before[own + above];
         slot[node] = accepted[node] == 0
-            ? NEVER : (int32)find_slot(nodes, node, taken, n_taken, worst, above + 1);
+            ? NO_SLOT : (int32)find_slot(nodes, node, taken, n_taken, worst, above + 1);
     }
     __syncthreads();
 
@@ -185,7 +185,7 @@ take_splits(In<int32> size, In<int32> tree, In<uint64> key, In<double> gain, Out
     const int32* in_order = sort_nodes({slot, nodes}, begin, end, sorted, other);
     for (int64 at = begin + threadIdx.x; at < end; at += QUEUE_THREADS) {
         const int32 node = in_order[at];
-        if (slot[node] == NEVER) continue;
+        if (slot[node] == NO_SLOT) continue;
         const int64 to = slot[node] + at - begin;
         place[node] = (int32)min(to, (int64)capacity);
         if (to >= capacity) continue;
@@ -239,8 +239,8 @@ __device__ __forceinline__ void add_to_leaf(int64* sums, int32 n_sums, int32 pla
     }
 }
 
-// Turn nodes of the store (node_buffer.cu) whose splits were taken back into leaves. Their
-// descendants stay in the store, but no node has them as children.
+// Turn nodes of the node buffer (node_buffer.cu) whose splits were taken back into leaves. Their
+// descendants stay in the node buffer, but no node has them as children.
 //
 //   leaf   int32 (places,)           see `leaf_above`
 //   sums   int64 (places, n_sums)    sums of leaves, zero for other nodes. On return the sums of a

@@ -9,8 +9,6 @@
 //
 // Dynamic shared memory: the gradients of one node, the sums of two nodes, the histogram of one
 // feature, and the targets; see `layout`. The size is computed in backends/cuda/growth/subtrees.py.
-#ifndef GPUBOOST_BLOCK_STATE_CUH
-#define GPUBOOST_BLOCK_STATE_CUH
 
 #include "level/accept.cuh"
 
@@ -28,7 +26,7 @@ struct OpenNode {
     int32 start;  // first place of its rows in `order`
     int32 count;
     int32 levels;  // largest number of levels below the node
-    int32 place;   // place of the node in the store
+    int32 place;   // place of the node in the node buffer
 };
 
 struct NodeSplit {
@@ -77,7 +75,7 @@ struct Matrix {
     int32 width;
 };
 
-struct Limits {
+struct SubtreeLimits {
     Options options;
     int64 smallest;  // smallest number of rows of a node that may be split
     int32 max_features;
@@ -129,7 +127,7 @@ struct Store {
 // Data that all nodes of a launch share.
 struct Task {
     Matrix matrix;
-    Limits limits;
+    SubtreeLimits limits;
     LeafColumns wide;
     Store store;
 };
@@ -149,7 +147,7 @@ struct Sums {
 };
 
 // The histogram of one feature; `counts` is null if rows are not counted, `high` for classes.
-struct HistogramView {
+struct BlockHistogram {
     uint32* weights;
     uint32* counts;
     uint32* low;
@@ -176,7 +174,7 @@ struct HistogramView {
 struct Layout {
     int64* gradient;  // of the node that is searched
     uint32* sums;     // of two nodes
-    HistogramView cells;
+    BlockHistogram cells;
     int32* target;    // columns MAX_ROWS apart
     int32 n_words;    // of sums and cells together, which are contiguous
 };
@@ -270,9 +268,9 @@ __device__ __forceinline__ bool knows_purity(const BlockState& state, const Layo
 }
 
 // Whether the node is large, shallow and impure enough. Every thread of the block takes part.
-__device__ __forceinline__ bool may_split(const BlockState& state, const Layout& shared,
-                                          const Sums& sums, const OpenNode& node,
-                                          const Limits& limits)
+__device__ __forceinline__ bool is_splittable(const BlockState& state, const Layout& shared,
+                                              const Sums& sums, const OpenNode& node,
+                                              const SubtreeLimits& limits)
 {
     const Options& options = limits.options;
     if (node.levels <= 0 || node.count < limits.smallest) return false;
@@ -285,7 +283,7 @@ __device__ __forceinline__ bool may_split(const BlockState& state, const Layout&
 // ---- Rows --------------------------------------------------------------------------------------
 
 // Rows of the level, and the first row of one node.
-struct Rows {
+struct LevelRows {
     uint32* row;
     uint32* weight;
     int32* target;
@@ -295,8 +293,9 @@ struct Rows {
 };
 
 // Copy the rows of a node to shared memory, and push the node onto the stack.
-__device__ __forceinline__ void load(BlockState& state, const Layout& shared, const Rows& rows,
-                                     const OpenNode& root, const Tree& tree)
+__device__ __forceinline__ void load_rows(BlockState& state, const Layout& shared,
+                                          const LevelRows& rows, const OpenNode& root,
+                                          const Tree& tree)
 {
     #pragma unroll 1
     for (int32 i = threadIdx.x; i < root.count; i += SPLIT_THREADS) {
@@ -332,5 +331,3 @@ __device__ __forceinline__ void clear_sums(const Sums& sums, int32 n_channels)
         sums.low[k] = sums.high[k] = 0;
     }
 }
-
-#endif  // GPUBOOST_BLOCK_STATE_CUH

@@ -1,8 +1,8 @@
-// Finishes the nodes of the store: computes thresholds, directions of missing values, values,
+// Finishes the nodes of the node buffer: computes thresholds, directions of missing values, values,
 // impurities and impurity decreases, by the operations of gpuboost/engine/growth/tree.py in order.
 //
 //   table, order, category, level_end   the numbers of the nodes, from node_buffer.cu
-//   left, count, ..., sums              the store, in which left is now the number of a node
+//   left, count, ..., sums              the node buffer, in which left is now the number of a node
 //   center, low, high                   float64 (F, width), see thresholds.cuh
 //
 // Output, node i of tree t at table[NODE_ROW][t] + i: the arrays of a `Tree`, with integers as
@@ -68,32 +68,21 @@ struct NodeSummary {
 
 __device__ __forceinline__ double at_least_zero(double x) { return x > 0.0 ? x : 0.0; }
 
-// Binary logarithm of a normal positive float64: gpuboost/engine/numerics.py.
-__device__ __forceinline__ double binary_log(double x)
-{
-    const int64 bits = __double_as_longlong(x);
-    const double exponent = (double)((bits >> 52) - 1022);
-    const double mantissa
-        = __longlong_as_double((bits & 0xFFFFFFFFFFFFFll) | 0x3FE0000000000000ll);
-    return exponent + natural_log(mantissa) * 1.44269504088896338700e00;
-}
-
-// Shares of classes, and their Gini impurity, entropy or misclassification rate.
+// Shares of classes, and their impurity.
 __device__ __forceinline__ NodeSummary summarise_classes(const ValueRule& rule, const int64* sums,
                                                          double* value)
 {
-    double weight = 0.0, spread = 0.0;
+    double weight = 0.0;
+    ClassImpurity impurity = {rule.criterion, 0.0};
     #pragma unroll 1
     for (int32 k = 0; k < rule.n_values; ++k) weight = weight + rule.of_class(sums, k);
     #pragma unroll 1
     for (int32 k = 0; k < rule.n_values; ++k) {
         const double share = rule.of_class(sums, k) / weight;
         value[k] = share;
-        if (rule.criterion == MISCLASSIFICATION) spread = max(spread, share);
-        else if (rule.criterion != ENTROPY) spread = spread + share * share;
-        else spread = spread + -share * binary_log(share > 0.0 ? share : 1.0);
+        impurity.add(share);
     }
-    return {rule.criterion == ENTROPY ? spread : 1.0 - spread, weight};
+    return {impurity.value(), weight};
 }
 
 // Means, and the mean over outputs of the variance or half Poisson deviance.
@@ -179,7 +168,7 @@ __device__ __forceinline__ double weighted_deviation(const ValueRule& rule, cons
 }
 
 // The decrease of the root's mean absolute deviation by a split. `own` is the summary of the node;
-// `root`, `left` and `right` are places in the store.
+// `root`, `left` and `right` are places in the node buffer.
 __device__ __forceinline__ double decrease_of_medians(const ValueRule& rule, const int64* sums,
                                                       int64 root, const NodeSummary& own,
                                                       int64 left, int64 right)
@@ -195,7 +184,7 @@ __device__ __forceinline__ double decrease_of_medians(const ValueRule& rule, con
 // ---- Nodes -------------------------------------------------------------------------------------
 
 struct Masks {
-    In<uint32> from;  // (m, MASK_WORDS), of the store
+    In<uint32> from;  // (m, MASK_WORDS), of the node buffer
     Out<uint32> to;
 };
 
@@ -208,8 +197,8 @@ __device__ __forceinline__ void write_mask(const Masks& masks, int64 place, int6
     }
 }
 
-// The arrays of the store from which finished splits are made.
-struct StoredNodes {
+// The arrays of the node buffer from which finished splits are made.
+struct StoredSplits {
     In<uint32> count;
     In<double> gain;
     In<int64> sums;
@@ -244,7 +233,7 @@ struct FinishedSplit {
 // The split of a node, given the places of its children and of the root of its tree. `unit` is the
 // factor of gains; `category` is the number of the node's mask, which is written after `first_mask`
 // masks, and -1 if the split is numeric.
-__device__ __forceinline__ FinishedSplit finish_split(const StoredNodes& stored,
+__device__ __forceinline__ FinishedSplit finish_split(const StoredSplits& stored,
                                                       const ValueRule& rule, const Bins& bins,
                                                       const NodeSummary& own, double unit,
                                                       int64 root, int64 place, int64 first,
@@ -304,7 +293,8 @@ struct FinishedNodes {
 };
 
 // `unit`, float64 (1,): factor of weights, not used for steps; `unit_of_gain`, float64 (1,): factor
-// of gains, not used for medians. `has_draws`, `has_masks`: whether the store has these arrays.
+// of gains, not used for medians. `has_draws`, `has_masks`: whether the node buffer has these
+// arrays.
 // `is_narrow`, `is_whole`: which of the arrays of features and of weights are written.
 // `number_of`, int32 (places,), written only if `numbers`: the number of the node at each place
 // among the nodes of all trees.
@@ -334,8 +324,8 @@ finish_nodes(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels,
     const ValueRule rule = {exponents, mean, levels, first_level, given, rate, kind, criterion,
                              n_values, n_sums, n_planes, square_unit};
     const Bins bins = {center, low, high, width};
-    const StoredNodes stored = {count, gain, sums, feature, bin, next_bin, draw, missing,
-                                has_draws != 0};
+    const StoredSplits stored = {count, gain, sums, feature, bin, next_bin, draw, missing,
+                                 has_draws != 0};
     const FinishedNodes finished = {narrow_feature, wide_feature, threshold, code, missing_left,
                                     left_to, category_out, impurity_decrease, impurity,
                                     whole_weight, weight, count_out, is_narrow != 0, is_whole != 0,
@@ -348,8 +338,8 @@ finish_nodes(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels,
             left_to[to] = 0;
             continue;
         }
-        const int64 node = to - table[tree], room = capacities.nodes(tree);
-        const int32* own_order = order + room;
+        const int64 node = to - table[tree], first = capacities.first_node(tree);
+        const int32* own_order = order + first;
         const int64 place = own_order[node];
         if (numbers != 0) number_of[place] = (int32)to;
 
@@ -361,7 +351,7 @@ finish_nodes(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels,
         const int32 child = left[place];
         FinishedSplit split;
         if (child > 0) {
-            const int32 own_category = has_masks != 0 ? category[room + node] : -1;
+            const int32 own_category = has_masks != 0 ? category[first + node] : -1;
             split = finish_split(stored, rule, bins, summary, *unit_of_gain / (double)hessian[tree],
                                  tree, place, own_order[child], own_order[child + 1], own_category,
                                  {mask, masks_out}, table[MASK_ROW * (n_trees + 1) + tree]);
@@ -373,11 +363,11 @@ finish_nodes(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels,
 // ---- Values in monotonic order -----------------------------------------------------------------
 
 // Clip the values of each tree (with two classes, the shares of the second one) to the bounds set
-// by the monotonic splits above each node: `in_monotonic_order` of engine. Then multiply them by
-// the rate.
+// by the monotonic splits above each node: `in_monotonic_order` of
+// gpuboost/engine/growth/constraints.py. Then multiply them by the rate.
 //
 //   largest, rate  float64 (1,)
-//   feature        int32 (m,)       of the store
+//   feature        int32 (m,)       of the node buffer
 //   left           int32            of the finished trees
 //   sign           int8 (F,)        the direction of each feature
 //   lower, upper   float64 (.,)     scratch, bounds of each node
@@ -391,8 +381,8 @@ order_values(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels,
              double* value, double* lower, double* upper)
 {
     const Capacities capacities = {start, min_rows, max_nodes, max_levels};
-    const int32* ends = level_end + capacities.levels(blockIdx.x);
-    const int32* own_order = order + capacities.nodes(blockIdx.x);
+    const int32* ends = level_end + capacities.first_level(blockIdx.x);
+    const int32* own_order = order + capacities.first_node(blockIdx.x);
     const int64 base = table[blockIdx.x], n_nodes = table[blockIdx.x + 1] - base;
     if (table[HESSIAN_ROW * (n_trees + 1) + blockIdx.x] == 0) return;
     double* last = value + base * n_values + n_values - 1;

@@ -1,7 +1,7 @@
-// The node buffer ("store") of a batch of trees: each level is appended after it is grown, and
-// nodes are numbered at the end.
+// The node buffer of a batch of trees: each level is appended after it is grown, and nodes are
+// numbered at the end.
 //
-// The arrays of the store have capacity for all possible nodes; the root of tree t is node t:
+// The arrays of the node buffer have capacity for all possible nodes; the root of tree t is node t:
 //
 //   left     int32, place of the left child, 0 in leaves       feature, bin, next_bin, draw,
 //   count    uint32                                            missing, mask  as in select_split.cu
@@ -35,16 +35,16 @@ struct LeafSums {
     }
 };
 
-// Write the nodes of a level to the store: node i to place *first + i. The children of split nodes
-// get the places after all stored nodes, by the rank of their parent. Nodes with at most
+// Write the nodes of a level to the node buffer: node i to place *first + i. The children of split
+// nodes get the places after all stored nodes, by the rank of their parent. Nodes with at most
 // `small_rows` rows are skipped, because subtrees.cu stores them. `all_sums`: whether the sums of
 // split nodes are also written.
 //
 //   size, count, hessian, accepted, gain, ..., mask   of the level, see select_split.cu
 //   rank, next_size                                   of the level, see children.cu
 //   first       int32 (1,)    place of the first node of the level
-//   stored      int32 (1,)    size of the store with this level, without its children
-//   following   int32 (1,)    size of the store with the children
+//   stored      int32 (1,)    size of the node buffer with this level, without its children
+//   following   int32 (1,)    size of the node buffer with the children
 //
 // Launch: any grid of STORE_THREADS threads, which loop over nodes with the stride of the grid; no
 // shared memory.
@@ -86,7 +86,7 @@ store_level(In<int32> size, In<int64> count, In<int64> hessian, In<uint8> accept
 
 // ---- Numbers -----------------------------------------------------------------------------------
 
-// The arrays of the store that numbering reads and writes.
+// The arrays of the node buffer that numbering reads and writes.
 struct StoredNodes {
     int32* left;
     In<int32> feature;
@@ -96,8 +96,8 @@ struct StoredNodes {
     bool has_masks;
 };
 
-// Number the nodes of a tree breadth-first: order[i] is the place of node i in the store, left
-// becomes the number of the left child, category[i] is the index of the node's split among the
+// Number the nodes of a tree breadth-first: order[i] is the place of node i in the node buffer,
+// left becomes the number of the left child, category[i] is the index of the node's split among the
 // tree's categorical splits, else -1. Level l ends before node ends[l]. Every thread of the block
 // takes part; returns the numbers of levels, nodes and categorical splits.
 //
@@ -183,10 +183,10 @@ number_nodes(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels,
     const int32 tree = blockIdx.x;
     const Capacities capacities = {start, min_rows, max_nodes, max_levels};
     const StoredNodes stored = {left, feature, sums, is_categorical, n_sums, has_masks != 0};
-    const int64 room = capacities.nodes(tree);
-    int32* ends = level_end + capacities.levels(tree);
-    int32* own = order + room;
-    const Numbered found = number_below(warp_sums, stored, tree, own, category + room, ends);
+    const int64 first = capacities.first_node(tree);
+    int32* ends = level_end + capacities.first_level(tree);
+    int32* own = order + first;
+    const Numbered found = number_below(warp_sums, stored, tree, own, category + first, ends);
     if (adds != 0) sum_children(stored, own, ends, found.levels);
     if (threadIdx.x != 0) return;
     const int64 width = n_trees + 1, to = n_trees == 1 ? 1 : tree;

@@ -1,6 +1,4 @@
 // Offsets of each tree's nodes and levels in arrays of all trees, and the table of trees.
-#ifndef GPUBOOST_NODE_BUFFER_CUH
-#define GPUBOOST_NODE_BUFFER_CUH
 
 // Offsets of each finished tree in the arrays that hold the nodes, or the levels, of all trees.
 // Each tree has space for its largest possible size: its leaves are limited by its rows, and its
@@ -16,12 +14,12 @@ struct Capacities {
     int64 max_nodes;
     int32 max_levels;
 
-    __device__ __forceinline__ int64 nodes(int64 tree) const
+    __device__ __forceinline__ int64 first_node(int64 tree) const
     {
         const int64 by_rows = 2 * (start[tree] / min_rows) + tree;
         return max_nodes == 0 ? by_rows : min(by_rows, tree * max_nodes);
     }
-    __device__ __forceinline__ int64 levels(int64 tree) const
+    __device__ __forceinline__ int64 first_level(int64 tree) const
     {
         const int64 by_rows = start[tree] / min_rows + tree;
         return max_levels == 0 ? by_rows : min(by_rows, tree * max_levels);
@@ -37,5 +35,3 @@ __device__ __forceinline__ int32 tree_of(In<int64> first_node, int32 n_trees, in
 {
     return first_not(1, n_trees, [&](int32 tree) { return first_node[tree] <= node; }) - 1;
 }
-
-#endif  // GPUBOOST_NODE_BUFFER_CUH

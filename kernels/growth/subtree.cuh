@@ -1,18 +1,16 @@
 // Grows the subtree of a node with few rows in one block of SPLIT_THREADS threads, without
 // histograms in global memory: for subtrees.cu.
 //
-// New nodes are appended to the store in global memory as blocks finish them, with siblings side by
-// side:
+// New nodes are appended to the node buffer in global memory as blocks finish them, with siblings
+// side by side:
 //
-//   size     int32 (1,)     number of nodes in the store, including the levels so far
+//   size     int32 (1,)     number of nodes in the node buffer, including the levels so far
 //   left     int32, place of the left child, 0 in leaves       feature, bin, next_bin, draw,
 //   count    uint32                                            missing, mask  as select_split.cu
 //   hessian  int64          gain   float64, -1 in leaves       sums   int64 (m, sums), of leaves
 //
 // Each feature of a node costs a pass over the node's rows, whose codes are in the cache, a scan of
 // the cells, and 7 + 2 K barriers (9 + 2 K if rows are counted).
-#ifndef GPUBOOST_SUBTREE_CUH
-#define GPUBOOST_SUBTREE_CUH
 
 #include "common/block_rank.cuh"
 #include "common/goes_left.cuh"
@@ -20,14 +18,14 @@
 // ---- Search for the best split -----------------------------------------------------------------
 
 // The codes of one feature.
-struct Column {
+struct FeatureCodes {
     In<uint8> codes;
     int64 stride;
 
     __device__ __forceinline__ int32 code(uint32 row) const { return __ldg(codes + row * stride); }
 };
 
-__device__ __forceinline__ Column column_of(const Matrix& matrix, int32 feature)
+__device__ __forceinline__ FeatureCodes codes_of(const Matrix& matrix, int32 feature)
 {
     const int64 tile = feature / matrix.tile;
     return {matrix.tiles + tile * matrix.n_samples * matrix.tile + feature % matrix.tile,
@@ -48,7 +46,7 @@ __device__ __forceinline__ int32 next_feature(BlockState& state, int32 n_feature
 __device__ __forceinline__ void add_row(const Layout& shared, const Options& options, int32 cell,
                                         int32 own, uint32 weight)
 {
-    const HistogramView& cells = shared.cells;
+    const BlockHistogram& cells = shared.cells;
     atomicAdd(cells.weights + cell, weight);
     if (cells.counts != nullptr) atomicAdd(cells.counts + cell, 1u);
     if (options.by_class && options.n_channels > 1) {
@@ -80,7 +78,7 @@ __device__ __forceinline__ int32 codes_below(const uint32* words, int32 code)
 // that occur in the node, the missing code last. Every thread of the block takes part.
 __device__ __forceinline__ void add_to_few_cells(BlockState& state, const Layout& shared,
                                                  const OpenNode& node, const Options& options,
-                                                 const Column& column, int32 missing_code)
+                                                 const FeatureCodes& column, int32 missing_code)
 {
     const int32 t = threadIdx.x;
     const bool inside = t < node.count;
@@ -99,7 +97,7 @@ __device__ __forceinline__ void add_to_few_cells(BlockState& state, const Layout
 // Add the rows of a node to the histogram of a feature. Every thread of the block takes part.
 __device__ __forceinline__ void add_to_cells(BlockState& state, const Layout& shared,
                                              const OpenNode& node, const Options& options,
-                                             const Column& column, int32 missing_code)
+                                             const FeatureCodes& column, int32 missing_code)
 {
     if (BY_WARP) {
         add_to_few_cells(state, shared, node, options, column, missing_code);
@@ -113,7 +111,7 @@ __device__ __forceinline__ void add_to_cells(BlockState& state, const Layout& sh
 }
 
 // Zero the histogram.
-__device__ __forceinline__ void clear_cells(BlockState& state, const HistogramView& cells,
+__device__ __forceinline__ void clear_cells(BlockState& state, const BlockHistogram& cells,
                                             int32 n_channels)
 {
     if (BY_WARP && threadIdx.x < CODE_WORDS) state.present[threadIdx.x] = 0;
@@ -138,15 +136,17 @@ __device__ __forceinline__ double largest_score(const Workspace& space)
     return score;
 }
 
-struct Found {
+// The best feature found so far.
+struct BestFeature {
     double score;  // -1 for none
     int32 feature;
-    bool could;  // whether any feature can split the node
+    bool splittable;  // whether any feature can split the node
 };
 
 // Whether a split by feature f is better than the one found; if scores are equal, the smaller rank
 // is better.
-__device__ __forceinline__ bool is_better(double score, int32 f, const Found& found, uint64 key)
+__device__ __forceinline__ bool is_better(double score, int32 f, const BestFeature& found,
+                                          uint64 key)
 {
     if (score < 0.0 || score < found.score) return false;
     return score > found.score
@@ -158,17 +158,18 @@ __device__ __forceinline__ bool is_better(double score, int32 f, const Found& fo
 // again after the next barrier.
 __device__ __forceinline__ void evaluate_feature(BlockState& state, const Layout& shared,
                                                  const Matrix& matrix, const OpenNode& node,
-                                                 const Options& options, int32 f, Found& found)
+                                                 const Options& options, int32 f,
+                                                 BestFeature& found)
 {
-    const HistogramView& cells = shared.cells;
+    const BlockHistogram& cells = shared.cells;
     const int32 t = threadIdx.x, missing_code = matrix.width - 1;
-    add_to_cells(state, shared, node, options, column_of(matrix, f), missing_code);
+    add_to_cells(state, shared, node, options, codes_of(matrix, f), missing_code);
     __syncthreads();
     vote(state.space.occupied, t < cells.missing_code() && cells.hessian(t) > 0);
     __syncthreads();
     const int32 missing = cells.hessian(cells.missing_code()) > 0 ? 1 : 0;
     if (size_of(state.space.occupied) + missing >= 2) {
-        found.could = true;
+        found.splittable = true;
         const Feature feature = {f, matrix.n_bins[f], matrix.is_categorical[f] != 0, 0,
                                  matrix.center + (int64)f * missing_code,
                                  BY_WARP ? state.codes : nullptr};
@@ -189,9 +190,9 @@ __device__ __forceinline__ void evaluate_feature(BlockState& state, const Layout
 
 // The best split of a node. If all features are candidates, their order only decides ties. Every
 // thread of the block takes part.
-__device__ __forceinline__ Found find_split(BlockState& state, const Layout& shared,
-                                            const Sums& sums, const Task& task,
-                                            const OpenNode& node)
+__device__ __forceinline__ BestFeature find_split(BlockState& state, const Layout& shared,
+                                                  const Sums& sums, const Task& task,
+                                                  const OpenNode& node)
 {
     const Options& options = task.limits.options;
     const int32 n_features = task.matrix.n_features;
@@ -206,9 +207,9 @@ __device__ __forceinline__ Found find_split(BlockState& state, const Layout& sha
                          bounds.of(0)};
     }
     const bool all = task.limits.max_features >= n_features;
-    Found found = {-1.0, LEAF, false};
+    BestFeature found = {-1.0, LEAF, false};
     int32 f = -1;
-    for (int32 listed = 0; listed < task.limits.max_features || !found.could; ++listed) {
+    for (int32 listed = 0; listed < task.limits.max_features || !found.splittable; ++listed) {
         if (all) {
             __syncthreads();
             do ++f;
@@ -249,7 +250,7 @@ __device__ __forceinline__ int32 partition(BlockState& state, const Matrix& matr
                                            const OpenNode& node, int32 feature)
 {
     const int32 t = threadIdx.x;
-    const Column column = column_of(matrix, feature);
+    const FeatureCodes column = codes_of(matrix, feature);
     const BlockSplit split = {state.split, matrix.is_categorical[feature] != 0, matrix.width - 1};
     uint16* order = state.order + node.start;
     uint16* moved = state.moved + node.start;
@@ -307,7 +308,7 @@ __device__ __forceinline__ void write_sums(const BlockState& state, const Layout
     }
 }
 
-// Write a node to the store, by one thread; several threads write masks.
+// Write a node to the node buffer, by one thread; several threads write masks.
 __device__ __forceinline__ void write_node(const BlockState& state, const Store& store,
                                            const OpenNode& node, int64 hessian, double gain,
                                            int32 feature, int32 left, const Options& options)
@@ -348,8 +349,8 @@ __device__ __forceinline__ int32 grow_node(BlockState& state, const Layout& shar
     const Store& store = task.store;
     add_rows(state, shared, sums, node, options);
     __syncthreads();
-    Found found = {-1.0, LEAF, false};
-    if (may_split(state, shared, sums, node, task.limits)) {
+    BestFeature found = {-1.0, LEAF, false};
+    if (is_splittable(state, shared, sums, node, task.limits)) {
         found = find_split(state, shared, sums, task, node);
     }
     const int64 hessian = sums.of(options.n_channels);
@@ -374,5 +375,3 @@ __device__ __forceinline__ int32 grow_node(BlockState& state, const Layout& shar
     }
     return 2;
 }
-
-#endif  // GPUBOOST_SUBTREE_CUH

@@ -19,10 +19,11 @@
 // The second list. The rows of its nodes are written back to global memory in their new order,
 // over the rows of the subtree's root:
 //
-//   n_tiny     int32 (1,), zero before the first launch   place: the node's place in the store
+//   n_tiny     int32 (1,), zero before the first launch   place: in the node buffer
 //   tiny_tree, tiny_count, tiny_levels, place   int32     tiny_start int64     tiny_key uint64
 //
-// Output: nodes in the store of subtree.cuh, in which node i of the level has place *first + i.
+// Output: nodes in the node buffer of subtree.cuh, in which node i of the level has place
+// *first + i.
 // draw is empty if no threshold is random; mask is empty if no feature is categorical.
 //
 // Launch: any grid of SPLIT_THREADS threads, dynamic shared memory as in block_state.cuh. Blocks
@@ -54,7 +55,7 @@ struct TinyNodes {
 
 // Append a node to the list of tiny nodes and write its rows back to global memory.
 __device__ __forceinline__ void append_tiny(const BlockState& state, const Layout& shared,
-                                            const Rows& rows, const TinyNodes& tiny,
+                                            const LevelRows& rows, const TinyNodes& tiny,
                                             const OpenNode& node, int32 tree)
 {
     const int64 start = rows.start + node.start;
@@ -81,12 +82,12 @@ __device__ __forceinline__ void append_tiny(const BlockState& state, const Layou
 
 // Grow a node to its leaves, or until nodes are tiny. `turn` is the set of sums to use next.
 __device__ __forceinline__ void grow_subtree(BlockState& state, const Layout& shared,
-                                             const Rows& rows, const Task& task,
+                                             const LevelRows& rows, const Task& task,
                                              const OpenNode& root, const Tree& tree,
                                              int32 tree_number, const TinyNodes& tiny, int32& turn)
 {
     const int32 n_channels = task.limits.options.n_channels;
-    load(state, shared, rows, root, tree);
+    load_rows(state, shared, rows, root, tree);
     __syncthreads();
     for (int32 height = 1; height > 0;) {
         --height;
@@ -137,7 +138,7 @@ grow_subtrees(uint32* row, uint32* weight, int32* target, int64 n_rows, In<int32
     const Trees trees = {min_hessian, min_category, root_hessian, allowed, wide, wide_of,
                          n_features, n_samples * n_columns};
     const Layout shared = layout(memory, options, width);
-    Rows rows = {row, weight, target, n_rows, 0, by_class != 0 ? 1 : n_channels};
+    LevelRows rows = {row, weight, target, n_rows, 0, by_class != 0 ? 1 : n_channels};
     clear_all(state, shared);
     const TinyNodes tiny = {n_tiny,      tiny_tree,  place,   tiny_count,
                             tiny_levels, tiny_start, tiny_key};

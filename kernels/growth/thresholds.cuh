@@ -1,6 +1,4 @@
 // Thresholds of numeric splits, equal to `engine.growth.tree.find_thresholds`.
-#ifndef GPUBOOST_THRESHOLDS_CUH
-#define GPUBOOST_THRESHOLDS_CUH
 
 // Bins of features: centres, smallest and largest values, float64 (F, width).
 struct Bins {
@@ -45,5 +43,3 @@ __device__ __forceinline__ Threshold threshold_of(const Bins& bins, int32 f, int
     const double value = max(at, below);
     return {low, value >= above ? midpoint(below, above) : value};
 }
-
-#endif  // GPUBOOST_THRESHOLDS_CUH

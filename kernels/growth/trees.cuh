@@ -1,11 +1,7 @@
 // Finished trees, from finish.cu, and their traversal by rows.
-#ifndef GPUBOOST_TREES_CUH
-#define GPUBOOST_TREES_CUH
 
 #include "common/goes_left.cuh"
 #include "growth/node_buffer.cuh"
-
-constexpr int32 LAST_CODE = 255;
 
 //   table   int64 (3, trees + 1), see node_buffer.cuh
 //   feature, left, category int32    code, missing_left uint8    masks uint32 (., CODE_WORDS)
@@ -87,5 +83,3 @@ struct FinishedTrees {
         return node;
     }
 };
-
-#endif  // GPUBOOST_TREES_CUH

@@ -1,7 +1,5 @@
 // Whether the best split of a node is accepted: `gains` and `good_enough` of
 // gpuboost/engine/growth/policy.py.
-#ifndef GPUBOOST_ACCEPT_CUH
-#define GPUBOOST_ACCEPT_CUH
 
 struct AcceptRule {
     int32 criterion;
@@ -13,11 +11,9 @@ struct AcceptRule {
     __device__ __forceinline__ double gain(double score, int64 hessian, int64 root_hessian) const
     {
         if (score < 0.0) return -1.0;
-        const double found = criterion == VARIANCE ? score / (double)hessian : score;
+        const double found = gain_of(criterion, score, (double)hessian);
         if (needs_gain && found == 0.0) return -1.0;
         const double decrease = found * unit / (double)root_hessian + EPSILON;
         return min_impurity_decrease > 0.0 && decrease < min_impurity_decrease ? -1.0 : found;
     }
 };
-
-#endif  // GPUBOOST_ACCEPT_CUH

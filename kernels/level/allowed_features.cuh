@@ -1,6 +1,4 @@
 // The features that a node may split on, in the node's order; one warp per node.
-#ifndef GPUBOOST_ALLOWED_FEATURES_CUH
-#define GPUBOOST_ALLOWED_FEATURES_CUH
 
 struct AllowedFeatures {
     In<uint8> allowed;
@@ -35,5 +33,3 @@ __device__ __forceinline__ uint64 last_rank(const AllowedFeatures& choice, int32
         return count_up_to(choice, rank) < max_features;
     });
 }
-
-#endif  // GPUBOOST_ALLOWED_FEATURES_CUH

@@ -20,8 +20,6 @@
 //
 // Histograms in global or shared memory are read through a type with `hessian(cell)`,
 // `count(cell)`, `gradient(cell, k)`, `plane(cell, p)` and `missing_code()`, the missing cell.
-#ifndef GPUBOOST_CANDIDATES_CUH
-#define GPUBOOST_CANDIDATES_CUH
 
 #ifndef BY_WARP
 #define BY_WARP 0  // whether a block is one warp, for nodes with at most WARP rows
@@ -253,5 +251,3 @@ __device__ __forceinline__ Item sorted_category_item(Workspace& space, const His
     return {taken ? space.order[t] : 0, taken, taken, false, place, 0, 0, no_draw(),
             RARE_CATEGORIES != 0};
 }
-
-#endif  // GPUBOOST_CANDIDATES_CUH

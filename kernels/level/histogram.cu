@@ -98,8 +98,8 @@ histogram_values(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> t
 
         // accumulate
         const int32 own = slot[piece] - first_slot;
-        const Column column
-            = column_of(codes, listed + (int64)own * stride, n_listed, n_samples, tile);
+        const LaneColumn column
+            = lane_column(codes, listed + (int64)own * stride, n_listed, n_samples, tile);
         const int64 begin = first[piece];
         const int32 end = column.codes == nullptr ? 0 : rows[piece];
         for (int32 at = threadIdx.x / TILE; at < end; at += ROWS_AHEAD * ROW_STRIDE) {
@@ -180,7 +180,7 @@ struct Segment {
     int32 first[2];
     int32 end[2];
 };
-static_assert(sizeof(Segment) <= CLASS_STATIC_BYTES, "the host leaves no room for more");
+static_assert(sizeof(Segment) <= CLASS_STATIC_BYTES, "the host leaves no memory for more");
 
 constexpr int32 ANY_CLASS = -1;
 
@@ -190,7 +190,7 @@ struct ClassEntry {
     int32 own;
 };
 
-__device__ __forceinline__ ClassEntry class_entry(const Column& column, const ClassRows& rows,
+__device__ __forceinline__ ClassEntry class_entry(const LaneColumn& column, const ClassRows& rows,
                                                   int32 at, int32 end, int32 wanted)
 {
     ClassEntry entry = {NO_CELL, 0, ANY_CLASS};
@@ -219,7 +219,7 @@ __device__ __forceinline__ int32 find_segment(const ClassRows& rows, int32 at, i
 }
 
 // Add the rows up to `end` to global memory, whatever their classes.
-__device__ __forceinline__ void add_scattered(const Column& column, const ClassRows& rows,
+__device__ __forceinline__ void add_scattered(const LaneColumn& column, const ClassRows& rows,
                                               int32 first, int32 end, const ClassPlanes& planes,
                                               const Output& output)
 {
@@ -243,7 +243,7 @@ __device__ __forceinline__ void add_scattered(const Column& column, const ClassR
 
 // Add the rows of the segment that begins at `first` to shared memory. *end must be rows.count and
 // becomes the end of the segment.
-__device__ __forceinline__ void add_segment(const Column& column, const ClassRows& rows,
+__device__ __forceinline__ void add_segment(const LaneColumn& column, const ClassRows& rows,
                                             int32 first, const ClassPlanes& planes, int32* end)
 {
     const int32 wanted = rows.target[first];
@@ -284,18 +284,18 @@ __device__ __forceinline__ void flush_segment(const ClassPlanes& planes, const O
 // Add the rows of a piece, segment by segment. Every thread of the block takes part; a barrier is
 // needed before the call, and another before the totals are read. A thread without a feature adds
 // nothing.
-__device__ __forceinline__ void add_classes(const Column& column, const ClassRows& rows,
+__device__ __forceinline__ void add_classes(const LaneColumn& column, const ClassRows& rows,
                                             const ClassPlanes& planes, const Output& output,
                                             Segment& segment)
 {
     const int32 cells = output.width * TILE, minimum = max(1, output.width / SHORT);
-    const bool looks = column.codes != nullptr;
+    const bool has_feature = column.codes != nullptr;
     for (int32 at = 0, turn = 0; at < rows.count; turn ^= 1) {
         const int32 first = find_segment(rows, at, minimum, segment.first + turn);
         if (threadIdx.x == 0) segment.first[turn ^ 1] = segment.end[turn ^ 1] = rows.count;
-        if (looks) add_scattered(column, rows, at, first, planes, output);
+        if (has_feature) add_scattered(column, rows, at, first, planes, output);
         if (first == rows.count) break;
-        if (looks) add_segment(column, rows, first, planes, segment.end + turn);
+        if (has_feature) add_segment(column, rows, first, planes, segment.end + turn);
         __syncthreads();
         at = segment.end[turn];
         flush_segment(planes, output, cells, rows.target[first]);
@@ -334,7 +334,7 @@ histogram_classes(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> 
         __syncthreads();
 
         // accumulate
-        const Column column = column_of(codes, list, n_listed, n_samples, tile);
+        const LaneColumn column = lane_column(codes, list, n_listed, n_samples, tile);
         add_classes(column, own_rows, planes, output, segment);
         __syncthreads();
 

@@ -1,6 +1,4 @@
 // The histogram of one node and feature in global memory, as split.cuh reads it.
-#ifndef GPUBOOST_HISTOGRAM_VIEW_CUH
-#define GPUBOOST_HISTOGRAM_VIEW_CUH
 
 // `Plane` is int64, volatile if it must bypass the L1 cache, which global atomics do not update.
 template <class Plane>
@@ -21,5 +19,3 @@ struct GlobalHistogram {
     }
     __device__ __forceinline__ int32 missing_code() const { return width - 1; }
 };
-
-#endif  // GPUBOOST_HISTOGRAM_VIEW_CUH

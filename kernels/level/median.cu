@@ -19,8 +19,8 @@
 constexpr int32 MEDIAN_THREADS = 256;
 constexpr int32 MEDIAN_BLOCKS = 4;  // per multiprocessor; more would spill registers
 constexpr int32 SIGNS_BLOCKS = 8;   // of put_signs
-constexpr int32 DIGIT_BITS = 3;
-constexpr int32 DIGITS = 1 << DIGIT_BITS;
+constexpr int32 RANK_DIGIT_BITS = 3;
+constexpr int32 RANK_DIGITS = 1 << RANK_DIGIT_BITS;
 constexpr int32 NO_RANK = 0x7fffffff;
 constexpr int64 NOT_FOUND = -1;
 
@@ -37,8 +37,8 @@ struct MedianWeights {
     }
 };
 
-// counts int64 (nodes, K, DIGITS), zero before the first launch: weights of the candidates by their
-// digit at bit `shift`.
+// counts int64 (nodes, K, RANK_DIGITS), zero before the first launch: weights of the candidates by
+// their digit at bit `shift`.
 extern "C" __global__ void __launch_bounds__(MEDIAN_THREADS, MEDIAN_BLOCKS)
 count_ranks(In<uint32> row, In<uint32> weight, In<int32> rank, In<int64> heavy, int32 has_heavy,
             In<int32> n_pieces, In<int32> slot, In<int64> first, In<int32> rows, int64 n_rows,
@@ -51,21 +51,21 @@ count_ranks(In<uint32> row, In<uint32> weight, In<int32> rank, In<int64> heavy, 
         for (int32 k = 0; k < n_outputs; ++k) {
             const int64 cell = node * n_outputs + k;
             const int32* ranks = rank + k * n_rows + begin;
-            const uint32 found = lower[cell], settled = bits_above<uint32>(shift, DIGIT_BITS);
-            int64 sums[DIGITS];
+            const uint32 found = lower[cell], settled = bits_above<uint32>(shift, RANK_DIGIT_BITS);
+            int64 sums[RANK_DIGITS];
             #pragma unroll
-            for (int32 d = 0; d < DIGITS; ++d) sums[d] = 0;
+            for (int32 d = 0; d < RANK_DIGITS; ++d) sums[d] = 0;
             for (int32 at = threadIdx.x; at < end; at += MEDIAN_THREADS) {
                 const uint32 number = ranks[at];
                 if (!is_candidate(number, found, settled)) continue;
                 const int64 own = weights.at(begin + at);
-                const int32 digit = number >> shift & (DIGITS - 1);
+                const int32 digit = number >> shift & (RANK_DIGITS - 1);
                 #pragma unroll
-                for (int32 d = 0; d < DIGITS; ++d) sums[d] += digit == d ? own : 0;
+                for (int32 d = 0; d < RANK_DIGITS; ++d) sums[d] += digit == d ? own : 0;
             }
             #pragma unroll
-            for (int32 d = 0; d < DIGITS; ++d) {
-                add_warp(counts + cell * DIGITS + d, sums[d]);
+            for (int32 d = 0; d < RANK_DIGITS; ++d) {
+                add_warp(counts + cell * RANK_DIGITS + d, sums[d]);
             }
         }
     }
@@ -85,10 +85,10 @@ choose_rank_digits(In<int32> size, int32 n_outputs, int32 shift, int32 is_first,
 {
     const int64 cell = blockIdx.x * (int64)MEDIAN_THREADS + threadIdx.x;
     if (cell >= (int64)*size * n_outputs) return;
-    int64* own = counts + cell * DIGITS;
-    const DigitWeights weights = digit_weights<1, DIGITS>(own);
+    int64* own = counts + cell * RANK_DIGITS;
+    const DigitWeights weights = digit_weights<1, RANK_DIGITS>(own);
     const int64 all = is_first ? weights.all : total[cell];
-    const ChosenDigit chosen = next_digit<1, DIGITS>(
+    const ChosenDigit chosen = next_digit<1, RANK_DIGITS>(
         own, weights, is_first ? 0 : below[cell], [&](int64 sum) { return sum >= all - sum; });
     const int64 until = chosen.below + chosen.weight;
     const int32 found = lower[cell] | chosen.digit << shift;

@@ -16,7 +16,8 @@
 #include "level/histogram_view.cuh"
 #include "level/split.cuh"
 
-struct Rows {
+// The rows of one node, count of them from start on.
+struct NodeRows {
     In<uint32> row;
     In<uint32> weight;
     In<int32> target;
@@ -26,8 +27,8 @@ struct Rows {
 };
 
 // Build the histogram of a node's rows for one feature. Every thread of the block takes part.
-__device__ __forceinline__ void build(int64* cells, In<uint8> codes, const Rows& rows, int32 width,
-                                      const Options& options)
+__device__ __forceinline__ void build_histogram(int64* cells, In<uint8> codes, const NodeRows& rows,
+                                                int32 width, const Options& options)
 {
     const int32 planes = 2 + options.n_channels;
     for (int32 i = threadIdx.x; i < width * planes; i += SPLIT_THREADS) cells[i] = 0;
@@ -61,7 +62,7 @@ try_next_features(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> 
                   int32 first_slot, int32 n_slots, int64 n_rows, int64 n_samples, int32 n_features,
                   int32 width, int32 n_channels, int32 criterion, int32 by_class,
                   int32 random_thresholds, int32 min_samples_leaf, int64* histogram,
-                  Out<int32> listed, Out<double> score, Out<uint8> could, Out<int16> bin,
+                  Out<int32> listed, Out<double> score, Out<uint8> splittable, Out<int16> bin,
                   Out<int16> next_bin, Out<double> draw, Out<int8> missing, Out<uint32> mask)
 {
     __shared__ Workspace space;
@@ -76,7 +77,7 @@ try_next_features(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> 
         const int32 own = slot[n] - first_slot;
         if (undecided[n] == 0 || own < 0 || own >= n_slots) continue;
 
-        const Rows rows = {row, weight, target, n_rows, start[n], count[n]};
+        const NodeRows rows = {row, weight, target, n_rows, start[n], count[n]};
         int64* cells_of_node = histogram + (int64)own * width * (2 + n_channels);
         const GlobalHistogram<volatile int64> cells = {cells_of_node, width, n_channels};
         uint64 rank = last[own];
@@ -87,14 +88,14 @@ try_next_features(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> 
             const bool is_one = rank != EVERY_RANK;
             if (is_one) {
                 const uint8* column = codes + (int64)(rank & 0xffffffffull) * n_samples;
-                build(cells_of_node, column, rows, width, options);
+                build_histogram(cells_of_node, column, rows, width, options);
             }
             occupied = is_one && t < width && cells.hessian(t) > 0;
             has_choice = __syncthreads_count(occupied) >= 2;  // the barrier frees `of_warp`
         }
         const int32 f = has_choice ? (int32)(rank & 0xffffffffull) : -1;
         if (t == 0) listed[own] = f;
-        begin_entry(could, score, own, has_choice);
+        begin_entry(splittable, score, own, has_choice);
         if (!has_choice) continue;
         vote(space.occupied, occupied && t < cells.missing_code());
         __syncthreads();

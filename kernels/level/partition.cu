@@ -26,7 +26,8 @@ constexpr int32 PARTITION_WARPS = PARTITION_THREADS / WARP;
 constexpr int32 PIECE_WORDS = 32;  // largest number per piece; a lane has one
 constexpr int32 WARP_WORDS = PIECE_WORDS / PARTITION_WARPS;
 
-struct Split {
+// The split of a node of the level, for `goes_left`.
+struct LevelSplit {
     const uint8* codes;   // of the split's feature
     const uint32* mask;   // null for a numeric feature
     int32 bin;
@@ -44,9 +45,10 @@ struct Split {
     __device__ __forceinline__ bool at_most(int32 code) const { return code <= bin; }
 };
 
-__device__ __forceinline__ Split split_of(int32 node, In<uint8> codes, In<int32> feature,
-                                          In<int16> bin, In<int8> missing, In<uint8> is_categorical,
-                                          In<uint32> mask, int64 n_samples, int32 missing_code)
+__device__ __forceinline__ LevelSplit split_of(int32 node, In<uint8> codes, In<int32> feature,
+                                               In<int16> bin, In<int8> missing,
+                                               In<uint8> is_categorical, In<uint32> mask,
+                                               int64 n_samples, int32 missing_code)
 {
     const int32 f = feature[node];
     return {codes + f * n_samples, is_categorical[f] ? mask + (int64)node * MASK_WORDS : nullptr,
@@ -67,8 +69,8 @@ partition_count(In<uint8> codes, In<uint32> row, In<int32> n_pieces, In<int32> n
     for (int64 piece = blockIdx.x; piece < *n_pieces; piece += gridDim.x) {
         const int32 own = node[piece];
         if (accepted[own] == 0) continue;
-        const Split split = split_of(own, codes, feature, bin, missing, is_categorical, mask,
-                                     n_samples, missing_code);
+        const LevelSplit split = split_of(own, codes, feature, bin, missing, is_categorical, mask,
+                                          n_samples, missing_code);
         const uint32* own_row = row + first[piece];
         const int32 end = rows[piece];
         int32 count = 0;

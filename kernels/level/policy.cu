@@ -17,7 +17,8 @@
 
 constexpr int32 FROM_ROWS = -1;  // `source` of a histogram that is summed from rows
 
-struct Workspace {
+// Shared memory of `append_work`.
+struct PieceWorkspace {
     int64 warp_sums[CHUNK_WARPS];
     int32 end[CHUNK_THREADS];   // number of pieces in the tile up to the end of each thread's node
     int32 slot[CHUNK_THREADS];  // node or slot of each thread's node
@@ -39,7 +40,7 @@ struct Work {
 //   thread        0        1   2
 //   pieces     a a a a           c c       end   4 4 6
 //   written by 0 1 2 3           4 5       each finds its owner: the first thread that ends later
-__device__ __forceinline__ int64 append_work(Workspace& space, const Work& work, int64 made,
+__device__ __forceinline__ int64 append_work(PieceWorkspace& space, const Work& work, int64 made,
                                              int64 tile, int32 slot, int64 pieces, In<int64> start,
                                              In<int64> count)
 {
@@ -66,7 +67,7 @@ extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
 cut_roots(In<int32> size, In<int64> start, In<int64> count, int32 piece_rows, Out<int32> work_slot,
           Out<int64> work_first, Out<int32> work_rows, Out<int32> n_pieces)
 {
-    __shared__ Workspace space;
+    __shared__ PieceWorkspace space;
     const Work work = {work_slot, work_first, work_rows, piece_rows};
     const int64 n_nodes = *size;
     int64 made = 0;
@@ -81,7 +82,7 @@ cut_roots(In<int32> size, In<int64> start, In<int64> count, int32 piece_rows, Ou
 // ---- Which nodes are searched ------------------------------------------------------------------
 
 // Limits that a node must meet to be searched.
-struct Limits {
+struct NodeLimits {
     In<int64> min_hessian;  // (trees,)
     int64 smallest;         // smallest number of rows of a node that may be split
     int64 small_rows;       // largest number of rows of the nodes that subtrees.cu grows
@@ -105,7 +106,7 @@ struct Nodes {
     In<int32> parent;
 };
 
-__device__ __forceinline__ bool is_pure(const Nodes& nodes, const Limits& limits, int64 node)
+__device__ __forceinline__ bool is_pure(const Nodes& nodes, const NodeLimits& limits, int64 node)
 {
     const int64 first = node * limits.n_channels;
     if (limits.purity == TWO_CLASSES) {
@@ -120,14 +121,15 @@ __device__ __forceinline__ bool is_pure(const Nodes& nodes, const Limits& limits
     return limits.purity == RANGES;
 }
 
-__device__ __forceinline__ bool may_split(const Nodes& nodes, const Limits& limits, int64 node)
+__device__ __forceinline__ bool may_split(const Nodes& nodes, const NodeLimits& limits, int64 node)
 {
     return limits.deeper && nodes.count[node] >= limits.smallest
            && nodes.hessian[node] >= 2 * limits.min_hessian[nodes.tree[node]]
            && !is_pure(nodes, limits, node);
 }
 
-__device__ __forceinline__ bool is_searched(const Nodes& nodes, const Limits& limits, int64 node)
+__device__ __forceinline__ bool is_searched(const Nodes& nodes, const NodeLimits& limits,
+                                            int64 node)
 {
     return nodes.count[node] > limits.small_rows && may_split(nodes, limits, node);
 }
@@ -148,7 +150,7 @@ struct Role {
 };
 
 // The role of a node. Every lane of the warp takes part; siblings are in neighbouring lanes.
-__device__ __forceinline__ Role role_of(const Nodes& nodes, const Limits& limits, int64 node,
+__device__ __forceinline__ Role role_of(const Nodes& nodes, const NodeLimits& limits, int64 node,
                                         bool inside)
 {
     const bool is_open = inside && is_searched(nodes, limits, node);
@@ -176,7 +178,7 @@ count_open(In<int32> size, In<int32> tree, In<int64> start, In<int64> count, In<
 {
     __shared__ int64 warp_sums[CHUNK_WARPS];
     const Nodes nodes = {tree, start, count, hessian, gradient, low, high, parent};
-    const Limits limits = {min_hessian, smallest, small_rows, n_channels, purity, deeper != 0};
+    const NodeLimits limits = {min_hessian, smallest, small_rows, n_channels, purity, deeper != 0};
     const Chunk chunk = chunk_of(*size, blockIdx.x, gridDim.x);
     int64 numbers = 0, pieces = 0;
     for (int64 tile = chunk.first; tile < chunk.end; tile += CHUNK_THREADS) {
@@ -209,9 +211,9 @@ open_nodes(In<int32> size, In<int32> tree, In<int64> start, In<int64> count, In<
            Out<int32> node_of_slot, Out<int32> source, Out<uint8> open, Out<int32> small,
            Out<int32> sizes, Out<int32> work_slot, Out<int64> work_first, Out<int32> work_rows)
 {
-    __shared__ Workspace space;
+    __shared__ PieceWorkspace space;
     const Nodes nodes = {tree, start, count, hessian, gradient, low, high, parent};
-    const Limits limits = {min_hessian, smallest, small_rows, n_channels, purity, deeper != 0};
+    const NodeLimits limits = {min_hessian, smallest, small_rows, n_channels, purity, deeper != 0};
     const Work work = {work_slot, work_first, work_rows, rows_per_piece};
     const bool last = blockIdx.x == gridDim.x - 1, writes = blockIdx.y == 0;
     const Chunk chunk = chunk_of(*size, blockIdx.x, gridDim.x);

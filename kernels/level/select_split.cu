@@ -1,7 +1,7 @@
 // The best split of every node: its listed features, the best of their splits, the sums of the left
 // child, and whether the split is accepted.
 //
-//   score, could, ...   (slots, M)    from split.cu
+//   score, splittable, ...   (slots, M)    from split.cu
 //   listed      int32 (slots, M) or (1, M)    features of the lists, see histogram.cu
 //   size, slot, open                 see policy.cu; key, tree, hessian of the nodes
 //   root_hessian int64 (trees,)      allowed uint8 (trees or nodes, F), see split.cu
@@ -19,7 +19,7 @@ constexpr int32 SELECT_WARPS = 4;
 constexpr int32 SELECT_BLOCKS = 8;  // per multiprocessor, at least
 
 // The first node of a warp, and the stride to its next node.
-__device__ __forceinline__ int32 first_node() { return blockIdx.x * SELECT_WARPS + threadIdx.y; }
+__device__ __forceinline__ int32 first_of_warp() { return blockIdx.x * SELECT_WARPS + threadIdx.y; }
 __device__ __forceinline__ int32 nodes_at_once() { return gridDim.x * SELECT_WARPS; }
 
 // ---- Feature lists -----------------------------------------------------------------------------
@@ -33,7 +33,7 @@ choose_features(In<int32> size, In<int32> slot, In<uint8> open, In<uint64> key, 
                 int32 max_features, Out<int32> listed, Out<uint64> last)
 {
     const int32 lane = threadIdx.x;
-    for (int32 node = first_node(); node < *size; node += nodes_at_once()) {
+    for (int32 node = first_of_warp(); node < *size; node += nodes_at_once()) {
         if (open[node] == 0) continue;
         const int32 own = slot[node] - first_slot;
         if (own < 0 || own >= n_slots) continue;
@@ -55,9 +55,9 @@ choose_features(In<int32> size, In<int32> slot, In<uint8> open, In<uint64> key, 
 }
 
 // The splits of split.cu, by slot and entry of its list.
-struct Found {
+struct ListedSplits {
     In<double> score;
-    In<uint8> could;
+    In<uint8> splittable;
     In<int16> bin;
     In<int16> next_bin;
     In<double> draw;
@@ -72,13 +72,16 @@ struct Entries {
     int32 n_listed;
 };
 
-// The smallest rank of a feature that could split the node. Every lane takes part.
+// The smallest rank of a feature that can split the node. Every lane takes part.
 __device__ __forceinline__ uint64 first_splittable(const AllowedFeatures& choice,
-                                                   const Found& found, const Entries& entries)
+                                                   const ListedSplits& found,
+                                                   const Entries& entries)
 {
     uint64 rank = EVERY_RANK;
     for (int32 j = threadIdx.x; j < entries.n_listed; j += WARP) {
-        if (found.could[entries.first + j] != 0) rank = min(rank, choice.rank(entries.listed[j]));
+        if (found.splittable[entries.first + j] != 0) {
+            rank = min(rank, choice.rank(entries.listed[j]));
+        }
     }
     return warp_min(rank);
 }
@@ -89,8 +92,9 @@ struct BestEntry {
 };
 
 // The best feature up to rank `last`. Every lane takes part.
-__device__ __forceinline__ BestEntry best_entry(const AllowedFeatures& choice, const Found& found,
-                                                const Entries& entries, uint64 last)
+__device__ __forceinline__ BestEntry best_entry(const AllowedFeatures& choice,
+                                                const ListedSplits& found, const Entries& entries,
+                                                uint64 last)
 {
     double score = -1.0;
     BestEntry best = {EVERY_RANK, 0};
@@ -163,7 +167,7 @@ __device__ __forceinline__ int64 sum_left(const int64* cells, uint32 left_codes,
 
 // The split of an entry of a list, for `goes_left`.
 struct EntrySplit {
-    const Found& found;
+    const ListedSplits& found;
     int64 at;
     bool categorical;
     int32 missing_code;
@@ -182,7 +186,7 @@ struct EntrySplit {
 };
 
 // The codes that go left, for `sum_left`. Every lane takes part.
-__device__ __forceinline__ uint32 codes_left(const Found& found, int64 at, bool categorical,
+__device__ __forceinline__ uint32 codes_left(const ListedSplits& found, int64 at, bool categorical,
                                              int32 width)
 {
     const int32 lane = threadIdx.x;
@@ -198,8 +202,9 @@ __device__ __forceinline__ uint32 codes_left(const Found& found, int64 at, bool 
 // Write the split at entry `at` of the lists, by feature f, and the sums of its left child. Every
 // lane takes part.
 __device__ __forceinline__ void write_split(const Splits& splits, int64 node, double gain,
-                                            const Found& found, int64 at, int32 f, bool categorical,
-                                            In<int64> histogram, int32 width, int32 n_channels)
+                                            const ListedSplits& found, int64 at, int32 f,
+                                            bool categorical, In<int64> histogram, int32 width,
+                                            int32 n_channels)
 {
     const int32 lane = threadIdx.x, planes = 2 + n_channels;
     const uint32 left_codes = codes_left(found, at, categorical, width);
@@ -236,19 +241,19 @@ decide_splits(In<int32> size, In<int32> slot, In<uint8> open, In<uint64> key, In
               int32 fill, In<int32> listed, int32 stride, int32 n_listed, In<uint64> last_listed,
               int32 n_features, int32 max_features, int32 width, int32 n_channels, int32 criterion,
               In<double> unit, double min_impurity_decrease, int32 needs_gain, int32 has_masks,
-              In<double> score, In<uint8> could, In<int16> bin, In<int16> next_bin, In<double> draw,
-              In<int8> missing, In<uint32> mask, Out<double> gain_out, Out<int32> feature_out,
-              Out<int16> bin_out, Out<int16> next_bin_out, Out<double> draw_out,
-              Out<int8> missing_out, Out<uint8> categorical_out, Out<uint32> mask_out,
-              Out<int64> left_hessian_out, Out<int64> left_gradient_out, Out<uint8> accepted_out,
-              Out<uint8> undecided)
+              In<double> score, In<uint8> splittable, In<int16> bin, In<int16> next_bin,
+              In<double> draw, In<int8> missing, In<uint32> mask, Out<double> gain_out,
+              Out<int32> feature_out, Out<int16> bin_out, Out<int16> next_bin_out,
+              Out<double> draw_out, Out<int8> missing_out, Out<uint8> categorical_out,
+              Out<uint32> mask_out, Out<int64> left_hessian_out, Out<int64> left_gradient_out,
+              Out<uint8> accepted_out, Out<uint8> undecided)
 {
     const int32 lane = threadIdx.x;
     const Splits splits = {gain_out,         feature_out,       bin_out,         next_bin_out,
                            draw_out,         missing_out,       categorical_out, mask_out,
                            left_hessian_out, left_gradient_out, accepted_out,    has_masks != 0};
-    const Found found = {score, could, bin, next_bin, draw, missing, mask};
-    for (int32 node = first_node(); node < *size; node += nodes_at_once()) {
+    const ListedSplits found = {score, splittable, bin, next_bin, draw, missing, mask};
+    for (int32 node = first_of_warp(); node < *size; node += nodes_at_once()) {
         if (open[node] == 0) {
             if (fill != 0 && lane == 0) write_none(splits, node, n_channels);
             continue;
@@ -262,11 +267,11 @@ decide_splits(In<int32> size, In<int32> slot, In<uint8> open, In<uint64> key, In
                                         key[node], n_features};
         const bool all = stride == 0;  // whether the list has all features
         const uint64 last = all ? last_rank(choice, max_features) : EVERY_RANK;
-        const uint64 could_first = first_splittable(choice, found, entries);
-        const bool none_could = could_first == EVERY_RANK;
-        const uint64 until = none_could ? last : max(last, could_first);
+        const uint64 first_rank = first_splittable(choice, found, entries);
+        const bool none_found = first_rank == EVERY_RANK;
+        const uint64 until = none_found ? last : max(last, first_rank);
         const BestEntry best = best_entry(choice, found, entries, until);
-        if (lane == 0) undecided[node] = !all && none_could && last_listed[own] != EVERY_RANK;
+        if (lane == 0) undecided[node] = !all && none_found && last_listed[own] != EVERY_RANK;
         const int64 at = entries.first + best.entry;
         double gain = -1.0;
         if (best.rank != EVERY_RANK) {

@@ -1,6 +1,4 @@
 // The histogram of a block in shared memory, and the pieces of rows that it sums: for histogram.cu.
-#ifndef GPUBOOST_SHARED_HISTOGRAM_CUH
-#define GPUBOOST_SHARED_HISTOGRAM_CUH
 
 // The first of `n_pieces` pieces, which are sorted by slot, whose slot is at least `first_slot`.
 __device__ __forceinline__ int32 first_piece(In<int32> slot, int32 n_pieces, int32 first_slot)
@@ -17,7 +15,7 @@ struct Entry {
 };
 
 // The codes of one lane's feature.
-struct Column {
+struct LaneColumn {
     const uint8* codes;  // null if the lane has no feature
     int64 stride;
     int32 lane;
@@ -31,8 +29,8 @@ struct Column {
 // The entry of the feature list that a lane sums.
 __device__ __forceinline__ int32 entry_of(int32 lane) { return (int32)blockIdx.y * TILE + lane; }
 
-__device__ __forceinline__ Column column_of(const uint8* codes, const int32* listed, int32 n_listed,
-                                            int64 n_samples, int32 tile)
+__device__ __forceinline__ LaneColumn lane_column(const uint8* codes, const int32* listed,
+                                                  int32 n_listed, int64 n_samples, int32 tile)
 {
     const int32 lane = threadIdx.x % TILE, entry = entry_of(lane);
     const int32 f = entry < n_listed ? listed[entry] : -1;
@@ -61,5 +59,3 @@ __device__ __forceinline__ uint32 take(uint32* cell)
     if (sum != 0) *cell = 0;
     return sum;
 }
-
-#endif  // GPUBOOST_SHARED_HISTOGRAM_CUH

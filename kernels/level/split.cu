@@ -31,9 +31,9 @@ __device__ __forceinline__ void subtract(int64* own, const int64* parent, const 
     __syncthreads();
 }
 
-// Per slot and feature: score float64, could uint8, bin and next_bin int16, draw float64,
+// Per slot and feature: score float64, splittable uint8, bin and next_bin int16, draw float64,
 // missing int8 (slots, M); mask uint32 (slots, M, MASK_WORDS) of categorical features. A score of
-// -1 means no valid split: then only `could` is defined.
+// -1 means no valid split: then only `splittable` is defined.
 extern "C" __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
 split_features(int64* histogram, In<int64> previous, In<int32> sizes, In<int32> node_of_slot,
                In<int32> slot, In<int32> source, In<uint8> open, In<int64> hessian, In<int64> count,
@@ -43,9 +43,9 @@ split_features(int64* histogram, In<int64> previous, In<int32> sizes, In<int32> 
                In<double> lower, In<double> upper, int32 first_slot, int32 n_slots,
                In<int32> listed, int32 stride, int32 n_listed, int32 first_entry, int32 n_features,
                int32 width, int32 n_channels, int32 criterion, int32 by_class,
-               int32 random_thresholds, int32 min_samples_leaf, Out<double> score, Out<uint8> could,
-               Out<int16> bin, Out<int16> next_bin, Out<double> draw, Out<int8> missing,
-               Out<uint32> mask)
+               int32 random_thresholds, int32 min_samples_leaf, Out<double> score,
+               Out<uint8> splittable, Out<int16> bin, Out<int16> next_bin, Out<double> draw,
+               Out<int8> missing, Out<uint32> mask)
 {
     __shared__ Workspace space;
     const int32 t = threadIdx.x, entry = first_entry + (int32)blockIdx.y;
@@ -62,7 +62,7 @@ split_features(int64* histogram, In<int64> previous, In<int32> sizes, In<int32> 
         const int32 f = listed[(int64)own * stride + entry];
         const bool is_allowed = f >= 0 && allowed[allowed_row(n, tree[n]) * n_features + f] != 0;
         if (!is_allowed) {
-            begin_entry(could, score, out, false);
+            begin_entry(splittable, score, out, false);
             if (!ALLOWED_BY_LEVEL) continue;
         }
 
@@ -80,7 +80,7 @@ split_features(int64* histogram, In<int64> previous, In<int32> sizes, In<int32> 
         const GlobalHistogram<int64> cells = {cells_of_node, width, n_channels};
         const bool occupied = t < width && cells.hessian(t) > 0;
         const bool has_choice = __syncthreads_count(occupied) >= 2;  // the missing bin included
-        begin_entry(could, score, out, has_choice);
+        begin_entry(splittable, score, out, has_choice);
         if (!has_choice) continue;
         vote(space.occupied, occupied && t < cells.missing_code());
         __syncthreads();

@@ -1,7 +1,5 @@
 // The best split of one node by one feature, found by one block: sums and gains of the candidates
 // that candidates.cuh makes.
-#ifndef GPUBOOST_SPLIT_CUH
-#define GPUBOOST_SPLIT_CUH
 
 #include "common/running_sum.cuh"
 #include "level/candidates.cuh"
@@ -265,11 +263,11 @@ __device__ __forceinline__ uint32 word_of_codes(const Feature& feature, uint32 c
 }
 
 // Write whether a node and feature had a choice, and no split yet.
-__device__ __forceinline__ void begin_entry(Out<uint8> could, Out<double> score, int64 at,
+__device__ __forceinline__ void begin_entry(Out<uint8> splittable, Out<double> score, int64 at,
                                             bool has_choice)
 {
     if (threadIdx.x != 0) return;
-    could[at] = has_choice;
+    splittable[at] = has_choice;
     score[at] = -1.0;
 }
 
@@ -299,5 +297,3 @@ __device__ __forceinline__ void write_best(const Best& best, const Workspace& sp
         words[CODE_WORDS + t / WARP] = space.occupied[t / WARP];
     }
 }
-
-#endif  // GPUBOOST_SPLIT_CUH

@@ -33,11 +33,12 @@ constexpr int32 TREES_AT_ONCE = 4;  // trees that a thread traverses together
 
 constexpr int32 NARROW_CHILD_BITS = 18, NARROW_FEATURE_BITS = 10, WIDE_FEATURE_BITS = 28;
 constexpr int32 FLAG_BITS = 4;
-constexpr int32 LAST_CODE = 255;
 
 #ifndef NODE  // 0: narrow, 1: float, 2: double
 #define NODE 0
 #endif
+#define DOUBLE (NODE == 2)
+#include "common/value.cuh"
 
 // ---- Nodes -------------------------------------------------------------------------------------
 
@@ -47,7 +48,6 @@ constexpr uint32 MISSING_GOES_RIGHT = 1, CATEGORICAL = 2;
 
 // The threshold of a node for float32 values.
 struct FloatThreshold {
-    typedef float Value;
     uint32 threshold;
 
     __device__ __forceinline__ uint32 mask() const { return threshold; }
@@ -83,7 +83,6 @@ struct FloatNode : FloatThreshold {
 };
 
 struct DoubleNode {
-    typedef double Value;
     static constexpr int32 WORDS = 4, FEATURE_BITS = WIDE_FEATURE_BITS;
     uint32 low, high, word, child;
 
@@ -101,13 +100,12 @@ struct DoubleNode {
 };
 
 #if NODE == 0
-typedef NarrowNode Node;
+typedef NarrowNode Record;
 #elif NODE == 1
-typedef FloatNode Node;
+typedef FloatNode Record;
 #else
-typedef DoubleNode Node;
+typedef DoubleNode Record;
 #endif
-typedef Node::Value Value;
 
 struct Forest {
     const uint32* nodes;
@@ -117,19 +115,19 @@ struct Forest {
 
 // ---- Traversal of trees ------------------------------------------------------------------------
 
-__device__ __forceinline__ uint32 feature_of(const Node& node)
+__device__ __forceinline__ uint32 feature_of(const Record& node)
 {
-    return node.word & ((1u << Node::FEATURE_BITS) - 1u);
+    return node.word & ((1u << Record::FEATURE_BITS) - 1u);
 }
 
-__device__ __forceinline__ bool has_flag(const Node& node, uint32 flag)
+__device__ __forceinline__ bool has_flag(const Record& node, uint32 flag)
 {
-    return (node.word & flag << Node::FEATURE_BITS) != 0;
+    return (node.word & flag << Record::FEATURE_BITS) != 0;
 }
 
 // The split of a node, for `goes_left`.
-struct NodeSplit {
-    const Node& node;
+struct RecordSplit {
+    const Record& node;
     const uint32* masks;
 
     __device__ __forceinline__ bool is_missing(Value x) const { return x != x; }
@@ -148,15 +146,15 @@ struct NodeSplit {
 
 // Whether a value goes right. PLAIN: the value is neither missing nor a category.
 template <bool PLAIN>
-__device__ __forceinline__ bool goes_right(const Node& node, Value x, const uint32* masks)
+__device__ __forceinline__ bool goes_right(const Record& node, Value x, const uint32* masks)
 {
-    return PLAIN ? node.exceeds_threshold(x) : !goes_left(NodeSplit{node, masks}, x);
+    return PLAIN ? node.exceeds_threshold(x) : !goes_left(RecordSplit{node, masks}, x);
 }
 
 // The left or right child of a node; ~k if the child is leaf k.
-__device__ __forceinline__ int32 child_of(const Node& node, uint32 right)
+__device__ __forceinline__ int32 child_of(const Record& node, uint32 right)
 {
-    constexpr int32 LEFT_IS_LEAF = Node::FEATURE_BITS + FLAG_BITS - 1;
+    constexpr int32 LEFT_IS_LEAF = Record::FEATURE_BITS + FLAG_BITS - 1;
     const int32 is_leaf = (int32)(node.word << (31 - LEFT_IS_LEAF + right)) >> 31;  // 0 or -1
     return (int32)(node.left() + right) ^ is_leaf;
 }
@@ -173,17 +171,17 @@ __device__ __forceinline__ void traverse(const Forest& forest, const Value* row,
         #pragma unroll
         for (int32 w = 0; w < TREES_AT_ONCE; ++w) {
             const int64 begin = __ldg(forest.offset + min(tree + w, last));
-            root[w] = forest.nodes + begin * Node::WORDS;
+            root[w] = forest.nodes + begin * Record::WORDS;
             at[w] = __ldg(forest.offset + min(tree + w + 1, last)) - begin > 1 ? 0 : ~0;
             all &= at[w];
         }
         while (all >= 0) {
-            Node node[TREES_AT_ONCE];
+            Record node[TREES_AT_ONCE];
             Value x[TREES_AT_ONCE];
             all = -1;
             #pragma unroll
             for (int32 w = 0; w < TREES_AT_ONCE; ++w) {
-                if (at[w] >= 0) node[w] = Node::load(root[w], at[w]);
+                if (at[w] >= 0) node[w] = Record::load(root[w], at[w]);
             }
             #pragma unroll
             for (int32 w = 0; w < TREES_AT_ONCE; ++w) {
@@ -204,14 +202,15 @@ __device__ __forceinline__ void traverse(const Forest& forest, const Value* row,
     }
 }
 
-struct Rows {
+// The rows of X.
+struct InputRows {
     const Value* X;
     int64 n, row_stride, column_stride;
     int32 n_features;
 };
 
 // Copy the values of the block's rows to `tile`; return whether any value is missing.
-__device__ __forceinline__ bool stage(const Rows& rows, Value* tile)
+__device__ __forceinline__ bool stage(const InputRows& rows, Value* tile)
 {
     const int32 pitch = blockDim.x + 1;
     const int64 first = (int64)blockIdx.x * blockDim.x;
@@ -231,8 +230,8 @@ __device__ __forceinline__ bool stage(const Rows& rows, Value* tile)
 
 // Traverse some trees with the thread's row; `tile` is null if values are read from global memory.
 template <typename Leaves>
-__device__ __forceinline__ void traverse_rows(const Forest& forest, const Rows& rows, Value* tile,
-                                              int32 first, int32 last, Leaves& leaves)
+__device__ __forceinline__ void traverse_rows(const Forest& forest, const InputRows& rows,
+                                              Value* tile, int32 first, int32 last, Leaves& leaves)
 {
     const int64 row = (int64)blockIdx.x * blockDim.x + threadIdx.x;
     if (tile == nullptr) {
@@ -287,7 +286,7 @@ predict(In<uint32> nodes, In<int64> offset, In<uint32> masks, In<double> value, 
         for (int32 v = 0; v < n_own; ++v) sums[v * threads] = 0.0;
     }
     const Forest forest = {nodes, offset, has_masks ? masks : nullptr};
-    const Rows rows = {X, n, row_stride, column_stride, n_features};
+    const InputRows rows = {X, n, row_stride, column_stride, n_features};
     Value* tile = staged ? reinterpret_cast<Value*>(rest) : nullptr;
     traverse_rows(forest, rows, tile, 0, n_trees, leaves);
 
@@ -321,7 +320,7 @@ find_leaves(In<uint32> nodes, In<int64> offset, In<uint32> masks, In<Value> X, i
     const int64 row = (int64)blockIdx.x * blockDim.x + threadIdx.x;
     LeafNumbers leaves = {found + row, n};
     const Forest forest = {nodes, offset, has_masks ? masks : nullptr};
-    const Rows rows = {X, n, row_stride, column_stride, n_features};
+    const InputRows rows = {X, n, row_stride, column_stride, n_features};
     Value* tile = staged ? reinterpret_cast<Value*>(shared) : nullptr;
     traverse_rows(forest, rows, tile, first, last, leaves);
 }

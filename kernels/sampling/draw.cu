@@ -20,7 +20,7 @@ constexpr int32 DRAW_THREADS = 256;
 constexpr int32 DRAW_WARPS = DRAW_THREADS / WARP;
 constexpr int32 DRAW_BLOCKS = 4;  // per multiprocessor; more would spill registers
 constexpr int32 PART = 4096;
-constexpr int32 DIGIT_PART = 16384;  // for passes that end with a flush of DIGITS counts
+constexpr int32 DIGIT_PART = 16384;  // for passes that end with a flush of DRAW_DIGITS counts
 
 struct Part {
     int64 tree;
@@ -96,9 +96,9 @@ draw_weighted(In<uint64> trees, In<uint64> seed, In<uint64> cumulative, In<uint3
 //   last     uint64 (T, 2)    key and number of the last row drawn, in the digits found so far
 //   wanted   int64 (T,)       rows still to be found among the candidates; 0: `last` is complete
 //   settled  bits of the number (key, or row if `of_row`) that earlier digits have settled
-//   digits   uint32 (T, DIGITS)    counts of rows by next digit; zero before the first launch
+//   digits   uint32 (T, DRAW_DIGITS)    counts of rows by next digit; zero before the first launch
 
-constexpr int32 DIGITS = 2048;
+constexpr int32 DRAW_DIGITS = 2048;
 constexpr double HALF_STEP = 5.551115123125783e-17;  // 2**-54: added to uniform numbers, to avoid 0
 
 // Sort key of a row: a random word; if rows have weights, an exponential with the weight as rate.
@@ -119,10 +119,10 @@ count_digits(In<uint64> trees, In<uint64> seed, In<double> weights, int32 weight
              In<uint64> last, In<int64> wanted, uint64 settled, int32 shift, int32 of_row,
              Out<uint32> digits)
 {
-    __shared__ uint32 count[DIGITS];
+    __shared__ uint32 count[DRAW_DIGITS];
     const Part part = part_of(n_samples, DIGIT_PART);
     if (wanted[part.tree] == 0) return;
-    for (int32 d = threadIdx.x; d < DIGITS; d += DRAW_THREADS) count[d] = 0;
+    for (int32 d = threadIdx.x; d < DRAW_DIGITS; d += DRAW_THREADS) count[d] = 0;
     __syncthreads();
     const uint64 key = stream_key(*seed, KEEP_ROWS, trees[part.tree]);
     const uint64 last_key = last[2 * part.tree], last_row = last[2 * part.tree + 1];
@@ -131,11 +131,11 @@ count_digits(In<uint64> trees, In<uint64> seed, In<double> weights, int32 weight
         const uint64 number = of_row ? (uint64)row : order;
         const uint64 begin = of_row ? last_row : last_key;
         if (!is_candidate(number, begin, settled) || (of_row && order != last_key)) continue;
-        atomicAdd(&count[number >> shift & (DIGITS - 1)], 1u);
+        atomicAdd(&count[number >> shift & (DRAW_DIGITS - 1)], 1u);
     }
     __syncthreads();
-    for (int32 d = threadIdx.x; d < DIGITS; d += DRAW_THREADS) {
-        if (count[d] != 0) atomicAdd(digits + part.tree * DIGITS + d, count[d]);
+    for (int32 d = threadIdx.x; d < DRAW_DIGITS; d += DRAW_THREADS) {
+        if (count[d] != 0) atomicAdd(digits + part.tree * DRAW_DIGITS + d, count[d]);
     }
 }
 
@@ -147,9 +147,9 @@ choose_digit(Out<uint32> digits, Out<uint64> last, Out<int64> wanted, int32 shif
     const int64 goal = wanted[tree];
     if (goal == 0) return;
     __syncwarp();  // one lane writes what all have read
-    uint32* own = digits + tree * DIGITS;
-    const DigitWeights counts = digit_weights<WARP, DIGITS>(own);
-    const ChosenDigit chosen = next_digit<WARP, DIGITS>(
+    uint32* own = digits + tree * DRAW_DIGITS;
+    const DigitWeights counts = digit_weights<WARP, DRAW_DIGITS>(own);
+    const ChosenDigit chosen = next_digit<WARP, DRAW_DIGITS>(
         own, counts, 0, [&](int64 sum) { return sum >= goal; });
     if (chosen.digit < 0) return;
     const int64 rest = goal - chosen.below;
@@ -192,7 +192,7 @@ struct Weights {
     int32 n_classes;
 };
 
-__device__ __forceinline__ double weight_of(const Weights& weights, int64 tree, int64 row)
+__device__ __forceinline__ double row_weight(const Weights& weights, int64 tree, int64 row)
 {
     const int32 code = weights.n_classes == 1 ? 0 : weights.code[row];
     return (double)weights.drawn[tree * weights.stride + row] * weights.factor[row]
@@ -251,7 +251,7 @@ count_weighted(In<uint32> drawn, int64 stride, In<double> factor, In<int32> code
     int32 own = 0;
     double max_weight = 0.0;
     for (int64 place = part.first + threadIdx.x; place < part.end; place += DRAW_THREADS) {
-        const double weight = weight_of(weights, part.tree, listed.row(place));
+        const double weight = row_weight(weights, part.tree, listed.row(place));
         own += weight > 0.0;
         max_weight = max(max_weight, weight);
     }
@@ -265,11 +265,12 @@ count_weighted(In<uint32> drawn, int64 stride, In<double> factor, In<int32> code
 // List the rows that are drawn. first int64 (T, parts): place of each part's first row.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
 list_drawn(In<uint32> drawn, int64 stride, In<int64> first, In<uint32> order, int32 ordered,
-           In<int32> target, int64 n_samples, int32 n_columns, int64 room, Out<uint32> row_out,
-           Out<uint32> weight_out, Out<int32> target_out)
+           In<int32> target, int64 n_samples, int32 n_columns, int64 target_stride,
+           Out<uint32> row_out, Out<uint32> weight_out, Out<int32> target_out)
 {
     __shared__ int32 listed_of_warp[DRAW_WARPS];
-    const Rows rows = {target, n_samples, n_columns, room, row_out, weight_out, target_out};
+    const RowList rows = {target, n_samples, n_columns, target_stride,
+                          row_out, weight_out, target_out};
     const Order listed = {order, ordered != 0};
     const Part part = part_of(n_samples, PART);
     int64 to = first[blockIdx.x];
@@ -290,12 +291,13 @@ extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
 list_weighted(In<uint64> trees, In<uint64> seed, In<uint32> drawn, int64 stride, In<double> factor,
               In<int32> code, In<double> class_weight, int32 n_classes, In<int32> exponent,
               In<int64> first, In<uint32> order, int32 ordered, In<int32> target, int64 n_samples,
-              int32 n_columns, int64 room, int32 own_sums, int32 high, int32 low, Out<int64> wide,
-              Out<uint32> row_out, Out<uint32> weight_out, Out<int32> target_out)
+              int32 n_columns, int64 target_stride, int32 own_sums, int32 high, int32 low,
+              Out<int64> wide, Out<uint32> row_out, Out<uint32> weight_out, Out<int32> target_out)
 {
     __shared__ int32 listed_of_warp[DRAW_WARPS];
     const Weights weights = {drawn, stride, factor, code, class_weight, n_classes};
-    const Rows rows = {target, n_samples, n_columns, room, row_out, weight_out, target_out};
+    const RowList rows = {target, n_samples, n_columns, target_stride,
+                          row_out, weight_out, target_out};
     const Order listed = {order, ordered != 0};
     const Part part = part_of(n_samples, PART);
     const uint64 key = stream_key(*seed, ROUND_WEIGHT, trees[part.tree]);
@@ -303,7 +305,7 @@ list_weighted(In<uint64> trees, In<uint64> seed, In<uint32> drawn, int64 stride,
     for (int64 start = part.first; start < part.end; start += DRAW_THREADS) {
         const int64 place = start + threadIdx.x;
         const int64 row = place < part.end ? listed.row(place) : 0;
-        const double weight = place < part.end ? weight_of(weights, part.tree, row) : 0.0;
+        const double weight = place < part.end ? row_weight(weights, part.tree, row) : 0.0;
         const BlockRank rank = block_rank(listed_of_warp, weight > 0.0);
         if (weight > 0.0) {
             const double lifted =

@@ -1,6 +1,4 @@
 // The rows of all trees, one tree after the other, for draw.cu.
-#ifndef GPUBOOST_ROW_LIST_CUH
-#define GPUBOOST_ROW_LIST_CUH
 
 // The order in which the rows of a tree are listed, the same for every tree.
 struct Order {
@@ -11,23 +9,21 @@ struct Order {
 };
 
 // The rows of all trees, one tree after the other.
-struct Rows {
+struct RowList {
     In<int32> target;  // (C, n)
     int64 n_samples;
     int32 n_columns;
-    int64 room;  // stride between columns of target_out
+    int64 target_stride;  // between columns of target_out
     Out<uint32> row;
     Out<uint32> weight;
     Out<int32> target_out;
 };
 
-__device__ __forceinline__ void write_row(const Rows& rows, int64 to, int64 row, uint32 weight)
+__device__ __forceinline__ void write_row(const RowList& rows, int64 to, int64 row, uint32 weight)
 {
     rows.row[to] = (uint32)row;
     rows.weight[to] = weight;
     for (int32 c = 0; c < rows.n_columns; ++c) {
-        rows.target_out[c * rows.room + to] = rows.target[c * rows.n_samples + row];
+        rows.target_out[c * rows.target_stride + to] = rows.target[c * rows.n_samples + row];
     }
 }
-
-#endif  // GPUBOOST_ROW_LIST_CUH

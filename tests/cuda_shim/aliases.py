@@ -25,7 +25,7 @@ ALLOWED: dict[tuple[str, str, str], str] = {
     ("finish_nodes", "category_out", "number_of"): _STAND_IN,
     ("evaluate_values", "largest", "sums"): _PARTS,
     ("key_residuals", "weights", "weight"): _STAND_IN,
-    ("key_walked", "weights", "weight"): _STAND_IN,
+    ("key_traversed", "weights", "weight"): _STAND_IN,
     ("row_losses", "drawn", "largest"): _STAND_IN,
     ("split_features", "histogram", "previous"): _FIRST_LEVEL,
     ("sum_planes", "drawn", "sums"): _STAND_IN,

@@ -216,8 +216,8 @@ def _builder(device: Device, host: _HostRows) -> tuple[Any, Any]:
     rows_of = importlib.import_module("gpuboost.backends.cuda.sampling.rows").DeviceRows
     runtime, (features, n) = device.runtime, host.codes.shape
     by_class, n_channels = host.n_classes > 0, max(host.n_classes, 1)
-    room = cuda.capacity_for_planes(runtime.shared_memory, by_class)
-    tile = cuda.choose_tile(room, WIDTH, cuda.plane_count(n_channels, by_class, False))
+    capacity = cuda.capacity_for_planes(runtime.shared_memory, by_class)
+    tile = cuda.choose_tile(capacity, WIDTH, cuda.plane_count(n_channels, by_class, False))
     binned = _Binned(host.codes, features)
     matrix = matrices.upload_matrix(runtime, binned, tile)
     rows = rows_of(

@@ -155,7 +155,7 @@ HOT = {
     "split of a node": Hot(
         "level/select_split.cu decide_splits",
         LoopPath(
-            "for (int32 node = first_node()",
+            "for (int32 node = first_of_warp()",
             ("last_rank", "count_up_to"),
             {"STG": 11, "LDG": 40},
             {"for (int32 j = threadIdx.x": 0},

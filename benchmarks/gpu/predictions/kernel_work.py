@@ -197,13 +197,13 @@ def histograms_of_classes(table: Table, nodes: float, listed: int, n_classes: in
     flushed = segments if is_long else 0.0
     totals = listed * min(rows / blocks, WIDTH)
     passes = (blocks + flushed) * cells / WARP / 4
-    room = nodes * listed * WIDTH * 8.0 * (2 + n_classes)
+    n_bytes = nodes * listed * WIDTH * 8.0 * (2 + n_classes)
     return Stage.of(
-        Work(bytes=room),
+        Work(bytes=n_bytes),
         iterations(loop, rows / 4, shared, table.is_far)
         + iterations("flush of a class", passes, shared)
         + Work(
-            bytes=rows * (table.row_bytes(nodes) + ROW_BYTES) + room,
+            bytes=rows * (table.row_bytes(nodes) + ROW_BYTES) + n_bytes,
             additions=rows * lanes,
             words=blocks * cells * 3 + flushed * (cells + 3 * filled),
             reductions=segments * filled + blocks * totals,

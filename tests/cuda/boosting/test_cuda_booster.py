@@ -269,7 +269,7 @@ def test_kernels_are_sound(flavour: str, fit_on: Fit) -> None:
     pruned = regressor(loss="huber", n_estimators=1, max_depth=2, ccp_alpha=1e-3)
     assert_same_fit(fit_on, pruned, *table(150), runtime=runtime)
     used = {"hold_children", "order_values", "largest_terms", "sum_terms"}
-    used |= {"mark_leaves", "count_leaves", "key_walked"}
+    used |= {"mark_leaves", "count_leaves", "key_traversed"}
     assert used | {"find_above", "offset_leaves", "set_leaf_quantiles"} <= set(runtime.launches)
 
 

@@ -223,7 +223,7 @@ def test_rounds_of_deep_trees(
     assert (booster._grower.recorded is None) == (options["max_depth"] is None)
     assert {"finish_nodes", "add_leaves", "add_leaves_by_value"} <= used
     assert ("keep_leaves" in used) == ("max_leaf_nodes" in options)
-    assert ("key_walked" in used) == (options.get("loss") in ("huber", "quantile"))
+    assert ("key_traversed" in used) == (options.get("loss") in ("huber", "quantile"))
     small = "grow_subtrees" in used
     assert small == (not {"max_leaf_nodes", "monotonic_cst"} & set(options))
 
@@ -275,7 +275,7 @@ def test_leaves_of_trees_that_are_finished_on_the_host(
     words = {"sample_weight": weights}
     asked = regressor(loss=loss, subsample=0.6, n_estimators=2, ccp_alpha=1e-3, **deep)
     assert_same_fit(fit_on, asked, *table(), runtime=runtime, **words)
-    assert {"count_leaves", "key_walked", "set_leaf_quantiles"} <= set(runtime.launches)
+    assert {"count_leaves", "key_traversed", "set_leaf_quantiles"} <= set(runtime.launches)
 
 
 def test_trees_of_a_round_in_batches(fit_on: Fit, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,14 +57,14 @@ def grow_both(
 ) -> Grown:
     """Grow trees with both queues, and assert equal splits. Gains often tie, so keys decide."""
     options = TreeOptions(VARIANCE, max_leaf_nodes=max_leaf_nodes)
-    room = [n_trees + SPARE]
+    capacities = [n_trees + SPARE]
     for depth in range(max_leaf_nodes - 1):
-        room.append(2 * n_trees * min(2**depth, options.max_splits(depth)) + SPARE)
+        capacities.append(2 * n_trees * min(2**depth, options.max_splits(depth)) + SPARE)
     known = BestFirstFrontier(n_trees, max_leaf_nodes)
-    queue = SplitQueue(runtime, options, n_trees, 10**6, sum(room))
+    queue = SplitQueue(runtime, options, n_trees, 10**6, sum(capacities))
     tree, first = np.arange(n_trees, dtype=np.int32), 0
     levels: list[dict[str, np.ndarray]] = []
-    for most in room:
+    for most in capacities:
         m = len(tree)
         key = rng.integers(0, 2**64, m, dtype=np.uint64)
         gain = np.where(rng.random(m) < 0.9 + (m <= 4 * n_trees), rng.integers(0, 9, m) / 4.0, -1.0)
@@ -83,7 +83,7 @@ def grow_both(
         tree = np.repeat(tree[expected], 2)
         if not m:
             break
-    return Grown(queue, room, levels)
+    return Grown(queue, capacities, levels)
 
 
 @pytest.mark.parametrize("max_leaf_nodes", [2, 3, 9, 31])

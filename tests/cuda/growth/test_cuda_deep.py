@@ -232,11 +232,13 @@ def test_capacity_suffices_for_all_nodes(
     rows = data.draw(st.lists(st.integers(0, 40), min_size=n_trees, max_size=n_trees))
     limits = {"min_samples_split": split, "min_samples_leaf": leaf}
     options = TreeOptions(VARIANCE, max_depth=max_depth, **limits)
-    room, first = NodeCapacity.of(options, 40), [0, *np.cumsum(rows).tolist()]
+    capacity, first = NodeCapacity.of(options, 40), [0, *np.cumsum(rows).tolist()]
     for tree, n in enumerate(rows):
-        own = room.nodes(tree + 1, first[tree + 1]) - room.nodes(tree, first[tree])
+        end = capacity.first_node(tree + 1, first[tree + 1])
+        own = end - capacity.first_node(tree, first[tree])
         assert own >= max_nodes(n, min(max_depth, 40), split, leaf)
-    assert max_stored_nodes(n_trees, first[-1], options, 40) == room.nodes(n_trees, first[-1])
+    length = capacity.first_node(n_trees, first[-1])
+    assert max_stored_nodes(n_trees, first[-1], options, 40) == length
 
 
 def test_capacity_of_deep_trees() -> None:

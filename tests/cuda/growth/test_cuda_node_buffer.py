@@ -74,8 +74,9 @@ def test_numbers_and_sums_of_large_trees() -> None:
     assert table[1].tolist() == np.cumsum([0, *(e[3].max() + 1 for e in expected)]).tolist()
     assert table[2, :-1].tolist() == hessian[:n_trees].tolist()
     for tree, (nodes, numbers, of_nodes, category) in enumerate(expected):
-        room = slice(2 * int(start[tree]) + tree, 2 * int(start[tree]) + tree + len(nodes))
-        np.testing.assert_array_equal(order_out[room], nodes)
-        np.testing.assert_array_equal(category_out[room], category)
+        first_node = 2 * int(start[tree]) + tree
+        own = slice(first_node, first_node + len(nodes))
+        np.testing.assert_array_equal(order_out[own], nodes)
+        np.testing.assert_array_equal(category_out[own], category)
         np.testing.assert_array_equal(left[nodes], numbers)
         np.testing.assert_array_equal(sums[nodes], of_nodes)

@@ -7,7 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuboost.backends.cuda.runtime.source import constant, kernel_folder, kernel_source
+from gpuboost.backends.cuda.runtime.source import (
+    constant,
+    kernel_folder,
+    kernel_source,
+    spliced,
+)
 from gpuboost.engine import criteria, numerics, randomness
 from gpuboost.engine import task as spec
 from tests import cuda_shim
@@ -345,6 +350,13 @@ def test_source_is_spliced_in_order() -> None:
     )
     assert define < prelude < own
     assert '#line 1 "level/histogram.cu"' in text
+
+
+def test_a_file_is_spliced_once() -> None:
+    text = '#include "common/chunks.cuh"\nint32 a;\n#include "common/running_sum.cuh"\nint32 b;\n'
+    made = spliced("level/twice.cu", text)
+    assert made.count("struct RunningSum {") == 1 == made.count("struct Chunk {")
+    assert made.endswith('#line 2 "level/twice.cu"\nint32 a;\n\nint32 b;\n')
 
 
 def test_kernels_are_found_inside_the_package_first(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from gpuboost.backends.cuda.runtime import launch as launches
 from gpuboost.backends.cuda.runtime import signatures
 from gpuboost.backends.cuda.runtime.launch import launch
 from gpuboost.backends.cuda.runtime.signatures import Parameter, find_kernels, kernel_signatures
-from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.backends.cuda.runtime.source import constant, kernel_folder
 from tests.sizes import SOURCES, module_of
 
 
@@ -96,7 +97,7 @@ def test_launch_options_and_types_of_numbers() -> None:
 
 def test_fields_of_out_are_bound_by_the_end_of_the_name() -> None:
     given = {"drawn": "d", "stride": 1, "first": "f", "order": "o", "ordered": True, "target": "t"}
-    given |= {"n_samples": 1, "n_columns": 2, "room": 3}
+    given |= {"n_samples": 1, "n_columns": 2, "target_stride": 3}
     args = launched("list_drawn", 1, out=Made(), **given)[5]
     assert args == ("d", 1, "f", "o", 1, "t", 1, 2, 3, "rows", "weights", "targets")
     with pytest.raises(TypeError, match="fill_bytes takes nothing of Made"):
@@ -149,6 +150,61 @@ def test_two_kernels_do_not_have_one_name(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(signatures, "file_text", lambda name: text)
     with pytest.raises(ValueError, match="both have a kernel same"):
         kernel_signatures.__wrapped__()
+
+
+_STRUCT = re.compile(r"^(?:struct|enum|union|typedef .*) (\w+)\s*[:{;]", re.MULTILINE)
+_CONSTANT = re.compile(r"^constexpr [^;]*;", re.MULTILINE)
+_FUNCTION = re.compile(
+    r'^(?:__device__|extern "C" __global__)[^;{}]*?(\w+)\((?=[^;{}]*\{)', re.MULTILINE
+)
+
+
+def definitions(text: str) -> set[str]:
+    """Structs, functions and constants that a kernel file defines; overloads have one name.
+
+    Methods are left out: types that a template takes must call them the same.
+    """
+    text = re.sub(r"//[^\n]*", "", text)
+    text = re.sub(r"__launch_bounds__\([^)]*\)", "", text)
+    constants = " ".join(_CONSTANT.findall(text))
+    return {
+        *_STRUCT.findall(text),
+        *_FUNCTION.findall(text),
+        *re.findall(r"(\w+) =(?!=)", constants),
+    }
+
+
+def test_a_name_is_defined_in_one_kernel_file() -> None:
+    """A struct, function or constant of the kernels has one meaning."""
+    files: dict[str, list[str]] = {}
+    for path in sorted(kernel_folder().rglob("*.cu*")):
+        for name in definitions(path.read_text(encoding="utf-8")):
+            files.setdefault(name, []).append(path.name)
+    assert len(files) > 400 and files["goes_left"] == ["goes_left.cuh"]
+    assert {"Chunk", "take_splits", "Value", "WARP"} <= set(files)
+    repeated = {name: found for name, found in files.items() if len(found) > 1}
+    assert not repeated, repeated
+
+
+def test_definitions_are_found() -> None:
+    text = """
+    struct Inside { int32 n; };  // an indented line is not the file's own
+struct Split : Base {
+    __device__ __forceinline__ int32 method() const { return 1; }
+};
+typedef float Value;
+constexpr int32 FIRST = 1, LAST = 2 + FIRST;
+constexpr bool IS_SAME = FIRST == LAST;
+template <int32 N>
+__device__ __forceinline__ Split split_of(int32 (&numbers)[N],
+                                          int32 n)
+{
+    return other(n);
+}
+extern "C" __global__ void __launch_bounds__(WARP * 4, 2)
+add(In<int64> a) {}
+"""
+    assert definitions(text) == {"Split", "Value", "FIRST", "LAST", "IS_SAME", "split_of", "add"}
 
 
 def test_declarations_are_read() -> None:

@@ -90,9 +90,9 @@ def stumps(rng: np.random.Generator, categorical: bool) -> list[Tree]:
     return trees
 
 
-@pytest.mark.parametrize("room", [0, 1, 1000])
+@pytest.mark.parametrize("spare", [0, 1, 1000])
 @pytest.mark.parametrize("categorical", [False, True])
-def test_trees_are_cut_on_demand(categorical: bool, room: int) -> None:
+def test_trees_are_cut_on_demand(categorical: bool, spare: int) -> None:
     """Trees are copies of the nodes, and do not refer to the memory that was read."""
     trees = stumps(np.random.default_rng(1), categorical)
     whole, columns, arrays = Ensemble.of(trees), dict[str, Any](), {}
@@ -101,7 +101,7 @@ def test_trees_are_cut_on_demand(categorical: bool, room: int) -> None:
         del kinds["category"], kinds["masks"]
     for name, kind in kinds.items():
         own = getattr(whole, name).astype(kind)
-        own = np.concatenate([own, np.zeros((room, *own.shape[1:]), kind)])
+        own = np.concatenate([own, np.zeros((spare, *own.shape[1:]), kind)])
         arrays[name], columns[name] = own, (kind, own.shape)
     arrays["table"] = np.array([whole.offset, whole.mask_offset, [7, 9, 0]])
     readback, used = Readback(np, {"table": (np.int64, (3, 3)), **columns}), 0
@@ -122,7 +122,7 @@ def test_trees_are_cut_on_demand(categorical: bool, room: int) -> None:
         held: Any = asked.value
         while getattr(held, "base", None) is not None:
             held = held.base
-        assert len(held) == (used if room == 1000 else readback.n_bytes)
+        assert len(held) == (used if spare == 1000 else readback.n_bytes)
 
 
 def test_a_cut_is_a_few_calls(monkeypatch: pytest.MonkeyPatch) -> None:

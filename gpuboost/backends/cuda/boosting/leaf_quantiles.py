@@ -140,7 +140,7 @@ class LeafQuantiles:
         by = {"accepted": nodes.accepted, **self._by_column(trees)}
         offset = self._offsets(nodes, zeros(runtime, 1, np.int32), by)
         by = {**self._residuals, **self._by_column(trees), "leaf": leaf, "offset": offset}
-        launch(self._runtime, "key_walked", grid, self._rows, listed, nodes, **by)
+        launch(self._runtime, "key_traversed", grid, self._rows, listed, nodes, **by)
 
     def finish(
         self,

@@ -79,7 +79,8 @@ class RoundLeaves(LeavesOfRound):
         self._finisher, self._max_rows = finisher, max_rows
         n_trees = task.trees_per_round
         self._n_outputs = task.loss.columns if task.sums_outputs else 1
-        self._capacity = NodeCapacity.of(task.options, sets[0].n).nodes(n_trees, n_trees * max_rows)
+        limits = NodeCapacity.of(task.options, sets[0].n)
+        self._capacity = limits.first_node(n_trees, n_trees * max_rows)
         options = task.options
         is_shallow = options.deepest <= MONITORED_DEPTH
         self.follows = is_shallow or options.max_leaf_nodes != NO_LIMIT

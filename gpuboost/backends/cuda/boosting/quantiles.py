@@ -65,7 +65,7 @@ class GroupedNumbers:
     ) -> GroupedNumbers:
         """Allocate the state of ``n_groups`` groups."""
         lengths = {"n": n_groups, "n_at_once": min(n_groups, _at_once())}
-        lengths["n_digits"] = constant("boosting/quantiles.cu", "DIGITS")
+        lengths["n_digits"] = constant("boosting/quantiles.cu", "KEY_DIGITS")
         own = {"size": size, "pieces": pieces, "key": key, "weight": weight}
         return empty(cls, xp, own, **lengths)
 
@@ -88,7 +88,8 @@ class GroupedNumbers:
         n_blocks = striding_blocks(runtime, self.pieces.capacity)
         n_lanes = len(self.counts) * constant("common/common.cuh", "WARP")
         n_warp_blocks = striding_blocks(runtime, blocks(n_lanes))
-        top, step = (constant("boosting/quantiles.cu", n) for n in ("FIRST_SHIFT", "DIGIT_BITS"))
+        file, names = "boosting/quantiles.cu", ("FIRST_SHIFT", "KEY_DIGIT_BITS")
+        top, step = (constant(file, name) for name in names)
         for shift in range(top, -1, -step):
             own = {"shift": shift, "first_group": first_group}
             weights = self.weights

@@ -155,7 +155,7 @@ class RoundRows(RowsOfRounds):
         rows = DeviceRows.empty(xp, n_trees * self._max_rows, made.n_outputs)
         wide = xp.empty((n_trees, made.n, made.n_outputs + made.n_hessians), dtype=np.int64)
         counts = xp.empty(n_trees, dtype=np.int64)
-        own = {"room": len(rows), "wide": wide, "count_out": counts}
+        own = {"target_stride": len(rows), "wide": wide, "count_out": counts}
         grid, records = (drawn.n_parts, n_trees), (inputs.keys, made, drawn)
         self.kernels.launch("list_round", grid, *records, out=rows, **own)
         wide_of = xp.empty(n_trees, dtype=np.int32)

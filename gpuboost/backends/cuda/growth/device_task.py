@@ -82,8 +82,8 @@ class DeviceTask(Generic[Rounds_co]):
         target = task.target
         self._by_channel = target.is_multiclass
         planes = plane_count(target.n_channels, target.by_class, self._counted)
-        room = capacity_for_planes(runtime.shared_memory, self._by_channel)
-        tile = choose_tile(room, task.matrix.width, planes)
+        capacity = capacity_for_planes(runtime.shared_memory, self._by_channel)
+        tile = choose_tile(capacity, task.matrix.width, planes)
         self.matrix: DeviceMatrix = upload_matrix(runtime, task.matrix, tile)
         self.flags = CompileFlags.of(task)
         kernels = (runtime, self.matrix, target.n_channels, self._by_channel, self.flags)

@@ -61,15 +61,21 @@ class NodeCapacity:
         levels = options.deepest + 1 if by_limit else 0
         return cls(max(options.min_samples_leaf, 1), min(by_limit, default=0), levels)
 
-    def nodes(self, n_trees: int, n_rows: int) -> int:
-        """Largest number of nodes of ``n_trees`` trees with ``n_rows`` rows together."""
-        by_rows = 2 * (n_rows // self.min_rows) + n_trees
-        return min(by_rows, n_trees * self.max_nodes) if self.max_nodes else by_rows
+    def first_node(self, tree: int, n_rows: int) -> int:
+        """First node of a tree in arrays of the nodes of all trees; of all trees, their length.
 
-    def levels(self, n_trees: int, n_rows: int) -> int:
-        """Largest number of levels of ``n_trees`` trees with ``n_rows`` rows together."""
-        by_rows = n_rows // self.min_rows + n_trees
-        return min(by_rows, n_trees * self.max_levels) if self.max_levels else by_rows
+        It is the largest number of nodes of the trees before, which have ``n_rows`` rows together.
+        """
+        by_rows = 2 * (n_rows // self.min_rows) + tree
+        return min(by_rows, tree * self.max_nodes) if self.max_nodes else by_rows
+
+    def first_level(self, tree: int, n_rows: int) -> int:
+        """First level of a tree in arrays of the levels of all trees; of all trees, their length.
+
+        It is the largest number of levels of the trees before, which have ``n_rows`` rows together.
+        """
+        by_rows = n_rows // self.min_rows + tree
+        return min(by_rows, tree * self.max_levels) if self.max_levels else by_rows
 
 
 @dataclass(frozen=True)
@@ -176,7 +182,7 @@ class NodeBuffer:
         self._kind, self.n_sums = _kind_of_sums(task.target, leaf)
         self._node_capacity = NodeCapacity.of(task.options, rows_of_tree(task))
         self.capacity = max_stored_nodes(self.n_trees, n_rows, task.options, rows_of_tree(task))
-        self.max_finished = self._node_capacity.nodes(self.n_trees, n_rows)
+        self.max_finished = self._node_capacity.first_node(self.n_trees, n_rows)
         self.has_draws, words = task.options.random_thresholds, matrix.mask_words
         lengths = {"n": self.capacity, "n_drawn": self.capacity if self.has_draws else 0}
         lengths |= {"mask_words": words, "n_sums": self.n_sums}
@@ -265,7 +271,8 @@ class NodeBuffer:
             table = xp.empty(table_shape(self.n_trees), dtype=np.int64)
         order = xp.empty(self.max_finished, dtype=np.int32)
         category = xp.empty(self.max_finished if has_masks else 0, dtype=np.int32)
-        level_end = xp.empty(self._node_capacity.levels(self.n_trees, self._n_rows), dtype=np.int32)
+        n_levels = self._node_capacity.first_level(self.n_trees, self._n_rows)
+        level_end = xp.empty(n_levels, dtype=np.int32)
         numbers = Numbers(order, category, level_end, table)
         own = {"has_masks": has_masks, "n_sums": self.n_sums, "adds": not task.target.by_median}
         known = (self._matrix, nodes, numbers)
@@ -287,7 +294,7 @@ class NodeBuffer:
         columns.setdefault("draw", np.empty(0))
         grown = []
         for tree, (first, end) in enumerate(pairwise(table[0, : n + 1].tolist())):
-            at = self._node_capacity.nodes(tree, int(starts[tree]))
+            at = self._node_capacity.first_node(tree, int(starts[tree]))
             grown.append(self._grown(columns, order[at : at + end - first]))
         return grown
 
@@ -379,7 +386,7 @@ def max_stored_nodes(n_trees: int, n_rows: int, options: TreeOptions, tree_rows:
     With ``max_leaf_nodes``, the number includes the nodes of splits that are taken back.
     """
     unlimited = replace(options, max_leaf_nodes=NO_LIMIT)
-    by_rows = NodeCapacity.of(unlimited, tree_rows).nodes(n_trees, n_rows)
+    by_rows = NodeCapacity.of(unlimited, tree_rows).first_node(n_trees, n_rows)
     if options.max_leaf_nodes == NO_LIMIT:
         return by_rows
     by_levels, depth = n_trees, 0

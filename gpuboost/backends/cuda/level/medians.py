@@ -49,7 +49,7 @@ class MedianKernels:
     @property
     def shifts(self) -> range:
         """Position of the lowest bit of each digit of a rank, from the leading digit on."""
-        bits = constant("level/median.cu", "DIGIT_BITS")
+        bits = constant("level/median.cu", "RANK_DIGIT_BITS")
         n_digits = max(1, -(-(self.n_ranks - 1).bit_length() // bits))
         return range((n_digits - 1) * bits, -1, -bits)
 
@@ -57,7 +57,7 @@ class MedianKernels:
         """Find the medians of all nodes, digit by digit."""
         runtime, shape = self.runtime, (frontier.capacity, self.n_outputs)
         found = Medians(zeros(runtime, shape, np.int32), runtime.xp.empty(shape, dtype=np.int32))
-        n_digits = 1 << constant("level/median.cu", "DIGIT_BITS")
+        n_digits = 1 << constant("level/median.cu", "RANK_DIGIT_BITS")
         counts = zeros(runtime, (*shape, n_digits), np.int64)
         below, total = (runtime.xp.empty(shape, dtype=np.int64) for _ in range(2))
         threads = constant("level/median.cu", "MEDIAN_THREADS")

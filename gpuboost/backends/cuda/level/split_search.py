@@ -186,7 +186,7 @@ class _FeatureSplits:
     """Best split of each slot by each listed feature: arrays (slots, F) written by split.cu."""
 
     score: Array = column(np.float64, "n", "n_features")
-    could: Array = column(np.uint8, "n", "n_features")
+    splittable: Array = column(np.uint8, "n", "n_features")
     bin: Array = column(np.int16, "n", "n_features")
     next_bin: Array = column(np.int16, "n", "n_features")
     draw: Array = column(np.float64, "n", "n_features")

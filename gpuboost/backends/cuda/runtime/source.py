@@ -2,7 +2,7 @@
 
 Caches of compiled kernels do not see included files, so the compiler gets a single text: constants
 chosen at run time, then ``common.cuh``, then the file. A line such as ``#include
-"level/split.cuh"`` is replaced by the text of that file.
+"level/split.cuh"`` is replaced by the text of that file, once, so files need no include guards.
 """
 
 from __future__ import annotations
@@ -61,13 +61,25 @@ def kernel_source(file_name: str, constants: Mapping[str, int]) -> str:
 
 
 def spliced(file_name: str, text: str | None = None) -> str:
-    """Return a file's text (``text`` if given) with included files inserted."""
+    """Return a file's text (``text`` if given) with included files inserted.
 
-    def splice(match: re.Match[str]) -> str:
-        line = match.string.count("\n", 0, match.end()) + 2
-        return f'#line 1 "{match[1]}"\n{spliced(match[1])}\n#line {line} "{file_name}"'
 
-    return INCLUDE.sub(splice, file_text(file_name) if text is None else text)
+    A file that is included several times replaces only the first of its includes.
+    """
+    included: set[str] = set()
+
+    def expand(name: str, own: str) -> str:
+        def splice(match: re.Match[str]) -> str:
+            if match[1] in included:
+                return ""
+            included.add(match[1])
+            line = match.string.count("\n", 0, match.end()) + 2
+            text_of_file = expand(match[1], file_text(match[1]))
+            return f'#line 1 "{match[1]}"\n{text_of_file}\n#line {line} "{name}"'
+
+        return INCLUDE.sub(splice, own)
+
+    return expand(file_name, file_text(file_name) if text is None else text)
 
 
 @cache

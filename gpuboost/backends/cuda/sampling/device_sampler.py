@@ -82,7 +82,7 @@ class DeviceSampler:
         given = {"drawn": drawn, "stride": stride_of(drawn, n_trees), "n_samples": n_samples}
         launch(runtime, "count_drawn", kept.size, order, kept=kept, **given)
         first, count = self.place(kept)
-        sizes = {"n_columns": len(columns), "room": len(rows)}
+        sizes = {"n_columns": len(columns), "target_stride": len(rows)}
         given |= {"first": first, "target": columns, **sizes}
         launch(runtime, "list_drawn", kept.size, order, out=rows, **given)
         return count

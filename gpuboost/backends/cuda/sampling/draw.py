@@ -77,8 +77,8 @@ class DeviceDrawing:
             Upper bound of the weight of a row.
         """
         drawn, wide = self._counts(keys), self._wide
-        room = len(keys) * self.rows_per_tree
-        rows = DeviceRows.empty(self._device.xp, room, len(self._columns))
+        capacity = len(keys) * self.rows_per_tree
+        rows = DeviceRows.empty(self._device.xp, capacity, len(self._columns))
         if self._weights is None:
             count = self._device.list_drawn(drawn, len(keys), self._order, self._columns, rows)
         else:
@@ -184,7 +184,7 @@ class _WithoutReplacement:
         runtime, n_trees = device.runtime, len(keys)
         last = zeros(runtime, (n_trees, 2), np.uint64)
         wanted = full(runtime, n_trees, sampler.n_draws, np.int64)
-        digits = zeros(runtime, (n_trees, constant("sampling/draw.cu", "DIGITS")), np.uint32)
+        digits = zeros(runtime, (n_trees, constant("sampling/draw.cu", "DRAW_DIGITS")), np.uint32)
         given = {**self._weights, "n_samples": sampler.n_samples, "last": last}
         blocks = n_trees * parts_of(sampler.n_samples, "DIGIT_PART")
         for settled, shift, of_row in _digit_passes():
@@ -201,7 +201,7 @@ def _digit_passes() -> Iterator[tuple[int, int, bool]]:
 
     The last digit of a number can overlap the settled bits, which are the same for all candidates.
     """
-    digit = constant("sampling/draw.cu", "DIGITS").bit_length() - 1
+    digit = constant("sampling/draw.cu", "DRAW_DIGITS").bit_length() - 1
     for bits, of_row in ((_KEY_BITS, False), (_ROW_BITS, True)):
         for left in range(bits, 0, -digit):
             yield (2**bits - 1) ^ (2**left - 1), max(left - digit, 0), of_row

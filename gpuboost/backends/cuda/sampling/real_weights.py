@@ -113,7 +113,7 @@ class RealWeights:
         first, count = device.place(kept)
         wide, sums = self._own_sums(n_trees)
         own = {"exponent": exponent, "first": first, "target": columns}
-        own |= {"n_columns": len(columns), "room": len(rows), **sums, **weights}
+        own |= {"n_columns": len(columns), "target_stride": len(rows), **sums, **weights}
         launch(runtime, "list_weighted", kept.size, keys, self._order, out=rows, **own)
         return count, wide, found["unit"]
 
