@@ -28,7 +28,7 @@ from gpuboost.backends.cost_model import (
     TREE_LAUNCHES,
     Launches,
 )
-from gpuboost.backends.cuda.growth.tree_arrays import NAMES, OF_CATEGORIES
+from gpuboost.backends.cuda.growth.tree_arrays import NAMES
 
 ADABOOST_LAUNCHES = Launches(21, 11)  # per round
 LISTED_LAUNCHES = 2 + 3 + 4  # of a level: its histograms, splits and partition; others are policy
@@ -54,7 +54,7 @@ MANY_VALUES, FEW_VALUES = (8, 20), (4, 14)
 SORTED_BYTES, DISTINCT_BYTES, CODED_BYTES = 4 * 2 * 4 + 4, 100, 4 + 2
 
 # Copies of a batch to the host, each waited for: the table, and an array for each name.
-COPIES = 1 + len(NAMES) - len(OF_CATEGORIES)
+COPIES = 1 + len(NAMES)
 
 Stages = dict[str, Stage]
 
