@@ -34,7 +34,7 @@ from gpuboost.engine.ensembles.boosting import finish_boosted
 from gpuboost.engine.ensembles.boosting_task import BoostTask, DoneRound
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.growth.tree import Tree
-from gpuboost.engine.losses import OrderStatisticLoss
+from gpuboost.engine.losses import LeafRule
 from gpuboost.engine.targets import GradientTarget
 from gpuboost.engine.task import GrownTree, GrowTask
 from gpuboost.engine.tree_rows import TreeRows
@@ -74,7 +74,6 @@ class CudaBooster:
 
         self._grower = TreeGrower(runtime, asked, task.memory_budget, maker)
         self.rounds = self._grower.rounds
-        self._kernels = self.rounds.kernels
         self._pending: BoostedRound | None = None  # the last round, until it is read
         self._sets = self.rounds.sets
 
@@ -85,7 +84,7 @@ class CudaBooster:
         with self._runtime.active():
             self.rounds.draw.begin(number, learning_rate)
             user = None
-            if not self._kernels.has_kernels:
+            if not self._task.loss.has_formula:
                 user = UserLosses(self.rounds, self._task, number)
                 self.rounds.gradients.ask_user(self.rounds.rows)
             if self.rounds.leaves is not None:
@@ -112,8 +111,8 @@ class CudaBooster:
         runtime, missing_code = self._runtime, self._task.matrix.missing_code
         finished = Finished.of(runtime, trees)
         numbers = runtime.asarray(np.arange(len(trees), dtype=np.uint64))
-        if isinstance(self._task.loss, OrderStatisticLoss):
-            self._set_quantiles(self._task.loss, finished, numbers)
+        if self._task.loss.leaf_rule is not None:
+            self._set_quantiles(self._task.loss.leaf_rule, finished, numbers)
             values = runtime.to_host(finished.columns["value"])
             ends = np.cumsum([tree.node_count for tree in trees])[:-1]
             own = zip(trees, np.split(values, ends), strict=True)
@@ -168,7 +167,7 @@ class CudaBooster:
         self._pending = BoostedRound(partial(read_round, read, found, error))
         return self._pending
 
-    def _set_quantiles(self, loss: OrderStatisticLoss, finished: Finished, numbers: Array) -> None:
+    def _set_quantiles(self, rule: LeafRule, finished: Finished, numbers: Array) -> None:
         """Replace the leaf values of finished trees by those of the loss's leaf rule."""
         runtime, rounds, n_trees = self._runtime, self.rounds, len(numbers)
         xp, inside = runtime.xp, rounds.inside()
@@ -177,7 +176,7 @@ class CudaBooster:
         start = runtime.asarray(np.arange(n_trees, dtype=np.int64) * len(row))
         listed = ListedRows(xp.tile(row.astype(np.uint32), n_trees), start, n_rows)
         sizes = (len(finished.columns["left"]), len(listed.row))
-        quantiles = LeafQuantiles(runtime, loss, rounds.rows, rounds.leaf_weights, *sizes)
+        quantiles = LeafQuantiles(runtime, rule, rounds.rows, rounds.leaf_weights, *sizes)
         quantiles.begin()
         quantiles.keep_walked(listed, finished, self._task.matrix.missing_code, numbers)
         own = (rounds.parameter, n_rows[:1], rounds.draw.rate)

@@ -103,7 +103,7 @@ class RoundGradients:
     def find(self, rows: DeviceRowSet, parameter: Array) -> None:
         """Compute gradients and hessians, unless the loss is user-defined, and the largest ones."""
         fill(self.kernels.runtime, self.largest, 0)
-        if self.kernels.has_kernels:
+        if self.kernels.loss.has_formula:
             out = (self.gradient, self.hessian, self.largest)
             self.kernels.differentiate(rows, parameter, *out)
             return

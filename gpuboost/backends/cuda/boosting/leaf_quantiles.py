@@ -20,7 +20,7 @@ from gpuboost.backends.cuda.runtime.launch import full, launch, zeros
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.growth.frontier import Array
-from gpuboost.engine.losses import OrderStatisticLoss
+from gpuboost.engine.losses import LeafRule
 
 
 class LeafQuantiles:
@@ -29,7 +29,8 @@ class LeafQuantiles:
     Parameters
     ----------
     runtime : Runtime
-    loss : OrderStatisticLoss
+    rule : LeafRule
+        That of the loss.
     rows : DeviceRowSet
         The training rows.
     weights : int64 (n,) or None
@@ -43,19 +44,19 @@ class LeafQuantiles:
     def __init__(
         self,
         runtime: Runtime,
-        loss: OrderStatisticLoss,
+        rule: LeafRule,
         rows: DeviceRowSet,
         weights: Array | None,
         capacity: int,
         max_rows: int,
     ) -> None:
-        self._runtime, self._loss, self._rows = runtime, loss, rows
+        self._runtime, self._rows = runtime, rows
         self._capacity, self._max_rows = capacity, max_rows
         self._level_of = runtime.asarray(
-            np.ascontiguousarray(loss.leaf_quantile_level, dtype=np.float64)
+            np.ascontiguousarray(rule.leaf_quantile_level, dtype=np.float64)
         )
         self._weights = weights
-        self._clips = loss.clip_level is not None
+        self._clips = rule.clip_level is not None
 
     def begin(self, capacity: int | None = None) -> None:
         """Begin a round without leaves; ``capacity`` may give a tighter bound on their number."""

@@ -35,7 +35,7 @@ from gpuboost.backends.cuda.runtime.readback import read_later as read_together
 from gpuboost.backends.cuda.sampling.rows import DeviceRows
 from gpuboost.engine.ensembles.boosting_task import BoostTask
 from gpuboost.engine.growth.frontier import Array
-from gpuboost.engine.losses import OrderStatisticLoss
+from gpuboost.engine.losses import LeafRule
 from gpuboost.engine.task import NO_LIMIT
 
 # Up to this depth the partition tracks the leaf of each row. For deeper trees it is faster to grow
@@ -93,7 +93,7 @@ class RoundLeaves(LeavesOfRound):
             trees if not finisher.needs_size_readback and is_copied_whole(bytes_of(trees)) else {}
         )
 
-    def refit(self, loss: OrderStatisticLoss, weights: Array | None) -> None:
+    def refit(self, rule: LeafRule, weights: Array | None) -> None:
         """Make leaf values quantiles of residuals, weighted by `RoundRows.leaf_weights`."""
         n_trees, rows = self._task.trees_per_round, self._sets[0]
         n_rows = n_trees * self._max_rows
@@ -101,7 +101,7 @@ class RoundLeaves(LeavesOfRound):
         capacity = max_stored_nodes(n_trees, n_rows, self._task.options, rows.n)
         max_leaves = (capacity + n_trees) // 2
         sizes = (min(n_rows, max_leaves), n_rows)
-        self._quantiles = LeafQuantiles(self._runtime, loss, rows, weights, *sizes)
+        self._quantiles = LeafQuantiles(self._runtime, rule, rows, weights, *sizes)
 
     def begin(self, others: Columns, trees: Array) -> dict[str, Array]:
         """Begin a round; returns arrays of the columns ``others``, read back with its trees.
