@@ -83,11 +83,11 @@ class HostBooster:
         made = self.gradients(number)
         scale = self.scale(made)
         n_outputs = loss.columns if self.task.sums_outputs else 1
-        rule = self.task.options, learning_rate, self.backend.threshold_finder
+        options, finder = self.task.options, self.backend.threshold_finder
         trees = []
         for column, grown in enumerate(self.grow(number, made, scale)):
             mapper = self.task.matrix.mapper
-            tree = finish_boosted(grown, mapper, scale, n_outputs, *rule)
+            tree = finish_boosted(grown, mapper, scale, n_outputs, options, learning_rate, finder)
             leaf = self.leaves(tree, self.task.train.data, column)
             if loss.leaf_rule is not None:
                 inside = leaf if made.inside is None else np.where(made.inside, leaf, -1)

@@ -134,9 +134,11 @@ class CudaBooster:
             grown += self._grower.grow(host, self._is_repeated)
         if grown[0].count[0] == 0:
             raise no_row_error(task.sampler, number)
-        scale, rule = self.rounds.gradients.read_scale(), (task.options, learning_rate)
-        n_outputs, mapper = self.rounds.gradients.n_outputs, task.matrix.mapper
-        return [finish_boosted(each, mapper, scale, n_outputs, *rule) for each in grown]
+        scale, n_outputs = self.rounds.gradients.read_scale(), self.rounds.gradients.n_outputs
+        mapper, options = task.matrix.mapper, task.options
+        return [
+            finish_boosted(each, mapper, scale, n_outputs, options, learning_rate) for each in grown
+        ]
 
     def launch(self, number: int) -> NumberedNodes:
         """Launch the first batch of trees of a round, which may be the whole round."""
@@ -175,12 +177,12 @@ class CudaBooster:
         n_rows = runtime.asarray(np.full(n_trees, len(row), dtype=np.int64))
         start = runtime.asarray(np.arange(n_trees, dtype=np.int64) * len(row))
         listed = ListedRows(xp.tile(row.astype(np.uint32), n_trees), start, n_rows)
-        sizes = (len(finished.columns["left"]), len(listed.row))
-        quantiles = LeafQuantiles(runtime, rule, rounds.rows, rounds.leaf_weights, *sizes)
+        capacity, weights = len(finished.columns["left"]), rounds.leaf_weights
+        quantiles = LeafQuantiles(runtime, rule, rounds.rows, weights, capacity, len(listed.row))
         quantiles.begin()
         quantiles.keep_walked(listed, finished, self._task.matrix.missing_code, numbers)
-        own = (rounds.parameter, n_rows[:1], rounds.draw.rate)
-        quantiles.finish(numbers, *own, finished.columns["value"])
+        parameter, rate, value = rounds.parameter, rounds.draw.rate, finished.columns["value"]
+        quantiles.finish(numbers, parameter, n_rows[:1], rate, value)
 
 
 def grow_task(task: BoostTask) -> GrowTask:

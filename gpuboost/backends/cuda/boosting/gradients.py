@@ -104,8 +104,7 @@ class RoundGradients:
         """Compute gradients and hessians, unless the loss is user-defined, and the largest ones."""
         fill(self.kernels.runtime, self.largest, 0)
         if self.kernels.loss.has_formula:
-            out = (self.gradient, self.hessian, self.largest)
-            self.kernels.differentiate(rows, parameter, *out)
+            self.kernels.differentiate(rows, parameter, self.gradient, self.hessian, self.largest)
             return
         self.kernels.keep_largest(self.gradient, 0, self.largest)
         self.kernels.keep_largest(self.hessian, 1, self.largest)

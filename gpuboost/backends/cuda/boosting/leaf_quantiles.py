@@ -176,9 +176,9 @@ class LeafQuantiles:
         given = {"centre": centre, "tree_of": tree_of, "largest": largest}
         if self._clips:
             terms = {**given, **own.weights, **self._by_column(trees), "limit": parameter}
-            n_blocks, known = self._over(own.pieces), (own, own.pieces)
-            launch(self._runtime, "largest_terms", n_blocks, *known, **terms)
-            launch(self._runtime, "sum_terms", n_blocks, *known, **terms, n_rows=n_rows, sums=sums)
+            n_blocks, pieces = self._over(own.pieces), own.pieces
+            launch(runtime, "largest_terms", n_blocks, own, pieces, **terms)
+            launch(runtime, "sum_terms", n_blocks, own, pieces, **terms, n_rows=n_rows, sums=sums)
         number_of = None if places is None else places.number_of
         given |= {"sums": sums, "n_rows": n_rows, "learning_rate": rate, "clipped": self._clips}
         given |= {"node_of": node_of, **optional("number_of", "placed", number_of, node_of)}

@@ -98,10 +98,9 @@ class RoundLeaves(LeavesOfRound):
         n_trees, rows = self._task.trees_per_round, self._sets[0]
         n_rows = n_trees * self._max_rows
         # All leaves of their level count, even if a split above is later taken back.
-        capacity = max_stored_nodes(n_trees, n_rows, self._task.options, rows.n)
-        max_leaves = (capacity + n_trees) // 2
-        sizes = (min(n_rows, max_leaves), n_rows)
-        self._quantiles = LeafQuantiles(self._runtime, rule, rows, weights, *sizes)
+        max_nodes = max_stored_nodes(n_trees, n_rows, self._task.options, rows.n)
+        capacity = min(n_rows, (max_nodes + n_trees) // 2)
+        self._quantiles = LeafQuantiles(self._runtime, rule, rows, weights, capacity, n_rows)
 
     def begin(self, others: Columns, trees: Array) -> dict[str, Array]:
         """Begin a round; returns arrays of the columns ``others``, read back with its trees.
@@ -134,8 +133,8 @@ class RoundLeaves(LeavesOfRound):
         pieces = frontier.pieces
         own = {"accepted": accepted, "first_node": first, "place": self._place}
         n_blocks = striding_blocks(self._runtime, pieces.capacity)
-        known = (rows, frontier, pieces, self._sets[0])
-        launch(self._runtime, "keep_leaves", n_blocks, *known, **own)
+        train = self._sets[0]
+        launch(self._runtime, "keep_leaves", n_blocks, rows, frontier, pieces, train, **own)
         if self._quantiles is not None:
             self._quantiles.keep_level(rows.row, frontier, accepted, first, self._trees)
 
@@ -144,7 +143,8 @@ class RoundLeaves(LeavesOfRound):
         grown: NumberedNodes,
         queue: SplitQueue | None,
         rule: ValueRule,
-        own: tuple[Array, Array],
+        parameter: Array,
+        n_rows: Array,
     ) -> Finished:
         """Finish the trees of the round, whose nodes are numbered.
 
@@ -152,18 +152,20 @@ class RoundLeaves(LeavesOfRound):
         ----------
         queue : SplitQueue or None
             Queue of best-first growth.
-        own : tuple of array
-            Parameter of the loss and number of rows of a tree; see `LeafQuantiles.finish`.
+        parameter : float64 (K,)
+            Parameter of the loss.
+        n_rows : int64 (1,)
+            Number of rows of a tree.
         """
         number_of = None
         if self.follows:
             number_of = self._runtime.xp.empty(grown.buffer.capacity, dtype=np.int32)
-        columns = self._columns(grown)
+        columns, trees = self._columns(grown), self._trees
         self._finished = finished = Finished(grown.numbers.table, columns, number_of)
         self._finisher.finish_into(finished, grown, rule)
         if self._quantiles is not None:
             places = self._keep_leaves(self._quantiles, finished, grown)
-            self._quantiles.finish(self._trees, *own, rule.rate, columns["value"], places)
+            self._quantiles.finish(trees, parameter, n_rows, rule.rate, columns["value"], places)
         if queue is not None and grown.leaf is not None:
             queue.hand_numbers(grown.leaf, number_of)
         return finished

@@ -173,10 +173,9 @@ class RoundRows(RowsOfRounds):
         """Add leaf values to raw predictions, then sum the losses."""
         if self.leaves is None:
             return
-        made = self.gradients
-        by = (made.exponents, made.given, self.draw.rate, inputs.unit)
-        rule = ValueRule.of_steps(*by, made.n_outputs)
-        self.leaves.add(self.leaves.finish(grown, queue, rule, (self.parameter, self._count)))
+        made, rate = self.gradients, self.draw.rate
+        rule = ValueRule.of_steps(made.exponents, made.given, rate, inputs.unit, made.n_outputs)
+        self.leaves.add(self.leaves.finish(grown, queue, rule, self.parameter, self._count))
         self.keep_losses()
 
     def keep_losses(self) -> None:

@@ -79,18 +79,18 @@ class CudaLevelOps:
         smallest, min_category = _min_hessians(policy, inputs, roots)
         policy, by_lists = replace(policy, min_hessian=smallest), shared.by_lists(host)
         search = SplitSearch(
-            shared.runtime,
-            shared.task,
-            shared.matrix,
-            inputs.allowed,
-            smallest,
-            min_category,
-            roots.hessian,
-            inputs.unit,
-            inputs.regular,
-            shared.constraints,
-            by_lists,
-            shared.flags,
+            runtime=shared.runtime,
+            task=shared.task,
+            matrix=shared.matrix,
+            allowed=inputs.allowed,
+            min_hessian=smallest,
+            min_category=min_category,
+            root_hessian=roots.hessian,
+            unit=inputs.unit,
+            regular=inputs.regular,
+            constraints=shared.constraints,
+            by_lists=by_lists,
+            flags=shared.flags,
         )
         builder = shared.histogram_builder(max_weight, by_lists)
         ops = cls(
