@@ -57,7 +57,7 @@ class HostReweighter:
 
 
 def finish_round(task: ReweightTask, grown: GrownTree, rows: TreeRows) -> Tree:
-    """The finished tree of a round, pruned if asked for; ``rows`` says how to read leaf sums."""
+    """The finished tree of a round, pruned by the options; ``rows`` says how to read leaf sums."""
     options = task.options
     whole = finish_tree(grown, task.matrix.mapper, task.objective.target, rows, options)
     return pruned(cut_back(whole, options.min_decrease), options.ccp_alpha)

@@ -62,17 +62,17 @@ class CudaBooster:
 
     def _start(self) -> None:
         runtime, task = self._runtime, self._task
-        asked = self._grow_task = grow_task(task)
-        self._inputs = InputsOfRounds(asked, task.trees_per_round)
-        self._at_once = trees_at_once(asked, task.memory_budget, DeviceShape.of(runtime))
+        growing = self._grow_task = grow_task(task)
+        self._inputs = InputsOfRounds(growing, task.trees_per_round)
+        self._at_once = trees_at_once(growing, task.memory_budget, DeviceShape.of(runtime))
         self._is_repeated = task.trees_per_round % self._at_once == 0  # all batches are of one size
         # Pruning removes one weakest link after another, so it is left to the host.
         adds = task.options.ccp_alpha == 0.0 and self._at_once >= task.trees_per_round
 
         def maker(own: Runtime, codes: Array) -> RoundRows:
-            return RoundRows(own, task, codes, Finisher(own, asked) if adds else None)
+            return RoundRows(own, task, codes, Finisher(own, growing) if adds else None)
 
-        self._grower = TreeGrower(runtime, asked, task.memory_budget, maker)
+        self._grower = TreeGrower(runtime, growing, task.memory_budget, maker)
         self.rounds = self._grower.rounds
         self._pending: BoostedRound | None = None  # the last round, until it is read
         self._sets = self.rounds.sets
@@ -180,7 +180,7 @@ class CudaBooster:
         capacity, weights = len(finished.columns["left"]), rounds.leaf_weights
         quantiles = LeafQuantiles(runtime, rule, rounds.rows, weights, capacity, len(listed.row))
         quantiles.begin()
-        quantiles.keep_walked(listed, finished, self._task.matrix.missing_code, numbers)
+        quantiles.keep_traversed(listed, finished, self._task.matrix.missing_code, numbers)
         parameter, rate, value = rounds.parameter, rounds.draw.rate, finished.columns["value"]
         quantiles.finish(numbers, parameter, n_rows[:1], rate, value)
 

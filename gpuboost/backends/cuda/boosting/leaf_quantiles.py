@@ -122,7 +122,7 @@ class LeafQuantiles:
         weights = optional("weights", "weighted", self._weights, own.below)
         return {**weights, "key": own.key, "weight": weight}
 
-    def keep_walked(
+    def keep_traversed(
         self, listed: ListedRows, finished: Finished, missing_code: int, trees: Array
     ) -> None:
         """Keep the residuals of the leaves of finished trees, which the listed rows traverse."""
@@ -132,9 +132,9 @@ class LeafQuantiles:
         launch(self._runtime, "mark_leaves", blocks(n), finished, nodes, **own)
         leaf = xp.empty(len(listed.row), dtype=np.int32)
         grid = (striding_blocks(runtime, blocks(self._rows.n)), finished.n_trees)
-        given = {"codes": self._rows.data, "missing_code": missing_code, **finished.walked}
-        walked = {"n": self._rows.n, "leaf": leaf, "count": nodes.count}
-        launch(self._runtime, "count_leaves", grid, listed, finished, **given, **walked)
+        given = {"codes": self._rows.data, "missing_code": missing_code, **finished.of_traversal}
+        own = {"n": self._rows.n, "leaf": leaf, "count": nodes.count}
+        launch(self._runtime, "count_leaves", grid, listed, finished, **given, **own)
         by = {"accepted": nodes.accepted, **self._by_column(trees)}
         offset = self._offsets(nodes, zeros(runtime, 1, np.int32), by)
         by = {**self._residuals, **self._by_column(trees), "leaf": leaf, "offset": offset}

@@ -178,7 +178,8 @@ class RoundLeaves(LeavesOfRound):
             return PlacedLeaves(finished.number_of, grown.leaf)
         assert self._listed is not None
         quantiles.begin((len(finished.columns["left"]) + finished.n_trees) // 2)
-        quantiles.keep_walked(self._listed, finished, self._task.matrix.missing_code, self._trees)
+        missing_code = self._task.matrix.missing_code
+        quantiles.keep_traversed(self._listed, finished, missing_code, self._trees)
         self._listed = None
         return None
 
@@ -228,7 +229,7 @@ def add_leaves(
     """
     own, n_outputs = finished.columns, finished.columns["value"].shape[1]
     given = {
-        **finished.walked,
+        **finished.of_traversal,
         "value": own["value"],
         "trees": trees,
         "trees_per_round": len(rows.raw) // n_outputs,

@@ -32,10 +32,15 @@ class CudaLevelOps:
     inputs : BatchInputs
         Inputs of the batch on the device.
     policy : Policy
+        Chooses the nodes to search, and makes their children.
     builder : HistogramBuilder
+        Sums the rows of nodes into histograms.
     search : SplitSearch
+        Finds the best splits of nodes from their histograms.
     leaf : LeafColumns or None
+        Columns of the leaf sums; None if the sums of nodes are the leaf sums.
     roots : DeviceFrontier
+        The root node of each tree.
     """
 
     def __init__(

@@ -68,7 +68,7 @@ class Finished:
         return "masks" in self.columns
 
     @property
-    def walked(self) -> dict[str, Any]:
+    def of_traversal(self) -> dict[str, Any]:
         """Columns needed to traverse the trees, as arguments of leaves.cu; features are int32."""
         own, has_masks = self.columns, self.has_masks
         found = {name: own[name] for name in ("feature", "code", "missing_left", "left")}
