@@ -58,7 +58,7 @@ def choose_backend(device: Any, work: WorkTimes) -> Backend:
         device = "numba" if _numba_pays(work) else "numpy"
         _spent[work.program] = _spent.get(work.program, 0.0) + work.numpy * (device == "numpy")
     if device == "numpy":
-        return _numpy_backend()
+        return numpy_backend()
     _loaded_programs.add(work.program)
     return _numba_backend()
 
@@ -127,7 +127,8 @@ def _programs_on_disk() -> frozenset[str]:
 
 
 @cache
-def _numpy_backend() -> Backend:
+def numpy_backend() -> Backend:
+    """The NumPy backend."""
     from gpuboost.backends.numpy.backend import NumpyBackend
 
     return NumpyBackend()

@@ -15,7 +15,8 @@ from sklearn._loss.loss import HuberLoss
 from gpuboost.backends.numba.common.order_statistics import SAMPLE, CompiledOrder
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine import order_statistics
-from gpuboost.engine.losses import OrderStatisticLoss, Predicted, make_loss
+from gpuboost.engine.losses import Predicted, make_loss
+from gpuboost.engine.losses.regression import OrderStatisticLoss
 from gpuboost.engine.order_statistics import (
     groups_of,
     integer_weights,
@@ -233,7 +234,7 @@ def test_losses_give_the_same_bits_with_compiled_functions(name: str) -> None:
 
 def order_loss(name: str, alpha: Any = 0.8) -> OrderStatisticLoss:
     loss = make_loss(name, alpha=alpha)
-    assert isinstance(loss, OrderStatisticLoss)
+    assert isinstance(loss, OrderStatisticLoss) and loss.leaf_rule is loss
     return loss
 
 
@@ -309,4 +310,4 @@ def test_quantile_levels_set_leaves_of_their_own_columns() -> None:
 @pytest.mark.parametrize("name", ["squared_error", "poisson", "gamma", "tweedie"])
 def test_newton_leaves_have_no_line_search(name: str) -> None:
     loss = make_loss(name)
-    assert not isinstance(loss, OrderStatisticLoss)
+    assert loss.leaf_rule is None

@@ -28,7 +28,7 @@ from gpuboost.backends.cost_model import (
     TREE_LAUNCHES,
     Launches,
 )
-from gpuboost.backends.cuda.growth.tree_arrays import NAMES, OF_CATEGORIES
+from gpuboost.backends.cuda.growth.tree_arrays import NAMES
 
 ADABOOST_LAUNCHES = Launches(21, 11)  # per round
 # Launches of a level for histograms, splits and partition; the others belong to the policy.
@@ -55,7 +55,7 @@ MANY_VALUES, FEW_VALUES = (8, 20), (4, 14)
 SORTED_BYTES, DISTINCT_BYTES, CODED_BYTES = 4 * 2 * 4 + 4, 100, 4 + 2
 
 # Copies of a batch to the host, each with a wait: the table, and one array per name.
-COPIES = 1 + len(NAMES) - len(OF_CATEGORIES)
+COPIES = 1 + len(NAMES)
 
 Stages = dict[str, Stage]
 

@@ -41,8 +41,7 @@ class HostBackend(Backend):
 
     def fit_bins(self, X: np.ndarray, rule: BinRule, n_threads: int) -> BinnedMatrix:
         """Learn the bins of ``X`` (n, F), and bin ``X``."""
-        given = (rule.is_categorical, rule.max_bins, rule.weights)
-        mapper = fit_bin_mapper(X, *given, n_threads)
+        mapper = fit_bin_mapper(X, rule.is_categorical, rule.max_bins, rule.weights, n_threads)
         return self.bin(X, mapper, n_threads)
 
     def sum_out_of_bag(

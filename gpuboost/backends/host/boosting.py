@@ -26,7 +26,7 @@ from gpuboost.engine.ensembles.boosting_task import BoostTask, DoneRound, RoundL
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.ensembles.traversal import leaves_of_codes
 from gpuboost.engine.growth.tree import Tree
-from gpuboost.engine.losses import OrderStatisticLoss, Predicted
+from gpuboost.engine.losses import LeafRule, Predicted
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler
 from gpuboost.engine.task import GrownTree, GrowTask
 from gpuboost.engine.tree_rows import TreeRows
@@ -83,15 +83,15 @@ class HostBooster:
         made = self.gradients(number)
         scale = self.scale(made)
         n_outputs = loss.columns if self.task.sums_outputs else 1
-        rule = self.task.options, learning_rate, self.backend.threshold_finder
+        options, finder = self.task.options, self.backend.threshold_finder
         trees = []
         for column, grown in enumerate(self.grow(number, made, scale)):
             mapper = self.task.matrix.mapper
-            tree = finish_boosted(grown, mapper, scale, n_outputs, *rule)
+            tree = finish_boosted(grown, mapper, scale, n_outputs, options, learning_rate, finder)
             leaf = self.leaves(tree, self.task.train.data, column)
-            if isinstance(loss, OrderStatisticLoss):
+            if loss.leaf_rule is not None:
                 inside = leaf if made.inside is None else np.where(made.inside, leaf, -1)
-                values = self.leaf_values(loss, tree, inside, column)
+                values = self.leaf_values(loss.leaf_rule, tree, inside, column)
                 tree = with_leaf_values(tree, values * learning_rate)
             trees.append((tree, leaf))
         return trees
@@ -178,15 +178,13 @@ class HostBooster:
             return self.backend.apply(Ensemble.of_one(tree), data, self.task.n_threads)[:, 0]
         return leaves_of_codes(tree, data.codes, data.missing_code)
 
-    def leaf_values(
-        self, loss: OrderStatisticLoss, tree: Tree, leaf: np.ndarray, column: int
-    ) -> np.ndarray:
+    def leaf_values(self, rule: LeafRule, tree: Tree, leaf: np.ndarray, column: int) -> np.ndarray:
         """Leaf values by the rule of the loss; ``leaf`` (n,) is -1 for rows outside the round."""
         leaves = np.flatnonzero(tree.left == 0)
         place = np.full(tree.node_count + 1, -1, dtype=np.int32)  # last element: leaf -1
         place[leaves] = np.arange(len(leaves))
         groups, rows = self.order.groups_of(place[leaf], len(leaves)), self._predicted()
-        return loss.leaf_values(rows, groups, column, self.parameter)
+        return rule.leaf_values(rows, groups, column, self.parameter)
 
     def update(self, raw: np.ndarray, tree: Tree, leaf: np.ndarray, column: int) -> None:
         """Add the value of each row's leaf to the raw predictions of the row, in place."""

@@ -24,12 +24,12 @@ def finish_grown(
     """
     sampler, target = task.sampler, task.target
     assert sampler is not None and not isinstance(target, GradientTarget)
-    known = task.matrix.mapper, target, sampler.brief, task.options, threshold_finder
+    mapper, options = task.matrix.mapper, task.options
 
     def finish(numbered: tuple[int, GrownTree]) -> tuple[int, Tree]:
         tree, grown = numbered
         check_weight(sampler, tree, bool(grown.hessian[0]))
-        return tree, finish_tree(grown, *known)
+        return tree, finish_tree(grown, mapper, target, sampler.brief, options, threshold_finder)
 
     return in_threads(finish, grown_trees, task.n_threads)
 

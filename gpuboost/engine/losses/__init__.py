@@ -10,8 +10,8 @@
         parameter = loss.round_parameter(rows)
         g, h = loss.gradients(rows, parameter)
         ...                                                # trees, and new raw predictions
-        if isinstance(loss, OrderStatisticLoss):
-            values = loss.leaf_values(rows, groups, column, parameter)
+        if loss.leaf_rule is not None:
+            values = loss.leaf_rule.leaf_values(rows, groups, column, parameter)
         score = loss.mean_loss(rows, parameter)
     loss.predict(raw)
 
@@ -43,22 +43,21 @@ hessian_is_information : bool
     Whether the hessians of rows with weight 1 are Fisher information: the variance of the best raw
     prediction for some rows is 1 over the sum of their hessians. Such hessians do not depend on the
     target or its units.
-
-Leaves of an `OrderStatisticLoss` get `leaf_values` instead of Newton steps -G / (H + lambda): the
-quantile of the residuals at ``leaf_quantile_level`` (columns,). Huber adds a second step
-(``clip_level``).
+leaf_rule : LeafRule or None
+    If not None, leaves get its `leaf_values` instead of Newton steps -G / (H + lambda): the
+    quantile of the residuals at ``leaf_quantile_level`` (columns,). Huber adds a second step
+    (``clip_level``).
 """
 
-from gpuboost.engine.losses.base import USER, Loss, Predicted
+from gpuboost.engine.losses.base import USER, LeafRule, Loss, Predicted
 from gpuboost.engine.losses.custom import UserLoss, user_loss
-from gpuboost.engine.losses.regression import OrderStatisticLoss
 from gpuboost.engine.losses.table import LOSSES, make_loss
 
 __all__ = [
     "LOSSES",
     "USER",
+    "LeafRule",
     "Loss",
-    "OrderStatisticLoss",
     "Predicted",
     "UserLoss",
     "make_loss",

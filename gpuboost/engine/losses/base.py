@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -68,7 +68,7 @@ class LossRow(LossFacts):
     pair : callable
         Computes the gradient and hessian of a row and column.
     kind : type of FormulaLoss
-        Defines the baseline, the round parameter and, for an `OrderStatisticLoss`, leaf values.
+        Defines the baseline, the round parameter and, if it has a `LeafRule`, leaf values.
     """
 
     pair: Callable[..., Any]
@@ -113,6 +113,26 @@ def as_columns(y: np.ndarray) -> np.ndarray:
     return np.asarray(y, dtype=np.float64).reshape(len(y), -1)
 
 
+class LeafRule(Protocol):
+    """How a loss computes leaf values that are not Newton steps.
+
+    They are quantiles of the residuals of leaves, plus a step if ``clip_level`` is not None.
+    """
+
+    @property
+    def clip_level(self) -> float | None:
+        """Quantile level of absolute residuals that the step is clipped at."""
+
+    @property
+    def leaf_quantile_level(self) -> np.ndarray:
+        """Quantile level of each column: float64 (columns,)."""
+
+    def leaf_values(
+        self, rows: Predicted, groups: order_statistics.Groups, column: int, parameter: np.ndarray
+    ) -> np.ndarray:
+        """Constant to add to one column of ``raw`` in each leaf: float64 (n_leaves,)."""
+
+
 @dataclass(frozen=True)
 class Loss(ABC):
     """A loss for targets with a given number of columns."""
@@ -129,6 +149,11 @@ class Loss(ABC):
     def has_formula(self) -> bool:
         """Whether backends compile the loss; user-defined losses are not compiled."""
         return self.formula != USER
+
+    @property
+    def leaf_rule(self) -> LeafRule | None:
+        """The rule for leaf values; None if they are Newton steps."""
+        return None
 
     @property
     def constant_hessian(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpuboost.engine.averages import weighted_mean
-from gpuboost.engine.losses.base import FormulaLoss, LossRow, Predicted, as_columns
+from gpuboost.engine.losses.base import FormulaLoss, LeafRule, LossRow, Predicted, as_columns
 from gpuboost.engine.order_statistics import Groups, one_group
 
 
@@ -45,6 +45,11 @@ class OrderStatisticLoss(QuantileBaseline):
     """
 
     clip_level: float | None = None
+
+    @property
+    def leaf_rule(self) -> LeafRule:
+        """The loss itself."""
+        return self
 
     def leaf_values(
         self, rows: Predicted, groups: Groups, column: int, parameter: np.ndarray

@@ -64,5 +64,5 @@ def _check_first(found: Round, objective: ClassObjective | ValueObjective) -> No
     raise ValueError(
         f"the first tree has a weighted error of {found.error:.3g} and must be below "
         f"{objective.chance:.3g}, that of guessing: there is nothing to boost. Let trees be deeper "
-        "(max_depth, or that of estimator), or look whether X tells the classes apart"
+        "(max_depth, or that of estimator), or check whether X separates the classes"
     )

@@ -121,8 +121,8 @@ def _warn_of_outliers(y: np.ndarray, quantised: np.ndarray, inside: np.ndarray |
     for k in range(y.shape[1]):
         fraction, exponent = np.frexp(values[:, k])
         # Values that differ only by rounding errors count as equal. Halving avoids overflow.
-        told_apart = np.ldexp(np.rint(fraction * 2.0**40), exponent - 41)
-        before, after = len(np.unique(told_apart)), len(np.unique(integers[:, k]))
+        distinguished = np.ldexp(np.rint(fraction * 2.0**40), exponent - 41)
+        before, after = len(np.unique(distinguished)), len(np.unique(integers[:, k]))
         if 2 * after < before:
             warn_user(
                 f"{before} values of output {k} of y, in {len(values)} rows looked at, count as "

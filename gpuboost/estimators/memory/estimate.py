@@ -119,7 +119,7 @@ def _budget(given: int | None) -> tuple[int, DeviceShape]:
         return integer_at_least("memory_budget", given, 1), DeviceShape()
     if why_no_cuda():
         return NO_BUDGET, DeviceShape()
-    backend: Any = cuda_backend(device_number("cuda"))
+    backend = cuda_backend(device_number("cuda"))
     with backend.runtime.active():
         return backend.runtime.memory_budget(), DeviceShape.of(backend.runtime)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from gpuboost.backends.protocol import Backend
+from gpuboost.backends.select import numpy_backend
 from gpuboost.data.frames import FeatureSchema
 from gpuboost.data.parameters import fraction
 from gpuboost.engine.bins import BinMapper, BinnedMatrix
@@ -54,7 +54,7 @@ class ShapeOnlyTable:
     weighted: bool
     dtype: np.dtype
 
-    def labels(self, kind: Any) -> ClassLabels | ValueLabels:
+    def labels(self, kind: type[ClassLabels | ValueLabels]) -> ClassLabels | ValueLabels:
         """Labels with the shape of real labels."""
         if issubclass(kind, ClassLabels):
             codes = np.arange(self.n_samples, dtype=np.int32) % np.int32(self.n_classes)
@@ -100,8 +100,8 @@ class ShapeOnlyValues(ValueLabels):
 
 
 def _of_few_rows(facts: WeightFacts) -> WeightFacts:
-    few = (a if a is None else a[:_FEW] for a in (facts.real, facts.inside))
-    return WeightFacts(facts.total, facts.largest, *few)
+    real, inside = (a if a is None else a[:_FEW] for a in (facts.real, facts.inside))
+    return WeightFacts(facts.total, facts.largest, real, inside)
 
 
 def _of_all_rows(target: AnyTarget, n: int) -> AnyTarget:
@@ -117,17 +117,16 @@ def prepare(estimator: Any, table: ShapeOnlyTable) -> Prepared[Any]:
     inputs = FitInputs(labels, table.weights(), schema, table.dtype.itemsize)
     plan, _ = estimator._plan(inputs)
     matrix = table.matrix(bin_limit(estimator.max_bins))
-    backend = cast("Backend", None)  # making a task needs no backend
-    return Prepared(schema, matrix, labels, plan, backend, Execution("cuda", 1, 0))
+    # A task is the same on every backend, and NumPy's needs no device.
+    return Prepared(schema, matrix, labels, plan, numpy_backend(), Execution("cuda", 1, 0))
 
 
 def grow_task(estimator: Any, table: ShapeOnlyTable) -> GrowTask:
     """The task of single trees, forests and bagging, whose trees grow together."""
     prepared = prepare(estimator, table)
     plan: GrowPlan = prepared.plan
-    batch, known = plan.batch, (prepared.matrix, plan.target, plan.options)
-    sampler = batch.sampler
-    return GrowTask(*known, rows_of=sampler.rows, trees=batch.trees, seed=0, sampler=sampler)
+    matrix, sampler, trees = prepared.matrix, plan.batch.sampler, plan.batch.trees
+    return GrowTask(matrix, plan.target, plan.options, sampler.rows, trees, seed=0, sampler=sampler)
 
 
 def boosted_trees_task(estimator: Any, table: ShapeOnlyTable) -> ReweightTask:

@@ -142,12 +142,12 @@ class ManyTrees(TreeModel):
         return iter(self.estimators_)
 
 
-def check_growing(n_asked: int, n_before: int, what: str) -> None:
+def check_growing(n_total: int, n_before: int, what: str) -> None:
     """Check that a warm start adds to the existing trees or rounds."""
-    if n_asked < n_before:
+    if n_total < n_before:
         raise ValueError(
-            f"n_estimators={n_asked} must be larger or equal to the {n_before} {what} there are "
+            f"n_estimators={n_total} must be larger or equal to the {n_before} {what} there are "
             "when warm_start=True; raise it, or fit with warm_start=False"
         )
-    if n_asked == n_before:
+    if n_total == n_before:
         warn_user("Warm-start fitting without increasing n_estimators does not fit new trees.")

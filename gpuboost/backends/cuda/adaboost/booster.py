@@ -56,15 +56,15 @@ class CudaReweighter:
     def _begin_fit(self) -> None:
         task, sampler = self._task, self._task.sampler
         start = adaboost.start_weights(sampler.weights, sampler.n_samples)
-        asked = task.growing(0, _nobodys_rows)
+        growing = task.growing(0, _nobodys_rows)
         budget = max(1, int(HISTOGRAM_SHARE * task.memory_budget))
-        asked = replace(asked, memory_budget=budget)
-        self._inputs = InputsOfRounds(asked, 1)
+        growing = replace(growing, memory_budget=budget)
+        self._inputs = InputsOfRounds(growing, 1)
 
         def maker(own: Runtime, codes: Array) -> ReweightedRows:
-            return ReweightedRows(own, task, asked, codes, start)
+            return ReweightedRows(own, task, growing, codes, start)
 
-        self._grower = TreeGrower(self._runtime, asked, task.memory_budget, maker)
+        self._grower = TreeGrower(self._runtime, growing, task.memory_budget, maker)
         self.rows = self._grower.rounds
 
     def boost(self, number: int) -> Round:

@@ -83,14 +83,14 @@ class RowWeights:
     def _packed(self, finished: Finished) -> dict[str, Array]:
         """Pack a tree for traversal: nodes, uint32 (m, 4), and masks. Also set `sums` to zero."""
         nodes = finished.columns
-        left, value, has_masks = nodes["left"], nodes["value"], "masks" in nodes
+        left, value = nodes["left"], nodes["value"]
         packed = self._runtime.xp.empty((len(left), 4), dtype=np.uint32)
-        walked = {name: nodes[name] for name in ("feature", "code", "missing_left")}
-        kinds = {"has_masks": has_masks, "by_class": self._by_class, "n_values": value.shape[1]}
+        splits = {name: nodes[name] for name in ("feature", "code", "missing_left")}
+        kinds = {"has_masks": finished.has_masks, "by_class": self._by_class}
         own = {"left": left, "category": nodes.get("category", left), "value": value}
-        own |= {"packed": packed, "sums": self.sums}
+        own |= {"n_values": value.shape[1], "packed": packed, "sums": self.sums}
         n_blocks = self._blocks_over(len(left))
-        launch(self._runtime, "pack_tree", n_blocks, finished, **walked, **kinds, **own)
+        launch(self._runtime, "pack_tree", n_blocks, finished, **splits, **kinds, **own)
         return {"packed": packed, "masks": nodes.get("masks", packed)}
 
     def reweigh(self) -> None:

@@ -47,7 +47,7 @@ class ReweightedRows(RowsOfRounds):
     ----------
     runtime : Runtime
     task : ReweightTask
-    asked : GrowTask
+    growing : GrowTask
         Task of growing the trees.
     codes : uint8 (F, n)
         Codes of the training rows.
@@ -71,15 +71,15 @@ class ReweightedRows(RowsOfRounds):
         self,
         runtime: Runtime,
         task: ReweightTask,
-        asked: GrowTask,
+        growing: GrowTask,
         codes: Array,
         start: np.ndarray,
     ) -> None:
         target, bits = task.objective.target, task.objective.bits
         self._runtime, self._task = runtime, task
         self.weights = RowWeights(runtime, task, codes, start)
-        self._columns = target_columns(runtime, asked)
-        self._order = listing_order(runtime, asked, self._columns)
+        self._columns = target_columns(runtime, growing)
+        self._order = listing_order(runtime, growing, self._columns)
         self._wide = None if target.wide is None else runtime.asarray(target.wide[None])
         self._device = DeviceSampler(runtime, task.sampler)
         self._max_rows = task.sampler.max_rows
@@ -99,8 +99,8 @@ class ReweightedRows(RowsOfRounds):
                 n_classes=by_class.weight.shape[1],
                 of_class=by_class.weight,
             )
-        self._finisher = Finisher(runtime, asked)
-        self._rule = ValueRule.of_target(runtime, asked)
+        self._finisher = Finisher(runtime, growing)
+        self._rule = ValueRule.of_target(runtime, growing)
         self._evaluates_as_grown = is_evaluated_as_grown(task)
         self._whole: tuple[Array, Array] | None = None
         self._follows = True

@@ -34,7 +34,7 @@ from gpuboost.engine.ensembles.boosting import finish_boosted
 from gpuboost.engine.ensembles.boosting_task import BoostTask, DoneRound
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.growth.tree import Tree
-from gpuboost.engine.losses import OrderStatisticLoss
+from gpuboost.engine.losses import LeafRule
 from gpuboost.engine.targets import GradientTarget
 from gpuboost.engine.task import GrownTree, GrowTask
 from gpuboost.engine.tree_rows import TreeRows
@@ -62,19 +62,18 @@ class CudaBooster:
 
     def _start(self) -> None:
         runtime, task = self._runtime, self._task
-        asked = self._grow_task = grow_task(task)
-        self._inputs = InputsOfRounds(asked, task.trees_per_round)
-        self._at_once = trees_at_once(asked, task.memory_budget, DeviceShape.of(runtime))
+        growing = self._grow_task = grow_task(task)
+        self._inputs = InputsOfRounds(growing, task.trees_per_round)
+        self._at_once = trees_at_once(growing, task.memory_budget, DeviceShape.of(runtime))
         self._is_repeated = task.trees_per_round % self._at_once == 0  # all batches are of one size
         # Pruning is sequential (it removes one weakest link after another), so the host does it.
         adds = task.options.ccp_alpha == 0.0 and self._at_once >= task.trees_per_round
 
         def maker(own: Runtime, codes: Array) -> RoundRows:
-            return RoundRows(own, task, codes, Finisher(own, asked) if adds else None)
+            return RoundRows(own, task, codes, Finisher(own, growing) if adds else None)
 
-        self._grower = TreeGrower(runtime, asked, task.memory_budget, maker)
+        self._grower = TreeGrower(runtime, growing, task.memory_budget, maker)
         self.rounds = self._grower.rounds
-        self._kernels = self.rounds.kernels
         self._pending: BoostedRound | None = None  # the last round, until it is read
         self._sets = self.rounds.sets
 
@@ -85,7 +84,7 @@ class CudaBooster:
         with self._runtime.active():
             self.rounds.draw.begin(number, learning_rate)
             user = None
-            if not self._kernels.has_kernels:
+            if not self._task.loss.has_formula:
                 user = UserLosses(self.rounds, self._task, number)
                 self.rounds.gradients.ask_user(self.rounds.rows)
             if self.rounds.leaves is not None:
@@ -112,8 +111,8 @@ class CudaBooster:
         runtime, missing_code = self._runtime, self._task.matrix.missing_code
         finished = Finished.of(runtime, trees)
         numbers = runtime.asarray(np.arange(len(trees), dtype=np.uint64))
-        if isinstance(self._task.loss, OrderStatisticLoss):
-            self._set_quantiles(self._task.loss, finished, numbers)
+        if self._task.loss.leaf_rule is not None:
+            self._set_quantiles(self._task.loss.leaf_rule, finished, numbers)
             values = runtime.to_host(finished.columns["value"])
             ends = np.cumsum([tree.node_count for tree in trees])[:-1]
             own = zip(trees, np.split(values, ends), strict=True)
@@ -135,9 +134,11 @@ class CudaBooster:
             grown += self._grower.grow(host, self._is_repeated)
         if grown[0].count[0] == 0:
             raise no_row_error(task.sampler, number)
-        scale, rule = self.rounds.gradients.read_scale(), (task.options, learning_rate)
-        n_outputs, mapper = self.rounds.gradients.n_outputs, task.matrix.mapper
-        return [finish_boosted(each, mapper, scale, n_outputs, *rule) for each in grown]
+        scale, n_outputs = self.rounds.gradients.read_scale(), self.rounds.gradients.n_outputs
+        mapper, options = task.matrix.mapper, task.options
+        return [
+            finish_boosted(each, mapper, scale, n_outputs, options, learning_rate) for each in grown
+        ]
 
     def launch(self, number: int) -> NumberedNodes:
         """Launch the first batch of trees of a round, often the whole round."""
@@ -168,7 +169,7 @@ class CudaBooster:
         self._pending = BoostedRound(partial(read_round, read, found, error))
         return self._pending
 
-    def _set_quantiles(self, loss: OrderStatisticLoss, finished: Finished, numbers: Array) -> None:
+    def _set_quantiles(self, rule: LeafRule, finished: Finished, numbers: Array) -> None:
         """Replace the leaf values of finished trees by the values of the loss's leaf rule."""
         runtime, rounds, n_trees = self._runtime, self.rounds, len(numbers)
         xp, inside = runtime.xp, rounds.inside()
@@ -176,12 +177,12 @@ class CudaBooster:
         n_rows = runtime.asarray(np.full(n_trees, len(row), dtype=np.int64))
         start = runtime.asarray(np.arange(n_trees, dtype=np.int64) * len(row))
         listed = ListedRows(xp.tile(row.astype(np.uint32), n_trees), start, n_rows)
-        sizes = (len(finished.columns["left"]), len(listed.row))
-        quantiles = LeafQuantiles(runtime, loss, rounds.rows, rounds.leaf_weights, *sizes)
+        capacity, weights = len(finished.columns["left"]), rounds.leaf_weights
+        quantiles = LeafQuantiles(runtime, rule, rounds.rows, weights, capacity, len(listed.row))
         quantiles.begin()
-        quantiles.keep_walked(listed, finished, self._task.matrix.missing_code, numbers)
-        own = (rounds.parameter, n_rows[:1], rounds.draw.rate)
-        quantiles.finish(numbers, *own, finished.columns["value"])
+        quantiles.keep_traversed(listed, finished, self._task.matrix.missing_code, numbers)
+        parameter, rate, value = rounds.parameter, rounds.draw.rate, finished.columns["value"]
+        quantiles.finish(numbers, parameter, n_rows[:1], rate, value)
 
 
 def grow_task(task: BoostTask) -> GrowTask:

@@ -108,9 +108,8 @@ class RoundGradients:
         For a user-defined loss, `ask_user` has computed gradients and hessians before.
         """
         fill(self.kernels.runtime, self.largest, 0)
-        if self.kernels.has_kernels:
-            out = (self.gradient, self.hessian, self.largest)
-            self.kernels.differentiate(rows, parameter, *out)
+        if self.kernels.loss.has_formula:
+            self.kernels.differentiate(rows, parameter, self.gradient, self.hessian, self.largest)
             return
         self.kernels.keep_largest(self.gradient, 0, self.largest)
         self.kernels.keep_largest(self.hessian, 1, self.largest)

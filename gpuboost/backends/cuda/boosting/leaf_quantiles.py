@@ -20,7 +20,7 @@ from gpuboost.backends.cuda.runtime.launch import full, launch, zeros
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.growth.frontier import Array
-from gpuboost.engine.losses import OrderStatisticLoss
+from gpuboost.engine.losses import LeafRule
 
 
 class LeafQuantiles:
@@ -29,7 +29,8 @@ class LeafQuantiles:
     Parameters
     ----------
     runtime : Runtime
-    loss : OrderStatisticLoss
+    rule : LeafRule
+        That of the loss.
     rows : DeviceRowSet
         The training rows.
     weights : int64 (n,) or None
@@ -43,19 +44,19 @@ class LeafQuantiles:
     def __init__(
         self,
         runtime: Runtime,
-        loss: OrderStatisticLoss,
+        rule: LeafRule,
         rows: DeviceRowSet,
         weights: Array | None,
         capacity: int,
         max_rows: int,
     ) -> None:
-        self._runtime, self._loss, self._rows = runtime, loss, rows
+        self._runtime, self._rows = runtime, rows
         self._capacity, self._max_rows = capacity, max_rows
         self._level_of = runtime.asarray(
-            np.ascontiguousarray(loss.leaf_quantile_level, dtype=np.float64)
+            np.ascontiguousarray(rule.leaf_quantile_level, dtype=np.float64)
         )
         self._weights = weights
-        self._clips = loss.clip_level is not None
+        self._clips = rule.clip_level is not None
 
     def begin(self, capacity: int | None = None) -> None:
         """Begin a round; ``capacity`` is a tighter bound on the number of its leaves, if known."""
@@ -124,7 +125,7 @@ class LeafQuantiles:
         weights = optional("weights", "weighted", self._weights, own.below)
         return {**weights, "key": own.key, "weight": weight}
 
-    def keep_walked(
+    def keep_traversed(
         self, listed: ListedRows, finished: Finished, missing_code: int, trees: Array
     ) -> None:
         """Keep the residuals of the listed rows by the leaves that they reach in finished trees."""
@@ -134,9 +135,9 @@ class LeafQuantiles:
         launch(self._runtime, "mark_leaves", blocks(n), finished, nodes, **own)
         leaf = xp.empty(len(listed.row), dtype=np.int32)
         grid = (striding_blocks(runtime, blocks(self._rows.n)), finished.n_trees)
-        given = {"codes": self._rows.data, "missing_code": missing_code, **finished.walked}
-        walked = {"n": self._rows.n, "leaf": leaf, "count": nodes.count}
-        launch(self._runtime, "count_leaves", grid, listed, finished, **given, **walked)
+        given = {"codes": self._rows.data, "missing_code": missing_code, **finished.of_traversal}
+        own = {"n": self._rows.n, "leaf": leaf, "count": nodes.count}
+        launch(self._runtime, "count_leaves", grid, listed, finished, **given, **own)
         by = {"accepted": nodes.accepted, **self._by_column(trees)}
         offset = self._offsets(nodes, zeros(runtime, 1, np.int32), by)
         by = {**self._residuals, **self._by_column(trees), "leaf": leaf, "offset": offset}
@@ -179,9 +180,9 @@ class LeafQuantiles:
         given = {"centre": centre, "tree_of": tree_of, "largest": largest}
         if self._clips:
             terms = {**given, **own.weights, **self._by_column(trees), "limit": parameter}
-            n_blocks, known = self._over(own.pieces), (own, own.pieces)
-            launch(self._runtime, "largest_terms", n_blocks, *known, **terms)
-            launch(self._runtime, "sum_terms", n_blocks, *known, **terms, n_rows=n_rows, sums=sums)
+            n_blocks, pieces = self._over(own.pieces), own.pieces
+            launch(runtime, "largest_terms", n_blocks, own, pieces, **terms)
+            launch(runtime, "sum_terms", n_blocks, own, pieces, **terms, n_rows=n_rows, sums=sums)
         number_of = None if places is None else places.number_of
         given |= {"sums": sums, "n_rows": n_rows, "learning_rate": rate, "clipped": self._clips}
         given |= {"node_of": node_of, **optional("number_of", "placed", number_of, node_of)}

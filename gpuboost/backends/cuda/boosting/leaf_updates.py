@@ -35,7 +35,7 @@ from gpuboost.backends.cuda.runtime.readback import read_later as read_together
 from gpuboost.backends.cuda.sampling.rows import DeviceRows
 from gpuboost.engine.ensembles.boosting_task import BoostTask
 from gpuboost.engine.growth.frontier import Array
-from gpuboost.engine.losses import OrderStatisticLoss
+from gpuboost.engine.losses import LeafRule
 from gpuboost.engine.task import NO_LIMIT
 
 # Up to this depth the partition tracks the leaf of each row. For deeper trees it is faster to grow
@@ -94,15 +94,14 @@ class RoundLeaves(LeavesOfRound):
             trees if not finisher.needs_size_readback and is_copied_whole(bytes_of(trees)) else {}
         )
 
-    def refit(self, loss: OrderStatisticLoss, weights: Array | None) -> None:
+    def refit(self, rule: LeafRule, weights: Array | None) -> None:
         """Use quantiles of residuals, weighted by `RoundRows.leaf_weights`, as leaf values."""
         n_trees, rows = self._task.trees_per_round, self._sets[0]
         n_rows = n_trees * self._max_rows
         # Leaves count even if a split above them is later taken back.
-        capacity = max_stored_nodes(n_trees, n_rows, self._task.options, rows.n)
-        max_leaves = (capacity + n_trees) // 2
-        sizes = (min(n_rows, max_leaves), n_rows)
-        self._quantiles = LeafQuantiles(self._runtime, loss, rows, weights, *sizes)
+        max_nodes = max_stored_nodes(n_trees, n_rows, self._task.options, rows.n)
+        capacity = min(n_rows, (max_nodes + n_trees) // 2)
+        self._quantiles = LeafQuantiles(self._runtime, rule, rows, weights, capacity, n_rows)
 
     def begin(self, others: Columns, trees: Array) -> dict[str, Array]:
         """Begin a round whose trees have the numbers ``trees``, uint64 (T,).
@@ -138,8 +137,8 @@ class RoundLeaves(LeavesOfRound):
         pieces = frontier.pieces
         own = {"accepted": accepted, "first_node": first, "place": self._place}
         n_blocks = striding_blocks(self._runtime, pieces.capacity)
-        known = (rows, frontier, pieces, self._sets[0])
-        launch(self._runtime, "keep_leaves", n_blocks, *known, **own)
+        train = self._sets[0]
+        launch(self._runtime, "keep_leaves", n_blocks, rows, frontier, pieces, train, **own)
         if self._quantiles is not None:
             self._quantiles.keep_level(rows.row, frontier, accepted, first, self._trees)
 
@@ -148,7 +147,8 @@ class RoundLeaves(LeavesOfRound):
         grown: NumberedNodes,
         queue: SplitQueue | None,
         rule: ValueRule,
-        own: tuple[Array, Array],
+        parameter: Array,
+        n_rows: Array,
     ) -> Finished:
         """Finish the trees of the round.
 
@@ -160,18 +160,20 @@ class RoundLeaves(LeavesOfRound):
             Queue of best-first growth.
         rule : ValueRule
             Rule for leaf values.
-        own : tuple of array
-            Parameter of the loss and number of rows of a tree; see `LeafQuantiles.finish`.
+        parameter : float64 (K,)
+            Parameter of the loss.
+        n_rows : int64 (1,)
+            Number of rows of a tree.
         """
         number_of = None
         if self.follows:
             number_of = self._runtime.xp.empty(grown.buffer.capacity, dtype=np.int32)
-        columns = self._columns(grown)
+        columns, trees = self._columns(grown), self._trees
         self._finished = finished = Finished(grown.numbers.table, columns, number_of)
         self._finisher.finish_into(finished, grown, rule)
         if self._quantiles is not None:
             places = self._keep_leaves(self._quantiles, finished, grown)
-            self._quantiles.finish(self._trees, *own, rule.rate, columns["value"], places)
+            self._quantiles.finish(trees, parameter, n_rows, rule.rate, columns["value"], places)
         if queue is not None and grown.leaf is not None:
             queue.hand_numbers(grown.leaf, number_of)
         return finished
@@ -184,7 +186,8 @@ class RoundLeaves(LeavesOfRound):
             return PlacedLeaves(finished.number_of, grown.leaf)
         assert self._listed is not None
         quantiles.begin((len(finished.columns["left"]) + finished.n_trees) // 2)
-        quantiles.keep_walked(self._listed, finished, self._task.matrix.missing_code, self._trees)
+        missing_code = self._task.matrix.missing_code
+        quantiles.keep_traversed(self._listed, finished, missing_code, self._trees)
         self._listed = None
         return None
 
@@ -239,7 +242,7 @@ def add_leaves(
     """
     own, n_outputs = finished.columns, finished.columns["value"].shape[1]
     given = {
-        **finished.walked,
+        **finished.of_traversal,
         "value": own["value"],
         "trees": trees,
         "trees_per_round": len(rows.raw) // n_outputs,

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet, LossKernels, blocks, optional
+from gpuboost.backends.cuda.runtime.grid import MAX_BLOCKS
 from gpuboost.backends.cuda.runtime.launch import fill
 from gpuboost.engine.ensembles.boosting_task import RoundLosses
 from gpuboost.engine.fixed_point import SUM_BITS, planes_to_float, sum_bits
 from gpuboost.engine.growth.frontier import Array
 
-_SUM_BLOCKS = 1 << 10  # of a launch; threads loop over further rows
 _NOT_FINITE = np.int64(0x7FF0000000000000)  # bits of infinity; the bits of NaN are larger
 # Sums of a row set (row_losses of gradients.cu): losses and weights of the rows that the round has
 # drawn, then of the other rows. Each sum is three words: the largest summand and two planes.
@@ -76,10 +76,9 @@ class MeanLosses:
             **optional("weights", "weighted", rows.weights, rows.y),
             **optional("drawn", "subset", drawn, found.view(np.uint32)),
         }
-        n_blocks = blocks(rows.n)
-        self._kernels.launch("row_losses", n_blocks, rows, parameter=parameter, **by)
+        self._kernels.launch("row_losses", blocks(rows.n), rows, parameter=parameter, **by)
         n_sums = _SUMS if drawn is not None else 1 + (rows.weights is not None)
-        grid, own = (min(n_blocks, _SUM_BLOCKS), n_sums), {"bits": _bits(rows)}
+        grid, own = (min(blocks(rows.n), MAX_BLOCKS), n_sums), {"bits": _bits(rows)}
         self._kernels.launch("sum_planes", grid, rows, sums=found[_SUMS:], **own, **by)
 
     def of_sums(self, found: np.ndarray) -> RoundLosses:

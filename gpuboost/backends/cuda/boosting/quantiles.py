@@ -138,13 +138,12 @@ def pieces_of(runtime: Runtime, first: np.ndarray, count: np.ndarray, step: int)
     n_each = -(-count // step)
     slot = np.repeat(np.arange(len(count)), n_each)
     within = (np.arange(len(slot)) - np.repeat(np.cumsum(n_each) - n_each, n_each)) * step
-    host = (
-        np.array([len(slot)], dtype=np.int32),
-        slot.astype(np.int32),
-        (first[slot] + within).astype(np.int64),
-        np.minimum(step, count[slot] - within).astype(np.int32),
+    return Pieces(
+        n_pieces=runtime.asarray(np.array([len(slot)], dtype=np.int32)),
+        slot=runtime.asarray(slot.astype(np.int32)),
+        first=runtime.asarray((first[slot] + within).astype(np.int64)),
+        rows=runtime.asarray(np.minimum(step, count[slot] - within).astype(np.int32)),
     )
-    return Pieces(*map(runtime.asarray, host))
 
 
 def _at_once() -> int:

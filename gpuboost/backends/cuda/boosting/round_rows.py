@@ -31,7 +31,7 @@ from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.boosting_task import BoostTask, RoundLosses, RowSet
 from gpuboost.engine.growth.frontier import Array
-from gpuboost.engine.losses import OrderStatisticLoss, Predicted
+from gpuboost.engine.losses import Predicted
 from gpuboost.engine.order_statistics import integer_weights
 
 
@@ -82,14 +82,14 @@ class RoundRows(RowsOfRounds):
         self.parameter = self._start_parameter()
         self.sets = [self.rows, *(self._watched(given) for given in task.watched)]
         self.losses: MeanLosses | None = None
-        if self.kernels.has_kernels:
+        if task.loss.has_formula:
             self.losses = MeanLosses(self.kernels, self.sets, self.draw.draws)
         self._read = allocate(runtime.xp, self._columns_read())
         self.leaves = None
         if finisher is not None:
             made = RoundLeaves(runtime, task, finisher, self.followed, self._max_rows)
-            if isinstance(task.loss, OrderStatisticLoss):
-                made.refit(task.loss, self.leaf_weights)
+            if task.loss.leaf_rule is not None:
+                made.refit(task.loss.leaf_rule, self.leaf_weights)
             self.leaves = made
 
     def _watched(self, given: RowSet) -> DeviceRowSet:
@@ -111,8 +111,9 @@ class RoundRows(RowsOfRounds):
     def _start_parameter(self) -> Array:
         """Parameter of the loss, float64 (K,); undefined if each round computes it."""
         loss, runtime, rows = self._task.loss, self.runtime, self.rows
-        if isinstance(loss, OrderStatisticLoss) and loss.clip_level is not None:
-            self._sizes_quantile = SizesQuantile(runtime, rows, self.leaf_weights, loss.clip_level)
+        level = None if loss.leaf_rule is None else loss.leaf_rule.clip_level
+        if level is not None:
+            self._sizes_quantile = SizesQuantile(runtime, rows, self.leaf_weights, level)
             return runtime.xp.empty(loss.columns, dtype=np.float64)
         given = rows.given
         found = loss.round_parameter(Predicted(given.y, given.raw, given.weights))
@@ -175,10 +176,9 @@ class RoundRows(RowsOfRounds):
         """Add leaf values to raw predictions, then sum the losses."""
         if self.leaves is None:
             return
-        made = self.gradients
-        by = (made.exponents, made.given, self.draw.rate, inputs.unit)
-        rule = ValueRule.of_steps(*by, made.n_outputs)
-        self.leaves.add(self.leaves.finish(grown, queue, rule, (self.parameter, self._count)))
+        made, rate = self.gradients, self.draw.rate
+        rule = ValueRule.of_steps(made.exponents, made.given, rate, inputs.unit, made.n_outputs)
+        self.leaves.add(self.leaves.finish(grown, queue, rule, self.parameter, self._count))
         self.keep_losses()
 
     def keep_losses(self) -> None:

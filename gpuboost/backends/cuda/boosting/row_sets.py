@@ -13,7 +13,7 @@ from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.ensembles.boosting_task import RowSet
 from gpuboost.engine.growth.frontier import Array
-from gpuboost.engine.losses import USER, Loss, Predicted
+from gpuboost.engine.losses import Loss, Predicted
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,11 +90,6 @@ class LossKernels:
 
     runtime: Runtime
     loss: Loss
-
-    @property
-    def has_kernels(self) -> bool:
-        """Whether the loss is built in, rather than user-defined."""
-        return self.loss.formula != USER
 
     def differentiate(
         self, rows: DeviceRowSet, parameter: Array, gradient: Array, hessian: Array, largest: Array

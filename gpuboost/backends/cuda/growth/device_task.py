@@ -85,9 +85,9 @@ class DeviceTask(Generic[Rounds_co]):
         capacity = capacity_for_planes(runtime.shared_memory, self._by_channel)
         tile = choose_tile(capacity, task.matrix.width, planes)
         self.matrix: DeviceMatrix = upload_matrix(runtime, task.matrix, tile)
-        self.flags = CompileFlags.of(task)
-        kernels = (runtime, self.matrix, target.n_channels, self._by_channel, self.flags)
-        self.passes = RowKernels(*kernels)
+        matrix, flags = self.matrix, CompileFlags.of(task)
+        self.passes = RowKernels(runtime, matrix, target.n_channels, self._by_channel, flags)
+        self.flags = flags
         self.constraints = Constraints(runtime, task)
         self.medians = MedianKernels.of(runtime, target)
         self.rounds = maker(runtime, self.matrix.codes)
@@ -129,8 +129,9 @@ class DeviceTask(Generic[Rounds_co]):
         if self._may_leave(n_trees):
             small_rows = small_rows_for(self.runtime, self.task, n_rows, max_weight)
         purity = constant("level/policy.cu", self.task.target.purity)
-        given = (self.runtime, options, min_hessian, n_trees, n_rows, n_channels, purity)
-        return Policy(*given, small_rows)
+        return Policy(
+            self.runtime, options, min_hessian, n_trees, n_rows, n_channels, purity, small_rows
+        )
 
     def _may_leave(self, n_trees: int) -> bool:
         """Whether small nodes leave the level loop; in rounds, only if many are possible."""

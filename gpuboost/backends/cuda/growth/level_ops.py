@@ -32,8 +32,11 @@ class CudaLevelOps:
     inputs : BatchInputs
         Inputs of the batch on the device.
     policy : Policy
+        Chooses the nodes to search, and makes their children.
     builder : HistogramBuilder
+        Sums the rows of nodes into histograms.
     search : SplitSearch
+        Finds the best splits of nodes from their histograms.
     leaf : LeafColumns or None
         Columns that leaf values are summed from; None if values follow from class weights alone.
     roots : DeviceFrontier
@@ -81,18 +84,18 @@ class CudaLevelOps:
         smallest, min_category = _min_hessians(policy, inputs, roots)
         policy, by_lists = replace(policy, min_hessian=smallest), shared.by_lists(host)
         search = SplitSearch(
-            shared.runtime,
-            shared.task,
-            shared.matrix,
-            inputs.allowed,
-            smallest,
-            min_category,
-            roots.hessian,
-            inputs.unit,
-            inputs.regular,
-            shared.constraints,
-            by_lists,
-            shared.flags,
+            runtime=shared.runtime,
+            task=shared.task,
+            matrix=shared.matrix,
+            allowed=inputs.allowed,
+            min_hessian=smallest,
+            min_category=min_category,
+            root_hessian=roots.hessian,
+            unit=inputs.unit,
+            regular=inputs.regular,
+            constraints=shared.constraints,
+            by_lists=by_lists,
+            flags=shared.flags,
         )
         builder = shared.histogram_builder(max_weight, by_lists)
         ops = cls(

@@ -78,9 +78,9 @@ def dry_run_batch(
     first = len(runtime.meter.sizes)
     nodes = grow_levels(partial(CudaLevelOps.start, shared, host, inputs), task).end_batch()
     on_device = task.sampler is not None or shared.rounds is not None
-    lives = runtime.meter.lives(first) if on_device and not runtime.asked else None
+    lives = runtime.meter.lives(first) if on_device and not runtime.was_read else None
     del nodes  # kept until here, because its arrays are used after the last launch
-    return MemoryEstimate(lasting, runtime.meter.peak, runtime.asked, lives)
+    return MemoryEstimate(lasting, runtime.meter.peak, runtime.was_read, lives)
 
 
 def shape_runtime(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from gpuboost.backends.cuda.growth.tree_arrays import NAMES, cut_tree, lengths
+from gpuboost.backends.cuda.growth.tree_arrays import cut_tree, lengths
 from gpuboost.backends.cuda.runtime.readback import HostCopy
 from gpuboost.engine.growth.tree import Tree
 
@@ -60,16 +60,15 @@ class CopiedTrees:
 
     def __init__(self, copy: HostCopy, nodes: list[int], masks: list[int]) -> None:
         self._nodes, self._masks = nodes, masks
-        present = copy.names
-        self._names = [name for name in NAMES if name in present]
-        used = lengths(self._names, nodes[-1], masks[-1])
+        self._has_masks = "masks" in copy.names
+        used = lengths(self._has_masks, nodes[-1], masks[-1])
         self._copy = copy.kept(used)  # frees pinned memory and unused capacity
 
     def tree(self, number: int) -> Tree:
         """Return the tree with this number in the round."""
         nodes, masks = self._nodes, self._masks
         of_nodes, of_masks = nodes[number : number + 2], masks[number : number + 2]
-        return cut_tree(self._copy.part, self._names, of_nodes, of_masks)
+        return cut_tree(self._copy.part, self._has_masks, of_nodes, of_masks)
 
     def trees(self) -> list[Tree]:
         """Return all trees, in order."""

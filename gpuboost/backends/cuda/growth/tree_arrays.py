@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -19,26 +19,11 @@ MASK_WORDS = 8
 _NO_MASKS = np.empty((0, MASK_WORDS), dtype=np.uint32)
 
 
-# Arrays of a tree that exist only if any feature is categorical.
-OF_CATEGORIES = ("category", "masks")
-
-
-_WALKED = ("feature", "threshold", "code", "missing_left", "left", "value", *OF_CATEGORIES)
-
-
-NAMES = (
-    *(
-        "feature",
-        "threshold",
-        "code",
-        "missing_left",
-        "left",
-        "value",
-        "impurity_decrease",
-        "impurity",
-    ),
-    *("weight", "count", *OF_CATEGORIES),
-)
+# Arrays that are read to traverse a tree, all arrays of a tree, and arrays that exist only if any
+# feature is categorical:
+_TRAVERSED = ("feature", "threshold", "code", "missing_left", "left", "value")
+NAMES = (*_TRAVERSED, "impurity_decrease", "impurity", "weight", "count")
+_OF_CATEGORIES = ("category", "masks")
 
 
 @dataclass(frozen=True)
@@ -65,7 +50,7 @@ class Finished:
         whole = Ensemble.of(trees)
         table = np.stack([whole.offset, whole.mask_offset, np.zeros_like(whole.offset)])
         kinds = {"code": np.uint8, "missing_left": np.uint8}
-        names = [name for name in _WALKED if len(whole.masks) or name not in OF_CATEGORIES]
+        names = _TRAVERSED + _OF_CATEGORIES if len(whole.masks) else _TRAVERSED
         columns = {}
         for name in names:
             column = getattr(whole, name)
@@ -78,9 +63,14 @@ class Finished:
         return self.table.shape[1] - 1
 
     @property
-    def walked(self) -> dict[str, Any]:
+    def has_masks(self) -> bool:
+        """Whether a feature is categorical."""
+        return "masks" in self.columns
+
+    @property
+    def of_traversal(self) -> dict[str, Any]:
         """Columns needed to traverse the trees, as arguments of leaves.cu; features are int32."""
-        own, has_masks = self.columns, "masks" in self.columns
+        own, has_masks = self.columns, self.has_masks
         found = {name: own[name] for name in ("feature", "code", "missing_left", "left")}
         # Without masks these are placeholders that kernels do not read.
         category = own["category"] if has_masks else own["left"]
@@ -89,31 +79,32 @@ class Finished:
 
     def read_later(self, runtime: Runtime, n: int, n_masks: int) -> Callable[[], HostCopy]:
         """Start to copy ``n`` nodes and ``n_masks`` masks; the returned function waits for them."""
-        used = lengths(self.columns, n, n_masks).items()
+        used = lengths(self.has_masks, n, n_masks).items()
         return read_later(runtime, {name: self.columns[name][:length] for name, length in used})
 
     def copy_to_host(self, runtime: Runtime) -> tuple[list[int], list[Tree]]:
         """Return the roots' integer weights and the trees; each array is copied once and sliced."""
         nodes, masks, weights = runtime.to_host(self.table).tolist()
-        used = lengths(self.columns, nodes[-1], masks[-1]).items()
+        used = lengths(self.has_masks, nodes[-1], masks[-1]).items()
         whole = {name: runtime.to_host(self.columns[name][:length]) for name, length in used}
 
         def part(name: str, first: int, end: int) -> np.ndarray:
             return whole[name][first:end]
 
         cuts = zip(pairwise(nodes), pairwise(masks), strict=True)
-        trees = [cut_tree(part, whole, *bounds) for bounds in cuts]
+        trees = [cut_tree(part, self.has_masks, *bounds) for bounds in cuts]
         return weights[:-1], trees
 
 
-def lengths(names: Iterable[str], n_nodes: int, n_masks: int) -> dict[str, int]:
+def lengths(has_masks: bool, n_nodes: int, n_masks: int) -> dict[str, int]:
     """Lengths of the arrays of trees that have ``n_nodes`` nodes and ``n_masks`` masks together."""
-    return {name: n_masks if name == "masks" else n_nodes for name in names}
+    found = dict.fromkeys(NAMES, n_nodes)
+    return found | {"category": n_nodes, "masks": n_masks} if has_masks else found
 
 
 def cut_tree(
     part: Callable[[str, int, int], np.ndarray],
-    names: Iterable[str],
+    has_masks: bool,
     nodes: Sequence[int],
     masks: Sequence[int],
 ) -> Tree:
@@ -123,14 +114,14 @@ def cut_tree(
     ----------
     part : callable
         Function of the name of an array, a start and an end that returns this slice of the array.
-    names : iterable of str
-        Names of the arrays.
-    nodes, masks : sequence of int
-        Start and end of the nodes, and of the masks, of the tree.
+    has_masks : bool
+        Whether the batch has the arrays ``category`` and ``masks``.
     """
-    own = {name: part(name, *(masks if name == "masks" else nodes)) for name in names}
+    first, end = nodes
+    own = {name: part(name, first, end) for name in NAMES}
     own["missing_left"] = own["missing_left"].view(np.bool_)
-    if "masks" not in own:
-        own["category"] = np.full(nodes[1] - nodes[0], -1, dtype=np.int32)
-        own["masks"] = _NO_MASKS
+    if has_masks:
+        own["category"], own["masks"] = part("category", first, end), part("masks", *masks)
+    else:
+        own["category"], own["masks"] = np.full(end - first, -1, dtype=np.int32), _NO_MASKS
     return Tree(**own)

@@ -79,11 +79,12 @@ class ValueRule:
     def of_steps(
         cls, exponents: Array, given: Array, rate: Array, unit_of_gain: Array, n_outputs: int
     ) -> ValueRule:
-        """Make the rule of a round of boosting, whose exponents ``scale_round`` computes."""
-        unread = (given, given, exponents)  # placeholders of means and levels
-        units = (rate, unit_of_gain)  # steps have no unit of weights: rate is a placeholder
+        """Make the rule of a round of boosting, with the exponents of kernel ``scale_round``."""
+        # Means and levels are not read, and steps have no unit of weights: these are placeholders.
+        unread = {"mean": given, "levels": given, "first_level": exponents, "unit": rate}
+        used = {"given": given, "rate": rate, "unit_of_gain": unit_of_gain}
         kind = constant("growth/finish.cu", "STEPS")
-        return cls(exponents, *unread, given, rate, *units, kind=kind, n_values=n_outputs)
+        return cls(exponents=exponents, **unread, **used, kind=kind, n_values=n_outputs)
 
     @property
     def n_planes(self) -> int:

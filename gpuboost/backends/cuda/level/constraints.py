@@ -14,6 +14,7 @@ import numpy as np
 from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits, NodeConstraints
 from gpuboost.backends.cuda.runtime.arrays import empty
 from gpuboost.backends.cuda.runtime.compile_flags import CompileFlags
+from gpuboost.backends.cuda.runtime.grid import blocks_for
 from gpuboost.backends.cuda.runtime.launch import launch
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
@@ -22,7 +23,6 @@ from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.task import GrowTask
 
 _WORD_BITS = 32
-_MAX_BLOCKS = 1 << 12  # of a launch; threads loop over further items
 
 
 class Constraints:
@@ -111,7 +111,8 @@ class Constraints:
 
     def _launch(self, name: str, n: int, *records: Any, **values: Any) -> None:
         threads = constant("level/constraints.cu", "CONSTRAINT_THREADS")
-        launch(self._runtime, name, min(-(-n // threads), _MAX_BLOCKS), *records, **values)
+        n_blocks = blocks_for(n, threads, is_light=True)
+        launch(self._runtime, name, n_blocks, *records, **values)
 
 
 def group_words(groups: tuple[tuple[int, ...], ...], n_features: int, minimum: int) -> np.ndarray:

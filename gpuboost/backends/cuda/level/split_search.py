@@ -268,9 +268,9 @@ class SplitSearch:
             fill(self.runtime, undecided, 0)
         self._decide(level, found, splits, level.search.open, undecided, level.first_slot == 0)
         if self.by_lists and not level.search.none:
-            further, walked = self._walk_on(level, rows, undecided)
+            further, of_next = self._next_features(level, rows, undecided)
             left_over = xp.empty(level.frontier.capacity, dtype=xp.uint8)  # not read
-            self._decide(further, walked, splits, undecided, left_over, False)
+            self._decide(further, of_next, splits, undecided, left_over, False)
 
     def _by_feature(self, level: Searched) -> _FeatureSplits:
         """Find the best split of each node by each listed feature."""
@@ -324,7 +324,7 @@ class SplitSearch:
         known = (level, level.search, lists, self.matrix, options, found)
         self._by_warps("decide_splits", frontier, *known, out=splits, **own)
 
-    def _walk_on(
+    def _next_features(
         self, level: Searched, rows: DeviceRows, undecided: Array
     ) -> tuple[Searched, _FeatureSplits]:
         """Find the next feature that can split each undecided node, and the split by it."""

@@ -11,7 +11,8 @@ from gpuboost.backends.cuda.runtime.source import constant
 
 FEW_TILES = 4  # one block processes this many in less time than another launch takes
 MAX_CHUNKS = 256  # two blocks per multiprocessor of a large device
-MAX_BLOCKS = 1024
+MAX_BLOCKS = 1024  # of a launch whose threads loop over items
+MAX_LIGHT_BLOCKS = 1 << 12  # the same, of kernels with little work per item
 # Blocks per multiprocessor of a kernel whose blocks loop over items. In sync-free growth the
 # capacity is far above the number of items, and a block without items costs two nanoseconds. Only
 # a fraction of the blocks runs at once, so that all multiprocessors finish at about the same time.
@@ -40,6 +41,6 @@ def striding_blocks(runtime: Runtime, capacity: int) -> int:
     return min(capacity, STRIDING_BLOCKS * runtime.n_multiprocessors)
 
 
-def blocks_for(n: int, threads: int) -> int:
-    """Number of blocks whose threads loop over at most ``n`` items."""
-    return min(-(-n // threads), MAX_BLOCKS)
+def blocks_for(n: int, threads: int, *, is_light: bool = False) -> int:
+    """Number of blocks whose threads loop over at most ``n`` items; light items get more blocks."""
+    return min(-(-n // threads), MAX_LIGHT_BLOCKS if is_light else MAX_BLOCKS)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuboost.backends.cuda.runtime.grid import blocks_for
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.signatures import kernel_signatures
 from gpuboost.backends.cuda.runtime.source import constant
@@ -28,7 +29,6 @@ _FILLS = {  # by the size of an item in bytes
     4: ("fill_words", np.uint32),
     8: ("fill_longs", np.uint64),
 }
-_MAX_BLOCKS = 1 << 12  # of a launch; threads loop over further items
 _NO_CONSTANTS: dict[str, int] = {}
 
 
@@ -204,4 +204,4 @@ def count_up(runtime: Runtime, array: Array, step: int) -> None:
 
 
 def _fill_blocks(n: int) -> int:
-    return min(-(-n // constant("common/fill.cu", "FILL_THREADS")), _MAX_BLOCKS)
+    return blocks_for(n, constant("common/fill.cu", "FILL_THREADS"), is_light=True)

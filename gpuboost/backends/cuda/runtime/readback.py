@@ -58,9 +58,9 @@ class Readback:
         """Start to copy the arrays after earlier launches; the returned function waits."""
         if self._memory is None:
             return read_later(runtime, self.arrays)
-        read, packed = runtime.read_later(self._memory), (self._spans, self._fields)
-        spares = self.n_bytes > _SPARED
-        return lambda: HostCopy.whole(read() if spares else read().copy(), *packed, not spares)
+        spans, fields = self._spans, self._fields
+        read, is_own = runtime.read_later(self._memory), self.n_bytes <= _SPARED
+        return lambda: HostCopy.whole(read().copy() if is_own else read(), spans, fields, is_own)
 
 
 def read_later(runtime: Runtime, arrays: Mapping[str, Array]) -> Callable[[], HostCopy]:

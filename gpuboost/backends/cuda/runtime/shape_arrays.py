@@ -191,7 +191,7 @@ class ShapeRuntime:
         self.shared_memory, self.n_multiprocessors = shared_memory, n_multiprocessors
         self._nodes_at, self._depth = nodes_at, 0
         self._all_known = False  # whether the next read returns the number of nodes of all levels
-        self.asked = False  # whether any computed value was read
+        self.was_read = False  # whether any computed value was read
 
     def active(self) -> AbstractContextManager[None]:
         """Return a context that does nothing."""
@@ -229,7 +229,7 @@ class ShapeRuntime:
 
     def read_later(self, array: Any) -> Callable[[], np.ndarray]:
         """Return the assumed number of nodes of the last level or, at the end, of all levels."""
-        self.asked = True
+        self.was_read = True
         levels = range(0 if self._all_known else self._depth, self._depth + 1)
         nodes = np.full(array.shape, sum(map(self._nodes_at, levels)), dtype=array.dtype)
         return lambda: nodes

@@ -75,8 +75,8 @@ class HostInputs:
         put("regular", (regular.l1, regular.l2, regular.max_value))
         capacity = np.broadcast_to(allowed.sum(axis=2).max(axis=1), n_batches).tolist()
         return [
-            cls(trees, n_features, *own)
-            for trees, *own in zip(batches, capacity, memory, strict=True)
+            cls(trees, n_features, max_allowed, own)
+            for trees, max_allowed, own in zip(batches, capacity, memory, strict=True)
         ]
 
     def to_device(self, runtime: Runtime) -> BatchInputs:
