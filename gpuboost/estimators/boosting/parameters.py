@@ -20,7 +20,7 @@ from gpuboost.estimators.inputs.parameters import feature_count, tree_limits
 
 MULTI_STRATEGIES = ("auto", "one_output_per_tree", "multi_output_tree")
 IMPORTANCES = ("gain", "count")
-CRITERIA = ("deprecated", "friedman_mse", "squared_error")
+BOOSTING_CRITERIA = ("deprecated", "friedman_mse", "squared_error")
 # Minimum rows of a category that is not rare, and their minimum total hessian where hessians carry
 # information; benchmarks/NOTES.md has the measurements. In a small table these could make all
 # categories rare, so a category with this share of the rows is never rare.
@@ -101,7 +101,7 @@ def category_fraction(
 def check_criterion(estimator: Any) -> None:
     """Check ``criterion``, and warn that it has no effect."""
     if estimator.criterion != "deprecated":
-        one_of("criterion", estimator.criterion, CRITERIA)
+        one_of("criterion", estimator.criterion, BOOSTING_CRITERIA)
         warn_user(
             f"criterion={estimator.criterion!r} is deprecated in scikit-learn and without effect: "
             "splits are chosen by the gain of Newton's step; leave it out",

@@ -108,7 +108,7 @@ def test_levels_in_slices_are_replayed(
     changes: dict[str, Any], max_small_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where slices are few; else the host asks how many nodes there are."""
-    monkeypatch.setattr(small, "MAX_ROWS", max_small_rows)
+    monkeypatch.setattr(small, "MAX_SUBTREE_ROWS", max_small_rows)
     asked = problem("five classes", n=90, n_trees=6, method="bootstrap")
     task = task_of(asked.with_options(max_depth=4, **changes), 1 << 14)
     for n_empty, is_recorded in ((1 << 20, True), (0, False)):
@@ -302,7 +302,7 @@ def test_blocks_that_take_several_nodes_and_pieces(
     """One block of each launch takes all there is; in slices too."""
     monkeypatch.setattr(chunks, "STRIDING_BLOCKS", 1)
     monkeypatch.setattr(policy, "PIECE_ROWS", 16)
-    monkeypatch.setattr(small, "MAX_ROWS", 0)
+    monkeypatch.setattr(small, "MAX_SUBTREE_ROWS", 0)
     words: dict[str, Any] = {"n": 70, "max_bins": 9, "n_trees": 1}
     if target == "medians":
         asked = problem("outputs", by_median=True, **words)

@@ -224,7 +224,7 @@ def test_trees_that_are_leaves() -> None:
 @pytest.mark.parametrize("most", [1, 2, 32])
 def test_values_shared_out_among_blocks(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prediction, "FULL_ROWS", 0)
-    monkeypatch.setattr(prediction, "MAX_VALUES", most)
+    monkeypatch.setattr(prediction, "MAX_BLOCK_VALUES", most)
     X = matrix(np.random.default_rng(3), 70)
     assert_equal_predictions(ShimRuntime(order_seed=2), grown("five classes"), X)
 
@@ -349,7 +349,7 @@ def test_rows_left_out(
     method: str, budget: int, flavour: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Out-of-bag sums equal the reference's, a few trees and rows at a time."""
-    monkeypatch.setattr(coded, "ROWS_PER_BLOCK", 64)
+    monkeypatch.setattr(coded, "HOST_ROWS_PER_BLOCK", 64)
     rng = np.random.default_rng(9)
     X = matrix(rng, 150)
     y, classification = make_target(rng, X, "five classes")

@@ -10,7 +10,7 @@ from gpuboost.backends.cuda.growth.finish import Finisher
 from gpuboost.backends.cuda.growth.hooks import RowsOfRounds
 from gpuboost.backends.cuda.growth.node_buffer import DEEPEST, check_places
 from gpuboost.backends.cuda.growth.subtrees import SUBTREES_WANTED, small_rows_for
-from gpuboost.backends.cuda.level.constraints import Constraints
+from gpuboost.backends.cuda.level.constraints import DeviceConstraints
 from gpuboost.backends.cuda.level.medians import MedianKernels
 from gpuboost.backends.cuda.level.policy import Policy, is_sync_free
 from gpuboost.backends.cuda.level.row_passes import RowKernels
@@ -55,7 +55,7 @@ class DeviceTask(Generic[Rounds_co]):
     matrix : DeviceMatrix
     flags : CompileFlags
     passes : RowKernels
-    constraints : Constraints
+    constraints : DeviceConstraints
     medians : MedianKernels or None
         None unless leaf values are medians.
     rounds : RowsOfRounds or None
@@ -84,7 +84,7 @@ class DeviceTask(Generic[Rounds_co]):
         self.flags = CompileFlags.of(task)
         kernels = (runtime, self.matrix, target.n_channels, self._by_channel, self.flags)
         self.passes = RowKernels(*kernels)
-        self.constraints = Constraints(runtime, task)
+        self.constraints = DeviceConstraints(runtime, task)
         self.medians = MedianKernels.of(runtime, target)
         self.rounds = maker(runtime, self.matrix.codes)
         self.is_sync_free = is_sync_free(task.options)

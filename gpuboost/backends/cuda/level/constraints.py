@@ -25,7 +25,7 @@ _WORD_BITS = 32
 _MAX_BLOCKS = 1 << 12  # of a launch: threads loop over more nodes than that
 
 
-class Constraints:
+class DeviceConstraints:
     """Value bounds, feature groups and features per level of the trees of a task.
 
     Parameters

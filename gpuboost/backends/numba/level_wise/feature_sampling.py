@@ -34,7 +34,7 @@ from gpuboost.backends.numba.compiler import helper, inlined
 from gpuboost.backends.numba.splits.scan import is_better
 
 # Kinds of features at a node: no candidate, one of the first, a later one, the one evaluated now.
-NEVER, FIRST, LATER, NEXT = range(4)
+EXCLUDED, CANDIDATE, RESERVE, CURRENT = range(4)
 # The best split of a tile is by one of the first features, by a later one, or there is none.
 FOUND, BEYOND, NONE = range(3)
 
@@ -61,7 +61,7 @@ def choose(problem, state, looks, at, capacity):
     """Fill ``looks``, (F,), for node ``at``; needs `forget_levels` between trees."""
     tree = at // capacity
     own = of_tree(problem, state, tree)
-    looks[:] = NEVER
+    looks[:] = EXCLUDED
     first, limits, ranks = tree * capacity, problem.limits, problem.scratch.ranks
     if is_choosy(own):
         choose_features(own, state.nodes[first:], at - first, state.groups[first:])
@@ -69,23 +69,23 @@ def choose(problem, state, looks, at, capacity):
     if limits.max_features < n_features:
         last = kth_smallest(ranks, n_features, limits.max_features)
     for p in range(n_features):
-        looks[ranks[p] & np.int64(0xFFFFFFFF)] = FIRST if ranks[p] <= last else LATER
+        looks[ranks[p] & np.int64(0xFFFFFFFF)] = CANDIDATE if ranks[p] <= last else RESERVE
 
 
 @helper
 def next_later(problem, columns, node, looks, tile):
-    """The next `LATER` feature of a tile in the node's order, marked `NEXT`; -1 if none is left."""
+    """The next `RESERVE` feature of a tile in the node's order, marked `CURRENT`; -1 if none."""
     best, found = LAST_RANK, np.int64(-1)
     for at in range(columns.first[tile[0]], columns.first[tile[1]]):
         feature = columns.order[at]
-        if looks[feature] == NEXT:
-            looks[feature] = NEVER
-        if looks[feature] == LATER:
+        if looks[feature] == CURRENT:
+            looks[feature] = EXCLUDED
+        if looks[feature] == RESERVE:
             rank = rank_of(problem.limits, node.key, feature)
             if rank < best:
                 best, found = rank, feature
     if found >= 0:
-        looks[found] = NEXT
+        looks[found] = CURRENT
     return found
 
 

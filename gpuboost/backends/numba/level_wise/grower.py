@@ -13,7 +13,7 @@ from gpuboost.backends.numba.level_wise.histograms import TILE
 from gpuboost.backends.numba.level_wise.partition import Leaves
 from gpuboost.backends.numba.level_wise.policy import collect
 from gpuboost.backends.numba.level_wise.records import (
-    CHUNK,
+    NODE_CHUNK,
     SIBLING_PAIR,
     GrowState,
     LevelWork,
@@ -24,9 +24,9 @@ from gpuboost.backends.numba.level_wise.subtrees import finish_together, make_lo
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine.task import NO_LIMIT, GrownTree
 
-MIN_ROWS = 1 << 12  # smallest chunk: the histogram of each chunk is zeroed and added up once more
+MIN_CHUNK_ROWS = 1 << 12  # with fewer, zeroing and adding the histograms of chunks takes longer
 CHUNKS_PER_THREAD = 4  # chunks of a level for each thread, so that threads end together
-SMALL_ROWS = 1 << 11  # rows of the nodes that one thread splits further (1000 to 4000 are alike)
+SUBTREE_ROWS = 1 << 11  # rows of the nodes that one thread splits further (1000 to 4000 are alike)
 # With more rows per node than SMALL_MEAN on the deepest searched level, growth by levels to the end
 # is faster (300 to 800 rows measure alike). Trees of at most SHALLOW levels have no small nodes, so
 # that nothing is compiled for them.
@@ -101,7 +101,7 @@ class Shape:
         if self.best_first or self.depth <= SHALLOW or self.n_samples >= SMALL_MEAN * deepest:
             return 0
         histograms = self.memory_budget // 2 // self._histogram_bytes
-        return max(SMALL_ROWS, 2 * self.n_trees * self.n_samples // max(histograms, 1) + 1)
+        return max(SUBTREE_ROWS, 2 * self.n_trees * self.n_samples // max(histograms, 1) + 1)
 
     @property
     def n_histograms(self) -> int:
@@ -196,7 +196,7 @@ def _make_work(shape: Shape, n_chunks: int) -> LevelWork:
     cells = (shape.fields, shape.n_columns * BINS)
     return LevelWork(
         pairs=np.zeros(max(slots, 1), SIBLING_PAIR),
-        chunks=np.zeros(n_chunks, CHUNK),
+        chunks=np.zeros(n_chunks, NODE_CHUNK),
         histograms=np.empty((kept + shape.n_parts, *cells), np.int64),
         first_part=kept,
         looks=np.zeros((slots if shape.drawn else shape.n_trees, shape.n_features), np.uint8),
@@ -234,7 +234,7 @@ class LevelGrower:
         n_cells = int(roots[:, 1].sum()) * samples.n_columns
         n_threads = min(shape.n_threads, n_cells // max(SHARED_CELLS, 1) + 1)
         pieces = shape.pieces if n_threads > 1 else 1
-        capacities = np.array([shape.capacity, pieces, MIN_ROWS, shape.small], np.int64)
+        capacities = np.array([shape.capacity, pieces, MIN_CHUNK_ROWS, shape.small], np.int64)
         shared = SharedArrays(samples, state, self.work, leaves, roots, keys, level, capacities)
 
         def grow(thread: int, barrier: np.ndarray) -> None:

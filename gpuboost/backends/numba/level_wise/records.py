@@ -14,7 +14,7 @@ import numpy as np
 from gpuboost.backends.numba.level_wise.feature_bundles import FeatureBundles
 from gpuboost.backends.numba.level_wise.partition import Leaves
 
-CHUNK = np.dtype(
+NODE_CHUNK = np.dtype(
     [
         ("owner", np.int64),  # the sibling pair or node that the rows belong to
         ("start", np.int64),  # first position, and the end in ``stop``
@@ -142,7 +142,7 @@ class LevelWork(NamedTuple):
     Attributes
     ----------
     pairs : SIBLING_PAIR (m,)
-    chunks : CHUNK (c,)
+    chunks : NODE_CHUNK (c,)
     histograms : int64 (t + p, fields, C * 256)
         Histograms of t nodes, then of p chunks of nodes that have several; the fields are gradient,
         hessian and count.

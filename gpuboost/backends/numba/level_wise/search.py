@@ -18,9 +18,9 @@ from gpuboost.backends.numba.compiler import helper, inlined, spliced
 from gpuboost.backends.numba.level_wise.feature_bundles import BINS, take_out
 from gpuboost.backends.numba.level_wise.feature_sampling import (
     BEYOND,
-    FIRST,
+    CANDIDATE,
+    CURRENT,
     FOUND,
-    NEXT,
     NONE,
     next_later,
     of_tree,
@@ -134,7 +134,7 @@ def search_node(problem, columns, node, cells, looks, drawn, tile):
     split, feature = problem.scratch.split[0], np.int64(-1)
     split.score, split.rank, split.feature, split.found_at = -1.0, SMALLEST_RANK, LEAF, FOUND
     while True:
-        kind = FIRST if feature < 0 else NEXT
+        kind = CANDIDATE if feature < 0 else CURRENT
         could = _search_features(problem, columns, node, cells, looks, tile, kind)
         if drawn is None:
             return

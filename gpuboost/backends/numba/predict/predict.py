@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpuboost.backends.numba.common.partition import in_mask
+from gpuboost.backends.numba.common.partition import LAST_CODE, in_mask
 from gpuboost.backends.numba.compiler import entry, inlined
 from gpuboost.backends.numba.predict.perfect_trees import (
     add_values,
@@ -36,11 +36,10 @@ from gpuboost.engine.ensembles.ensemble import Ensemble
 
 # Rows of one task: each tree's nodes are fetched once per task (measured: 110 ns per row and tree
 # with 2**11 rows, 31 ns with 2**16); a copy of their values stays below `CHUNK_BYTES`.
-ROWS_PER_CHUNK = 1 << 16
+PREDICTION_CHUNK = 1 << 16
 CHUNK_BYTES = 1 << 25
-ROWS_PER_BLOCK = 1 << 12  # rows that walk together: their values stay in the cache
+PREDICTION_BLOCK = 1 << 12  # rows that walk together: their values stay in the cache
 STEPS = 2  # per row and pass: more wait longer for memory, fewer copy row numbers more (measured)
-LAST_CODE = 255
 
 
 def _node_type(threshold: type) -> np.dtype:
@@ -157,8 +156,8 @@ def _any_missing(X):
 def _leaves(forest, tree, X, any_missing, leaf, active):
     """Leaf of every row of ``X`` in one tree; a separate loop handles the plain case."""
     is_plain = (not any_missing) & (not forest.has_categories[tree])
-    for start in range(0, X.shape[0], ROWS_PER_BLOCK):
-        rows = (start, min(start + ROWS_PER_BLOCK, X.shape[0]))
+    for start in range(0, X.shape[0], PREDICTION_BLOCK):
+        rows = (start, min(start + PREDICTION_BLOCK, X.shape[0]))
         if is_plain:
             _walk(forest, tree, X, rows, leaf, active, True)
         else:
@@ -171,7 +170,7 @@ def predict_rows(forest, value, X, total, found):
 
     If ``found`` (m, T) is not empty, store the leaves there instead.
     """
-    leaf, active = np.empty(X.shape[0], np.uint32), np.empty(ROWS_PER_BLOCK, np.uint32)
+    leaf, active = np.empty(X.shape[0], np.uint32), np.empty(PREDICTION_BLOCK, np.uint32)
     any_missing = _any_missing(X)
     for tree in range(forest.offset.size - 1):
         _leaves(forest, tree, X, any_missing, leaf, active)
@@ -183,7 +182,7 @@ def predict_rows(forest, value, X, total, found):
 
 def chunks_of(X: np.ndarray, n_threads: int) -> list[slice]:
     """Chunks of rows, at least two per thread."""
-    largest = min(ROWS_PER_CHUNK, CHUNK_BYTES // max(1, X.shape[1] * X.itemsize))
+    largest = min(PREDICTION_CHUNK, CHUNK_BYTES // max(1, X.shape[1] * X.itemsize))
     share = -(-len(X) // (2 * n_threads))
     return row_chunks(len(X), max(1, min(largest, share)))
 
