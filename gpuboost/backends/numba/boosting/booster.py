@@ -2,7 +2,7 @@
 
 gradients   those of the loss, and the largest of them, which sets the scale of the round
 grow        all trees of the round level by level (`level_wise_rounds`), or depth-first
-leaves      known from growing; rows outside the trees walk down by their codes
+leaves      known from growing; found from the codes for rows outside the trees
 update      raw predictions from the leaf of each row
 """
 

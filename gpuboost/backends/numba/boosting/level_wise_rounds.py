@@ -99,7 +99,7 @@ def shape_of(task: BoostTask) -> Shape:
         depth=options.max_depth,
         max_leaf_nodes=options.max_leaf_nodes,
         min_samples_leaf=int(options.min_samples_leaf),
-        drawn=listed < matrix.n_features or options.interactions is not None,
+        node_sampling=listed < matrix.n_features or options.interactions is not None,
         groups=(len(options.interactions or ()) + 63) // 64,
         fields=3 if options.min_samples_leaf > 1 and not hessian_counts else 2,
         n_threads=task.n_threads,
@@ -173,9 +173,9 @@ class LevelRounds:
             if features_of is not None:
                 own = np.unique(features_of(tree))
             state.features[place, : len(own)], state.n_features[place] = own, len(own)
-            if not space.shape.drawn:
-                space.work.looks[place] = EXCLUDED
-                space.work.looks[place, own] = CANDIDATE
+            if not space.shape.node_sampling:
+                space.work.feature_status[place] = EXCLUDED
+                space.work.feature_status[place, own] = CANDIDATE
 
     def _problems(self, scale: Scale, weights: Weights, samples: Samples) -> list[Problem]:
         """The `Problem` of each thread, the same for all nodes."""

@@ -1,4 +1,4 @@
-"""Row-major codes, for histograms and for rows that walk down a tree."""
+"""Row-major codes, for histograms and for rows that traverse a tree."""
 
 # mypy: check-untyped-defs=False
 # Numba infers the types of compiled functions.
@@ -16,7 +16,7 @@ from gpuboost.engine.growth.tree import Tree
 
 LINE = 64  # bytes of a cache line
 ROW_MAJOR_CHUNK = 1 << 14
-ROW_MAJOR_BLOCK = 1 << 10  # rows that walk down a tree together
+ROW_MAJOR_BLOCK = 1 << 10  # rows that traverse a tree together
 
 BINNED_NODE = np.dtype(
     [
@@ -59,7 +59,7 @@ def row_major(codes: np.ndarray, pool: ThreadPool) -> np.ndarray:
 
 @inlined
 def _fill_steps(steps, missing_code, feature, code, left, category, missing_left):
-    """Fill the records of a tree's nodes that rows walk over."""
+    """Fill the records of a tree's nodes for traversal."""
     for k in range(steps.size):
         step = steps[k]
         step.feature, step.code, step.child, step.category = 0, LAST_CODE, k, -1
@@ -70,7 +70,7 @@ def _fill_steps(steps, missing_code, feature, code, left, category, missing_left
 
 
 @inlined
-def _walk_block(steps, masks, depth, by_row, rows, leaf):
+def _traverse_block(steps, masks, depth, by_row, rows, leaf):
     """Find the leaves of some rows, one level at a time."""
     for i in range(rows.size):
         leaf[rows[i]] = 0
@@ -86,7 +86,7 @@ def _walk_block(steps, masks, depth, by_row, rows, leaf):
 
 
 @entry
-def walk(columns, masks, missing_code, depth, by_row, rows, leaf, barrier):
+def traverse(columns, masks, missing_code, depth, by_row, rows, leaf, barrier):
     """Fill ``leaf`` (n,) with the leaf of each of ``rows`` (uint32, or empty for all rows).
 
     ``columns``: feature, code, left, category, missing_left of `engine.growth.tree.Tree`.
@@ -107,7 +107,7 @@ def walk(columns, masks, missing_code, depth, by_row, rows, leaf, barrier):
                 own = every[: stop - start]
                 for i in range(own.size):
                     own[i] = start + i
-            _walk_block(steps, masks, depth, by_row, own, leaf)
+            _traverse_block(steps, masks, depth, by_row, own, leaf)
         chunk = next_task(barrier)
 
 
@@ -128,8 +128,6 @@ def find_leaves(
         contiguous(tree.missing_left, np.bool_),
     )
     masks, depth = contiguous(tree.masks, np.uint32), int(tree.depths()[-1])
-    n = len(rows) or len(by_row)
-    pool.share(
-        lambda _, barrier: walk(columns, masks, missing_code, depth, by_row, rows, leaf, barrier),
-        n > ROW_MAJOR_CHUNK,
-    )
+    given = (columns, masks, missing_code, depth, by_row, rows, leaf)
+    together = (len(rows) or len(by_row)) > ROW_MAJOR_CHUNK
+    pool.share(lambda _, barrier: traverse(*given, barrier), together)

@@ -46,7 +46,7 @@ class Shape:
         Columns are features or feature bundles.
     depth, max_leaf_nodes, min_samples_leaf : int
         Limits of a tree.
-    drawn : bool
+    node_sampling : bool
         Whether nodes consider only some of the features of their tree.
     groups : int
         Words that hold the bits of interaction groups.
@@ -66,7 +66,7 @@ class Shape:
     depth: int
     max_leaf_nodes: int
     min_samples_leaf: int
-    drawn: bool
+    node_sampling: bool
     groups: int
     fields: int
     n_threads: int
@@ -194,13 +194,14 @@ def _make_work(shape: Shape, n_chunks: int) -> LevelWork:
     """Allocate the work lists of a level, and the histograms."""
     slots, tiles, kept = shape.widest, shape.n_tiles, shape.n_histograms
     cells = (shape.fields, shape.n_columns * BINS)
+    statuses = (slots if shape.node_sampling else shape.n_trees, shape.n_features)
     return LevelWork(
         pairs=np.zeros(max(slots, 1), SIBLING_PAIR),
         chunks=np.zeros(n_chunks, NODE_CHUNK),
         histograms=np.empty((kept + shape.n_parts, *cells), np.int64),
         first_part=kept,
-        looks=np.zeros((slots if shape.drawn else shape.n_trees, shape.n_features), np.uint8),
-        drawn=True if shape.drawn else None,
+        feature_status=np.zeros(statuses, np.uint8),
+        node_sampling=True if shape.node_sampling else None,
         found=np.zeros((slots, tiles), SPLIT),
         found_mask=np.zeros((slots if shape.categorical else 0, tiles, 16), np.uint32),
     )

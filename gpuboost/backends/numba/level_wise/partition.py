@@ -83,10 +83,10 @@ def decide_chunks(samples, state, work, missing_code, n_chunks, barrier):
 def move_rows(row, goes_left, to, left, right):
     """Write each row to the next position of its side."""
     for i in range(np.uint64(row.size)):
-        go = np.uint64(goes_left[i])
-        to[left if go else right] = row[i]
-        left += go
-        right += np.uint64(1) - go
+        is_left = np.uint64(goes_left[i])
+        to[left if is_left else right] = row[i]
+        left += is_left
+        right += np.uint64(1) - is_left
 
 
 @helper

@@ -148,11 +148,11 @@ class LevelWork(NamedTuple):
         hessian and count.
     first_part : int
         Index of the first histogram of a chunk.
-    looks : uint8 (slots, F) or (T, F)
-        Kind of each feature for a searched node, or for a tree; see `feature_sampling`.
-    drawn : True or None
-        True if ``looks`` is by node. None otherwise (not False), so that the code for sampling by
-        node is not compiled.
+    feature_status : uint8 (slots, F) or (T, F)
+        Status of each feature for a searched node, or for a tree; see `feature_sampling`.
+    node_sampling : True or None
+        True if ``feature_status`` is by node. None otherwise (not False), so that the code for
+        sampling by node is not compiled.
     found : SPLIT (slots, tiles)
         Best split of a node by the columns of a tile.
     found_mask : uint32 (slots, tiles, 16)
@@ -163,8 +163,8 @@ class LevelWork(NamedTuple):
     chunks: np.ndarray
     histograms: np.ndarray
     first_part: int
-    looks: np.ndarray
-    drawn: bool | None
+    feature_status: np.ndarray
+    node_sampling: bool | None
     found: np.ndarray
     found_mask: np.ndarray
 

@@ -161,7 +161,7 @@ def _step(nodes, k, values, i):
 
 
 @inlined
-def _walk(trees, tree, values, n_rows, leaf):
+def _traverse(trees, tree, values, n_rows, leaf):
     """Leaves of the rows of a block in one tree; the last lanes may be padding."""
     nodes, n_leaves = trees.nodes[tree], np.uint64(trees.leaf.shape[1])
     for i in range(np.uint64(0), np.uint64(n_rows), np.uint64(ROWS_PER_STEP)):
@@ -195,7 +195,7 @@ def predict_complete(trees, value, bits, total, found):
         stop = start + rows.shape[0]
         _as_integers(rows, trees, values)
         for tree in range(trees.leaf.shape[0]):
-            _walk(trees, tree, values, rows.shape[0], leaf)
+            _traverse(trees, tree, values, rows.shape[0], leaf)
             if found.size:
                 found[start:stop, tree] = leaf[: rows.shape[0]]
             else:

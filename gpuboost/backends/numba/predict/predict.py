@@ -1,4 +1,4 @@
-"""Prediction: rows walk down a tree together, so that their memory accesses overlap.
+"""Prediction: rows traverse a tree together, so that their memory accesses overlap.
 
 A chunk of rows goes through tree after tree (a tree's nodes stay in the cache); every row that has
 not reached its leaf takes one step per pass. Each node is packed into one record, and a leaf is its
@@ -9,7 +9,7 @@ own child:
     child       left child, which the right one follows; of a leaf: the leaf
     category    row of the masks of all trees, or -1
 
-Shallow trees without categories are walked by `perfect_trees` instead.
+`perfect_trees` predicts shallow trees without categories instead.
 """
 
 # mypy: check-untyped-defs=False
@@ -38,7 +38,7 @@ from gpuboost.engine.ensembles.ensemble import Ensemble
 # with 2**11 rows, 31 ns with 2**16); a copy of their values stays below `CHUNK_BYTES`.
 PREDICTION_CHUNK = 1 << 16
 CHUNK_BYTES = 1 << 25
-PREDICTION_BLOCK = 1 << 12  # rows that walk together: their values stay in the cache
+PREDICTION_BLOCK = 1 << 12  # rows that traverse a tree together: their values stay in the cache
 STEPS = 2  # per row and pass: more wait longer for memory, fewer copy row numbers more (measured)
 
 
@@ -51,7 +51,7 @@ def _node_type(threshold: type) -> np.dtype:
 NODE_TYPES = {np.dtype(dtype): _node_type(dtype) for dtype in (np.float32, np.float64)}
 
 
-class WalkedForest(NamedTuple):
+class ForestArrays(NamedTuple):
     """An ensemble for compiled code: ``nodes`` of all trees, the start of each tree, and masks."""
 
     nodes: np.ndarray
@@ -60,7 +60,7 @@ class WalkedForest(NamedTuple):
     masks: np.ndarray
 
 
-def pack_forest(ensemble: Ensemble, dtype: np.dtype, n_threads: int) -> WalkedForest:
+def pack_forest(ensemble: Ensemble, dtype: np.dtype, n_threads: int) -> ForestArrays:
     """Pack the nodes for rows of ``dtype``; for float32 rows thresholds are rounded down."""
     nodes = np.empty(len(ensemble.feature), dtype=NODE_TYPES[dtype])
     offset = contiguous(ensemble.offset, np.int64)
@@ -82,7 +82,7 @@ def pack_forest(ensemble: Ensemble, dtype: np.dtype, n_threads: int) -> WalkedFo
         )
 
     list(in_order(pack, range(ensemble.n_trees), n_threads))
-    return WalkedForest(nodes, offset, has_categories, contiguous(ensemble.masks, np.uint32))
+    return ForestArrays(nodes, offset, has_categories, contiguous(ensemble.masks, np.uint32))
 
 
 @entry
@@ -122,7 +122,7 @@ def _step(nodes, masks, first, k, X, row, is_plain):
 
 
 @inlined
-def _walk(forest, tree, X, rows, leaf, active, is_plain):
+def _traverse(forest, tree, X, rows, leaf, active, is_plain):
     """Leaves of a range of rows of ``X`` in one tree; each pass takes `STEPS` steps."""
     nodes, masks, first = forest.nodes, forest.masks, np.uint64(forest.offset[tree])
     n_active = np.uint64(rows[1] - rows[0])
@@ -159,9 +159,9 @@ def _leaves(forest, tree, X, any_missing, leaf, active):
     for start in range(0, X.shape[0], PREDICTION_BLOCK):
         rows = (start, min(start + PREDICTION_BLOCK, X.shape[0]))
         if is_plain:
-            _walk(forest, tree, X, rows, leaf, active, True)
+            _traverse(forest, tree, X, rows, leaf, active, True)
         else:
-            _walk(forest, tree, X, rows, leaf, active, False)
+            _traverse(forest, tree, X, rows, leaf, active, False)
 
 
 @entry
