@@ -156,7 +156,7 @@ def _any_missing(X):
 def _leaves(forest, tree, X, any_missing, leaf, active):
     """Leaf of every row of ``X`` in one tree; a separate loop handles the plain case.
 
-    Without that loop, predicting 100k x 28 with 20 deep trees takes 53% longer (2026-11).
+    Without that loop, predicting 100k x 28 with 20 deep trees takes 54% longer (2026-11).
     """
     is_plain = (not any_missing) & (not forest.has_categories[tree])
     for start in range(0, X.shape[0], PREDICTION_BLOCK):
