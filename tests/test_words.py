@@ -6,11 +6,15 @@ import ast
 import io
 import re
 import tokenize
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+from tests.sizes import SOURCES, module_of
 
 ROOT = Path(__file__).parents[1]
 PARTS = ("gpuboost", "kernels", "tests", "benchmarks")
@@ -128,6 +132,44 @@ def test_words_of_finds_names_in_every_spelling() -> None:
     """`words_of` handles every spelling of a name, and `glossary` finds the terms."""
     assert words_of("_HostParcel") == "host parcel" and words_of("MAX_ROWS2") == "max rows 2"
     assert len(glossary()) > 20 and "frontier" in glossary()
+
+
+# ---- constants and classes -----------------------------------------------------------------------
+
+_CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*")
+
+
+def constants_and_classes_of(text: str) -> Iterator[str]:
+    """Names of the constants and classes that a module defines, without those that it imports."""
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ClassDef):
+            yield node.name
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = [part for target in targets for part in ast.walk(target)]
+            found = [part.id for part in names if isinstance(part, ast.Name)]
+            yield from filter(_CONSTANT.fullmatch, found)
+
+
+def test_a_constant_or_class_has_one_definition() -> None:
+    """Private constants, such as masks, may be repeated with the same value."""
+    modules: dict[str, list[str]] = defaultdict(list)
+    for path in SOURCES:
+        for name in constants_and_classes_of(path.read_text(encoding="utf-8")):
+            modules[name].append(module_of(path))
+    repeated = {name: own for name, own in modules.items() if len(own) > 1}
+    offenders = {
+        name: own
+        for name, own in repeated.items()
+        if not name.startswith("_")
+        or len({repr(getattr(import_module(module), name)) for module in own}) > 1
+    }
+    assert not offenders, "\n".join(f"{name}: {own}" for name, own in offenders.items())
+
+
+def test_definitions_are_found() -> None:
+    text = "from a import B\nC, _D = 1, 2\nE: int = 3\nf = 4\nclass G: H = 5"
+    assert list(constants_and_classes_of(text)) == ["C", "_D", "E", "G"]
 
 
 # ---- names in prose ------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from importlib import metadata
 
 from gpuboost import __version__
 
-MAX_ROWS = 100_000_000  # limit of --rows; the two tables of the demonstration then take 13 GB
+MAX_DEMO_ROWS = 100_000_000  # limit of --rows; the two tables of the demonstration then take 13 GB
 _SECONDS = sys.float_info.min, sys.float_info.max  # limits of --seconds: above 0 and finite
 PACKAGES = ("numpy", "scikit-learn", "numba", "cupy-cuda12x", "cupy-cuda13x", "pandas", "polars")
 
@@ -44,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
     demo.add_argument("--device", default="auto", help="where to train (default: %(default)s)")
     demo.add_argument(
         "--rows",
-        type=_whole_number(100, MAX_ROWS),
+        type=_whole_number(100, MAX_DEMO_ROWS),
         default=200_000,
         help="rows of the synthetic table (default: %(default)s)",
     )

@@ -24,11 +24,11 @@ from gpuboost.engine.numerics import midpoint
 
 _COLUMN_BLOCK = 4  # columns that a thread copies at once: neighbours share cache lines of X
 _CODER_BLOCK = 16  # columns coded at once; their bucket tables (64 KiB each) fit the L2 cache
-_ROW_CHUNK = 1 << 15  # rows coded at once
+_CODED_ROWS = 1 << 15  # rows coded at once
 _MIN_ROWS = 1 << 12  # rows from which a bucket table beats binary search (measured: 3,000)
 _DEEPEST_BUCKET = 8  # most edges per bucket; with more, binary search is as fast
 _N_BUCKETS = 1 << 16
-_HIGH_HALF = 1 if sys.byteorder == "little" else 0
+_HIGH_HALF_INDEX = 1 if sys.byteorder == "little" else 0
 # Buckets of negative values are in reverse order, below those of positive values.
 _RANK_OF_BUCKET = np.where(
     np.arange(_N_BUCKETS) < _N_BUCKETS // 2,
@@ -195,7 +195,7 @@ def bin_columns(X: Floats, mapper: BinMapper, n_threads: int = 1) -> BinnedMatri
     n_samples, n_features = X.shape
     codes = np.empty((n_features, n_samples), dtype=np.uint8)
     n_missing = np.zeros(n_features, dtype=np.int64)
-    starts = range(0, n_samples, _ROW_CHUNK)
+    starts = range(0, n_samples, _CODED_ROWS)
     for first in range(0, n_features, _CODER_BLOCK):
         block = range(first, min(first + _CODER_BLOCK, n_features))
         coders = [_column_coder(mapper, feature, X.dtype, n_samples) for feature in block]
@@ -213,7 +213,7 @@ def _code_chunk(
     start: int,
 ) -> list[int]:
     """Code a chunk of rows of some features; return the number of missing values per feature."""
-    rows = slice(start, start + _ROW_CHUNK)
+    rows = slice(start, start + _CODED_ROWS)
     n_missing = []
     columns = np.ascontiguousarray(X[rows, first : first + len(coders)].T)
     for feature, (column, coder) in enumerate(zip(columns, coders, strict=True), first):
@@ -249,7 +249,7 @@ def _buckets(values: Floats) -> NDArray[np.uint16]:
     """Return each value's bucket: sign, exponent and 7 leading bits of the nearest float32."""
     with np.errstate(over="ignore", under="ignore"):
         nearest = values.astype(np.float32, copy=False)
-    return nearest.view(np.uint16)[_HIGH_HALF::2]
+    return nearest.view(np.uint16)[_HIGH_HALF_INDEX::2]
 
 
 def _code_by_buckets(

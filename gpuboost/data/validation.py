@@ -29,7 +29,7 @@ from gpuboost.data.arrays import (
 )
 
 MAX_ROWS = 2**31 - 1  # rows are numbered with int32 in the engine and the kernels
-_ROW_CHUNK = 1 << 16
+_HOST_ROW_CHUNK = 1 << 16
 _DEVICE_ROW_CHUNK = 1 << 22  # larger on a GPU, since the host waits for each chunk
 _DENSE_RANGE = 1 << 16  # labels within a smaller range are coded by a table, not by sorting
 
@@ -83,7 +83,7 @@ def check_features(X: NDArray[np.floating[Any]], names: Any = None) -> NDArray[n
     """
     check_shape(X)
     xp = array_module(X)
-    chunk = _ROW_CHUNK if xp is np else _DEVICE_ROW_CHUNK
+    chunk = _HOST_ROW_CHUNK if xp is np else _DEVICE_ROW_CHUNK
     for start in range(0, X.shape[0], chunk):
         infinite = xp.isinf(X[start : start + chunk])
         if infinite.any():

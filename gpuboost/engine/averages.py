@@ -6,7 +6,7 @@ import numpy as np
 
 from gpuboost.engine.fixed_point import SUM_BITS, planes_to_float, sum_bits
 
-BLOCK = 8192  # rows per block, so that the planes of a block stay in a cache
+SUM_BLOCK = 8192  # rows per block, so that the planes of a block stay in a cache
 
 
 def weighted_mean(values: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
@@ -38,8 +38,8 @@ def _sum(values: np.ndarray) -> np.ndarray:
     bits = SUM_BITS - sum_bits(n)
     scales, exponents = plane_scales(largest, bits)
     sums = np.zeros((2, values.shape[1]), dtype=np.int64)
-    for start in range(0, n, BLOCK):
-        scaled = values[start : start + BLOCK] * scales[0] * scales[1]
+    for start in range(0, n, SUM_BLOCK):
+        scaled = values[start : start + SUM_BLOCK] * scales[0] * scales[1]
         high = np.rint(scaled)
         sums[0] += high.astype(np.int64).sum(axis=0)
         sums[1] += np.rint((scaled - high) * scales[2]).astype(np.int64).sum(axis=0)

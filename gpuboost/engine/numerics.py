@@ -13,7 +13,7 @@ _SQRT2_MANTISSA = np.int64(0x6A09E667F3BCD)
 _MANTISSA = np.int64(0xFFFFFFFFFFFFF)
 _EXPONENT_OF_ONE = np.int64(0x3FF0000000000000)
 _BIAS, _S52 = np.int64(1023), np.int64(52)
-_ONE, _ZERO = np.int64(1), np.int64(0)
+_INT_ONE, _INT_ZERO = np.int64(1), np.int64(0)
 _INVERSE_LN2 = 1.44269504088896338700e00
 _NEGLIGIBLE = 1e-300  # for this r, r log r is negligible
 _TO_WHOLE = 6755399441055744.0  # 1.5 * 2**52: after adding it, the low bits hold a rounded integer
@@ -54,7 +54,7 @@ def log(x):
     """
     bits = bits_of(x)
     mantissa = bits & _MANTISSA
-    above = select(mantissa >= _SQRT2_MANTISSA, _ONE, _ZERO)
+    above = select(mantissa >= _SQRT2_MANTISSA, _INT_ONE, _INT_ZERO)
     exponent = np.float64((bits >> _S52) - _BIAS + above)
     m = float_of(mantissa | (_EXPONENT_OF_ONE - (above << _S52)))
     f = m - 1.0

@@ -26,7 +26,7 @@ from gpuboost.engine.fixed_point import (
     two_planes,
 )
 
-WEIGHT_BITS = 46  # bits of cumulative weights, which are therefore exact in float64
+CUMULATIVE_WEIGHT_BITS = 46  # bits of cumulative weights, which are therefore exact in float64
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def integer_weights(weights: np.ndarray | None, n: int) -> np.ndarray:
     xp, largest = array_module(weights), float(weights.max())
     if ((weights == 0.0) | (weights == largest)).all():
         return (weights > 0.0).astype(np.int64)
-    exponent = WEIGHT_BITS - int(np.frexp(largest)[1]) - sum_bits(n)
+    exponent = CUMULATIVE_WEIGHT_BITS - int(np.frexp(largest)[1]) - sum_bits(n)
     scaled = xp.rint(scale_by_power(weights, exponent)).astype(np.int64)
     return xp.where(weights > 0.0, xp.maximum(scaled, 1), 0)
 

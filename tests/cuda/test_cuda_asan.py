@@ -25,7 +25,7 @@ from tests.cuda.shim_runtime import ShimRuntime
 from tests.cuda.shim_trees import assert_equal_trees, small_problems
 
 runtime = ShimRuntime(flavour="asan")
-for small.MAX_ROWS in (0, 100):
+for small.MAX_SUBTREE_ROWS in (0, 100):
     for asked in small_problems():
         assert_equal_trees(asked, runtime)
 print(sorted(set(runtime.launches)))

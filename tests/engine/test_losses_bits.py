@@ -44,7 +44,7 @@ def test_numba_finds_the_same_bits(
     kind: str, make: Any, weighted: bool, n_threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compiled, "CHUNK", 777)
-    monkeypatch.setattr(compiled, "SHARED_ROWS", 0)
+    monkeypatch.setattr(compiled, "SHARED_GRADIENTS", 0)
     pool = ThreadPool(n_threads)
     loss = MAKERS[kind]()
     y, raw, weights = make(loss, 3000)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numba import njit
 
 from gpuboost.backends.numba.backend import NumbaBackend
-from gpuboost.backends.numba.common.packed_words import MAX_ROWS, Packing, choose_packing
+from gpuboost.backends.numba.common.packed_words import MAX_PACKED_ROWS, Packing, choose_packing
 from gpuboost.backends.numba.compiler import criteria as compiled_criteria
 from gpuboost.backends.numba.compiler import numerics as compiled_numerics
 from gpuboost.backends.numba.compiler import randomness as compiled_randomness
@@ -236,7 +236,7 @@ def narrow_packing(hessian_bits: int, weight: int, with_counts: bool) -> Packing
     count_bits = hessian_bits if with_counts else 0
     mask = (1 << hessian_bits) - 1
     block = max(1, mask // weight)
-    max_rows = mask if with_counts else MAX_ROWS
+    max_rows = mask if with_counts else MAX_PACKED_ROWS
     count_mask = mask if with_counts else 0
     return Packing(hessian_bits + count_bits, count_bits, mask, count_mask, block, max_rows)
 

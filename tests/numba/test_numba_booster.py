@@ -43,13 +43,13 @@ def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(level_rounds, "MIN_ROWS", 1)
+    monkeypatch.setattr(level_rounds, "MIN_LEVEL_WISE_ROWS", 1)
     monkeypatch.setattr(level_rounds, "MAX_PASSED_OVER", 1000)
-    monkeypatch.setattr(level_grow, "MIN_ROWS", 16)
+    monkeypatch.setattr(level_grow, "MIN_CHUNK_ROWS", 16)
     monkeypatch.setattr(level_grow, "SHARED_CELLS", 0)
     monkeypatch.setattr(level_grow, "SHALLOW", 2)
     monkeypatch.setattr(level_grow, "SMALL_MEAN", 100)
-    monkeypatch.setattr(level_grow, "SMALL_ROWS", 12)
+    monkeypatch.setattr(level_grow, "SUBTREE_ROWS", 12)
 
 
 def assert_equal_fields(found: Any, expected: Any) -> None:
@@ -86,7 +86,7 @@ def test_levels_grow_what_numpy_grows(
     pool = ThreadPool(n_threads)
     means = np.abs(made.gradient).mean(), made.hessian.mean()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(level_grow, "SMALL_ROWS", small)
+        patch.setattr(level_grow, "SUBTREE_ROWS", small)
         found = LevelRounds(task, pool).grow(made, means, scale, range(1))
     pool.dismiss()
     assert_equal_fields(found[0], expected[0])
@@ -335,7 +335,7 @@ def test_kinds_of_trees(kind: str, n_threads: int, monkeypatch: pytest.MonkeyPat
     """There are three tiles of features, of which most cannot split; one tree per class."""
     monkeypatch.setattr(level_grow, "TILE", 8)
     monkeypatch.setattr(level_grow, "SHALLOW", 7)
-    monkeypatch.setattr(level_grow, "SMALL_ROWS", 60)
+    monkeypatch.setattr(level_grow, "SUBTREE_ROWS", 60)
     task = fit_of_kind(900, n_threads, KINDS[kind])
     found = assert_same_rounds(task, rounds=2)
     assert found.grows_by_levels

@@ -9,7 +9,7 @@ import numpy as np
 from gpuboost.engine.array_modules import array_module, working_on
 from gpuboost.engine.bins import BinnedMatrix
 
-ROWS_PER_BLOCK = 2**15  # rows converted to floats at a time
+HOST_ROWS_PER_BLOCK = 2**15  # rows converted to floats at a time
 DEVICE_ROWS_PER_BLOCK = 2**20
 
 
@@ -19,7 +19,7 @@ def code_blocks(matrix: BinnedMatrix) -> Iterator[tuple[slice, np.ndarray]]:
     Blocks are on the same device as the codes of the matrix.
     """
     xp = array_module(matrix.codes)
-    size = ROWS_PER_BLOCK if xp is np else DEVICE_ROWS_PER_BLOCK
+    size = HOST_ROWS_PER_BLOCK if xp is np else DEVICE_ROWS_PER_BLOCK
     for start in range(0, matrix.n_samples, size):
         rows = slice(start, min(start + size, matrix.n_samples))
         with working_on(matrix.codes):

@@ -13,8 +13,8 @@ from gpuboost.backends.numba.compiler import entry, inlined
 from gpuboost.backends.numba.threads.map import contiguous, in_order, row_chunks
 from gpuboost.engine.bins import BinMapper, BinnedMatrix
 
-ROWS_PER_CHUNK = 1 << 14
-ROWS_PER_BLOCK = 256  # rows whose values stay in the L1 cache while all features are binned
+BINNING_CHUNK = 1 << 14
+BINNING_BLOCK = 256  # rows whose values stay in the L1 cache while all features are binned
 TABLE_WIDTH = 256  # edges per feature, padded with +inf so that a search never leaves the table
 
 
@@ -44,9 +44,9 @@ def code_rows(coder, X, start, codes, n_missing):
     """Bin rows ``X`` (m, F) into ``codes`` (F, n) from column ``start``; count missing values."""
     table, n_bins, is_categorical, missing_code = coder
     n_rows, n_features = X.shape
-    values, found = np.empty(ROWS_PER_BLOCK, X.dtype), np.empty(ROWS_PER_BLOCK, np.int32)
-    for first in range(0, n_rows, ROWS_PER_BLOCK):
-        n = min(ROWS_PER_BLOCK, n_rows - first)
+    values, found = np.empty(BINNING_BLOCK, X.dtype), np.empty(BINNING_BLOCK, np.int32)
+    for first in range(0, n_rows, BINNING_BLOCK):
+        n = min(BINNING_BLOCK, n_rows - first)
         for feature in range(n_features):
             for i in range(n):
                 values[i] = X[first + i, feature]
@@ -97,5 +97,5 @@ def bin_matrix(X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix
         code_rows(coder, contiguous(X[rows], X.dtype), rows.start, codes, n_missing)
         return n_missing
 
-    counts = list(in_order(code_chunk, row_chunks(n_samples, ROWS_PER_CHUNK), n_threads))
+    counts = list(in_order(code_chunk, row_chunks(n_samples, BINNING_CHUNK), n_threads))
     return BinnedMatrix(codes, mapper, np.sum(counts, axis=0, dtype=np.int64))

@@ -29,10 +29,10 @@ class NumpyBooster(HostBooster):
 
     def grow(self, number: int, made: Gradients, scale: Scale) -> Sequence[GrownTree]:
         """Grow the trees of a round, and store the leaf of each row."""
-        asked = self.grow_task(number, made, scale)
+        task = self.grow_task(number, made, scale)
         self._leaves: list[np.ndarray] = []
         trees = []
-        for grown, leaves in in_batches(asked, lambda trees: _grow(asked, trees)):
+        for grown, leaves in in_batches(task, lambda trees: _grow(task, trees)):
             trees += grown
             self._leaves += list(leaves)
         return trees

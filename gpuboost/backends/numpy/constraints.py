@@ -12,7 +12,7 @@ from gpuboost.engine.growth.frontier import Frontier
 from gpuboost.engine.task import GrowTask
 
 
-class Constraints:
+class FrontierConstraints:
     """The constraints of a fit: monotonic features, and groups of features that may interact."""
 
     def __init__(self, task: GrowTask) -> None:

@@ -64,29 +64,29 @@ class FeatureSplitter:
         self._scorer = Scorer(task)
         self.mask_words = 16 if self.mapper.is_categorical.any() else 0
 
-    def split(self, asked: NodeFeature, groups: CodeGroups) -> tuple[Splits, np.ndarray]:
-        """Splits of the nodes in ``asked``, and which of them the feature could split at all.
+    def split(self, pairs: NodeFeature, groups: CodeGroups) -> tuple[Splits, np.ndarray]:
+        """Splits of the nodes in ``pairs``, and which of them the feature can split at all.
 
-        ``groups.node`` is the position of a node in ``asked``.
+        ``groups.node`` is the position of a node in ``pairs``.
         """
-        m = len(asked.feature)
-        n_channels = asked.frontier.gradient.shape[1]
+        m = len(pairs.feature)
+        n_channels = pairs.frontier.gradient.shape[1]
         splits = Splits.none(m, n_channels, self.mask_words)
         occupied = np.bincount(groups.node[groups.hessian > 0], minlength=m)
-        could = occupied >= 2
-        missing = self._missing(asked, groups)
-        groups = groups.take(np.flatnonzero(could[groups.node]))
+        can_split = occupied >= 2
+        missing = self._missing(pairs, groups)
+        groups = groups.take(np.flatnonzero(can_split[groups.node]))
         if not len(groups.node):
-            return splits, could
-        kind = self.mapper.is_categorical[asked.feature]
+            return splits, can_split
+        kind = self.mapper.is_categorical[pairs.feature]
         for categorical in np.unique(kind[groups.node]):
             chosen = groups.take(np.flatnonzero(kind[groups.node] == categorical))
             find = self._categorical if categorical else self._numeric
-            find(asked, chosen, missing, splits)
-        return splits, could
+            find(pairs, chosen, missing, splits)
+        return splits, can_split
 
-    def _missing(self, asked: NodeFeature, groups: CodeGroups) -> Missing:
-        m = len(asked.feature)
+    def _missing(self, pairs: NodeFeature, groups: CodeGroups) -> Missing:
+        m = len(pairs.feature)
         at = np.flatnonzero(groups.code == self.task.matrix.missing_code)
         node = groups.node[at]
         hessian, count = np.zeros(m, np.int64), np.zeros(m, np.int64)
@@ -96,12 +96,12 @@ class FeatureSplitter:
         either = np.ones(m, dtype=bool)
         if not self.task.options.random_thresholds:
             return Missing(hessian, count, gradient, either, either)
-        feature = asked.feature.astype(np.uint64)
-        left = randomness.missing_goes_left(asked.frontier.key, feature) == 1
+        feature = pairs.feature.astype(np.uint64)
+        left = randomness.missing_goes_left(pairs.frontier.key, feature) == 1
         return Missing(hessian, count, gradient, left, ~left | (hessian == 0))
 
     def _numeric(
-        self, asked: NodeFeature, groups: CodeGroups, missing: Missing, splits: Splits
+        self, pairs: NodeFeature, groups: CodeGroups, missing: Missing, splits: Splits
     ) -> None:
         """Split on numeric features: the left side ends at an occupied or a random bin."""
         values = groups.take(np.flatnonzero(groups.code != self.task.matrix.missing_code))
@@ -115,88 +115,88 @@ class FeatureSplitter:
             first = np.concatenate([[0], last[:-1] + 1])
             node = of[first]
             low, high = values.code[occupied[first]], values.code[occupied[last]]
-            draw, code = self._random_threshold(asked.take(node), low, high)
+            draw, code = self._random_threshold(pairs.take(node), low, high)
             at = last_up_to(values, node, code)
             following = np.where(low == high, ONLY_MISSING_RIGHT, code + 1)
         else:
             at, code, node = occupied, values.code[occupied], of
             draw = np.full(len(at), np.nan)
-        best = self._record_best(asked, splits, prefix.take(at), missing)
+        best = self._record_best(pairs, splits, prefix.take(at), missing)
         splits.bin[best.node] = code[best.at]
         splits.next_bin[best.node] = following[best.at]
         splits.draw[best.node] = draw[best.at]
 
     def _random_threshold(
-        self, asked: NodeFeature, low: np.ndarray, high: np.ndarray
+        self, pairs: NodeFeature, low: np.ndarray, high: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Draw a threshold uniformly between two bin centres; also return the last bin up to it."""
-        centre, feature = self.mapper.center, asked.feature
-        u = randomness.threshold_draw(asked.frontier.key, feature.astype(np.uint64))
+        centre, feature = self.mapper.center, pairs.feature
+        u = randomness.threshold_draw(pairs.frontier.key, feature.astype(np.uint64))
         draw = centre[feature, low] * (1.0 - u) + centre[feature, high] * u
         draw = np.where(low == high, np.nan, draw)
         return draw, last_bin_up_to(self.mapper, feature, (low, np.maximum(high - 1, low)), draw)
 
     def _categorical(
-        self, asked: NodeFeature, groups: CodeGroups, missing: Missing, splits: Splits
+        self, pairs: NodeFeature, groups: CodeGroups, missing: Missing, splits: Splits
     ) -> None:
         """Split on categorical features: left is a random set, a category, or the lowest by g/h."""
         values = groups.take(np.flatnonzero(groups.code != self.task.matrix.missing_code))
         values = values.take(np.flatnonzero(values.hessian > 0))
-        levels = self.mapper.n_bins[asked.feature[values.node]]
+        levels = self.mapper.n_bins[pairs.feature[values.node]]
         if self.task.options.random_thresholds:
-            self._random_categories(asked, values, missing, splits)
+            self._random_categories(pairs, values, missing, splits)
             return
         few = levels <= ONE_HOT_LEVELS
         if few.any():
             alone = values.take(np.flatnonzero(few))
-            best = self._record_best(asked, splits, alone, missing)
+            best = self._record_best(pairs, splits, alone, missing)
             chosen = np.zeros(len(alone.node), dtype=bool)
             chosen[best.at] = True
             set_masks(splits, alone, chosen)
         if not few.all():
-            self._sorted_categories(asked, values.take(np.flatnonzero(~few)), missing, splits)
+            self._sorted_categories(pairs, values.take(np.flatnonzero(~few)), missing, splits)
 
     def _sorted_categories(
-        self, asked: NodeFeature, values: CodeGroups, missing: Missing, splits: Splits
+        self, pairs: NodeFeature, values: CodeGroups, missing: Missing, splits: Splits
     ) -> None:
-        minimum = self.min_category[asked.frontier.tree[values.node]]
+        minimum = self.min_category[pairs.frontier.tree[values.node]]
         rare = values.take(np.flatnonzero(values.hessian < minimum))
         if len(rare.node):
             values = values.take(np.flatnonzero(values.hessian >= minimum))
             missing = missing.joined_by(rare)
         if not len(values.node):
             return
-        gradient = self._ordering_gradient(asked, values)
+        gradient = self._ordering_gradient(pairs, values)
         ratio = gradient.astype(np.float64) / values.hessian.astype(np.float64)
         values = values.take(np.lexsort((values.code, ratio, values.node)))
         prefix = prefix_sums(values)
-        rest = asked.frontier.hessian[values.node] - prefix.hessian  # on the right
-        minimum = self.min_category[asked.frontier.tree[values.node]]
+        rest = pairs.frontier.hessian[values.node] - prefix.hessian  # on the right
+        minimum = self.min_category[pairs.frontier.tree[values.node]]
         tried = np.flatnonzero((rest > missing.hessian[values.node]) | (rest >= minimum))
         if not len(tried):
             return
-        best = self._record_best(asked, splits, prefix.take(tried), missing)
-        until = np.full(len(asked.feature), -1)
+        best = self._record_best(pairs, splits, prefix.take(tried), missing)
+        until = np.full(len(pairs.feature), -1)
         until[best.node] = tried[best.at]
         set_masks(splits, values, np.arange(len(values.node)) <= until[values.node])
         rare = rare.take(np.flatnonzero(until[rare.node] >= 0))
         set_masks(splits, rare, splits.missing[rare.node] == MISSING_LEFT)
 
-    def _ordering_gradient(self, asked: NodeFeature, values: CodeGroups) -> np.ndarray:
+    def _ordering_gradient(self, pairs: NodeFeature, values: CodeGroups) -> np.ndarray:
         if not self.task.target.by_class:
             return values.gradient.sum(axis=1)
-        largest = asked.frontier.gradient.argmax(axis=1)
+        largest = pairs.frontier.gradient.argmax(axis=1)
         return values.gradient[np.arange(len(values.node)), largest[values.node]]
 
     def _random_categories(
-        self, asked: NodeFeature, values: CodeGroups, missing: Missing, splits: Splits
+        self, pairs: NodeFeature, values: CodeGroups, missing: Missing, splits: Splits
     ) -> None:
-        key, feature = asked.frontier.key[values.node], asked.feature[values.node]
+        key, feature = pairs.frontier.key[values.node], pairs.feature[values.node]
         bit = randomness.category_goes_left(
             key, feature.astype(np.uint64), values.code.astype(np.uint64)
         )
         left = bit == 1
-        m = len(asked.feature)
+        m = len(pairs.feature)
         n_left = np.bincount(values.node[left], minlength=m)
         n_all = np.bincount(values.node, minlength=m)
         first = np.concatenate([[True], values.node[1:] != values.node[:-1]])
@@ -204,20 +204,20 @@ class FeatureSplitter:
         left = np.where(one_sided, first, left)
         chosen = values.take(np.flatnonzero(left))
         last = np.flatnonzero(np.append(chosen.node[1:] != chosen.node[:-1], True))
-        self._record_best(asked, splits, prefix_sums(chosen).take(last), missing)
+        self._record_best(pairs, splits, prefix_sums(chosen).take(last), missing)
         set_masks(splits, values, left)
 
     def _record_best(
-        self, asked: NodeFeature, splits: Splits, found: CodeGroups, missing: Missing
+        self, pairs: NodeFeature, splits: Splits, found: CodeGroups, missing: Missing
     ) -> Best:
         """Find the best candidate of each node; fill the columns that all kinds of splits share."""
-        limits = NodeLimits.of(asked.frontier, self.min_hessian)
-        best = best_candidates(found, missing, self._scorer, limits, asked.feature)
+        limits = NodeLimits.of(pairs.frontier, self.min_hessian)
+        best = best_candidates(found, missing, self._scorer, limits, pairs.feature)
         node, left = best.node, best.missing_left
         seen = missing.hessian[node] > 0
         splits.score[node] = best.score
-        splits.rank[node] = asked.rank[node]
-        splits.feature[node] = asked.feature[node]
+        splits.rank[node] = pairs.rank[node]
+        splits.feature[node] = pairs.feature[node]
         splits.missing[node] = np.where(
             seen, np.where(left, MISSING_LEFT, MISSING_RIGHT), MISSING_UNSEEN
         )
@@ -225,7 +225,7 @@ class FeatureSplitter:
         splits.left_gradient[node] = (
             found.gradient[best.at] + left[:, None] * missing.gradient[node]
         )
-        splits.categorical[node] = self.mapper.is_categorical[asked.feature[node]]
+        splits.categorical[node] = self.mapper.is_categorical[pairs.feature[node]]
         return best
 
 

@@ -60,11 +60,11 @@ class NumpyLevelOps(RowOps):
         """Best split of every candidate, in slices whose temporaries fit the memory budget."""
         n_channels = frontier.gradient.shape[1]
         splits = Splits.none(len(frontier), n_channels, self._splitter.mask_words)
-        if self._looks_at_all(frontier, candidates):
+        if self._considers_all_features(frontier, candidates):
             return self._by_histograms(rows, frontier, candidates, splits)
         self._histograms.forget()
         for nodes in self._slices(frontier.count, candidates.nodes):
-            self._walk(rows, frontier, replace(candidates, nodes=nodes), splits)
+            self._search_in_order(rows, frontier, replace(candidates, nodes=nodes), splits)
         return splits
 
     def _slices(self, count: np.ndarray, nodes: np.ndarray) -> list[np.ndarray]:
@@ -76,13 +76,13 @@ class NumpyLevelOps(RowOps):
         cuts = np.flatnonzero(np.diff(ends // budget)) + 1
         return [part for part in np.split(nodes, cuts) if len(part)]
 
-    def _walk(
+    def _search_in_order(
         self, rows: RowBlock, frontier: Frontier, candidates: Candidates, splits: Splits
     ) -> None:
         """Evaluate each candidate's features in the order of their ranks.
 
-        These are the first ``max_features``; if none of them could split, also the following ones
-        up to the first that could.
+        These are the first ``max_features``; if none of them can split, also the following ones
+        up to the first that can.
         """
         nodes = candidates.nodes
         ranks = self._sorted_ranks(frontier.key[nodes], candidates.allowed[nodes])
@@ -92,9 +92,9 @@ class NumpyLevelOps(RowOps):
             at = at[ranks[at, slot] != UNUSED]
             if not len(at):
                 break
-            found, could = self._one_feature(rows, frontier, nodes[at], ranks[at, slot])
+            found, can_split = self._one_feature(rows, frontier, nodes[at], ranks[at, slot])
             splits.set_better(nodes[at], found)
-            waiting[at[could]] = False
+            waiting[at[can_split]] = False
 
     def _sorted_ranks(self, key: np.ndarray, allowed: np.ndarray) -> np.ndarray:
         """Ranks of the features that each node may split on, ascending: uint64 (m, F)."""
@@ -113,7 +113,7 @@ class NumpyLevelOps(RowOps):
     def _one_feature(
         self, rows: RowBlock, frontier: Frontier, nodes: np.ndarray, rank: np.ndarray
     ) -> tuple[Splits, np.ndarray]:
-        """The split of each node by the feature in its ``rank``, and whether it could split."""
+        """The split of each node by the feature in its ``rank``, and whether it can_split split."""
         matrix = self.task.matrix
         node = frontier.take(nodes)
         feature = (rank & _LOW_HALF).astype(np.int64)
@@ -130,7 +130,7 @@ class NumpyLevelOps(RowOps):
     def _counted(self) -> bool:
         return self.task.options.min_samples_leaf > 1
 
-    def _looks_at_all(self, frontier: Frontier, candidates: Candidates) -> bool:
+    def _considers_all_features(self, frontier: Frontier, candidates: Candidates) -> bool:
         """Whether nodes are large and consider all features: whole histograms are then faster."""
         open_nodes = candidates.nodes
         planes = 1 + frontier.gradient.shape[1] + self._counted
@@ -165,8 +165,8 @@ class NumpyLevelOps(RowOps):
         for f in one_by_one:
             at = np.flatnonzero(allowed[:, f])
             groups = dense_groups(histogram[at, :, f].swapaxes(0, 1), self._counted)
-            asked = NodeFeature(node.take(at), np.full(len(at), f), ranks[at, f])
-            splits.set_better(open_nodes[at], self._splitter.split(asked, groups)[0])
+            pairs = NodeFeature(node.take(at), np.full(len(at), f), ranks[at, f])
+            splits.set_better(open_nodes[at], self._splitter.split(pairs, groups)[0])
         return splits
 
     def _build(self, rows: RowBlock, frontier: Frontier, nodes: np.ndarray) -> np.ndarray:

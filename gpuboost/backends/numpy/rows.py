@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from gpuboost.backends.numpy.constraints import Constraints
+from gpuboost.backends.numpy.constraints import FrontierConstraints
 from gpuboost.engine import randomness
 from gpuboost.engine.growth.constraints import by_turns
 from gpuboost.engine.growth.frontier import Frontier, Splits
@@ -122,7 +122,7 @@ class RowOps:
         self, task: GrowTask, trees: Sequence[int], tree_rows: Sequence[TreeRows], roots: Frontier
     ) -> None:
         self.task, self.trees, self.tree_rows = task, trees, tree_rows
-        self._constraints = Constraints(task)
+        self._constraints = FrontierConstraints(task)
         self._levels: list[dict[str, np.ndarray]] = []  # columns of the levels so far
         options, self._root_weights = task.options, roots.hessian
         self._known = BestFirstFrontier(len(trees), options.max_leaf_nodes)
@@ -148,7 +148,7 @@ class RowOps:
             count=count,
             hessian=segment_sums(joined.hessian, start, count),
             gradient=gradient_sums(joined, start, count, task.target.n_channels),
-            **Constraints(task).of_roots(m),
+            **FrontierConstraints(task).of_roots(m),
         )
         return cls(task, trees, tree_rows, roots), joined, roots
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.backends.numpy.constraints import Constraints
+from gpuboost.backends.numpy.constraints import FrontierConstraints
 from gpuboost.engine import criteria
 from gpuboost.engine.growth.constraints import NodeBounds
 from gpuboost.engine.growth.frontier import Frontier
@@ -69,7 +69,7 @@ class Scorer:
 
     def __init__(self, task: GrowTask) -> None:
         self._options, target = task.options, task.target
-        self._constraints = Constraints(task)
+        self._constraints = FrontierConstraints(task)
         self._two_classes = target.by_class and not target.is_multiclass
 
     def scores(self, left: Sums, node: NodeLimits, feature: np.ndarray) -> np.ndarray:

@@ -47,15 +47,15 @@ class WeightBits:
 
 
 # With weights of sum 2**28, a node's packed word can hold a hundred times the rounding of its rows.
-CLASS_BITS = WeightBits(largest=28, total=28)
+ADABOOST_CLASS_BITS = WeightBits(largest=28, total=28)
 # In a regression, a packed word holds weight times target: 18 bits of weight leave 23 for targets.
-VALUE_BITS = WeightBits(largest=18, total=30)
+ADABOOST_VALUE_BITS = WeightBits(largest=18, total=30)
 
 
 # ---- sums ----------------------------------------------------------------------------------------
 
 
-def fixed_point(weights: np.ndarray) -> np.ndarray:
+def to_fixed_point(weights: np.ndarray) -> np.ndarray:
     """Weights, or products of weights and losses, as integers: int64 (n,), on their device."""
     return array_module(weights).rint(weights * FIXED_POINT).astype(np.int64)
 
@@ -71,7 +71,7 @@ def start_weights(weights: np.ndarray | None, n_samples: int) -> np.ndarray:
 
 def normalised(weights: np.ndarray) -> np.ndarray:
     """Weights whose sum is at most 1, scaled to sum to 1."""
-    return weights / (int(fixed_point(weights).sum()) / FIXED_POINT)
+    return weights / (int(to_fixed_point(weights).sum()) / FIXED_POINT)
 
 
 # ---- the rows of a tree --------------------------------------------------------------------------
@@ -135,7 +135,7 @@ class Outcome:
 
 def class_error(weights: np.ndarray, wrong: np.ndarray) -> float:
     """Weighted error of a tree: the weight fraction of misclassified rows, epsilon_t of [1]."""
-    fixed = fixed_point(weights)
+    fixed = to_fixed_point(weights)
     return int((fixed * wrong).sum()) / int(fixed.sum())
 
 
@@ -221,7 +221,7 @@ def exponential_loss(share: np.ndarray) -> np.ndarray:
     return 1.0 - exp(-share)
 
 
-LOSSES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+ADABOOST_LOSSES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "linear": linear_loss,
     "square": square_loss,
     "exponential": exponential_loss,
@@ -239,7 +239,7 @@ def value_losses(
 
 def value_error(weights: np.ndarray, losses: np.ndarray) -> float:
     """Weighted mean of the losses."""
-    part, whole = (int(fixed_point(each).sum()) for each in (weights * losses, weights))
+    part, whole = (int(to_fixed_point(each).sum()) for each in (weights * losses, weights))
     return part / whole
 
 

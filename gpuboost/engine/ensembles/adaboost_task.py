@@ -47,7 +47,7 @@ class ClassObjective:
     learning_rate: float
     may_reverse: bool
     target: ClassTarget
-    bits: WeightBits = adaboost.CLASS_BITS
+    bits: WeightBits = adaboost.ADABOOST_CLASS_BITS
 
     @classmethod
     def of(
@@ -104,7 +104,7 @@ class ValueObjective:
     loss: str
     learning_rate: float
     target: RegressionTarget
-    bits: WeightBits = adaboost.VALUE_BITS
+    bits: WeightBits = adaboost.ADABOOST_VALUE_BITS
     chance: float = 0.5
 
     @classmethod
@@ -117,7 +117,7 @@ class ValueObjective:
 
     def look(self, tree: Tree, leaves: np.ndarray, weights: np.ndarray) -> tuple[Tree, Any, float]:
         """The tree, the losses of the rows, and their weighted mean."""
-        loss = adaboost.LOSSES[self.loss]
+        loss = adaboost.ADABOOST_LOSSES[self.loss]
         losses = adaboost.value_losses(tree.value[leaves, 0], self.y, weights, loss)
         return tree, losses, adaboost.value_error(weights, losses)
 

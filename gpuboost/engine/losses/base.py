@@ -15,7 +15,9 @@ from gpuboost.engine.losses import formulas
 from gpuboost.engine.losses.links import IDENTITY, Link
 
 USER = -1  # the number of a user-defined loss
-BLOCK = 4096  # rows per block; faster than 1024, 16384 or all rows for log loss of 2 and 7 classes
+LOSS_BLOCK = (
+    4096  # rows per block; faster than 1024, 16384 or all rows for log loss of 2 and 7 classes
+)
 
 
 # Kinds of hessians: the weight of the row, Fisher information (see `losses`), and all others (OWN).
@@ -104,8 +106,8 @@ class Predicted:
 
 
 def blocks(n: int) -> list[slice]:
-    """Slices of `BLOCK` rows, few enough that intermediate arrays stay in a cache."""
-    return [slice(start, start + BLOCK) for start in range(0, n, BLOCK)]
+    """Slices of `LOSS_BLOCK` rows, few enough that intermediate arrays stay in a cache."""
+    return [slice(start, start + LOSS_BLOCK) for start in range(0, n, LOSS_BLOCK)]
 
 
 def as_columns(y: np.ndarray) -> np.ndarray:

@@ -299,7 +299,7 @@ class AdaBoostRegressor(Regressor, AdaBoost):
         return ValueObjective.of(y, str(self.loss), learning_rate, inside, criterion)
 
     def _plan(self, inputs: FitInputs) -> tuple[GrowPlan, GrowthSize]:
-        one_of("loss", self.loss, adaboost.LOSSES)
+        one_of("loss", self.loss, adaboost.ADABOOST_LOSSES)
         return super()._plan(inputs)
 
     def predict(self, X: Any) -> np.ndarray:

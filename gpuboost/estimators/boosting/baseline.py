@@ -15,7 +15,7 @@ from gpuboost.engine.losses.links import log_shares
 
 NEWTON_STEPS = 50  # maximum number of steps to a baseline with offsets; about five are enough
 LONGEST_STEP = 2.0
-SMALLEST_SHARE = 1e-7  # probabilities that an ``init`` estimator predicts are clipped to this
+MIN_INIT_PROBABILITY = 1e-7  # probabilities that an ``init`` estimator predicts are clipped to this
 
 
 def baseline(
@@ -84,7 +84,7 @@ def raw_of_init(init: Any, X: Any, loss: Loss) -> np.ndarray:
         values = loss.facts.link.forward(values.reshape(len(values), -1))
         return np.broadcast_to(values, (len(values), loss.columns)).copy()
     shares = np.asarray(copy_to_host(init.predict_proba(X)), dtype=np.float64)
-    shares = np.clip(shares, SMALLEST_SHARE, 1.0 - SMALLEST_SHARE)
+    shares = np.clip(shares, MIN_INIT_PROBABILITY, 1.0 - MIN_INIT_PROBABILITY)
     if loss.columns == 1:
         return loss.facts.link.forward(shares[:, 1])[:, None]
     return log_shares(shares)

@@ -11,7 +11,7 @@ import numpy as np
 from gpuboost.backends.protocol import Booster
 from gpuboost.engine.ensembles.boosting_task import RowSet
 from gpuboost.engine.losses import Loss
-from gpuboost.estimators.boosting.metrics import CLASSES, SHARES, Metric
+from gpuboost.estimators.boosting.metrics import LABELS, SHARES, Metric
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class MonitoredSet:
 
 def as_metric_takes(metric: Metric, prediction: np.ndarray) -> np.ndarray:
     """Predictions in the form that a metric takes: classes, shares or values."""
-    if metric.takes == CLASSES:
+    if metric.takes == LABELS:
         return prediction.argmax(axis=1)
     if metric.takes == SHARES and prediction.shape[1] == 2:
         return prediction[:, 1]

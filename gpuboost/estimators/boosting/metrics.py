@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn import metrics
 
-VALUES, CLASSES, SHARES = "values", "classes", "probabilities"
+VALUES, LABELS, SHARES = "values", "classes", "probabilities"
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +23,7 @@ class Metric:
         Key in ``evals_result_``.
     score : callable
         ``score(truth, prediction, sample_weight=None) -> float``.
-    takes : {VALUES, CLASSES, SHARES}
+    takes : {VALUES, LABELS, SHARES}
         Kind of ``prediction``: values of a regressor, class numbers, or class probabilities (of the
         second class only if there are two). The truth of a classifier is class numbers.
     greater_is_better : bool
@@ -58,9 +58,9 @@ _OF_VALUES = (
     Metric("tweedie_deviance", partial(metrics.mean_tweedie_deviance, power=1.5), VALUES),
 )
 _OF_CLASSES = (
-    Metric("accuracy", metrics.accuracy_score, CLASSES, greater_is_better=True),
-    Metric("balanced_accuracy", metrics.balanced_accuracy_score, CLASSES, greater_is_better=True),
-    Metric("error", metrics.zero_one_loss, CLASSES),
+    Metric("accuracy", metrics.accuracy_score, LABELS, greater_is_better=True),
+    Metric("balanced_accuracy", metrics.balanced_accuracy_score, LABELS, greater_is_better=True),
+    Metric("error", metrics.zero_one_loss, LABELS),
     Metric("log_loss", _log_loss, SHARES),
     Metric("auc", _area_under_roc, SHARES, greater_is_better=True),
     Metric("average_precision", metrics.average_precision_score, SHARES, greater_is_better=True),

@@ -20,7 +20,7 @@ from gpuboost.estimators.inputs.parameters import feature_count, tree_limits
 
 MULTI_STRATEGIES = ("auto", "one_output_per_tree", "multi_output_tree")
 IMPORTANCES = ("gain", "count")
-CRITERIA = ("deprecated", "friedman_mse", "squared_error")
+BOOSTING_CRITERIA = ("deprecated", "friedman_mse", "squared_error")
 # A category is rare with fewer rows than the first number or, if hessians are Fisher information,
 # with a total hessian below the second; benchmarks/NOTES.md has the measurements. The limits could
 # make all categories of a small table rare, so a category with the last share of rows is not rare.
@@ -101,7 +101,7 @@ def category_fraction(
 def check_criterion(estimator: Any) -> None:
     """Check ``criterion``, and warn that it has no effect."""
     if estimator.criterion != "deprecated":
-        one_of("criterion", estimator.criterion, CRITERIA)
+        one_of("criterion", estimator.criterion, BOOSTING_CRITERIA)
         warn_user(
             f"criterion={estimator.criterion!r} is deprecated in scikit-learn and without effect: "
             "splits are chosen by the gain of Newton's step; leave it out",

@@ -70,7 +70,7 @@ CONSTRAINTS: list[dict[str, Any]] = [
 def test_every_step_equals_the_reference(
     boosting: str, criterion: int, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(small, "MAX_ROWS", 0)
+    monkeypatch.setattr(small, "MAX_SUBTREE_ROWS", 0)
     for target in ("values", "outputs"):
         asked = problem(boosting, target).with_options(criterion=criterion, regularisation=REGULAR)
         asked = asked.with_options(**options)
@@ -117,7 +117,9 @@ def test_many_rounds_equal_the_reference(problem: Problem) -> None:
 @given(boosting_problems(max_rows=700))
 def test_many_rounds_equal_the_reference_at_every_step(problem: Problem) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(small, "MAX_ROWS", 0)  # the reference has no subtrees to compare with
+        patched.setattr(
+            small, "MAX_SUBTREE_ROWS", 0
+        )  # the reference has no subtrees to compare with
         expected = grow(problem, LockStepBackend(ShimRuntime()))[1]
     assert grow(problem, ShimBackend(ShimRuntime()))[1] == expected
 

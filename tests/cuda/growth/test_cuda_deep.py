@@ -108,7 +108,7 @@ def test_levels_in_slices_are_replayed(
     changes: dict[str, Any], max_small_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Few slices are recorded and replayed; with many, the host reads the number of nodes."""
-    monkeypatch.setattr(small, "MAX_ROWS", max_small_rows)
+    monkeypatch.setattr(small, "MAX_SUBTREE_ROWS", max_small_rows)
     asked = problem("five classes", n=90, n_trees=6, method="bootstrap")
     task = task_of(asked.with_options(max_depth=4, **changes), 1 << 14)
     for n_empty, is_recorded in ((1 << 20, True), (0, False)):
@@ -304,7 +304,7 @@ def test_blocks_that_take_several_nodes_and_pieces(
     """The one block of each launch processes all nodes and pieces, also in slices."""
     monkeypatch.setattr(chunks, "STRIDING_BLOCKS", 1)
     monkeypatch.setattr(policy, "PIECE_ROWS", 16)
-    monkeypatch.setattr(small, "MAX_ROWS", 0)
+    monkeypatch.setattr(small, "MAX_SUBTREE_ROWS", 0)
     words: dict[str, Any] = {"n": 70, "max_bins": 9, "n_trees": 1}
     if target == "medians":
         asked = problem("outputs", by_median=True, **words)

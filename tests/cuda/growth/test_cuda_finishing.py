@@ -222,7 +222,7 @@ def test_memory_budget_and_batches(budget: int) -> None:
 @pytest.mark.parametrize("order_seed", range(3))
 def test_order_of_threads_and_blocks(order_seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """There are also fewer threads than nodes, so a thread processes several in turn."""
-    monkeypatch.setattr(cuda_finishing, "_BLOCKS", 1)
+    monkeypatch.setattr(cuda_finishing, "_NODE_BLOCKS", 1)
     asked = problem("outputs", "real", seed=order_seed, n=500, n_trees=3, method="bootstrap")
     runtime = ShimRuntime(order_seed=1 + 100 * order_seed, n_multiprocessors=1)
     assert assert_finished(asked, runtime) > constant("growth/finish.cu", "FINISH_THREADS")

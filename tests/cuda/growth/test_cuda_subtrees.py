@@ -46,8 +46,8 @@ def small_nodes(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 
 def set_small(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
-    monkeypatch.setattr(small, "MIN_ROWS", rows)
-    monkeypatch.setattr(small, "MAX_ROWS", rows)
+    monkeypatch.setattr(small, "MIN_SUBTREE_ROWS", rows)
+    monkeypatch.setattr(small, "MAX_SUBTREE_ROWS", rows)
 
 
 def stored(monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -51,7 +51,7 @@ def few_threads(monkeypatch: pytest.MonkeyPatch, few_tiles: int = 1, max_chunks:
     monkeypatch.setattr(chunks, "FEW_TILES", few_tiles)
     monkeypatch.setattr(chunks, "MAX_CHUNKS", max_chunks)
     monkeypatch.setattr(chunks, "MAX_BLOCKS", 2 * max_chunks)
-    monkeypatch.setattr(small, "MAX_ROWS", 0)
+    monkeypatch.setattr(small, "MAX_SUBTREE_ROWS", 0)
 
 
 # A level, and the expected results ----------------------------------------------------------

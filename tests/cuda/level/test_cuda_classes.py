@@ -249,7 +249,7 @@ def problem(n_classes: int, n: int = 700, **given: Any) -> Problem:
 @pytest.fixture
 def no_small_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep all nodes in the level loop."""
-    monkeypatch.setattr(small, "MAX_ROWS", 0)
+    monkeypatch.setattr(small, "MAX_SUBTREE_ROWS", 0)
 
 
 @pytest.mark.usefixtures("no_small_nodes")
@@ -277,7 +277,7 @@ def test_every_option_equals_the_reference(
     changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(policy, "PIECE_ROWS", 64)
-    monkeypatch.setattr(split_search, "MIN_ROWS", 90)
+    monkeypatch.setattr(split_search, "MIN_BLOCK_ROWS", 90)
     weights = np.random.default_rng(0).uniform(0.1, 1, 700)
     for given_weights in (None, weights):
         asked = problem(9, weights=given_weights).with_options(**changes)

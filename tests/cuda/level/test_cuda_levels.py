@@ -68,7 +68,7 @@ def no_small_nodes() -> Iterator[None]:
     There are few blocks, so each processes several nodes and pieces of rows in turn.
     """
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(small, "MAX_ROWS", 0)
+        monkeypatch.setattr(small, "MAX_SUBTREE_ROWS", 0)
         monkeypatch.setattr(chunks, "STRIDING_BLOCKS", 1)
         yield
 
@@ -214,7 +214,7 @@ def test_many_features_bins_and_blocks(
     target: str, shared_memory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There are several tiles (the last is not full), several blocks per node, and 256 codes."""
-    monkeypatch.setattr(split_search, "MIN_ROWS", 50)
+    monkeypatch.setattr(split_search, "MIN_BLOCK_ROWS", 50)
     rng = np.random.default_rng(5)
     X = make_columns(rng, 1200, ["normal"] * 35, np.float64)
     X[rng.random(X.shape) < 0.02] = np.nan

@@ -224,7 +224,7 @@ def test_trees_that_are_leaves() -> None:
 @pytest.mark.parametrize("most", [1, 2, 32])
 def test_values_distributed_over_blocks(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prediction, "FULL_ROWS", 0)
-    monkeypatch.setattr(prediction, "MAX_VALUES", most)
+    monkeypatch.setattr(prediction, "MAX_BLOCK_VALUES", most)
     X = matrix(np.random.default_rng(3), 70)
     assert_equal_predictions(ShimRuntime(order_seed=2), grown("five classes"), X)
 
@@ -349,7 +349,7 @@ def test_out_of_bag_sums(
     method: str, budget: int, flavour: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Out-of-bag sums equal the reference's, also for a few trees and rows at a time."""
-    monkeypatch.setattr(coded, "ROWS_PER_BLOCK", 64)
+    monkeypatch.setattr(coded, "HOST_ROWS_PER_BLOCK", 64)
     rng = np.random.default_rng(9)
     X = matrix(rng, 150)
     y, classification = make_target(rng, X, "five classes")

@@ -116,7 +116,7 @@ def test_every_option(
     changes: dict[str, Any], max_small_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All nodes stay in the level loop, or small ones become subtrees."""
-    monkeypatch.setattr(small, "MAX_ROWS", max_small_rows)
+    monkeypatch.setattr(small, "MAX_SUBTREE_ROWS", max_small_rows)
     assert_replayed(problem("five classes").with_options(**changes), order_seed=3)
 
 

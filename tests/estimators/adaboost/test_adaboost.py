@@ -169,7 +169,7 @@ def test_adaboost_r2_matches_an_implementation_in_plain_python(loss, boosting):
 def test_trees_of_resampling_are_fitted_to_their_draws():
     X, y, _ = binary(200, 4)
     model = AdaBoostClassifier(n_estimators=3, boosting="resampling", **QUICK).fit(X, y)
-    rows = adaboost.resampled_rows(np.full(200, 1 / 200), adaboost.CLASS_BITS, 0, 0)
+    rows = adaboost.resampled_rows(np.full(200, 1 / 200), adaboost.ADABOOST_CLASS_BITS, 0, 0)
     assert rows.weight.sum() == 200 and len(np.unique(rows.weight)) > 2
     alone = DecisionTreeClassifier(max_depth=1, criterion="misclassification", **QUICK)
     np.testing.assert_array_equal(
@@ -182,7 +182,7 @@ def test_integer_weights_are_unbiased_and_keep_small_ones():
     weights = 10.0 ** rng.uniform(-14, 0, size=5000)
     weights[::7] = 0.0
     weights /= weights.sum()
-    for bits in (adaboost.CLASS_BITS, adaboost.VALUE_BITS):
+    for bits in (adaboost.ADABOOST_CLASS_BITS, adaboost.ADABOOST_VALUE_BITS):
         sums = np.zeros(5000)
         for seed in range(400):
             rows = adaboost.reweighted_rows(weights, bits, seed, 3)
@@ -192,7 +192,7 @@ def test_integer_weights_are_unbiased_and_keep_small_ones():
         small = (weights > 0) & (weights * 400 / rows.unit > 1e4)
         np.testing.assert_allclose(sums[small] / 400, weights[small], rtol=0.02)
         assert sums.sum() / 400 == pytest.approx(1.0, abs=20 * 5000**0.5 * rows.unit)
-    even = adaboost.reweighted_rows(np.full(8, 0.125), adaboost.CLASS_BITS, 0, 0)
+    even = adaboost.reweighted_rows(np.full(8, 0.125), adaboost.ADABOOST_CLASS_BITS, 0, 0)
     assert even.inside is None and (even.weight == 2**25).all()
 
 

@@ -56,7 +56,7 @@ class CudaReweighter:
     def _begin_fit(self) -> None:
         task, sampler = self._task, self._task.sampler
         start = adaboost.start_weights(sampler.weights, sampler.n_samples)
-        growing = task.growing(0, _nobodys_rows)
+        growing = task.growing(0, _no_host_rows)
         budget = max(1, int(HISTOGRAM_SHARE * task.memory_budget))
         growing = replace(growing, memory_budget=budget)
         self._inputs = InputsOfRounds(growing, 1)
@@ -132,5 +132,5 @@ def _read_whole(copy: Callable[[], HostCopy]) -> tuple[Facts, TreesReader]:
     return facts, lambda: trees
 
 
-def _nobodys_rows(tree: int) -> TreeRows:
+def _no_host_rows(tree: int) -> TreeRows:
     raise RuntimeError("the rows of rounds are made on the device")

@@ -14,7 +14,7 @@ from gpuboost.engine.ensembles.adaboost_task import ClassObjective, ReweightTask
 from gpuboost.engine.growth.frontier import Array
 
 _LOSSES = {"linear": "LINEAR", "square": "SQUARE", "exponential": "EXPONENTIAL"}
-_BLOCKS = 8  # per multiprocessor, in launches whose threads loop over rows
+_ROW_BLOCKS = 8  # per multiprocessor, in launches whose threads loop over rows
 
 
 class RowWeights:
@@ -61,7 +61,7 @@ class RowWeights:
         self._seen = xp.empty(n, dtype=np.uint8 if self._by_class else np.float64)
         self.factors = xp.empty(2, dtype=np.float64)
         self.sums = zeros(runtime, 3, np.int64)
-        self._n, self._all_blocks = n, runtime.n_multiprocessors * _BLOCKS
+        self._n, self._all_blocks = n, runtime.n_multiprocessors * _ROW_BLOCKS
 
     def evaluate(self, finished: Finished, facts: Array) -> None:
         """Evaluate a tree: write its errors, `factors` and the results of the round (``facts``)."""

@@ -10,7 +10,7 @@ from gpuboost.backends.cuda.growth.finish import Finisher
 from gpuboost.backends.cuda.growth.hooks import RowsOfRounds
 from gpuboost.backends.cuda.growth.node_buffer import DEEPEST, check_places
 from gpuboost.backends.cuda.growth.subtrees import SUBTREES_WANTED, small_rows_for
-from gpuboost.backends.cuda.level.constraints import Constraints
+from gpuboost.backends.cuda.level.constraints import DeviceConstraints
 from gpuboost.backends.cuda.level.medians import MedianKernels
 from gpuboost.backends.cuda.level.policy import Policy, is_sync_free
 from gpuboost.backends.cuda.level.row_passes import RowKernels
@@ -58,7 +58,7 @@ class DeviceTask(Generic[Rounds_co]):
         Properties of the task that kernels are compiled for.
     passes : RowKernels
         Passes over rows.
-    constraints : Constraints
+    constraints : DeviceConstraints
         Value bounds, feature groups and features per level.
     medians : MedianKernels or None
         None unless leaf values are medians.
@@ -88,7 +88,7 @@ class DeviceTask(Generic[Rounds_co]):
         matrix, flags = self.matrix, CompileFlags.of(task)
         self.passes = RowKernels(runtime, matrix, target.n_channels, self._by_channel, flags)
         self.flags = flags
-        self.constraints = Constraints(runtime, task)
+        self.constraints = DeviceConstraints(runtime, task)
         self.medians = MedianKernels.of(runtime, target)
         self.rounds = maker(runtime, self.matrix.codes)
         self.is_sync_free = is_sync_free(task.options)

@@ -19,7 +19,7 @@ from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.task import GrowTask
 
-_BLOCKS = 32  # largest number per multiprocessor; threads loop over nodes
+_NODE_BLOCKS = 32  # largest number per multiprocessor; threads loop over nodes
 
 
 class Finisher:
@@ -134,7 +134,7 @@ class Finisher:
         names = ("threshold", "code", "missing_left", "value", "impurity_decrease", "impurity")
         own |= {name: arrays[name] for name in names}
         threads = constant("growth/finish.cu", "FINISH_THREADS")
-        n_blocks = min(-(-len(arrays["left"]) // threads), _BLOCKS * runtime.n_multiprocessors)
+        n_blocks = min(-(-len(arrays["left"]) // threads), _NODE_BLOCKS * runtime.n_multiprocessors)
         known, given = (grown.numbers, nodes, rule), {**self._bins, **store.capacities}
         launch(runtime, "finish_nodes", n_blocks, *known, **given, **own)
 

@@ -23,9 +23,9 @@ from gpuboost.engine.task import NO_LIMIT, GrowTask
 KERNELS = "growth/subtrees.cu"
 # Bounds on the rows of a small node. With a larger bound, fewer nodes need histograms in global
 # memory. But a block grows a subtree one node at a time, so each multiprocessor needs several
-# subtrees. A node of at most MIN_ROWS rows is grown by one warp. MAX_ROWS is two rows for each
-# thread of a block; 512 rows take 6 KiB of shared memory.
-MIN_ROWS, MAX_ROWS = 32, 512
+# subtrees. A node of at most MIN_SUBTREE_ROWS rows is grown by one warp. MAX_SUBTREE_ROWS is two
+# rows for each thread of a block; 512 rows take 6 KiB of shared memory.
+MIN_SUBTREE_ROWS, MAX_SUBTREE_ROWS = 32, 512
 SUBTREES_WANTED = 8  # per multiprocessor
 BLOCKS = 64  # largest number per multiprocessor; blocks loop over nodes
 STATIC_BYTES = 12 << 10  # upper bound on the static shared memory of a block
@@ -74,7 +74,7 @@ def small_rows_for(runtime: Runtime, task: GrowTask, n_rows: int, max_weight: in
         return 0
     spread = n_rows // (SUBTREES_WANTED * runtime.n_multiprocessors)
     no_wrap = (2**32 - 1) // max(max_weight, 1)
-    return min(max(spread, MIN_ROWS), MAX_ROWS, no_wrap)
+    return min(max(spread, MIN_SUBTREE_ROWS), MAX_SUBTREE_ROWS, no_wrap)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from gpuboost.engine.task import GrowTask
 _WORD_BITS = 32
 
 
-class Constraints:
+class DeviceConstraints:
     """Value bounds, feature groups and features per level of the trees of a task.
 
     Parameters

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpuboost.backends.cuda.data.matrix import DeviceMatrix
-from gpuboost.backends.cuda.level.constraints import Constraints
+from gpuboost.backends.cuda.level.constraints import DeviceConstraints
 from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits, Search
 from gpuboost.backends.cuda.runtime.arrays import column, empty
 from gpuboost.backends.cuda.runtime.compile_flags import FORESTS, CompileFlags
@@ -24,7 +24,7 @@ TILES = (32, 16)  # features per block; the largest tile that fits shared memory
 MIN_TILE = 4  # with fewer listed features, lanes are idle: adding more rows at once would collide
 # Rows per block. With fewer rows, clearing a block's histogram takes longer than summing its rows;
 # with more rows, there are too few blocks for all multiprocessors.
-MIN_ROWS, MAX_ROWS = 1024, 16384
+MIN_BLOCK_ROWS, MAX_BLOCK_ROWS = 1024, 16384
 BLOCKS_WANTED = 4  # per multiprocessor, with at most two classes
 _GRID_ROWS = 65535
 
@@ -145,9 +145,9 @@ class HistogramBuilder:
             constant("level/histogram.cu", "HISTOGRAM_BLOCKS") if self.by_class else BLOCKS_WANTED
         )
         wanted = self.runtime.n_multiprocessors * blocks
-        spread = max(MIN_ROWS, n_rows * grid // wanted)
+        spread = max(MIN_BLOCK_ROWS, n_rows * grid // wanted)
         no_wrap = (2**32 - 1) // max(self.max_weight, 1)
-        return max(1, min(spread, no_wrap, MAX_ROWS))
+        return max(1, min(spread, no_wrap, MAX_BLOCK_ROWS))
 
     def build(
         self, rows: DeviceRows, search: Search, slots: range, lists: FeatureLists, histogram: Array
@@ -211,7 +211,7 @@ class SplitSearch:
         `Target.gain_unit`.
     regular : float64 (3,)
         l1, l2 and the largest absolute value, for the criterion NEWTON.
-    constraints : Constraints
+    constraints : DeviceConstraints
     by_lists : bool
         Whether histograms have only each node's listed features.
     flags : CompileFlags
@@ -226,7 +226,7 @@ class SplitSearch:
     root_hessian: Array
     unit: Array
     regular: Array
-    constraints: Constraints
+    constraints: DeviceConstraints
     by_lists: bool
     flags: CompileFlags
 

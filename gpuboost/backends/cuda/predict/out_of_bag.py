@@ -22,8 +22,8 @@ from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.sampling import RowSampler
 
-BYTES_PER_ROW = 12  # per row and tree: draw count, leaf, and scratch memory of drawing
-MAX_TREES = 64  # trees whose rows are drawn together, enough to fill a device with few rows
+BYTES_PER_DRAW = 12  # per row and tree: draw count, leaf, and scratch memory of drawing
+OUT_OF_BAG_TREES = 64  # trees whose rows are drawn together, enough to fill a device with few rows
 
 
 def sum_out_of_bag(
@@ -38,8 +38,8 @@ def sum_out_of_bag(
     matrix = replace(matrix, codes=runtime.asarray(matrix.codes))
     total = xp.zeros((n, forest.n_values), dtype=xp.float64)
     count = xp.zeros(n, dtype=xp.int64)
-    capacity = runtime.memory_budget() // (BYTES_PER_ROW * n)
-    for first, drawn in _drawn(runtime, draws, max(1, min(capacity, MAX_TREES))):
+    capacity = runtime.memory_budget() // (BYTES_PER_DRAW * n)
+    for first, drawn in _drawn(runtime, draws, max(1, min(capacity, OUT_OF_BAG_TREES))):
         trees = _some_trees(forest, first, len(drawn[1]))
         for rows, block in code_blocks(matrix):
             found = find_leaves(runtime, trees, DeviceFeatures.of(xp, block))

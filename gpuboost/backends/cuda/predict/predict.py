@@ -17,13 +17,15 @@ from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.frontier import Array
 
-MAX_VALUES = 32  # values per leaf that a block adds; with more, shared memory limits its threads
+MAX_BLOCK_VALUES = (
+    32  # values per leaf that a block adds; with more, shared memory limits its threads
+)
 FULL_ROWS = 1024  # rows per multiprocessor from which each thread traverses all trees for a row
 MAX_LEAVES = 1 << 26  # leaf numbers stored when fewer rows are predicted in two passes
 _GRID_Y = 65535
 
 # Threads of a block, and the number of such blocks that must fit a multiprocessor.
-_BLOCKS = ((256, 3), (128, 2), (64, 1), (32, 1))
+_BLOCK_SHAPES = ((256, 3), (128, 2), (64, 1), (32, 1))
 
 
 def predict(runtime: Runtime, ensemble: Ensemble, X: Array) -> Array:
@@ -75,15 +77,15 @@ class _Block:
         Few rows get a smaller block. Each thread takes ``sum_bytes`` bytes of shared memory for its
         sums. Rows that are too wide to stage are read from global memory.
         """
-        minimum = _BLOCKS[-1][0]
-        for threads, n_blocks in _BLOCKS:
+        minimum = _BLOCK_SHAPES[-1][0]
+        for threads, n_blocks in _BLOCK_SHAPES:
             tile = rows.itemsize * rows.n_features * (threads + 1)
             shared = sum_bytes * threads + tile
             if threads > minimum and rows.n <= threads // 2:
                 continue
             if shared * n_blocks <= runtime.shared_memory:
                 return cls(threads, True, shared)
-        for threads, n_blocks in _BLOCKS:
+        for threads, n_blocks in _BLOCK_SHAPES:
             if sum_bytes * threads * n_blocks <= runtime.shared_memory:
                 break
         return cls(threads, False, sum_bytes * threads)
@@ -104,7 +106,7 @@ def sum_values(runtime: Runtime, forest: DeviceForest, rows: DeviceFeatures) -> 
     if rows.n < FULL_ROWS * runtime.n_multiprocessors and n_leaves <= MAX_LEAVES:
         return _add_values(runtime, forest, find_leaves(runtime, forest, rows))
     n_values = forest.n_values
-    n_parts = -(-n_values // MAX_VALUES)
+    n_parts = -(-n_values // MAX_BLOCK_VALUES)
     own_values = -(-n_values // n_parts)
     block = _Block.choose(runtime, rows, 8 * own_values if own_values > 1 else 0)
     total = runtime.xp.empty((rows.n, n_values), dtype=runtime.xp.float64)

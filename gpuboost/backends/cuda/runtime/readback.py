@@ -18,8 +18,8 @@ from gpuboost.engine.growth.frontier import Array
 # takes 0.14 ms, in which the bus carries 7 MB.
 MAX_WHOLE = 8 << 20
 _SPARED = 1 << 14  # bytes; smaller copies are kept whole, which is faster than extracting parts
-_ALIGNMENT = 8  # bytes; arrays begin at multiples of this
-_BETWEEN = bytes(_ALIGNMENT)
+_ITEM_ALIGNMENT = 8  # bytes; arrays begin at multiples of this
+_BETWEEN = bytes(_ITEM_ALIGNMENT)
 
 
 def is_copied_whole(n_bytes: int) -> bool:
@@ -159,8 +159,8 @@ class HostCopy:
             parts.append(self._memory[name][first : first + n_bytes])
             spans[name] = at, n
             at += n_bytes
-            if at % _ALIGNMENT:
-                parts.append(_BETWEEN[at % _ALIGNMENT :])
+            if at % _ITEM_ALIGNMENT:
+                parts.append(_BETWEEN[at % _ITEM_ALIGNMENT :])
                 at += len(parts[-1])
         memory = memoryview(bytearray().join(parts))
         return HostCopy(dict.fromkeys(spans, memory), spans, self._fields, is_own=True)

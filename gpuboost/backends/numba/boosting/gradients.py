@@ -32,8 +32,8 @@ from gpuboost.engine.losses.base import CLASSES
 from gpuboost.engine.losses.table import TABLE
 
 CHUNK = 1 << 13  # rows of one task
-SHARED_ROWS = 1 << 14  # with fewer rows one thread is faster (measured)
-BLOCK = 1 << 11  # rows of a block, which is read several times
+SHARED_GRADIENTS = 1 << 14  # with fewer rows one thread is faster (measured)
+GRADIENT_BLOCK = 1 << 11  # rows of a block, which is read several times
 SAMPLED = 8  # one row in this many is sampled for the mean magnitude
 
 
@@ -121,9 +121,9 @@ def column_gradients(formula, y, raw, weights, parameter, g, h, sizes, rows):
 
     ``h`` has no rows if the hessian is the weight; then the formula's hessian is not kept.
     """
-    not_kept = np.empty(BLOCK)
-    for start in range(rows[0], rows[1], BLOCK):
-        stop = min(start + BLOCK, rows[1])
+    not_kept = np.empty(GRADIENT_BLOCK)
+    for start in range(rows[0], rows[1], GRADIENT_BLOCK):
+        stop = min(start + GRADIENT_BLOCK, rows[1])
         by = weights[start:stop]
         for k in range(raw.shape[0]):
             out, target = g[k, start:stop], y[k % y.shape[0], start:stop]
@@ -171,10 +171,10 @@ def _class_directions(classes, own, total, weights, parameter, g, h):
 @entry
 def softmax_gradients(classes, raw, weights, factor, g, h, losses, sizes, rows):
     """Directions and hessians of several classes, (K, n), and the loss of each row."""
-    n_classes, width = raw.shape[1], min(BLOCK, rows[1] - rows[0])
+    n_classes, width = raw.shape[1], min(GRADIENT_BLOCK, rows[1] - rows[0])
     space, total, largest = np.empty((width, n_classes)), np.empty(width), np.empty(width)
-    for start in range(rows[0], rows[1], BLOCK):
-        stop = min(start + BLOCK, rows[1])
+    for start in range(rows[0], rows[1], GRADIENT_BLOCK):
+        stop = min(start + GRADIENT_BLOCK, rows[1])
         n = stop - start
         _class_weights(raw[start:stop], space[:n], total, largest)
         by = weights[start:stop]
@@ -249,7 +249,7 @@ def weights_of(predicted: Predicted) -> np.ndarray:
 def by_chunks(work: Callable[[tuple[int, int]], Any], n: int, pool: ThreadPool) -> list[Any]:
     """Call ``work`` on threads with the first row and the end of every chunk."""
     chunks = [(at.start, at.stop) for at in row_chunks(n, CHUNK)]
-    return pool.results(work, chunks, n > SHARED_ROWS)
+    return pool.results(work, chunks, n > SHARED_GRADIENTS)
 
 
 def arrays_of(loss: Loss, predicted: Predicted) -> tuple[np.ndarray, np.ndarray]:

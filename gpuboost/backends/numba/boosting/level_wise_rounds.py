@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpuboost.backends.numba.boosting.quantise import (
-    CHUNK,
+    QUANTISE_CHUNK,
     SHARED_ROWS,
     pack_words,
     place_rows,
@@ -23,9 +23,9 @@ from gpuboost.backends.numba.common.packed_words import choose_gradient_packing
 from gpuboost.backends.numba.common.records import Problem
 from gpuboost.backends.numba.common.row_major import row_major
 from gpuboost.backends.numba.level_wise.feature_bundles import bundle_codes, plan_bundles
-from gpuboost.backends.numba.level_wise.feature_sampling import FIRST, NEVER
+from gpuboost.backends.numba.level_wise.feature_sampling import CANDIDATE, EXCLUDED
 from gpuboost.backends.numba.level_wise.grower import LevelGrower, Shape
-from gpuboost.backends.numba.level_wise.histograms import STEP
+from gpuboost.backends.numba.level_wise.histograms import ROWS_PER_CHECK
 from gpuboost.backends.numba.level_wise.partition import Leaves
 from gpuboost.backends.numba.level_wise.records import Samples
 from gpuboost.backends.numba.threads.map import contiguous
@@ -42,7 +42,7 @@ from gpuboost.engine.task import GrownTree
 # 5 to 10 with 100 columns and two threads, at a larger ratio with 28 columns, and at a ratio of 2
 # to 5 on one thread.
 MAX_PASSED_OVER = 3
-MIN_ROWS = 4_000  # with fewer rows depth-first growth is faster (measured)
+MIN_LEVEL_WISE_ROWS = 4_000  # with fewer rows depth-first growth is faster (measured)
 
 
 def grows_by_levels(task: BoostTask) -> bool:
@@ -63,7 +63,7 @@ def grows_by_levels(task: BoostTask) -> bool:
     ordinary = options.max_depth > 0 and not options.random_thresholds
     alike = options.min_weight_fraction_leaf == 0.0 and options.min_impurity_decrease == 0.0
     alike |= task.trees_per_round == 1
-    large = task.matrix.n_samples >= MIN_ROWS
+    large = task.matrix.n_samples >= MIN_LEVEL_WISE_ROWS
     if not (one_channel and ordinary and alike and large and _looks_at_enough(task)):
         return False
     return shape_of(task).fits
@@ -100,7 +100,7 @@ def shape_of(task: BoostTask) -> Shape:
         depth=options.max_depth,
         max_leaf_nodes=options.max_leaf_nodes,
         min_samples_leaf=int(options.min_samples_leaf),
-        drawn=listed < matrix.n_features or options.interactions is not None,
+        node_sampling=listed < matrix.n_features or options.interactions is not None,
         groups=(len(options.interactions or ()) + 63) // 64,
         fields=3 if options.min_samples_leaf > 1 and not hessian_counts else 2,
         n_threads=task.n_threads,
@@ -112,11 +112,12 @@ def shape_of(task: BoostTask) -> Shape:
 def hessian_bits(means: tuple[float, float], largest: tuple[int, int]) -> int:
     """Number of bits of a word's hessian field; the gradient field has the remaining bits.
 
-    Both fields overflow after about the same number of rows, which is at least `STEP`. ``means``
-    and ``largest`` are the mean and largest magnitudes of the integer gradients and hessians.
+    Both fields overflow after about the same number of rows, which is at least `ROWS_PER_CHECK`.
+    ``means`` and ``largest`` are the mean and largest magnitudes of the integer gradients and
+    hessians.
     """
-    minimum = (STEP * largest[1]).bit_length() + 1
-    maximum = 62 - (STEP * largest[0]).bit_length()
+    minimum = (ROWS_PER_CHECK * largest[1]).bit_length() + 1
+    maximum = 62 - (ROWS_PER_CHECK * largest[0]).bit_length()
     ratio = np.log2(max(means[1], 1.0) / max(means[0], 1.0))
     ratio = ratio if np.isfinite(ratio) else 0.0  # means can overflow float64
     return int(min(max(round((63 + ratio) / 2), minimum), maximum))
@@ -136,7 +137,7 @@ class LevelRounds:
         self._word = np.empty((n_trees, n), np.int64)
         self.leaf = np.zeros((n_trees, n), np.int32)
         self._sums = np.zeros((self._grower.n_chunks, 2, 3), np.int64)
-        self._row_sums = np.zeros((n_trees * -(-n // CHUNK), 2), np.int64)
+        self._row_sums = np.zeros((n_trees * -(-n // QUANTISE_CHUNK), 2), np.int64)
         threads = range(task.n_threads)
         self._scratch = [make_scratch(0, shape.n_features) for _ in threads]
 
@@ -174,9 +175,9 @@ class LevelRounds:
             if features_of is not None:
                 own = np.unique(features_of(tree))
             state.features[place, : len(own)], state.n_features[place] = own, len(own)
-            if not space.shape.drawn:
-                space.work.looks[place] = NEVER
-                space.work.looks[place, own] = FIRST
+            if not space.shape.node_sampling:
+                space.work.feature_status[place] = EXCLUDED
+                space.work.feature_status[place, own] = CANDIDATE
 
     def _problems(self, scale: Scale, weights: Weights, samples: Samples) -> list[Problem]:
         """The `Problem` of each thread, which is the same for all nodes."""
@@ -222,7 +223,7 @@ class LevelRounds:
             word.size > SHARED_ROWS,
         )
         n_trees = len(word)
-        chunks = -(-n // CHUNK)
+        chunks = -(-n // QUANTISE_CHUNK)
         roots = np.empty((n_trees, 4), np.int64)
         roots[:, 0], roots[:, 1] = np.arange(n_trees) * n, n
         roots[:, 2:] = sums[: n_trees * chunks].reshape(n_trees, chunks, 2).sum(axis=1)

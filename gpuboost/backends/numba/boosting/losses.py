@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpuboost.backends.numba.boosting.gradients import (
-    BLOCK,
+    GRADIENT_BLOCK,
     NO_WEIGHTS,
     arrays_of,
     by_chunks,
@@ -43,8 +43,8 @@ _add_losses = loops_by_number(_value_loop, "value")
 @entry
 def column_losses(formula, y, raw, parameter, total, rows):
     """Loss of each row: the mean over columns."""
-    for start in range(rows[0], rows[1], BLOCK):
-        stop = min(start + BLOCK, rows[1])
+    for start in range(rows[0], rows[1], GRADIENT_BLOCK):
+        stop = min(start + GRADIENT_BLOCK, rows[1])
         total[start:stop] = 0.0
         for k in range(raw.shape[0]):
             target, column = y[k % y.shape[0], start:stop], raw[k, start:stop]

@@ -17,7 +17,7 @@ from gpuboost.engine.tree_rows import TreeRows
 
 hash_index = randomness.hash_index
 
-CHUNK = 1 << 13  # rows of one task
+QUANTISE_CHUNK = 1 << 13  # rows of one task
 SHARED_ROWS = 1 << 15  # with fewer rows one thread is faster (measured)
 _S32 = np.uint64(32)
 _LOW_HALF = np.uint64(0xFFFFFFFF)
@@ -42,12 +42,12 @@ def pack_words(gradient, hessian, whole, scales, keys, bits, word, barrier):
     nearest integer; otherwise ``whole`` is empty.
     """
     n = word.shape[1]
-    chunks = (n + CHUNK - 1) // CHUNK
+    chunks = (n + QUANTISE_CHUNK - 1) // QUANTISE_CHUNK
     task = next_task(barrier)
     while task < chunks * word.shape[0]:
-        tree, first = task // chunks, task % chunks * CHUNK
+        tree, first = task // chunks, task % chunks * QUANTISE_CHUNK
         own_g, own_h = gradient[tree], hessian[tree if hessian.shape[0] > 1 else 0]
-        last = min(first + CHUNK, n)
+        last = min(first + QUANTISE_CHUNK, n)
         if whole.size:
             for i in range(first, last):
                 g = np.int64(np.rint(own_g[i] * scales[0] * scales[1]))
@@ -67,12 +67,12 @@ def place_rows(word, bits, inside, row, sums, barrier):
     (T * chunks, 2).
     """
     n = inside.size if inside.size else word.shape[1]
-    chunks, mask = (n + CHUNK - 1) // CHUNK, (np.int64(1) << bits) - np.int64(1)
+    chunks, mask = (n + QUANTISE_CHUNK - 1) // QUANTISE_CHUNK, (np.int64(1) << bits) - np.int64(1)
     task = next_task(barrier)
     while task < chunks * word.shape[0]:
-        tree, first = task // chunks, task % chunks * CHUNK
+        tree, first = task // chunks, task % chunks * QUANTISE_CHUNK
         gradient, hessian, at = np.int64(0), np.int64(0), tree * n
-        for j in range(first, min(first + CHUNK, n)):
+        for j in range(first, min(first + QUANTISE_CHUNK, n)):
             i = inside[j] if inside.size else np.uint32(j)
             own = word[tree, i]
             gradient += own >> bits
@@ -87,8 +87,8 @@ def add_values(value, leaf, raw, barrier):
     """Add the value of each row's leaf to a column of raw predictions, (n,)."""
     n = leaf.size
     task = next_task(barrier)
-    while task * CHUNK < n:
-        for i in range(task * CHUNK, min((task + 1) * CHUNK, n)):
+    while task * QUANTISE_CHUNK < n:
+        for i in range(task * QUANTISE_CHUNK, min((task + 1) * QUANTISE_CHUNK, n)):
             raw[i] += value[leaf[i]]
         task = next_task(barrier)
 

@@ -26,7 +26,7 @@ from gpuboost.engine.fixed_point import SUM_BITS, planes_to_float, sum_bits
 from gpuboost.engine.order_statistics import Groups
 
 TASKS_PER_THREAD = 4
-MIN_ROWS = 1 << 14  # smallest number of rows of a chunk when several threads group the rows
+MIN_GROUPED_ROWS = 1 << 14  # smallest number of rows of a chunk when several threads group the rows
 SAMPLE = 256  # rows of the sample that locates the quantile of a group
 # Smallest number of rows of a group that is sampled. Without sampling, boosting of 100k x 28 with
 # absolute_error takes 6% longer.
@@ -270,7 +270,7 @@ class CompiledOrder:
     def groups_of(self, leaf_of_row: np.ndarray, n_groups: int) -> Groups:
         """Group the rows by ``leaf_of_row``, which is negative for rows in no group."""
         group, n = contiguous(leaf_of_row, np.int32), len(leaf_of_row)
-        cuts = row_chunks(n, max(MIN_ROWS, -(-n // max(1, self.pool.n_threads))))
+        cuts = row_chunks(n, max(MIN_GROUPED_ROWS, -(-n // max(1, self.pool.n_threads))))
         chunks = [(cut.start, cut.stop) for cut in cuts]
         counts = np.zeros((len(chunks), n_groups), np.int64)
         tasks = list(zip(chunks, counts, strict=True))
@@ -340,5 +340,5 @@ class CompiledOrder:
         order = np.argsort(-np.diff(groups.starts), kind="stable")
         n_tasks = 1 if self.pool.n_threads <= 1 else self.pool.n_threads * TASKS_PER_THREAD
         hands = [np.ascontiguousarray(order[i::n_tasks]) for i in range(n_tasks)]
-        together = len(groups.rows) > MIN_ROWS
+        together = len(groups.rows) > MIN_GROUPED_ROWS
         return self.pool.results(work, [hand for hand in hands if len(hand)], together)

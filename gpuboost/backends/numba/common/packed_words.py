@@ -20,7 +20,7 @@ import numpy as np
 from gpuboost.backends.numba.compiler import inlined
 
 WORD_BITS = 63  # bits for the fields; the sign bit belongs to the gradient
-MAX_ROWS = 2**31  # more rows than any tree has
+MAX_PACKED_ROWS = 2**31  # more rows than any tree has
 
 
 class Packing(NamedTuple):
@@ -76,8 +76,8 @@ def choose_packing(largest_value: int, largest_weight: int, with_counts: bool) -
         count_bits=count_bits,
         hessian_mask=(1 << hessian_bits) - 1,
         count_mask=(1 << count_bits) - 1,
-        block=min(block, MAX_ROWS),
-        max_rows=(1 << count_bits) - 1 if with_counts else MAX_ROWS,
+        block=min(block, MAX_PACKED_ROWS),
+        max_rows=(1 << count_bits) - 1 if with_counts else MAX_PACKED_ROWS,
     )
 
 
@@ -109,7 +109,7 @@ def choose_gradient_packing(
         hessian_mask=(1 << hessian_bits) - 1,
         count_mask=(1 << count_bits) - 1,
         block=block,
-        max_rows=min(max_rows, block if with_counts else MAX_ROWS),
+        max_rows=min(max_rows, block if with_counts else MAX_PACKED_ROWS),
     )
 
 

@@ -10,6 +10,8 @@ import numpy as np
 from gpuboost.backends.numba.compiler import helper, inlined
 from gpuboost.engine.task import MISSING_LEFT
 
+LAST_CODE = 255
+
 
 @inlined
 def in_mask(mask, code):

@@ -9,7 +9,7 @@ from gpuboost.backends.numba.compiler import helper, inlined
 
 
 @inlined
-def goes_before(nodes, a, b):
+def precedes(nodes, a, b):
     """Whether best-first growth splits node ``a`` before ``b``."""
     gain, other = nodes[a].gain, nodes[b].gain
     return (gain > other) | ((gain == other) & (nodes[a].key < nodes[b].key))
@@ -21,7 +21,7 @@ def push_heap(heap, size, nodes, k):
     at = size
     while at > 0:
         above = (at - 1) >> 1
-        if not goes_before(nodes, k, heap[above]):
+        if not precedes(nodes, k, heap[above]):
             break
         heap[at] = heap[above]
         at = above
@@ -37,9 +37,9 @@ def pop_heap(heap, size, nodes):
         below = 2 * at + 1
         if below >= size - 1:
             break
-        if below + 1 < size - 1 and goes_before(nodes, heap[below + 1], heap[below]):
+        if below + 1 < size - 1 and precedes(nodes, heap[below + 1], heap[below]):
             below += 1
-        if not goes_before(nodes, heap[below], last):
+        if not precedes(nodes, heap[below], last):
             break
         heap[at] = heap[below]
         at = below

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuboost.backends.numba.common.partition import goes_left
+from gpuboost.backends.numba.common.partition import LAST_CODE, goes_left
 from gpuboost.backends.numba.compiler import entry, inlined
 from gpuboost.backends.numba.threads.barrier import next_task
 from gpuboost.backends.numba.threads.map import contiguous
@@ -15,11 +15,10 @@ from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine.growth.tree import Tree
 
 LINE = 64  # bytes of a cache line
-ROWS_PER_CHUNK = 1 << 14
-BLOCK = 1 << 10  # rows that traverse a tree together
-LAST_CODE = 255
+ROW_MAJOR_CHUNK = 1 << 14
+ROW_MAJOR_BLOCK = 1 << 10  # rows that traverse a tree together
 
-STEP = np.dtype(
+BINNED_NODE = np.dtype(
     [
         ("feature", np.int32),
         ("child", np.int32),  # left child, before the right child; a leaf is its own child
@@ -36,10 +35,10 @@ def transpose_codes(codes, by_row, barrier):
     """Fill ``by_row`` (n, width) from ``codes`` (F, n)."""
     n_features, n = codes.shape
     chunk = next_task(barrier)
-    while chunk * ROWS_PER_CHUNK < n:
-        last = min((chunk + 1) * ROWS_PER_CHUNK, n)
-        for start in range(chunk * ROWS_PER_CHUNK, last, BLOCK):
-            stop = min(start + BLOCK, last)
+    while chunk * ROW_MAJOR_CHUNK < n:
+        last = min((chunk + 1) * ROW_MAJOR_CHUNK, n)
+        for start in range(chunk * ROW_MAJOR_CHUNK, last, ROW_MAJOR_BLOCK):
+            stop = min(start + ROW_MAJOR_BLOCK, last)
             for feature in range(n_features):
                 for row in range(start, stop):
                     by_row[row, feature] = codes[feature, row]
@@ -54,13 +53,13 @@ def row_major(codes: np.ndarray, pool: ThreadPool) -> np.ndarray:
     first = -space.ctypes.data % LINE
     by_row = space[first : first + n * width].reshape(n, width)
     codes = contiguous(codes, np.uint8)
-    pool.share(lambda _, barrier: transpose_codes(codes, by_row, barrier), n > ROWS_PER_CHUNK)
+    pool.share(lambda _, barrier: transpose_codes(codes, by_row, barrier), n > ROW_MAJOR_CHUNK)
     return by_row
 
 
 @inlined
 def _fill_steps(steps, missing_code, feature, code, left, category, missing_left):
-    """Fill the `STEP` record of each node of a tree."""
+    """Fill the `BINNED_NODE` record of each node of a tree."""
     for k in range(steps.size):
         step = steps[k]
         step.feature, step.code, step.child, step.category = 0, LAST_CODE, k, -1
@@ -71,7 +70,7 @@ def _fill_steps(steps, missing_code, feature, code, left, category, missing_left
 
 
 @inlined
-def _walk_block(steps, masks, depth, by_row, rows, leaf):
+def _traverse_block(steps, masks, depth, by_row, rows, leaf):
     """Find the leaves of some rows, one level at a time."""
     for i in range(rows.size):
         leaf[rows[i]] = 0
@@ -87,28 +86,28 @@ def _walk_block(steps, masks, depth, by_row, rows, leaf):
 
 
 @entry
-def walk(columns, masks, missing_code, depth, by_row, rows, leaf, barrier):
+def traverse(columns, masks, missing_code, depth, by_row, rows, leaf, barrier):
     """Fill ``leaf`` (n,) with the leaf of each of ``rows`` (uint32, or empty for all rows).
 
     ``columns``: feature, code, left, category, missing_left of `engine.growth.tree.Tree`.
     """
     feature, code, left, category, missing_left = columns
-    steps = np.empty(feature.size, STEP)
+    steps = np.empty(feature.size, BINNED_NODE)
     _fill_steps(steps, missing_code, feature, code, left, category, missing_left)
     n = rows.size if rows.size else by_row.shape[0]
-    every = np.empty(BLOCK, np.uint32)
+    every = np.empty(ROW_MAJOR_BLOCK, np.uint32)
     chunk = next_task(barrier)
-    while chunk * ROWS_PER_CHUNK < n:
-        last = min((chunk + 1) * ROWS_PER_CHUNK, n)
-        for start in range(chunk * ROWS_PER_CHUNK, last, BLOCK):
-            stop = min(start + BLOCK, last)
+    while chunk * ROW_MAJOR_CHUNK < n:
+        last = min((chunk + 1) * ROW_MAJOR_CHUNK, n)
+        for start in range(chunk * ROW_MAJOR_CHUNK, last, ROW_MAJOR_BLOCK):
+            stop = min(start + ROW_MAJOR_BLOCK, last)
             if rows.size:
                 own = rows[start:stop]
             else:
                 own = every[: stop - start]
                 for i in range(own.size):
                     own[i] = start + i
-            _walk_block(steps, masks, depth, by_row, own, leaf)
+            _traverse_block(steps, masks, depth, by_row, own, leaf)
         chunk = next_task(barrier)
 
 
@@ -129,8 +128,6 @@ def find_leaves(
         contiguous(tree.missing_left, np.bool_),
     )
     masks, depth = contiguous(tree.masks, np.uint32), int(tree.depths()[-1])
-    n = len(rows) or len(by_row)
-    pool.share(
-        lambda _, barrier: walk(columns, masks, missing_code, depth, by_row, rows, leaf, barrier),
-        n > ROWS_PER_CHUNK,
-    )
+    given = (columns, masks, missing_code, depth, by_row, rows, leaf)
+    together = (len(rows) or len(by_row)) > ROW_MAJOR_CHUNK
+    pool.share(lambda _, barrier: traverse(*given, barrier), together)

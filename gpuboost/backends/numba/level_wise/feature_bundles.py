@@ -25,7 +25,7 @@ from gpuboost.backends.numba.common.records import Matrix
 from gpuboost.backends.numba.compiler import helper
 
 BINS = 256  # histogram cells of a column
-MAX_VALUES = 16  # largest number of values of a bundled feature, so that two features fit
+MAX_BUNDLED_VALUES = 16  # largest number of values of a bundled feature, so that two features fit
 
 
 class FeatureBundles(NamedTuple):
@@ -52,7 +52,7 @@ class FeatureBundles(NamedTuple):
 def plan_bundles(matrix: Matrix) -> FeatureBundles:
     """Assign features with few values to shared columns, in ascending order of value counts."""
     n_values = np.maximum(matrix.n_bins + matrix.has_missing, 1)
-    few = np.flatnonzero(n_values <= MAX_VALUES)
+    few = np.flatnonzero(n_values <= MAX_BUNDLED_VALUES)
     columns: list[list[int]] = []
     stride, values = np.ones_like(n_values), np.zeros_like(n_values)
     full = 1
@@ -67,7 +67,7 @@ def plan_bundles(matrix: Matrix) -> FeatureBundles:
     for column in columns:
         if len(column) == 1:
             values[column] = 0
-    columns += [[feature] for feature in np.flatnonzero(n_values > MAX_VALUES).tolist()]
+    columns += [[feature] for feature in np.flatnonzero(n_values > MAX_BUNDLED_VALUES).tolist()]
     columns.sort(key=min)  # roughly the order of the features
     first = np.cumsum([0, *(len(column) for column in columns)])
     order = np.array([feature for column in columns for feature in column], np.int64)

@@ -7,12 +7,13 @@ first max_features and keeps the best split. If none of these features could spl
 the split by its first later feature that could:
 
     features in the node's order    first ones | later ones
-    tile 0                          a  -  c    | -  e          c could split: best of a and c
-    tile 1                          -  b  -    | d  -          b could not, d could: d, BEYOND
+    tile 0                          a  -  c    | -  e          c can split: best of a and c
+    tile 1                          -  b  -    | d  -          b can not, d can: d, BEYOND
 
 The node takes the best split that is FOUND; if there is none, the split of smallest rank.
 
-If nodes consider all features of their tree, ``drawn`` is None, and this code is not compiled.
+If nodes consider all features of their tree, ``node_sampling`` is None, and this code is not
+compiled.
 """
 
 # mypy: check-untyped-defs=False
@@ -34,9 +35,9 @@ from gpuboost.backends.numba.common.records import Problem
 from gpuboost.backends.numba.compiler import helper, inlined
 from gpuboost.backends.numba.splits.scan import is_better
 
-# Kinds of features at a node: no candidate, one of the first max_features, a later one, and the one
+# Status of features at a node: no candidate, one of the first max_features, a later one, and the one
 # that is evaluated now.
-NEVER, FIRST, LATER, NEXT = range(4)
+EXCLUDED, CANDIDATE, RESERVE, CURRENT = range(4)
 # The best split of a tile is by one of the first features, by a later one, or there is none.
 FOUND, BEYOND, NONE = range(3)
 
@@ -51,19 +52,19 @@ def of_tree(problem, state, tree):
 
 
 @inlined
-def row_of(drawn, tree, slot):
-    """Row of `LevelWork.looks` with the feature kinds of a searched node."""
-    if drawn is None:
+def row_of(node_sampling, tree, slot):
+    """Row of `LevelWork.feature_status` of a searched node."""
+    if node_sampling is None:
         return tree
     return slot
 
 
 @helper
-def choose(problem, state, looks, at, capacity):
-    """Fill ``looks`` (F,) with feature kinds of node ``at``; call `forget_levels` between trees."""
+def choose(problem, state, status, at, capacity):
+    """Fill ``status`` (F,) for node ``at``; call `forget_levels` between trees."""
     tree = at // capacity
     own = of_tree(problem, state, tree)
-    looks[:] = NEVER
+    status[:] = EXCLUDED
     first, limits, ranks = tree * capacity, problem.limits, problem.scratch.ranks
     if is_choosy(own):
         choose_features(own, state.nodes[first:], at - first, state.groups[first:])
@@ -71,30 +72,30 @@ def choose(problem, state, looks, at, capacity):
     if limits.max_features < n_features:
         last = kth_smallest(ranks, n_features, limits.max_features)
     for p in range(n_features):
-        looks[ranks[p] & np.int64(0xFFFFFFFF)] = FIRST if ranks[p] <= last else LATER
+        status[ranks[p] & np.int64(0xFFFFFFFF)] = CANDIDATE if ranks[p] <= last else RESERVE
 
 
 @helper
-def next_later(problem, columns, node, looks, tile):
-    """The next `LATER` feature of a tile in the node's order, marked `NEXT`; -1 if none is left."""
+def next_later(problem, columns, node, status, tile):
+    """The next `RESERVE` feature of a tile in the node's order, marked `CURRENT`; -1 if none."""
     best, found = LAST_RANK, np.int64(-1)
     for at in range(columns.first[tile[0]], columns.first[tile[1]]):
         feature = columns.order[at]
-        if looks[feature] == NEXT:
-            looks[feature] = NEVER
-        if looks[feature] == LATER:
+        if status[feature] == CURRENT:
+            status[feature] = EXCLUDED
+        if status[feature] == RESERVE:
             rank = rank_of(problem.limits, node.key, feature)
             if rank < best:
                 best, found = rank, feature
     if found >= 0:
-        looks[found] = NEXT
+        status[found] = CURRENT
     return found
 
 
 @inlined
-def goes_before(split, other, drawn):
+def is_better_split(split, other, node_sampling):
     """Whether the split ``other`` of a tile is better than the best ``split`` so far."""
-    if drawn is None:
+    if node_sampling is None:
         return is_better(split, other.score, other.rank)
     if other.found_at != split.found_at:
         return other.found_at < split.found_at

@@ -13,7 +13,7 @@ from gpuboost.backends.numba.level_wise.histograms import TILE
 from gpuboost.backends.numba.level_wise.partition import Leaves
 from gpuboost.backends.numba.level_wise.policy import collect
 from gpuboost.backends.numba.level_wise.records import (
-    CHUNK,
+    NODE_CHUNK,
     SIBLING_PAIR,
     GrowState,
     LevelWork,
@@ -24,9 +24,11 @@ from gpuboost.backends.numba.level_wise.subtrees import finish_together, make_lo
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine.task import NO_LIMIT, GrownTree
 
-MIN_ROWS = 1 << 12  # rows of the smallest chunk: each chunk has a histogram to zero and to add
+MIN_CHUNK_ROWS = (
+    1 << 12
+)  # rows of the smallest chunk: each chunk has a histogram to zero and to add
 CHUNKS_PER_THREAD = 4  # chunks of a level per thread, so that threads finish at about the same time
-SMALL_ROWS = 1 << 11  # rows below which one thread grows a subtree (1000 to 4000 measure alike)
+SUBTREE_ROWS = 1 << 11  # rows below which one thread grows a subtree (1000 to 4000 measure alike)
 # With more rows per node than SMALL_MEAN on the deepest searched level, growth by levels to the end
 # is faster (300 to 800 rows measure alike). Trees of at most SHALLOW levels have no small nodes, so
 # that `subtrees` is not compiled for them.
@@ -46,7 +48,7 @@ class Shape:
         Size of the data, and number of trees of a round. A column is a feature or feature bundle.
     depth, max_leaf_nodes, min_samples_leaf : int
         Limits of a tree.
-    drawn : bool
+    node_sampling : bool
         Whether nodes consider only some of the features of their tree.
     groups : int
         Number of words that hold the bits of interaction groups.
@@ -67,7 +69,7 @@ class Shape:
     depth: int
     max_leaf_nodes: int
     min_samples_leaf: int
-    drawn: bool
+    node_sampling: bool
     groups: int
     fields: int
     n_threads: int
@@ -102,7 +104,7 @@ class Shape:
         if self.best_first or self.depth <= SHALLOW or self.n_samples >= SMALL_MEAN * deepest:
             return 0
         histograms = self.memory_budget // 2 // self._histogram_bytes
-        return max(SMALL_ROWS, 2 * self.n_trees * self.n_samples // max(histograms, 1) + 1)
+        return max(SUBTREE_ROWS, 2 * self.n_trees * self.n_samples // max(histograms, 1) + 1)
 
     @property
     def n_histograms(self) -> int:
@@ -196,13 +198,14 @@ def _make_work(shape: Shape, n_chunks: int) -> LevelWork:
     """Allocate the work lists of a level, and the histograms."""
     slots, tiles, kept = shape.widest, shape.n_tiles, shape.n_histograms
     cells = (shape.fields, shape.n_columns * BINS)
+    statuses = (slots if shape.node_sampling else shape.n_trees, shape.n_features)
     return LevelWork(
         pairs=np.zeros(max(slots, 1), SIBLING_PAIR),
-        chunks=np.zeros(n_chunks, CHUNK),
+        chunks=np.zeros(n_chunks, NODE_CHUNK),
         histograms=np.empty((kept + shape.n_parts, *cells), np.int64),
         first_part=kept,
-        looks=np.zeros((slots if shape.drawn else shape.n_trees, shape.n_features), np.uint8),
-        drawn=True if shape.drawn else None,
+        feature_status=np.zeros(statuses, np.uint8),
+        node_sampling=True if shape.node_sampling else None,
         found=np.zeros((slots, tiles), SPLIT),
         found_mask=np.zeros((slots if shape.categorical else 0, tiles, 16), np.uint32),
     )
@@ -237,7 +240,7 @@ class LevelGrower:
         n_cells = int(roots[:, 1].sum()) * samples.n_columns
         n_threads = min(shape.n_threads, n_cells // max(SHARED_CELLS, 1) + 1)
         pieces = shape.pieces if n_threads > 1 else 1
-        capacities = np.array([shape.capacity, pieces, MIN_ROWS, shape.small], np.int64)
+        capacities = np.array([shape.capacity, pieces, MIN_CHUNK_ROWS, shape.small], np.int64)
         shared = SharedArrays(samples, state, self.work, leaves, roots, keys, level, capacities)
 
         def grow(thread: int, barrier: np.ndarray) -> None:

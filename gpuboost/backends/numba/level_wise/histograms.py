@@ -25,8 +25,8 @@ from gpuboost.backends.numba.threads.barrier import next_task
 # Largest number of columns of a tile: 64 KiB of partial sums, a little more than the L1 cache. With
 # 48 KiB of L1, 24 to 56 columns measure alike; reading rows for two tiles takes 1.15 times as long.
 TILE = 32
-AHEAD = 16  # rows between the prefetch of codes and their use (8 to 32 measure alike)
-STEP = 256  # rows between two checks whether partial sums can overflow
+CODES_AHEAD = 16  # rows between the prefetch of codes and their use (8 to 32 measure alike)
+ROWS_PER_CHECK = 256  # rows between two checks whether partial sums can overflow
 
 LOW_BYTE = np.uint64(255)
 _EIGHT = np.uint64(8)
@@ -50,7 +50,7 @@ def _add_rows(samples, tree, rows, tile, partial, counted):
     rest = np.uint64(BINS) * (end * _EIGHT - first), last - end * _EIGHT
     n, word = np.uint64(rows.size), np.int64(1)
     for i in range(n):
-        later = np.int64(rows[min(i + np.uint64(AHEAD), n - np.uint64(1))])
+        later = np.int64(rows[min(i + np.uint64(CODES_AHEAD), n - np.uint64(1))])
         row = np.uint64(rows[i])
         prefetch(by_row, later, np.int64(group))
         if not counted:
@@ -96,12 +96,12 @@ def _field_sums(samples, tree, rows):
 def sum_words(samples, tree, rows, tile, partial, totals):
     """Sum the gradients and hessians of rows into ``totals`` (fields, cells of a tile)."""
     bits = np.int64(samples.hessian_bits)
-    free_g = (np.int64(1) << (63 - bits)) - 1 - STEP * samples.max_gradient
-    free_h = (np.int64(1) << bits) - 1 - STEP * samples.max_hessian
+    free_g = (np.int64(1) << (63 - bits)) - 1 - ROWS_PER_CHECK * samples.max_gradient
+    free_h = (np.int64(1) << bits) - 1 - ROWS_PER_CHECK * samples.max_hessian
     gradient, hessian, is_first = np.int64(0), np.int64(0), True
     start = 0
     while start < rows.size:
-        stop = min(start + STEP, rows.size)
+        stop = min(start + ROWS_PER_CHECK, rows.size)
         _add_rows(samples, tree, rows[start:stop], tile, partial, False)
         added = _field_sums(samples, tree, rows[start:stop])
         gradient, hessian = gradient + added[0], hessian + added[1]

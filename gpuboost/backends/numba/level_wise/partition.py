@@ -20,7 +20,7 @@ from gpuboost.backends.numba.compiler import helper, inlined, spliced
 from gpuboost.backends.numba.intrinsics import prefetch
 from gpuboost.backends.numba.threads.barrier import next_task
 
-AHEAD = 32  # rows between the prefetch of a row's data and its use
+ROWS_AHEAD = 32  # rows between the prefetch of a row's data and its use
 
 
 class Leaves(NamedTuple):
@@ -52,7 +52,7 @@ def _mark_rows(codes, row, split, mask, is_left):
     """Mark the rows that go left by `goes_left`; return their number."""
     (feature, last_left, also_left), n_left, n = split, np.int64(0), np.uint64(row.size)
     for i in range(n):
-        prefetch(codes, feature, np.int64(row[min(i + np.uint64(AHEAD), n - np.uint64(1))]))
+        prefetch(codes, feature, np.int64(row[min(i + np.uint64(ROWS_AHEAD), n - np.uint64(1))]))
         left = np.uint8(goes_left(codes[feature, row[i]], last_left, mask, also_left))
         is_left[i] = left
         n_left += np.int64(left)
@@ -84,10 +84,10 @@ def decide_chunks(samples, state, work, missing_code, n_chunks, barrier):
 def move_rows(row, goes_left, to, left, right):
     """Write each row to the next position of its side."""
     for i in range(np.uint64(row.size)):
-        go = np.uint64(goes_left[i])
-        to[left if go else right] = row[i]
-        left += go
-        right += np.uint64(1) - go
+        is_left = np.uint64(goes_left[i])
+        to[left if is_left else right] = row[i]
+        left += is_left
+        right += np.uint64(1) - is_left
 
 
 @helper

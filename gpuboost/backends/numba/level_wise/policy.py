@@ -23,7 +23,7 @@ from gpuboost.backends.numba.common.nodes import accept, is_leaf, make_children,
 from gpuboost.backends.numba.common.numbering import add_up, breadth_first, number_nodes
 from gpuboost.backends.numba.common.queue import pop_heap, push_heap
 from gpuboost.backends.numba.compiler import entry, helper, inlined, spliced
-from gpuboost.backends.numba.level_wise.feature_sampling import choose, goes_before
+from gpuboost.backends.numba.level_wise.feature_sampling import choose, is_better_split
 from gpuboost.engine.task import NO_LIMIT
 
 # Indices of ``capacities``: largest number of nodes of a tree, number of pieces of the rows of a
@@ -89,10 +89,10 @@ def _give_back(state, at):
 
 
 @inlined
-def _choose(problem, state, work, drawn, at, capacity):
+def _choose(problem, state, work, node_sampling, at, capacity):
     """Choose the candidate features of a searched node, unless nodes consider all features."""
-    if drawn is not None:
-        choose(problem, state, work.looks[state.slot[at]], at, capacity)
+    if node_sampling is not None:
+        choose(problem, state, work.feature_status[state.slot[at]], at, capacity)
 
 
 @spliced
@@ -115,10 +115,10 @@ def _add_sibling_pair(problem, state, work, n_pairs, first, second, capacities):
     pair.summed_histogram = state.histogram_slot[first] = state.spare[state.n_spare[0]]
     if is_open:
         state.slot[first] = 2 * n_pairs
-        _choose(problem, state, work, work.drawn, first, capacities[CAPACITY])
+        _choose(problem, state, work, work.node_sampling, first, capacities[CAPACITY])
     if other_open:
         state.slot[second] = 2 * n_pairs + 1
-        _choose(problem, state, work, work.drawn, second, capacities[CAPACITY])
+        _choose(problem, state, work, work.node_sampling, second, capacities[CAPACITY])
     return n_pairs + 1
 
 
@@ -155,7 +155,7 @@ def _take_best(scratch, work, slot):
     """Copy the best split of a node over all tiles to `Scratch.split`."""
     best = 0
     for tile in range(1, work.found.shape[1]):
-        if goes_before(work.found[slot, best], work.found[slot, tile], work.drawn):
+        if is_better_split(work.found[slot, best], work.found[slot, tile], work.node_sampling):
             best = tile
     scratch.split[0] = work.found[slot, best]
     return best

@@ -14,7 +14,7 @@ import numpy as np
 from gpuboost.backends.numba.level_wise.feature_bundles import FeatureBundles
 from gpuboost.backends.numba.level_wise.partition import Leaves
 
-CHUNK = np.dtype(
+NODE_CHUNK = np.dtype(
     [
         ("owner", np.int64),  # the sibling pair or node that the rows belong to
         ("start", np.int64),  # first position; ``stop`` is the position after the last
@@ -152,18 +152,18 @@ class LevelWork(NamedTuple):
     ----------
     pairs : SIBLING_PAIR (m,)
         Pairs with at least one searched node.
-    chunks : CHUNK (c,)
+    chunks : NODE_CHUNK (c,)
         Chunks of rows: tasks of the threads.
     histograms : int64 (t + p, fields, C * 256)
         Histograms of t nodes, then of p chunks of nodes with several chunks; the fields are
         gradient, hessian and count.
     first_part : int
         Index of the first histogram of a chunk.
-    looks : uint8 (slots, F) or (T, F)
-        Kind of each feature for a searched node, or for a tree; see `feature_sampling`.
-    drawn : True or None
-        True if ``looks`` has a row per node, else None (not False), so that the code for feature
-        sampling per node is not compiled.
+    feature_status : uint8 (slots, F) or (T, F)
+        Status of each feature for a searched node, or for a tree; see `feature_sampling`.
+    node_sampling : True or None
+        True if ``feature_status`` has a row per node, else None (not False), so that the code for
+        feature sampling per node is not compiled.
     found : SPLIT (slots, tiles)
         Best split of a node by the columns of a tile.
     found_mask : uint32 (slots, tiles, 16)
@@ -174,8 +174,8 @@ class LevelWork(NamedTuple):
     chunks: np.ndarray
     histograms: np.ndarray
     first_part: int
-    looks: np.ndarray
-    drawn: bool | None
+    feature_status: np.ndarray
+    node_sampling: bool | None
     found: np.ndarray
     found_mask: np.ndarray
 

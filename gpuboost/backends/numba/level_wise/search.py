@@ -2,7 +2,8 @@
 
 A task is a sibling pair (or a root) and a tile of columns: the chunks of the smaller sibling are
 added up, the larger sibling is the parent minus the smaller, and the features of both are searched
-while their cells are in the cache.
+while their cells are in the cache. (benchmarks/NOTES.md has the cost of doing without this search,
+or without the one of depth-first growth.)
 """
 
 # mypy: check-untyped-defs=False
@@ -18,9 +19,9 @@ from gpuboost.backends.numba.compiler import helper, inlined, spliced
 from gpuboost.backends.numba.level_wise.feature_bundles import BINS, take_out
 from gpuboost.backends.numba.level_wise.feature_sampling import (
     BEYOND,
-    FIRST,
+    CANDIDATE,
+    CURRENT,
     FOUND,
-    NEXT,
     NONE,
     next_later,
     of_tree,
@@ -87,7 +88,7 @@ def _sum_up_bundle(scratch, fields, columns, feature, width):
 
 @spliced
 def _evaluate_sums(problem, node, feature):
-    """Evaluate a feature from `Scratch.sums`; return whether it could split the node."""
+    """Evaluate a feature from `Scratch.sums`; return whether it can split the node."""
     matrix, scratch = problem.matrix, problem.scratch
     n_bins, rank = matrix.n_bins[feature], rank_of(problem.limits, node.key, feature)
     if not matrix.has_missing[feature]:
@@ -100,10 +101,10 @@ def _evaluate_sums(problem, node, feature):
 
 
 @spliced
-def _search_features(problem, columns, node, cells, looks, tile, kind):
-    """Evaluate the features of one kind in a tile; return whether any could split the node."""
+def _search_features(problem, columns, node, cells, status, tile, wanted):
+    """Evaluate the features of a tile with the ``wanted`` status; return whether any can split."""
     matrix, scratch = problem.matrix, problem.scratch
-    could = False
+    can_split = False
     for column in range(tile[0], tile[1]):
         first, last = columns.first[column], columns.first[column + 1]
         is_bundle = columns.values[columns.order[first]] > 0
@@ -117,30 +118,30 @@ def _search_features(problem, columns, node, cells, looks, tile, kind):
             if is_bundle:
                 _sum_up_bundle(scratch, cells.shape[0], columns, feature, n_bins)
             only_one = (n_bins == 1) & (not matrix.has_missing[feature])
-            if (looks[feature] != kind) | only_one:
+            if (status[feature] != wanted) | only_one:
                 continue
             if not is_bundle:
                 _sum_up(scratch, cells, column, n_bins, matrix.missing_code)
-            could |= _evaluate_sums(problem, node, feature)
-    return could
+            can_split |= _evaluate_sums(problem, node, feature)
+    return can_split
 
 
 @helper
-def search_node(problem, columns, node, cells, looks, drawn, tile):
+def search_node(problem, columns, node, cells, status, node_sampling, tile):
     """Set `Scratch.split` to the best split by the columns of a tile; see `feature_sampling`.
 
-    ``looks`` (F,) has the kinds of the features, ``tile`` the first column and the end.
+    ``status`` (F,) has the status of each feature, ``tile`` the first column and the end.
     """
     split, feature = problem.scratch.split[0], np.int64(-1)
     split.score, split.rank, split.feature, split.found_at = -1.0, SMALLEST_RANK, LEAF, FOUND
     while True:
-        kind = FIRST if feature < 0 else NEXT
-        could = _search_features(problem, columns, node, cells, looks, tile, kind)
-        if drawn is None:
+        wanted = CANDIDATE if feature < 0 else CURRENT
+        can_split = _search_features(problem, columns, node, cells, status, tile, wanted)
+        if node_sampling is None:
             return
-        if could or problem.limits.max_features >= problem.matrix.n_bins.size:
+        if can_split or problem.limits.max_features >= problem.matrix.n_bins.size:
             break
-        feature = next_later(problem, columns, node, looks, tile)
+        feature = next_later(problem, columns, node, status, tile)
         if feature < 0:
             split.found_at = NONE
             return
@@ -169,14 +170,14 @@ def search_task(problem, samples, state, work, task):
         _add_parts(work, pair, first, last)
     if pair.is_open:
         node, cells = state.nodes[pair.summed], work.histograms[pair.summed_histogram]
-        looks = work.looks[row_of(work.drawn, pair.tree, slot)]
-        search_node(own, samples.columns, node, cells, looks, work.drawn, of_tile)
+        status = work.feature_status[row_of(work.node_sampling, pair.tree, slot)]
+        search_node(own, samples.columns, node, cells, status, work.node_sampling, of_tile)
         _store(problem, work, slot, tile)
     if pair.other >= 0:
         _subtract(work, pair, first, last)
         node, cells = state.nodes[pair.other], work.histograms[pair.other_histogram]
-        looks = work.looks[row_of(work.drawn, pair.tree, slot + 1)]
-        search_node(own, samples.columns, node, cells, looks, work.drawn, of_tile)
+        status = work.feature_status[row_of(work.node_sampling, pair.tree, slot + 1)]
+        search_node(own, samples.columns, node, cells, status, work.node_sampling, of_tile)
         _store(problem, work, slot + 1, tile)
 
 

@@ -13,9 +13,9 @@ float comparison. A block of rows passes all trees; `values` holds its integers 
     values    column f:      feature f, missing is the largest integer and goes right
               column F + f:  feature f, missing is the smallest integer and goes left
 
-`LANES` rows take each step together, because the steps of one row depend on each other, and the
-processor's queue holds only a few rows that are processed one by one. (With 1, 4 and 8 lanes, a row
-takes 5.9, 5.0 and 4.0 ns per tree of depth 6; in `predict` it takes 9.9 ns.)
+`ROWS_PER_STEP` rows take each step together, because the steps of one row depend on each other, and
+the processor's queue holds only a few rows that are processed one by one. (With 1, 4 and 8 rows per
+step, a row takes 5.9, 5.0 and 4.0 ns per tree of depth 6; in `predict` it takes 9.9 ns.)
 """
 
 # mypy: check-untyped-defs=False
@@ -35,8 +35,8 @@ from gpuboost.engine.ensembles.ensemble import Ensemble
 MAX_DEPTH = 10  # positions of deeper trees do not stay in the cache (measured)
 MAX_PADDING = 2  # largest ratio of positions to nodes
 FEATURES_PER_TREE = 16  # with more, the conversion to integers costs what it saves (measured)
-BLOCK = 64  # rows that go through all trees together: their integers stay in the cache
-LANES = 8  # rows that take a step together
+PERFECT_BLOCK = 64  # rows that go through all trees together: their integers stay in the cache
+ROWS_PER_STEP = 8  # rows that take a step together
 
 _INTEGERS: dict[np.dtype, Any] = {np.dtype(np.float32): np.int32, np.dtype(np.float64): np.int64}
 
@@ -45,7 +45,7 @@ def _node_type(threshold: type) -> np.dtype:
     return np.dtype([("threshold", threshold), ("column", np.uint32)], align=True)
 
 
-NODE_TYPES = {integer: _node_type(integer) for integer in _INTEGERS.values()}
+PERFECT_TREE_TYPES = {integer: _node_type(integer) for integer in _INTEGERS.values()}
 
 
 class CompleteTrees(NamedTuple):
@@ -108,7 +108,7 @@ def complete(ensemble: Ensemble, dtype: np.dtype, n_features: int, n_threads: in
     """Complete trees for rows of ``dtype``; for float32 rows thresholds are rounded down."""
     integer = _INTEGERS[dtype]
     depth, offset = depth_of(ensemble), contiguous(ensemble.offset, np.int64)
-    nodes = np.empty((ensemble.n_trees, 1 << depth), dtype=NODE_TYPES[integer])
+    nodes = np.empty((ensemble.n_trees, 1 << depth), dtype=PERFECT_TREE_TYPES[integer])
     leaf = np.empty((ensemble.n_trees, 1 << depth), dtype=np.uint32)
     left, feature = contiguous(ensemble.left, np.int32), contiguous(ensemble.feature, np.int32)
     missing_left = contiguous(ensemble.missing_left, np.bool_)
@@ -116,7 +116,7 @@ def complete(ensemble: Ensemble, dtype: np.dtype, n_features: int, n_threads: in
     def fill(tree: int) -> None:
         own = slice(offset[tree], offset[tree + 1])
         threshold = ordered_integers(ensemble.threshold[own], dtype)
-        column = BLOCK * (feature[own] + n_features * missing_left[own])
+        column = PERFECT_BLOCK * (feature[own] + n_features * missing_left[own])
         fill_tree(nodes[tree], leaf[tree], left[own], threshold, contiguous(column, np.int32))
 
     list(in_order(fill, range(ensemble.n_trees), n_threads))
@@ -158,8 +158,8 @@ def _as_integers(bits, trees, values):
             x = bits[i, j]
             is_missing = (x & trees.largest) > trees.infinity
             value = x if x >= 0 else x ^ trees.largest
-            values[j * BLOCK + i] = trees.largest if is_missing else value
-            values[(n_features + j) * BLOCK + i] = ~trees.largest if is_missing else value
+            values[j * PERFECT_BLOCK + i] = trees.largest if is_missing else value
+            values[(n_features + j) * PERFECT_BLOCK + i] = ~trees.largest if is_missing else value
 
 
 @inlined
@@ -170,10 +170,10 @@ def _step(nodes, k, values, i):
 
 
 @inlined
-def _walk(trees, tree, values, n_rows, leaf):
+def _traverse(trees, tree, values, n_rows, leaf):
     """Find the leaves of the rows of a block in one tree; the last lanes can be padding."""
     nodes, n_leaves = trees.nodes[tree], np.uint64(trees.leaf.shape[1])
-    for i in range(np.uint64(0), np.uint64(n_rows), np.uint64(LANES)):
+    for i in range(np.uint64(0), np.uint64(n_rows), np.uint64(ROWS_PER_STEP)):
         a = b = c = d = e = f = g = h = np.uint64(1)
         for _ in range(trees.depth):
             a = _step(nodes, a, values, i)
@@ -197,14 +197,14 @@ def predict_complete(trees, value, bits, total, found):
 
     If ``found`` (m, T) is not empty, store the leaves there instead.
     """
-    values = np.zeros(2 * bits.shape[1] * BLOCK, bits.dtype)
-    leaf = np.empty(BLOCK, np.uint32)
-    for start in range(0, bits.shape[0], BLOCK):
-        rows = bits[start : start + BLOCK]
+    values = np.zeros(2 * bits.shape[1] * PERFECT_BLOCK, bits.dtype)
+    leaf = np.empty(PERFECT_BLOCK, np.uint32)
+    for start in range(0, bits.shape[0], PERFECT_BLOCK):
+        rows = bits[start : start + PERFECT_BLOCK]
         stop = start + rows.shape[0]
         _as_integers(rows, trees, values)
         for tree in range(trees.leaf.shape[0]):
-            _walk(trees, tree, values, rows.shape[0], leaf)
+            _traverse(trees, tree, values, rows.shape[0], leaf)
             if found.size:
                 found[start:stop, tree] = leaf[: rows.shape[0]]
             else:

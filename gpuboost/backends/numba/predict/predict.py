@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpuboost.backends.numba.common.partition import in_mask
+from gpuboost.backends.numba.common.partition import LAST_CODE, in_mask
 from gpuboost.backends.numba.compiler import entry, inlined
 from gpuboost.backends.numba.predict.perfect_trees import (
     add_values,
@@ -36,13 +36,12 @@ from gpuboost.engine.ensembles.ensemble import Ensemble
 
 # Rows of one task: each tree's nodes are fetched once per task (measured: 110 ns per row and tree
 # with 2**11 rows, 31 ns with 2**16); a copy of the rows has at most `CHUNK_BYTES` bytes.
-ROWS_PER_CHUNK = 1 << 16
+PREDICTION_CHUNK = 1 << 16
 CHUNK_BYTES = 1 << 25
-ROWS_PER_BLOCK = 1 << 12  # rows that traverse a tree together: their values stay in the cache
+PREDICTION_BLOCK = 1 << 12  # rows that traverse a tree together: their values stay in the cache
 # Steps per row and pass (measured). With more steps, rows wait longer for memory; with fewer, row
 # numbers are copied more often.
 STEPS = 2
-LAST_CODE = 255
 
 
 def _node_type(threshold: type) -> np.dtype:
@@ -54,7 +53,7 @@ def _node_type(threshold: type) -> np.dtype:
 NODE_TYPES = {np.dtype(dtype): _node_type(dtype) for dtype in (np.float32, np.float64)}
 
 
-class WalkedForest(NamedTuple):
+class ForestArrays(NamedTuple):
     """An ensemble in the form that compiled code takes.
 
     Attributes
@@ -75,7 +74,7 @@ class WalkedForest(NamedTuple):
     masks: np.ndarray
 
 
-def pack_forest(ensemble: Ensemble, dtype: np.dtype, n_threads: int) -> WalkedForest:
+def pack_forest(ensemble: Ensemble, dtype: np.dtype, n_threads: int) -> ForestArrays:
     """Pack the nodes for rows of ``dtype``; for float32 rows thresholds are rounded down."""
     nodes = np.empty(len(ensemble.feature), dtype=NODE_TYPES[dtype])
     offset = contiguous(ensemble.offset, np.int64)
@@ -97,7 +96,7 @@ def pack_forest(ensemble: Ensemble, dtype: np.dtype, n_threads: int) -> WalkedFo
         )
 
     list(in_order(pack, range(ensemble.n_trees), n_threads))
-    return WalkedForest(nodes, offset, has_categories, contiguous(ensemble.masks, np.uint32))
+    return ForestArrays(nodes, offset, has_categories, contiguous(ensemble.masks, np.uint32))
 
 
 @entry
@@ -137,7 +136,7 @@ def _step(nodes, masks, first, k, X, row, is_plain):
 
 
 @inlined
-def _walk(forest, tree, X, rows, leaf, active, is_plain):
+def _traverse(forest, tree, X, rows, leaf, active, is_plain):
     """Find the leaves of a range of rows of ``X`` in one tree; each pass takes `STEPS` steps."""
     nodes, masks, first = forest.nodes, forest.masks, np.uint64(forest.offset[tree])
     n_active = np.uint64(rows[1] - rows[0])
@@ -171,12 +170,12 @@ def _any_missing(X):
 def _leaves(forest, tree, X, any_missing, leaf, active):
     """Find the leaf of every row of ``X`` in one tree; the plain case has its own loop."""
     is_plain = (not any_missing) & (not forest.has_categories[tree])
-    for start in range(0, X.shape[0], ROWS_PER_BLOCK):
-        rows = (start, min(start + ROWS_PER_BLOCK, X.shape[0]))
+    for start in range(0, X.shape[0], PREDICTION_BLOCK):
+        rows = (start, min(start + PREDICTION_BLOCK, X.shape[0]))
         if is_plain:
-            _walk(forest, tree, X, rows, leaf, active, True)
+            _traverse(forest, tree, X, rows, leaf, active, True)
         else:
-            _walk(forest, tree, X, rows, leaf, active, False)
+            _traverse(forest, tree, X, rows, leaf, active, False)
 
 
 @entry
@@ -185,7 +184,7 @@ def predict_rows(forest, value, X, total, found):
 
     If ``found`` (m, T) is not empty, store the leaves there instead.
     """
-    leaf, active = np.empty(X.shape[0], np.uint32), np.empty(ROWS_PER_BLOCK, np.uint32)
+    leaf, active = np.empty(X.shape[0], np.uint32), np.empty(PREDICTION_BLOCK, np.uint32)
     any_missing = _any_missing(X)
     for tree in range(forest.offset.size - 1):
         _leaves(forest, tree, X, any_missing, leaf, active)
@@ -197,7 +196,7 @@ def predict_rows(forest, value, X, total, found):
 
 def chunks_of(X: np.ndarray, n_threads: int) -> list[slice]:
     """Chunks of rows, at least two per thread."""
-    largest = min(ROWS_PER_CHUNK, CHUNK_BYTES // max(1, X.shape[1] * X.itemsize))
+    largest = min(PREDICTION_CHUNK, CHUNK_BYTES // max(1, X.shape[1] * X.itemsize))
     share = -(-len(X) // (2 * n_threads))
     return row_chunks(len(X), max(1, min(largest, share)))
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpuboost.backends.numba.common.packed_words import (
-    MAX_ROWS,
+    MAX_PACKED_ROWS,
     Packing,
     gradient_of,
     hessian_of,
@@ -31,7 +31,7 @@ from gpuboost.backends.numba.common.records import COUNT, GRADIENT, HESSIAN
 from gpuboost.backends.numba.compiler import inlined
 from gpuboost.engine.criteria import NEWTON
 
-CHANNEL_PACKING = Packing(32, 0, 2**32 - 1, 0, 1, MAX_ROWS)  # a row's word: class, weight
+CHANNEL_PACKING = Packing(32, 0, 2**32 - 1, 0, 1, MAX_PACKED_ROWS)  # a row's word: class, weight
 PAIR, FIELDS, HISTOGRAMS = 0, 1, 2
 # Below this hessian, products of two sums are exact, so both classes of a pair have equal terms.
 PAIR_UP_TO = 2**26

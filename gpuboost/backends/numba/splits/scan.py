@@ -8,7 +8,7 @@ Each column of `Scratch.sums` is a candidate, given by the sums of its left side
     best candidate of the feature, and of the node    `best_candidate`, `take_candidate`
 
 `Scratch.split` is the best split so far. The `evaluate_*` functions replace it if they find a
-better one, and return whether the feature could split the node at all.
+better one, and return whether the feature can split the node at all.
 """
 
 # mypy: check-untyped-defs=False
@@ -183,18 +183,18 @@ def evaluate_number(problem, channels, node, feature, rank, m):
 @inlined
 def take_candidate(problem, feature, rank, best):
     """Make ``best`` (candidate, score, side of missing values) the node's split if it is better."""
-    (j, score, goes), scratch = best, problem.scratch
+    (j, score, direction), scratch = best, problem.scratch
     split, sums, missing = scratch.split[0], scratch.sums, scratch.missing
     if j < 0 or not is_better(split, score, rank):
         return False
     left_gradient, left_hessian = sums[GRADIENT, j], sums[HESSIAN, j]
-    if goes == MISSING_LEFT:
+    if direction == MISSING_LEFT:
         left_gradient, left_hessian = (
             left_gradient + missing[GRADIENT],
             left_hessian + missing[HESSIAN],
         )
     set_best(split, score, rank, feature, left_gradient, left_hessian)
-    split.missing = goes if missing[HESSIAN] > 0 else MISSING_UNSEEN
+    split.missing = direction if missing[HESSIAN] > 0 else MISSING_UNSEEN
     return True
 
 
@@ -212,16 +212,17 @@ def missing_directions(problem, node, feature):
 @helper
 def best_candidate(problem, channels, node, feature, positions):
     """Best position in a range (first, last + 1), its score, and the side of missing values."""
-    scratch, may_go = problem.scratch, missing_directions(problem, node, feature)
-    j, score, goes = np.int64(-1), -1.0, MISSING_RIGHT
+    scratch, directions = problem.scratch, missing_directions(problem, node, feature)
+    j, score, direction = np.int64(-1), -1.0, MISSING_RIGHT
     for side in range(2):
-        if may_go[side]:
+        if directions[side]:
             score_candidates(problem, channels, node, feature, positions, side)
             other = first_largest(scratch.patterns, positions[1])
             found = scratch.scores[other] if other >= 0 else -1.0
             if (found > score) | ((found == score) & (other < j)):
-                j, score, goes = other, found, MISSING_LEFT if side == 1 else MISSING_RIGHT
-    return j, score, goes
+                j, score = other, found
+                direction = MISSING_LEFT if side == 1 else MISSING_RIGHT
+    return j, score, direction
 
 
 @helper

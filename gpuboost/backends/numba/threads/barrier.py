@@ -29,7 +29,7 @@ from gpuboost.backends.numba.intrinsics import (
 )
 
 TASK, ARRIVED, TURN, THREADS, CALLED_OFF, N_WORDS = 0, 8, 16, 24, 25, 32
-LOOKS = 1 << 12  # number of checks before a waiting thread yields its core to others
+MAX_SPINS = 1 << 12  # number of checks before a waiting thread yields its core to others
 
 
 def make_barrier(n_threads: int) -> np.ndarray:
@@ -61,10 +61,10 @@ def last_arrives(barrier):
     turn = load_acquire(barrier, TURN)
     if raise_by_one(barrier, ARRIVED) + 1 == barrier[THREADS]:
         return True
-    looks = 0
+    spins = 0
     while load_acquire(barrier, TURN) == turn and load_acquire(barrier, CALLED_OFF) == 0:
-        looks += 1
-        if looks > LOOKS:
+        spins += 1
+        if spins > MAX_SPINS:
             let_others_run()
     return False
 

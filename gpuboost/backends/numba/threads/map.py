@@ -12,20 +12,20 @@ import numpy as np
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-AHEAD = 2  # number of results per thread that can wait for the consumer
+RESULTS_AHEAD = 2  # number of results per thread that can wait for the consumer
 
 
 def in_order(
     work: Callable[[Item], Result], items: Sequence[Item], n_threads: int
 ) -> Iterator[Result]:
-    """Yield ``work(item)`` in order; threads work at most `AHEAD` items each ahead."""
+    """Yield ``work(item)`` in order; threads work at most `RESULTS_AHEAD` items each ahead."""
     n_threads = min(n_threads, len(items))
     if n_threads <= 1:
         yield from map(work, items)
         return
     pool = ThreadPoolExecutor(n_threads, thread_name_prefix="gpuboost")
     try:
-        n_ahead = AHEAD * n_threads
+        n_ahead = RESULTS_AHEAD * n_threads
         waiting = deque(pool.submit(work, item) for item in items[:n_ahead])
         for i in range(len(items)):
             done = waiting.popleft().result()

@@ -45,17 +45,17 @@ class ThreadPool:
             return
         while len(self._others) < n - 1:
             self._others.append(_Other(len(self._others) + 1))
-        barrier, done, n_asked, took_part = make_barrier(n), SimpleQueue[Any](), 0, False
+        barrier, done, n_started, took_part = make_barrier(n), SimpleQueue[Any](), 0, False
         try:
             for other in self._others[: n - 1]:
-                other.asked.put((work, barrier, done))
-                n_asked += 1
+                other.tasks.put((work, barrier, done))
+                n_started += 1
             work(0, barrier)
             took_part = True
         finally:
             if not took_part:
                 call_off(barrier)
-            errors = [done.get() for _ in range(n_asked)]
+            errors = [done.get() for _ in range(n_started)]
         for error in errors:
             if error is not None:
                 raise error
@@ -83,15 +83,15 @@ class _Other:
     """A thread that waits for work."""
 
     def __init__(self, number: int) -> None:
-        self.asked: SimpleQueue[Any] = SimpleQueue()
-        given = (self.asked, number)
+        self.tasks: SimpleQueue[Any] = SimpleQueue()
+        given = (self.tasks, number)
         self.thread = Thread(target=_serve, args=given, name=f"gpuboost-{number}", daemon=True)
         self.thread.start()
 
 
-def _serve(asked: SimpleQueue[Any], number: int) -> None:
+def _serve(tasks: SimpleQueue[Any], number: int) -> None:
     """Run queued work until None arrives; report the error of each piece, or None."""
-    while (task := asked.get()) is not None:
+    while (task := tasks.get()) is not None:
         work, barrier, done = task
         done.put(_take_part(work, number, barrier))
         del task, work, barrier, done
@@ -112,7 +112,7 @@ def _take_part(
 
 def _dismiss(others: list[_Other]) -> None:
     for other in others:
-        other.asked.put(None)
+        other.tasks.put(None)
     for other in others:
         other.thread.join()
     others.clear()
