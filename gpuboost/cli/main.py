@@ -54,12 +54,8 @@ def parser() -> argparse.ArgumentParser:
         default=120.0,
         help="approximate time of the whole demonstration (default: %(default)s)",
     )
-    demo.add_argument(
-        "--seed",
-        type=_whole_number(0, 2**32 - 1),
-        default=0,
-        help="random seed (default: %(default)s)",
-    )
+    seeds = _whole_number(0, 2**32 - 1)
+    demo.add_argument("--seed", type=seeds, default=0, help="random seed (default: %(default)s)")
     demo.set_defaults(run=run_demo)
     info = commands.add_parser("info", help="show devices, versions and which backend is used")
     info.add_argument(

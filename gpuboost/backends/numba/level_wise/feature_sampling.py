@@ -35,8 +35,8 @@ from gpuboost.backends.numba.common.records import Problem
 from gpuboost.backends.numba.compiler import helper, inlined
 from gpuboost.backends.numba.splits.scan import is_better
 
-# Status of features at a node: no candidate, one of the first max_features, a later one, and the one
-# that is evaluated now.
+# Status of a feature at a node: no candidate, one of the first max_features, a later one, and the
+# one that is evaluated now.
 EXCLUDED, CANDIDATE, RESERVE, CURRENT = range(4)
 # The best split of a tile is by one of the first features, by a later one, or there is none.
 FOUND, BEYOND, NONE = range(3)
