@@ -72,7 +72,7 @@ def test_calibration_is_kept_and_shown(monkeypatch, tmp_path, capsys):
         assert cost.measured_speed().numba_visit == 1e-9
         monkeypatch.setenv("GPUBOOST_CACHE_DIR", str(tmp_path / "speed.json" / "below"))
         assert cli.main(["info", "--calibrate"]) == 1
-        assert "GPUBOOST_CACHE_DIR chooses another folder" in capsys.readouterr().err
+        assert "set GPUBOOST_CACHE_DIR to another folder" in capsys.readouterr().err
     finally:
         cost.measured_speed.cache_clear()
 
