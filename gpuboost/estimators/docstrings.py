@@ -1,7 +1,7 @@
 """Docstrings of the public estimators, assembled from the docstrings of their base classes.
 
 Each parameter and fitted attribute is documented once, in the class that defines it.
-Defaults, arguments of methods and the errors they raise are derived from signatures.
+Defaults, and the arguments and errors of methods, are derived from signatures.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ FILLED_IN = {
 TEXT = """{summary}
 
 A replacement for scikit-learn's {name}, with the same names of parameters, methods
-and attributes and the same defaults. A classification with several outputs is not
-supported and raises an error.
+and attributes and the same defaults. Multi-output classification is not supported and
+raises an error.
 Features are binned (see ``max_bins``), and random numbers differ from scikit-learn's.
 The model depends only on data, parameters and seed, never on the device or the number
 of threads; compare models by `fingerprint`.
@@ -79,9 +79,10 @@ def documented(estimator: type) -> type:
 
 
 def _entries(classes: list[type], section: str) -> dict[str, tuple[str, str]]:
-    """Type and text of each entry in a section of the classes' docstrings; first entries count.
+    """Type and text of each entry in a section of the classes' docstrings, by name.
 
-    Public estimators among the classes are skipped: they repeat entries with other defaults.
+    If several classes document a name, the first counts. Classes whose docstring is already
+    assembled are skipped: they repeat entries with other defaults.
     """
     found: dict[str, tuple[str, str]] = {}
     for each in classes:
@@ -96,12 +97,12 @@ def _entries(classes: list[type], section: str) -> dict[str, tuple[str, str]]:
 
 
 def _classes_of(estimator: type) -> list[type]:
-    """The classes of an estimator's hierarchy, mixins last."""
+    """An estimator's class and its bases, dataclasses before mixins."""
     return sorted(estimator.__mro__, key=lambda each: not is_dataclass(each))
 
 
 def _parameters(estimator: type) -> str:
-    """The parameters of an estimator, its own first; tree classes document parameters of trees."""
+    """The parameters of an estimator, its own first; some are documented in its tree class."""
     classes, trees = _classes_of(estimator), getattr(estimator, "_tree_class", object).__mro__
     entries = _entries([*classes, *trees], "Parameters")
     default = {item.name: item.default for item in fields(estimator)}  # type: ignore[arg-type]
@@ -117,7 +118,7 @@ def _parameters(estimator: type) -> str:
 
 
 def _attributes(estimator: type) -> str:
-    """The fitted attributes of an estimator; attributes "with" a parameter need the parameter."""
+    """The fitted attributes of an estimator, without those "with" a parameter that it lacks."""
     lines = []
     for name, (kind, text) in _entries(_classes_of(estimator), "Attributes").items():
         needs = re.findall(r"with ``(\w+)``", kind)
@@ -129,28 +130,29 @@ def _attributes(estimator: type) -> str:
 # Arguments of methods.
 TAKEN = {
     "X": "array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)",
-    "y": "array-like of shape (n_samples,) or, in a regression, (n_samples, n_outputs)",
+    "y": "array-like of shape (n_samples,), or (n_samples, n_outputs) for regressors other than\n"
+    "    AdaBoostRegressor",
     "sample_weight": "array-like of shape (n_samples,), optional",
     "offset": "array-like of shape (n_samples,) or (n_samples, columns), optional\n"
-    "    As given to `fit`.",
+    "    Raw prediction that each row starts from, as in `fit`.",
     "check_input": "bool, default=True\n"
-    "    As in scikit-learn's signature; input is checked either way.",
+    "    Accepted for compatibility with scikit-learn; input is always checked.",
 }
 TAKEN_BY_A_FIT = TAKEN | {
-    "X": f"{TAKEN['X']}\n    NaN is missing. Categories are features of a categorical type, see\n"
-    "    ``categorical_features``.",
-    "sample_weight": f"{TAKEN['sample_weight']}\n    Rows of weight 0 are not in the model.",
+    "X": f"{TAKEN['X']}\n    NaN means missing. See ``categorical_features`` for the features that are\n"
+    "    categorical.",
+    "sample_weight": f"{TAKEN['sample_weight']}\n    No tree is grown on rows of weight 0.",
 }
 RAISED_BY_A_FIT = """TypeError, ValueError
-    A parameter, X, y or a weight is not what it must be; the message says what is allowed.
+    A parameter, X, y or a weight is invalid; the message says what is allowed.
 RuntimeError
     The device cannot be used here; the message says why.
 MemoryError
-    There is not enough memory. After any error the estimator is what it was before."""
+    There is not enough memory. After any error, the estimator is as it was before."""
 RAISED_BY_A_MODEL = """NotFittedError
     The estimator is not fitted."""
 RAISED_BY_INPUT = """TypeError, ValueError
-    An argument is not what the fitted model takes; the message says what is allowed.
+    An argument does not fit the model; the message says what is allowed.
 RuntimeError
     The device cannot be used here; the message says why."""
 

@@ -30,10 +30,10 @@ class BoostedTrees(FittedTrees):
 
     Attributes
     ----------
-    tree_votes : float64 (T,)
+    tree_votes : float64 (n_trees,)
         Weight of each tree.
-    errors, bounds : float64 (T,)
-        Weighted error of each round, and its Z_t.
+    errors, bounds : float64 (n_trees,)
+        Weighted error of each round, and its Z_t (see ``engine.ensembles.adaboost``).
     """
 
     tree_votes: np.ndarray
@@ -60,7 +60,10 @@ class BoostedTrees(FittedTrees):
     def decision(
         self, data: np.ndarray | BinnedMatrix, backend: Backend, n_threads: int
     ) -> np.ndarray:
-        """Sum of the votes divided by the sum of the trees' weights: float64 (n, 1 or K)."""
+        """Sum of the votes divided by the sum of the trees' weights.
+
+        float64 (n, 1) for one or two classes, else (n, n_classes).
+        """
         ensemble = self._trees_for(data, hard=True)
         total = run_in_blocks(data, lambda block: backend.predict(ensemble, block, n_threads))
         with working_on(total):

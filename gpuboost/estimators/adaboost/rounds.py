@@ -39,7 +39,9 @@ def reweight_task(
 
 
 def rounds_of(task: ReweightTask, backend: Backend) -> Iterator[Round]:
-    """The rounds of a fit, until the tree of a round is perfect or no better than chance.
+    """The rounds of a fit, until a tree has no errors or is no better than chance.
+
+    A tree that is no better than chance is left out, except the first of a regression.
 
     Raises
     ------
@@ -62,7 +64,7 @@ def _check_first(found: Round, objective: ClassObjective | ValueObjective) -> No
     if isinstance(objective, ValueObjective):
         return
     raise ValueError(
-        f"the first tree has a weighted error of {found.error:.3g} and must be below "
-        f"{objective.chance:.3g}, that of guessing: there is nothing to boost. Let trees be deeper "
-        "(max_depth, or that of estimator), or check whether X separates the classes"
+        f"the first tree has a weighted error of {found.error:.3g}, which must be below "
+        f"{objective.chance:.3g}, the error of guessing. Grow deeper trees (max_depth, or that of "
+        "estimator), or check whether X separates the classes"
     )

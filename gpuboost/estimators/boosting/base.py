@@ -51,8 +51,8 @@ class GradientBoosting(ManyTrees):
         Fraction of the rows drawn for each round, without replacement (Friedman, Stochastic
         gradient boosting, 2002).
     min_hessian_leaf : float
-        Minimum sum of hessians in a leaf. The hessian of a row is its weight with squared error,
-        and p (1 - p) times its weight with log loss.
+        Minimum sum of hessians in a leaf. With squared error, the hessian of a row is its weight;
+        with log loss, its weight times p (1 - p), where p is the predicted probability.
     min_samples_category : int, float or 'auto'
         Categories with fewer rows than this in a node are rare: they go where missing values go
         and are never split off alone. Rows are counted by their hessians, in units of the tree's
@@ -63,12 +63,13 @@ class GradientBoosting(ManyTrees):
         With 0, no category is rare. HistGradientBoosting and LightGBM (``cat_smooth``) use 10, and
         smooth in addition.
     max_features_per_level : int, float, 'sqrt', 'log2' or None
-        Number of features drawn for each level, from the features of the tree. None means all.
+        Number of features drawn for each level from the features of the tree. None means all of
+        these.
     max_features_per_tree : int, float, 'sqrt', 'log2' or None
-        Number of features drawn for each tree. None means all.
+        Number of features drawn for each tree. None means all features.
     l1_regularization : float
-        L1 penalty on leaf values: a leaf is 0 if the sum of its gradients is at most this value,
-        in absolute terms.
+        L1 penalty on leaf values: a leaf is 0 if the absolute value of the sum of its gradients is
+        at most this value.
     l2_regularization : float
         L2 penalty on leaf values.
     max_delta_step : float
@@ -79,40 +80,42 @@ class GradientBoosting(ManyTrees):
         ``min_impurity_decrease``: the variance of Newton steps, weighted by hessians.
         0 means no pruning.
     monotonic_cst : array-like of int of shape (n_features,), or dict
-        1 where predictions must increase with a feature, -1 where they must decrease, 0 for no
-        constraint; or a dict from feature name to one of these numbers.
+        1 if predictions must increase with the feature, -1 if they must decrease, 0 for no
+        constraint; or a dict mapping feature names to these numbers. Not supported for more than
+        two classes, several outputs or several quantiles.
     interaction_cst : 'pairwise', 'no_interactions', or sequence of sets of int or str
         Groups of features that can occur together on a path from the root to a leaf. Features
         in no group form one more group. 'pairwise' allows up to two features on a path,
-        'no_interactions' a single one. None means no constraint.
+        'no_interactions' a single feature. None means no constraint.
     multi_strategy : {'auto', 'one_output_per_tree', 'multi_output_tree'}
         Whether each round grows one tree per class or output, or one tree whose leaves hold the
         values of all classes or outputs. 'auto' grows one tree for all outputs of a regression
         with loss='squared_error', otherwise one tree per class or output.
     init : estimator or 'zero'
-        Estimator whose predictions boosting starts from. None means the best constant, 'zero'
+        Estimator whose predictions boosting starts from. None means the best constant; 'zero'
         means raw predictions of 0.
     validation_fraction : float
         Fraction of the rows set aside for early stopping, if ``n_iter_no_change`` is set and
         `fit` gets no ``eval_set``.
     n_iter_no_change : int
-        Stop after this many rounds without an improvement of more than ``tol``. The rounds stay
+        Stop after this many rounds without an improvement of more than ``tol``. These rounds stay
         in the model; ``best_iteration_`` is the best round. None means no early stopping.
     tol : float
-        Amount by which a round must improve on the best score so far to count as an improvement.
+        A score counts as an improvement if it is better than the best so far by more than this.
     eval_metric : str, callable, or list of these
         Metrics evaluated in addition to the loss, on ``eval_set`` or on the rows set aside.
         Regressors: 'rmse', 'mse', 'mae', 'mape', 'r2', 'poisson_deviance', 'gamma_deviance',
         'tweedie_deviance'. Classifiers: 'accuracy', 'balanced_accuracy', 'error', 'log_loss',
-        'auc', 'average_precision'. A callable is called as ``metric(truth, prediction)``; in a
-        classifier, the arguments are class numbers and probabilities. Smaller values are better
+        'auc', 'average_precision'. A callable is called as ``metric(y_true, y_pred)``; in a
+        classifier, the arguments are encoded classes and probabilities. Smaller values are better
         unless the callable has a true attribute ``greater_is_better``.
     callbacks : callable, or list of these
         Called after each round with one argument, whose attributes are the ``number``,
-        ``learning_rate`` and ``train_score`` of the round, and ``scores``, the ``evals_result_``
-        so far. A callback that returns True ends the fit.
+        ``learning_rate`` and ``train_score`` of the round, and ``scores``, which is
+        ``evals_result_`` so far. A callback that returns True ends the fit.
     criterion : str
-        Deprecated in scikit-learn and ignored: splits are chosen by the gain of a Newton step.
+        Deprecated in scikit-learn, and has no effect: splits are chosen by the gain of a Newton
+        step.
     importance_type : {'gain', 'count'}
         Whether ``feature_importances_`` sums the gains of splits or counts splits.
 
@@ -127,13 +130,14 @@ class GradientBoosting(ManyTrees):
     max_features_ : int
         Number of candidate features at each node.
     baseline_ : ndarray
-        Raw prediction before the first round.
+        Raw prediction before the first round, without that of ``init``.
     init_ : estimator
         The fitted ``init`` estimator, if there is one.
     train_score_ : ndarray of shape (n_estimators_,)
         Mean loss on the training rows after each round.
     evals_result_ : dict of dict of list
-        Loss and metrics after each round, by the names of the row set and of the metric.
+        Loss and metrics after each round, first by row set ('validation' for rows set aside,
+        'validation_0' and so on for ``eval_set``), then by metric.
     validation_score_ : ndarray
         Values of the last metric on the last row set of ``evals_result_``.
     best_iteration_ : int
@@ -203,10 +207,11 @@ class GradientBoosting(ManyTrees):
         ----------
         monitor : callable, optional
             Called after each round with the number of the round, this estimator and a dict with the
-            state of the fit; if the callable returns true, the fit ends.
+            state of the fit; if the callable returns a true value, the fit ends.
         offset : array-like of shape (n_samples,) or (n_samples, columns), optional
             Raw prediction that each row starts from (base margin), such as the logarithm of an
-            exposure. `predict` also needs the offsets of the rows that it predicts.
+            exposure. There is one column per output, quantile level or class, but only one for two
+            classes. `predict` also needs the offsets of the rows that it predicts.
         eval_set : list of (X, y), (X, y, sample_weight) or (X, y, sample_weight, offset), optional
             Row sets whose loss and ``eval_metric`` are recorded in ``evals_result_``. With
             ``n_iter_no_change``, the last metric of the last set decides when to stop, and no
@@ -294,7 +299,7 @@ class GradientBoosting(ManyTrees):
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """Share of each feature in the total gain of the splits, or in their number.
+        """Fraction of the total gain, or of the number of splits, that is due to each feature.
 
         ndarray of shape (n_features,); see ``importance_type``.
         """

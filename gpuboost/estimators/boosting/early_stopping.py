@@ -53,7 +53,7 @@ class MonitoredSet:
 
 
 def as_metric_takes(metric: Metric, prediction: np.ndarray) -> np.ndarray:
-    """Predictions in the form that a metric takes: classes, shares or values."""
+    """Predictions in the form that a metric takes: classes, class probabilities or values."""
     if metric.takes == LABELS:
         return prediction.argmax(axis=1)
     if metric.takes == SHARES and prediction.shape[1] == 2:

@@ -132,7 +132,7 @@ class GradientBoostingClassifier(Classifier, GradientBoosting):
         return map(self._most_probable, self.staged_predict_proba(X, offset))
 
     def _probabilities(self, raw: np.ndarray) -> np.ndarray:
-        """Probability of each class, by logistic or softmax if a user's loss has no ``predict``."""
+        """Class probabilities; if a user's loss has no ``predict``, the logistic or softmax."""
         loss: Loss = self._model.loss
         if loss.has_formula or hasattr(self.loss, "predict"):
             found = predictions(loss, raw)

@@ -63,7 +63,7 @@ def boost_plan(estimator: Any, inputs: FitInputs) -> tuple[BoostPlan, GrowthSize
 
 
 def start_of_rows(X: Any, offset: Any, init: Any, loss: Loss, n: int) -> np.ndarray | None:
-    """Offsets plus predictions of ``init``: float64 (n, columns), or None without both."""
+    """Offsets plus predictions of ``init``: float64 (n, columns); None if both are None."""
     offsets = read_offset(offset, n, loss.columns)
     if init is None:
         return offsets
@@ -86,7 +86,7 @@ def _read_rows(given: Any, estimator: Any, prepared: Prepared[BoostPlan], init: 
     if not isinstance(given, (tuple, list)) or not 2 <= len(given) <= len(ROW_PARTS):
         raise ValueError(
             "eval_set must be a list of (X, y), (X, y, sample_weight) or (X, y, sample_weight, "
-            f"offset), got an element {type(given).__name__} of {given!r:.80}"
+            f"offset), got an element of type {type(given).__name__}: {given!r:.80}"
         )
     X, y, sample_weight, offset = (*given, None, None)[:4]
     loss = prepared.plan.loss
@@ -103,19 +103,19 @@ def _read_rows(given: Any, estimator: Any, prepared: Prepared[BoostPlan], init: 
 
 
 def _known_target(own: Labels, labels: Labels) -> np.ndarray:
-    """Targets of evaluation rows, with the class numbers of the training data."""
+    """Targets of evaluation rows; classes are encoded as in the training data."""
     if not isinstance(own, ClassLabels) or not isinstance(labels, ClassLabels):
         if own.rows.shape[1:] != labels.rows.shape[1:]:
             raise ValueError(
-                f"y of eval_set has shape {own.rows.shape}, that of fit {labels.rows.shape}; both "
-                "must have the same outputs"
+                f"y of eval_set has shape {own.rows.shape}, y of fit has {labels.rows.shape}; both "
+                "must have the same number of outputs"
             )
         return own.rows
     unknown = np.setdiff1d(own.classes, labels.classes)
     if len(unknown):
         raise ValueError(
             f"y of eval_set has the classes {unknown!r:.80}, which y of fit does not have; "
-            "leave those rows out"
+            "leave out the rows of these classes"
         )
     place = np.searchsorted(labels.classes, own.classes)
     return place[own.rows].astype(np.int32)

@@ -24,8 +24,8 @@ class Metric:
     score : callable
         ``score(truth, prediction, sample_weight=None) -> float``.
     takes : {VALUES, LABELS, SHARES}
-        Kind of ``prediction``: values of a regressor, class numbers, or class probabilities (of the
-        second class only if there are two). The truth of a classifier is class numbers.
+        Kind of ``prediction``: values of a regressor, encoded classes, or class probabilities (of
+        the second class only if there are two). The truth of a classifier is encoded classes.
     greater_is_better : bool
         Whether larger scores are better.
     """

@@ -30,10 +30,10 @@ class BoostedRounds(FittedTrees):
     baseline : float64 (columns,)
         Raw prediction before the first round, without the predictions of ``init``.
     trees_per_round : int
-        Trees t, t + trees_per_round, ... add to column t. With one tree per round, each tree adds
-        to all columns.
+        Number of trees of a round. Trees t, t + trees_per_round, ... add to column t; if there is
+        one tree per round, it adds to all columns.
     init : estimator or None
-        Fitted estimator, from whose predictions boosting starts.
+        Fitted estimator whose predictions boosting starts from.
     """
 
     loss: Loss
@@ -61,7 +61,7 @@ class BoostedRounds(FittedTrees):
     def staged_raw(
         self, data: np.ndarray | BinnedMatrix, backend: Backend, n_threads: int
     ) -> Iterator[np.ndarray]:
-        """`raw` after each round; each array is new, so the caller may change it."""
+        """`raw` after each round; the next array is computed from this one, so do not change it."""
         k = self.trees_per_round
         total: Any = 0.0
         for number in range(self.n_rounds):
@@ -78,7 +78,7 @@ class BoostedRounds(FittedTrees):
         return hashlib.sha256(own + np.ascontiguousarray(self.baseline).tobytes()).hexdigest()
 
     def importances(self, n_features: int, kind: str = "gain") -> np.ndarray:
-        """Share of each feature in the gain of all splits, or in their number: (n_features,)."""
+        """Fraction of the total gain, or of the number of splits, per feature: (n_features,)."""
         total = np.zeros(n_features)
         for tree in self.ensemble.trees:
             if kind == "gain":
@@ -89,7 +89,7 @@ class BoostedRounds(FittedTrees):
 
 
 def predictions(loss: Loss, raw: np.ndarray) -> np.ndarray:
-    """Predictions from raw predictions, by the inverse link, on the same device."""
+    """Predictions from raw predictions, by the inverse link or a user's loss, on their device."""
     if loss.has_formula:
         return inverse_link(loss.facts.link, raw)
     with working_on(raw):
@@ -99,7 +99,7 @@ def predictions(loss: Loss, raw: np.ndarray) -> np.ndarray:
 def _sums(
     parts: Any, data: np.ndarray | BinnedMatrix, backend: Backend, n_threads: int
 ) -> np.ndarray:
-    """Sums of the trees' values, one column for each part of the ensemble."""
+    """Sums of the trees' values: float64 (n, columns), with the columns of all parts in order."""
     if isinstance(data, BinnedMatrix):
         parts = [part.on_codes for part in parts]
 

@@ -21,9 +21,9 @@ from gpuboost.estimators.inputs.parameters import feature_count, tree_limits
 MULTI_STRATEGIES = ("auto", "one_output_per_tree", "multi_output_tree")
 IMPORTANCES = ("gain", "count")
 BOOSTING_CRITERIA = ("deprecated", "friedman_mse", "squared_error")
-# A category is rare with fewer rows than the first number or, if hessians are Fisher information,
-# with a total hessian below the second; benchmarks/NOTES.md has the measurements. The limits could
-# make all categories of a small table rare, so a category with the last share of rows is not rare.
+# With 'auto', a category is rare with fewer rows than the first number or, if hessians are Fisher
+# information, a total hessian below the second (measurements: benchmarks/NOTES.md). So that not
+# all categories of a small table are rare, those with at least the last fraction of rows are not.
 CATEGORY_ROWS, CATEGORY_HESSIAN, CATEGORY_SHARE = 20, 5.0, 0.01
 
 
@@ -37,7 +37,7 @@ class FeatureCounts:
 
     @classmethod
     def of(cls, estimator: Any, n_features: int) -> FeatureCounts:
-        """The counts; a fraction for a node refers to the level, one for a level to the tree."""
+        """The counts; a node's fraction refers to its level's features, a level's to the tree's."""
         tree = feature_count(estimator.max_features_per_tree, n_features)
         level = feature_count(estimator.max_features_per_level, tree)
         return cls(tree, level, feature_count(estimator.max_features, level))
@@ -65,7 +65,7 @@ def boosting_options(
 def category_fraction(
     estimator: Any, mapper: BinMapper, n_rows: float, information: float
 ) -> float:
-    """Share of a tree's hessian below which a category is rare; 0.0 without sorted categories.
+    """Fraction of a tree's hessian below which a category is rare; 0.0 without sorted categories.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def category_fraction(
         kind = ValueError if isinstance(minimum, Real) else TypeError
         raise kind(
             'min_samples_category must be "auto", an integer of at least 0, or a number in '
-            f"[0.0, 1.0), a share of the rows; got {minimum!r}"
+            f"[0.0, 1.0), a fraction of the rows; got {minimum!r}"
         )
     is_sorted = mapper.is_categorical & (mapper.n_bins > ONE_HOT_LEVELS)
     return share if is_sorted.any() else 0.0
@@ -103,8 +103,8 @@ def check_criterion(estimator: Any) -> None:
     if estimator.criterion != "deprecated":
         one_of("criterion", estimator.criterion, BOOSTING_CRITERIA)
         warn_user(
-            f"criterion={estimator.criterion!r} is deprecated in scikit-learn and without effect: "
-            "splits are chosen by the gain of Newton's step; leave it out",
+            f"criterion={estimator.criterion!r} is deprecated in scikit-learn and has no effect: "
+            "splits are chosen by the gain of a Newton step; leave it at its default",
             FutureWarning,
         )
 

@@ -104,10 +104,10 @@ class RoundSetup:
         for what, part in (("for early stopping", held_out), ("to be fitted", ~held_out)):
             if not (self._given_weights[part] > 0.0).any():
                 raise ValueError(
-                    f"of the rows that validation_fraction={self.estimator.validation_fraction} "
-                    f"sets apart {what}, {np.count_nonzero(part)}, none has a positive "
-                    "sample_weight; drop rows of weight 0 before the fit, choose another "
-                    "validation_fraction or random_state, or give an eval_set"
+                    f"none of the {np.count_nonzero(part)} rows that "
+                    f"validation_fraction={self.estimator.validation_fraction} sets apart {what} "
+                    "has a positive weight; drop rows of weight 0 before the fit, choose another "
+                    "validation_fraction or random_state, or pass an eval_set"
                 )
 
     @cached_property
@@ -119,7 +119,7 @@ class RoundSetup:
 
     @property
     def _given_weights(self) -> np.ndarray:
-        """Weights of all rows, held out or not; ones without user weights and class weights."""
+        """Weights of all rows, held out or not; ones without sample weights and class weights."""
         return np.ones(len(self.plan.y)) if self.plan.weights is None else self.plan.weights
 
     @cached_property
@@ -213,7 +213,7 @@ class BoostingFit:
     train_scores : list of float
         Mean loss on the training rows after each round.
     oob_scores, oob_improvements : list of float
-        Mean loss on the rows not drawn for a round, after each round, and its decrease.
+        Mean loss after each round on the rows not drawn for the round, and its decrease.
     results : dict of str to dict of str to list of float
         ``evals_result_``.
     best_round : int or None
@@ -236,7 +236,7 @@ class BoostingFit:
         return self._model(task)
 
     def _rounds(self, booster: Booster, monitor: Callable[..., Any] | None) -> None:
-        """Boost until early stopping, a callback or the monitor ends the fit."""
+        """Run all rounds, unless early stopping, a callback or the monitor ends the fit before."""
         estimator, before = self.setup.estimator, self.setup.before
         rates = options.learning_rates(estimator.learning_rate)
         callbacks, stopping = read_callbacks(estimator.callbacks), self._early_stopping()

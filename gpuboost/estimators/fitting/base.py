@@ -27,8 +27,8 @@ from gpuboost.estimators.model.fitted import FittedTrees
 class TreeModel(BaseEstimator, ABC):
     """Base of all estimators.
 
-    A fitted estimator keeps its trees and bins in ``_model``, but no data. Its state changes only
-    when a fit succeeds: after an error the estimator is as it was before.
+    A fitted estimator keeps its trees and bins in ``_model``, but not X or y. Its state changes
+    only when a fit succeeds: after an error, the estimator is as it was before.
 
     Parameters
     ----------
@@ -36,12 +36,13 @@ class TreeModel(BaseEstimator, ABC):
         Source of randomness; an int makes the model reproducible.
     n_jobs : int
         Number of threads. None means one thread per processor that the process can use, but at
-        most ``OMP_NUM_THREADS``; -1 means one thread per processor. The model does not depend on
-        ``n_jobs``.
+        most ``OMP_NUM_THREADS``; -1 means the same without this limit. The model does not depend
+        on ``n_jobs``.
     device : str
         'auto', 'cpu', 'cuda', 'cuda:N', or the name of a backend, 'numpy' or 'numba'. 'auto'
-        chooses the fastest backend for the size of the data, including the time to start a backend
-        that the process has not used yet. The model does not depend on ``device``.
+        chooses the backend that should be fastest for the size of the data, including the time to
+        start a backend that the process has not used yet; 'cpu' chooses 'numpy' or 'numba' in the
+        same way. The model does not depend on ``device``.
     max_bins : int
         Maximum number of bins per feature, from 2 to 255; missing values have an extra bin.
     categorical_features : 'from_dtype', None, or array-like of bool, int or str
@@ -86,7 +87,7 @@ class TreeModel(BaseEstimator, ABC):
 
     @abstractmethod
     def _plan(self, inputs: FitInputs) -> tuple[Any, GrowthSize]:
-        """The plan of the trees or rounds, and the amount of work."""
+        """The plan of the trees or rounds, and the amount of work to grow them."""
 
     @abstractmethod
     def _grow(self, prepared: Prepared[Any]) -> tuple[FittedTrees, dict[str, Any]]:
@@ -104,12 +105,12 @@ class TreeModel(BaseEstimator, ABC):
     def _weights(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
         """Weights of the rows; rows are drawn in proportion to their weights.
 
-        In classifiers other than bagging, the weights are multiplied by the class weights.
+        In classifiers without a base tree, the weights are multiplied by the class weights.
         """
         return weights
 
     def _model_to_extend(self) -> FittedTrees | None:
-        """The model that a warm start adds trees to."""
+        """The model that a warm start adds trees to; None without one."""
         return None
 
     # ---- a fitted model ----------------------------------------------------------------------
@@ -137,12 +138,12 @@ class TreeModel(BaseEstimator, ABC):
         return work(model, data, backend, thread_count(self.n_jobs))
 
     def _mean_values(self, X: Any) -> np.ndarray:
-        """Mean over the trees of each row's leaf values or votes: float64 (n, V)."""
+        """Mean over the trees of each row's leaf values or votes: float64 (n, n_values)."""
         voting = self._voting_rule()
         return self._run(X, lambda model, *rest: model.predict(*rest, voting))
 
     def _leaves(self, X: Any) -> np.ndarray:
-        """Leaf of each row in each tree: int64 (n, T)."""
+        """Leaf of each row in each tree: int64 (n, n_trees)."""
         leaves = self._run(X, FittedTrees.apply)
         with working_on(leaves):
             return leaves.astype(np.int64)
@@ -154,18 +155,18 @@ class TreeModel(BaseEstimator, ABC):
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """Share of each feature in the impurity decrease: ndarray of shape (n_features,).
+        """Normalised impurity decrease of each feature: ndarray of shape (n_features,).
 
-        The share is the mean over the trees; in AdaBoost, trees count by their weights.
+        The mean over the trees; in AdaBoost, the mean is weighted by the trees' weights.
         """
         check_is_fitted(self)
         return self._model.importances(self.n_features_in_)
 
     def fingerprint(self) -> str:
-        """SHA-256 of everything that prediction reads: trees, bin edges and codes of categories.
+        """SHA-256 of the trees, the bin edges and the codes of categories.
 
-        Gradient boosting includes the baseline, AdaBoost the weights of the trees. Class labels and
-        ``voting``, which are applied to leaf values, are not included.
+        Gradient boosting includes the baseline, AdaBoost the weights of the trees. Class labels,
+        ``voting``, the loss and a fitted ``init`` estimator are not included.
 
         The fingerprint is equal for equal data, parameters and seed, on any device and with any
         number of threads.

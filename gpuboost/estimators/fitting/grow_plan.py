@@ -67,7 +67,7 @@ def growth_of(inputs: FitInputs, limits: dict[str, Any], of_trees: tuple[int, ..
     limits : dict
         The result of `parameters.tree_limits`.
     of_trees : tuple of int
-        Number of trees that grow together, of rounds, and of channels.
+        Numbers of trees that grow together, of rounds and of channels.
     """
     n_trees, n_rounds, n_channels = of_trees
     return GrowthSize(

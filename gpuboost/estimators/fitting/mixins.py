@@ -21,7 +21,7 @@ def copied_to_host(*given: Any) -> list[Any]:
 
 
 def score_of(estimator: Any, found: Any, y: Any, weights: Any) -> float:
-    """Score of the predictions by the estimator's default metric of scikit-learn."""
+    """Score of the predictions by the estimator's default metric, a function of scikit-learn."""
     found, y, weights = copied_to_host(found, y, weights)
     return float(estimator._metric(y, found, sample_weight=weights))
 
@@ -32,11 +32,12 @@ class Classifier(ClassifierMixin):
     Parameters
     ----------
     class_weight : dict or str
-        Weight of each class label. 'balanced' makes weights inversely proportional to the numbers
-        of rows of the classes; 'balanced_subsample' (forests only) does so for the rows drawn for
-        each tree. None means that all classes have weight 1.
+        A dict maps class labels to weights; classes that it lacks have weight 1. 'balanced' makes
+        the weight of a class inversely proportional to its number of rows; 'balanced_subsample'
+        (forests only) does so for the rows drawn for each tree. None means that all classes have
+        weight 1.
     voting : {'soft', 'hard'}
-        Whether to average the class shares in the trees' leaves or count one vote per tree.
+        Whether to average the trees' class probabilities or to count one vote per tree.
 
     Attributes
     ----------
@@ -45,7 +46,8 @@ class Classifier(ClassifierMixin):
     n_classes_ : int
         Number of classes.
     oob_decision_function_ : ndarray of shape (n_samples, n_classes), with ``oob_score``
-        Out-of-bag class probabilities; NaN (scikit-learn: 0) for rows that every tree was grown on.
+        Out-of-bag class probabilities; NaN for rows that every tree was grown on (in
+        scikit-learn's forests, 0).
     """
 
     _labels: ClassVar[Any] = ClassLabels
@@ -58,8 +60,8 @@ class Classifier(ClassifierMixin):
         Returns
         -------
         ndarray of float64 of shape (n_samples, n_classes)
-            Mean over the trees of the class shares in the row's leaf; with ``voting="hard"``, the
-            fraction of the trees that vote for the class.
+            Mean of the trees' class probabilities; with ``voting="hard"``, the fraction of the
+            trees that vote for the class.
         """
         return self._mean_values(X)
 
@@ -77,13 +79,13 @@ class Classifier(ClassifierMixin):
         """
         return self._most_probable(self.predict_proba(X))
 
-    def _most_probable(self: Any, shares: np.ndarray) -> np.ndarray:
-        """Labels of the classes with the largest shares."""
-        with working_on(shares):
-            return self._labels_at(shares.argmax(axis=1))
+    def _most_probable(self: Any, probabilities: np.ndarray) -> np.ndarray:
+        """Label of the most probable class of each row."""
+        with working_on(probabilities):
+            return self._labels_at(probabilities.argmax(axis=1))
 
     def _labels_at(self: Any, places: np.ndarray) -> np.ndarray:
-        """Labels of the given class numbers; string labels are on the host."""
+        """Class labels at the given indices; string labels are on the host."""
         if self.classes_.dtype.kind not in "biuf":
             return self.classes_.take(copy_to_host(places), axis=0)
         return array_module(places).asarray(self.classes_).take(places, axis=0)
@@ -98,7 +100,7 @@ class Classifier(ClassifierMixin):
         return score_of(self, self.predict(X), y, sample_weight)
 
     def _weights(self: Any, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
-        """Weights of the rows, times class weights unless a base tree has the class weights."""
+        """Weights of the rows, times class weights unless these belong to a base tree."""
         if self._tree is not self:
             return weights
         of_class = self._class_factor(labels, weights)
@@ -111,12 +113,12 @@ class Classifier(ClassifierMixin):
         return labels.rows if self._balances_draws() else None
 
     def _class_factor(self: Any, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
-        """Class weight of each row, the same for all trees; None if all are 1."""
+        """Class weight of each row; None without class weights, or if each tree has its own."""
         choice = self._tree.class_weight
         check_class_weight(choice, self._class_weights)
         if self._balances_draws():
             return None
-        if isinstance(choice, str):  # without draws, 'balanced_subsample' means the same
+        if isinstance(choice, str):  # without draws, 'balanced_subsample' means 'balanced'
             choice = "balanced"
         factor = labels.row_weights(choice)
         if factor is not None:
@@ -139,7 +141,7 @@ class Regressor(RegressorMixin):
     Attributes
     ----------
     oob_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_outputs), with ``oob_score``
-        Out-of-bag predictions; NaN (scikit-learn: 0) for rows that every tree was grown on.
+        Out-of-bag predictions; NaN for rows that every tree was grown on (in scikit-learn, 0).
     """
 
     _labels: ClassVar[Any] = ValueLabels

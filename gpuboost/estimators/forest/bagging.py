@@ -26,7 +26,8 @@ class Bagging(TreeEnsemble):
     Parameters
     ----------
     max_features : int or float
-        Number of features drawn for each tree (random subspaces); a float is a fraction of all.
+        Number of features drawn for each tree (random subspaces); a float is a fraction of all
+        features.
     bootstrap_features : bool
         Whether the features of a tree are drawn with replacement.
 
@@ -55,16 +56,16 @@ class Bagging(TreeEnsemble):
             return WITH_REPLACEMENT, n_draws
         if n_draws > n_samples:
             raise ValueError(
-                f"max_samples={self.max_samples!r} means {n_draws} rows, more than the {n_samples} "
-                "there are to draw without replacement; lower it or use bootstrap=True"
+                f"max_samples={self.max_samples!r} means {n_draws} rows, but X has {n_samples}, and "
+                "bootstrap=False draws without replacement; lower it or use bootstrap=True"
             )
         if n_draws == n_samples:
             return ALL_ROWS, n_samples
         if weights is not None:
             warn_user(
-                "With weights and bootstrap=False, rows are drawn without replacement and then all "
-                "weigh the same, so a row's weight shows less than it should; bootstrap=True is "
-                "recommended."
+                "With weights and bootstrap=False, rows are drawn without replacement by weight, "
+                "and their weights are not used again, so the weights have less effect than they "
+                "should; bootstrap=True is recommended."
             )
         return WITHOUT_REPLACEMENT, n_draws
 
@@ -95,7 +96,7 @@ class BaggingClassifier(Classifier, Bagging):
     _tree_class = DecisionTreeClassifier
 
     def _row_factor(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
-        """Class weights of rows; `_weights` has none, as they are a parameter of the base tree."""
+        """Class weight of each row; `_weights` leaves these out, since the base tree has them."""
         return self._class_factor(labels, weights)
 
 

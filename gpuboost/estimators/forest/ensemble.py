@@ -31,8 +31,8 @@ class TreeEnsemble(ManyTrees):
         replacement (pasting).
     oob_score : bool or callable
         Whether to predict each row with the trees that were not grown on it, and to score these
-        predictions by accuracy or R2. A callable is called as ``oob_score(truth, predicted)``,
-        with class numbers in classifiers, and returns the score.
+        predictions by accuracy or R2. A callable is called as ``oob_score(y_true, y_pred)``, with
+        encoded classes for classifiers, and returns the score.
     max_samples : int or float
         Number of rows drawn for each tree; a float is a fraction of the number of rows or, with
         weights, of the sum of the weights. None means the number of rows of X.
@@ -71,7 +71,7 @@ class TreeEnsemble(ManyTrees):
         return None
 
     def _row_factor(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
-        """Factor that multiplies the draw count of each row, the same in every tree."""
+        """Factor of each row's draw count, the same in every tree; None if there are none."""
         return None
 
     # ---- the steps of a fit --------------------------------------------------------------------

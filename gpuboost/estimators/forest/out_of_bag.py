@@ -20,7 +20,7 @@ from gpuboost.estimators.model.fitted import FittedTrees, TreeBatch
 def out_of_bag_means(
     model: FittedTrees, ensemble: Ensemble, matrix: BinnedMatrix, backend: Backend, n_threads: int
 ) -> np.ndarray:
-    """Mean leaf value of each row over the trees not grown on the row, summed in tree order.
+    """Mean of each row's leaf values over the trees not grown on the row, added in tree order.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def out_of_bag_means(
 
     Returns
     -------
-    float64 (n, V)
+    float64 (n, n_values)
         NaN, with a warning, for rows that every tree was grown on.
     """
     check_same_rows(model.batches, matrix.n_samples)
@@ -44,7 +44,7 @@ def out_of_bag_means(
     total, count = backend.sum_out_of_bag(coded, matrix, draws, n_threads)
     if not count.all():
         warn_user(
-            "Some inputs do not have OOB scores: every tree saw them, and they are NaN. "
+            "Some inputs do not have OOB scores: every tree was grown on them, so they are NaN. "
             "This probably means too few trees were used to compute any reliable OOB estimates; "
             "raise n_estimators or lower max_samples."
         )
@@ -55,9 +55,9 @@ def out_of_bag_means(
 def out_of_bag_facts(
     labels: Labels, means: np.ndarray, score: Callable[..., Any]
 ) -> dict[str, Any]:
-    """Fitted attributes from the out-of-bag means of votes or values.
+    """Fitted attributes from the out-of-bag means of leaf values or votes.
 
-    Accuracy needs one row with an out-of-bag mean, R2 needs two.
+    Accuracy needs one row with an out-of-bag mean, R2 needs two; with fewer, the score is NaN.
     """
     truth, seen = copy_to_host(labels.rows), ~np.isnan(means[:, 0])
     if isinstance(labels, ClassLabels):
@@ -74,7 +74,7 @@ def check_same_rows(batches: tuple[TreeBatch, ...], n_samples: int) -> None:
     for batch in batches:
         if batch.sampler.n_samples != n_samples:
             raise ValueError(
-                f"oob_score needs the rows that every tree was grown on, but with warm_start "
-                f"some trees saw {batch.sampler.n_samples} rows and X has {n_samples}; fit with "
+                f"oob_score needs the training rows of every tree, but with warm_start some trees "
+                f"were fitted on {batch.sampler.n_samples} rows and X has {n_samples}; fit with "
                 "warm_start=False or oob_score=False"
             )

@@ -21,20 +21,20 @@ INTERACTIONS = ("pairwise", "no_interactions")
 def with_constraints(
     options: TreeOptions, tree: Any, schema: FeatureSchema, labels: ClassLabels | ValueLabels
 ) -> TreeOptions:
-    """Options of a tree with the user's monotonic constraints on its values or class shares."""
+    """Options of a tree with the user's monotonic constraints on its leaf values."""
     given = tree.monotonic_cst
     directions = monotonic_directions(given, schema)
     if directions is None:
         return options
     if labels.n_columns > 1:
         raise ValueError(
-            f"monotonic_cst={given!r:.80} was given with several classes or outputs; monotonic "
-            "constraints are not supported there: fit one model for each, or pass None"
+            f"monotonic_cst={given!r:.80} was given with more than two classes or several outputs, "
+            "for which it is not supported: fit one model for each, or pass None"
         )
     if options.criterion != VARIANCE:
         raise ValueError(
-            f"monotonic_cst={given!r:.80} needs criterion='gini' or 'squared_error', whose gain is "
-            "made of the values of leaves; pass one of these, or monotonic_cst=None"
+            f"monotonic_cst={given!r:.80} needs criterion='gini' or 'squared_error', whose gain "
+            "follows from leaf values; pass one of these, or monotonic_cst=None"
         )
     return replace(options, criterion=NEWTON, regularisation=Regularisation(monotonic=directions))
 
@@ -50,8 +50,8 @@ def regularisation(estimator: Any, schema: FeatureSchema, loss: Loss) -> Regular
     if directions is not None and loss.columns > 1:
         raise ValueError(
             f"monotonic_cst={estimator.monotonic_cst!r:.80} was given with {loss.columns} raw "
-            "predictions a row (several classes, outputs or quantiles); monotonic constraints are "
-            "not supported there: fit one model for each, or pass monotonic_cst=None"
+            "predictions per row (classes, outputs or quantiles), for which it is not supported: "
+            "fit one model for each, or pass monotonic_cst=None"
         )
     return Regularisation(
         l1=number_between("l1_regularization", estimator.l1_regularization, 0.0),
@@ -73,13 +73,13 @@ def monotonic_directions(given: Any, schema: FeatureSchema) -> tuple[int, ...] |
     if len(directions) != schema.n_features or not set(directions) <= {-1, 0, 1}:
         raise ValueError(
             f"monotonic_cst must hold -1, 0 or 1 for each of the {schema.n_features} features, or "
-            f"be a dict of names and these, got {given!r:.120}"
+            f"be a dict mapping feature names to these, got {given!r:.120}"
         )
     bad = [f for f, d in enumerate(directions) if d and schema.is_categorical[f]]
     if bad:
         raise ValueError(
             f"monotonic_cst constrains the categorical features {bad}, which have no order; "
-            "categorical features cannot have monotonic constraints, give them 0"
+            "pass 0 for categorical features"
         )
     return tuple(map(int, directions)) if any(directions) else None
 

@@ -70,8 +70,9 @@ def read_prediction(
 ) -> np.ndarray | BinnedMatrix:
     """Read features to predict on: columns, or the codes of a `Dataset` with the model's bins.
 
-    For the training rows, columns and codes give the same leaves. For other rows, a value between
-    two bins can be on the other side of a threshold in a `Dataset`, which has only bin codes.
+    For training rows of positive weight, columns and codes give the same leaves. For other rows, a
+    value between two bins can be on the other side of a threshold in a `Dataset`, which has only
+    bin codes.
     """
     if not isinstance(X, Dataset):
         with where_they_are(X):
@@ -81,7 +82,7 @@ def read_prediction(
 
 
 def where_they_are(*given: Any) -> AbstractContextManager[Any]:
-    """Context that makes the GPU of the given arrays, if one is on a GPU, the current device."""
+    """Context manager that makes the device of the first CuPy array, if any, the current device."""
     for values in given:
         if is_cupy_array(values):
             return working_on(values)
@@ -117,7 +118,7 @@ def check_known_columns(
         what = "categories" if same_codes else "bins"
         raise ValueError(
             f"this Dataset has other {what} than {known} ({owner}); make it with Dataset(X, "
-            "reference=...) of the Dataset given to the first fit, or pass X itself"
+            "reference=train), train being the Dataset of the first fit, or pass X itself"
         )
 
 
@@ -137,14 +138,14 @@ def _check_dataset(
     choice = estimator.categorical_features
     if not (isinstance(choice, str) and choice == "from_dtype"):
         raise ValueError(
-            f"categorical_features={choice!r:.80} was given together with a Dataset, which has "
-            "chosen its categorical features; say it to Dataset(X, categorical_features=...)"
+            f"categorical_features={choice!r:.80} was given together with a Dataset, which has its "
+            "own categorical features; use Dataset(X, categorical_features=...)"
         )
     n_bins = data.mapper.n_bins[~data.mapper.is_categorical].max(initial=0)
     if n_bins > max_bins:
         raise ValueError(
             f"max_bins={max_bins} was given together with a Dataset of up to {n_bins} bins; "
-            "say it to Dataset(X, max_bins=...)"
+            "use Dataset(X, max_bins=...)"
         )
     if before is not None:
         name = type(estimator).__name__

@@ -123,7 +123,7 @@ def criterion_number(criterion: Any, criteria: Mapping[str, int]) -> int:
     if criterion == "friedman_mse" and criteria is VALUE_CRITERIA:
         warn_user(
             "criterion='friedman_mse' chooses the same splits as 'squared_error' and is deprecated "
-            "in scikit-learn; 'squared_error' is used, pass that",
+            "in scikit-learn; pass criterion='squared_error' to silence this warning",
             FutureWarning,
         )
         criterion = "squared_error"
@@ -137,7 +137,7 @@ def feature_count(max_features: Any, n_features: int) -> int:
     roots = {"sqrt": math.isqrt(n_features), "log2": n_features.bit_length() - 1}
     if isinstance(max_features, str) and max_features in roots:
         return max(1, roots[max_features])
-    allowed = "an integer of at least 1, a float in (0, 1], 'sqrt', 'log2' or None (all of them)"
+    allowed = "an integer of at least 1, a float in (0, 1], 'sqrt', 'log2' or None (all features)"
     return min(whole_or_share("max_features", max_features, n_features, allowed), n_features)
 
 

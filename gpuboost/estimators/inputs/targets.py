@@ -57,7 +57,7 @@ class ClassLabels(Labels):
 
     @property
     def n_columns(self) -> int:
-        """Length of a leaf's value: the number of classes, but 1 for two classes."""
+        """Number of channels: the number of classes, but 1 for two classes."""
         return 1 if len(self.classes) <= 2 else len(self.classes)
 
     def target(self, sampler: RowSampler, criterion: int = VARIANCE) -> ClassTarget:
@@ -91,7 +91,7 @@ class ValueLabels(Labels):
 
     @property
     def n_columns(self) -> int:
-        """Length of a leaf's value."""
+        """Number of channels: the number of outputs."""
         return 1 if self.rows.ndim == 1 else self.rows.shape[1]
 
     def target(self, sampler: RowSampler, criterion: int = VARIANCE) -> RegressionTarget:
@@ -125,10 +125,10 @@ def _warn_of_outliers(y: np.ndarray, quantised: np.ndarray, inside: np.ndarray |
         before, after = len(np.unique(distinguished)), len(np.unique(integers[:, k]))
         if 2 * after < before:
             warn_user(
-                f"{before} values of output {k} of y, in {len(values)} rows looked at, count as "
-                f"{after} in the choice of splits, because y spans {float(y[:, k].min()):g} to "
-                f"{float(y[:, k].max()):g}; take outliers out, or fit a transform of y, such as "
-                "its logarithm"
+                f"{before} distinct values of output {k} of y, in a sample of {len(values)} rows, "
+                f"count as {after} when splits are chosen, because y spans "
+                f"{float(y[:, k].min()):g} to {float(y[:, k].max()):g}; remove outliers, or fit a "
+                "transform of y, such as its logarithm"
             )
 
 
@@ -150,5 +150,5 @@ def _warn_of_small_weights(sampler: RowSampler) -> None:
         warn_user(
             f"sample_weight spans {float(positive.min()):g} to {float(positive.max()):g}: a tree "
             f"chooses its splits without {sampler.lost:.0%} of the rows, whose weights round to 0 "
-            "(another choice of them for each tree); make large weights smaller"
+            "(different rows in each tree); make large weights smaller"
         )

@@ -39,8 +39,8 @@ def estimate_memory(
 
     X is assumed to be on the host. Trees of bounded depth are assumed to be full, and other trees
     to have about as many nodes as rows. For trees of more than a dozen levels, this is more than
-    most data need. The estimate excludes the memory of CUDA itself, a few hundred MB per process,
-    and for boosting the rows of ``eval_set`` and the arrays of a user-defined loss.
+    most data need. The estimate excludes the memory of CUDA itself (a few hundred MB per process)
+    and, for boosting, the rows of ``eval_set`` and the arrays of a user-defined loss.
 
     Parameters
     ----------
@@ -49,14 +49,14 @@ def estimate_memory(
     n_samples, n_features : int
         Shape of X.
     n_classes : int
-        Number of classes of a classification.
+        Number of classes, for classifiers.
     n_outputs : int
-        Number of outputs of a regression.
+        Number of outputs, for regressors.
     n_categorical : int, optional
         Number of categorical features. None means the number of features that the estimator's
         ``categorical_features`` lists, or 0 if that parameter is "from_dtype" or None.
     weighted : bool
-        Whether `fit` gets sample weights that are real numbers.
+        Whether `fit` gets real-valued sample weights (equal or integer weights need less memory).
     dtype : float32 or float64
         Data type of X.
     memory_budget : int, optional

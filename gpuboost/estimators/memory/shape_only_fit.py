@@ -41,7 +41,7 @@ class ShapeOnlyTable:
     n_samples, n_features, n_classes, n_outputs, n_categorical : int
         As in `estimate_memory`.
     weighted : bool
-        Whether there are real sample weights.
+        Whether there are real-valued sample weights.
     dtype : numpy.dtype
         Data type of X.
     """
@@ -55,14 +55,14 @@ class ShapeOnlyTable:
     dtype: np.dtype
 
     def labels(self, kind: type[ClassLabels | ValueLabels]) -> ClassLabels | ValueLabels:
-        """Labels with the shape of real labels."""
+        """Labels with the shape of a real fit's labels."""
         if issubclass(kind, ClassLabels):
             codes = np.arange(self.n_samples, dtype=np.int32) % np.int32(self.n_classes)
             return ShapeOnlyClasses(codes, np.arange(self.n_classes))
         return ShapeOnlyValues(np.broadcast_to(1.0, (self.n_samples, self.n_outputs)))
 
     def weights(self) -> np.ndarray | None:
-        """Real weights, none of them an integer multiple of another."""
+        """Real-valued weights, none of them an integer multiple of another."""
         return np.linspace(0.6, 1.0, self.n_samples) ** 0.5 if self.weighted else None
 
     def matrix(self, max_bins: int) -> BinnedMatrix:

@@ -36,4 +36,4 @@ class ModelView:
         )
 
     def __delete__(self, estimator: Any) -> None:
-        raise AttributeError(f"{self._name} cannot be deleted; fit makes a new one")
+        raise AttributeError(f"{self._name} cannot be deleted; only fit replaces it")

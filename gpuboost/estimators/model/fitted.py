@@ -96,7 +96,7 @@ class FittedTrees:
 
     @cached_property
     def votes(self) -> Ensemble:
-        """The trees with a vote for each leaf's largest class in place of its class shares."""
+        """The trees with one vote for a leaf's most probable class in place of probabilities."""
         value = np.zeros_like(self.ensemble.value)
         value[np.arange(len(value)), self.ensemble.value.argmax(axis=1)] = 1.0
         return replace(self.ensemble, value=value)
@@ -104,7 +104,7 @@ class FittedTrees:
     def predict(
         self, data: np.ndarray | BinnedMatrix, backend: Backend, n_threads: int, voting: str
     ) -> np.ndarray:
-        """Mean over the trees of leaf values, or of votes with hard voting: float64 (n, V)."""
+        """Mean over the trees of leaf values or, with hard voting, votes: float64 (n, n_values)."""
         ensemble = self._trees_for(data, hard=voting == "hard")
         total = run_in_blocks(data, lambda block: backend.predict(ensemble, block, n_threads))
         with working_on(total):
@@ -114,16 +114,16 @@ class FittedTrees:
     def apply(
         self, data: np.ndarray | BinnedMatrix, backend: Backend, n_threads: int
     ) -> np.ndarray:
-        """Leaf of each row in each tree: int32 (n, T)."""
+        """Leaf of each row in each tree: int32 (n, n_trees)."""
         ensemble = self._trees_for(data)
         return run_in_blocks(data, lambda block: backend.apply(ensemble, block, n_threads))
 
     def importances(self, n_features: int) -> np.ndarray:
-        """Share of each feature in the impurity decrease, averaged over trees: (n_features,)."""
+        """Normalised impurity decrease of each feature, averaged over trees: (n_features,)."""
         return self.ensemble.importances(n_features)
 
     def fingerprint(self) -> str:
-        """SHA-256 of everything that prediction reads, in hexadecimal."""
+        """SHA-256 of the trees, the bin edges and the codes of categories, in hexadecimal."""
         found = self.ensemble.fingerprint(self.mapper)
         if not self.schema.is_categorical.any():
             return found
@@ -132,7 +132,7 @@ class FittedTrees:
         return sha.hexdigest()
 
     def _trees_for(self, data: np.ndarray | BinnedMatrix, hard: bool = False) -> Ensemble:
-        """The ensemble for columns or codes; always the same object, since backends cache it."""
+        """The ensemble for columns or codes: one object for each, since backends cache by object."""
         chosen = self.votes if hard else self.ensemble
         return chosen.on_codes if isinstance(data, BinnedMatrix) else chosen
 
@@ -140,7 +140,7 @@ class FittedTrees:
 def run_in_blocks(
     data: np.ndarray | BinnedMatrix, run: Callable[[np.ndarray], np.ndarray]
 ) -> np.ndarray:
-    """Run on all rows at once, or on binned data block by block."""
+    """Results of ``run`` for all rows at once or, for binned data, for one block after another."""
     if not isinstance(data, BinnedMatrix):
         return run(data)
     return np.concatenate([run(block) for _, block in code_blocks(data)])

@@ -53,7 +53,7 @@ class TreeView:
     n_node_samples : ndarray of int64 of shape (node_count,)
         Number of training rows in each node.
     value : ndarray of float64 of shape (node_count, n_outputs, max_n_classes)
-        Class shares, or means with a last axis of length 1.
+        Class probabilities or, for a regression, values (the last axis has length 1).
     """
 
     def __init__(self, tree: Tree, schema: FeatureSchema, n_classes: int) -> None:
@@ -85,7 +85,7 @@ class TreeView:
         """
         if self._tree.category[node] < 0:
             raise ValueError(
-                f"node {node} is no categorical split; those are where threshold is NaN"
+                f"node {node} is not a categorical split; those have a threshold of NaN"
             )
         mask = self._tree.masks[self._tree.category[node]]
         return np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little"))
@@ -95,13 +95,13 @@ class TreeView:
         return self._tree.depths().astype(np.int64) + 1
 
     def compute_feature_importances(self, normalize: bool = True) -> np.ndarray:
-        """Weighted impurity decrease per feature, as a share of the total if ``normalize``."""
+        """Weighted impurity decrease per feature, as a fraction of the total if ``normalize``."""
         gains = impurity_decrease_per_feature(self._tree, self.n_features)
         total = gains.sum()
         return gains / total if normalize and total > 0 else gains
 
     def _columns(self, X: Any, schema: FeatureSchema) -> np.ndarray:
-        """Values as floats and categories as codes."""
+        """The columns of X: numeric values as floats, categories as codes."""
         here = X if is_sparse(X) else as_host_array(X, "X")
         return check_features(apply_schema(here, schema, "tree_"))
 
@@ -149,7 +149,7 @@ class TreeView:
 
 
 def node_paths(ensemble: Ensemble, leaves: np.ndarray) -> csr_matrix:
-    """Matrix (n, nodes) with ones at the nodes above each leaf (n, T) and at the leaf itself.
+    """Matrix (n, n_nodes) with ones at the nodes on the paths to the leaves (n, n_trees).
 
     If the leaves are on a GPU, the result is a CuPy matrix of float64 on that GPU.
     """
@@ -162,8 +162,7 @@ def _columns_of_paths(ensemble: Ensemble, leaves: np.ndarray) -> tuple[np.ndarra
     """Nodes on the paths to the leaves of each row, and the start of each row's nodes.
 
     Nodes are numbered breadth-first, so a path from the root visits them in ascending order. Each
-    row of the matrix is filled from the leaf backwards, tree after tree; each step moves up one
-    node in all rows and trees.
+    path is written from its leaf backwards; each step moves up one node in all rows and trees.
     """
     xp, n_trees = array_module(leaves), ensemble.n_trees
     node = (leaves + xp.asarray(ensemble.offset[:-1].astype(np.int64))).ravel()

@@ -36,7 +36,7 @@ def checked_tree(
         if given is not default and given != default:
             raise ValueError(
                 f"estimator has {parameter}={given!r:.80}, which belongs to the whole ensemble;"
-                f" give it to {ensemble}"
+                f" pass it to {ensemble}"
             )
     return tree
 

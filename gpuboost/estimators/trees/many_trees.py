@@ -32,11 +32,12 @@ class ManyTrees(TreeModel):
     Parameters
     ----------
     estimator : tree estimator
-        Decision tree or extra-tree of gpuboost (for AdaBoost also of scikit-learn), whose
-        parameters all trees have. None means a decision tree with default parameters, or with the
-        parameters given here. For other base learners, use scikit-learn's class of the same name.
+        Decision tree or extra-tree of gpuboost (for AdaBoost, also of scikit-learn). All trees get
+        its parameters. None means a decision tree with default parameters; AdaBoost sets its
+        ``max_depth`` and ``criterion``. For other base learners, use scikit-learn's class of the
+        same name.
     n_estimators : int
-        Number of trees; a maximum if the fit can stop early.
+        Number of trees; the maximum number if the fit can stop early.
     warm_start : bool
         Whether `fit` adds trees to the existing trees and keeps the bins and categories of the
         first fit. On the same data, the model is the same as if all trees were grown at once.
@@ -57,7 +58,7 @@ class ManyTrees(TreeModel):
         return clone(self._tree)
 
     def _model_to_extend(self) -> FittedTrees | None:
-        """The model that a warm start adds trees to, None without a warm start."""
+        """The model that a warm start adds trees to; None without one."""
         wanted = boolean("warm_start", getattr(self, "warm_start", False))
         if not wanted or self._model is None:
             return None
@@ -66,7 +67,7 @@ class ManyTrees(TreeModel):
             np.asarray(self.categorical_features), np.asarray(categorical_features)
         ):
             raise ValueError(
-                "max_bins and categorical_features must stay what they were in a warm start, "
+                "with warm_start, max_bins and categorical_features must stay "
                 f"{max_bins!r} and {categorical_features!r:.80}, got {self.max_bins!r} and "
                 f"{self.categorical_features!r:.80}; fit with warm_start=False"
             )
@@ -77,7 +78,7 @@ class ManyTrees(TreeModel):
 
         Returns
         -------
-        ndarray of int64 of shape (n_samples, n_estimators)
+        ndarray of int64 of shape (n_samples, n_trees)
         """
         return self._leaves(X)
 
@@ -88,8 +89,8 @@ class ManyTrees(TreeModel):
         -------
         indicator : csr_matrix of shape (n_samples, n_nodes)
             1 where the row passes through the node.
-        n_nodes_ptr : ndarray of int64 of shape (n_estimators + 1,)
-            The columns of tree t are n_nodes_ptr[t] to n_nodes_ptr[t + 1] - 1.
+        n_nodes_ptr : ndarray of int64 of shape (n_trees + 1,)
+            The nodes of tree t are the columns n_nodes_ptr[t] to n_nodes_ptr[t + 1] - 1.
         """
         check_is_fitted(self)
         return node_paths(self._ensemble, self._leaves(X)), self._ensemble.offset.copy()
@@ -98,7 +99,8 @@ class ManyTrees(TreeModel):
     def estimators_(self) -> list[SingleTree]:
         """The trees, as fitted tree estimators that share the arrays of this model.
 
-        Each tree has a different ``random_state``, with which a refit draws other random numbers.
+        Each tree has its own ``random_state``. A refit of the tree draws other random numbers than
+        the fit of the ensemble drew.
         """
         check_is_fitted(self)
         return [self._tree_estimator(t, batch) for t, batch in self._trees_and_batches()]
@@ -108,7 +110,7 @@ class ManyTrees(TreeModel):
         return ((t, batch) for batch in self._model.batches for t in batch.trees)
 
     def _tree_estimator(self, t: int, batch: TreeBatch) -> SingleTree:
-        """Tree ``t`` as an estimator, whose classes are numbers as in scikit-learn."""
+        """Tree ``t`` as an estimator; its classes are encoded as in scikit-learn."""
         tree, mapper = self._ensemble.trees[t], self._model.mapper
         schema = replace(self._model.schema, names=None)
         features = batch.features(t)
@@ -126,7 +128,7 @@ class ManyTrees(TreeModel):
         return estimator
 
     def _facts_of_trees(self) -> dict[str, Any]:
-        """Label attributes of the trees, whose classes are numbers as in scikit-learn."""
+        """Attributes of the trees that describe y; classes are encoded as in scikit-learn."""
         facts: dict[str, Any] = {"n_outputs_": self.n_outputs_}
         if hasattr(self, "n_classes_"):
             facts |= {"n_classes_": self.n_classes_, "classes_": np.arange(self.n_classes_)}
@@ -143,10 +145,10 @@ class ManyTrees(TreeModel):
 
 
 def check_growing(n_total: int, n_before: int, what: str) -> None:
-    """Check that a warm start adds to the existing trees or rounds."""
+    """Check that a warm start removes no trees or rounds; warn if it adds none."""
     if n_total < n_before:
         raise ValueError(
-            f"n_estimators={n_total} must be larger or equal to the {n_before} {what} there are "
+            f"n_estimators={n_total} must be larger or equal to the {n_before} {what} of the model "
             "when warm_start=True; raise it, or fit with warm_start=False"
         )
     if n_total == n_before:

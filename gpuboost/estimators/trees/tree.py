@@ -51,24 +51,26 @@ class SingleTree(TreeModel):
     min_samples_leaf : int or float
         Minimum number of rows in a leaf; a float is a fraction of all rows.
     min_weight_fraction_leaf : float
-        Minimum fraction of the tree's weight in a leaf, from 0 to 0.5.
+        Minimum fraction of the total weight in a leaf, from 0 to 0.5.
     max_features : int, float, 'sqrt', 'log2' or None
         Number of features drawn at each node as candidates for its split; a float is a
-        fraction of all features. None means all features.
+        fraction of all features. None means all features. If none of the drawn features can split
+        the node, further features are tried.
     max_leaf_nodes : int
         Maximum number of leaves; the tree is then grown best-first. None means no limit.
     min_impurity_decrease : float
-        A node is split only if the split decreases the impurity, weighted by the node's share of
-        the rows, by at least this value. With 'absolute_error', other splits are removed after
-        the tree is grown.
+        A node is split only if the split decreases the impurity, weighted by the node's fraction
+        of the total weight, by at least this value. With 'absolute_error', splits below this value
+        are removed after the tree is grown.
     ccp_alpha : float
-        Complexity parameter of minimal cost-complexity pruning: the cost of each leaf, added
-        to its impurity times its share of the rows. The smallest subtree of least cost is
+        Complexity parameter of minimal cost-complexity pruning: the cost of each leaf, added to
+        its impurity times its fraction of the total weight. The smallest subtree of least cost is
         kept. 0 means no pruning.
     monotonic_cst : array-like of int of shape (n_features,), or dict
-        1 where the prediction (of the second class) must increase with a feature, -1 where it
-        must decrease, 0 for no constraint; or a dict from feature name to one of these numbers.
-        Supported for two classes with 'gini' and for one output with 'squared_error'.
+        1 if the prediction (with two classes, the probability of the second) must increase with
+        the feature, -1 if it must decrease, 0 for no constraint; or a dict mapping feature names
+        to these numbers. Supported for two classes with 'gini' and for one output with
+        'squared_error'.
 
     Attributes
     ----------
@@ -95,7 +97,7 @@ class SingleTree(TreeModel):
     __metadata_request__fit: ClassVar = NO_THRESHOLD
 
     def _plan(self, inputs: FitInputs) -> tuple[GrowPlan, GrowthSize]:
-        """One tree over all rows and features."""
+        """The plan of one tree on all rows and features, and the amount of work."""
         labels, n = inputs.labels, len(inputs.labels)
         weights = self._weights(labels, inputs.weights)
         seed, bits = draw_seed(self.random_state), labels.weight_bits
@@ -191,7 +193,7 @@ class DecisionTreeClassifier(Classifier, SingleTree):
         return super().predict(X)
 
     def predict_proba(self, X: Any, check_input: bool = True) -> np.ndarray:
-        """Probability of each class: the share of the class in the row's leaf.
+        """Probability of each class: its weighted fraction of the training rows in the leaf.
 
         Returns
         -------

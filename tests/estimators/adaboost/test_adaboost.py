@@ -236,7 +236,7 @@ def test_monotonic_trees_are_not_reversed():
         steps = np.diff(model.decision_function(moved).reshape(40, 30), axis=1)
         assert (sign * steps >= 0).all() and steps.any()
     weighted = clone(base).set_params(class_weight={0: 1.0, 1: 60.0})
-    with pytest.raises(ValueError, match="that of guessing"):
+    with pytest.raises(ValueError, match="the error of guessing"):
         AdaBoostClassifier(weighted, **QUICK).fit(X, (y == 1) & (np.arange(300) % 3 == 0))
 
 

@@ -270,7 +270,7 @@ def test_max_depth_and_criterion_are_those_of_the_estimator():
         ({"estimator": sklearn.tree.DecisionTreeRegressor()}, TypeError, "AdaBoostClassifier"),
         ({"estimator": DecisionTreeRegressor()}, TypeError, "DecisionTreeClassifier or Extra"),
         ({"estimator": "stump"}, TypeError, "sklearn.ensemble.AdaBoostClassifier"),
-        ({"estimator": DecisionTreeClassifier(device="numba")}, ValueError, "give it to AdaBoost"),
+        ({"estimator": DecisionTreeClassifier(device="numba")}, ValueError, "pass it to AdaBoost"),
         ({"estimator": DecisionTreeClassifier(), "max_depth": 3}, ValueError, "max_depth=3 was"),
         ({"estimator": DecisionTreeClassifier(), "criterion": "gini"}, ValueError, "criterion="),
         ({"n_estimators": 0}, ValueError, "n_estimators must be an integer of at least 1"),

@@ -223,7 +223,7 @@ BAD_PARAMETERS = [
     (boosting, {"subsample": 0.0}, ValueError, "subsample must be a number > 0"),
     (boosting, {"min_hessian_leaf": -1.0}, ValueError, "min_hessian_leaf must be a number >= 0"),
     (boosting, {"min_samples_category": -1}, ValueError, 'min_samples_category must be "auto",'),
-    (boosting, {"min_samples_category": 1.0}, ValueError, "share of the rows; got 1.0"),
+    (boosting, {"min_samples_category": 1.0}, ValueError, "fraction of the rows; got 1.0"),
     (
         boosting,
         {"min_samples_category": "10"},
@@ -356,9 +356,9 @@ BAD_WARM_STARTS = [
     ({"n_estimators": 2}, X, Y, "n_estimators=2 must be larger or equal to the 3 trees"),
     ({"n_estimators": 5}, X, np.minimum(Y, 1), "same classes_ as before"),
     ({"n_estimators": 5}, X[:, :2], Y, "X has 2 features"),
-    ({"n_estimators": 5, "max_bins": 9}, X, Y, "must stay what they were in a warm start, 255"),
-    ({"n_estimators": 5, "categorical_features": [1]}, X, Y, "must stay what they were"),
-    ({"n_estimators": 5, "oob_score": True}, X[:20], Y[:20], "some trees saw 30 rows and X has 20"),
+    ({"n_estimators": 5, "max_bins": 9}, X, Y, "max_bins and categorical_features must stay 255"),
+    ({"n_estimators": 5, "categorical_features": [1]}, X, Y, "with warm_start, max_bins"),
+    ({"n_estimators": 5, "oob_score": True}, X[:20], Y[:20], "were fitted on 30 rows and X has 20"),
     ({"n_estimators": 5}, Dataset(X * 2), Y, "other bins than the model that warm_start adds"),
 ]
 

@@ -80,7 +80,7 @@ def test_the_scale_of_weights_does_not_matter_to_trees(scale):
 def test_an_outlier_that_makes_other_targets_equal_warns():
     X, y = load_diabetes(return_X_y=True)
     y[7] = 1e12
-    with pytest.warns(UserWarning, match="output 0 of y, in 442 rows.* count as .* take outliers"):
+    with pytest.warns(UserWarning, match="output 0 of y, .* 442 rows, count as .* remove outliers"):
         make("DecisionTreeRegressor").fit(X, y)
     weights = np.ones(len(y))
     weights[7] = 0.0

@@ -270,7 +270,7 @@ def test_tree_has_the_categories_of_a_split():
     assert np.isnan(tree.threshold[0]) and tree.feature[0] == 0
     left = set(tree.categories_left(0).tolist()) & set(range(12))  # others go with missing values
     assert left in ({1, 5, 7, 11}, set(range(12)) - {1, 5, 7, 11})
-    with pytest.raises(ValueError, match="no categorical split"):
+    with pytest.raises(ValueError, match="not a categorical split"):
         tree.categories_left(1)
     grid, out = np.array([[1.0], [2.0]]), np.zeros(2)
     tree.compute_partial_dependence(grid, np.array([0]), out)
