@@ -27,14 +27,14 @@ SMALLEST_SECONDS = 1e-13  # lower bound of seconds per unit; a noisy difference 
 
 
 def measure(usable: list[str], cpu_rows: int = CPU_ROWS, cuda_rows: int = CUDA_ROWS) -> Speed:
-    """The constants of this machine; devices that cannot be used keep the default constants.
+    """The constants of this machine; constants that are not measured keep their defaults.
 
     Parameters
     ----------
     usable : list of str
         Names of the backends that work, as in `gpuboost.backends.select.available_backends`.
     cpu_rows, cuda_rows : int
-        Number of rows of the table that is fitted on the CPU and on the GPU.
+        Numbers of rows of the tables that are fitted on the CPU and on the GPU.
     """
     found = {}
     if "numba" in usable:
@@ -47,7 +47,7 @@ def measure(usable: list[str], cpu_rows: int = CPU_ROWS, cuda_rows: int = CUDA_R
 
 
 def slope(device: str, n_rows: int, unit: str) -> float:
-    """Seconds per `unit`, a field of `Amount`: extra time of more trees over their extra work."""
+    """Seconds per `unit`, a field of `Amount`: extra time of more trees per extra unit of work."""
     numbers = FEW_TREES, MORE_TREES
     few, more = (seconds_of_a_fit(device, n_rows, n_trees) for n_trees in numbers)
     amounts = [getattr(growth_of(n_rows, n_trees), unit) for n_trees in numbers]
@@ -61,7 +61,7 @@ def seconds_of_a_launch(device: str) -> float:
 
 
 def seconds_of_a_fit(device: str, n_rows: int, n_trees: int) -> float:
-    """Seconds to fit a forest on a table that is already binned."""
+    """Seconds to fit a forest on a table that is already binned; compilation is not counted."""
     X, y = table(n_rows)
     data, model = Dataset(X), forest(device, n_trees)
     model.fit(data, y)

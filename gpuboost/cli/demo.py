@@ -52,7 +52,7 @@ def estimator_names(is_classification: bool) -> list[str]:
 
 
 def run(options: DemoOptions, out: TextIO | None = None) -> int:
-    """Train all estimators, show progress and print the table; return the exit status."""
+    """Train all estimators, show progress and print the results; return the exit status."""
     out = out or sys.stdout
     started = time.perf_counter()
     print(f"gpuboost {gpuboost.__version__}, device {options.device!r}\n", file=out)
@@ -117,7 +117,7 @@ def _split(name: str, X: Any, y: Any, is_classification: bool, seed: int) -> Dem
 
 
 def small_jobs(tables: list[DemoTable]) -> list[Job]:
-    """Jobs with default parameters: each classifier or regressor on each table that suits it."""
+    """Jobs with default parameters: each classifier or regressor on each table of its kind."""
     return [
         Job(name, table) for table in tables for name in estimator_names(table.is_classification)
     ]
@@ -152,8 +152,9 @@ def chosen_sentence(lines: list[Line], options: DemoOptions) -> str:
     chosen = [line.job for line in lines if line.job.parameters]
     trees = ", ".join(f"{job.estimator} {job.parameters['n_estimators']}" for job in chosen)
     return (
-        f"Synthetic table: {options.rows:,} x {SYNTHETIC_FEATURES}, a quarter of it kept back; "
-        f"trees chosen so that the whole takes about {options.seconds:.0f} s:\n{trees}.\n"
+        f"Synthetic table: {options.rows:,} x {SYNTHETIC_FEATURES}, a quarter of the rows held out."
+        f"\nNumbers of trees, chosen so that the demo takes about {options.seconds:.0f} s:\n"
+        f"{trees}.\n"
     )
 
 
@@ -163,7 +164,7 @@ def chosen_sentence(lines: list[Line], options: DemoOptions) -> str:
 def warm_up(tables: list[DemoTable], backend: str, seed: int, out: TextIO) -> None:
     """Fit small ensembles, so that no measured fit waits for a compiler, and print the time.
 
-    The fits use all rows, because large tables run other compiled programs than small tables.
+    The fits use all training rows: large tables run other compiled programs than small tables.
     """
     text = "Warm-up: compiling for {} (once on this machine, then kept on disk) ..."
     print(text.format(backend), end=" ", file=out, flush=True)

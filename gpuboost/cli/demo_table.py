@@ -54,7 +54,7 @@ class Job:
 
 @dataclass(frozen=True)
 class FitOutcome:
-    """The seconds of a fit, the score of its model on the test rows, and the device."""
+    """The seconds of a fit, the score of its model on the test rows, and gpuboost's ``device_``."""
 
     seconds: float
     score: float
@@ -104,8 +104,8 @@ def footer(lines: list[Line], seconds: float) -> str:
     ours = sum(line.ours.seconds for line in big)
     theirs = sum(line.theirs.seconds for line in big)
     return (
-        "score: accuracy or R2 on a quarter kept back; (n): trees, where not the default; "
-        "ratio: seconds / scikit-learn's.\n"
+        "score: accuracy or R2 on the held-out quarter of the rows; (n): number of trees, if not "
+        "the default; ratio: seconds / scikit-learn's.\n"
         f"On the synthetic table: {ours:.1f} s against scikit-learn's {theirs:.1f} s, "
-        f"{theirs / ours:.1f} times as fast. The whole took {seconds:.0f} s."
+        f"{theirs / ours:.1f} times as fast. The demo took {seconds:.0f} s."
     )

@@ -13,7 +13,7 @@ from importlib import metadata
 
 from gpuboost import __version__
 
-MAX_DEMO_ROWS = 100_000_000  # limit of --rows; the two tables of the demonstration then take 13 GB
+MAX_DEMO_ROWS = 100_000_000  # limit of --rows; the two synthetic tables then take 13 GB
 _SECONDS = sys.float_info.min, sys.float_info.max  # limits of --seconds: above 0 and finite
 PACKAGES = ("numpy", "scikit-learn", "numba", "cupy-cuda12x", "cupy-cuda13x", "pandas", "polars")
 
@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
     info.add_argument(
         "--calibrate",
         action="store_true",
-        help='measure the speed of this machine, for device="auto" to choose by',
+        help='measure the speed of this machine, by which device="auto" chooses a backend',
     )
     info.set_defaults(run=run_info)
     return top
@@ -124,7 +124,7 @@ def info_text() -> str:
 
 
 def what_auto_does(usable: Sequence[str]) -> str:
-    """A phrase that says when device="auto" chooses which of the usable backends."""
+    """A phrase that names the backends that device="auto" chooses for much and little work."""
     order = [name for name in ("cuda", "numba", "numpy") if name in usable]
     if len(order) == 1:
         return f"always {order[0]}"
@@ -175,7 +175,7 @@ def installed(package: str) -> str:
 
 
 def _number(kind: type[float], low: float, high: float, allowed: str, text: str) -> float:
-    """Parse a number of rows or of seconds, or a seed, from the command line."""
+    """Parse a number from the command line; an error says what is ``allowed``."""
     try:
         number = kind(text)
     except ValueError:

@@ -46,7 +46,7 @@ def as_host_array(values: Any, name: str) -> Array:
 
 
 def dense_from_sparse(values: Any, dtype: Any) -> Array:
-    """Return a SciPy sparse matrix as an ndarray, in column order if the matrix is stored so.
+    """Return a SciPy sparse matrix as an ndarray, in Fortran order if it is a CSC matrix.
 
     Raises
     ------
@@ -60,8 +60,8 @@ def dense_from_sparse(values: Any, dtype: Any) -> Array:
         shape = " x ".join(map(str, values.shape))
         size = values.shape[0] * values.shape[1] * np.dtype(dtype).itemsize / 2**30
         raise MemoryError(
-            f"X is a sparse matrix of {shape}, which takes {size:.1f} GiB when it is made dense, "
-            "as trees need it; take fewer features, fewer rows, or predict some rows at a time"
+            f"X is a sparse matrix of {shape}, which is converted to a dense array of {size:.1f} "
+            "GiB; use fewer features or rows, or predict on fewer rows at a time"
         ) from error
 
 

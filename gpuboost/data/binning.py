@@ -51,13 +51,13 @@ def fit_bin_mapper(
 ) -> BinMapper:
     """Learn the bins of every column.
 
-    A column with at most `max_bins` distinct values gets a bin for each. Otherwise the bins are
-    quantiles: a bin with several distinct values has at most `2 / max_bins` of the weight.
+    A numeric column with at most `max_bins` distinct values gets a bin for each. Otherwise the bins
+    are quantiles: a bin with several distinct values has at most `2 / max_bins` of the weight.
 
     Parameters
     ----------
     X : ndarray of float32 or float64 of shape (n_samples, n_features)
-        NaN is missing; a categorical column holds category codes. The strides are arbitrary.
+        NaN means missing; a categorical column holds category codes. Any strides are allowed.
     is_categorical : ndarray of bool of shape (n_features,)
         Mask of the categorical features.
     max_bins : int
@@ -175,14 +175,14 @@ def value_bins(
 
 
 def bin_columns(X: Floats, mapper: BinMapper, n_threads: int = 1) -> BinnedMatrix:
-    """Bin a matrix: the code of a value counts the edges below the value; categories keep codes.
+    """Bin a matrix: a value's code is the number of edges below it; category codes are kept.
 
     NaN and categories without a bin in the mapper get the missing code.
 
     Parameters
     ----------
     X : ndarray of float32 or float64 of shape (n_samples, n_features)
-        NaN is missing; a categorical column holds category codes.
+        NaN means missing; a categorical column holds category codes.
     mapper : BinMapper
         Bins of the features.
     n_threads : int
@@ -246,7 +246,7 @@ def _column_coder(
 
 
 def _buckets(values: Floats) -> NDArray[np.uint16]:
-    """Return each value's bucket: sign, exponent and 7 leading bits of the nearest float32."""
+    """Return each value's bucket: the 16 leading bits of the nearest float32."""
     with np.errstate(over="ignore", under="ignore"):
         nearest = values.astype(np.float32, copy=False)
     return nearest.view(np.uint16)[_HIGH_HALF_INDEX::2]

@@ -19,13 +19,13 @@ def check_class_weight(class_weight: Any, choices: Collection[str] = ("balanced"
         return
     if isinstance(class_weight, list) and all(isinstance(c, Mapping) for c in class_weight):
         raise ValueError(
-            "class_weight is a list, one dict for each output; classification of several outputs "
-            "is not built yet. Pass one dict, or fit an estimator for each output"
+            "class_weight is a list, one dict for each output, but multi-output classification is "
+            "not supported. Pass one dict, or fit an estimator for each output"
         )
     if not isinstance(class_weight, str) or class_weight not in choices:
         allowed = ", ".join(repr(choice) for choice in choices)
         raise ValueError(
-            f"class_weight must be None, a dict of label to weight, or {allowed}, "
+            f"class_weight must be None, a dict mapping class labels to weights, or {allowed}, "
             f"got {class_weight!r}"
         )
 
@@ -38,8 +38,8 @@ def class_weights(
     Parameters
     ----------
     class_weight : None, "balanced" or dict
-        "balanced" is `n_samples / (n_classes * count)`, as in scikit-learn. A class that the dict
-        does not contain has weight 1.
+        "balanced" means weights `n_samples / (n_classes * count)`, as in scikit-learn. Classes that
+        the dict does not contain have weight 1.
     codes : NumPy or CuPy array of int32 of shape (n_samples,)
         Index of each row's class in `classes`.
     classes : ndarray of shape (n_classes,)
@@ -52,8 +52,8 @@ def class_weights(
     Raises
     ------
     ValueError
-        If the dict has labels that are not classes while some class has no weight, as in
-        scikit-learn, or if a weight is negative or not finite.
+        If the dict has labels that are not classes and lacks a class, as in scikit-learn, or if a
+        weight is negative or not finite.
     """
     check_class_weight(class_weight)
     if class_weight is None:

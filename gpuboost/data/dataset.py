@@ -20,8 +20,8 @@ class Dataset:
 
     Pass a dataset to `fit`, `predict` and `score` in place of `X`. The dataset keeps one byte per
     value, not `X` itself. ``data[rows]`` selects rows by a slice, a mask or indices and keeps the
-    bins of the whole dataset. In cross-validation, the bin edges therefore depend on the test rows,
-    but nothing else does.
+    bins of the whole dataset. In cross-validation, the bins therefore depend on the test rows, but
+    nothing else does.
 
     A dataset holds bin codes only. A value between the training values of two bins may therefore
     fall on the other side of a threshold between these bins than the same value in ``predict(X)``.
@@ -30,7 +30,7 @@ class Dataset:
     Parameters
     ----------
     X : array-like or data frame of shape (n_samples, n_features)
-        NaN is missing. X and weights on a GPU are copied to the host.
+        NaN means missing. X and weights on a GPU are copied to the host.
     categorical_features : "from_dtype", None, or array-like of bool, int or str
         Which features are categorical: features with a categorical dtype, no features, or the
         features given by a mask, indices or names.
@@ -43,7 +43,7 @@ class Dataset:
         reference, the parameters above other than `X` must keep their defaults.
     n_jobs : int, optional
         Number of threads. None means one thread per processor that the process can use, but at most
-        ``OMP_NUM_THREADS``; -1 means one thread per processor.
+        ``OMP_NUM_THREADS``; -1 means the same without this limit.
 
     Attributes
     ----------
@@ -127,8 +127,8 @@ class Dataset:
                 chosen = chosen.astype(np.intp)
             if chosen.ndim != 1 or chosen.dtype.kind not in "biu":
                 raise TypeError(
-                    "a Dataset takes rows by a slice, or by an array of bools or integers, got "
-                    f"{rows!r:.80}; features cannot be taken from it, make a Dataset of them"
+                    "rows of a Dataset are selected by a slice or an array of bools or integers, "
+                    f"got {rows!r:.80}; features cannot be selected, make a Dataset of them"
                 )
         codes = np.ascontiguousarray(self.binned.codes[:, chosen])
         check_shape(codes.T)

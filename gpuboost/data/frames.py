@@ -1,9 +1,9 @@
 """Conversion of X to one float matrix and a schema.
 
 A data frame or an array becomes a `Table` (columns as numbers or as categories), so all inputs are
-treated alike. Numeric columns become float32 if the conversion is exact, else float64; a
-categorical column becomes its codes. The levels of a feature are coded in sorted order, so the
-codes depend only on the values, not on the library of the data frame.
+treated alike. The matrix is float32 if that is exact for the types of all numeric columns, else
+float64; a categorical column becomes its codes. The levels of a feature are coded in sorted order,
+so the codes depend only on the values, not on the library of the data frame.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class FeatureSchema:
     is_categorical : ndarray of bool of shape (n_features,)
         Mask of the categorical features.
     codes : tuple of (dict or None), one per feature
-        The code of each known category, in sorted order; above 255 categories, the rarest come
-        last and share a code. None for a numeric feature.
+        The code of each known category, in sorted order; of more than 255 categories, the rarest
+        come last and share a code. None for a numeric feature.
     """
 
     names: Names | None
@@ -78,7 +78,7 @@ def fit_schema(
     Returns
     -------
     X : ndarray of float32 or float64 of shape (n_samples, n_features)
-        `X` itself if it already is such an array and has no categories.
+        `X` itself if it already is such an array without categorical features.
     schema : FeatureSchema
 
     Raises
@@ -164,8 +164,8 @@ def _resolve_categorical(choice: Any, table: Table) -> NDArray[np.bool_]:
     if isinstance(choice, str):
         if choice != "from_dtype":
             raise ValueError(
-                f"categorical_features must be 'from_dtype', None, or a mask, places or names of "
-                f"features, got {choice!r}; to choose one feature by name pass [{choice!r}]"
+                f"categorical_features must be 'from_dtype', None, or a mask, indices or names of "
+                f"features, got {choice!r}; to choose one feature by name, pass [{choice!r}]"
             )
         mask[:] = table.category_types
         return mask
@@ -189,19 +189,19 @@ def _feature_places(chosen: Array, table: Table) -> Any:
         outside = chosen[(chosen < 0) | (chosen >= table.n_features)]
         if outside.size:
             raise ValueError(
-                "categorical_features as places must be integers from 0 to "
+                "categorical_features as indices must be integers from 0 to "
                 f"{table.n_features - 1}, got {outside.tolist()}"
             )
         return chosen
     if not all(isinstance(name, str) for name in chosen.tolist()):
         raise ValueError(
-            "categorical_features must be 'from_dtype', None, or a mask, places or names of "
+            "categorical_features must be 'from_dtype', None, or a mask, indices or names of "
             f"features, got {chosen.tolist()!r:.80}"
         )
     if table.names is None:
         raise ValueError(
             "categorical_features are names, but X has no feature names; pass a data frame with "
-            "names or give the places of the features"
+            "names, or the indices of the features"
         )
     places = {name: place for place, name in enumerate(table.names)}
     unknown = sorted(set(chosen.tolist()) - set(places))
@@ -214,7 +214,7 @@ def _feature_places(chosen: Array, table: Table) -> Any:
 
 
 def _choose_codes(values: Sequence[Any], counts: NDArray[np.int64]) -> dict[Any, int]:
-    """Codes of the levels that occur, in sorted order; of too many, the rarest share a code."""
+    """Codes of the levels that occur, in sorted order; of more than 255, the rarest share one."""
     weight: dict[Any, int] = {}
     for value, count in zip(values, counts.tolist(), strict=True):
         if count and not is_missing_label(value):
@@ -238,7 +238,7 @@ def _look_up(codes: Codes, values: Sequence[Any], known: dict[Any, int]) -> NDAr
 def _code_of(level: Any, known: dict[Any, int]) -> float:
     """The code of a level; NaN if the level is unknown.
 
-    A fraction also matches its float32 value: 0.2 is found if the training data was float32, in
+    A float also matches its nearest float32: 0.2 is found if the training data was float32, in
     which 0.2 is 0.20000000298.
     """
     code = known.get(level, np.nan)

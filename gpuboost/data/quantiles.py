@@ -1,9 +1,9 @@
 """Exact quantiles of a column, with integer weights; the order of the rows does not matter.
 
-`weighted_rows`, `limit_heavy` and `quantile_cuts` take arrays of any array module; arrays as long
-as the data stay on their device.
+`weighted_rows`, `limit_heavy` and `quantile_cuts` take arrays of any array module; arrays with one
+entry per row or distinct value are never copied to the host.
 
-The quantiles do not depend on the power of two that is the unit of the weights, so rows repeated k
+The quantiles do not depend on the unit of the weights, which is a power of two, so rows repeated k
 times and rows of weight k have the same quantiles.
 """
 
@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from gpuboost.data.arrays import array_module, copy_to_host
 
-# Cumulative weights are below 2**_WEIGHT_BITS, shares below 2**_SHARE_BITS: products fit int64.
+# Cumulative weights are below 2**_WEIGHT_BITS, numbers of shares below 2**_SHARE_BITS, and their
+# products fit in int64.
 _WEIGHT_BITS = 46
 _SHARE_BITS = 16
 
@@ -24,7 +25,9 @@ Floats = NDArray[np.floating[Any]]
 
 
 def weighted_rows(weights: Floats) -> tuple[NDArray[np.intp] | None, NDArray[np.int64] | None]:
-    """Indices of the rows of positive weight (None: all), and integer weights (None: all equal).
+    """Indices of the rows of positive weight, and their integer weights.
+
+    The indices are None if all weights are positive, the weights None if they are all equal.
 
     The unit is a power of two that depends only on the largest weight and the number of rows, so
     sums are exact, independent of order and below 2**_WEIGHT_BITS. No weight rounds to 0.
@@ -60,11 +63,11 @@ def distinct_values(
 
 
 def limit_heavy(cumulative: Any, max_bins: int, xp: Any = np) -> Any:
-    """Limit the weight of heavy values, which get their own bins, to two shares of the total.
+    """Limit the weight of heavy values, which get their own bins, to `2 / max_bins` of the total.
 
-    If h heavy values have the limited weight c each and the other values the total weight L, two of
-    `max_bins` shares are `c = 2 (L + h c) / max_bins`, so `c = 2 L / (max_bins - 2 h)`. h is the
-    smallest number for which every other value weighs at most c.
+    If h heavy values have the limited weight c each and the other values the total weight L, then
+    `c = 2 (L + h c) / max_bins`, so `c = 2 L / (max_bins - 2 h)`. h is the smallest number for
+    which every other value weighs at most c.
     """
     counts, total = cumulative.copy(), int(cumulative[-1])
     counts[1:] -= cumulative[:-1]
@@ -86,8 +89,9 @@ def limit_heavy(cumulative: Any, max_bins: int, xp: Any = np) -> Any:
 def quantile_cuts(cumulative: Any, max_bins: int, xp: Any = np) -> NDArray[np.intp]:
     """Indices of the first values of all bins but the first, for as many bins as possible.
 
-    `max_bins` shares give at most `max_bins` bins, but fewer if several boundaries fall into one
-    value. Bisection finds the largest number of shares that gives at most `max_bins` bins.
+    Cutting the total weight into `max_bins` equal shares gives at most `max_bins` bins, but fewer
+    if several boundaries fall into one value. Doubling steps and bisection search for the largest
+    number of shares that gives at most `max_bins` bins.
     """
     cuts = _cuts_of_shares(cumulative, max_bins, xp)
     enough, too_many = max_bins, 1 << _SHARE_BITS
@@ -103,7 +107,7 @@ def quantile_cuts(cumulative: Any, max_bins: int, xp: Any = np) -> NDArray[np.in
 
 
 def _cuts_of_shares(cumulative: Any, n_shares: int, xp: Any) -> NDArray[np.intp]:
-    """Indices of the values that start a new bin, from the boundaries between equal shares.
+    """Indices of the values that start a new bin, from the boundaries between shares of the weight.
 
     The first boundary inside a value cuts before the value, a second boundary cuts after it::
 

@@ -1,7 +1,7 @@
-"""A user's table, whose columns are read as numbers or as codes into a list of levels.
+"""A user's table. Each column is read as numbers, or as codes that are indices of its levels.
 
 Data frames are read through `narwhals`, which does not import data frame libraries; arrays are
-read by `arrays`.
+read by functions of `arrays`.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class FrameTable:
         )
 
 
-# A table returns a column by its index; `categories` returns codes (-1: missing) and their levels.
+# `numbers` and `categories` return one column. Codes are indices of levels; -1 means missing.
 Table = ArrayTable | FrameTable
 
 
@@ -141,7 +141,7 @@ def _read_frame(frame: Any) -> FrameTable:
 
 
 def _string_names(names: list[Any]) -> Names | None:
-    """The names if all of them are strings, None if no name is a string."""
+    """The names if all of them are strings, None if no name is a string; an error if mixed."""
     kinds = sorted({type(name).__name__ for name in names})
     if not names or "str" not in kinds:
         return None
@@ -172,7 +172,7 @@ def to_floats(values: Array, label: str | None) -> Array:
         raise ValueError("Complex data not supported; pass the real and imaginary parts as columns")
     if kind not in "OUST":
         raise ValueError(
-            f"{label or 'X'} has type {values.dtype}, which is no number; {_CATEGORY_ADVICE}"
+            f"{label or 'X'} has type {values.dtype}, which is not numeric; {_CATEGORY_ADVICE}"
         )
     if label is None:
         columns = [to_floats(c, feature_label(i, None)) for i, c in enumerate(values.T)]
@@ -180,7 +180,7 @@ def to_floats(values: Array, label: str | None) -> Array:
     try:
         return values.astype(np.float64)
     except TypeError as error:
-        raise TypeError(f"{label} has a value that is no number: {error}") from error
+        raise TypeError(f"{label} has a value that is not a number: {error}") from error
     except (ValueError, OverflowError) as error:
         raise ValueError(
             f"{label} does not convert to numbers ({error}); {_CATEGORY_ADVICE}"
@@ -218,7 +218,7 @@ def _encode_pandas(series: nw.Series[Any]) -> tuple[Codes, list[Any]]:
 
 
 def _encode_polars(series: nw.Series[Any]) -> tuple[Codes, list[Any]]:
-    # Categorical numbers the strings of the whole process; the codes of an Enum start at 0.
+    # The codes of a Categorical count the strings of the whole process; those of an Enum do not.
     text = series.cast(nw.String)
     levels = text.drop_nulls().unique().sort().to_list()
     physical = text.cast(nw.Enum(levels)).to_native().to_physical()

@@ -1,7 +1,7 @@
 """Validation of user input, on which all later stages rely.
 
-Features, targets and weights are checked on their device: from CuPy arrays, only the classes and a
-few numbers are copied to the host. Arrays of other GPU libraries are copied to the host.
+Features, targets and weights are checked on their device. Of valid CuPy arrays, only the classes
+and a few numbers are copied to the host; arrays of other GPU libraries are copied as a whole.
 
 Each error message says what was given, what is allowed and what to do. Where scikit-learn has a
 message for an error, its key phrase is kept.
@@ -42,7 +42,7 @@ def feature_label(feature: int, names: Any) -> str:
 
 
 def check_shape(X: Array) -> None:
-    """Check that X is a table with at least one and at most `MAX_ROWS` rows.
+    """Check that X is a table with at least one feature and 1 to `MAX_ROWS` rows.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def check_features(X: NDArray[np.floating[Any]], names: Any = None) -> NDArray[n
     Raises
     ------
     ValueError
-        For a wrong shape or for infinite values; the message names the first feature with one.
+        For a wrong shape, or for infinite values; the message names one feature and its row.
     """
     check_shape(X)
     xp = array_module(X)
@@ -99,7 +99,9 @@ def check_features(X: NDArray[np.floating[Any]], names: Any = None) -> NDArray[n
 
 
 def check_weights(weights: Any, n_samples: int) -> NDArray[np.float64] | None:
-    """Return sample weights as float64 of shape (n_samples,) on their device; None without any.
+    """Return sample weights as float64 of shape (n_samples,) on their device; None for None.
+
+    A single number is the weight of every row.
 
     Raises
     ------
@@ -154,7 +156,7 @@ def check_classes(y: Any) -> tuple[NDArray[np.int32], Array]:
     Raises
     ------
     ValueError
-        For missing labels, numbers that are not whole, labels of mixed types or several outputs.
+        For missing labels, numbers that are not whole, labels of mixed types, or several outputs.
     """
     y = _labels_as_vector(_read_target(y))
     if y.dtype.kind == "O":
@@ -267,7 +269,7 @@ def warn_of_column() -> None:
 
 
 def _code_dense(y: Array, lowest: int, dtype: Any) -> tuple[NDArray[np.int32], Array]:
-    """Code labels of a small range without sorting the rows; the classes have type ``dtype``."""
+    """Code whole numbers of a small range without sorting them; classes have type ``dtype``."""
     xp = array_module(y)
     place = y.astype(np.int64) - lowest
     present = xp.bincount(place) > 0

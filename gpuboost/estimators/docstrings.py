@@ -139,8 +139,8 @@ TAKEN = {
     "    Accepted for compatibility with scikit-learn; input is always checked.",
 }
 TAKEN_BY_A_FIT = TAKEN | {
-    "X": f"{TAKEN['X']}\n    NaN means missing. See ``categorical_features`` for the features that are\n"
-    "    categorical.",
+    "X": f"{TAKEN['X']}\n    NaN means missing. The parameter ``categorical_features`` says which\n"
+    "    features are categorical.",
     "sample_weight": f"{TAKEN['sample_weight']}\n    No tree is grown on rows of weight 0.",
 }
 RAISED_BY_A_FIT = """TypeError, ValueError

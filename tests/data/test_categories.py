@@ -146,10 +146,10 @@ def test_rows_of_a_dataset_are_a_dataset():
 @pytest.mark.parametrize(
     ("rows", "error", "message"),
     [
-        (3, TypeError, "takes rows by a slice"),
-        ("color", TypeError, "takes rows by a slice"),
-        ([0.5], TypeError, "takes rows by a slice"),
-        ((slice(None), 1), TypeError, "features cannot be taken"),
+        (3, TypeError, "are selected by a slice"),
+        ("color", TypeError, "are selected by a slice"),
+        ([0.5], TypeError, "are selected by a slice"),
+        ((slice(None), 1), TypeError, "features cannot be selected"),
         (slice(0, 0), ValueError, r"0 sample\(s\)"),
         ([], ValueError, r"0 sample\(s\)"),
         ([400], IndexError, "400 is out of bounds"),

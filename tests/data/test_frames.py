@@ -188,7 +188,7 @@ def test_sparse_matrices_hold_zeros(kind, dtype):
 
 def test_a_sparse_matrix_that_is_too_large_says_so():
     large = scipy.sparse.csc_matrix((1 << 33, 1 << 12), dtype=np.float64)
-    with pytest.raises(MemoryError, match=r"8589934592 x 4096, which takes 262144\.0 GiB.*fewer"):
+    with pytest.raises(MemoryError, match=r"8589934592 x 4096, .* 262144\.0 GiB.*fewer"):
         fit_schema(large)
 
 
@@ -283,7 +283,7 @@ BAD_TABLES = {
     "sparse complex": (scipy.sparse.csr_matrix(np.eye(2) * 1j), ValueError, "Complex data not"),
     "sparse vector": (scipy.sparse.coo_array(np.ones(2)), ValueError, "Reshape your data"),
     "complex": (np.eye(2) * 1j, ValueError, "Complex data not supported"),
-    "dates": (np.zeros((2, 1), "M8[s]"), ValueError, "which is no number"),
+    "dates": (np.zeros((2, 1), "M8[s]"), ValueError, "which is not numeric"),
     "date column": (
         pd.DataFrame({"d": pd.to_datetime(["2020-01-01"])}),
         ValueError,
@@ -324,8 +324,8 @@ def test_bad_tables(X, error, message):
         ([4], "integers from 0 to 3"),
         ([-1], "integers from 0 to 3"),
         (["town"], r"names \['town'\], which X does not have"),
-        ([1.5], "places or names"),
-        ([None], "places or names"),
+        ([1.5], "indices or names"),
+        ([None], "indices or names"),
     ],
     ids=repr,
 )

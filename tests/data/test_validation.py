@@ -187,7 +187,7 @@ def test_class_weights_of_labels_that_are_not_there():
         ({"a": -1}, ValueError, r"class_weight\['a'\] must be a number >= 0.0, got -1"),
         ({"a": np.nan}, ValueError, r"class_weight\['a'\] must be"),
         ({"a": "1"}, TypeError, r"class_weight\['a'\] must be a number"),
-        ("even", ValueError, "must be None, a dict of label to weight, or 'balanced', got 'even'"),
+        ("even", ValueError, "dict mapping class labels to weights, or 'balanced', got 'even'"),
         ([1, 2], ValueError, "class_weight must be None"),
     ],
     ids=str,

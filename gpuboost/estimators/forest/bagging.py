@@ -56,7 +56,7 @@ class Bagging(TreeEnsemble):
             return WITH_REPLACEMENT, n_draws
         if n_draws > n_samples:
             raise ValueError(
-                f"max_samples={self.max_samples!r} means {n_draws} rows, but X has {n_samples}, and "
+                f"max_samples={self.max_samples!r} means {n_draws} rows, but X has {n_samples} and "
                 "bootstrap=False draws without replacement; lower it or use bootstrap=True"
             )
         if n_draws == n_samples:

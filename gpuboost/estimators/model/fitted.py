@@ -132,7 +132,7 @@ class FittedTrees:
         return sha.hexdigest()
 
     def _trees_for(self, data: np.ndarray | BinnedMatrix, hard: bool = False) -> Ensemble:
-        """The ensemble for columns or codes: one object for each, since backends cache by object."""
+        """The ensemble for columns or codes; always the same object, by which backends cache it."""
         chosen = self.votes if hard else self.ensemble
         return chosen.on_codes if isinstance(data, BinnedMatrix) else chosen
 

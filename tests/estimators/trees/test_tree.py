@@ -358,7 +358,7 @@ def test_monotonic_constraints_hold_everywhere(name, kind, direction):
 def test_monotonic_constraints_that_cannot_be_kept_are_refused():
     X, y = load_iris(return_X_y=True)
     tree = DecisionTreeClassifier(monotonic_cst=[1, 0, 0, 0])
-    with pytest.raises(ValueError, match="several classes or outputs"):
+    with pytest.raises(ValueError, match="more than two classes or several outputs"):
         tree.fit(X, y)
     with pytest.raises(ValueError, match="needs criterion='gini'"):
         tree.set_params(criterion="entropy").fit(X, y > 0)
