@@ -145,7 +145,7 @@ def gpus() -> list[str]:
 
 
 def speeds() -> str:
-    """Origin of the constants that device="auto" uses: measured or default."""
+    """Origin of the constants that device="auto" uses: the file of measurements, or defaults."""
     from gpuboost.backends.cost_model import measured_speed, speed_file
 
     measured_speed()  # warns if the file cannot be used

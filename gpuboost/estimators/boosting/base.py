@@ -98,10 +98,11 @@ class GradientBoosting(ManyTrees):
         Fraction of the rows set aside for early stopping, if ``n_iter_no_change`` is set and
         `fit` gets no ``eval_set``.
     n_iter_no_change : int
-        Stop after this many rounds without an improvement of more than ``tol``. These rounds stay
-        in the model; ``best_iteration_`` is the best round. None means no early stopping.
+        Stop after this many rounds without an improvement (see ``tol``). These rounds stay in the
+        model; ``best_iteration_`` is the last improvement. None means no early stopping.
     tol : float
-        A score counts as an improvement if it is better than the best so far by more than this.
+        A round is an improvement if its score is better than that of the last improvement by more
+        than this.
     eval_metric : str, callable, or list of these
         Metrics evaluated in addition to the loss, on ``eval_set`` or on the rows set aside.
         Regressors: 'rmse', 'mse', 'mae', 'mape', 'r2', 'poisson_deviance', 'gamma_deviance',
@@ -134,14 +135,14 @@ class GradientBoosting(ManyTrees):
     init_ : estimator
         The fitted ``init`` estimator, if there is one.
     train_score_ : ndarray of shape (n_estimators_,)
-        Mean loss on the training rows after each round.
+        Mean loss after each round on the rows that the round was fitted on.
     evals_result_ : dict of dict of list
-        Loss and metrics after each round, first by row set ('validation' for rows set aside,
-        'validation_0' and so on for ``eval_set``), then by metric.
+        Loss and metrics after each round of the last fit, first by row set ('validation' for rows
+        set aside, 'validation_0' and so on for ``eval_set``), then by metric.
     validation_score_ : ndarray
         Values of the last metric on the last row set of ``evals_result_``.
     best_iteration_ : int
-        Number of the best round, from 0, with ``n_iter_no_change``.
+        Number of the last improvement's round, from 0, with ``n_iter_no_change``.
     oob_scores_ : ndarray of shape (n_estimators_,)
         Mean loss after each round on the rows not drawn for the round, with ``subsample``.
     oob_improvement_ : ndarray of shape (n_estimators_,)

@@ -27,7 +27,7 @@ ROW_PARTS = ("X", "y", "sample_weight", "offset")  # parts of one element of eva
 
 @dataclass(frozen=True, eq=False)
 class BoostPlan:
-    """The loss, targets and weights of a fit; arrays are on the host.
+    """The loss, targets and weights of a fit; ``y`` and ``weights`` are on the host.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class BoostPlan:
     weights : float64 (n,) or None
         The user's weights times class weights.
     given_weights : float64 (n,) or None
-        The user's weights without class weights, for ``init``.
+        The user's weights without class weights, on their device, for ``init``.
     """
 
     loss: Loss

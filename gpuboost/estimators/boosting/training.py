@@ -211,13 +211,13 @@ class BoostingFit:
     trees : list of Tree
         Trees of all rounds.
     train_scores : list of float
-        Mean loss on the training rows after each round.
+        Mean loss after each round on the rows that the round was fitted on.
     oob_scores, oob_improvements : list of float
         Mean loss after each round on the rows not drawn for the round, and its decrease.
     results : dict of str to dict of str to list of float
         ``evals_result_``.
     best_round : int or None
-        Number of the best round, with early stopping.
+        Number of the last improvement's round, with early stopping.
     """
 
     setup: RoundSetup

@@ -65,7 +65,7 @@ def growth_of(inputs: FitInputs, limits: dict[str, Any], of_trees: tuple[int, ..
     Parameters
     ----------
     limits : dict
-        The result of `parameters.tree_limits`.
+        The options of a tree by name, at least ``max_features`` and `LIMITS`.
     of_trees : tuple of int
         Numbers of trees that grow together, of rounds and of channels.
     """

@@ -131,7 +131,7 @@ def criterion_number(criterion: Any, criteria: Mapping[str, int]) -> int:
 
 
 def feature_count(max_features: Any, n_features: int) -> int:
-    """Number of candidate features of a node, at most ``n_features`` as in scikit-learn."""
+    """Number of features to draw from ``n_features``; larger integers mean all of them."""
     if max_features is None:
         return n_features
     roots = {"sqrt": math.isqrt(n_features), "log2": n_features.bit_length() - 1}

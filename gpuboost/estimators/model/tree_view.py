@@ -31,8 +31,8 @@ class TreeView:
 
     Nodes are numbered breadth-first (scikit-learn: depth-first). Categorical splits have a NaN
     threshold, which scikit-learn's `export_text` and `plot_tree` print as nan;
-    ``categories_left(node)`` returns the categories that a split sends left. Methods take the same
-    X as `predict` of the estimator, but match columns by position, not by name.
+    ``categories_left(node)`` returns the categories that a split sends left. Methods take an X as
+    `predict` of the estimator does, but not a `Dataset`, and match columns by position.
 
     Attributes
     ----------
