@@ -51,7 +51,8 @@ class SingleTree(TreeModel):
     min_samples_leaf : int or float
         Minimum number of rows in a leaf; a float is a fraction of all rows.
     min_weight_fraction_leaf : float
-        Minimum fraction of the total weight in a leaf, from 0 to 0.5.
+        Minimum fraction of the total weight in a leaf, from 0 to 0.5. In boosting, the weights of
+        rows are their hessians here.
     max_features : int, float, 'sqrt', 'log2' or None
         Number of features drawn at each node as candidates for its split; a float is a
         fraction of all features. None means all features. If none of the drawn features can split

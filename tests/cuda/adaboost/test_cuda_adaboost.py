@@ -189,7 +189,7 @@ def test_rounds_that_end_a_fit(fit_on: Fit) -> None:
     assert_same_fit(fit_on, regressor(boosting="reweighting"), nothing, np.arange(40) % 2.0)
     one_class = assert_same_fit(fit_on, classifier(), nothing, np.ones(40, dtype=int))
     assert one_class.launches.count("evaluate_classes") == 1
-    with pytest.raises(ValueError, match=r"error of 0\.5 and must be below 0\.5"):
+    with pytest.raises(ValueError, match=r"error of 0\.5, which must be below 0\.5"):
         fit_on(CudaBackend(ShimRuntime()), classifier()(), nothing, np.arange(40) % 2)
 
 

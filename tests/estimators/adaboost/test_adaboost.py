@@ -262,7 +262,7 @@ def test_a_tree_no_better_than_chance_is_left_out():
 def test_the_first_tree_must_be_better_than_chance():
     X = np.array([[0, 0], [0, 1], [1, 0], [1, 1]] * 5)
     y = X[:, 0] ^ X[:, 1]
-    with pytest.raises(ValueError, match=r"error of 0\.5 and must be below 0\.5.*max_depth"):
+    with pytest.raises(ValueError, match=r"error of 0\.5, which must be below 0\.5.*max_depth"):
         AdaBoostClassifier(**QUICK).fit(X, y)
     assert AdaBoostClassifier(max_depth=2, **QUICK).fit(X, y).score(X, y) == 1.0
 

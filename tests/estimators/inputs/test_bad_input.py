@@ -161,7 +161,7 @@ BAD_PARAMETERS = [
     (forest, {"max_samples": "half"}, TypeError, "max_samples"),
     (bagging, {"max_samples": 1.5}, ValueError, "max_samples"),
     (forest, {"bootstrap": False, "max_samples": 5}, ValueError, "max_samples=5 cannot be set"),
-    (bagging, {"bootstrap": False, "max_samples": 31}, ValueError, "31 rows, more than the 30"),
+    (bagging, {"bootstrap": False, "max_samples": 31}, ValueError, "31 rows, but X has 30 and"),
     (forest, {"bootstrap": 1}, TypeError, "bootstrap must be True or False"),
     (bagging, {"bootstrap_features": "no"}, TypeError, "bootstrap_features"),
     (forest, {"oob_score": "yes"}, TypeError, "oob_score"),
