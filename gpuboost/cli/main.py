@@ -38,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"gpuboost {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="{demo,info}")
     demo = commands.add_parser(
-        "demo", help="train every estimator beside scikit-learn's; show times and scores"
+        "demo", help="train every estimator and scikit-learn's; show times and scores"
     )
     seconds = partial(_number, float, *_SECONDS, "a number of seconds above 0")
     demo.add_argument("--device", default="auto", help="where to train (default: %(default)s)")

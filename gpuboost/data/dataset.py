@@ -128,7 +128,7 @@ class Dataset:
             if chosen.ndim != 1 or chosen.dtype.kind not in "biu":
                 raise TypeError(
                     "rows of a Dataset are selected by a slice or an array of bools or integers, "
-                    f"got {rows!r:.80}; features cannot be selected, make a Dataset of them"
+                    f"got {rows!r:.80}; features cannot be selected: make a Dataset of them"
                 )
         codes = np.ascontiguousarray(self.binned.codes[:, chosen])
         check_shape(codes.T)

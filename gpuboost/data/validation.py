@@ -72,7 +72,7 @@ def check_features(X: NDArray[np.floating[Any]], names: Any = None) -> NDArray[n
     Parameters
     ----------
     X : NumPy or CuPy array of float32 or float64
-        NaN is missing.
+        NaN means missing.
     names : ndarray of str, optional
         Feature names for the error message.
 

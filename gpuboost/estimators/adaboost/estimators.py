@@ -214,7 +214,7 @@ class AdaBoostClassifier(Classifier, AdaBoost):
         -------
         ndarray of float64 of shape (n_samples, n_classes)
         """
-        return self._shares_of(self.decision_function(X))
+        return self._probabilities_of(self.decision_function(X))
 
     def staged_decision_function(self, X: Any) -> Iterator[np.ndarray]:
         """`decision_function` after each round.
@@ -248,7 +248,7 @@ class AdaBoostClassifier(Classifier, AdaBoost):
         ------
         ndarray of float64 of shape (n_samples, n_classes)
         """
-        yield from map(self._shares_of, self.staged_decision_function(X))
+        yield from map(self._probabilities_of, self.staged_decision_function(X))
 
     def _as_decision(self, votes: np.ndarray) -> np.ndarray:
         """Votes in scikit-learn's shape: (n,) for two classes, else (n, n_classes)."""
@@ -260,7 +260,7 @@ class AdaBoostClassifier(Classifier, AdaBoost):
         with working_on(votes):
             return self._labels_at((votes > 0).astype(int) if votes.ndim == 1 else votes.argmax(1))
 
-    def _shares_of(self, votes: np.ndarray) -> np.ndarray:
+    def _probabilities_of(self, votes: np.ndarray) -> np.ndarray:
         """Class probabilities, by equation (15) of Zhu and others (2009)."""
         of_two = votes.ndim == 1  # softmax of -votes / 2 and votes / 2
         with working_on(votes):

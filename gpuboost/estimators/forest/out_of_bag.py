@@ -59,14 +59,14 @@ def out_of_bag_facts(
 
     Accuracy needs one row with an out-of-bag mean, R2 needs two; with fewer, the score is NaN.
     """
-    truth, seen = copy_to_host(labels.rows), ~np.isnan(means[:, 0])
+    y_true, seen = copy_to_host(labels.rows), ~np.isnan(means[:, 0])
     if isinstance(labels, ClassLabels):
         name, fewest, found = "oob_decision_function_", 1, means.argmax(axis=1)
     else:
-        means = found = means.reshape(truth.shape)
+        means = found = means.reshape(y_true.shape)
         name, fewest = "oob_prediction_", 2
     enough = seen.sum() >= fewest
-    return {name: means, "oob_score_": score(truth[seen], found[seen]) if enough else np.nan}
+    return {name: means, "oob_score_": score(y_true[seen], found[seen]) if enough else np.nan}
 
 
 def check_same_rows(batches: tuple[TreeBatch, ...], n_samples: int) -> None:
