@@ -99,7 +99,7 @@ def check_features(X: NDArray[np.floating[Any]], names: Any = None) -> NDArray[n
 
 
 def check_weights(weights: Any, n_samples: int) -> NDArray[np.float64] | None:
-    """Return sample weights as float64 of shape (n_samples,) on their device; None for None.
+    """Return sample weights as float64 of shape (n_samples,) on their device, or None.
 
     A single number is the weight of every row.
 
