@@ -14,7 +14,7 @@ from gpuboost.engine.bins import BinMapper
 from gpuboost.engine.growth.tree import TREE_TYPES, NodeArrays, Tree
 
 # With at least this many nodes, threads join the columns: writing to newly allocated memory takes
-# most of the time. The number of threads is limited, since each thread holds a column twice.
+# most of the time. The number of threads is limited because each thread holds a column twice.
 _MANY_NODES, _MAX_THREADS = 1 << 17, 4
 
 
@@ -81,7 +81,7 @@ class Ensemble(NodeArrays):
 
     @property
     def n_values(self) -> int:
-        """Number of classes or outputs of a leaf."""
+        """Number of values of a leaf: classes, outputs or columns of raw predictions."""
         return self.value.shape[1]
 
     @cached_property
@@ -101,7 +101,7 @@ class Ensemble(NodeArrays):
         return tuple(found)
 
     def importances(self, n_features: int) -> np.ndarray:
-        """Mean over trees of the normalised gain per feature; the sum is 1 (or 0)."""
+        """Mean over trees of the normalised impurity decrease per feature; sums to 1, or 0."""
         total = np.zeros(n_features)
         for tree in self.trees:
             gains = impurity_decrease_per_feature(tree, n_features)

@@ -30,7 +30,7 @@ ThresholdFinder = Callable[["GrownTree", BinMapper], "SplitThresholds"]
 
 @dataclass(frozen=True)
 class NodeArrays:
-    """The nodes of trees as a struct of arrays, breadth-first, ``children_right = left + 1``.
+    """The nodes of trees as a struct of arrays, in breadth-first order.
 
     Attributes
     ----------
@@ -43,13 +43,13 @@ class NodeArrays:
     missing_left : bool (m,)
         Whether missing values and unknown categories go left.
     left : int32 (m,)
-        Left child, 0 in leaves.
+        Left child, which the right child follows; 0 in leaves.
     category : int32 (m,)
         Row of ``masks`` in categorical splits, else -1.
     masks : uint32 (c, 8)
         Bit ``code`` is set if the category goes left.
-    value : float64 (m, V)
-        Class shares, the mean or median of each output, or steps of boosting.
+    value : float64 (m, n_values)
+        Class probabilities, the mean or median of each output, or steps of boosting.
     impurity_decrease : float64 (m,)
         Weighted impurity decrease of the split in units of the target, per unit of root weight.
     impurity, weight : float64 (m,)
@@ -231,8 +231,8 @@ def find_thresholds(grown: GrownTree, mapper: BinMapper) -> SplitThresholds:
         |  b  |     |     |  b' |      occupied: b, b'
               x     code  ^     x      ^ threshold
 
-    A threshold inside a wide bin moves to the border of the bin, so that ``x <= threshold`` and
-    ``code(x) <= code`` agree for each training row.
+    A threshold among the training values of a bin moves out of them, so that ``x <= threshold``
+    and ``code(x) <= code`` agree for each training row.
     """
     m = len(grown.feature)
     threshold, code = np.full(m, np.nan), np.zeros(m, dtype=np.int16)
