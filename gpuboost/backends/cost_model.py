@@ -1,7 +1,7 @@
 """Estimates of the time to fit or predict in each backend, used by ``device="auto"``.
 
-Work is counted in four units: visits in Numba (one visit is one row for one feature), bytes that
-kernels read or write, launches, and bytes copied to or from a GPU. Other costs are multiples.
+Work is counted in four units: visits of a row for a feature in Numba, bytes that kernels read or
+write, launches, and bytes copied to or from a GPU. Other costs are expressed in these units.
 `Speed` holds the seconds per unit: its defaults were measured on two cores of a server processor or
 counted from the kernels, and ``gpuboost info --calibrate`` measures them on the user's machine.
 Estimates can be wrong by a factor of two. They are accurate enough to avoid the start of a compiler

@@ -41,7 +41,7 @@ def adopt_features(X: Any, device: Any) -> tuple[Any, Any]:
     TypeError
         The features are on a GPU, and ``device`` is not a GPU.
     ValueError
-        The features are on another GPU than ``device``, or there is no such device.
+        The features are on another GPU than ``device``, or ``device`` is not a device's name.
     RuntimeError
         The GPU cannot be used; the message says why.
     """

@@ -45,7 +45,7 @@ def choose_backend(device: Any, work: WorkTimes) -> Backend:
     Raises
     ------
     ValueError
-        There is no such device.
+        ``device`` is none of these.
     RuntimeError
         The device cannot be used here; the message says why.
     """
@@ -100,7 +100,7 @@ def _numba_pays(work: WorkTimes) -> bool:
 
 
 def _cuda_pays(work: WorkTimes) -> bool:
-    """Whether a GPU can be used and is fastest by `CUDA_LEAD`; CuPy is imported only if it is."""
+    """Whether a GPU is fastest by `CUDA_LEAD` and can be used (checked last: it imports CuPy)."""
     fastest = min(work.numpy, work.numba + _numba_start_seconds(work.program))
     return CUDA_LEAD * (work.cuda + _cuda_start_seconds()) < fastest and not why_no_cuda()
 

@@ -56,7 +56,7 @@ def multiply_high(a, b):
 
 
 def left_key(key):
-    """Key of a node's left child. A node's key hashes the left and right turns from the root."""
+    """Key of a node's left child. A node's key hashes the path from the root to the node."""
     return mix(key ^ _TURN_LEFT)
 
 

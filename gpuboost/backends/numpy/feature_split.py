@@ -33,7 +33,7 @@ class NodeFeature:
     feature : int64 (m,)
         The feature to search in each node.
     rank : uint64 (m,)
-        Position of the feature in the node's order: of equal scores, the lower rank wins.
+        Sort key of the feature in the node's order: of equal scores, the lower rank wins.
     """
 
     frontier: Frontier
@@ -139,7 +139,7 @@ class FeatureSplitter:
     def _categorical(
         self, pairs: NodeFeature, groups: CodeGroups, missing: Missing, splits: Splits
     ) -> None:
-        """Split on categorical features: left is a random set, one category, or the least by g/h."""
+        """Split on categorical features: a random set, one category or the least by g/h go left."""
         values = groups.take(np.flatnonzero(groups.code != self.task.matrix.missing_code))
         values = values.take(np.flatnonzero(values.hessian > 0))
         levels = self.mapper.n_bins[pairs.feature[values.node]]

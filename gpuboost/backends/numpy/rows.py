@@ -65,8 +65,8 @@ class Candidates:
     allowed : bool (m, F)
         Features that each node of the level may split on.
     n_slots : int
-        Number of features evaluated at each node: more if none can split, fewer if fewer are
-        allowed.
+        Number of features to evaluate at each node. Some nodes evaluate more, because none of these
+        can split, or fewer, because fewer are allowed.
     """
 
     nodes: np.ndarray

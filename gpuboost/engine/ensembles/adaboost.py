@@ -40,13 +40,14 @@ PERFECT_BOUND = 0.6065306597126334  # exp(-PERFECT_VOTE / 2)
 
 @dataclass(frozen=True)
 class WeightBits:
-    """Number of bits of a tree's largest integer weight, and of the sum of its weights."""
+    """Maximum numbers of bits of a tree's largest integer weight and of the sum of its weights."""
 
     largest: int
     total: int
 
 
-# With weights of sum 2**28, a node's packed word can hold a hundred times the rounding of its rows.
+# Rounding adds less than 1 per row to the sum of 2**28, so a node's sums fit in a packed word of
+# Numba, whose hessian can be up to 2**31 - 1 without counts.
 ADABOOST_CLASS_BITS = WeightBits(largest=28, total=28)
 # In a regression, this leaves 23 bits for targets: sums of weight times target are then exact in
 # float64, and a packed word can hold weight times target and weight.

@@ -44,7 +44,7 @@ class Ensemble(NodeArrays):
 
     @classmethod
     def of(cls, trees: Iterable[Tree], n_threads: int = 1) -> Ensemble:
-        """Concatenate finished trees, column by column, in the types of `Tree`.
+        """Concatenate finished trees, column by column, in the types of `TREE_TYPES`.
 
         The trees of a generator are consumed one by one, and their arrays are released as they are
         joined, so that memory never holds all trees twice. If the trees are slices that cover one
@@ -148,5 +148,5 @@ def impurity_decrease_per_feature(tree: Tree, n_features: int) -> np.ndarray:
 
 
 def offsets(sizes: list[int]) -> np.ndarray:
-    """Start of each piece and end of the last piece, from the sizes of the pieces: int64."""
+    """Start of each part and end of the last part, from the sizes of the parts: int64."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

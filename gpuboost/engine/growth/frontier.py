@@ -27,7 +27,7 @@ class Frontier:
     tree : int32 (m,)
         Position of the node's tree in the batch.
     key : uint64 (m,)
-        Hash of the left and right turns from the root to the node.
+        Hash of the root's key and the path (left or right at each split) to the node.
     start, count : int64 (m,)
         First position and number of the node's rows.
     hessian : int64 (m,)
@@ -72,7 +72,7 @@ class Splits:
     score : float64 (m,)
         Score of the split; with VARIANCE the gain times the node's hessian.
     rank : uint64 (m,)
-        `randomness.feature_rank` of the feature; among equal scores the smaller rank wins.
+        Sort key of the feature in the node's order; of equal scores, the lower rank wins.
     feature : int32 (m,)
         Feature of the split.
     bin, next_bin, draw, missing : int16, int16, float64 and int8 (m,)

@@ -204,7 +204,7 @@ def with_values(
 
 
 def masks_with_unseen(grown: GrownTree, missing_left: np.ndarray) -> np.ndarray:
-    """Masks of the categories that go left; categories without rows go with missing values."""
+    """Masks of the categories that go left; unseen categories go where missing values go."""
     masks = grown.masks[:, :8].copy()
     if len(masks):
         to_left = grown.category[missing_left & (grown.category >= 0)]
@@ -226,7 +226,8 @@ def find_thresholds(grown: GrownTree, mapper: BinMapper) -> SplitThresholds:
 
     Between the occupied bins b and b' of a node, there can be bins without rows in the node. The
     threshold is midway between the largest value of b and the smallest of b', as if values were not
-    binned. The threshold's code is the last bin whose centre is at most the threshold:
+    binned; with random thresholds, it is the number drawn. The threshold's code is the last bin
+    whose centre is at most the threshold:
 
         |  b  |     |     |  b' |      occupied: b, b'
               x     code  ^     x      ^ threshold

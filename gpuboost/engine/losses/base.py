@@ -149,7 +149,7 @@ class Loss(ABC):
 
     @property
     def has_formula(self) -> bool:
-        """Whether backends compile the loss; user-defined losses are not compiled."""
+        """Whether `formulas` has functions of the loss; a user-defined loss has none."""
         return self.formula != USER
 
     @property
