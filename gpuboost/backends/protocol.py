@@ -92,7 +92,7 @@ bound of the child with lower values and the lower bound of the other child (`bo
 **Children.** Rows follow their code; keys are `randomness.left_key` and `right_key`. With
 max_leaf_nodes, the tree is grown best-first: the splittable node with the largest gain is split
 next (of equal gains, the node with the smaller key), until there are max_leaf_nodes leaves or no
-splittable nodes.
+node can be split.
 
 **Numbering** is breadth-first: level by level, children of a level in the order of their parents,
 left before right.

@@ -69,15 +69,15 @@ class TreeOptions:
         Whether the gain of a split must be positive.
     min_decrease : float
         ``min_impurity_decrease`` for targets of medians, whose gains are not impurity decreases.
-        This limit is applied to the finished tree; `Backend.grow` ignores it.
+        It is applied to the finished tree; `Backend.grow` and `grow_finished` ignore it.
     min_category_fraction : float
         In features whose categories are sorted, a category counts as missing in a node if its
         hessian there is less than this fraction of the root's hessian. Only boosting sets it.
     regularisation : Regularisation
         Penalties and constraints, which only NEWTON uses.
     ccp_alpha : float
-        Cost of a leaf when the finished tree is pruned (`growth.pruning`); `Backend.grow` ignores
-        it.
+        Cost of a leaf when the finished tree is pruned (`growth.pruning`); `Backend.grow` and
+        `grow_finished` ignore it.
     """
 
     criterion: int
