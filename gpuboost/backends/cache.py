@@ -26,7 +26,7 @@ SUFFIX = ".compiled"
 _DIGEST_BYTES = hashlib.sha256().digest_size
 _NUMBA_SOURCES = Path(__file__).parent / "numba"
 _ENGINE = Path(__file__).parents[1] / "engine"
-# Modules of the engine whose functions or constants are part of compiled code.
+# Modules of the engine whose functions or constants are part of the compiled code.
 ENGINE_MODULES = (
     *("numerics", "randomness", "criteria", "task", "fixed_point", "targets", "order_statistics"),
     *("losses/formulas", "losses/base", "losses/table", "ensembles/boosting", "quantise"),
@@ -107,7 +107,7 @@ def marker(program: str) -> Path:
 
 
 def compiled_programs() -> dict[str, Path]:
-    """Programs that are already compiled for this installation, each with its folder."""
+    """Programs that are already compiled for this installation, with their folders."""
     try:
         kept = {program: recall(marker(program)) or b"" for program in PROGRAMS}
     except metadata.PackageNotFoundError:  # Numba is not installed

@@ -1,7 +1,7 @@
-"""Estimates of how long a piece of work takes in each backend, used by ``device="auto"``.
+"""Estimates of the time to fit or predict in each backend, used by ``device="auto"``.
 
-Work is counted in four units: visits in Numba (each of one row for one feature), bytes that kernels
-read or write, launches, and bytes copied to or from a GPU. Other costs are multiples of these.
+Work is counted in four units: visits of a row for a feature in Numba, bytes that kernels read or
+write, launches, and bytes copied to or from a GPU. Other costs are expressed in these units.
 `Speed` holds the seconds per unit: its defaults were measured on two cores of a server processor or
 counted from the kernels, and ``gpuboost info --calibrate`` measures them on the user's machine.
 Estimates can be wrong by a factor of two. They are accurate enough to avoid the start of a compiler
@@ -52,8 +52,8 @@ BINNING_LAUNCHES, PREDICTION_LAUNCHES = 20, 4
 REPLAY_LAUNCHES, KERNEL_LAUNCHES = 1.5, 0.075
 
 # Bytes that kernels read and write. ROW, per row and level: a sector of codes and a word for the
-# histograms, a sector and the positions for the partition. VISIT, per row, feature and level: a
-# share of the sector, and the time of an addition, as bytes. NODE, per node and feature: cells that
+# histograms, a sector and the positions for the partition. VISIT, per row, feature and level: part
+# of a sector, and the time of an addition, as bytes. NODE, per node and feature: cells that
 # are cleared, added to and searched. STEP, per row and level of a tree, in prediction.
 ROW_TRAFFIC, VISIT_TRAFFIC, NODE_TRAFFIC = 32 + 12 + (4 + 32) + 24, 2.5, 3 * 24 * 256
 STEP_TRAFFIC = 10
@@ -115,7 +115,7 @@ class Speed:
 
 @dataclass(frozen=True)
 class WorkTimes:
-    """Estimated seconds of a piece of work in each backend, without the start of the backend."""
+    """Estimated seconds to fit or predict in each backend, without the start of the backend."""
 
     program: str  # the Numba program that does the work; it is compiled once
     numpy: float
@@ -130,18 +130,18 @@ class GrowthSize:
     n_samples: int
     n_features: int
     n_candidate_features: int  # number of features considered at a node
-    n_trees: int  # number of trees that grow together
+    n_trees: int  # number of trees, or of trees per round
     max_depth: int
     n_channels: int
     value_bytes: int = 4  # bytes of a value of the table: 4 or 8, 1 if the table is binned
-    n_rounds: int = 1  # number of successive rounds of ``n_trees`` trees
+    n_rounds: int = 1  # number of successive rounds
     max_leaf_nodes: int = NO_LIMIT
     min_samples_leaf: int = 1
     ccp_alpha: float = 0.0
 
     @property
     def depth(self) -> float:
-        """Number of levels that most rows pass before they reach a leaf: about log2(n).
+        """Number of levels that most rows pass before they reach a leaf: at most log2(n).
 
         Best-first trees go two levels deeper than a balanced tree with the same number of leaves.
         """
@@ -150,7 +150,7 @@ class GrowthSize:
 
     @property
     def levels(self) -> float:
-        """Number of levels of the whole tree: about 1.5 times `depth`."""
+        """Number of levels of the whole tree: about 1.5 log2(n), unless its limits are lower."""
         levels = 1.5 * math.log2(max(2, self.n_samples))
         most = min(self.max_leaf_nodes - 1, 2 * math.log2(self.max_leaf_nodes))
         return min(levels, self.max_depth, most)
@@ -228,7 +228,7 @@ def _launches(growth: GrowthSize) -> float:
 def _numpy_seconds(growth: GrowthSize) -> float:
     """Seconds that NumPy needs to build and search histograms; they depend on node sizes."""
     n, n_candidates, depth = growth.n_samples, growth.n_candidate_features, growth.depth
-    # Number of levels of a complete tree whose nodes have enough rows on average.
+    # Number of levels of a complete tree whose nodes have `UNSORTED_ROWS` rows on average.
     unsorted = min(max(0.0, 1 + math.log2(n / UNSORTED_ROWS)), depth)
     is_whole = n_candidates == growth.n_features
     call, visit = (WHOLE_CALL, WHOLE_VISIT) if is_whole else (FEATURE_CALL, FEATURE_VISIT)
@@ -279,7 +279,7 @@ def measured_speed() -> Speed:
         pass
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         warnings.warn(
-            f"{path} is ignored, device='auto' goes by the usual speeds: {error!r}; run gpuboost "
+            f"{path} is ignored, device='auto' uses the default speeds: {error!r}; run gpuboost "
             "info --calibrate again, or delete the file",
             UserWarning,
             stacklevel=2,

@@ -1,4 +1,4 @@
-"""Arrays that are already on a GPU and are used without copying."""
+"""Arrays that are already on a GPU, which a fit on this GPU uses without copying."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def adopt_features(X: Any, device: Any) -> tuple[Any, Any]:
     TypeError
         The features are on a GPU, and ``device`` is not a GPU.
     ValueError
-        The features are on another GPU than ``device``.
+        The features are on another GPU than ``device``, or ``device`` is not a device's name.
     RuntimeError
         The GPU cannot be used; the message says why.
     """
@@ -55,18 +55,19 @@ def adopt_features(X: Any, device: Any) -> tuple[Any, Any]:
         )
     reason = why_no_cuda()
     if reason:
-        raise RuntimeError(f"X is on a GPU, which cannot be used: {reason}; {_ADVICE} to go on")
+        raise RuntimeError(f"X is on a GPU, which cannot be used: {reason}; {_ADVICE} to continue")
     array = X if is_cupy_array(X) else _as_cupy_array(X)
     own = f"cuda:{array.device.id}"
     if device not in ("auto", "cuda", own):
         raise ValueError(
-            f'X is on {own}, but device={device!r}; use device="{own}" or "cuda", or copy it over'
+            f'X is on {own}, but device={device!r}; use device="{own}" or "cuda", or copy X to '
+            f"{device}"
         )
     return array, own
 
 
 def adopt_targets(values: Any, device: Any) -> Any:
-    """Bring targets or weights to the memory that the fit reads; return values on the host as is.
+    """Bring targets or weights to the memory that the fit reads; return host values unchanged.
 
     Values on the device that the fit runs on become a CuPy array over the same memory. Values on a
     GPU are copied to the host if the fit runs on the host or on another GPU, or if the device of

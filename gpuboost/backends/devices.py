@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass
 from functools import cache
 
-OLDEST = 75  # lowest compute capability (times 10) that the kernels are compiled and audited for
+OLDEST = 75  # lowest compute capability (times 10) that the kernels are compiled for and checked on
 # In older versions a sort that ran out of memory for its workspace returned a wrong order without
 # an error: https://github.com/cupy/cupy/issues/9894.
 OLDEST_CUPY = (14, 1)
@@ -99,8 +99,8 @@ def _find(process: int) -> Found:
     if importlib.util.find_spec("cupy") is None:
         return Found(
             (),
-            "CuPy is not installed; pip install gpuboost[cuda12] or gpuboost[cuda13], by the "
-            "version of the driver",
+            "CuPy is not installed; pip install gpuboost[cuda12] or gpuboost[cuda13], whichever "
+            "the driver supports",
         )
     try:
         import cupy
@@ -109,7 +109,7 @@ def _find(process: int) -> Found:
             oldest = ".".join(map(str, OLDEST_CUPY))
             return Found(
                 (),
-                f"CuPy {cupy.__version__} sorts wrongly, without an error, where the device runs "
+                f"CuPy {cupy.__version__} sorts wrongly, without an error, if the device runs "
                 "out of memory; pip install --upgrade gpuboost[cuda12] or gpuboost[cuda13] brings "
                 f"{oldest} or newer",
             )
@@ -130,7 +130,7 @@ def _find(process: int) -> Found:
 
 
 def cuda_versions() -> str:
-    """Versions of CuPy, of its compiler, and of CUDA as the driver supports it."""
+    """Versions of CuPy, of its compiler, and of the CUDA that the driver supports."""
     import cupy
 
     driver = cupy.cuda.runtime.driverGetVersion()

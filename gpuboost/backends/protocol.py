@@ -2,8 +2,8 @@
 
 A tree is a function of (binned matrix, target, options, rows of the tree, features of the tree,
 root key), which this text defines down to the last bit; each backend chooses how, and in what
-order, to compute it. All statistics are integers, so their sums do not depend on the order. All
-float64 formulas are written once, in `gpuboost.engine.criteria`, `numerics` and `randomness`.
+order, to compute it. All statistics are integers, so their sums do not depend on the order. Each
+float64 formula is written once in `gpuboost.engine`, most of them in `criteria` and `numerics`.
 
 **Sums of a node.** ``h`` is the sum of the weights of its rows, ``count`` the number of rows.
 ``g[k]`` is the sum over rows of: weight where the class is k (K > 2 classes), weight where the
@@ -13,12 +13,12 @@ medians of the node, or gradient[:, k] (boosting, where weights are hessians). A
 
 **Medians** (`MedianTarget`). Let C(v) be the sum of median_weight (of the tree's weights if
 median_weight is None) over a node's rows with ranks[:, k] <= v, and W the sum over all rows of the
-node. ``lower`` is the smallest v with 2 C(v) >= W, ``upper`` the smallest v with 2 C(v) > W; the
-median of output k is midway between them, as in `engine.order_statistics`. The sign of a row is
-(ranks[:, k] >= upper) - (ranks[:, k] <= lower). Every node has ``sums``, whose columns are: lower
-and upper of every k; for every k the sums of sign * wide for the two planes of y[:, k] and the two
-planes of the weight; and the sums of the two planes of the weight. If ``TreeRows.draws`` is set,
-each term of these sums is multiplied by the weight of its row.
+node. ``lower`` is the smallest v with 2 C(v) >= W, ``upper`` the smallest v with 2 C(v) > W. The
+median of output k is midway between the targets of these ranks (`engine.order_statistics`). The
+sign of a row is (ranks[:, k] >= upper) - (ranks[:, k] <= lower). Every node has ``sums``, whose
+columns are: lower and upper of every k; for every k the sums of sign * wide for the two planes of
+the centred y[:, k] and the two planes of the weight; and the sums of the two planes of the weight.
+If ``TreeRows.draws`` is set, each term of these sums is multiplied by the weight of its row.
 
 **Leaves before any search.** A node is not searched if depth == max_depth,
 count < min_samples_split, count < 2 * min_samples_leaf, h < 2 * min_hessian, or it is pure.
@@ -50,10 +50,10 @@ missing values go left.)
 centres (`BinMapper.center`) and u = `randomness.threshold_draw`: the draw is
 ``a * (1 - u) + c * u`` and b the last bin in [lo, hi - 1] whose centre is at most the draw (lo if
 none is); ``bin`` = b, ``next_bin`` = b + 1. If lo == hi, the missing bin is the other occupied bin:
-then b = lo, no threshold is drawn, and ``next_bin`` is `ONLY_MISSING_RIGHT`. The direction of
-missing values is drawn too: if `randomness.missing_goes_left` is 1, the only candidate has missing
-left, and is valid only if a value bin on the right is occupied; else the only candidate has missing
-right.
+then b = lo, no threshold is drawn, and ``next_bin`` is `ONLY_MISSING_RIGHT`. If the missing bin is
+occupied, the direction of missing values is drawn, too: if `randomness.missing_goes_left` is 1, the
+only candidate has missing left, and is valid only if a value bin on the right is occupied. In all
+other cases, the only candidate has missing right.
 
 **Categorical features.** The levels are the value bins of the mapper. With random thresholds, the
 left side is every occupied category with `randomness.category_goes_left`; if that selects no
@@ -70,20 +70,20 @@ categories on the left (if categories are sorted, only if the missing bin with t
 has at least the ``h`` of a category that is not rare). Validity and ties are as for numeric
 features, where b is the position in the order. ``bin`` and ``next_bin`` are 0; a row of ``masks``
 has 16 words: 8 for the occupied categories that go left and 8 for all occupied categories, rare
-ones included (`finish_tree` sends the others where missing values go).
+ones included (`finish_tree` sends all others where missing values go).
 
 **Score.** VARIANCE is `variance_gain` of the terms, added over k = 0..K-1. ENTROPY adds the terms
 of the classes in order (two classes: first ``h - g``, then ``g``). MISCLASSIFICATION takes maxima
-over the classes. TWOING is `twoing_score` of the terms of the classes, added in the order of
-ENTROPY. POISSON is `poisson_score` of `poisson_term`, added over k; it is invalid if ``g[k]`` of a
-side is 0. NEWTON is `newton_gain` of `newton_term` of the left, the right and the node, each added
-over k; their values are `values_in_bounds` within the node's bounds. A NEWTON candidate is not
-valid if its score is negative, or if the feature is monotonic and the left value is above (1) or
-below (-1) the right value. Features are compared by score; of features with equal scores, the one
-earlier in the node's order wins. ``gain`` is score / h for VARIANCE, and the score itself for the
-other criteria; `GrownTree.gain` holds it. There is no split if no candidate is valid, if gain is
-zero and needs_gain is set, or if gain * gain_unit / h_root + 2**-52 < min_impurity_decrease
-(`Target.gain_unit`).
+over the classes instead of sums. TWOING is `twoing_score` of the terms of the classes, added in
+the order of ENTROPY. POISSON is `poisson_score` of `poisson_term`, added over k; it is invalid if
+``g[k]`` of a side is 0. NEWTON is `newton_gain` of `newton_term` of the left, the right and the
+node, each added over k; their values are `values_in_bounds` within the node's bounds. A NEWTON
+candidate is not valid if its score is negative, or if the feature is monotonic and the left value
+is above (direction 1) or below (direction -1) the right value. Features are compared by score; of
+features with equal scores, the one earlier in the node's order wins. ``gain`` is score / h for
+VARIANCE, and the score itself for the other criteria; `GrownTree.gain` holds it. There is no split
+if no candidate is valid, if gain is zero and needs_gain is set, or if
+gain * gain_unit / h_root + 2**-52 < min_impurity_decrease (`Target.gain_unit`).
 
 **Bounds** (NEWTON). The root's bounds are -max_value and max_value; children inherit the bounds of
 their parent. A split on a monotonic feature also makes the `middle` of its two values the upper
@@ -91,7 +91,8 @@ bound of the child with lower values and the lower bound of the other child (`bo
 
 **Children.** Rows follow their code; keys are `randomness.left_key` and `right_key`. With
 max_leaf_nodes, the tree is grown best-first: the splittable node with the largest gain is split
-next (of equal gains, the node with the smaller key), until there are max_leaf_nodes leaves.
+next (of equal gains, the node with the smaller key), until there are max_leaf_nodes leaves or no
+node can be split.
 
 **Numbering** is breadth-first: level by level, children of a level in the order of their parents,
 left before right.
@@ -151,10 +152,10 @@ class Backend(Protocol):
         """
 
     def predict(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
-        """Sum over trees, in their order, of the value of each row's leaf: float64 (n, V)."""
+        """Sum over trees, in order, of the value of each row's leaf: float64 (n, n_values)."""
 
     def apply(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
-        """Leaf of each row in each tree, numbered within the tree: int32 (n, T)."""
+        """Leaf of each row in each tree, numbered within the tree: int32 (n, n_trees)."""
 
     def sum_out_of_bag(
         self,
@@ -176,9 +177,9 @@ class Backend(Protocol):
 
         Returns
         -------
-        total : float64 (n, V), on the host
+        total : float64 (n, n_values), on the host
             Sum of the leaf values of each row.
-        count : int64 (n,)
+        count : int64 (n,), on the host
             Number of trees that did not draw the row.
         """
 
@@ -209,7 +210,7 @@ class Booster(Protocol):
         """
 
     def raw_predictions(self, rows: int = 0) -> np.ndarray:
-        """Raw predictions of a row set so far: float64 (n, columns), read-only."""
+        """Raw predictions of a row set so far: float64 (n, columns); callers do not change them."""
 
     def close(self) -> None:
         """Release the memory that only rounds need; `boost` is not called again."""
@@ -232,6 +233,6 @@ class Reweighter(Protocol):
     def boost(self, number: int) -> Round:
         """Grow the tree of round ``number``, and compute the weights of the next round.
 
-        Rounds are called in order, from 0 on. Round ``number`` follows only if
-        `adaboost_task.goes_on` holds for the error of the round before.
+        Rounds are called in order, from 0 on. Another round follows only if
+        `adaboost_task.goes_on` holds for the error of the last round.
         """

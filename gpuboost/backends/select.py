@@ -3,7 +3,7 @@
 All backends make the same model, so "auto" chooses by speed alone: the seconds estimated by
 `gpuboost.backends.cost_model` plus the time to start the backend. The choice thus depends on
 earlier work in the process: a backend that is already started costs nothing to start, and the time
-that NumPy has run in place of Numba is subtracted from the time to compile.
+that NumPy has run in place of Numba is subtracted from the time to start Numba.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LOAD_SECONDS = 1.5  # import Numba and read compiled functions from disk
 # ever be compiled, so it counts as this many seconds, minus the seconds that NumPy has run instead.
 COMPILE_SECONDS = 5.0
 CUDA_COMPILE_SECONDS = 5.0  # all kernels, once per installation
-CUDA_LEAD = 2.0  # a GPU must be this many times faster: others can need it, estimates are rough
+CUDA_LEAD = 2.0  # a GPU must be this many times faster: it may be shared, and estimates are rough
 
 
 def choose_backend(device: Any, work: WorkTimes) -> Backend:
@@ -45,7 +45,7 @@ def choose_backend(device: Any, work: WorkTimes) -> Backend:
     Raises
     ------
     ValueError
-        There is no such device.
+        ``device`` is none of these.
     RuntimeError
         The device cannot be used here; the message says why.
     """
@@ -77,7 +77,7 @@ def check_device(device: Any) -> None:
     reason = _why_no_numba() if device == "numba" else why_no_cuda(device)
     if reason:
         raise RuntimeError(
-            f'device={device!r} cannot be used: {reason}. device="auto" takes what there is'
+            f'device={device!r} cannot be used: {reason}. device="auto" uses a backend that works'
         )
 
 
@@ -88,19 +88,19 @@ def available_backends() -> list[tuple[str, bool, str]]:
 
 
 _loaded_programs: set[str] = set()  # programs that Numba has run in this process
-_spent: dict[str, float] = {}  # seconds that NumPy has run in place of each program
+_spent: dict[str, float] = {}  # seconds that NumPy has run in place of each Numba program
 _started_cuda: set[int] = set()  # ids of processes that started CUDA; a forked child has a new id
 
 
 def _numba_pays(work: WorkTimes) -> bool:
-    """Whether Numba is faster than NumPy, including the start of Numba."""
+    """Whether Numba can be used and is faster than NumPy, including the start of Numba."""
     saved = work.numpy - work.numba
     lost = _numba_start_seconds(work.program) - _spent.get(work.program, 0.0)
     return saved > max(lost, 0.0) and not _why_no_numba()
 
 
 def _cuda_pays(work: WorkTimes) -> bool:
-    """Whether a GPU is fastest, including its start; CuPy is imported only if estimates say so."""
+    """Whether a GPU is fastest by `CUDA_LEAD` and can be used (checked last: it imports CuPy)."""
     fastest = min(work.numpy, work.numba + _numba_start_seconds(work.program))
     return CUDA_LEAD * (work.cuda + _cuda_start_seconds()) < fastest and not why_no_cuda()
 
@@ -122,7 +122,7 @@ def _numba_start_seconds(program: str) -> float:
 
 @cache
 def _programs_on_disk() -> frozenset[str]:
-    """Programs of the Numba backend that were on disk as machine code at the first call."""
+    """Programs of the Numba backend whose machine code was on disk at the first call."""
     return frozenset(compiled_programs())
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from gpuboost.engine.fixed_point import SUM_BITS, planes_to_float, sum_bits
 
-SUM_BLOCK = 8192  # rows per block, so that the planes of a block stay in a cache
+SUM_BLOCK = 8192  # rows per block, so that the planes of a block stay in the cache
 
 
 def weighted_mean(values: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
@@ -21,7 +21,7 @@ def weighted_mean(values: np.ndarray, weights: np.ndarray | None = None) -> np.n
     Returns
     -------
     float64 (K,)
-        Infinite where a column has an infinite value.
+        If a value is infinite or NaN, infinity for its column and 0 for the columns without one.
     """
     if weights is None:
         return _sum(values) / float(len(values))
@@ -30,7 +30,7 @@ def weighted_mean(values: np.ndarray, weights: np.ndarray | None = None) -> np.n
 
 
 def _sum(values: np.ndarray) -> np.ndarray:
-    """Sum of each column, as two planes of fixed-point numbers (`fixed_point.two_planes`)."""
+    """Sum of each column, in two planes of fixed-point numbers (`fixed_point.two_planes`)."""
     largest = np.maximum(values.max(axis=0), -values.min(axis=0))
     if not np.isfinite(largest).all():
         return np.where(np.isfinite(largest), 0.0, np.inf)

@@ -25,7 +25,7 @@ MAX_BINS = 255  # value bins per feature; the missing code is at most 255, so co
 
 @dataclass(frozen=True, eq=False)
 class BinRule:
-    """Parameters of learning the bins of a matrix.
+    """Parameters for learning the bins of a matrix.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class BinRule:
     max_bins : int
         Maximum number of value bins of a numeric feature.
     weights : ndarray of float64 of shape (n_samples,), optional
-        Weights of the rows for the quantiles that become edges; a host or CuPy array.
+        Weights of the rows in the quantiles that become edges; a NumPy or CuPy array.
     """
 
     is_categorical: NDArray[np.bool_]
@@ -49,12 +49,13 @@ class BinMapper:
     Attributes
     ----------
     edges : tuple of ndarray of float64, one per feature
-        Upper edges of all value bins but the last, strictly increasing. Empty for categories.
+        Upper edges of all value bins but the last, strictly increasing. Empty for categorical
+        features.
     n_bins : ndarray of int32 of shape (n_features,)
         Number of value bins of each feature, at least 1.
     low, high, center : ndarray of float64 of shape (n_features, width - 1)
         Smallest and largest training value of each bin, and their midpoint. Entries beyond the bins
-        of a feature repeat its last bin. For categories, all three are equal to the code.
+        of a feature repeat its last bin. For categorical features, all three are equal to the code.
     is_categorical : ndarray of bool of shape (n_features,)
         Mask of the categorical features.
     """
@@ -102,7 +103,7 @@ class BinMapper:
         return self._edges32 if dtype == np.float32 else self._edges64
 
     def update_hash(self, sha: Any) -> None:
-        """Feed everything that determines codes to a `hashlib` object, in a fixed byte order."""
+        """Feed all that determines the codes to a `hashlib` object, in a fixed byte order."""
         sha.update(np.int64(self.n_features).astype("<i8").tobytes())
         sha.update(self.n_bins.astype("<i4").tobytes())
         sha.update(self.is_categorical.astype("u1").tobytes())

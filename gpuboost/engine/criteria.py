@@ -1,9 +1,9 @@
 """Criteria that choose splits: functions of integer sums, evaluated in a fixed order.
 
 A node with sums ``g[k]`` per channel k and hessian (weight) ``h`` is split into a left part
-``gl[k]``, ``hl`` and the rest. All arguments are float64 holding integers; a gain is valid only
-where ``hl > 0`` and ``h - hl > 0``. ``limits`` is ((l1, l2), (lower, upper)), the penalties and the
-bounds of values at the node, which only NEWTON reads.
+``gl[k]``, ``hl`` and a right part ``gr[k]``, ``hr``. The sums are float64 holding integers; a gain
+is valid only where ``hl > 0`` and ``hr > 0``. ``limits`` is ((l1, l2), (lower, upper)), the
+penalties and the bounds on leaf values at the node, which only NEWTON reads.
 
 VARIANCE (gini, squared_error) is the increase of sum_k g_k**2 / h, in centred form:
 
@@ -14,7 +14,7 @@ left to `gain_of`, since it is the same for all candidates of a node. ENTROPY is
 sum_k f(g_k) - f(h), f(x) = x log x. MISCLASSIFICATION is the increase of max_k g_k.
 
 NEWTON is for boosting with regularisation (Chen and Guestrin, KDD 2016, eq. 5 to 7, with l1 and
-bounds as in their implementation). A part with sums g, h has the value v that maximises
+bounds as in XGBoost). A part with sums g, h has the value v that maximises
 
     sum_k 2 g_k v_k - (h + l2) v_k**2 - 2 l1 abs(v_k),    lower <= v_k <= upper,
 
@@ -22,8 +22,7 @@ and the gain is the increase of this maximum. With l1 = l2 = 0 and no bounds it 
 VARIANCE, except for rounding.
 
 POISSON is the decrease of half the Poisson deviance of rows with values y >= 0, whose weighted sum
-is g_k: with m = g_k / h, the increase of sum_k g_k log m. In terms of the left and right part s it
-is
+is g_k: with m = g_k / h, the increase of sum_k g_k log m. With s the left or the right part, it is
 
     sum_k m (hl phi(x_l) + hr phi(x_r)),    x_s = (g_s h - g_k h_s) / (g_k h_s),
 
@@ -38,13 +37,14 @@ computes four times this value,
 
     (sum_k abs(gl_k h - g_k hl))**2 / (hl hr) / h,
 
-which is exactly zero for equal class shares.
+which is exactly zero if both parts have the same class probabilities.
 
 With two classes, the only channel is the second class (``g``; the first class is ``h - g``). By
-symmetry VARIANCE needs only this channel; the other criteria add the first class, then the second.
+symmetry VARIANCE needs only this channel; the other criteria of classifiers add the first class,
+then the second.
 
-Each criterion is a row of `CRITERIA`. NumPy passes arrays, the Numba backend compiles this module,
-``kernels/common/criteria.cuh`` has a copy.
+Each criterion is a row of `CRITERIA`. NumPy calls the functions with arrays, the Numba backend
+compiles this module, and ``kernels/common/criteria.cuh`` has a copy.
 """
 
 from collections.abc import Callable
@@ -57,7 +57,7 @@ from gpuboost.engine.numerics import half_deviance, in_order, log, log2, select
 
 VARIANCE, ENTROPY, MISCLASSIFICATION, NEWTON, POISSON = 0, 1, 2, 3, 4
 ABSOLUTE, TWOING = 5, 6  # ABSOLUTE needs a `MedianTarget`; its trees are grown with VARIANCE
-EPSILON = 2.0**-52  # tolerance of an impurity decrease below min_impurity_decrease
+EPSILON = 2.0**-52  # tolerance in comparisons with min_impurity_decrease
 _NOT_ALLOWED = -np.inf
 
 
@@ -197,7 +197,7 @@ def newton_score(sums, hl, h):
 
 
 def is_monotonic(sign, gl, g, hl, h, limits):
-    """Whether values rise (``sign`` 1) or fall (-1) from the left to the right of a split."""
+    """Whether values do not fall (``sign`` 1) or do not rise (-1) from left to right."""
     left = values_in_bounds(gl, hl, *limits)
     right = values_in_bounds(g - gl, h - hl, *limits)
     return sign * left <= sign * right
@@ -250,17 +250,17 @@ def is_enough(gain, root, unit, minimum, needs_gain):
 
 
 def gini(share):
-    """Gini impurity of class shares (m, V)."""
+    """Gini impurity of class probabilities (m, n_classes)."""
     return 1.0 - in_order(np.square(share))
 
 
 def entropy(share):
-    """Entropy of class shares (m, V), in bits."""
+    """Entropy of class probabilities (m, n_classes), in bits."""
     return in_order(-share * log2(np.where(share > 0.0, share, 1.0)))
 
 
 def misclassification_rate(share):
-    """Share of all classes but the largest, from class shares (m, V)."""
+    """1 minus the largest of the class probabilities (m, n_classes)."""
     return 1.0 - share.max(axis=1)
 
 
@@ -276,9 +276,9 @@ class Criterion:
         ``add(sums, gl, g, hl, h, limits)`` adds one channel to the sums of left, right and node,
         which start as zeros; ``score(sums, hl, h)`` is -1 where a split is not valid.
     impurity : callable
-        Impurity of nodes from class shares (m, V).
+        Impurity of nodes from class probabilities (m, n_classes).
     class_names, value_names : tuple of str
-        Names of the criterion for users, in classifiers and in regressors.
+        Names for users of the criterion, in classifiers and in regressors.
     note : str
         Explanation for users, shown after the names.
     both_classes : bool

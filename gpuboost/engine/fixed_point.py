@@ -4,13 +4,13 @@ Sums of integers do not depend on their order, which is why all backends produce
 There are two kinds of integers. *Split statistics* (`ValueTarget.values`, `TreeRows.weight`) are
 narrow and fast; their rounding can only decide between nearly equal splits. Targets closer than
 2**-28 of their range count as equal (so if one outlier is 1e9 times the rest, the rest is one
-leaf). With many rows or with real weights there are fewer bits, so that sums fit (see `quantise`).
+leaf). With many rows or real-valued weights there are fewer bits, so that sums fit (`quantise`).
 *Leaf sums* (``wide``) are fixed-point numbers of about 62 - log2(n) bits in two planes, which give
 leaf values to about the precision of float64, whatever the range of targets and weights.
 
-Arrays as long as the data stay on their device; arrays with one number per column are on the host.
-Floating point is used element by element, and for no reductions but maximum and minimum, so all
-devices compute the same bits.
+Arrays with one entry per row stay on their device; arrays with one entry per column are on the
+host. Floating-point operations are elementwise, except for maxima and minima, so all devices
+compute the same bits.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import numpy as np
 from gpuboost.engine.array_modules import array_module, copy_to_host
 
 WEIGHT_BITS = 16  # bits of a weight; integer weights up to 2**16 are exact
-MEAN_BITS = 12  # bits of the mean weight, if real weights span a wide range
-CLASS_WEIGHT_BITS, VALUE_WEIGHT_BITS = 28, 20  # bits of the largest weight in that case
+MEAN_BITS = 12  # bits of the mean weight, if real-valued weights span a wide range
+CLASS_WEIGHT_BITS, VALUE_WEIGHT_BITS = 28, 20  # maximum bits of the largest weight then
 SUM_BITS = 62  # no sum of a fit reaches 2**63
 
 
@@ -37,7 +37,7 @@ class WeightFacts:
     total, largest : float
         Upper bounds of the sum of a tree's integer weights, and of each integer weight.
     real : float64 (n,) or None
-        Real weights for leaf values, at most 1; None if only the integer weights count.
+        Real-valued weights for leaf values, below 1; None if leaf values use integer weights.
     inside : bool (n,) or None
         Mask of the rows that can be in a tree; None means all rows.
     """
@@ -49,7 +49,7 @@ class WeightFacts:
 
 
 def sum_bits(total: float) -> int:
-    """Smallest b with ``total`` <= 2**b."""
+    """Smallest b >= 0 with ``total`` <= 2**b."""
     mantissa, exponent = np.frexp(max(float(total), 1.0))
     return int(exponent) - int(mantissa == 0.5)
 
@@ -63,7 +63,7 @@ def exponent_of(x: np.ndarray) -> np.ndarray:
 
 
 def scale_by_power(x: np.ndarray, exponent: np.ndarray | int) -> np.ndarray:
-    """``x * 2**exponent`` on the device of ``x``; one exponent for all columns, or one each."""
+    """``x * 2**exponent`` on the device of ``x``, with one exponent for all columns or for each."""
     xp = array_module(x)
     if np.ndim(exponent) == 0:
         return xp.ldexp(x, np.int32(exponent))
@@ -84,7 +84,7 @@ def two_planes(x: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:
     planes : int64 (n, 2 K), on the device of ``x``
         Column 2k holds the leading bits of column k, column 2k + 1 the remaining bits.
     exponents : int64 (2 K,)
-        x[:, k] = planes[:, 2k] * 2**-exponents[2k] + planes[:, 2k+1] * 2**-exponents[2k+1]
+        x[:, k] is, after rounding, the sum of planes[:, i] * 2**-exponents[i] for i = 2k, 2k + 1.
     """
     xp, high_exponent = array_module(x), bits - exponent_of(x)
     scaled = scale_by_power(x, high_exponent)
@@ -104,7 +104,7 @@ def planes_to_float(sums: np.ndarray, exponents: np.ndarray) -> np.ndarray:
 
 
 def exact_mean(y: np.ndarray) -> np.ndarray:
-    """Mean of each column of ``y`` (n, K) by an integer sum, which does not depend on the order."""
+    """Mean of each column of ``y`` (n, K), from an integer sum, whose order does not matter."""
     exponent = SUM_BITS - sum_bits(len(y)) - exponent_of(y)
     total = array_module(y).rint(scale_by_power(y, exponent)).astype(np.int64).sum(axis=0)
     return np.ldexp(copy_to_host(total) / len(y), -exponent)

@@ -1,7 +1,7 @@
 """Floating-point functions with the same IEEE operations on every backend.
 
 NumPy's and Numba's ``log`` and ``exp`` differ in the last bit, so splits and gradients are computed
-with these functions. They are branch-free, for arrays (NumPy) and scalars (Numba);
+with these functions. They are branch-free and take arrays (NumPy) or scalars (Numba);
 ``kernels/common/common.cuh`` holds a copy.
 """
 
@@ -65,8 +65,8 @@ def log(x):
 def log2(x):
     """Binary logarithm of an array of normal positive float64 values, exact for powers of two.
 
-    For x up to 1, the error is about one unit in the last place; for larger x, the absolute error
-    is as small.
+    The error is about one unit in the last place, except for x just above 1: there, terms cancel
+    and the absolute error is about one unit in the last place of 1.
     """
     mantissa, exponent = np.frexp(x)  # in [1/2, 1)
     return exponent + log(mantissa) * _INVERSE_LN2

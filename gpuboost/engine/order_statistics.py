@@ -1,8 +1,8 @@
 """Exact weighted quantiles of groups of rows, such as the residuals in each leaf.
 
 Weights are integers, so cumulative weights are exact and do not depend on the order of rows. A
-quantile minimises the pinball loss. With C(v) the weight of the values up to v, W the weight of
-the group and ``cut = level * W`` (float64, rounded once)::
+quantile minimises the pinball loss. Let C(v) be the weight of the values up to v, W the weight of
+the group, and ``cut = level * W`` (float64, rounded once)::
 
     lower = smallest v with C(v) >= cut         upper = smallest v with C(v) > cut
 
@@ -31,7 +31,7 @@ CUMULATIVE_WEIGHT_BITS = 46  # bits of cumulative weights, which are therefore e
 
 @dataclass(frozen=True)
 class Groups:
-    """Rows sorted by group. All statistics of a group of weight 0 are 0.
+    """Rows sorted by group.
 
     Attributes
     ----------
@@ -74,10 +74,10 @@ def _grouped(group: np.ndarray) -> np.ndarray:
 
 
 def integer_weights(weights: np.ndarray | None, n: int) -> np.ndarray:
-    """Weights as multiples of a power of two, on their device: int64 (n,); no weight rounds to 0.
+    """Weights as multiples of a power of two, on their device: int64 (n,).
 
-    The unit depends only on the largest weight and the number of rows. If all positive weights are
-    equal, they become ones.
+    The unit depends only on the largest weight and the number of rows. No positive weight rounds
+    to 0. If all positive weights are equal, they become ones.
     """
     if weights is None:
         return np.ones(n, dtype=np.int64)
@@ -92,7 +92,7 @@ def integer_weights(weights: np.ndarray | None, n: int) -> np.ndarray:
 def weighted_quantiles(
     values: np.ndarray, weights: np.ndarray, groups: Groups, level: float
 ) -> np.ndarray:
-    """Quantile of the values of each group.
+    """Quantile of the values of each group, 0 for a group of weight 0.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def quantile_bounds(
 def mean_of_clipped(
     values: np.ndarray, weights: np.ndarray, groups: Groups, centres: np.ndarray, limit: float
 ) -> np.ndarray:
-    """Weighted mean of ``values - centre``, clipped to -limit and limit, of each group.
+    """Weighted mean, in each group, of ``values - centre`` clipped to [-limit, limit].
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def mean_of_clipped(
     centres : float64 (n_groups,)
         Centre of each group.
     limit : float
-        Largest absolute difference from the centre.
+        Bound on the absolute difference from the centre.
 
     Returns
     -------

@@ -19,7 +19,7 @@ from gpuboost.engine.numerics import in_order, log
 from gpuboost.engine.order_statistics import integer_weights
 from gpuboost.engine.targets import ClassTarget, MedianTarget, RegressionTarget, ValueTarget
 
-VALUE_BITS = 28  # bits of a centred target; weight * value and a 17-bit weight then fit 62 bits
+VALUE_BITS = 28  # bits of a centred target; weight * value and a 17-bit weight fit in 62 bits
 EXACT_BITS = 53  # sums of targets below 2**53 are exact in float64, so equal means have gain 0
 MAX_SUM = 2.0**1000  # largest sum of targets that are not centred; leaves a margin for weights
 MIN_VALUE_BITS = 12  # minimum bits of a target, even if sums can then exceed EXACT_BITS
@@ -41,7 +41,7 @@ def class_target(classes: np.ndarray, n_classes: int, facts: WeightFacts) -> Cla
 
 
 def regression_target(y: np.ndarray, facts: WeightFacts, criterion: int) -> RegressionTarget:
-    """Target (n, K) of a regression with a criterion, on the device of the values and weights."""
+    """Target of a regression on ``y`` (n, K), on the device of the values and weights."""
     if CRITERIA[criterion].by_median:
         return median_target(y, facts)
     return value_target(y, facts, criterion)
@@ -110,7 +110,7 @@ def median_target(y: np.ndarray, facts: WeightFacts) -> MedianTarget:
 
 
 def _leaf_columns(columns: np.ndarray, facts: WeightFacts) -> tuple[np.ndarray, np.ndarray]:
-    """Planes for leaf sums and their exponents; columns are multiplied by real weights."""
+    """Planes for leaf sums and their exponents; columns are multiplied by real-valued weights."""
     if facts.real is None:
         return two_planes(columns, SUM_BITS - sum_bits(max(facts.total, len(columns))))
     return two_planes(columns * facts.real[:, None], SUM_BITS - sum_bits(len(columns)))
@@ -134,7 +134,7 @@ def _of_trees(y: np.ndarray, inside: np.ndarray | None) -> tuple[np.ndarray, np.
     if largest * len(kept) > MAX_SUM:
         raise ValueError(
             f"the sum of y could be more than float64 can hold: its largest value is {largest:g}, "
-            f"of {len(kept)} rows. Scale the target down."
+            f"and there are {len(kept)} rows. Scale the target down."
         )
     return kept, np.zeros(y.shape[1])
 
@@ -156,9 +156,9 @@ def centre_targets(y: np.ndarray, inside: np.ndarray | None) -> tuple[np.ndarray
 def _value_bits(facts: WeightFacts) -> int:
     """Bits of a quantised target.
 
-    With integer weights, sums are exact in float64 if `MIN_VALUE_BITS` allows it; with real weights
-    equal means differ in the last bit anyway. In any case, weight times target and weight fit in
-    one packed word, and sums fit in an int64.
+    With integer weights, sums are exact in float64 if `MIN_VALUE_BITS` allows it; with real-valued
+    weights, equal means differ in the last bit anyway. In any case, weight times target and weight
+    fit in one packed word, and sums fit in an int64.
     """
     sums = EXACT_BITS if facts.real is None else SUM_BITS
     exact = max(MIN_VALUE_BITS, min(VALUE_BITS, sums - sum_bits(facts.total)))

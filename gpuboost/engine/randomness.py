@@ -56,7 +56,7 @@ def multiply_high(a, b):
 
 
 def left_key(key):
-    """Key of a node's left child. A node's key hashes the left and right turns from the root."""
+    """Key of a node's left child. A node's key hashes the path from the root to the node."""
     return mix(key ^ _TURN_LEFT)
 
 
@@ -66,7 +66,7 @@ def right_key(key):
 
 
 def feature_rank(key, feature):
-    """Sort key of ``feature`` in the order in which the node ``key`` considers features.
+    """Sort key of ``feature`` in the order in which the node with this key considers features.
 
     Smaller ranks come first. The low half is the feature itself, so ranks of a node never tie.
     """
@@ -74,12 +74,12 @@ def feature_rank(key, feature):
 
 
 def level_key(root_key, depth):
-    """Key that draws the features of a level: the features of smallest `feature_rank`."""
+    """Key that draws the features of a level: those with the smallest `feature_rank`."""
     return hash_index(root_key ^ _LEVEL, depth)
 
 
 def threshold_draw(key, feature):
-    """Uniform number in [0, 1) for the random threshold of ``feature`` in the node ``key``."""
+    """Uniform number in [0, 1) for the random threshold of ``feature`` in a node."""
     return uniform(hash_index(key ^ _THRESHOLD, feature))
 
 

@@ -1,7 +1,7 @@
 """Sampling of the rows of a tree, with their integer weights, and of its candidate features.
 
-Facts about the weights are computed on their device. The functions here make the rows of a tree on
-the host; `backends.cuda.sampling.draw` makes them on a GPU.
+Facts about the weights are computed on the device of the weights. The rows of a tree are drawn on
+the host here, and on a GPU by `backends.cuda.sampling.draw`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ALL_ROWS, WITH_REPLACEMENT, WITHOUT_REPLACEMENT = "all", "bootstrap", "subset"
 
 @dataclass(frozen=True)
 class RowSampler:
-    """Sampler of the rows of each tree of a fit.
+    """Sampler that determines the rows of each tree of a fit.
 
     All arrays are on the host or on one GPU. `rows` and `draw_counts` need arrays on the host
     (``copied_to_host``). Pickling copies the arrays to the host.
@@ -47,22 +47,23 @@ class RowSampler:
     seed : int
         Seed of all random numbers.
     weights : float64 (n_samples,) or None
-        Weights of the rows; rows are drawn in proportion to their weights.
+        Weights of the rows. With "all", they are the weights in each tree; else rows are drawn in
+        proportion to them.
     balance : int32 (n_samples,) or None
-        Class codes. Each tree weights classes in inverse proportion to their draws
+        Class of each row. Each tree weights classes in inverse proportion to their draws
         (``class_weight="balanced_subsample"``).
     row_factor : float64 (n_samples,) or None
-        Factors of the draw counts of each tree, unless ``method`` is "all". Factors below
-        2**-FACTOR_BITS of the largest become 0.
+        Factors that multiply the draw counts of each tree, unless ``method`` is "all". Factors
+        below 2**-FACTOR_BITS of the largest become 0.
     max_weight_bits : int
-        Maximum number of bits to which real weights are rounded.
+        Maximum number of bits to which real-valued weights are rounded.
 
     Attributes
     ----------
     cumulative : uint64 (n_samples,) or None
-        Running sum of the weights as fixed-point numbers, if rows are drawn by weight.
+        Running sum of the weights as fixed-point numbers, if "bootstrap" draws rows by weight.
     whole : int32 (n_samples,) or None
-        The weights of all rows as integer multiples of a unit, if this is exact.
+        The weights of all rows as integer multiples of a unit, if "all" is used and this is exact.
     weight_bits : int
         Number of bits of the largest integer weight, if weights are rounded.
     brief : TreeRows
@@ -83,7 +84,7 @@ class RowSampler:
     brief: TreeRows = field(init=False)
 
     def __post_init__(self) -> None:
-        unit, known = 1.0, vars(self)  # sets fields although the class is frozen
+        unit, known = 1.0, vars(self)  # `vars` can set fields of a frozen class
         if self.weights is not None and self.method == WITH_REPLACEMENT:
             fixed = integer_weights(self.weights)
             known["cumulative"] = array_module(fixed).cumsum(fixed, dtype=np.uint64)
@@ -111,13 +112,13 @@ class RowSampler:
 
     @property
     def reweighs(self) -> bool:
-        """Whether draw counts are multiplied by weights; each tree then has its own leaf sums."""
+        """Whether draw counts are multiplied by weights; each tree then has its own ``wide``."""
         factors = self.balance is not None or self.row_factor is not None
         return self.method != ALL_ROWS and factors
 
     @property
     def has_real_weights(self) -> bool:
-        """Whether integer weights of a tree are real weights, rounded by a hash of the row."""
+        """Whether the integer weights of a tree are real-valued weights, rounded by a hash."""
         all_real = self.method == ALL_ROWS and self.weights is not None and self.whole is None
         return self.reweighs or all_real
 
@@ -125,8 +126,8 @@ class RowSampler:
     def bounds(self) -> tuple[float, float]:
         """Upper bounds of the sum of a tree's integer weights, and of each integer weight.
 
-        A row drawn m times on average is drawn more than 2 m + 64 times with a negligible
-        probability below exp(-60).
+        The probability that a row drawn m times on average is drawn more than 2 m + 64 times is
+        negligible: below exp(-60).
         """
         if self.reweighs:
             return self.n_samples * 2.0**WEIGHT_BITS, 2.0**WEIGHT_BITS
@@ -154,7 +155,7 @@ class RowSampler:
 
     @property
     def lost(self) -> float:
-        """Fraction of the rows whose weights are too small to take part in choosing splits."""
+        """Expected fraction of rows with positive weight whose integer weight is 0."""
         if self.method != ALL_ROWS or not self.has_real_weights:
             return 0.0
         assert self.weights is not None
@@ -245,7 +246,7 @@ class RowSampler:
         return smallest(self._row_order(key), self.n_draws).astype(np.int32)
 
     def _row_order(self, key: np.ndarray) -> np.ndarray:
-        """Sort keys of the rows; the first ``n_draws`` are a sample without replacement."""
+        """Sort keys of the rows; the ``n_draws`` smallest give a sample without replacement."""
         words = randomness.hash_index(key, np.arange(self.n_samples, dtype=np.uint64))
         if self.weights is None:
             return words
@@ -310,7 +311,7 @@ def integer_weights(weights: np.ndarray) -> np.ndarray:
 
 
 def whole_weights(weights: np.ndarray) -> tuple[np.ndarray | None, float]:
-    """Weights as exact multiples up to 2**WEIGHT_BITS of a unit: int32 (n,) or None, and the unit.
+    """Weights as exact multiples of a unit, at most 2**WEIGHT_BITS: int32 (n,) or None; the unit.
 
     The unit is 1 or the smallest positive weight, so equal weights become ones.
     """
@@ -326,13 +327,13 @@ def whole_weights(weights: np.ndarray) -> tuple[np.ndarray | None, float]:
 
 
 def scale_weights(weights: np.ndarray, bits: int = WEIGHT_BITS) -> np.ndarray:
-    """Weights times the power of two that makes the largest weight just less than 2**bits."""
+    """Weights times the power of two that brings the largest into [2**(bits - 1), 2**bits)."""
     return scale_by_power(weights, bits - exponent_of(weights[:, None])[0])
 
 
 def bits_for(weights: np.ndarray) -> int:
-    """Number of bits of the largest integer weight if the mean weight has `MEAN_BITS` bits."""
-    scaled = scale_weights(weights[weights > 0], 0)  # at most 1
+    """Bits of the largest integer weight if the mean positive weight has `MEAN_BITS` bits."""
+    scaled = scale_weights(weights[weights > 0], 0)  # below 1
     return MEAN_BITS + sum_bits(1.0 / float(exact_mean(scaled[:, None])[0]))
 
 
@@ -346,7 +347,7 @@ def smallest(order: np.ndarray, count: int) -> np.ndarray:
 
 
 def draw_features(seed: int, tree: int, n_features: int, count: int, replace: bool) -> np.ndarray:
-    """Features of one tree, ascending int32; drawn with replacement, features can repeat."""
+    """Features of one tree, ascending int32; if drawn with replacement, features can repeat."""
     key = randomness.stream_key(seed, randomness.KEEP_FEATURES, tree)
     if replace:
         words = randomness.hash_index(key, np.arange(count, dtype=np.uint64))

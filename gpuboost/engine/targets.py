@@ -5,7 +5,7 @@ All targets have these attributes and methods, which backends use:
 ``by_class``, ``is_multiclass``
     Whether targets are classes; whether there are more than two classes, each with a channel.
 ``by_median``
-    Whether rows are split by their side of the node's median.
+    Whether splits use the signs of targets about the medians of the node.
 ``has_gradients``
     Whether gradients come with the rows of each tree (`TreeRows.gradient`).
 ``row_arrays``
@@ -48,7 +48,7 @@ RowChannels = tuple[np.ndarray | None, np.ndarray | None]  # (gradients, None) o
 
 @dataclass(frozen=True)
 class NodeValues:
-    """Value (m, V), impurity (m,) and weight (m,) of each node of a tree, float64."""
+    """Value (m, n_values), impurity (m,) and weight (m,) of each node of a tree, float64."""
 
     value: np.ndarray
     impurity: np.ndarray
@@ -64,7 +64,7 @@ class _Target:
 
 @dataclass(frozen=True)
 class ClassTarget(_Target):
-    """Classes; a channel is the weight of a class, and two classes have one channel, class 1.
+    """Classes; channel k is the weight of class k. Two classes have only the channel of class 1.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class ClassTarget(_Target):
     n_classes : int
         Number of classes.
     wide : int64 (n, 2) or None
-        Planes of the real weights of rows; None if class weights are sums of integer weights.
+        Planes of the real-valued weights of rows; None if leaves sum the integer weights.
     exponents : int64 (2,)
         Exponents of the planes; empty if ``wide`` is None.
     """
@@ -101,7 +101,7 @@ class ClassTarget(_Target):
         return "CLASSES" if self.is_multiclass else "TWO_CLASSES"
 
     def gain_unit(self, criterion: int) -> float:
-        """The criterion's unit, times 2 if two classes of equal terms share one channel."""
+        """The criterion's unit, times 2 if only one of two classes with equal terms is added."""
         of = CRITERIA[criterion]
         return of.class_unit * (1.0 if of.both_classes or self.is_multiclass else 2.0)
 
@@ -125,7 +125,7 @@ class ClassTarget(_Target):
     def node_values(
         self, sums: np.ndarray, hessian: np.ndarray, rows: TreeRows, criterion: int
     ) -> NodeValues:
-        """Class shares, impurity and weight of each node, from its leaf sums."""
+        """Class probabilities, impurity and weight of each node, from its leaf sums."""
         per_class = sums.astype(np.float64)
         if self.wide is not None or rows.wide is not None:
             exponents = self.exponents if rows.exponents is None else rows.exponents
@@ -156,21 +156,21 @@ class _OfOutputs(_Target):
 
 @dataclass(frozen=True, kw_only=True)
 class ValueTarget(_OfOutputs):
-    """Values of a regression: a channel is the sum of weight * values[:, k].
+    """Values of a regression: channel k is weight * values[:, k].
 
-    A node is pure if each values[:, k] is the same for all its rows.
+    A node is pure if all its rows with positive weight have the same values.
 
     Attributes
     ----------
     values : int32 (n, K)
-        The centred target (POISSON: the target, not centred), times 2**value_exponent.
+        The centred target (POISSON: the target, not centred), times 2**value_exponent, rounded.
     wide : int64 (n, P)
-        Planes of the targets, of the sum of their squares (POISSON: of y log y) after division by
-        2**square_unit, and of the weight if it is real.
+        Planes of the centred targets, of the sum of their squares (POISSON: of the targets and of
+        y log y) after division by 2**square_unit, and of the weight if it is real-valued.
     exponents : int64 (P,)
         Exponents of the planes.
     mean : float64 (K,)
-        Mean that was subtracted from the targets.
+        Mean that was subtracted from the targets; zeros with POISSON.
     square_unit : int
         Exponent by which targets are scaled down before they are squared.
     """
@@ -184,13 +184,13 @@ class ValueTarget(_OfOutputs):
     purity, row_arrays = "RANGES", ("values", "wide")
 
     def row_channels(self, row: np.ndarray, rows: TreeRows) -> RowChannels:
-        """Weight * value of each output."""
+        """Weight times value of each row and output."""
         return self.values[row].astype(np.int64) * rows.weight[row].astype(np.int64)[:, None], None
 
     def node_values(
         self, sums: np.ndarray, hessian: np.ndarray, rows: TreeRows, criterion: int
     ) -> NodeValues:
-        """Means, the mean over outputs of the variance or half Poisson deviance, and weight."""
+        """Means, variances or half Poisson deviances averaged over outputs, and weights."""
         exponents = self.exponents if rows.exponents is None else rows.exponents
         found, k, unit = planes_to_float(sums, exponents), self.n_channels, self.square_unit
         weight = found[:, k + 1] if found.shape[1] > k + 1 else hessian.astype(np.float64)
@@ -218,7 +218,8 @@ class MedianTarget(_OfOutputs):
     A median is the midpoint of two targets (`order_statistics`). Targets are identified by their
     ranks, so medians are exact, and splits depend only on the order of the targets.
 
-    A channel is the sum of weight * sign; a node is pure if all rows have equal signs per output.
+    A channel is weight * sign. A node is pure if in each output, all rows with positive weight have
+    the same sign.
 
     Attributes
     ----------
@@ -257,7 +258,7 @@ class MedianTarget(_OfOutputs):
     def node_values(
         self, sums: np.ndarray, hessian: np.ndarray, rows: TreeRows, criterion: int
     ) -> NodeValues:
-        """Medians (m, K), mean absolute deviations over outputs (m,), and weights (m,).
+        """Medians (m, K), absolute deviations averaged over rows and outputs (m,), weights (m,).
 
         With s the signs of rows and c the median, the deviations in a node sum to
         ``sum(w s y) - c sum(w s)``, since rows of sign 0 are at the median.

@@ -33,7 +33,7 @@ class Regularisation:
     Attributes
     ----------
     l1, l2 : float
-        Weights of abs(value) and of its square.
+        Penalties on the absolute value and on the square of a leaf value.
     max_value : float
         Maximum absolute value.
     monotonic : tuple of int, or None
@@ -58,7 +58,7 @@ class TreeOptions:
     random_thresholds : bool
         Whether each candidate feature gets one random threshold, as in extra trees.
     min_hessian : int
-        Minimum integer weight of a child.
+        Minimum sum of the integer weights in a child.
     level_features : int
         Number of features drawn for each level from the features of the tree.
     interactions : tuple of tuple of int, or None
@@ -69,14 +69,15 @@ class TreeOptions:
         Whether the gain of a split must be positive.
     min_decrease : float
         ``min_impurity_decrease`` for targets of medians, whose gains are not impurity decreases.
-        This limit is applied to the finished tree; backends ignore it.
+        It is applied to the finished tree; `Backend.grow` and `grow_finished` ignore it.
     min_category_fraction : float
         In features whose categories are sorted, a category counts as missing in a node if its
-        hessian there is less than this fraction of the root's hessian. Only with gradients.
+        hessian there is less than this fraction of the root's hessian. Only boosting sets it.
     regularisation : Regularisation
         Penalties and constraints, which only NEWTON uses.
     ccp_alpha : float
-        Cost of a leaf when the finished tree is pruned (`growth.pruning`); backends ignore it.
+        Cost of a leaf when the finished tree is pruned (`growth.pruning`); `Backend.grow` and
+        `grow_finished` ignore it.
     """
 
     criterion: int
@@ -104,7 +105,7 @@ class TreeOptions:
         return self.regularisation.monotonic if self.criterion == NEWTON else None
 
     def as_grown(self) -> TreeOptions:
-        """Options for growing, which differ for trees of medians.
+        """Options for growing; they differ for trees of medians.
 
         The decrease of the absolute error by a split is known only when its children have medians.
         """
@@ -124,8 +125,8 @@ class TreeOptions:
         """Maximum number of nodes of a tree that can split at a depth under ``max_leaf_nodes``.
 
         The ancestors of these nodes are split, too: ``m + 1`` nodes have at least ``m // 2 + 1``
-        parents, which have at least ``m // 4 + 1`` parents, and so on. The total is ``2 * m``
-        splits minus the number of one bits in ``m``, plus one split per level.
+        parents, which have at least ``m // 4 + 1`` parents, and so on. In total, these are
+        ``2 * m`` splits minus the number of one bits in ``m``, plus one split per level.
         """
         free = self.max_leaf_nodes - 2 - depth
         return 0 if free < 0 else 1 + min(free, (free + free.bit_length()) // 2)
@@ -133,7 +134,7 @@ class TreeOptions:
 
 @dataclass(frozen=True)
 class GrowTask:
-    """A batch of trees to grow over one binned matrix.
+    """The trees that a backend is to grow on one binned matrix.
 
     Attributes
     ----------
@@ -144,7 +145,7 @@ class GrowTask:
     options : TreeOptions
         Options of each tree.
     rows_of : callable
-        Returns the rows of a tree on the host, from the number of the tree.
+        Maps the number of a tree to its rows, on the host.
     trees : sequence of int
         Numbers of the trees.
     seed : int
@@ -156,7 +157,7 @@ class GrowTask:
     memory_budget : int
         Memory for histograms and other temporary arrays, in bytes.
     sampler : RowSampler or None
-        Sampler of the same rows as ``rows_of``, with which a device draws the rows itself.
+        Draws the same rows as ``rows_of``; with it, a device draws the rows itself.
     """
 
     matrix: BinnedMatrix
@@ -192,8 +193,8 @@ class GrownTree:
     draw : float64 (m,)
         The random threshold, NaN without one.
     missing : int8 (m,)
-        `MISSING_RIGHT`, `MISSING_LEFT`, or `MISSING_UNSEEN` if no row of the node misses the
-        feature.
+        `MISSING_RIGHT`, `MISSING_LEFT`, or `MISSING_UNSEEN` if the value is missing in no row of
+        the node that has weight.
     left : int32 (m,)
         Left child, which the right child follows; 0 in leaves.
     gain : float64 (m,)
@@ -206,9 +207,10 @@ class GrownTree:
     count, hessian : int64 (m,)
         Number of rows, and sum of their integer weights.
     sums : int64 (m, P)
-        Leaf sums; for inner nodes, sums over all rows of the node. The columns are the columns of
-        ``Target.wide`` for a regression, planes of classes (m, n_classes * P) for a classification,
-        or class weights (m, n_classes) if ``wide`` is None. For medians see `backends.protocol`.
+        Leaf sums; for inner nodes, sums over all rows of the node. The columns are those of
+        ``wide`` (of the target or of `TreeRows`) for a regression or boosting, planes of classes
+        (m, n_classes * P) for a classification, or class weights (m, n_classes) if ``wide`` is
+        None. For medians see `backends.protocol`.
     """
 
     feature: np.ndarray

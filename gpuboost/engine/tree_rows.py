@@ -17,10 +17,10 @@ class TreeRows:
         Integer weight, draw count or hessian, with which splits are scored.
     inside : bool (n,) or None
         Mask of the rows in the tree; None means the rows with positive ``weight``. A row in the
-        tree has weight 0 only if a small real weight was rounded to zero; the row then follows the
-        splits and counts as a row.
+        tree has weight 0 only if a small real-valued weight was rounded to zero; the row then
+        follows the splits and is counted.
     draws : bool
-        Whether ``weight`` multiplies the rows of ``wide`` in the leaf sums.
+        Whether each row of ``wide`` is multiplied by its ``weight`` in the leaf sums.
     wide : int64 (n, P) or None
         Terms of the leaf sums of this tree, in place of ``Target.wide``.
     exponents : int64 (P,) or None

@@ -45,7 +45,7 @@ class HostReweighter:
         return Round(lambda: tree, error, outcome.vote, outcome.bound)
 
     def _rows(self, number: int) -> TreeRows:
-        """The rows of a round's tree; in the first round, whole-number weights stay exact."""
+        """The rows of a round's tree; in the first round, small integer weights stay exact."""
         task, weights = self._task, self._weights
         if number == 0 and task.starts_whole():
             return task.sampler.rows(number)

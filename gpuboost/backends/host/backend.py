@@ -1,4 +1,4 @@
-"""The base class of the NumPy and Numba backends: it learns bins and computes out-of-bag sums."""
+"""The base class of the NumPy and Numba backends: all that does not depend on how trees grow."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gpuboost.engine.task import GrowTask
 
 
 class HostBackend(Backend):
-    """Base class, whose methods call other methods of `gpuboost.backends.protocol.Backend`."""
+    """Methods that NumPy and Numba share; they call the other methods of `Backend`."""
 
     threshold_finder: ThresholdFinder | None = None
 
@@ -59,10 +59,10 @@ class HostBackend(Backend):
             leaves = self.apply(ensemble, block, n_threads)
             packed = outside[:, rows.start // 8 : -(-rows.stop // 8)]  # blocks start at whole bytes
             for tree in range(ensemble.n_trees):
-                inside = np.unpackbits(packed[tree], count=len(block)).view(bool)
-                nodes = leaves[inside, tree] + ensemble.offset[tree]
-                total[rows][inside] += ensemble.value[nodes]
-                count[rows] += inside
+                left_out = np.unpackbits(packed[tree], count=len(block)).view(bool)
+                nodes = leaves[left_out, tree] + ensemble.offset[tree]
+                total[rows][left_out] += ensemble.value[nodes]
+                count[rows] += left_out
         return total, count
 
 

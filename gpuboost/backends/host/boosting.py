@@ -43,7 +43,7 @@ class HostBooster:
         own = task.train.raw.copy()
         self._raw = [own if self._is_train(rows) else rows.raw.copy() for rows in self._sets]
         self._whole = task.whole_hessian()
-        self.parameter = np.zeros(task.loss.columns)  # round parameter of the loss
+        self.parameter = np.zeros(task.loss.columns)  # the loss's parameter in this round
         self._drawn: tuple[int, np.ndarray | None] = (-1, None)
 
     # ---- the interface of a booster ------------------------------------------------------------
@@ -65,7 +65,7 @@ class HostBooster:
         return DoneRound([tree for tree, _ in found], losses)
 
     def _parts(self, number: int) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Row weights for the mean losses of the rows in a round, and of the other rows.
+        """Row weights for the mean loss of the rows in a round and for that of the other rows.
 
         Both are None if the round has all rows; the second is None if no other row has weight.
         """
@@ -117,7 +117,7 @@ class HostBooster:
     # ---- the steps of a round ------------------------------------------------------------------
 
     def gradients(self, number: int) -> Gradients:
-        """Gradients of the loss at the training rows, and which rows are in this round."""
+        """Gradients of the loss at the training rows, and the mask of the rows in this round."""
         loss, rows = self.task.loss, self._predicted()
         gradient, hessian = loss.gradients(rows, self.parameter)
         if loss.constant_hessian:
@@ -125,7 +125,7 @@ class HostBooster:
         return Gradients(-gradient, hessian, self._whole, self.rows_of_round(number))
 
     def rows_of_round(self, number: int) -> np.ndarray | None:
-        """Rows that the trees of a round are grown on: bool (n,), None for all."""
+        """Mask of the rows that the trees of a round are grown on: bool (n,), or None for all."""
         if self._drawn[0] != number:
             draw = self.task.sampler.draw_counts
             self._drawn = number, rows_with_weight(self.task, number, draw)
@@ -140,7 +140,7 @@ class HostBooster:
         return Scale.of(made)
 
     def grow(self, number: int, made: Gradients, scale: Scale) -> Sequence[GrownTree]:
-        """Grow the trees of a round together, as one frontier."""
+        """Grow the trees of a round."""
         return [grown for _, grown in self.backend.grow(self.grow_task(number, made, scale))]
 
     def grow_task(self, number: int, made: Gradients, scale: Scale) -> GrowTask:
@@ -194,7 +194,7 @@ class HostBooster:
 def rows_with_weight(
     task: BoostTask, number: int, draw: Callable[[int], np.ndarray]
 ) -> np.ndarray | None:
-    """Rows of a round that have positive weight: bool (n,), None for all.
+    """Mask of the rows of a round that have positive weight: bool (n,), or None for all.
 
     ``draw`` returns how often, or whether, the round draws each row; it is not called if the
     sampler draws all rows.

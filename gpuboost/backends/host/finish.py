@@ -20,7 +20,7 @@ def finish_grown(
 ) -> Iterator[tuple[int, Tree]]:
     """Finish trees as they arrive; see `gpuboost.backends.protocol.Backend.grow_finished`.
 
-    ``threshold_finder`` is `gpuboost.backends.protocol.Backend.threshold_finder`.
+    ``threshold_finder`` is the backend's `Backend.threshold_finder`.
     """
     sampler, target = task.sampler, task.target
     assert sampler is not None and not isinstance(target, GradientTarget)
@@ -35,12 +35,12 @@ def finish_grown(
 
 
 def check_weight(sampler: RowSampler, tree: int, has_weight: bool) -> None:
-    """Raise ValueError if no row drawn for a tree has weight."""
+    """Raise ValueError if no row drawn for a tree has positive weight."""
     if not has_weight:
         raise ValueError(
             f"all {sampler.n_draws} rows drawn for tree {tree} are of classes whose "
-            "class_weight is 0 beside the others; raise max_samples, or leave those rows out of "
-            "the data"
+            "class_weight is 0 or negligible; raise max_samples, or leave these rows out of the "
+            "data"
         )
 
 

@@ -1,6 +1,6 @@
 """Rounds of boosting in NumPy: growing a tree also gives the leaf of each of its rows.
 
-With `HostBooster` instead, fits take 2 to 9% longer (benchmarks/NOTES.md).
+With `HostBooster` alone, fits take 2 to 9% longer (benchmarks/NOTES.md).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class _RoundOps(NumpyLevelOps):
     def leaf_sums(
         self, rows: RowBlock, frontier: Frontier, candidates: Candidates, accepted: np.ndarray
     ) -> np.ndarray:
-        """Leaf sums of the nodes that are not split: int64 (m, P), 0 for the others."""
+        """Record the leaf of each row, and return the leaf sums."""
         leaves = np.flatnonzero(~accepted)
         node = frontier.take(leaves)
         row = rows.row.take(ranges(node.start, node.count))

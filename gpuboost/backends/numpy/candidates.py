@@ -1,4 +1,4 @@
-"""The best of the candidate splits of each node by one feature."""
+"""The best of the candidate splits of each node by the feature given for it."""
 
 from __future__ import annotations
 

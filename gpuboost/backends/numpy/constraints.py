@@ -1,4 +1,4 @@
-"""Constraints that nodes inherit from their ancestors: value bounds and interaction groups."""
+"""Constraints that nodes inherit from their ancestors: bounds on values, interaction groups."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class FrontierConstraints:
         return {"bounds": bounds, "groups": groups.repeat(2, axis=0)}
 
     def limits(self, bounds: NodeBounds) -> tuple[Any, Any]:
-        """The penalties and the bounds of leaf values, in the form that `engine.criteria` takes."""
+        """The penalties and the bounds on leaf values, in the form that `engine.criteria` takes."""
         return self._regular, (bounds.lower, bounds.upper)
 
     def in_order(self, valid: np.ndarray, feature: np.ndarray, *parts: Any) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The best split of each node by one given feature, from the occupied bins."""
+"""The best split of each node by the feature given for it, from the occupied bins."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class NodeFeature:
     frontier : Frontier
         The m nodes.
     feature : int64 (m,)
-        The feature that each node is split on.
+        The feature to search in each node.
     rank : uint64 (m,)
-        Position of the feature in the node's order: of equal scores, the lower rank wins.
+        Sort key of the feature in the node's order: of equal scores, the lower rank wins.
     """
 
     frontier: Frontier
@@ -46,7 +46,7 @@ class NodeFeature:
 
 
 class FeatureSplitter:
-    """Finds the best split of each node by one numeric or categorical feature.
+    """Finds the best split of each node by the feature given for it, numeric or categorical.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class FeatureSplitter:
         self.mask_words = 16 if self.mapper.is_categorical.any() else 0
 
     def split(self, pairs: NodeFeature, groups: CodeGroups) -> tuple[Splits, np.ndarray]:
-        """Splits of the nodes in ``pairs``, and which of them the feature can split at all.
+        """Splits of the nodes in ``pairs``, and the mask of nodes that their feature could split.
 
         ``groups.node`` is the position of a node in ``pairs``.
         """
@@ -139,7 +139,7 @@ class FeatureSplitter:
     def _categorical(
         self, pairs: NodeFeature, groups: CodeGroups, missing: Missing, splits: Splits
     ) -> None:
-        """Split on categorical features: left is a random set, a category, or the lowest by g/h."""
+        """Split on categorical features: a random set, one category or the least by g/h go left."""
         values = groups.take(np.flatnonzero(groups.code != self.task.matrix.missing_code))
         values = values.take(np.flatnonzero(values.hessian > 0))
         levels = self.mapper.n_bins[pairs.feature[values.node]]
@@ -210,7 +210,7 @@ class FeatureSplitter:
     def _record_best(
         self, pairs: NodeFeature, splits: Splits, found: CodeGroups, missing: Missing
     ) -> Best:
-        """Find the best candidate of each node; fill the columns that all kinds of splits share."""
+        """Find the best candidate of each node; set the columns that all kinds of splits have."""
         limits = NodeLimits.of(pairs.frontier, self.min_hessian)
         best = best_candidates(found, missing, self._scorer, limits, pairs.feature)
         node, left = best.node, best.missing_left

@@ -1,4 +1,4 @@
-"""Sparse histograms: the occupied bins of one feature per node."""
+"""Sparse histograms: the occupied bins of each node, for the feature given for it."""
 
 from __future__ import annotations
 

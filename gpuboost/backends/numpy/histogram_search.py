@@ -1,4 +1,4 @@
-"""The best split of each node over all its numeric features at once, from whole histograms.
+"""The best split of each node over all its numeric features, from whole histograms.
 
 Rounds of boosting take 2.4 to 6.9 times as long with `FeatureSplitter` alone (benchmarks/NOTES.md).
 """
@@ -38,8 +38,8 @@ class HistogramSearch:
     def best(self, histogram: np.ndarray, node: Frontier, rank: np.ndarray) -> Splits:
         """The best split of each node, found in blocks of nodes and features.
 
-        ``rank`` uint64 (m, F): of features with equal scores, the one of smallest rank wins;
-        features of rank `UNUSED` are skipped.
+        Of features with equal scores, the one with the smallest ``rank``, uint64 (m, F), wins;
+        features with rank `UNUSED` are skipped.
         """
         splits = Splits.none(len(node), node.gradient.shape[1], self._mask_words)
         width = histogram.shape[3]
@@ -91,7 +91,7 @@ class HistogramSearch:
         node: Frontier,
         features: np.ndarray,
     ) -> np.ndarray | None:
-        """Scores with missing values on the left, -1 where invalid; None if nothing is missing.
+        """Scores with missing values on the left, -1 where invalid; None if no value is missing.
 
         Only rows of positive weight count; if none has a missing value, missing values go right.
         """

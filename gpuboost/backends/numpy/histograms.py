@@ -1,4 +1,4 @@
-"""Histograms of a level: smaller siblings are summed from rows, larger ones by subtraction."""
+"""Histograms of a level: of smaller siblings from rows, of larger siblings by subtraction."""
 
 from __future__ import annotations
 

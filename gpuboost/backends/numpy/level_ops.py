@@ -1,4 +1,4 @@
-"""Split search over a whole frontier, feature by feature or by histograms, in slices of nodes."""
+"""Split search over a frontier: by whole histograms, or feature by feature in slices of nodes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class NumpyLevelOps(RowOps):
         return self._constraints.allow(frontier, of_tree[frontier.tree])
 
     def find_splits(self, rows: RowBlock, frontier: Frontier, candidates: Candidates) -> Splits:
-        """Best split of every candidate, in slices whose temporaries fit the memory budget."""
+        """Best split of every candidate, by whole histograms or feature by feature."""
         n_channels = frontier.gradient.shape[1]
         splits = Splits.none(len(frontier), n_channels, self._splitter.mask_words)
         if self._considers_all_features(frontier, candidates):
@@ -68,7 +68,7 @@ class NumpyLevelOps(RowOps):
         return splits
 
     def _slices(self, count: np.ndarray, nodes: np.ndarray) -> list[np.ndarray]:
-        """Slices of nodes whose rows fit the memory budget; a single node can exceed the budget."""
+        """Slices of nodes whose rows, but for one node's, fit a thread's memory budget."""
         of_row = BYTES_PER_ROW + BYTES_PER_CHANNEL * self.task.target.n_channels
         of_node = BYTES_PER_RANK * self.task.matrix.n_features
         ends = np.cumsum(count[nodes] * of_row + of_node)
@@ -81,8 +81,8 @@ class NumpyLevelOps(RowOps):
     ) -> None:
         """Evaluate each candidate's features in the order of their ranks.
 
-        These are the first ``max_features``; if none of them can split, also the following ones
-        up to the first that can.
+        Each node evaluates its first ``max_features`` features; if none of them can split, also
+        the following ones up to the first that can.
         """
         nodes = candidates.nodes
         ranks = self._sorted_ranks(frontier.key[nodes], candidates.allowed[nodes])
@@ -113,7 +113,7 @@ class NumpyLevelOps(RowOps):
     def _one_feature(
         self, rows: RowBlock, frontier: Frontier, nodes: np.ndarray, rank: np.ndarray
     ) -> tuple[Splits, np.ndarray]:
-        """The split of each node by the feature in its ``rank``, and whether it can_split split."""
+        """The split of each node by the feature in its ``rank``, and whether it can split."""
         matrix = self.task.matrix
         node = frontier.take(nodes)
         feature = (rank & _LOW_HALF).astype(np.int64)
@@ -131,7 +131,7 @@ class NumpyLevelOps(RowOps):
         return self.task.options.min_samples_leaf > 1
 
     def _considers_all_features(self, frontier: Frontier, candidates: Candidates) -> bool:
-        """Whether nodes are large and consider all features: whole histograms are then faster."""
+        """Whether whole histograms fit and are faster: large nodes that consider all features."""
         open_nodes = candidates.nodes
         planes = 1 + frontier.gradient.shape[1] + self._counted
         cells = len(open_nodes) * self.task.matrix.width
@@ -147,7 +147,7 @@ class NumpyLevelOps(RowOps):
     def _by_histograms(
         self, rows: RowBlock, frontier: Frontier, candidates: Candidates, splits: Splits
     ) -> Splits:
-        """Build or subtract the histograms of the candidates, then scan them."""
+        """Best splits of the candidates, from histograms that are built or subtracted."""
         open_nodes = candidates.nodes
         if self.task.target.by_median:  # the gradients of a row change from node to node
             self._histograms.forget()

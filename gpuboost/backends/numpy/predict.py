@@ -1,4 +1,4 @@
-"""Prediction in NumPy: in each pass, every row of a chunk moves one level down the tree."""
+"""Prediction in NumPy: in each pass, all rows of a chunk move one level down a tree."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def leaves_in_chunks(ensemble: Ensemble, X: np.ndarray) -> Iterator[tuple[slice,
 
 
 def predict(ensemble: Ensemble, X: np.ndarray) -> np.ndarray:
-    """Sum over trees, in order, of the value of each row's leaf: float64 (n, V)."""
+    """Sum over trees, in order, of the value of each row's leaf: float64 (n, n_values)."""
     total = np.zeros((len(X), ensemble.n_values))
     for rows, _, leaves in leaves_in_chunks(ensemble, X):
         total[rows] += ensemble.value[leaves]
@@ -44,7 +44,7 @@ def predict(ensemble: Ensemble, X: np.ndarray) -> np.ndarray:
 
 
 def apply(ensemble: Ensemble, X: np.ndarray) -> np.ndarray:
-    """Leaf of each row in each tree, numbered within the tree: int32 (n, T)."""
+    """Leaf of each row in each tree, numbered within the tree: int32 (n, n_trees)."""
     found = np.empty((len(X), ensemble.n_trees), dtype=np.int32)
     for rows, tree, leaves in leaves_in_chunks(ensemble, X):
         found[rows, tree] = leaves - ensemble.offset[tree]

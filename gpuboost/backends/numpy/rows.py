@@ -1,4 +1,4 @@
-"""The rows of a batch of trees, and the operations that move or sum them."""
+"""The rows of a batch of trees, and the level operations except the split search."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ class Candidates:
     allowed : bool (m, F)
         Features that each node of the level may split on.
     n_slots : int
-        Number of features evaluated at each node, if the node allows that many.
+        Number of features to evaluate at each node. Some nodes evaluate more, because none of these
+        can split, or fewer, because fewer are allowed.
     """
 
     nodes: np.ndarray
@@ -104,7 +105,7 @@ def gradient_sums(
 
 
 class RowOps:
-    """All methods of `gpuboost.engine.growth.operations.LevelOps` except the split search.
+    """All methods of `engine.growth.operations.LevelOps` except `candidates` and `find_splits`.
 
     Parameters
     ----------
@@ -175,7 +176,7 @@ class RowOps:
         return not len(frontier)
 
     def open_nodes(self, rows: RowBlock, frontier: Frontier, depth: int) -> np.ndarray:
-        """Nodes to be searched, ascending."""
+        """The large, shallow and impure nodes, ascending."""
         large = may_split(frontier, depth, self.task.options, self._min_hessian)
         if depth or self.task.options.max_depth:
             large &= ~self.is_pure(rows, frontier)
@@ -209,7 +210,7 @@ class RowOps:
         return grown_trees(self._levels, len(self.trees), limit, has_all_sums)
 
     def is_pure(self, rows: RowBlock, frontier: Frontier) -> np.ndarray:
-        """Whether nodes have a single class, or equal quantised targets or signs: bool (m,)."""
+        """Whether all weight of a node is in one class, quantised target or sign: bool (m,)."""
         target = self.task.target
         if target.has_gradients:
             return np.zeros(len(frontier), dtype=bool)
@@ -227,7 +228,7 @@ class RowOps:
     def leaf_sums(
         self, rows: RowBlock, frontier: Frontier, candidates: Candidates, accepted: np.ndarray
     ) -> np.ndarray:
-        """Leaf sums of the nodes that are not split: int64 (m, P), 0 for the others."""
+        """Leaf sums of nodes that are not split, 0 for others; for medians, of all nodes."""
         if self.task.target.by_median:
             return self._median_sums(rows, frontier)
         leaves = np.flatnonzero(~accepted)
@@ -237,7 +238,7 @@ class RowOps:
         return sums
 
     def _median_sums(self, rows: RowBlock, node: Frontier) -> np.ndarray:
-        """Medians of all nodes, and sums of deviations from them: int64 (m, 6 K + 2)."""
+        """Medians and signed sums of all nodes, as in `backends.protocol`: int64 (m, 6 K + 2)."""
         target, medians = self.task.target, node.medians
         assert isinstance(target, MedianTarget)
         assert rows.signs is not None and medians is not None
@@ -313,7 +314,7 @@ class RowOps:
     ) -> Frontier:
         """The children (left, right, left, ...) of the split nodes ``parents`` of a level.
 
-        ``n_left`` int64 (m,): number of rows of each left child.
+        ``n_left`` is the number of rows of each left child: int64 (m,).
         """
         hessian, gradient = splits.left_hessian[parents], splits.left_gradient[parents]
         held_to = self._constraints.of_children(node, splits.feature[parents], hessian, gradient)
@@ -347,6 +348,6 @@ def _concatenate(parts: tuple[Any, ...]) -> Any:
 
 
 def ranges(start: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """Concatenation over i of the numbers start[i], ..., start[i] + count[i] - 1."""
+    """The numbers start[i], ..., start[i] + count[i] - 1 for each i, concatenated."""
     shift = start - (np.cumsum(count) - count)
     return np.arange(int(count.sum())) + np.repeat(shift, count)

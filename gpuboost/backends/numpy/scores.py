@@ -19,9 +19,10 @@ _NO_SPLIT = 0.5  # left hessian of invalid splits: not an integer, so neither si
 
 @dataclass(frozen=True)
 class Sums:
-    """Integer sums of the left sides of splits: int64 arrays of equal shape (K in ``gradient``).
+    """Integer sums of the left sides of splits: int64 arrays of equal shape.
 
-    ``count`` is used only if `TreeOptions.min_samples_leaf` is above 1.
+    ``gradient`` has one array per channel; ``count`` is used only if
+    `TreeOptions.min_samples_leaf` is above 1.
     """
 
     hessian: np.ndarray
@@ -42,7 +43,7 @@ class NodeLimits:
     minimum : int64 (m,)
         Smallest hessian of a side.
     bounds : NodeBounds
-        Bounds of the values of both sides.
+        Bounds on the values of both sides.
     """
 
     hessian: np.ndarray
@@ -53,7 +54,7 @@ class NodeLimits:
 
     @classmethod
     def of(cls, node: Frontier, min_hessian: np.ndarray) -> NodeLimits:
-        """The limits of the nodes of a frontier; ``min_hessian`` int64 (trees,)."""
+        """The limits of the nodes of a frontier; ``min_hessian`` is int64 (n_trees,)."""
         minimum, gradient = min_hessian[node.tree], list(node.gradient.T)
         return cls(node.hessian, node.count, gradient, minimum, node.bounds)
 

@@ -40,15 +40,17 @@ PERFECT_BOUND = 0.6065306597126334  # exp(-PERFECT_VOTE / 2)
 
 @dataclass(frozen=True)
 class WeightBits:
-    """Number of bits of a tree's largest integer weight, and of the sum of its weights."""
+    """Maximum numbers of bits of a tree's largest integer weight and of the sum of its weights."""
 
     largest: int
     total: int
 
 
-# With weights of sum 2**28, a node's packed word can hold a hundred times the rounding of its rows.
+# Rounding adds less than 1 per row to the sum of 2**28, so a node's sums fit in a packed word of
+# Numba, whose hessian can be up to 2**31 - 1 without counts.
 ADABOOST_CLASS_BITS = WeightBits(largest=28, total=28)
-# In a regression, a packed word holds weight times target: 18 bits of weight leave 23 for targets.
+# In a regression, this leaves 23 bits for targets: sums of weight times target are then exact in
+# float64, and a packed word can hold weight times target and weight.
 ADABOOST_VALUE_BITS = WeightBits(largest=18, total=30)
 
 
@@ -140,7 +142,7 @@ def class_error(weights: np.ndarray, wrong: np.ndarray) -> float:
 
 
 def class_vote(error: float, n_classes: int, learning_rate: float) -> float:
-    """Weight of a tree: log((1 - e) / e) + log(K - 1) [3]; for two classes, 2 alpha of [1]."""
+    """learning_rate * (log((1 - e) / e) + log(K - 1)) [3]; for two classes, 2 alpha of [1]."""
     odds = np.array([(1.0 - error) / error, max(n_classes - 1, 1)], dtype=np.float64)
     first, second = log(odds)
     return min(learning_rate * float(first + second), LARGEST_VOTE)
@@ -151,10 +153,10 @@ def class_round(
 ) -> Outcome:
     """Multiply weights by exp(-alpha) where the tree is right and exp(alpha) where it is wrong [1].
 
-    Z_t is the sum of the products. If the ensemble misclassifies a row, at least half of all votes
-    are against the row's class, so the exponential of half of (votes against - votes for) is at
-    least 1. Hence the product of all Z_t bounds the training error, as in [2], for any number of
-    classes.
+    The products are divided by their sum Z_t. If the ensemble misclassifies a row, at least half of
+    all votes are against the row's class, so the exponential of half of (votes against - votes for)
+    is at least 1. Hence the product of all Z_t bounds the training error, as in [2], for any number
+    of classes.
     """
     vote = class_vote(error, n_classes, learning_rate)
     factors, bound = class_factors(error, vote)
@@ -169,9 +171,9 @@ def class_factors(error: float, vote: float) -> tuple[np.ndarray, float]:
 
 
 def swapped(shares: np.ndarray) -> np.ndarray:
-    """Class shares (m, 2) of a tree that predicts the other class everywhere."""
+    """Class probabilities (m, 2) of the tree that predicts the other class everywhere."""
     opposite = shares[:, ::-1].copy()
-    tied = opposite[:, 0] == opposite[:, 1]  # the first class is predicted for equal shares
+    tied = opposite[:, 0] == opposite[:, 1]  # the first class is predicted for equal probabilities
     opposite[tied, 0] = np.nextafter(opposite[tied, 0], 0.0)
     return opposite
 
@@ -182,7 +184,7 @@ def votes_of(shares: np.ndarray, vote: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     shares : float64 (m, K)
-        Class shares of leaves.
+        Class probabilities of leaves.
     vote : float64 (m,)
         Weight of each leaf's tree.
 
@@ -246,7 +248,10 @@ def value_error(weights: np.ndarray, losses: np.ndarray) -> float:
 def value_round(
     weights: np.ndarray, losses: np.ndarray, error: float, learning_rate: float
 ) -> Outcome:
-    """Multiply weights by beta ** (1 - loss), beta = e / (1 - e) [4]; the vote is log(1 / beta)."""
+    """Multiply weights by beta ** (1 - loss) [4] and normalise; the vote is log(1 / beta).
+
+    beta is (e / (1 - e)) ** learning_rate.
+    """
     vote = class_vote(error, 2, learning_rate)
     return Outcome(error, vote, 1.0, normalised(weights * exp((losses - 1.0) * value_step(vote))))
 

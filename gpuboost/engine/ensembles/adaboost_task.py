@@ -35,7 +35,7 @@ class ClassObjective:
     learning_rate : float
         Factor of the votes.
     may_reverse : bool
-        Whether a tree that is worse than chance is reversed.
+        Whether trees that are worse than chance are reversed.
     target : ClassTarget
         Target of all trees.
     bits : WeightBits
@@ -63,7 +63,7 @@ class ClassObjective:
         return 1.0 - 1.0 / self.n_classes if self.n_classes > 1 else 1.0
 
     def look(self, tree: Tree, leaves: np.ndarray, weights: np.ndarray) -> tuple[Tree, Any, float]:
-        """The tree, reversed if worse than chance, the mask of misclassified rows, the error."""
+        """The tree (reversed if `reverses`), the mask of misclassified rows, and the error."""
         wrong = predicted_classes(tree)[leaves] != self.codes
         error = adaboost.class_error(weights, wrong)
         if self.reverses(error):
@@ -89,7 +89,7 @@ class ValueObjective:
     y : float64 (n,)
         Target of each row.
     loss : str
-        One of `adaboost.LOSSES`.
+        Key of `adaboost.ADABOOST_LOSSES`.
     learning_rate : float
         Factor of the votes.
     target : RegressionTarget
@@ -97,7 +97,7 @@ class ValueObjective:
     bits : WeightBits
         Bits of the integer weights.
     chance : float
-        Error from which there is no further round.
+        No round follows a round with at least this error.
     """
 
     y: np.ndarray
@@ -182,7 +182,7 @@ class ReweightTask:
     options : TreeOptions
         Options of each tree.
     sampler : RowSampler
-        All rows with the weights of the first round, and the seed.
+        Holds the weights of the first round and the seed.
     boosting : str
         `REWEIGHTING` if trees use all rows with their weights, `RESAMPLING` if rows are drawn by
         weight.

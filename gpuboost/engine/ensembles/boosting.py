@@ -10,7 +10,7 @@ values. If hessians are integer weights, the same in all rounds, they are used u
 gradients are rounded to nearest, so a round is the regression tree of the residuals, including
 ties. Otherwise gradients and hessians are rounded up or down by a hash of the row, so that sums are
 unbiased even if the rows span many orders of magnitude. No integer hessian is below 1, which is
-2**-HESSIAN_BITS of the largest hessian, so each row with a gradient has weight.
+about 2**-HESSIAN_BITS of the largest hessian, so each row of a tree has weight.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Scale:
         return cls(*exponents, SUM_BITS - rows - largest, SUM_BITS - rows - heaviest)
 
     def options(self, of_user: TreeOptions, min_hessian: float) -> TreeOptions:
-        """Options with the regularisation converted to the units of the integers."""
+        """Options with the regularisation and ``min_hessian`` in the units of the integers."""
         regular, unit = of_user.regularisation, self.gradient - self.hessian
         in_integers = replace(
             regular,
@@ -137,7 +137,7 @@ def unit_draws(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def mean_of_columns(hessian: np.ndarray) -> np.ndarray:
-    """Mean hessian of each row, by which a tree of several columns is split: float64 (n,)."""
+    """Mean hessian of each row, its weight in the splits of a tree of several columns: (n,)."""
     return in_order(hessian) * (1.0 / hessian.shape[1])
 
 
@@ -165,7 +165,7 @@ def finish_boosted(
 def newton_steps(
     grown: GrownTree, scale: Scale, n_outputs: int, regular: Regularisation
 ) -> np.ndarray:
-    """The step of each node and column, (sum of gradients) / (sum of hessians): float64 (m, K)."""
+    """The regularised Newton step of each node and column: float64 (m, n_outputs)."""
     gradient = np.ldexp(grown.sums[:, :n_outputs].astype(np.float64), -scale.wide_gradient)
     hessian = np.ldexp(grown.sums[:, n_outputs:].astype(np.float64), -scale.wide_hessian)
     flat = hessian + regular.l2 <= 0.0  # hessians so small that they were rounded to zero

@@ -45,7 +45,7 @@ class BoostTask:
     matrix : BinnedMatrix
         Binned training rows.
     train : RowSet
-        The rows of the matrix.
+        The training rows; its ``data`` is ``matrix``.
     watched : tuple of RowSet
         Sets of evaluation rows.
     loss : Loss
@@ -53,7 +53,7 @@ class BoostTask:
     options : TreeOptions
         Options with the regularisation in the units of the loss.
     min_hessian : float
-        Minimum sum of hessians in a leaf, in the units of the loss.
+        Minimum sum of the hessians in a leaf, in the units of the loss.
     sums_outputs : bool
         Whether one tree per round holds all columns in its leaves; else each column has a tree.
     sampler : RowSampler
@@ -99,7 +99,7 @@ class BoostTask:
 
 @dataclass(frozen=True)
 class RoundLosses:
-    """Mean losses of all row sets after a round, with the loss's parameter in that round.
+    """Mean losses of all row sets after a round, computed with the round's ``parameter``.
 
     Attributes
     ----------

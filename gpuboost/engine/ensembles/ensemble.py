@@ -14,7 +14,7 @@ from gpuboost.engine.bins import BinMapper
 from gpuboost.engine.growth.tree import TREE_TYPES, NodeArrays, Tree
 
 # With at least this many nodes, threads join the columns: writing to newly allocated memory takes
-# most of the time. The number of threads is limited, since each thread holds a column twice.
+# most of the time. The number of threads is limited because each thread holds a column twice.
 _MANY_NODES, _MAX_THREADS = 1 << 17, 4
 
 
@@ -44,7 +44,7 @@ class Ensemble(NodeArrays):
 
     @classmethod
     def of(cls, trees: Iterable[Tree], n_threads: int = 1) -> Ensemble:
-        """Concatenate finished trees, column by column, in the types of `Tree`.
+        """Concatenate finished trees, column by column, in the types of `TREE_TYPES`.
 
         The trees of a generator are consumed one by one, and their arrays are released as they are
         joined, so that memory never holds all trees twice. If the trees are slices that cover one
@@ -81,7 +81,7 @@ class Ensemble(NodeArrays):
 
     @property
     def n_values(self) -> int:
-        """Number of classes or outputs of a leaf."""
+        """Number of values of a leaf: classes, outputs or columns of raw predictions."""
         return self.value.shape[1]
 
     @cached_property
@@ -101,7 +101,7 @@ class Ensemble(NodeArrays):
         return tuple(found)
 
     def importances(self, n_features: int) -> np.ndarray:
-        """Mean over trees of the normalised gain per feature; the sum is 1 (or 0)."""
+        """Mean over trees of the normalised impurity decrease per feature; sums to 1, or 0."""
         total = np.zeros(n_features)
         for tree in self.trees:
             gains = impurity_decrease_per_feature(tree, n_features)
@@ -148,5 +148,5 @@ def impurity_decrease_per_feature(tree: Tree, n_features: int) -> np.ndarray:
 
 
 def offsets(sizes: list[int]) -> np.ndarray:
-    """Start of each piece and end of the last piece, from the sizes of the pieces: int64."""
+    """Start of each part and end of the last part, from the sizes of the parts: int64."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

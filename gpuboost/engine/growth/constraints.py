@@ -1,4 +1,4 @@
-"""Bounds that monotonic splits impose on the values of all nodes below them."""
+"""Bounds on the values of nodes, which monotonic splits impose on all nodes below them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuboost.engine.task import GrownTree, Regularisation
 
 @dataclass(frozen=True)
 class NodeBounds:
-    """Bounds of the values of nodes and their descendants, in integer units: float64 (m,) each."""
+    """Bounds on the values of nodes and their descendants, in integer units: float64 (m,) each."""
 
     lower: np.ndarray
     upper: np.ndarray
@@ -44,7 +44,8 @@ def in_monotonic_order(value: np.ndarray, grown: GrownTree, regular: Regularisat
 
     The bounds are defined as in `backends.protocol`, but computed from these values instead of the
     values by which splits were chosen. Without monotonic features the values are unchanged.
-    Monotonic features require one output, or two classes: the second class's share is clipped.
+    Monotonic features require one output, or two classes: then the probability of the second class
+    is clipped.
     """
     if regular.monotonic is None:
         return value

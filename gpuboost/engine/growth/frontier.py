@@ -27,7 +27,7 @@ class Frontier:
     tree : int32 (m,)
         Position of the node's tree in the batch.
     key : uint64 (m,)
-        Hash of the left and right turns from the root to the node.
+        Hash of the root's key and the path (left or right at each split) to the node.
     start, count : int64 (m,)
         First position and number of the node's rows.
     hessian : int64 (m,)
@@ -35,9 +35,9 @@ class Frontier:
     gradient : int64 (m, K)
         Sums of the rows' gradients.
     bounds : NodeBounds
-        Bounds of the node's values, which only NEWTON uses.
+        Bounds on the node's values, which only NEWTON uses.
     groups : bool (m, G)
-        Interaction groups that contain all features of the node's path; G = 0 without groups.
+        Interaction groups that contain all features split on above the node; G = 0 without groups.
     medians : int64 (m, 2 K) or None
         Ranks of the two middle targets of each output; None unless gradients are signs about the
         medians of nodes.
@@ -72,7 +72,7 @@ class Splits:
     score : float64 (m,)
         Score of the split; with VARIANCE the gain times the node's hessian.
     rank : uint64 (m,)
-        `randomness.feature_rank` of the feature; among equal scores the smaller rank wins.
+        Sort key of the feature in the node's order; of equal scores, the lower rank wins.
     feature : int32 (m,)
         Feature of the split.
     bin, next_bin, draw, missing : int16, int16, float64 and int8 (m,)
@@ -117,13 +117,16 @@ class Splits:
         )
 
     def put(self, nodes: Array, found: Splits, chosen: Array) -> None:
-        """Overwrite the splits of ``nodes[chosen]`` by ``found[chosen]``, in place."""
+        """Overwrite the splits of ``nodes[chosen]`` with ``found[chosen]``, in place."""
         to = nodes[chosen]
         for f in fields(self):
             getattr(self, f.name)[to] = getattr(found, f.name)[chosen]
 
     def set_better(self, nodes: Array, found: Splits) -> None:
-        """Replace, in place, the splits of ``nodes`` that are worse than the splits ``found``."""
+        """Replace, in place, the splits of ``nodes`` that lose against the splits ``found``.
+
+        The higher score wins; of equal scores, the lower rank.
+        """
         score = self.score[nodes]
         tie = (found.score == score) & (found.rank < self.rank[nodes]) & (score >= 0.0)
         self.put(nodes, found, (found.score > score) | tie)

@@ -23,7 +23,7 @@ COLUMNS = (
 def grown_trees(
     levels: list[dict[str, np.ndarray]], n_trees: int, max_leaf_nodes: int, has_all_sums: bool
 ) -> list[GrownTree]:
-    """Separate levels into trees whose nodes are in breadth-first order.
+    """Split the nodes of all levels into trees, whose nodes are in breadth-first order.
 
     A level is a dict of its `COLUMNS`, with nodes ordered by tree. The children of its split nodes
     form the next level, in the same order. Unless ``has_all_sums``, only leaves have sums, and the
@@ -45,7 +45,7 @@ def grown_trees(
 
 
 def _pruned(own: dict[str, np.ndarray], max_leaf_nodes: int) -> dict[str, np.ndarray]:
-    """Columns of one tree after removing the splits that best-first growth does not reach."""
+    """Columns of one tree without the splits that best-first growth does not reach."""
     chosen = reached(own["left"], own["gain"], own["key"], max_leaf_nodes)
     if (chosen == (own["left"] > 0)).all():
         return own

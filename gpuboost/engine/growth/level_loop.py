@@ -8,8 +8,8 @@
         sum the leaves
         partition the rows           children become the next frontier
 
-The loop reads neither the rows nor the number of nodes: both are part of the objects that
-`LevelOps` returns and takes. So the loop need not wait for a device.
+The loop reads neither the rows nor the number of nodes: both are in the objects that `LevelOps`
+returns and takes. So the loop need not wait for a device.
 """
 
 from __future__ import annotations

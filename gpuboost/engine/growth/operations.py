@@ -19,7 +19,7 @@ class LevelOps(Protocol[Grown_co]):
     """
 
     def set_median_gradients(self, rows: Any, frontier: Any) -> tuple[Any, Any]:
-        """Rows and nodes with gradients about each node's median, if leaves are medians."""
+        """Rows and nodes with gradients about each node's median; called only for medians."""
 
     def finished(self, frontier: Any) -> bool:
         """Whether the frontier is known to be empty; a device may find out one level late."""

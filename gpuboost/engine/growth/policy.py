@@ -13,7 +13,7 @@ from gpuboost.engine.task import TreeOptions
 
 
 def smallest_hessian(xp: Any, fraction: float, root_hessian: Array, minimum: int = 1) -> Array:
-    """Minimum integer weight of a child in each tree, at least ``minimum``: int64 (trees,)."""
+    """A fraction of each root's hessian, rounded up, at least ``minimum``: int64 (n_trees,)."""
     share = xp.ceil(fraction * root_hessian.astype(xp.float64)).astype(xp.int64)
     return xp.maximum(share, minimum)
 

@@ -1,6 +1,6 @@
 """Minimal cost-complexity pruning of finished trees.
 
-The cost of a tree is the impurity of its leaves, weighted by their share of the rows, plus
+The cost of a tree is the impurity of its leaves, weighted by their share of the weight, plus
 ``ccp_alpha`` per leaf. The result is the smallest subtree of least cost. Let gain(node) be the
 impurity decrease of all splits from a node downwards. These splits reduce the cost if ``ccp_alpha``
 is below ::
@@ -50,14 +50,14 @@ def pruned(tree: Tree, ccp_alpha: float) -> Tree:
 
 
 def cut_back(tree: Tree, min_decrease: float) -> Tree:
-    """The tree in which splits of an impurity decrease below ``min_decrease`` become leaves."""
+    """The tree with leaves in place of splits whose impurity decrease is below ``min_decrease``."""
     if min_decrease == 0.0:
         return tree
     return _kept(tree, tree.impurity_decrease + EPSILON >= min_decrease)
 
 
 def _kept(tree: Tree, splits: np.ndarray) -> Tree:
-    """The tree of the chosen splits whose ancestors are all chosen; ``splits``: bool (m,)."""
+    """The tree of the splits, bool (m,), that are chosen together with all their ancestors."""
     splits = splits & (tree.left > 0)
     stays = np.zeros(tree.node_count, dtype=bool)
     stays[0] = True
@@ -82,7 +82,7 @@ def _without(tree: Tree, stays: np.ndarray, splits: np.ndarray) -> Tree:
 
 
 def pruning_path(tree: Tree) -> tuple[np.ndarray, np.ndarray]:
-    """Each ``ccp_alpha`` from which one more node becomes a leaf, and the impurity of that tree.
+    """Each ``ccp_alpha`` from which one more node becomes a leaf, and the pruned tree's impurity.
 
     Returns
     -------
@@ -125,7 +125,7 @@ class _Links:
         self.gain, self.n_splits = gain.tolist(), n_splits.tolist()
 
     def weakest(self) -> Iterator[tuple[float, float]]:
-        """Turn one node after another into a leaf; yield its alpha and its gain."""
+        """Turn one weakest link after another into a leaf; yield its alpha and its gain."""
         inner = (node for node, left in enumerate(self._left) if left)
         queue = [(self._alpha(node), node) for node in inner if self._alpha(node) <= self._maximum]
         heapify(queue)

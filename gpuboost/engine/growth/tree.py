@@ -30,7 +30,7 @@ ThresholdFinder = Callable[["GrownTree", BinMapper], "SplitThresholds"]
 
 @dataclass(frozen=True)
 class NodeArrays:
-    """The nodes of trees as a struct of arrays, breadth-first, ``children_right = left + 1``.
+    """The nodes of trees as a struct of arrays, in breadth-first order.
 
     Attributes
     ----------
@@ -43,13 +43,13 @@ class NodeArrays:
     missing_left : bool (m,)
         Whether missing values and unknown categories go left.
     left : int32 (m,)
-        Left child, 0 in leaves.
+        Left child, which the right child follows; 0 in leaves.
     category : int32 (m,)
         Row of ``masks`` in categorical splits, else -1.
     masks : uint32 (c, 8)
         Bit ``code`` is set if the category goes left.
-    value : float64 (m, V)
-        Class shares, the mean or median of each output, or steps of boosting.
+    value : float64 (m, n_values)
+        Class probabilities, the mean or median of each output, or steps of boosting.
     impurity_decrease : float64 (m,)
         Weighted impurity decrease of the split in units of the target, per unit of root weight.
     impurity, weight : float64 (m,)
@@ -204,7 +204,7 @@ def with_values(
 
 
 def masks_with_unseen(grown: GrownTree, missing_left: np.ndarray) -> np.ndarray:
-    """Masks of the categories that go left; categories without rows go with missing values."""
+    """Masks of the categories that go left; unseen categories go where missing values go."""
     masks = grown.masks[:, :8].copy()
     if len(masks):
         to_left = grown.category[missing_left & (grown.category >= 0)]
@@ -226,13 +226,14 @@ def find_thresholds(grown: GrownTree, mapper: BinMapper) -> SplitThresholds:
 
     Between the occupied bins b and b' of a node, there can be bins without rows in the node. The
     threshold is midway between the largest value of b and the smallest of b', as if values were not
-    binned. The threshold's code is the last bin whose centre is at most the threshold:
+    binned; with random thresholds, it is the number drawn. The threshold's code is the last bin
+    whose centre is at most the threshold:
 
         |  b  |     |     |  b' |      occupied: b, b'
               x     code  ^     x      ^ threshold
 
-    A threshold inside a wide bin moves to the border of the bin, so that ``x <= threshold`` and
-    ``code(x) <= code`` agree for each training row.
+    A threshold among the training values of a bin moves out of them, so that ``x <= threshold``
+    and ``code(x) <= code`` agree for each training row.
     """
     m = len(grown.feature)
     threshold, code = np.full(m, np.nan), np.zeros(m, dtype=np.int16)

@@ -30,7 +30,7 @@ has_formula : bool
     Whether `formulas` has functions of the loss; a user-defined loss has none.
 columns : int
     Number of raw predictions per row: the number of outputs of a regression, of quantile levels,
-    or of more than two classes, else 1.
+    or of classes if there are more than two; 1 for two classes.
 constant_hessian : bool
     Whether the hessian of every row is its weight; ``h`` is then a read-only view of the weights.
 moves_with_target : bool
@@ -41,8 +41,8 @@ takes_rows : bool
     Whether the formulas take probabilities, which depend on all columns of a row.
 hessian_is_information : bool
     Whether the hessians of rows with weight 1 are Fisher information: the variance of the best raw
-    prediction for some rows is 1 over the sum of their hessians. Such hessians do not depend on the
-    target or its units.
+    prediction for some rows is about 1 over the sum of their hessians. Such hessians do not depend
+    on the target or its units.
 leaf_rule : LeafRule or None
     If not None, leaves get its `leaf_values` instead of Newton steps -G / (H + lambda): the
     quantile of the residuals at ``leaf_quantile_level`` (columns,). Huber adds a second step

@@ -106,7 +106,7 @@ class Predicted:
 
 
 def blocks(n: int) -> list[slice]:
-    """Slices of `LOSS_BLOCK` rows, few enough that intermediate arrays stay in a cache."""
+    """Slices of `LOSS_BLOCK` rows, few enough that intermediate arrays stay in the cache."""
     return [slice(start, start + LOSS_BLOCK) for start in range(0, n, LOSS_BLOCK)]
 
 
@@ -118,12 +118,12 @@ def as_columns(y: np.ndarray) -> np.ndarray:
 class LeafRule(Protocol):
     """How a loss computes leaf values that are not Newton steps.
 
-    They are quantiles of the residuals of leaves, plus a step if ``clip_level`` is not None.
+    They are quantiles of the residuals in each leaf, plus a step if ``clip_level`` is not None.
     """
 
     @property
     def clip_level(self) -> float | None:
-        """Quantile level of absolute residuals that the step is clipped at."""
+        """Level of the quantile of absolute residuals at which residuals are clipped."""
 
     @property
     def leaf_quantile_level(self) -> np.ndarray:
@@ -149,7 +149,7 @@ class Loss(ABC):
 
     @property
     def has_formula(self) -> bool:
-        """Whether backends compile the loss; user-defined losses are not compiled."""
+        """Whether `formulas` has functions of the loss; a user-defined loss has none."""
         return self.formula != USER
 
     @property
@@ -230,7 +230,7 @@ class Loss(ABC):
         """
 
     def mean_loss(self, rows: Predicted, parameter: np.ndarray) -> float:
-        """Weighted mean of `row_losses`, computed by sums that do not depend on the order."""
+        """Weighted mean of `row_losses`, from sums that do not depend on the order."""
         return float(weighted_mean(self.row_losses(rows, parameter)[:, None], rows.weights)[0])
 
     def predict(self, raw: np.ndarray) -> np.ndarray:

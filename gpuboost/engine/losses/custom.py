@@ -115,8 +115,8 @@ class UserLoss(Loss):
         part = part.astype(np.float64).reshape(raw.shape)
         if not bool(array_module(part).isfinite(part).all()):
             raise ValueError(
-                f"{self._called(name)} returned values that are not finite; cut raw off before "
-                "exp, and keep divisors above 0"
+                f"{self._called(name)} returned values that are not finite; clip raw before exp, "
+                "and keep divisors above 0"
             )
         return part
 
@@ -141,7 +141,7 @@ def user_loss(objective: Any, columns: int = 1) -> UserLoss:
     if hasattr(objective, BOTH) or (hasattr(objective, FIRST) and hasattr(objective, SECOND)):
         return UserLoss(_FACTS, columns, objective)
     raise TypeError(
-        "a loss of your own must have the methods gradient(y, raw) and hessian(y, raw), or "
+        "a user-defined loss must have the methods gradient(y, raw) and hessian(y, raw), or "
         f"gradient_hessian(y, raw) that returns both, got {objective!r}; or name one of the "
         "built-in losses"
     )

@@ -6,14 +6,16 @@ Every loss is a pair of functions of ``(y, raw, parameter)``, all float64:
     Gradient and hessian with respect to the raw prediction, for weight 1. Squared error and losses
     without a usable second derivative return 1.0 as hessian, so a row's hessian is its weight.
 ``name_loss(y, raw, parameter)``
-    The loss itself, up to a term that depends on y only.
+    The loss itself, up to a term that depends on y only; twice the function that ``name``
+    differentiates for squared error and binary log loss.
 
-Multiclass log loss takes the probability in place of the raw prediction. The probabilities of a row
-are its `softmax_weight` values divided by their sum over the classes in order.
+For multiclass log loss, `softmax` takes the probability in place of the raw prediction, and
+`softmax_loss` has its own arguments. The probabilities of a row are its `softmax_weight` values
+divided by their sum over the classes in order.
 
 `engine.losses.table` lists the losses. NumPy passes arrays, the Numba backend compiles this module,
-and ``kernels/boosting/losses.cuh`` has a copy. No function divides by zero or overflows for raw
-predictions that are finite.
+and ``kernels/boosting/losses.cuh`` has a copy. No function divides by zero, and no exponential
+overflows, for finite raw predictions.
 
 References
 ----------
@@ -136,7 +138,7 @@ def poisson(y, raw, parameter):
 
 
 def poisson_loss(y, raw, parameter):
-    """exp(raw) - y raw."""
+    """exp(raw) - y raw: half the deviance without its terms that depend on y only."""
     raw = inside(raw)
     return exp(raw) - y * raw
 
@@ -149,7 +151,7 @@ def gamma(y, raw, parameter):
 
 
 def gamma_loss(y, raw, parameter):
-    """raw + y exp(-raw)."""
+    """raw + y exp(-raw): half the deviance without its terms that depend on y only."""
     raw = inside(raw)
     return raw + y * exp(-raw)
 
@@ -206,7 +208,10 @@ def softmax(y, probability, parameter):
 
 
 def softmax_loss(raw, largest, total):
-    """Negative log probability of the row's class, whose raw prediction is ``raw``."""
+    """Negative log probability of the row's class, whose raw prediction is ``raw``.
+
+    ``largest`` is the row's largest raw prediction, ``total`` the sum of its `softmax_weight`.
+    """
     return (largest - raw) + log(total)
 
 

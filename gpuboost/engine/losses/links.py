@@ -10,7 +10,7 @@ import numpy as np
 from gpuboost.engine.losses.formulas import inside, sigmoid, softmax_weight
 from gpuboost.engine.numerics import exp, log, select
 
-SMALLEST_SHARE = 2.0**-52  # lower bound of a class share before its logarithm is taken
+SMALLEST_SHARE = 2.0**-52  # lower bound of a class probability before its logarithm is taken
 _SMALL_SHARE, _LARGER = 2.0**-1000, 2.0**64
 _LOG_OF_LARGER = 44.3614195558365
 

@@ -118,8 +118,8 @@ class Quantile(OrderStatisticLoss):
         checked = tuple(_level(level, f"alpha of {what}") for level in levels)
         if columns > 1 and len(checked) > 1:
             raise ValueError(
-                f"{what} takes several levels for one output, or one level for several, got "
-                f"{len(checked)} levels and y with {columns} columns; fit the outputs one by one"
+                f"{what} takes several levels for one output, or one level for several outputs, "
+                f"got {len(checked)} levels and y with {columns} columns; fit each output by itself"
             )
         checked = checked * columns
         return cls(facts, len(checked), levels=checked)

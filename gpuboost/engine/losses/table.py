@@ -67,7 +67,7 @@ TABLE = (
 
 
 def _names(is_classifier: bool) -> tuple[str, ...]:
-    """Names of the losses for classes or for real targets, without duplicates."""
+    """Names of the losses for classes or for real-valued targets, without duplicates."""
     return tuple(dict.fromkeys(row.name for row in TABLE if row.is_classifier == is_classifier))
 
 
@@ -81,11 +81,11 @@ def make_loss(name: str, n_outputs: int = 1, n_classes: int = 0, **parameters: A
     Parameters
     ----------
     name : str
-        One of `CLASSIFICATION` for classes, one of `REGRESSION` for real targets.
+        One of `CLASSIFICATION` for classes, one of `REGRESSION` for real-valued targets.
     n_outputs : int
-        Number of columns of a real target.
+        Number of columns of a real-valued target.
     n_classes : int
-        Number of classes, 0 for real targets.
+        Number of classes, 0 for real-valued targets.
     **parameters
         Parameters of losses; other losses ignore them. For huber, ``alpha`` is the quantile level
         of absolute residuals above which the loss is linear; for quantile, ``alpha`` is one or
@@ -108,7 +108,7 @@ def make_loss(name: str, n_outputs: int = 1, n_classes: int = 0, **parameters: A
 
 
 def _facts_of(name: str, n_classes: int) -> LossRow:
-    """The row of a loss for ``n_classes`` classes, or for real targets if ``n_classes`` is 0."""
+    """The row of a loss for ``n_classes`` classes, or for real-valued targets if 0."""
     rows = [row for row in TABLE if row.name == name and row.is_classifier == (n_classes > 0)]
     if not rows:
         names = CLASSIFICATION if n_classes else REGRESSION
