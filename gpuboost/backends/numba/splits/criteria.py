@@ -75,7 +75,7 @@ def add_terms(problem, node, channel, positions, extra):
     """Add the terms of one channel to the terms of a range of candidates.
 
     ``channel`` is the row of the channel's sums, the sum of the node, and whether the node has only
-    this channel (an output, or the second of two classes). ``extra`` is the gradient and the
+    this channel (an output, or one of two classes). ``extra`` is the gradient and the
     hessian of missing values that also go left.
     """
     scratch, criterion, (row, g, _) = problem.scratch, problem.limits.criterion, channel
