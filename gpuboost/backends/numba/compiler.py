@@ -76,7 +76,7 @@ def _kept(dispatcher: Any) -> Any:
 
 
 class _MarkingFile(IndexDataCacheFile):
-    """A Numba cache file that also marks compiled programs, for processes without Numba."""
+    """A Numba cache file that also marks compiled programs for code that does not import Numba."""
 
     def __init__(self, folder: Path, name: str, program: Callable[[Any], str | None]) -> None:
         super().__init__(str(folder), name, source_stamp())

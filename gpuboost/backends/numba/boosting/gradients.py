@@ -199,7 +199,7 @@ NO_WEIGHTS = np.zeros(0)
 def directions(
     loss: Loss, predicted: Predicted, parameter: np.ndarray, pool: ThreadPool
 ) -> Directions:
-    """Negative gradients and hessians of a loss, bit for bit those of `Loss.gradients`.
+    """Gradients, times -1, and hessians of `Loss.gradients`, bit for bit.
 
     Raw predictions are copied, unless they are row-major (for softmax) or column-major (for other
     losses).
@@ -250,7 +250,7 @@ def weights_of(predicted: Predicted) -> np.ndarray:
 
 
 def by_chunks(work: Callable[[tuple[int, int]], Any], n: int, pool: ThreadPool) -> list[Any]:
-    """Results of ``work`` on threads, called with the first row and the end of every chunk."""
+    """Call ``work`` on threads with the first row and the end of each chunk; return its results."""
     chunks = [(at.start, at.stop) for at in row_chunks(n, CHUNK)]
     return pool.results(work, chunks, n > SHARED_GRADIENTS)
 

@@ -64,12 +64,12 @@ def grows_by_levels(task: BoostTask) -> bool:
     alike = options.min_weight_fraction_leaf == 0.0 and options.min_impurity_decrease == 0.0
     alike |= task.trees_per_round == 1
     large = task.matrix.n_samples >= MIN_LEVEL_WISE_ROWS
-    if not (one_channel and ordinary and alike and large and _looks_at_enough(task)):
+    if not (one_channel and ordinary and alike and large and _has_enough_features(task)):
         return False
     return shape_of(task).fits
 
 
-def _looks_at_enough(task: BoostTask) -> bool:
+def _has_enough_features(task: BoostTask) -> bool:
     """Whether nodes consider enough features for histograms of all features to be faster.
 
     Depth-first growth sums only the candidate features, but for both children, and has only one

@@ -57,7 +57,8 @@ def _part(values, weights, low, high, pivot):
         low      below      i    above
          | < pivot | = pivot |  ?  | > pivot |  high
 
-    Returns ``below``, ``above``, and two weights: of the values below the pivot, and equal to it.
+    Returns ``below``, ``above``, the weight of the values below the pivot, and the weight of the
+    values equal to it.
     """
     below, i, above = low, low, high
     lighter, same = np.int64(0), np.int64(0)
@@ -339,6 +340,6 @@ class CompiledOrder:
         """Call ``work`` on threads, each time with some of the groups, the largest first."""
         order = np.argsort(-np.diff(groups.starts), kind="stable")
         n_tasks = 1 if self.pool.n_threads <= 1 else self.pool.n_threads * TASKS_PER_THREAD
-        hands = [np.ascontiguousarray(order[i::n_tasks]) for i in range(n_tasks)]
+        parts = [np.ascontiguousarray(order[i::n_tasks]) for i in range(n_tasks)]
         together = len(groups.rows) > MIN_GROUPED_ROWS
-        return self.pool.results(work, [hand for hand in hands if len(hand)], together)
+        return self.pool.results(work, [part for part in parts if len(part)], together)

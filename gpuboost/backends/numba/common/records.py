@@ -1,4 +1,7 @@
-"""The arguments of compiled functions: named tuples of arrays, and the records of nodes."""
+"""The arguments of compiled functions: named tuples of arrays, and the records of nodes.
+
+In shapes, n is the number of rows, F of features and K of channels.
+"""
 
 from __future__ import annotations
 
@@ -136,8 +139,8 @@ class Rows(NamedTuple):
 class Scratch(NamedTuple):
     """Buffers of one thread, reused for all features, nodes and trees.
 
-    With K channels there are K + 2 fields, see `splits/histograms.py`. Histograms (``totals``,
-    ``wide``) are zero between features.
+    The K + 2 fields are explained in `splits/histograms.py`. Histograms (``totals``, ``wide``) are
+    zero between features.
 
     Attributes
     ----------

@@ -88,7 +88,7 @@ def enlarge(nodes, waiting, open_groups, medians):
 def grow_nodes(problem, channels, targets, rows, root):
     """Grow the tree of ``root``; return the nodes, their number, masks and medians.
 
-    ``root`` is (number of rows, gradient, hessian, key). A node waits if its split is found.
+    ``root`` is (number of rows, gradient, hessian, key). A node waits after its split is found.
     """
     limits, scratch, (n_rows, gradient, hessian, key) = problem.limits, problem.scratch, root
     nodes, waiting = np.empty(FIRST_NODES, NODE), np.empty(FIRST_NODES, np.int32)
@@ -127,7 +127,7 @@ def grow_nodes(problem, channels, targets, rows, root):
 
 @entry
 def grow(problem, channels, targets, rows, root_key):
-    """Grow one tree; return the other columns of `GrownTree`, and its column ``sums``.
+    """Grow one tree; return the columns of `GrownTree` except ``sums``, and ``sums``.
 
     ``channels`` is None for one channel.
     """

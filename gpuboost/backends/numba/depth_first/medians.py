@@ -1,4 +1,4 @@
-"""Trees of medians: the gradient of a row is weight * sign, its sign about the median of its node.
+"""Trees of medians: a row's gradient is its weight times its sign about the median of its node.
 
 With one output, rows are sorted by their targets once (`by_rank`) and partitions keep the order, so
 the median is where half of the weight is reached. With several outputs, medians are found by
@@ -36,7 +36,7 @@ def set_median_gradients(problem, channels, targets, rows, node, medians):
     if channels is None:
         word = rows.word[node.start : node.start + node.count]
         below, above = _sorted_bounds(problem, targets, node, row, word, medians)
-        node.gradient = _aim_words(problem.packing, word, below, above)
+        node.gradient = _set_word_gradients(problem.packing, word, below, above)
         return
     own, own_weights, ranks = problem.scratch.own, problem.scratch.own_weights, targets.ranks
     for k in range(ranks.shape[1]):
@@ -50,7 +50,7 @@ def set_median_gradients(problem, channels, targets, rows, node, medians):
 
 @inlined
 def _weight(targets, packing, row, word, i):
-    """Weight in the median of the ``i``-th row of a node."""
+    """Weight of the ``i``-th row of a node, by which its median is found."""
     if targets.median_weight.size:
         return targets.median_weight[row[i]]
     return hessian_of(word[i], packing)
@@ -96,7 +96,7 @@ def _sorted_bounds(problem, targets, node, row, word, medians):
 
 
 @inlined
-def _aim_words(packing, word, below, above):
+def _set_word_gradients(packing, word, below, above):
     """Set the gradient of each word to sign * weight, and return the sum of the gradients.
 
     The sign is -1 before position ``below``, 1 from position ``above`` on, and 0 between them.

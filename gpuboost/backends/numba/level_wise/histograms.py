@@ -70,7 +70,7 @@ def _add_rows(samples, tree, rows, tile, partial, counted):
 
 
 @inlined
-def _empty_words(partial, bits, totals, is_first):
+def _flush_words(partial, bits, totals, is_first):
     """Add partial sums to the totals (or set the totals if ``is_first``), and zero them."""
     mask, gradient, hessian = (np.int64(1) << bits) - np.int64(1), totals[0], totals[1]
     for j in range(gradient.size):
@@ -107,7 +107,7 @@ def sum_words(samples, tree, rows, tile, partial, totals):
         added = _field_sums(samples, tree, rows[start:stop])
         gradient, hessian = gradient + added[0], hessian + added[1]
         if (gradient > free_g) | (hessian > free_h) | (stop == rows.size):
-            _empty_words(partial, bits, totals, is_first)
+            _flush_words(partial, bits, totals, is_first)
             gradient, hessian, is_first = np.int64(0), np.int64(0), False
         start = stop
 

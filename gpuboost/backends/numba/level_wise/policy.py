@@ -285,7 +285,7 @@ def _number_nodes(state, tree, capacity):
 
 @helper
 def list_ends(problem, state, work, capacities):
-    """List the chunks of all leaves; the deepest leaves have their rows in chunks of the parent."""
+    """List the chunks of all leaves; for leaves of maximum depth, the chunks of their parent."""
     n_chunks, n_rows, deepest = np.int64(0), np.int64(0), problem.limits.max_depth
     for tree in range(state.n_nodes.size):
         _number_nodes(state, tree, capacities[CAPACITY])

@@ -3,6 +3,9 @@
 Trees that grow together share all arrays: the nodes of tree t start at ``t * capacity``, and the
 rows of a node at position `NODE.start`. Nodes of depth d have their rows in ``row[d % 2]``: the
 partition reads one half and writes the other, and the rows of leaves stay in place.
+
+In shapes, T is the number of trees, n of rows and F of features; capacity is that of a tree, in
+nodes, and slots are two for each sibling pair.
 """
 
 from __future__ import annotations

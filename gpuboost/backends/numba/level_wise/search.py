@@ -130,7 +130,7 @@ def _search_features(problem, columns, node, cells, status, tile, wanted):
 def search_node(problem, columns, node, cells, status, node_sampling, tile):
     """Set `Scratch.split` to the best split by the columns of a tile; see `feature_sampling`.
 
-    ``status`` (F,) has the status of each feature; ``tile`` is its first column and its end.
+    ``status`` (F,) has the status of each feature; ``tile`` is the range of its columns.
     """
     split, feature = problem.scratch.split[0], np.int64(-1)
     split.score, split.rank, split.feature, split.found_at = -1.0, SMALLEST_RANK, LEAF, FOUND

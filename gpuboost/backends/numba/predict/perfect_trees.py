@@ -35,7 +35,7 @@ from gpuboost.engine.ensembles.ensemble import Ensemble
 
 MAX_DEPTH = 10  # positions of deeper trees do not stay in the cache (measured)
 MAX_PADDING = 2  # largest ratio of positions to nodes
-FEATURES_PER_TREE = 16  # with more, the conversion to integers takes the time it saves (measured)
+FEATURES_PER_TREE = 16  # with more, converting to integers takes as long as it saves (measured)
 PERFECT_BLOCK = 64  # rows that go through all trees together: their integers stay in the cache
 ROWS_PER_STEP = 8  # rows that take a step together
 
@@ -75,7 +75,7 @@ class CompleteTrees(NamedTuple):
 
 
 def can_complete(ensemble: Ensemble, n_features: int) -> bool:
-    """Whether complete trees are faster: for many shallow trees, nearly complete, no categories."""
+    """Whether complete trees are faster: many shallow, nearly full trees without categories."""
     if len(ensemble.masks) or ensemble.n_trees * FEATURES_PER_TREE < n_features:
         return False
     sizes = np.diff(ensemble.offset)
@@ -126,7 +126,7 @@ def complete(ensemble: Ensemble, dtype: np.dtype, n_features: int, n_threads: in
 
 
 def ordered_integers(threshold: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Thresholds as integers, in the order of values of ``dtype``: int32 or int64, same shape."""
+    """Thresholds, converted to ``dtype``, as integers of the same order: int32 or int64."""
     if dtype == np.float32:
         threshold = round_down_to_float32(threshold)
     threshold = contiguous(threshold, dtype) + dtype.type(0.0)  # -0.0 would sort below 0.0
@@ -194,9 +194,9 @@ def _traverse(trees, tree, values, n_rows, leaf):
 
 @entry
 def predict_complete(trees, value, bits, total, found):
-    """Add the value of each row's leaf to ``total`` (m, V), trees in order.
+    """Add the value of each row's leaf to ``total`` (rows, values), trees in order.
 
-    If ``found`` (m, T) is not empty, store the leaves there instead.
+    If ``found`` (rows, trees) is not empty, store the leaves there instead.
     """
     values = np.zeros(2 * bits.shape[1] * PERFECT_BLOCK, bits.dtype)
     leaf = np.empty(PERFECT_BLOCK, np.uint32)

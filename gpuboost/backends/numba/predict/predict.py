@@ -58,14 +58,14 @@ class ForestArrays(NamedTuple):
 
     Attributes
     ----------
-    nodes : records (N,)
+    nodes : records (n_nodes,)
         Nodes of all trees.
-    offset : int64 (T + 1,)
+    offset : int64 (n_trees + 1,)
         Start of each tree in ``nodes``.
-    has_categories : bool (T,)
-        Whether a tree has categorical splits.
-    masks : uint32 (M, W)
-        Bits of the categories that go left, for each categorical split.
+    has_categories : bool (n_trees,)
+        Whether each tree has categorical splits.
+    masks : uint32 (c, 8)
+        For each of c categorical splits, the bits of the categories that go left.
     """
 
     nodes: np.ndarray
@@ -180,9 +180,9 @@ def _leaves(forest, tree, X, any_missing, leaf, active):
 
 @entry
 def predict_rows(forest, value, X, total, found):
-    """Add the value of each row's leaf to ``total`` (m, V), trees in order.
+    """Add the value of each row's leaf to ``total`` (rows, values), trees in order.
 
-    If ``found`` (m, T) is not empty, store the leaves there instead.
+    If ``found`` (rows, trees) is not empty, store the leaves there instead.
     """
     leaf, active = np.empty(X.shape[0], np.uint32), np.empty(PREDICTION_BLOCK, np.uint32)
     any_missing = _any_missing(X)

@@ -57,7 +57,7 @@ def code_range(gathered, n):
 
 @inlined
 def weighted_code_range(gathered, words, missing_code, packing):
-    """Range of value codes of rows with positive weight, and whether one of them has no value."""
+    """Range of value codes of rows with positive weight, and whether one such row has no value."""
     low, high, is_seen = np.int64(256), np.int64(-1), False
     for i in range(words.size):
         code, weighs = np.int64(gathered[i]), hessian_of(words[i], packing) > 0
