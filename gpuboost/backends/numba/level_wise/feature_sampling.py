@@ -8,7 +8,7 @@ the split by its first later feature that could:
 
     features in the node's order    first ones | later ones
     tile 0                          a  -  c    | -  e          c can split: best of a and c
-    tile 1                          -  b  -    | d  -          b can not, d can: d, BEYOND
+    tile 1                          -  b  -    | d  -          b cannot, d can: d, BEYOND
 
 The node takes the best split that is FOUND; if there is none, the split of smallest rank.
 

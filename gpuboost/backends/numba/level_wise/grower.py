@@ -1,4 +1,4 @@
-"""The level-wise grower: it allocates arrays, and runs `grow.grow_together` on a thread pool."""
+"""The level-wise grower: it allocates arrays, and runs the compiled growth on a thread pool."""
 
 from __future__ import annotations
 

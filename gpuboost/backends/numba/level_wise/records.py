@@ -92,7 +92,7 @@ class GrowState(NamedTuple):
         Index in `LevelWork.found` of a node on the last searched level; -1 if it was not searched.
     histogram_slot : int32 (T * capacity,)
         Index of a node's histogram, at first its parent's; -1 if it has none.
-    spare : int64 (t,)
+    spare : int64 (n_histograms,)
         Indices of the histograms that are not in use.
     n_spare : int64 (1,)
         Number of indices in ``spare``.
@@ -113,7 +113,9 @@ class GrowState(NamedTuple):
     goes_left : uint8 (T * n,)
         Whether the row at each position goes left.
     features : int32 (T, F)
-        Features of each tree, ascending; the first ``n_features`` int64 (T,) of a row are used.
+        Features of each tree, ascending, at the start of its row.
+    n_features : int64 (T,)
+        Number of features of each tree.
     groups : uint64 (T * capacity, W)
         Interaction groups that are open at a node; W is 0 without interactions.
     small : int64 (m,)

@@ -33,7 +33,7 @@ from gpuboost.backends.numba.threads.map import contiguous, in_order
 from gpuboost.engine.bins import round_down_to_float32
 from gpuboost.engine.ensembles.ensemble import Ensemble
 
-MAX_DEPTH = 10  # positions of deeper trees do not stay in the cache (measured)
+MAX_DEPTH = 10  # the positions of deeper trees do not stay in the cache (measured)
 MAX_PADDING = 2  # largest ratio of positions to nodes
 FEATURES_PER_TREE = 16  # with more, converting to integers takes as long as it saves (measured)
 PERFECT_BLOCK = 64  # rows that go through all trees together: their integers stay in the cache
@@ -93,7 +93,7 @@ def depth_of(ensemble: Ensemble) -> int:
 
 @entry
 def deepest_leaf(left, offset, depth):
-    """Fill ``depth`` (N,), initially zero, with the depth of each node; return the largest."""
+    """Fill ``depth`` (n_nodes,), initially zero, with the depth of each node; return the largest."""
     largest = 0
     for tree in range(offset.size - 1):
         first = offset[tree]

@@ -154,7 +154,7 @@ def _sort_keys(scratch, channels, m):
 def evaluate_categories(problem, channels, node, feature, rank, m):
     """Evaluate a categorical feature from the sums up to each of ``m`` bins and the missing values.
 
-    Returns whether the feature can split.
+    Returns whether the feature can split the node.
     """
     scratch, n_rare, fields = problem.scratch, np.int64(0), n_fields(channels)
     m, missing = _take_categories(scratch, fields, m), scratch.missing

@@ -33,7 +33,7 @@ from gpuboost.engine.task import MISSING_RIGHT, MISSING_UNSEEN, ONLY_MISSING_RIG
 threshold_draw = randomness.threshold_draw
 variance_term, variance_gain = criteria.variance_term, criteria.variance_gain
 
-EXACT = np.int64(2**53)  # integers up to this value are exact in float64
+EXACT = np.int64(2**53)  # all integers up to this value are exact in float64
 
 
 @inlined

@@ -19,9 +19,8 @@ Result = TypeVar("Result")
 class ThreadPool:
     """The calling thread and up to ``n_threads`` - 1 other threads, which `dismiss` ends.
 
-    The other threads start when they first have work. Threads that meet at a barrier in
-    compiled code must all run at once, which `concurrent.futures.ThreadPoolExecutor` does not
-    guarantee.
+    The other threads start when they first have work. Threads that meet at a barrier in compiled
+    code must all run at once, which `concurrent.futures.ThreadPoolExecutor` does not guarantee.
     """
 
     def __init__(self, n_threads: int) -> None:
