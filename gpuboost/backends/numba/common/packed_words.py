@@ -51,8 +51,8 @@ def choose_packing(largest_value: int, largest_weight: int, with_counts: bool) -
     """The packing with the largest ``block``.
 
     Hessians below 2**h and counts below 2**c leave the other bits to the gradient, whose magnitude
-    is at most ``largest_value`` (1 for classes) times the hessian. A row fits if the number of bits of
-    the largest value, plus twice the number of bits of the largest weight, is at most 61.
+    is at most ``largest_value`` (1 for classes) times the hessian. A row fits if the number of bits
+    of the largest value, plus twice the number of bits of the largest weight, is at most 61.
     """
     weight = max(largest_weight, 1)
     best = (0, 0, 0)

@@ -93,7 +93,7 @@ def depth_of(ensemble: Ensemble) -> int:
 
 @entry
 def deepest_leaf(left, offset, depth):
-    """Fill ``depth`` (n_nodes,), initially zero, with the depth of each node; return the largest."""
+    """Fill ``depth`` (n_nodes,), initially 0, with the depth of each node; return the largest."""
     largest = 0
     for tree in range(offset.size - 1):
         first = offset[tree]
