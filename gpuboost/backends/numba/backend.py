@@ -1,4 +1,4 @@
-"""The Numba backend: code compiled for the CPU, run by gpuboost's own threads."""
+"""The Numba backend: code compiled for the CPU, run on gpuboost's own threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpuboost.engine.task import GrownTree, GrowTask
 
 
 class NumbaBackend(HostBackend):
-    """Implementation of `gpuboost.backends.protocol.Backend` in compiled code."""
+    """Implementation of `gpuboost.backends.protocol.Backend` with compiled code."""
 
     name = "numba"
     threshold_finder = staticmethod(find_thresholds)
@@ -29,5 +29,5 @@ class NumbaBackend(HostBackend):
         return NumbaBooster(self, task)
 
     def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
-        """Grow the trees of ``task``, ``n_threads`` at a time; yield them in order."""
+        """Grow the trees of ``task``, ``n_threads`` at a time; yield (number, tree) in order."""
         yield from DepthFirstGrower(task).grow_all()

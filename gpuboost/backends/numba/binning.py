@@ -1,4 +1,4 @@
-"""Binning by a branch-free binary search for each value; threads take chunks of rows."""
+"""Binning by branch-free binary searches; threads take chunks of rows."""
 
 # mypy: check-untyped-defs=False
 # Numba infers the types of compiled functions.
@@ -13,9 +13,9 @@ from gpuboost.backends.numba.compiler import entry, inlined
 from gpuboost.backends.numba.threads.map import contiguous, in_order, row_chunks
 from gpuboost.engine.bins import BinMapper, BinnedMatrix
 
-BINNING_CHUNK = 1 << 14
+BINNING_CHUNK = 1 << 14  # rows of one task
 BINNING_BLOCK = 256  # rows whose values stay in the L1 cache while all features are binned
-TABLE_WIDTH = 256  # edges per feature, padded with +inf so that a search never leaves the table
+TABLE_WIDTH = 256  # edges per feature, with padding so that a search never leaves the table
 
 
 class Coder(NamedTuple):
@@ -24,7 +24,7 @@ class Coder(NamedTuple):
     Attributes
     ----------
     table : float32 or float64 (F, `TABLE_WIDTH`)
-        Bin edges.
+        Bin edges, padded with +inf.
     n_bins : int64 (F,)
         Number of value bins.
     is_categorical : bool (F,)
@@ -41,7 +41,7 @@ class Coder(NamedTuple):
 
 @entry
 def code_rows(coder, X, start, codes, n_missing):
-    """Bin rows ``X`` (m, F) into ``codes`` (F, n) from column ``start``; count missing values."""
+    """Bin ``X`` (m, F) into columns of ``codes`` (F, n) from ``start`` on; count missing codes."""
     table, n_bins, is_categorical, missing_code = coder
     n_rows, n_features = X.shape
     values, found = np.empty(BINNING_BLOCK, X.dtype), np.empty(BINNING_BLOCK, np.int32)

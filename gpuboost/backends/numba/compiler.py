@@ -2,8 +2,8 @@
 
 `gpuboost.engine.numerics`, `randomness`, `criteria` and `losses.formulas` are written for arrays.
 Here each module is loaded a second time with its functions compiled for scalars, so that NumPy and
-Numba share one source. The three functions that work on arrays only (`select`, `bits_of`,
-`float_of`) are replaced by machine instructions.
+Numba share one source. Compiled code needs three functions whose source works only on arrays
+(`select`, `bits_of`, `float_of`), so these are replaced.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from gpuboost.backends.cache import (
 )
 
 # Never fastmath: results depend on IEEE arithmetic in the written order. Helpers do not count
-# references (`_nrt`): for tuples of arrays, this costs more than the search of a small node. So
-# helpers must not allocate; their arrays live until the entry that calls them returns.
+# references (`_nrt`), because counting those to tuples of arrays takes longer than the search of a
+# small node. So helpers must not allocate; the arrays passed to them live until the entry returns.
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 _NOT_COUNTED: dict[str, Any] = {"_nrt": False}
 # A function that LLVM always inlines into its caller.
 inlined: Any = njit(**_OPTIONS, **_NOT_COUNTED, forceinline=True)
 # A function that Numba inlines into its one or two callers, so it is optimised only there. (A chain
 # of functions that LLVM inlines is optimised again in each of its callers.) It counts references if
-# its caller does, so allocating functions do not splice the search of nodes.
+# its caller does, so the search of a node is not spliced into functions that allocate.
 spliced: Any = njit(**_OPTIONS, **_NOT_COUNTED, inline="always")
 spliced_allocating: Any = njit(**_OPTIONS, inline="always")
-# A function that is not inlined, because it is large or called at most once per node.
+# A function that LLVM need not inline, because it is large or rarely called.
 helper: Any = njit(**_OPTIONS, **_NOT_COUNTED)
 # A helper that allocates arrays.
 allocating: Any = njit(**_OPTIONS)
@@ -69,14 +69,14 @@ def _kept(dispatcher: Any) -> Any:
     """Cache the machine code of a compiled function on disk."""
     try:
         dispatcher.enable_caching()
-    except RuntimeError:  # no folder can be written: compile in every process
+    except RuntimeError:  # no folder is writeable: every process compiles
         return dispatcher
     dispatcher._cache._cache_file = _stamped_file(dispatcher._cache, dispatcher.__name__)
     return dispatcher
 
 
 class _MarkingFile(IndexDataCacheFile):
-    """A Numba cache file that also marks compiled programs, for readers without Numba."""
+    """A Numba cache file that also marks compiled programs for code that does not import Numba."""
 
     def __init__(self, folder: Path, name: str, program: Callable[[Any], str | None]) -> None:
         super().__init__(str(folder), name, source_stamp())
@@ -85,9 +85,9 @@ class _MarkingFile(IndexDataCacheFile):
     def save(self, key: Any, data: Any) -> None:
         """Save a function compiled for the argument types ``key[0]``.
 
-        Numba numbers the code files from the index that it has read. Two processes that compile for
-        different types at the same time would use the same number, and one would load the other's
-        code. So the file names contain a hash of the types.
+        Numba numbers new code files after those in the index that it has read. Two processes that
+        compile for different types at the same time would use the same number, and one would load
+        the other's code. So the file names contain a hash of the types.
         """
         of_types = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
         self._data_name_pattern = f"{self._name}-{of_types}.{{number:d}}.nbc"
@@ -97,7 +97,7 @@ class _MarkingFile(IndexDataCacheFile):
             mark_compiled(self._folder, program)
 
 
-# For each entry, the function from its argument types to the program that it belongs to.
+# For entries that belong to a program, the function that maps argument types to the program.
 _PROGRAMS: dict[str, Callable[[Any], str | None]] = {
     "grow": lambda arguments: GROW_ONE if types.none in arguments else GROW_MANY,
     "predict_rows": lambda arguments: PREDICT,
@@ -106,7 +106,7 @@ _PROGRAMS: dict[str, Callable[[Any], str | None]] = {
 
 
 def _stamped_file(cache: Any, function: str) -> IndexDataCacheFile:
-    """Return the cache file for the current sources; remove the files of other versions.
+    """Return the cache file for the current sources; remove the files for other sources.
 
     Numba checks only the function's own source file for changes. But compiled code includes
     functions of other files, and stale signatures can name classes that no longer exist.
@@ -155,14 +155,14 @@ def trailing_zeros(typing_context, word):
 
 @inlined
 def select(condition, yes, no):
-    """``yes`` where the condition holds, else ``no``, without a branch."""
+    """``yes`` if the condition holds, else ``no``."""
     return yes if condition else no
 
 
 def by_number(functions: dict[int, Any]) -> Any:
     """A compiled function whose first argument is the number of the function that it calls.
 
-    Numbers without a function call the last one.
+    For a number without a function, it calls the last function.
     """
     (_, last), *others = reversed(functions.items())
     chosen = _only(last)
@@ -182,7 +182,7 @@ def _only(function: Any) -> Any:
 
 
 def _this_or(own: int, function: Any, others: Any) -> Any:
-    """A compiled function that calls ``function`` for the number ``own``, else ``others``."""
+    """A compiled function that calls ``function`` if the number is ``own``, else ``others``."""
 
     @helper
     def run(number, *arguments):
@@ -200,8 +200,8 @@ def _load_compiled(name: str, known: dict[str, Any]) -> ModuleType:
     """Load a second copy of an engine module with compiled functions; add these to ``known``.
 
     Functions that the module imports are replaced by the compiled functions in ``known``. Numba
-    compiles a function when it is first called, so functions that work on arrays only, which no
-    compiled code calls, do no harm.
+    compiles a function when it is first called, so functions that work only on arrays do no harm:
+    no compiled code calls them.
     """
     spec = importlib.util.find_spec(f"gpuboost.engine.{name}")
     assert spec is not None and spec.loader is not None

@@ -41,7 +41,7 @@ def prefetch(typing_context, array, row, column):
 
 
 def _own_symbol(name: str) -> str:
-    """Make the system call that yields the processor known to compiled code as ``name``."""
+    """Register the system call that yields the processor, for compiled code, as ``name``."""
     system = ctypes.CDLL("kernel32" if sys.platform == "win32" else None)
     call = system.SwitchToThread if sys.platform == "win32" else system.sched_yield
     llvm.add_symbol(name, ctypes.cast(call, ctypes.c_void_p).value)

@@ -2,7 +2,7 @@
 
 gradients   gradients and hessians, and their largest magnitudes, which set the round's scale
 grow        all trees of the round, level by level (`level_wise_rounds`) or depth-first
-leaves      known from growing, or found by the codes for rows outside the trees
+leaves      known from level-wise growth; for other rows and trees, found from the codes
 update      raw predictions from the leaf of each row
 """
 
@@ -44,7 +44,7 @@ class NumbaBooster(HostBooster):
         self.grows_by_levels = grows_by_levels(task)  # else depth-first
         self._levels = LevelRounds(task, self._pool) if self.grows_by_levels else None
         self._grower: DepthFirstGrower | None = None  # depth-first grower of the previous round
-        # For several classes: directions and losses at the current raw predictions.
+        # For several classes: directions and losses of rows at the current raw predictions.
         self._made: tuple[Directions, np.ndarray] | None = None
         self._by_row: dict[int, np.ndarray] = {}
         if self._levels is not None and self._levels.are_features:
@@ -75,7 +75,7 @@ class NumbaBooster(HostBooster):
         return losses.mean_of(self._of_classes()[1], predicted, self._pool)
 
     def _of_classes(self) -> tuple[Directions, np.ndarray]:
-        """Directions of several classes and losses of the training rows, computed together."""
+        """Directions and losses of the training rows for several classes, computed together."""
         if self._made is None:
             own = self._predicted()
             self._made = class_directions(own, self.parameter, self._pool)

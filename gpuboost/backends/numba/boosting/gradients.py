@@ -38,14 +38,14 @@ SAMPLED = 8  # one row in this many is sampled for the mean magnitude
 
 
 class Directions(NamedTuple):
-    """Directions (negative gradients) and hessians of the loss, column by column.
+    """Directions (negative gradients) and hessians of the loss in each of K columns.
 
     Attributes
     ----------
     gradient : float64 (K, n)
         Negative gradients.
     hessian : float64 (K, n) or (1, n)
-        One row if the hessian is the weight.
+        One row of weights if these are the hessians of all columns.
     sizes : float64 (chunks, 4)
         For each chunk, the largest and the approximate mean magnitude of the gradients, then of the
         hessians.
@@ -96,9 +96,9 @@ _pair_column = loops_by_number(_pair_loop, "pair")
 
 # ---- entries, which Python calls for a chunk of rows -------------------------------------------
 #
-# Arrays hold one column after the other: y (Y, n) and raw (K, n). For softmax, y is (n,) and raw
-# holds one row after the other. Empty weights are ones. ``sizes`` is one row of
-# `Directions.sizes`, initially zero.
+# Arrays hold one column after the other: ``y`` (outputs, n) and ``raw`` (K, n). For softmax,
+# ``classes`` is (n,) and ``raw`` is (n, K). Empty weights are ones. ``sizes`` is one row of
+# `Directions.sizes`, initially zero; ``rows`` is the first row of the chunk and its end.
 
 
 @inlined
@@ -117,7 +117,7 @@ def _note_sizes(values, rows, n_columns, sizes):
 
 @entry
 def column_gradients(formula, y, raw, weights, parameter, g, h, sizes, rows):
-    """Directions and hessians; column k belongs to output k modulo Y.
+    """Fill directions ``g`` and hessians ``h``; column k belongs to output k modulo ``len(y)``.
 
     ``h`` has no rows if the hessian is the weight; then the formula's hessian is not kept.
     """
@@ -138,7 +138,10 @@ def column_gradients(formula, y, raw, weights, parameter, g, h, sizes, rows):
 
 @inlined
 def _class_weights(raw, out, total, largest):
-    """Fill ``out`` (rows, K) with unnormalised probabilities; fill ``total`` and ``largest``."""
+    """Fill ``out`` (rows, K) with unnormalised class probabilities, and ``total`` with their sums.
+
+    Also fills ``largest`` with the largest raw prediction of each row.
+    """
     n, n_classes = raw.shape
     for i in range(n):
         highest = raw[i, 0]
@@ -159,7 +162,7 @@ def _class_weights(raw, out, total, largest):
 
 @inlined
 def _class_directions(classes, own, total, weights, parameter, g, h):
-    """Directions and hessians of one class, whose unnormalised probabilities are ``own``."""
+    """Fill directions and hessians of one class, whose unnormalised probabilities are ``own``."""
     for i in range(classes[0].size):
         y = 1.0 if classes[0][i] == classes[1] else 0.0
         gradient, hessian = formulas.softmax(y, own[i] / total[i], parameter)
@@ -170,7 +173,7 @@ def _class_directions(classes, own, total, weights, parameter, g, h):
 
 @entry
 def softmax_gradients(classes, raw, weights, factor, g, h, losses, sizes, rows):
-    """Directions and hessians of several classes, (K, n), and the loss of each row."""
+    """Fill directions and hessians of several classes, (K, n), and the loss of each row."""
     n_classes, width = raw.shape[1], min(GRADIENT_BLOCK, rows[1] - rows[0])
     space, total, largest = np.empty((width, n_classes)), np.empty(width), np.empty(width)
     for start in range(rows[0], rows[1], GRADIENT_BLOCK):
@@ -196,10 +199,10 @@ NO_WEIGHTS = np.zeros(0)
 def directions(
     loss: Loss, predicted: Predicted, parameter: np.ndarray, pool: ThreadPool
 ) -> Directions:
-    """Negative gradients and hessians of a loss, with the same bits as in `Loss.gradients`.
+    """Gradients, times -1, and hessians of `Loss.gradients`, bit for bit.
 
-    Raw predictions are copied, unless they are row-major for classes or column-major for real
-    targets.
+    Raw predictions are copied, unless they are row-major (for softmax) or column-major (for other
+    losses).
     """
     if not loss.has_formula:
         return _directions_of(*loss.gradients(predicted, parameter))
@@ -220,7 +223,7 @@ def directions(
 def class_directions(
     predicted: Predicted, parameter: np.ndarray, pool: ThreadPool
 ) -> tuple[Directions, np.ndarray]:
-    """Directions of several classes, and the loss of each row."""
+    """The `Directions` of several classes, and the loss of each row."""
     classes, raw = contiguous(predicted.y, np.int32), contiguous(predicted.raw, np.float64)
     w, n = weights_of(predicted), len(raw)
     g, h, losses = np.empty((raw.shape[1], n)), np.empty((raw.shape[1], n)), np.empty(n)
@@ -230,7 +233,7 @@ def class_directions(
 
 
 def _directions_of(gradient: np.ndarray, hessian: np.ndarray) -> Directions:
-    """Directions from gradients and hessians (n, K) that are already computed."""
+    """The `Directions` from computed gradients and hessians (n, K)."""
     g, h = np.ascontiguousarray(-gradient.T), np.ascontiguousarray(hessian.T)
     sizes = [f(values) for values in (abs(g), h) for f in (np.max, np.mean)]
     return Directions(g, h, np.array([sizes]))
@@ -247,7 +250,7 @@ def weights_of(predicted: Predicted) -> np.ndarray:
 
 
 def by_chunks(work: Callable[[tuple[int, int]], Any], n: int, pool: ThreadPool) -> list[Any]:
-    """Call ``work`` on threads with the first row and the end of every chunk."""
+    """Call ``work`` on threads with the first row and the end of each chunk; return its results."""
     chunks = [(at.start, at.stop) for at in row_chunks(n, CHUNK)]
     return pool.results(work, chunks, n > SHARED_GRADIENTS)
 

@@ -48,10 +48,10 @@ MIN_LEVEL_WISE_ROWS = 4_000  # with fewer rows depth-first growth is faster (mea
 def grows_by_levels(task: BoostTask) -> bool:
     """Whether the trees of the rounds are grown level by level, by all threads together.
 
-    Level-wise growth requires one channel, the same limits for all trees of a round, enough
-    candidate features per node, enough memory and enough rows. All other trees are grown
-    depth-first, one per thread. The subtrees of small nodes in deep trees are also grown
-    depth-first, but by all threads (`level_wise.subtrees`).
+    Level-wise growth requires one channel, no random thresholds, the same limits for all trees of a
+    round, enough candidate features per node, enough memory and enough rows. All other trees are
+    grown depth-first, each by one thread. The subtrees of small nodes in deep trees are also grown
+    depth-first, and all threads share them (`level_wise.subtrees`).
 
     A round of 200k x 28 with two threads takes, depth-first and level by level: 120 and 39 ms with
     12 levels; 183 and 57 ms with unlimited depth and 20 rows per leaf. With 6 levels: 32 and 8 ms
@@ -64,16 +64,16 @@ def grows_by_levels(task: BoostTask) -> bool:
     alike = options.min_weight_fraction_leaf == 0.0 and options.min_impurity_decrease == 0.0
     alike |= task.trees_per_round == 1
     large = task.matrix.n_samples >= MIN_LEVEL_WISE_ROWS
-    if not (one_channel and ordinary and alike and large and _looks_at_enough(task)):
+    if not (one_channel and ordinary and alike and large and _has_enough_features(task)):
         return False
     return shape_of(task).fits
 
 
-def _looks_at_enough(task: BoostTask) -> bool:
+def _has_enough_features(task: BoostTask) -> bool:
     """Whether nodes consider enough features for histograms of all features to be faster.
 
-    Depth-first growth sums only the candidate features, but for both children, and with one thread
-    per tree.
+    Depth-first growth sums only the candidate features, but for both children, and has only one
+    thread per tree.
     """
     options, n_features = task.options, task.matrix.n_features
     listed = float(min(options.max_features, options.level_features, n_features))
@@ -91,7 +91,7 @@ def shape_of(task: BoostTask) -> Shape:
     """The `Shape` of a fit: sizes of its data, and limits of its trees."""
     options, matrix = task.options, task.matrix
     listed = min(options.max_features, options.level_features)
-    hessian_counts = task.loss.constant_hessian and task.train.weights is None  # all are 1
+    hessian_counts = task.loss.constant_hessian and task.train.weights is None  # all hessians are 1
     return Shape(
         n_samples=matrix.n_samples,
         n_features=matrix.n_features,
@@ -146,7 +146,8 @@ class LevelRounds:
     ) -> list[GrownTree]:
         """Grow the trees of one round, numbered ``trees``; write the leaf of each row to `leaf`.
 
-        ``means`` are the mean magnitudes of the gradients and hessians.
+        The leaves of rows outside the trees are not set. ``means`` are the mean magnitudes of the
+        gradients and hessians.
         """
         gradient, hessian = (contiguous(x.T, np.float64) for x in (made.gradient, made.hessian))
         rows = np.zeros(0, np.uint32)  # all rows
@@ -180,7 +181,7 @@ class LevelRounds:
                 space.work.feature_status[place, own] = CANDIDATE
 
     def _problems(self, scale: Scale, weights: Weights, samples: Samples) -> list[Problem]:
-        """The `Problem` of each thread, which is the same for all nodes."""
+        """The `Problem` of each thread for a round; `of_tree` replaces the features."""
         options = scale.options(self.task.options, self.task.min_hessian)
         features = np.arange(self.task.matrix.n_features, dtype=np.int32)
         limits = limits_of(options, scale.target(1), weights)
@@ -198,7 +199,7 @@ class LevelRounds:
     ) -> Samples:
         """Pack the gradients and hessians of all rows and trees into words.
 
-        ``columns`` are the first three arguments of `pack_words`.
+        ``columns`` holds the first three arguments of `pack_words`.
         """
         whole, word, seed = columns[2], self._word, self.task.seed
         scales = np.array((*two_factors(scale.gradient), *two_factors(scale.hessian)))
@@ -215,7 +216,7 @@ class LevelRounds:
         return Samples(codes, *of_columns, word, bits, *largest, shape.tile)
 
     def _load(self, samples: Samples, rows: np.ndarray) -> np.ndarray:
-        """Write the initial order of rows; return start, count and sums per root: int64 (T, 4)."""
+        """Write the initial order of the rows; return `SharedArrays.roots`."""
         word, bits, row = samples.word, samples.hessian_bits, self._grower.state.row[0]
         n, sums = len(rows) or word.shape[1], self._row_sums
         self.pool.share(

@@ -42,7 +42,7 @@ _add_losses = loops_by_number(_value_loop, "value")
 
 @entry
 def column_losses(formula, y, raw, parameter, total, rows):
-    """Loss of each row: the mean over columns."""
+    """Fill ``total`` with the loss of each row: the mean over columns."""
     for start in range(rows[0], rows[1], GRADIENT_BLOCK):
         stop = min(start + GRADIENT_BLOCK, rows[1])
         total[start:stop] = 0.0
@@ -109,7 +109,7 @@ def mean_of(values: np.ndarray, predicted: Predicted, pool: ThreadPool) -> float
 
 
 def _sum(values: np.ndarray, weights: np.ndarray, pool: ThreadPool) -> float:
-    """Sum of value times weight, as `engine.averages.weighted_mean` computes it."""
+    """Sum of value times weight (or of values), as `engine.averages.weighted_mean` computes it."""
     n = len(values)
     largest = max(by_chunks(lambda rows: largest_product(values, weights, rows), n, pool))
     if largest == np.inf:

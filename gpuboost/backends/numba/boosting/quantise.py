@@ -1,4 +1,4 @@
-"""Integers of a round in packed words: a compiled `engine.ensembles.boosting.quantised`."""
+"""The integers of a round: a compiled `engine.ensembles.boosting.quantised`."""
 
 # mypy: check-untyped-defs=False
 # Numba infers the types of compiled functions.
@@ -38,7 +38,7 @@ def pack_words(gradient, hessian, whole, scales, keys, bits, word, barrier):
     """Fill ``word`` (T, n) with the packed gradients and hessians of all rows and trees.
 
     ``gradient`` is (T, n), ``hessian`` (T, n) or (1, n); ``scales`` holds `two_factors` for each.
-    If hessians are whole numbers, they are in ``whole`` (n,), and gradients are rounded to the
+    If hessians are integer weights, they are in ``whole`` (n,), and gradients are rounded to the
     nearest integer; otherwise ``whole`` is empty.
     """
     n = word.shape[1]
@@ -63,8 +63,8 @@ def pack_words(gradient, hessian, whole, scales, keys, bits, word, barrier):
 def place_rows(word, bits, inside, row, sums, barrier):
     """Set the initial positions of the rows of all trees, and sum the words of each chunk.
 
-    ``inside`` holds the uint32 rows in the trees, or is empty for all rows. ``sums`` is int64
-    (T * chunks, 2).
+    ``inside`` holds the uint32 rows in the trees, or is empty for all rows. ``sums``, int64
+    (T * chunks, 2), holds the sums of gradients and of hessians.
     """
     n = inside.size if inside.size else word.shape[1]
     chunks, mask = (n + QUANTISE_CHUNK - 1) // QUANTISE_CHUNK, (np.int64(1) << bits) - np.int64(1)
@@ -107,13 +107,13 @@ def integers(gradient, hessian, scales, key, inside, narrow, weight, wide):
 
 
 def two_factors(exponent: int) -> tuple[float, float]:
-    """Two powers of two whose product is 2**exponent, which can be outside the float64 range."""
+    """Two powers of two whose product is 2**exponent, even if this exceeds the float64 range."""
     half = exponent // 2 if abs(exponent) > 1000 else 0
     return ldexp(1.0, exponent - half), ldexp(1.0, half)
 
 
 def rows_of_tree(made: Gradients, scale: Scale, column: int, key: np.ndarray) -> TreeRows:
-    """Result of `engine.ensembles.boosting.quantised` for one column and real hessians.
+    """Result of `engine.ensembles.boosting.quantised` for one column, if hessians are not integers.
 
     With NumPy instead, boosting of 100k x 28 with two features per node takes 15% longer.
     """

@@ -1,1 +1,1 @@
-"""Code shared by both growers: records, packed words, feature sampling, thresholds."""
+"""Code that several folders share: records, packed words, feature sampling, thresholds."""

@@ -40,7 +40,7 @@ class Weights:
     are_ones : bool
         Whether all weights are 1, so that the hessian of a node counts its rows.
     some_are_zero : bool
-        Whether some rows of the tree have weight 0.
+        Whether rows of the tree can have weight 0.
     """
 
     root_hessian: int
@@ -97,7 +97,7 @@ def min_category(options: TreeOptions, root_hessian: int) -> int:
 def make_scratch(
     n_samples: int, n_features: int, n_channels: int = 1, selects: bool = False
 ) -> Scratch:
-    """Zeroed buffers of one thread; ``selects``: medians are found by selection."""
+    """Zeroed buffers of one thread; ``selects`` is whether medians are found by selection."""
     scores, fields = np.zeros(SLOTS), n_channels + 2
     return Scratch(
         totals=np.zeros(256, np.int64),
@@ -129,7 +129,7 @@ def make_scratch(
 
 
 def make_rows(n_samples: int) -> Rows:
-    """Buffers for the rows of the tree that a thread grows."""
+    """Uninitialised buffers for the rows of a tree or subtree that a thread grows."""
     return Rows(
         row=np.empty(n_samples, np.uint32),
         word=np.empty(n_samples, np.int64),

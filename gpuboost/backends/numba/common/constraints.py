@@ -1,8 +1,7 @@
 """Constraints that nodes inherit from their ancestors: value bounds and open interaction groups.
 
 An interaction group is *open* at a node if it contains every feature split on between the root and
-the node. Each node has one bit per group, and a feature is a candidate if one of its groups is
-open.
+the node. Each node has one bit per group, and only features with an open group are candidates.
 """
 
 # mypy: check-untyped-defs=False
@@ -29,10 +28,11 @@ class FeatureConstraints(NamedTuple):
     Attributes
     ----------
     monotonic : int64 (F,), or empty
-        1 if values must not decrease with the feature, -1 if they must not increase, else 0
+        1 if leaf values must not decrease with the feature, -1 if they must not increase, else 0
         (NEWTON).
     groups : uint64 (F, W)
-        Interaction groups that contain a feature, one bit each; (F, 0) without interactions.
+        Interaction groups that contain each feature, one bit per group in W words; W is 0 without
+        interactions.
     """
 
     monotonic: np.ndarray
@@ -82,7 +82,7 @@ def pass_on(problem, nodes, k, open_groups):
     """Set the bounds and the open groups of the children of node ``k``.
 
     Children inherit the bounds of the node; in monotonic splits, the middle of the children's
-    values is a bound too. The open groups of the node that contain its feature stay open.
+    values is a bound, too. Those open groups of the node that contain its feature stay open.
     """
     node, groups = nodes[k], problem.constraints.groups
     left, right = nodes[node.left], nodes[node.left + 1]
@@ -98,7 +98,7 @@ def pass_on(problem, nodes, k, open_groups):
 
 @helper
 def _part_at_middle(problem, node, left, right):
-    """Bound the children by the middle of their values: one from above, the other from below."""
+    """If the split is monotonic, bound one child from above by the middle, the other from below."""
     sign, (regular, bounds) = sign_of(problem, node.feature), value_limits(problem.limits, node)
     gradient, hessian = np.float64(node.left_gradient), np.float64(node.left_hessian)
     of_left = values_in_bounds(gradient, hessian, regular, bounds)

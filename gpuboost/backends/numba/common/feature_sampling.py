@@ -12,7 +12,7 @@ from gpuboost.backends.numba.compiler import helper, inlined, randomness
 
 feature_rank, level_key = randomness.feature_rank, randomness.level_key
 
-LEVELS = 64  # levels whose features are cached; a deeper level replaces another
+LEVELS = 64  # capacity of the cache of levels, in which a deeper level replaces another
 SMALLEST_RANK, LAST_RANK = np.int64(-(2**63)), np.int64(2**63 - 1)
 _SIGN = np.uint64(1 << 63)
 
@@ -44,7 +44,7 @@ def kth_smallest(ranks, n, k):
 
 @inlined
 def forget_levels(scratch):
-    """Clear the cache of `last_of_level`, which holds levels of the last tree."""
+    """Clear the cache of `last_of_level`, which holds levels of the previous tree."""
     scratch.level_depth[:] = -1
 
 
@@ -65,7 +65,7 @@ def last_of_level(problem, key, depth):
 
 @inlined
 def is_choosy(problem):
-    """Whether level sampling or interactions exclude some of the tree's features."""
+    """Whether level sampling or interactions can exclude some of the tree's features."""
     limits = problem.limits
     return limits.has_interactions | (limits.level_features < problem.features.size)
 
@@ -89,7 +89,7 @@ def choose_features(problem, nodes, k, open_groups):
 
 @helper
 def keep_chosen(scratch, n):
-    """Keep the ranks of chosen features among the first ``n``; return their number."""
+    """Keep only the ranks of chosen features among the first ``n`` ranks; return their number."""
     ranks, n_kept = scratch.ranks, 0
     for p in range(n):
         if scratch.chosen[ranks[p] & np.int64(0xFFFFFFFF)]:
@@ -100,9 +100,9 @@ def keep_chosen(scratch, n):
 
 @inlined
 def order_features(problem, key):
-    """Fill `Scratch.ranks` with the candidate features of a node; return their number.
+    """Fill `Scratch.ranks` with the ranks, unsorted, of a node's candidate features.
 
-    If `is_choosy`, `choose_features` must be called before.
+    Returns the number of candidates. If `is_choosy`, `choose_features` must have been called.
     """
     for p in range(problem.features.size):
         problem.scratch.ranks[p] = rank_of(problem.limits, key, problem.features[p])

@@ -23,7 +23,7 @@ def is_leaf(limits, node):
 
 @inlined
 def accept(limits, scratch, node):
-    """Copy `Scratch.split` to the node if there is a split and its gain is large enough."""
+    """Copy `Scratch.split` to the node if its gain is large enough; return whether it is."""
     split, root, unit = scratch.split[0], limits.root_hessian, limits.gain_unit
     gain = gain_of(limits.criterion, split.score, np.float64(node.hessian))
     if not is_enough(gain, root, unit, limits.min_impurity_decrease, limits.needs_gain):
@@ -45,7 +45,10 @@ def set_node(node, start, count, gradient, hessian, key, depth):
 
 @inlined
 def make_children(problem, nodes, k, n_nodes, n_left, open_groups):
-    """Create the children of node ``k`` at positions ``n_nodes`` and ``n_nodes + 1``."""
+    """Create the children of node ``k``, as nodes ``n_nodes`` and ``n_nodes + 1``.
+
+    The left child has the first ``n_left`` rows of the node.
+    """
     node, left, right = nodes[k], nodes[n_nodes], nodes[n_nodes + 1]
     node.left = n_nodes
     depth, key = node.depth + 1, node.key

@@ -14,7 +14,7 @@ from gpuboost.engine.task import LEAF
 
 @inlined
 def breadth_first(nodes, n_nodes, order):
-    """List the nodes level by level, children in the order of their parents, left before right."""
+    """Fill ``order`` with nodes level by level: in the order of parents, left before right."""
     order[0] = 0
     reached = 1
     for i in range(n_nodes):
@@ -86,7 +86,7 @@ def add_up(sums, left):
 
 @inlined
 def _add_rows(sums, i, node, targets, rows, packing, one_channel):
-    """Add the rows of a leaf to its sums; with several channels a row's word holds its class."""
+    """Add the rows of a leaf to its sums; with several channels, a row's word holds its class."""
     n_planes = targets.wide.shape[1]
     for j in range(node.start, node.start + node.count):
         row, word = rows.row[j], rows.word[j]

@@ -26,7 +26,7 @@ from gpuboost.engine.fixed_point import SUM_BITS, planes_to_float, sum_bits
 from gpuboost.engine.order_statistics import Groups
 
 TASKS_PER_THREAD = 4
-MIN_GROUPED_ROWS = 1 << 14  # smallest number of rows of a chunk when several threads group the rows
+MIN_GROUPED_ROWS = 1 << 14  # smallest number of rows that is worth a second thread
 SAMPLE = 256  # rows of the sample that locates the quantile of a group
 # Smallest number of rows of a group that is sampled. Without sampling, boosting of 100k x 28 with
 # absolute_error takes 6% longer.
@@ -57,7 +57,8 @@ def _part(values, weights, low, high, pivot):
         low      below      i    above
          | < pivot | = pivot |  ?  | > pivot |  high
 
-    Returns ``below``, ``above``, and the weights of the values below and equal to the pivot.
+    Returns ``below``, ``above``, the weight of the values below the pivot, and the weight of the
+    values equal to it.
     """
     below, i, above = low, low, high
     lighter, same = np.int64(0), np.int64(0)
@@ -90,9 +91,9 @@ def _smallest(values, weights, low, high):
 def _select(values, weights, cut, before):
     """The smallest value whose cumulative weight is at least ``cut``, and the next larger value.
 
-    If the cumulative weight exceeds ``cut``, the second value equals the first. The first value is
-    always in the remaining range [low, high). ``before`` is the weight of all values below this
-    range, ``beyond`` the smallest value of positive weight above this range.
+    If the cumulative weight exceeds ``cut``, the second value equals the first. Values of weight 0
+    are skipped. The first value is always in the remaining range [low, high). ``before`` is the
+    weight of all values below this range, ``beyond`` the smallest value of positive weight above.
     """
     low, high, beyond = 0, values.size, np.nan
     while True:
@@ -151,9 +152,9 @@ def _bounds(values, weights, rows, level, own, own_weights):
 
 @inlined
 def _copy_between(values, weights, rows, bounds, own, own_weights):
-    """Copy the rows between two values; return their number, and the weights of three sets.
+    """Copy the rows between two values; return their number and three weights.
 
-    These are the rows below both values, the rows between them, and all rows.
+    The weights are those of the rows below both values, of the rows between them, and of all rows.
     """
     n = 0
     below, between, total = np.int64(0), np.int64(0), np.int64(0)
@@ -187,7 +188,7 @@ def group_bounds(values, weights, rows, level, own, own_weights):
     return _select(own[:n], own_weights[:n], level * np.float64(total), below)
 
 
-# ---- entries, which Python calls for some of the groups ----------------------------------------
+# ---- entries, which Python calls for some of the groups or for a chunk of rows -----------------
 
 
 @entry
@@ -205,7 +206,7 @@ def quantiles(values, weights, rows, starts, chosen, level, out):
 
 @inlined
 def _clipped(value, centre, limit, weight):
-    """A term of the sums of `engine.order_statistics.mean_of_clipped`."""
+    """The term of one row in the sums of `engine.order_statistics.mean_of_clipped`."""
     left = value - centre
     left = -limit if left < -limit else (limit if left > limit else left)
     return left * np.float64(weight)
@@ -246,7 +247,7 @@ def count_rows(group_of_row, chunk, counts):
 
 @entry
 def place_rows(group_of_row, chunk, places, rows):
-    """Write the rows of a chunk to ``rows`` at the ``places`` of their groups, which advance."""
+    """Write the rows of a chunk to ``rows``, at the next ``places`` of their groups."""
     for i in range(chunk[0], chunk[1]):
         g = group_of_row[i]
         if g >= 0:
@@ -261,7 +262,7 @@ def place_rows(group_of_row, chunk, places, rows):
 class CompiledOrder:
     """The functions of `engine.order_statistics`, compiled and run on a thread pool.
 
-    Integer weights are cached, so the weights of a fit must not change.
+    Integer weights are cached, so arrays of weights must not change during a fit.
     """
 
     pool: ThreadPool
@@ -339,6 +340,6 @@ class CompiledOrder:
         """Call ``work`` on threads, each time with some of the groups, the largest first."""
         order = np.argsort(-np.diff(groups.starts), kind="stable")
         n_tasks = 1 if self.pool.n_threads <= 1 else self.pool.n_threads * TASKS_PER_THREAD
-        hands = [np.ascontiguousarray(order[i::n_tasks]) for i in range(n_tasks)]
+        parts = [np.ascontiguousarray(order[i::n_tasks]) for i in range(n_tasks)]
         together = len(groups.rows) > MIN_GROUPED_ROWS
-        return self.pool.results(work, [hand for hand in hands if len(hand)], together)
+        return self.pool.results(work, [part for part in parts if len(part)], together)

@@ -1,7 +1,7 @@
 """Packed words: the integers of a row, or the sums of many rows, in one int64.
 
     | gradient (signed)          | hessian        | count      |
-      gradient_shift ...           count_bits ...   0 ...
+      from bit gradient_shift      from count_bits  from 0
 
 Adding words adds all fields at once, exactly, as long as no field overflows. `choose_packing`
 makes the fields wide enough for ``block`` rows at a time; nodes whose sums can be larger add up
@@ -33,9 +33,10 @@ class Packing(NamedTuple):
     hessian_mask, count_mask : int
         Largest value of each field; ``count_mask`` is 0 without counts.
     block : int
-        Largest number of rows whose sum never overflows, whatever their weights.
+        Largest number of rows whose sum never overflows, whatever their gradients and weights.
     max_rows : int
-        Largest number of rows of a node whose gradient and count fields never overflow.
+        Largest number of rows of a node whose gradient and count never overflow if its hessian
+        fits.
     """
 
     gradient_shift: int
@@ -49,9 +50,9 @@ class Packing(NamedTuple):
 def choose_packing(largest_value: int, largest_weight: int, with_counts: bool) -> Packing:
     """The packing with the largest ``block``.
 
-    Hessians below 2**h and counts below 2**c leave the bits above h + c to the gradient, which is
-    at most ``largest_value`` (1 for classes) times the hessian. A row fits if the number of bits of
-    the largest value, plus twice the number of bits of the largest weight, is at most 61.
+    Hessians below 2**h and counts below 2**c leave the other bits to the gradient, whose magnitude
+    is at most ``largest_value`` (1 for classes) times the hessian. A row fits if the number of bits
+    of the largest value, plus twice the number of bits of the largest weight, is at most 61.
     """
     weight = max(largest_weight, 1)
     best = (0, 0, 0)
@@ -69,7 +70,7 @@ def choose_packing(largest_value: int, largest_weight: int, with_counts: bool) -
     if block == 0:
         raise ValueError(
             f"values up to {largest_value} and weights up to {largest_weight} do not fit a word "
-            f"of {WORD_BITS} bits; bits of a value and twice those of a weight are at most 61"
+            f"of {WORD_BITS} bits; a value's bits plus twice a weight's bits must be at most 61"
         )
     return Packing(
         gradient_shift=hessian_bits + count_bits,
@@ -87,8 +88,8 @@ def choose_gradient_packing(
     """The packing for gradients whose only bound is ``largest_gradient`` per row.
 
     The gradient and hessian fields can hold n times the largest gradient and weight, where n =
-    2**b - 1 for the largest b that fits. The gradient field has the remaining bits, so that nodes
-    can be larger.
+    2**b - 1 for the largest b that fits. The gradient field has all remaining bits, so a node of
+    small hessian can have more than n rows.
     """
     gradient, weight = max(largest_gradient, 1), max(largest_weight, 1)
     for bits in range(WORD_BITS // 2, 0, -1):
@@ -100,7 +101,7 @@ def choose_gradient_packing(
     else:
         raise ValueError(
             f"gradients up to {largest_gradient} and weights up to {largest_weight} do not fit a "
-            f"word of {WORD_BITS} bits; bits of both together are at most 63, 62 with counts"
+            f"word of {WORD_BITS} bits; the bits of both must add up to at most 63, 62 with counts"
         )
     max_rows = capacity // gradient
     return Packing(

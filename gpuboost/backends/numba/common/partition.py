@@ -24,8 +24,8 @@ def in_mask(mask, code):
 def goes_left(code, last_left, mask, also_left):
     """Whether a split sends a code left.
 
-    If ``mask`` is None, codes up to ``last_left`` go left, otherwise categories whose bit is set.
-    The code ``also_left`` goes left in either case.
+    If ``mask`` is None, codes up to ``last_left`` go left, otherwise categories whose bit in the
+    mask is set. The code ``also_left`` goes left in either case.
     """
     if mask is None:
         return (np.int64(code) <= last_left) | (code == also_left)
@@ -67,7 +67,7 @@ def split_of(node, missing_code):
 def split_rows(matrix, rows, node, masks, base):
     """Partition the rows of a node by its split; return the number of rows on the left.
 
-    ``base`` is the position of the first row of ``rows`` among the rows of the tree.
+    ``base`` is the `NODE.start` that corresponds to the first row of ``rows``.
     """
     start, stop = node.start - base, node.start - base + node.count
     split = split_of(node, matrix.missing_code)

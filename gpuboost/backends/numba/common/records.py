@@ -1,4 +1,7 @@
-"""The arguments of compiled functions: named tuples of arrays, and the records of nodes."""
+"""The arguments of compiled functions: named tuples of arrays, and the records of nodes.
+
+In shapes, n is the number of rows, F of features and K of channels.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,13 @@ import numpy as np
 from gpuboost.backends.numba.common.constraints import BOUNDS, FeatureConstraints
 from gpuboost.backends.numba.common.packed_words import Packing
 
-LANES = 8  # number of bins of a block, whose scores are computed together
-SLOTS = 256 + LANES  # number of slots for all bins, in whole blocks
+LANES = 8  # number of bins of a block; their scores are computed together
+SLOTS = 256 + LANES  # number of slots: one for each bin, and a spare block
 HESSIAN, COUNT, GRADIENT = 0, 1, 2  # rows of `Scratch.sums`; channel p has row GRADIENT + p
 
 NODE = np.dtype(
     [
-        ("start", np.int64),  # position of the node's first row among the rows of the tree
+        ("start", np.int64),  # position of the node's first row, in `Rows` or in `GrowState.row`
         ("count", np.int64),
         ("gradient", np.int64),
         ("hessian", np.int64),
@@ -63,7 +66,7 @@ class Matrix(NamedTuple):
         Bin of each value, feature by feature.
     n_bins : int64 (F,)
         Number of value bins.
-    center : float64 (F, width - 1)
+    center : float64 (F, missing_code)
         Centre of each value bin.
     has_missing, is_categorical : bool (F,)
         Whether each feature has missing values, and whether it is categorical.
@@ -85,8 +88,9 @@ class Matrix(NamedTuple):
 class Limits(NamedTuple):
     """The `engine.task.TreeOptions` of one tree, with limits that depend on the rows of the tree.
 
-    ``by_median``: gradients are signs about the medians of the node. ``has_weightless``: some rows
-    of the tree have weight 0. ``l1``, ``l2`` and ``max_value`` are for NEWTON.
+    ``by_median``: gradients are signs about the medians of the node, times weights.
+    ``has_weightless``: rows of the tree can have weight 0. ``l1``, ``l2`` and ``max_value`` are for
+    NEWTON.
     """
 
     criterion: int
@@ -119,11 +123,11 @@ class Rows(NamedTuple):
     Attributes
     ----------
     row : uint32 (n,)
-        Row of the matrix.
+        Row numbers in the matrix.
     word : int64 (n,)
         Packed word of each row.
     spare_row, spare_word : uint32 (n,), int64 (n,)
-        Buffers to move rows and words.
+        Buffers for moving rows and words.
     """
 
     row: np.ndarray
@@ -157,7 +161,7 @@ class Scratch(NamedTuple):
     sums : int64 (K + 2, SLOTS)
         Sums up to each listed bin, by field.
     bundle : int64 (3, 256)
-        Cells of a column, from which the features of the column are taken one by one.
+        Histogram of a feature bundle, from which its features are taken out one by one.
     missing : int64 (K + 2,)
         Sums of the missing bin.
     per_bin : int64 (K + 2, 256)
@@ -165,21 +169,21 @@ class Scratch(NamedTuple):
     keys, order : float64 (256,), int64 (256,)
         Sort keys of categories, and their positions in sorted order.
     rare : int64 (256,)
-        Codes of the categories that go where missing values go.
+        Codes of the rare categories, which go where missing values go.
     codes : uint8 (n,)
-        Codes of the rows of a node.
+        Codes of a node's rows for one feature, used for random thresholds.
     ranks, likely : int64 (F,)
         Ranks of the candidate features, and the small ranks among these.
     chosen : int32 (F,)
         1 for features that the node may split on; used only if some features are excluded.
     level_depth, level_last : int64 (LEVELS,)
-        Depths of cached levels, and the rank of the last feature of each level.
+        Depths of cached levels, and the rank of the last feature drawn for each.
     mask : uint32 (16,)
-        Row of `GrownTree.masks` for the best split.
+        Row of `GrownTree.masks` for the best split, if that is categorical.
     split : SPLIT (1,)
         The best split so far.
     own, own_weights : float64 (n,), int64 (n,)
-        Targets and weights of a node whose medians are selected; (0,) if none are selected.
+        Ranks and weights of the rows of a node whose median is selected; (0,) if none are selected.
     """
 
     totals: np.ndarray
@@ -243,23 +247,23 @@ class RowTargets(NamedTuple):
     Attributes
     ----------
     weight : int32 (n,)
-        Integer weight of each row.
+        Integer weight of each row; of rows outside the tree, 0.
     inside : bool (n,), or empty
         Whether a row is in the tree; if empty, all rows of positive weight are in the tree.
     classes : int32 (n,), or empty
-        Class of each row.
+        Encoded class of each row.
     values : int32 (n, K), or (0, 0)
         Quantised targets of regression.
     gradient : int32 (n, K), or (0, 0)
         Quantised gradients of boosting.
     ranks : int32 (n, K), or (0, 0)
-        Ranks of the targets of trees of medians; then ``classes`` and ``values`` are empty.
+        Ranks of the targets for trees of medians; ``classes`` and ``values`` are then empty.
     median_weight : int64 (n,), or empty
         Weights of rows in medians; if empty (one output only), these are ``weight``.
     wide : int64 (n, P), or (0, 0)
-        Columns of the leaf sums; (0, 0) if these are class weights.
+        Terms of the leaf sums; (0, 0) if leaf sums are weights of classes.
     n_classes : int
-        Number of classes.
+        Number of classes, 1 without classes.
     draws : bool
         Whether ``wide`` is multiplied by the weights.
     """

@@ -15,13 +15,13 @@ from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine.growth.tree import Tree
 
 LINE = 64  # bytes of a cache line
-ROW_MAJOR_CHUNK = 1 << 14
-ROW_MAJOR_BLOCK = 1 << 10  # rows that traverse a tree together
+ROW_MAJOR_CHUNK = 1 << 14  # rows of one task
+ROW_MAJOR_BLOCK = 1 << 10  # rows that are transposed, or traverse a tree, together
 
 BINNED_NODE = np.dtype(
     [
         ("feature", np.int32),
-        ("child", np.int32),  # left child, before the right child; a leaf is its own child
+        ("child", np.int32),  # left child, which the right child follows; a leaf is its own child
         ("code", np.int32),  # last code that goes left; `LAST_CODE` in a leaf, so all rows stay
         ("category", np.int32),  # row of the masks, or -1
         ("also_left", np.int32),  # the missing code if it goes left, else -1
@@ -46,7 +46,7 @@ def transpose_codes(codes, by_row, barrier):
 
 
 def row_major(codes: np.ndarray, pool: ThreadPool) -> np.ndarray:
-    """Row-major codes: uint8 (n, 8 G), each row padded to whole words, the first one aligned."""
+    """Row-major codes, uint8 (n, width): the width is a multiple of 8, the first row is aligned."""
     n_features, n = codes.shape
     width = -(-n_features // 8) * 8
     space = np.zeros(n * width + LINE, np.uint8)

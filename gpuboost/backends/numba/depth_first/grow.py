@@ -5,8 +5,9 @@
         take a node, partition its rows
         evaluate both children: a child is a leaf, or its split is found and it waits
 
-A node is evaluated when it is created, while its rows are in the cache. The order of growth does
-not change the tree: keys depend on the path, and nodes are numbered breadth-first at the end.
+A node is evaluated when it is created, while its rows are in the cache. Without max_leaf_nodes, the
+order of growth does not change the tree: keys depend on the path from the root, and nodes are
+numbered breadth-first at the end.
 """
 
 # mypy: check-untyped-defs=False
@@ -30,14 +31,14 @@ from gpuboost.backends.numba.splits.channels import CHANNEL_PACKING
 from gpuboost.backends.numba.splits.search import evaluate
 from gpuboost.engine.task import NO_LIMIT
 
-FIRST_NODES = 1024
+FIRST_NODES = 1024  # nodes that there is memory for at first
 
 
 @helper
 def load_rows(targets, packing, one_channel, rows):
-    """Fill ``rows`` with the rows of the tree; return their number, gradient and hessian.
+    """Fill ``rows`` with the rows of the tree; return the root's count, gradient and hessian.
 
-    With several channels the gradient field of a word holds the class, or 0 for outputs.
+    With several channels, the gradient field of a word holds the class, or 0 for outputs.
     """
     n, gradient, hessian = 0, np.int64(0), np.int64(0)
     for i in range(targets.weight.size):
@@ -85,9 +86,9 @@ def enlarge(nodes, waiting, open_groups, medians):
 
 @spliced_allocating
 def grow_nodes(problem, channels, targets, rows, root):
-    """Split nodes until none waits; return the nodes, their number, masks and medians.
+    """Grow the tree of ``root``; return the nodes, their number, masks and medians.
 
-    ``root`` is (number of rows, gradient, hessian, key).
+    ``root`` is (number of rows, gradient, hessian, key). A node waits after its split is found.
     """
     limits, scratch, (n_rows, gradient, hessian, key) = problem.limits, problem.scratch, root
     nodes, waiting = np.empty(FIRST_NODES, NODE), np.empty(FIRST_NODES, np.int32)
@@ -126,7 +127,10 @@ def grow_nodes(problem, channels, targets, rows, root):
 
 @entry
 def grow(problem, channels, targets, rows, root_key):
-    """Grow one tree; return the columns of `GrownTree`. ``channels`` is None for one channel."""
+    """Grow one tree; return the columns of `GrownTree` except ``sums``, and ``sums``.
+
+    ``channels`` is None for one channel.
+    """
     one_channel = channels is None
     packing = problem.packing if channels is None else CHANNEL_PACKING
     root = (*load_rows(targets, packing, one_channel, rows), np.uint64(root_key))

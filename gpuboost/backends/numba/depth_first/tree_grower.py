@@ -64,7 +64,7 @@ def targets_of(task: GrowTask, rows: TreeRows) -> RowTargets:
 
 
 def make_channels(n_samples: int, target: Target) -> Channels | None:
-    """Zeroed buffers for nodes of several channels; None for one channel."""
+    """Buffers for nodes with several channels; None for one channel."""
     k = target.n_channels
     if k == 1:
         return None
@@ -90,7 +90,8 @@ class DepthFirstGrower:
     task : GrowTask
         The trees to grow, with their data and options.
     earlier : DepthFirstGrower, optional
-        Grower of another task with the same matrix and options, whose buffers are reused.
+        Grower of another task with the same matrix, constraints and channels. Its buffers are
+        reused on the same thread.
     """
 
     def __init__(self, task: GrowTask, earlier: DepthFirstGrower | None = None) -> None:
@@ -107,7 +108,7 @@ class DepthFirstGrower:
             self._largest_value = int(np.abs(task.target.values).max(initial=1))
 
     def grow_all(self) -> Iterator[tuple[int, GrownTree]]:
-        """Yield all trees in order; a few trees per thread are grown ahead of the consumer."""
+        """Yield (number, tree) in order; a few trees per thread are grown ahead of the consumer."""
         trees = list(self.task.trees)
         yield from zip(trees, in_order(self.grow_tree, trees, self.task.n_threads), strict=True)
 
@@ -130,7 +131,7 @@ class DepthFirstGrower:
         return GrownTree(*(*columns, sums))
 
     def _packing(self, rows: TreeRows, with_counts: bool) -> Packing:
-        """The packing whose fields are wide enough for the rows of a tree."""
+        """The packing for the largest target or gradient and the largest weight of a tree."""
         heaviest = int(rows.weight.max())
         if rows.gradient is None:
             return choose_packing(self._largest_value, heaviest, with_counts)

@@ -4,8 +4,8 @@ Up to 256 combinations of values fit one code, so eight features of two values t
 row instead of eight. The histogram of a column has a cell for each combination. The histogram of a
 feature is computed from it, once per node, by summing over the other features:
 
-    codes of a row    f0 in 0..2, f1 in 0..1      column  f0 + 3 * f1
-    histogram         [f1][f0]  0 1 2 | 3 4 5     f1: 0+1+2, 3+4+5     f0: 0+3, 1+4, 2+5
+    codes of a row    f0 in 0..1, f1 in 0..2       column  f0 + 2 * f1
+    histogram         [f1][f0]  0 1 | 2 3 | 4 5    f1: 0+1, 2+3, 4+5    f0: 0+2+4, 1+3+5
 
 All sums are integers, so bundling does not change the splits. Missing values count as one more
 value. If half of 54 features have two values, 31 columns are left. Without bundles, boosting of
@@ -36,11 +36,11 @@ class FeatureBundles(NamedTuple):
     order : int64 (F,)
         Features sorted by column, and in a column by descending stride.
     first : int64 (C + 1,)
-        Start of the features of each column in ``order``.
+        Start of the features of each of C columns in ``order``.
     stride, values : int64 (F,)
         For each feature, the increase of the column's code from one value to the next, and the
-        number of values. The latter is 0 if the feature does not share its column, whose last code
-        is then for missing values.
+        number of values. The latter is 0 if the feature does not share its column, which then holds
+        the feature's own codes.
     """
 
     order: np.ndarray

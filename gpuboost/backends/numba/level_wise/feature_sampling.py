@@ -1,19 +1,19 @@
 """Candidate features of nodes that do not consider all features (see backends/protocol.py).
 
 Histograms have all features, so that they can be subtracted; the search skips features that are not
-candidates. Tiles of features are searched separately, and the search of one tile does not know
+candidates. Tiles of columns are searched separately, and the search of one tile does not know
 whether a feature of another tile could split. So each tile searches its features among the node's
 first max_features and keeps the best split. If none of these features could split, the tile keeps
 the split by its first later feature that could:
 
     features in the node's order    first ones | later ones
     tile 0                          a  -  c    | -  e          c can split: best of a and c
-    tile 1                          -  b  -    | d  -          b can not, d can: d, BEYOND
+    tile 1                          -  b  -    | d  -          b cannot, d can: d, BEYOND
 
 The node takes the best split that is FOUND; if there is none, the split of smallest rank.
 
-If nodes consider all features of their tree, ``node_sampling`` is None, and this code is not
-compiled.
+If nodes consider all features of their tree, ``node_sampling`` is None, and the code that chooses
+features for each node is not compiled.
 """
 
 # mypy: check-untyped-defs=False
@@ -35,8 +35,8 @@ from gpuboost.backends.numba.common.records import Problem
 from gpuboost.backends.numba.compiler import helper, inlined
 from gpuboost.backends.numba.splits.scan import is_better
 
-# Status of a feature at a node: no candidate, one of the first max_features, a later one, and the
-# one that is evaluated now.
+# Status of a feature at a node: no candidate (or already evaluated), one of the first max_features,
+# a later one, and the later one that is evaluated now.
 EXCLUDED, CANDIDATE, RESERVE, CURRENT = range(4)
 # The best split of a tile is by one of the first features, by a later one, or there is none.
 FOUND, BEYOND, NONE = range(3)
@@ -44,7 +44,7 @@ FOUND, BEYOND, NONE = range(3)
 
 @inlined
 def of_tree(problem, state, tree):
-    """The problem with only the features of a tree, for callers without reference counts."""
+    """The problem with the features of one tree; callers must not count references."""
     features = state.features[tree, : state.n_features[tree]]
     matrix, _, limits, constraints, packing, scratch, _ = problem
     minimum = state.min_category[tree]
@@ -53,7 +53,7 @@ def of_tree(problem, state, tree):
 
 @inlined
 def row_of(node_sampling, tree, slot):
-    """Row of `LevelWork.feature_status` of a searched node."""
+    """Row of `LevelWork.feature_status` for a searched node."""
     if node_sampling is None:
         return tree
     return slot
@@ -77,7 +77,7 @@ def choose(problem, state, status, at, capacity):
 
 @helper
 def next_later(problem, columns, node, status, tile):
-    """The next `RESERVE` feature of a tile in the node's order, marked `CURRENT`; -1 if none."""
+    """Make a tile's next `RESERVE` feature in the node's order `CURRENT`, and return it, or -1."""
     best, found = LAST_RANK, np.int64(-1)
     for at in range(columns.first[tile[0]], columns.first[tile[1]]):
         feature = columns.order[at]

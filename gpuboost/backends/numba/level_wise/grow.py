@@ -1,7 +1,8 @@
 """Growth of all trees of a round, level by level, in one compiled call on all threads.
 
-    words of the rows of all trees             blocks of rows
+    roots                                      one thread
     until no node is left:
+        sibling pairs                          one thread
         histograms of the smaller siblings     chunks of rows and tiles of columns
         best splits                            sibling pairs and tiles
         accepted splits                        one thread
@@ -10,7 +11,7 @@
         moves of rows to the children          chunks of rows
     leaf sums                                  chunks of rows
 
-The right column lists the tasks that threads share. In deep trees, `subtrees` grows the small nodes
+The right column lists the tasks that threads take. In deep trees, `subtrees` splits the small nodes
 and computes the leaf sums. The arrays that connect the passes are in `records`.
 """
 
@@ -48,7 +49,7 @@ def find_splits(problem, samples, state, work, partial, level, barrier):
 
 @spliced
 def part_rows(problem, samples, state, work, level, capacities, barrier):
-    """Move the rows of a level to the children."""
+    """Create the children of a level, and move the rows to them."""
     missing_code = problem.matrix.missing_code
     decide_chunks(samples, state, work, missing_code, level[CHUNKS], barrier)
     if last_arrives(barrier):
@@ -78,7 +79,7 @@ def grow_levels(problem, samples, state, work, partial, level, capacities, barri
 
 @entry_without_counts
 def grow_together(problem, shared, partial, barrier):
-    """Grow all trees and compute leaf sums; set ``level[CHUNKS]`` to the number of leaf sums.
+    """Grow all trees, and compute the leaf sums of ``level[CHUNKS]`` chunks.
 
     If small nodes are left, `subtrees.finish_together` computes the leaf sums instead.
 

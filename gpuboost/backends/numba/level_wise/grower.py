@@ -1,4 +1,4 @@
-"""The level-wise grower: it allocates arrays, and runs `grow.grow_together` on a thread pool."""
+"""The level-wise grower: it allocates arrays, and runs the compiled growth on a thread pool."""
 
 from __future__ import annotations
 
@@ -24,18 +24,17 @@ from gpuboost.backends.numba.level_wise.subtrees import finish_together, make_lo
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine.task import NO_LIMIT, GrownTree
 
-MIN_CHUNK_ROWS = (
-    1 << 12
-)  # rows of the smallest chunk: each chunk has a histogram to zero and to add
+# Rows of the smallest chunk: the histogram of each chunk is zeroed and added up.
+MIN_CHUNK_ROWS = 1 << 12
 CHUNKS_PER_THREAD = 4  # chunks of a level per thread, so that threads finish at about the same time
 SUBTREE_ROWS = 1 << 11  # rows below which one thread grows a subtree (1000 to 4000 measure alike)
-# With more rows per node than SMALL_MEAN on the deepest searched level, growth by levels to the end
-# is faster (300 to 800 rows measure alike). Trees of at most SHALLOW levels have no small nodes, so
-# that `subtrees` is not compiled for them.
+# If nodes of the deepest searched level have a mean of SMALL_MEAN rows or more, growth by levels to
+# the end is faster (300 to 800 rows measure alike). Trees of at most SHALLOW levels have no small
+# nodes, so `subtrees` is not compiled for them.
 SMALL_MEAN, SHALLOW = 200, 7
 _NODE_BYTES = 300  # bytes of a node in all arrays, until it is part of a grown tree
 _ENDLESS = 40  # levels; no tree has 2**40 leaves
-SHARED_CELLS = 1 << 16  # rows times columns for each thread beyond the first (measured)
+SHARED_CELLS = 1 << 16  # rows times columns for each thread after the first (measured)
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ class Shape:
 
     @property
     def tile(self) -> int:
-        """Number of columns of a tile, a multiple of the 8 codes of a word."""
+        """Number of columns of a tile, a multiple of 8, which is the number of codes of a word."""
         return -(-self.n_columns // (8 * self.n_tiles)) * 8
 
     @property
@@ -99,7 +98,7 @@ class Shape:
 
     @property
     def small(self) -> int:
-        """Number of rows below which one thread splits a node and all its descendants."""
+        """Number of rows below which one thread splits a node and all its descendants, or 0."""
         deepest = 2 ** min(self.depth - 1, _ENDLESS)
         if self.best_first or self.depth <= SHALLOW or self.n_samples >= SMALL_MEAN * deepest:
             return 0
@@ -108,7 +107,7 @@ class Shape:
 
     @property
     def n_histograms(self) -> int:
-        """Number of histograms of nodes: a split whose children are searched needs one more."""
+        """Number of histograms of nodes; each split whose children are searched takes one more."""
         if self.best_first:
             maximum = self.max_leaf_nodes
         elif self.small:
@@ -124,7 +123,7 @@ class Shape:
 
     @property
     def pieces(self) -> int:
-        """Number of chunks that the rows of a level are cut into."""
+        """Number of chunks that the rows of a level are cut into if all are in one node."""
         return max(min(CHUNKS_PER_THREAD * self.n_threads, self._max_parts // 2), 1)
 
     @property
@@ -150,8 +149,8 @@ class Shape:
         """Whether the arrays that are kept from round to round fit the memory budget.
 
         Node arrays take memory only for nodes that are created, usually far fewer than the
-        capacity. So they can have eight times the size of the budget, for trees grown to single
-        rows.
+        capacity. So these arrays can be eight times as large as the budget, which allows trees
+        grown to single rows.
         """
         small_nodes = self.n_threads * self.small * (self.n_features + 64)
         nodes = self.n_trees * self.capacity * _NODE_BYTES
@@ -159,7 +158,7 @@ class Shape:
 
 
 def on_cache_lines(n: int, width: int) -> np.ndarray:
-    """Zeros, int64 (n, width), aligned to cache lines, as is each row if 8 divides ``width``."""
+    """Zeros, int64 (n, width), aligned to a cache line; so is each row if 8 divides ``width``."""
     words = np.zeros(n * width + 8, np.int64)
     first = -words.ctypes.data // 8 % 8
     return words[first : first + n * width].reshape(n, width)

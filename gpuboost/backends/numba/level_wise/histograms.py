@@ -23,7 +23,8 @@ from gpuboost.backends.numba.level_wise.feature_bundles import BINS
 from gpuboost.backends.numba.threads.barrier import next_task
 
 # Largest number of columns of a tile: 64 KiB of partial sums, a little more than the L1 cache. With
-# 48 KiB of L1, 24 to 56 columns measure alike; reading rows for two tiles takes 1.15 times as long.
+# 48 KiB of L1, 24 to 56 columns measure alike; with two tiles, rows are read twice, which takes
+# 1.15 times as long.
 TILE = 32
 CODES_AHEAD = 16  # rows between the prefetch of codes and their use (8 to 32 measure alike)
 ROWS_PER_CHECK = 256  # rows between two checks whether partial sums can overflow
@@ -69,7 +70,7 @@ def _add_rows(samples, tree, rows, tile, partial, counted):
 
 
 @inlined
-def _empty_words(partial, bits, totals, is_first):
+def _flush_words(partial, bits, totals, is_first):
     """Add partial sums to the totals (or set the totals if ``is_first``), and zero them."""
     mask, gradient, hessian = (np.int64(1) << bits) - np.int64(1), totals[0], totals[1]
     for j in range(gradient.size):
@@ -106,14 +107,14 @@ def sum_words(samples, tree, rows, tile, partial, totals):
         added = _field_sums(samples, tree, rows[start:stop])
         gradient, hessian = gradient + added[0], hessian + added[1]
         if (gradient > free_g) | (hessian > free_h) | (stop == rows.size):
-            _empty_words(partial, bits, totals, is_first)
+            _flush_words(partial, bits, totals, is_first)
             gradient, hessian, is_first = np.int64(0), np.int64(0), False
         start = stop
 
 
 @helper
 def count_rows(samples, tree, rows, tile, partial, totals):
-    """Count the rows in the cells of a tile."""
+    """Count the rows in each cell of a tile."""
     _add_rows(samples, tree, rows, tile, partial, True)
     for j in range(totals.shape[1]):
         totals[2, j] = partial[j]
@@ -150,7 +151,7 @@ def sum_chunk(samples, state, work, partial, at, tile):
 
 @helper
 def sum_chunks(samples, state, work, partial, n_tasks, barrier):
-    """Compute histograms of chunks and tiles, taking tasks until none is left.
+    """Compute the histogram of each chunk and tile, taking tasks until none is left.
 
     ``partial`` holds the cells of a tile, which are zero before and after the call.
     """

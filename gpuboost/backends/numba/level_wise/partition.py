@@ -61,7 +61,7 @@ def _mark_rows(codes, row, split, mask, is_left):
 
 @helper
 def decide_rows(samples, state, node, missing_code, chunk):
-    """Fill `GrowState.goes_left` for a chunk of a split node; return the number that go left."""
+    """Fill `GrowState.goes_left` for a chunk of a split node; return how many rows go left."""
     row = state.row[node.depth & 1, chunk.start : chunk.stop]
     is_left, split = state.goes_left[chunk.start : chunk.stop], split_of(node, missing_code)
     if node.category >= 0:
@@ -108,7 +108,7 @@ def move_chunks(state, work, n_chunks, barrier):
 def sum_end(samples, state, leaves, missing_code, capacity, chunk, sums):
     """Compute the leaf sums of a chunk of a leaf, or of a node whose rows were not moved.
 
-    For such a node, both children are leaves, with one row of ``sums`` each.
+    Both children of such a node are leaves, with one row of ``sums`` each. Also sets `Leaves.leaf`.
     """
     node, tree = state.nodes[chunk.owner], chunk.owner // capacity
     row = state.row[node.depth & 1, chunk.start : chunk.stop]

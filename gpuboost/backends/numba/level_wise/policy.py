@@ -26,8 +26,8 @@ from gpuboost.backends.numba.compiler import entry, helper, inlined, spliced
 from gpuboost.backends.numba.level_wise.feature_sampling import choose, is_better_split
 from gpuboost.engine.task import NO_LIMIT
 
-# Indices of ``capacities``: largest number of nodes of a tree, number of pieces of the rows of a
-# level, smallest number of rows of a piece, number of rows below which a node is small.
+# Indices of ``capacities``: largest number of nodes of a tree, number of chunks of the rows of a
+# level, smallest number of rows of a chunk, number of rows below which a node is small.
 CAPACITY, PIECES, MIN_PIECE_ROWS, SMALL = range(4)
 
 
@@ -51,7 +51,7 @@ def _cut(chunks, n_chunks, owner, node, per_chunk):
 
 @helper
 def make_roots(problem, state, roots, keys, capacity):
-    """Create the roots of T trees from `SharedArrays.roots`; return T."""
+    """Create the roots of all trees from `SharedArrays.roots`; return the number of trees."""
     for tree in range(roots.shape[0]):
         node = state.nodes[tree * capacity]
         start, count = roots[tree, 0], roots[tree, 1]
@@ -97,7 +97,7 @@ def _choose(problem, state, work, node_sampling, at, capacity):
 
 @spliced
 def _add_sibling_pair(problem, state, work, n_pairs, first, second, capacities):
-    """List a node and its sibling, if it has one; the smaller node is summed from rows."""
+    """List a node and its sibling if either is searched; the smaller one is summed from rows."""
     if state.nodes[second].count < state.nodes[first].count:
         first, second = second, first
     is_open = _may_split(problem, state, first, capacities)
@@ -152,7 +152,7 @@ def plan(problem, state, work, n_open, capacities):
 
 @inlined
 def _take_best(scratch, work, slot):
-    """Copy the best split of a node over all tiles to `Scratch.split`."""
+    """Copy the best split of a node over all tiles to `Scratch.split`; return its tile."""
     best = 0
     for tile in range(1, work.found.shape[1]):
         if is_better_split(work.found[slot, best], work.found[slot, tile], work.node_sampling):
@@ -197,7 +197,7 @@ def _split_node(problem, state, at, n_left, capacity):
 
 @inlined
 def _go_down(problem, state, at, n_going, capacity):
-    """Split a node: list it in `GrowState.open` or, if its children are leaves, create them."""
+    """Split a node: list it in `GrowState.open` or, at the last level, create its children."""
     if state.nodes[at].depth + 1 < problem.limits.max_depth:
         state.open[n_going] = at
         return n_going + 1
@@ -253,7 +253,7 @@ def accept_splits(problem, state, work, n_open, capacities):
 
 @helper
 def assign_children(problem, state, work, n_chunks, capacity):
-    """Set the next positions of each chunk's rows; create children, and return their number."""
+    """Set the new positions of each chunk's rows; create children, and return their number."""
     n_open, first = 0, 0
     while first < n_chunks:
         at, last, n_left = work.chunks[first].owner, first, np.int64(0)
@@ -285,7 +285,7 @@ def _number_nodes(state, tree, capacity):
 
 @helper
 def list_ends(problem, state, work, capacities):
-    """List the chunks of all leaves; rows of leaves at full depth are in their parent's chunks."""
+    """List the chunks of all leaves; for leaves of maximum depth, the chunks of their parent."""
     n_chunks, n_rows, deepest = np.int64(0), np.int64(0), problem.limits.max_depth
     for tree in range(state.n_nodes.size):
         _number_nodes(state, tree, capacities[CAPACITY])
@@ -305,7 +305,7 @@ def list_ends(problem, state, work, capacities):
 
 @entry
 def collect(state, work, leaves, tree, capacity, n_chunks):
-    """The columns of `GrownTree` from ``feature`` to ``hessian``, and the leaf sums."""
+    """The columns of `GrownTree` from ``feature`` to ``hessian``, and its column ``sums``."""
     first, n_nodes, n_sums = tree * capacity, state.n_nodes[tree], leaves.sums.shape[2] - 1
     nodes, sums = state.nodes[first : first + capacity], np.zeros((n_nodes, n_sums), np.int64)
     for c in range(n_chunks):

@@ -3,6 +3,9 @@
 Trees that grow together share all arrays: the nodes of tree t start at ``t * capacity``, and the
 rows of a node at position `NODE.start`. Nodes of depth d have their rows in ``row[d % 2]``: the
 partition reads one half and writes the other, and the rows of leaves stay in place.
+
+In shapes, T is the number of trees, n of rows and F of features; capacity is that of a tree, in
+nodes, and slots are two for each sibling pair.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ NODE_CHUNK = np.dtype(
         ("start", np.int64),  # first position; ``stop`` is the position after the last
         ("stop", np.int64),
         ("n_left", np.int64),
-        ("to_left", np.int64),  # next position of the first row that goes left
+        ("to_left", np.int64),  # new position of the first row that goes left
         ("to_right", np.int64),
     ],
     align=True,
@@ -30,7 +33,7 @@ SIBLING_PAIR = np.dtype(
     [
         ("tree", np.int64),
         ("summed", np.int64),  # node whose histogram is summed from its rows
-        ("other", np.int64),  # its larger sibling, by subtraction; -1 if not searched
+        ("other", np.int64),  # its larger sibling, summed by subtraction; -1 if not searched
         ("is_open", np.int64),  # whether ``summed`` itself is searched
         ("summed_histogram", np.int64),  # index of the histogram of ``summed``
         ("other_histogram", np.int64),  # index of the histogram of ``other``, at first its parent's
@@ -49,8 +52,8 @@ class Samples(NamedTuple):
     ----------
     codes : uint8 (F, n)
         Bin of each value, feature by feature.
-    by_row : uint64 (n, G)
-        Codes of the columns, row-major, eight to a word; the last word is padded.
+    by_row : uint64 (n, words per row)
+        Codes of the columns, row-major, eight to a word; the last word of a row is padded.
     n_columns : int
         Number of columns: features or feature bundles.
     columns : FeatureBundles
@@ -88,8 +91,8 @@ class GrowState(NamedTuple):
     slot : int32 (T * capacity,)
         Index in `LevelWork.found` of a node on the last searched level; -1 if it was not searched.
     histogram_slot : int32 (T * capacity,)
-        Index of a node's histogram.
-    spare : int64 (t,)
+        Index of a node's histogram, at first its parent's; -1 if it has none.
+    spare : int64 (n_histograms,)
         Indices of the histograms that are not in use.
     n_spare : int64 (1,)
         Number of indices in ``spare``.
@@ -99,17 +102,20 @@ class GrowState(NamedTuple):
     number : int32 (T * capacity,)
         Number of a node in the grown tree.
     n_waiting, n_leaves : int64 (T,)
-        Number of waiting nodes, and of leaves, of each tree.
+        In best-first growth, the numbers of waiting nodes and of leaves of each tree.
     masks : uint32 (T * capacity, 16)
         Categories of a node's split; (0, 16) if no feature is categorical.
     open : int64 (m,)
-        The nodes that are searched next, by tree, then left to right.
+        The nodes that are searched, then those whose rows are partitioned; by tree, then left to
+        right.
     row : uint32 (2, T * n)
         Row at each position, for nodes of even and of odd depth.
     goes_left : uint8 (T * n,)
         Whether the row at each position goes left.
     features : int32 (T, F)
-        Features of each tree, ascending; the first ``n_features`` int64 (T,) of a row are used.
+        Features of each tree, ascending, at the start of its row.
+    n_features : int64 (T,)
+        Number of features of each tree.
     groups : uint64 (T * capacity, W)
         Interaction groups that are open at a node; W is 0 without interactions.
     small : int64 (m,)
@@ -154,11 +160,11 @@ class LevelWork(NamedTuple):
         Pairs with at least one searched node.
     chunks : NODE_CHUNK (c,)
         Chunks of rows: tasks of the threads.
-    histograms : int64 (t + p, fields, C * 256)
+    histograms : int64 (t + p, fields, n_columns * 256)
         Histograms of t nodes, then of p chunks of nodes with several chunks; the fields are
-        gradient, hessian and count.
+        gradient, hessian and, if it is needed, count.
     first_part : int
-        Index of the first histogram of a chunk.
+        Index of the first histogram of a chunk, which is t.
     feature_status : uint8 (slots, F) or (T, F)
         Status of each feature for a searched node, or for a tree; see `feature_sampling`.
     node_sampling : True or None
@@ -167,7 +173,7 @@ class LevelWork(NamedTuple):
     found : SPLIT (slots, tiles)
         Best split of a node by the columns of a tile.
     found_mask : uint32 (slots, tiles, 16)
-        Categories of the best split.
+        Categories of that split; (0, tiles, 16) if no feature is categorical.
     """
 
     pairs: np.ndarray

@@ -2,8 +2,8 @@
 
 A task is a sibling pair (or a root) and a tile of columns: the chunks of the smaller sibling are
 added up, the larger sibling is the parent minus the smaller, and the features of both are searched
-while their cells are in the cache. (benchmarks/NOTES.md has the cost of doing without this search,
-or without the one of depth-first growth.)
+while their cells are in the cache. (benchmarks/NOTES.md says how much longer boosting takes without
+this search, or without that of depth-first growth.)
 """
 
 # mypy: check-untyped-defs=False
@@ -75,7 +75,7 @@ def _sum_up(scratch, cells, column, width, missing_code):
 
 @inlined
 def _sum_up_bundle(scratch, fields, columns, feature, width):
-    """Do `_sum_up` for the feature of largest stride in `Scratch.bundle`, and sum it out."""
+    """Do `_sum_up` for the feature of largest stride in `Scratch.bundle`, and take it out."""
     sums, missing, values = scratch.sums, scratch.missing, columns.values[feature]
     missing[COUNT] = 0
     for field in range(fields):
@@ -102,7 +102,7 @@ def _evaluate_sums(problem, node, feature):
 
 @spliced
 def _search_features(problem, columns, node, cells, status, tile, wanted):
-    """Evaluate the features of a tile with the ``wanted`` status; return whether any can split."""
+    """Evaluate the features of a tile with ``wanted`` status; return whether any can split."""
     matrix, scratch = problem.matrix, problem.scratch
     can_split = False
     for column in range(tile[0], tile[1]):
@@ -130,7 +130,7 @@ def _search_features(problem, columns, node, cells, status, tile, wanted):
 def search_node(problem, columns, node, cells, status, node_sampling, tile):
     """Set `Scratch.split` to the best split by the columns of a tile; see `feature_sampling`.
 
-    ``status`` (F,) has the status of each feature, ``tile`` the first column and the end.
+    ``status`` (F,) has the status of each feature; ``tile`` is the range of its columns.
     """
     split, feature = problem.scratch.split[0], np.int64(-1)
     split.score, split.rank, split.feature, split.found_at = -1.0, SMALLEST_RANK, LEAF, FOUND

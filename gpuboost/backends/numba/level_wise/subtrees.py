@@ -69,7 +69,7 @@ def make_local(n_rows: int, n_features: int) -> Local:
 
 @inlined
 def _load_codes(problem, samples, local, count):
-    """Copy the codes of the rows, feature by feature."""
+    """Fill `Local.codes`: take the codes of the features from those of the columns."""
     columns, by_row, codes, matrix = samples.columns, samples.by_row, local.codes, problem.matrix
     for i in range(np.uint64(count)):
         row = np.uint64(local.row[i])
@@ -91,7 +91,7 @@ def _load_codes(problem, samples, local, count):
 
 @helper
 def load(problem, samples, state, local, at, tree):
-    """Load the rows of a node, their words and codes."""
+    """Copy the rows of a node, their words and their codes to ``local``."""
     node, bits = state.nodes[at], np.int64(samples.hessian_bits)
     mask = (np.int64(1) << bits) - np.int64(1)
     row = state.row[node.depth & 1, node.start : node.start + node.count]
@@ -153,7 +153,7 @@ def _grow_below(problem, samples, state, local, at, capacity):
 
 @entry_without_counts
 def finish_together(problem, shared, local, barrier):
-    """Grow the subtrees of small nodes and compute leaf sums, after `grow.grow_together`.
+    """After `grow.grow_together`, grow the subtrees of small nodes and compute the leaf sums.
 
     Every thread calls this with the same ``shared``, and with its own problem and buffers.
     """

@@ -5,17 +5,18 @@ children are both the leaf, and no value goes right there. So a step is one comp
 addition, without a check whether a row has reached its leaf. Nodes have the positions of a heap:
 
     position  1        root; the children of k are 2 k and 2 k + 1
-    the last  2**depth positions are the leaves, `leaf` has their numbers in the tree
+    the last  2**depth positions are the leaves; ``leaf`` has their numbers in the original tree
 
 The bits of a float are compared as an integer of the same order, which has half the latency of a
-float comparison. A block of rows passes all trees; `values` holds its integers column by column:
+float comparison. A block of rows passes all trees; ``values`` holds its integers column by column:
 
-    values    column f:      feature f, missing is the largest integer and goes right
-              column F + f:  feature f, missing is the smallest integer and goes left
+    values    column f:      feature f; a missing value is the largest integer and goes right
+              column F + f:  feature f; a missing value is the smallest integer and goes left
 
-`ROWS_PER_STEP` rows take each step together, because the steps of one row depend on each other, and
-the processor's queue holds only a few rows that are processed one by one. (With 1, 4 and 8 rows per
-step, a row takes 5.9, 5.0 and 4.0 ns per tree of depth 6; in `predict` it takes 9.9 ns.)
+`ROWS_PER_STEP` rows take each step together, because the steps of one row depend on each other. If
+rows are processed one by one, the processor's queue of instructions holds only a few of them. (With
+1, 4 and 8 rows per step, a row takes 5.9, 5.0 and 4.0 ns per tree of depth 6; in `predict` it takes
+9.9 ns.)
 """
 
 # mypy: check-untyped-defs=False
@@ -32,9 +33,9 @@ from gpuboost.backends.numba.threads.map import contiguous, in_order
 from gpuboost.engine.bins import round_down_to_float32
 from gpuboost.engine.ensembles.ensemble import Ensemble
 
-MAX_DEPTH = 10  # positions of deeper trees do not stay in the cache (measured)
+MAX_DEPTH = 10  # the positions of deeper trees do not stay in the cache (measured)
 MAX_PADDING = 2  # largest ratio of positions to nodes
-FEATURES_PER_TREE = 16  # with more, the conversion to integers costs what it saves (measured)
+FEATURES_PER_TREE = 16  # with more, converting to integers takes as long as it saves (measured)
 PERFECT_BLOCK = 64  # rows that go through all trees together: their integers stay in the cache
 ROWS_PER_STEP = 8  # rows that take a step together
 
@@ -54,9 +55,9 @@ class CompleteTrees(NamedTuple):
     Attributes
     ----------
     nodes : records (T, 2**depth)
-        Integer of the threshold, and start of a column in ``values``.
+        Threshold as an integer, and start of a column in ``values``; position 0 is not used.
     leaf : uint32 (T, 2**depth)
-        Number of each leaf in its tree.
+        Number of each leaf in its original tree.
     offset : int64 (T + 1,)
         Start of each tree's nodes in the ensemble.
     depth : int
@@ -74,7 +75,7 @@ class CompleteTrees(NamedTuple):
 
 
 def can_complete(ensemble: Ensemble, n_features: int) -> bool:
-    """Whether complete trees are faster: trees are many, shallow and without categorical splits."""
+    """Whether complete trees are faster: many shallow, nearly full trees without categories."""
     if len(ensemble.masks) or ensemble.n_trees * FEATURES_PER_TREE < n_features:
         return False
     sizes = np.diff(ensemble.offset)
@@ -92,7 +93,7 @@ def depth_of(ensemble: Ensemble) -> int:
 
 @entry
 def deepest_leaf(left, offset, depth):
-    """Fill ``depth`` (N,), initially zero, with the depth of each node; return the largest."""
+    """Fill ``depth`` (n_nodes,), initially 0, with the depth of each node; return the largest."""
     largest = 0
     for tree in range(offset.size - 1):
         first = offset[tree]
@@ -105,7 +106,7 @@ def deepest_leaf(left, offset, depth):
 
 
 def complete(ensemble: Ensemble, dtype: np.dtype, n_features: int, n_threads: int) -> CompleteTrees:
-    """Complete trees for rows of ``dtype``; for float32 rows thresholds are rounded down."""
+    """Complete trees for rows of ``dtype``; for float32 rows, thresholds are rounded down."""
     integer = _INTEGERS[dtype]
     depth, offset = depth_of(ensemble), contiguous(ensemble.offset, np.int64)
     nodes = np.empty((ensemble.n_trees, 1 << depth), dtype=PERFECT_TREE_TYPES[integer])
@@ -125,7 +126,7 @@ def complete(ensemble: Ensemble, dtype: np.dtype, n_features: int, n_threads: in
 
 
 def ordered_integers(threshold: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Integers in the same order as the values of ``dtype``: int32 or int64, of the same shape."""
+    """Thresholds, converted to ``dtype``, as integers of the same order: int32 or int64."""
     if dtype == np.float32:
         threshold = round_down_to_float32(threshold)
     threshold = contiguous(threshold, dtype) + dtype.type(0.0)  # -0.0 would sort below 0.0
@@ -171,7 +172,7 @@ def _step(nodes, k, values, i):
 
 @inlined
 def _traverse(trees, tree, values, n_rows, leaf):
-    """Find the leaves of the rows of a block in one tree; the last lanes can be padding."""
+    """Find the leaves of the rows of a block in one tree; the last group of rows is padded."""
     nodes, n_leaves = trees.nodes[tree], np.uint64(trees.leaf.shape[1])
     for i in range(np.uint64(0), np.uint64(n_rows), np.uint64(ROWS_PER_STEP)):
         a = b = c = d = e = f = g = h = np.uint64(1)
@@ -193,9 +194,9 @@ def _traverse(trees, tree, values, n_rows, leaf):
 
 @entry
 def predict_complete(trees, value, bits, total, found):
-    """Add the value of each row's leaf to ``total`` (m, V), trees in order.
+    """Add the value of each row's leaf to ``total`` (rows, values), trees in order.
 
-    If ``found`` (m, T) is not empty, store the leaves there instead.
+    If ``found`` (rows, trees) is not empty, store the leaves there instead.
     """
     values = np.zeros(2 * bits.shape[1] * PERFECT_BLOCK, bits.dtype)
     leaf = np.empty(PERFECT_BLOCK, np.uint32)

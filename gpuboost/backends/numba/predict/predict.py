@@ -4,12 +4,12 @@ A chunk of rows traverses tree after tree (a tree's nodes stay in the cache); ev
 reached its leaf takes `STEPS` steps per pass. Each node is packed into one record, and a leaf is
 its own child:
 
-    threshold   +inf in leaves, so that every value, NaN included, stays there
-    feature     2 * feature + (missing goes right)
+    threshold   +inf in leaves and in categorical splits, so that no value goes right by it
+    feature     2 * feature + (missing goes right); 0 in leaves
     child       left child, followed by the right child; in a leaf, the leaf itself
     category    row of the masks of all trees, or -1
 
-Shallow trees without categorical splits are left to `perfect_trees`.
+Ensembles of many shallow trees without categorical splits are left to `perfect_trees`.
 """
 
 # mypy: check-untyped-defs=False
@@ -35,7 +35,7 @@ from gpuboost.engine.bins import round_down_to_float32
 from gpuboost.engine.ensembles.ensemble import Ensemble
 
 # Rows of one task: each tree's nodes are fetched once per task (measured: 110 ns per row and tree
-# with 2**11 rows, 31 ns with 2**16); a copy of the rows has at most `CHUNK_BYTES` bytes.
+# with 2**11 rows, 31 ns with 2**16). A copy of the rows has at most `CHUNK_BYTES` bytes.
 PREDICTION_CHUNK = 1 << 16
 CHUNK_BYTES = 1 << 25
 PREDICTION_BLOCK = 1 << 12  # rows that traverse a tree together: their values stay in the cache
@@ -58,14 +58,14 @@ class ForestArrays(NamedTuple):
 
     Attributes
     ----------
-    nodes : records (N,)
+    nodes : records (n_nodes,)
         Nodes of all trees.
-    offset : int64 (T + 1,)
+    offset : int64 (n_trees + 1,)
         Start of each tree in ``nodes``.
-    has_categories : bool (T,)
-        Whether a tree has categorical splits.
-    masks : uint32 (M, W)
-        Bits of the categories that go left, for each categorical split.
+    has_categories : bool (n_trees,)
+        Whether each tree has categorical splits.
+    masks : uint32 (c, 8)
+        For each of c categorical splits, the bits of the categories that go left.
     """
 
     nodes: np.ndarray
@@ -75,7 +75,7 @@ class ForestArrays(NamedTuple):
 
 
 def pack_forest(ensemble: Ensemble, dtype: np.dtype, n_threads: int) -> ForestArrays:
-    """Pack the nodes for rows of ``dtype``; for float32 rows thresholds are rounded down."""
+    """Pack the nodes for rows of ``dtype``; for float32 rows, thresholds are rounded down."""
     nodes = np.empty(len(ensemble.feature), dtype=NODE_TYPES[dtype])
     offset = contiguous(ensemble.offset, np.int64)
     has_categories = np.zeros(ensemble.n_trees, dtype=np.bool_)
@@ -121,7 +121,7 @@ def pack_tree(nodes, thresholds, columns, first_mask):
 
 @inlined
 def _step(nodes, masks, first, k, X, row, is_plain):
-    """Next node of a row after ``k``; ``is_plain`` excludes missing values and categories."""
+    """Next node of a row after ``k``; if ``is_plain``, nothing is missing or categorical."""
     node = nodes[first + k]
     packed = np.uint32(node.feature)
     x = X[row, packed >> np.uint32(1)]
@@ -180,9 +180,9 @@ def _leaves(forest, tree, X, any_missing, leaf, active):
 
 @entry
 def predict_rows(forest, value, X, total, found):
-    """Add the value of each row's leaf to ``total`` (m, V), trees in order.
+    """Add the value of each row's leaf to ``total`` (rows, values), trees in order.
 
-    If ``found`` (m, T) is not empty, store the leaves there instead.
+    If ``found`` (rows, trees) is not empty, store the leaves there instead.
     """
     leaf, active = np.empty(X.shape[0], np.uint32), np.empty(PREDICTION_BLOCK, np.uint32)
     any_missing = _any_missing(X)
@@ -195,7 +195,7 @@ def predict_rows(forest, value, X, total, found):
 
 
 def chunks_of(X: np.ndarray, n_threads: int) -> list[slice]:
-    """Chunks of rows, at least two per thread."""
+    """Chunks of rows, at least two per thread if there are enough rows."""
     largest = min(PREDICTION_CHUNK, CHUNK_BYTES // max(1, X.shape[1] * X.itemsize))
     share = -(-len(X) // (2 * n_threads))
     return row_chunks(len(X), max(1, min(largest, share)))

@@ -1,7 +1,8 @@
 """Splits of categorical features, which send a set of categories left.
 
-Occupied categories are sorted so that candidate j sends the first j + 1 categories left, or only
-category j; then the candidates are evaluated like the bins of a numeric feature.
+Occupied categories are put in an order. Candidate j sends the first j + 1 of them left or, if the
+feature has few categories, only the one at position j. The candidates are evaluated like the bins
+of a numeric feature.
 """
 
 # mypy: check-untyped-defs=False
@@ -73,7 +74,7 @@ def candidate_order(problem, node, feature, keys, codes, m):
 
 @inlined
 def write_mask(mask, codes, order, m, chosen, is_alone):
-    """Write both halves of a row of `GrownTree.masks`: categories that go left, then all."""
+    """Write both halves of a row of `GrownTree.masks`: categories that go left, and all."""
     mask[:] = 0
     for j in range(m):
         _add_category(mask, codes[order[j]], (j == chosen) if is_alone else (j <= chosen))
@@ -81,7 +82,7 @@ def write_mask(mask, codes, order, m, chosen, is_alone):
 
 @inlined
 def _add_category(mask, code, goes_left):
-    """Add a category to a mask."""
+    """Add a category to the second half of a mask and, if it goes left, to the first."""
     bit = np.uint32(1) << np.uint32(code & 31)
     mask[8 + (code >> 5)] |= bit
     if goes_left:
@@ -107,7 +108,7 @@ def _take_categories(scratch, fields, m):
 
 @inlined
 def are_sorted(problem, feature):
-    """Whether the categories of a feature are sorted by g / h."""
+    """Whether the categories of a feature are sorted by gradient / hessian."""
     few = problem.matrix.n_bins[feature] <= ONE_HOT_LEVELS
     return not (few | problem.limits.random_thresholds)
 
@@ -116,8 +117,8 @@ def are_sorted(problem, feature):
 def _take_rare(scratch, fields, m, minimum):
     """Add the rare categories among ``m`` in `Scratch.per_bin` to the missing values.
 
-    Stores the codes of rare categories in `Scratch.rare`; returns the number of the other and of
-    the rare categories.
+    Stores the codes of rare categories in `Scratch.rare`; returns the numbers of other and of rare
+    categories.
     """
     per_bin, bins, kept = scratch.per_bin, scratch.bins, np.int64(0)
     for j in range(m):
@@ -135,7 +136,10 @@ def _take_rare(scratch, fields, m, minimum):
 
 @inlined
 def _sort_keys(scratch, channels, m):
-    """Fill the sort keys: the share of the node's largest class, or the mean over all outputs."""
+    """Fill the sort keys: gradient / hessian.
+
+    The gradient is that of the only channel, of the node's largest class, or the sum over outputs.
+    """
     per_bin, first, last = scratch.per_bin, np.int64(0), np.int64(1)
     if channels is not None:
         first, last = ordering_channel(channels)
@@ -148,9 +152,9 @@ def _sort_keys(scratch, channels, m):
 
 @helper
 def evaluate_categories(problem, channels, node, feature, rank, m):
-    """Evaluate a categorical feature from the sums up to each of ``m`` bins.
+    """Evaluate a categorical feature from the sums up to each of ``m`` bins and the missing values.
 
-    Returns whether the feature can split.
+    Returns whether the feature can split the node.
     """
     scratch, n_rare, fields = problem.scratch, np.int64(0), n_fields(channels)
     m, missing = _take_categories(scratch, fields, m), scratch.missing
@@ -168,7 +172,7 @@ def evaluate_categories(problem, channels, node, feature, rank, m):
             item = per_bin[field, order[j]]
             running = item if is_alone else running + item
             sums[field, j] = running
-    if minimum > 0 and missing[HESSIAN] < minimum:  # too rare to be alone on the right
+    if minimum > 0 and missing[HESSIAN] < minimum:  # too few missing values for a right side
         last = max(last - 1, np.int64(0))
     best = best_candidate(problem, channels, node, feature, (first, last))
     if take_candidate(problem, feature, rank, best):

@@ -4,7 +4,7 @@ A row's word holds its class in the gradient field. Only the classes that are pr
 considered: absent ones add exactly +0.0 to every score. There are three ways to sum histograms,
 depending on the node:
 
-    PAIR        two classes are present: the node is searched with one channel
+    PAIR        two classes are present: the node is searched like a node of one channel
     FIELDS      a word has a field for each class: one histogram, one addition per row
     HISTOGRAMS  one histogram per class or output, and for outputs one of the hessian
 
@@ -35,7 +35,7 @@ CHANNEL_PACKING = Packing(32, 0, 2**32 - 1, 0, 1, MAX_PACKED_ROWS)  # a row's wo
 PAIR, FIELDS, HISTOGRAMS = 0, 1, 2
 # Below this hessian, products of two sums are exact, so both classes of a pair have equal terms.
 PAIR_UP_TO = 2**26
-CLASS_SHIFT = np.int64(32)  # words of HISTOGRAMS: class position above this bit, weight below
+CLASS_SHIFT = np.int64(32)  # words of HISTOGRAMS: class position from this bit up, weight below
 WEIGHT_MASK = np.int64(2**32 - 1)
 
 
@@ -44,17 +44,17 @@ class Channels(NamedTuple):
 
     Attributes
     ----------
-    values : int32 (n, K), or (0, 0) for classes
+    values : int32 (n, K), or (0, K) for classes
         Outputs or signs about the node's medians, both without weights; or gradients.
     state : int64 (3,)
-        For the node: number of channels, way to sum histograms, bits of a field.
+        For the node: number of channels, how histograms are summed, bits of a field of FIELDS.
     by_class : int64 (K,)
         Weight of each class; zero between nodes.
     sums, present, position : int64 (K,)
-        For the node: sums of the present classes, these classes in ascending order, and the
-        position of each class among them.
+        For the node: sums of the present classes or of the outputs, present classes in ascending
+        order, and the position of each class among these.
     word : int64 (n,)
-        The word of each row that the histograms of the node sum.
+        For the node: the word of each row, to be summed in histograms.
     """
 
     values: np.ndarray
@@ -167,7 +167,7 @@ def prepare_words(problem, channels, node, words):
 def _pair_words(channels, node, words, packing):
     """Fill ``word`` for one channel: the gradient is the weight in the larger class.
 
-    Of classes with equal weights, it is the first.
+    If both classes have equal weights, the first is taken. Sets the gradient of the node, too.
     """
     larger = 1 if channels.sums[1] > channels.sums[0] else 0
     label = channels.present[larger]
@@ -182,7 +182,7 @@ def _pair_words(channels, node, words, packing):
 def ordering_channel(channels):
     """Range of channels that sort categories: all outputs, or the largest class.
 
-    Of classes with equal weights, it is the first.
+    If several classes are largest, the first of them is taken.
     """
     if channels.values.size:
         return np.int64(0), channels.state[0]
@@ -202,9 +202,10 @@ def field_of(channels, word, p):
 
 @inlined
 def add_row(problem, channels, row, i, to, at):
-    """Add row ``row``, the ``i``-th of the node, to column ``at`` of ``to``, as in `Scratch.sums`.
+    """Add row ``row``, the ``i``-th of the node, to column ``at`` of ``to``.
 
-    For classes the hessian is left out, because it is the sum of all channels.
+    ``to`` has the rows of `Scratch.sums`. For classes, its hessian is left out, because that is the
+    sum of all channels.
     """
     word = channels.word[i]
     weight = word & WEIGHT_MASK

@@ -75,8 +75,8 @@ def add_terms(problem, node, channel, positions, extra):
     """Add the terms of one channel to the terms of a range of candidates.
 
     ``channel`` is the row of the channel's sums, the sum of the node, and whether the node has only
-    this channel (an output, or the second of two classes). ``extra`` is the gradient and the
-    hessian of missing values that also go left.
+    this channel (an output, or one of two classes). ``extra`` is the gradient and the hessian of
+    missing values that also go left.
     """
     scratch, criterion, (row, g, _) = problem.scratch, problem.limits.criterion, channel
     sums, terms, h = scratch.sums, scratch.terms, np.float64(node.hessian)
@@ -102,11 +102,11 @@ def scores_of_terms(problem, node, feature, positions, extra):
         sign, limits = np.float64(sign_of(problem, feature)), value_limits(problem.limits, node)
         if sign != 0.0:
             g = np.float64(node.gradient)
-            _refuse_disorder(scratch, sign, g, h, limits, positions, extra)
+            _refuse_not_monotonic(scratch, sign, g, h, limits, positions, extra)
 
 
 @helper
-def _refuse_disorder(scratch, sign, g, h, limits, positions, extra):
+def _refuse_not_monotonic(scratch, sign, g, h, limits, positions, extra):
     """Set to -1 the scores of candidates that are not monotonic as ``sign`` requires."""
     sums, scores = scratch.sums, scratch.scores
     for j in range(positions[0], positions[1]):

@@ -1,12 +1,12 @@
 """Running sums of one feature over the rows of a node, up to each bin.
 
-All functions store ``m`` bins, ascending, in `Scratch.bins`, and the sums up to and including each
-bin: as words in `Scratch.prefix`, or with one row per field in `Scratch.sums`:
+The codes of ``m`` bins, ascending, are stored in `Scratch.bins`, and the sums up to and including
+each bin as words in `Scratch.prefix`, or with one row per field in `Scratch.sums`:
 
     | HESSIAN | COUNT | GRADIENT | GRADIENT + 1 | ...    one gradient for each channel
 
 A node whose sums fit a word needs one addition per row. Other nodes are summed in `Scratch.wide`,
-field by field. Histograms are zero again when the functions return.
+field by field. `Scratch.totals` and `Scratch.wide` are zero again when the sums are stored.
 """
 
 # mypy: check-untyped-defs=False
@@ -57,7 +57,7 @@ def _list_occupied(scratch):
 
 @inlined
 def _list_all(problem, feature):
-    """List every bin of a feature, the missing bin last; return the number of bins."""
+    """List every bin of a feature, the missing bin (if any) last; return the number of bins."""
     matrix, bins = problem.matrix, problem.scratch.bins
     width = matrix.missing_code + 1 if matrix.has_missing[feature] else matrix.n_bins[feature]
     for code in range(width):
@@ -113,7 +113,7 @@ def unpack_prefix(problem, channels, m):
 
 @inlined
 def add_hessians(channels, sums, m):
-    """Fill the hessians of nodes with classes: the sums over the weights of the classes."""
+    """Fill the hessians of a node with several classes: the sums of the weights of all classes."""
     sums[HESSIAN, :m] = 0
     for p in range(channels.state[0]):
         for j in range(m):
@@ -130,7 +130,7 @@ def add_word(problem, to, at, word):
 
 @inlined
 def _wide_totals(problem, members, feature):
-    """Fill `Scratch.wide` with the totals of each bin, by packed partial sums of ``block`` rows."""
+    """Fill `Scratch.wide`, from packed partial sums of ``block`` rows unless blocks are short."""
     codes, scratch, rows, words = problem.matrix.codes, problem.scratch, members.row, members.word
     totals, block = scratch.totals, problem.packing.block
     if block < SHORT_BLOCK:

@@ -38,7 +38,7 @@ def is_better(split, score, rank):
 
 @inlined
 def set_best(split, score, rank, feature, left_gradient, left_hessian):
-    """Make a numeric candidate the best so far; the caller fills in its bins."""
+    """Make a candidate the best so far; the caller sets its bins and whether it is categorical."""
     split.score, split.rank, split.feature = score, rank, feature
     split.left_gradient, split.left_hessian = left_gradient, left_hessian
     split.draw, split.categorical = NAN, 0
@@ -200,7 +200,10 @@ def take_candidate(problem, feature, rank, best):
 
 @inlined
 def missing_directions(problem, node, feature):
-    """Whether missing values can go right, and left: both, or only in the drawn direction."""
+    """Whether missing values can go right, and left; without missing values, only right.
+
+    If thresholds are random, they can only go in the drawn direction.
+    """
     if problem.scratch.missing[HESSIAN] == 0:
         return True, False
     if not problem.limits.random_thresholds:
@@ -211,7 +214,7 @@ def missing_directions(problem, node, feature):
 
 @helper
 def best_candidate(problem, channels, node, feature, positions):
-    """Best position in a range (first, last + 1), its score, and the side of missing values."""
+    """Best position in a range (first, end), its score, and the side of missing values."""
     scratch, directions = problem.scratch, missing_directions(problem, node, feature)
     j, score, direction = np.int64(-1), -1.0, MISSING_RIGHT
     for side in range(2):

@@ -28,6 +28,8 @@ from gpuboost.backends.numba.intrinsics import (
     store_release,
 )
 
+# Indices of the words: next task, threads that have arrived, number of the pass, number of threads,
+# whether the call is cancelled. The first three are on separate cache lines.
 TASK, ARRIVED, TURN, THREADS, CALLED_OFF, N_WORDS = 0, 8, 16, 24, 25, 32
 MAX_SPINS = 1 << 12  # number of checks before a waiting thread yields its core to others
 
@@ -71,7 +73,7 @@ def last_arrives(barrier):
 
 @inlined
 def release(barrier):
-    """Begin the next pass."""
+    """Begin the next pass: the waiting threads continue."""
     barrier[ARRIVED], barrier[TASK] = 0, 0
     store_release(barrier, TURN, barrier[TURN] + 1)
 

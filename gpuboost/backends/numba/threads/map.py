@@ -1,4 +1,4 @@
-"""Maps on threads. Each call has a new pool, because threads that outlive a call break forks."""
+"""Maps on threads. Each call has its own pool: a process with idle threads cannot fork safely."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RESULTS_AHEAD = 2  # number of results per thread that can wait for the consumer
 def in_order(
     work: Callable[[Item], Result], items: Sequence[Item], n_threads: int
 ) -> Iterator[Result]:
-    """Yield ``work(item)`` in order; threads work at most `RESULTS_AHEAD` items each ahead."""
+    """Yield ``work(item)`` in order; at most `RESULTS_AHEAD` items per thread are done ahead."""
     n_threads = min(n_threads, len(items))
     if n_threads <= 1:
         yield from map(work, items)
@@ -42,7 +42,7 @@ def row_chunks(n_rows: int, size: int) -> list[slice]:
 
 
 def contiguous(array: np.ndarray, dtype: Any) -> np.ndarray:
-    """The array in C order, writeable and in native byte order, copied only if needed.
+    """The array as ``dtype`` in native byte order, C order and writeable; copied only if needed.
 
     With one layout for all arrays, each function is compiled once.
     """

@@ -19,9 +19,8 @@ Result = TypeVar("Result")
 class ThreadPool:
     """The calling thread and up to ``n_threads`` - 1 other threads, which `dismiss` ends.
 
-    The other threads start when there is first work for them. Threads that meet at a barrier in
-    compiled code must all run at once, which `concurrent.futures.ThreadPoolExecutor` does not
-    guarantee.
+    The other threads start when they first have work. Threads that meet at a barrier in compiled
+    code must all run at once, which `concurrent.futures.ThreadPoolExecutor` does not guarantee.
     """
 
     def __init__(self, n_threads: int) -> None:
@@ -90,7 +89,7 @@ class _Other:
 
 
 def _serve(tasks: SimpleQueue[Any], number: int) -> None:
-    """Run queued work until None arrives; report the error of each piece, or None."""
+    """Run queued tasks until None arrives; report the error of each task, or None."""
     while (task := tasks.get()) is not None:
         work, barrier, done = task
         done.put(_take_part(work, number, barrier))
@@ -100,7 +99,7 @@ def _serve(tasks: SimpleQueue[Any], number: int) -> None:
 def _take_part(
     work: Callable[[int, np.ndarray], Any], number: int, barrier: np.ndarray
 ) -> BaseException | None:
-    """Do the work of one thread and return its error; an error releases waiting threads."""
+    """Do the work of one thread and return its error; an error releases the waiting threads."""
     try:
         if not is_called_off(barrier):
             work(number, barrier)
