@@ -62,7 +62,7 @@ class SplitQueue:
         store : NodeBuffer
             Node buffer of the batch.
         n_trees, n_rows : int
-            Number of trees and of rows of the batch.
+            Number of trees of the batch, and row capacity of all these trees together.
         """
         if task.options.max_leaf_nodes == NO_LIMIT:
             return None
@@ -102,7 +102,7 @@ class SplitQueue:
         Returns
         -------
         leaf : int32 (m,)
-            Place of the leaf that contains each node.
+            Place of the leaf that contains each node; for split nodes, their own place.
         """
         leaf = self._runtime.xp.empty(self._n_places, dtype=np.int32)
         own = {"leaf": leaf, "n_sums": nodes.sums.shape[1] if adds else 0}

@@ -61,4 +61,4 @@ class RowsOfRounds(ABC):
     def add_leaves(
         self, inputs: BatchInputs, queue: SplitQueue | None, grown: NumberedNodes
     ) -> None:
-        """Use the leaves after the last level; ``queue`` is the queue of best-first growth."""
+        """Use the leaves after the last level; ``queue`` is None unless growth is best first."""

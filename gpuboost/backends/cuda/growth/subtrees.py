@@ -1,4 +1,4 @@
-"""Growth of nodes with few rows to their leaves, outside the level loop: subtrees.cu."""
+"""Growth of the subtrees of nodes with few rows, outside the level loop: subtrees.cu."""
 
 from __future__ import annotations
 
@@ -54,17 +54,16 @@ def tiny_bytes(task: GrowTask) -> int:
 def small_rows_for(runtime: Runtime, task: GrowTask, n_rows: int, max_weight: int) -> int:
     """Largest number of rows of a small node; 0 if no node is small.
 
-    The result is 0 if a histogram does not fit shared memory (for example, with many classes); with
-    ``max_leaf_nodes``, which requires all splits of a level; with constraints that a block does not
-    store (value bounds, feature groups, features per level); and if gradients are about the median
-    of each node.
+    The result is 0 if a histogram does not fit shared memory (for example, with many classes), with
+    ``max_leaf_nodes`` (which requires all splits of a level), with constraints that a block does
+    not store (value bounds, feature groups, features per level), and if leaf values are medians.
 
     Parameters
     ----------
     n_rows : int
-        Number of rows of all trees of the batch.
+        Row capacity of all trees of the batch together.
     max_weight : int
-        Largest weight of a row; the sums of a code must stay below 2**32.
+        Largest weight of a row; the weights of the rows of a code must add up to less than 2**32.
     """
     flags = CompileFlags.of(task)
     held = flags.monotonic or flags.by_node or flags.by_level
@@ -90,7 +89,7 @@ class TinyNodes:
     tiny_start : int64 (m,)
         First row.
     tiny_key : uint64 (m,)
-        Key for random numbers.
+        Key of the node's random numbers.
     """
 
     n_tiny: Array = column(np.int32, 1)
@@ -108,7 +107,7 @@ class TinyNodes:
 
 
 class SmallTrees:
-    """Grows the small nodes of the levels of one batch of trees.
+    """Grows the subtrees of small nodes, in one batch of trees.
 
     Parameters
     ----------
@@ -118,7 +117,7 @@ class SmallTrees:
     store : NodeBuffer
         Node buffer of the batch.
     n_rows : int
-        Number of rows of all trees of the batch.
+        Row capacity of all trees of the batch together.
     """
 
     def __init__(
@@ -129,7 +128,7 @@ class SmallTrees:
         self._tiny = empty(TinyNodes, search.runtime.xp, {}, n=capacity)
 
     def grow(self, rows: DeviceRows, frontier: DeviceFrontier, found: Search, depth: int) -> None:
-        """Grow the small nodes of a level; their rows are overwritten.
+        """Grow the small nodes of a level to their leaves; their rows are overwritten.
 
         The level must not be at the largest depth.
         """
