@@ -109,9 +109,9 @@ class DrawnRows:
     weighted : bool
         Whether rows have sample weights.
     first : int64 (parts,)
-        Offset of each part's drawn rows in the list.
+        Offset of each part's rows in the list.
     count : int64 (1,)
-        Number of drawn rows.
+        Number of rows in the list: drawn rows of positive weight.
     """
 
     drawn: Array

@@ -30,7 +30,7 @@ class LeafQuantiles:
     ----------
     runtime : Runtime
     rule : LeafRule
-        That of the loss.
+        Leaf rule of the loss.
     rows : DeviceRowSet
         The training rows.
     weights : int64 (n,) or None
@@ -38,7 +38,7 @@ class LeafQuantiles:
     capacity : int
         Largest number of leaves of a round.
     max_rows : int
-        Largest number of rows of all trees of a round.
+        Largest number of rows of all trees of a round together.
     """
 
     def __init__(

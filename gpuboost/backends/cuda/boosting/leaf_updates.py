@@ -1,7 +1,7 @@
 """Updates of raw predictions on the device by the leaf values of a round's trees.
 
-The partition tracks the leaves of the rows on which trees are grown; other rows traverse the
-finished trees.
+Unless trees are deep, the partition tracks the leaves of the rows on which trees are grown. All
+other rows traverse the finished trees.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class RoundLeaves(LeavesOfRound):
     ----------
     follows : bool
         Whether the partition tracks the leaf of each row; then no node leaves the level loop
-        (`small_rows_for`). Otherwise, for deep trees, all rows traverse the finished trees.
+        (`DeviceTask.policy`). Otherwise, for deep trees, all rows traverse the finished trees.
     readback : Readback
-        Arrays of the last round that the host reads.
+        Arrays of the last round, which the host reads.
     """
 
     readback: Readback
@@ -106,7 +106,7 @@ class RoundLeaves(LeavesOfRound):
     def begin(self, others: Columns, trees: Array) -> dict[str, Array]:
         """Begin a round whose trees have the numbers ``trees``, uint64 (T,).
 
-        Returns arrays of the columns ``others``, which are read back together with the trees.
+        Returns arrays of the columns ``others``, which are read back with the table of the trees.
         """
         self._trees = trees
         table: Columns = {"table": (np.int64, table_shape(self._task.trees_per_round))}
@@ -238,7 +238,8 @@ def add_leaves(
     missing_code : int
         Code of missing values.
     place : int32 (T, n) or None
-        Leaf of each row, -1 for rows that traverse the tree; None if all rows traverse it.
+        Place of each row's leaf in the node buffer, -1 for rows that traverse the tree; None if all
+        rows traverse it.
     """
     own, n_outputs = finished.columns, finished.columns["value"].shape[1]
     given = {

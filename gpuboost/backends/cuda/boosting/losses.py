@@ -42,7 +42,7 @@ class MeanLosses:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Shape of the sums: a row per row set, plus one for losses before if rows are drawn."""
+        """Shape of the sums: one row per row set, and if rows are drawn, one for losses before."""
         return len(self._sets) + self._draws, _WORDS
 
     def begin(self, found: Array) -> None:

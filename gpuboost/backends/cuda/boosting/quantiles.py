@@ -42,7 +42,7 @@ class GroupedNumbers:
     below, total : int64 (g,)
         Weight of the numbers below all candidates; weight of the group.
     more : uint8 (g,)
-        Whether the quantile lies between two numbers.
+        Whether the quantile also depends on the next number.
     counts : int64 (m, 256)
         Histograms of a digit, for up to m groups at a time.
     """
@@ -75,7 +75,7 @@ class GroupedNumbers:
         return optional("weight", "weighted", self.weight, self.below)
 
     def find(self, runtime: Runtime, quantile: Array) -> None:
-        """Write the quantile of each group: float64 (g,)."""
+        """Write the quantile of each group to ``quantile``, float64 (g,)."""
         fill(runtime, self.counts, 0)
         n_groups, n_blocks = len(self.level), striding_blocks(runtime, self.pieces.capacity)
         for first in range(0, n_groups, _at_once()):

@@ -132,8 +132,8 @@ class RoundRows(RowsOfRounds):
     def make(self, inputs: BatchInputs) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
         """Make the rows of some trees of the round, one tree after the other.
 
-        The results are as in `DeviceDrawing.rows`. The regularisation of the trees, in integer
-        units, is written to ``inputs``.
+        The results are as in `DeviceDrawing.rows`. The regularisation, smallest hessian and gain
+        unit of the trees, which depend on the round's integer units, are written to ``inputs``.
         """
         if self.leaves is not None:
             self._read = self.leaves.begin(self._columns_read(), inputs.keys.trees)

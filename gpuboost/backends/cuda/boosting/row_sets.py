@@ -94,7 +94,7 @@ class LossKernels:
     def differentiate(
         self, rows: DeviceRowSet, parameter: Array, gradient: Array, hessian: Array, largest: Array
     ) -> None:
-        """Write negative gradients (K, n), hessians (H, n), and the largest absolute values."""
+        """Write negative gradients (K, n), hessians (H, n), and their largest absolute values."""
         own = {"parameter": parameter, "n_hessians": len(hessian), "largest": largest}
         found = {"gradient": gradient, "hessian": hessian}
         weights = optional("weights", "weighted", rows.weights, rows.y)

@@ -33,7 +33,7 @@ class DeviceForest:
         Codes that go left, one bit each; one unused row if no split is categorical.
     has_masks : bool
         Whether any split is categorical.
-    value : float64 (m, V)
+    value : float64 (m, n_values)
         Values of each node, one per class or output.
     """
 
@@ -51,7 +51,7 @@ class DeviceForest:
 
     @property
     def n_values(self) -> int:
-        """Number of classes or outputs of a leaf."""
+        """Number of values of a node: classes or outputs."""
         return self.value.shape[1]
 
 
