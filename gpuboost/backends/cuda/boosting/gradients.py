@@ -22,10 +22,10 @@ class RoundGradients:
     Attributes
     ----------
     kernels : LossKernels
-    gradient : float64 (K, n)
+    gradient : float64 (columns, n)
         Negative gradients of the loss, times sample weights.
-    hessian : float64 (H, n)
-        Hessians of the loss, times sample weights; H = 1 if the loss has a constant hessian.
+    hessian : float64 (columns, n) or (1, n)
+        Hessians of the loss, times sample weights; one row if the loss has a constant hessian.
     largest : uint64 (2,)
         Bit patterns of the largest absolute gradient and hessian of the round.
     exponents : int32 (4,)

@@ -104,7 +104,7 @@ class RoundLeaves(LeavesOfRound):
         self._quantiles = LeafQuantiles(self._runtime, rule, rows, weights, capacity, n_rows)
 
     def begin(self, others: Columns, trees: Array) -> dict[str, Array]:
-        """Begin a round whose trees have the numbers ``trees``, uint64 (T,).
+        """Begin a round whose trees have the numbers ``trees``, uint64 (trees,).
 
         Returns arrays of the columns ``others``, which are read back with the table of the trees.
         """
@@ -160,7 +160,7 @@ class RoundLeaves(LeavesOfRound):
             Queue of best-first growth.
         rule : ValueRule
             Rule for leaf values.
-        parameter : float64 (K,)
+        parameter : float64 (columns,)
             Parameter of the loss.
         n_rows : int64 (1,)
             Number of rows of a tree.
@@ -231,13 +231,13 @@ def add_leaves(
     Parameters
     ----------
     finished : Finished
-    trees : uint64 (T,)
+    trees : uint64 (trees,)
         Numbers of the trees, in the ensemble or in the round.
     rows : DeviceRowSet
         Row set whose raw predictions are updated.
     missing_code : int
         Code of missing values.
-    place : int32 (T, n) or None
+    place : int32 (trees, n) or None
         Place of each row's leaf in the node buffer, -1 for rows that traverse the tree; None if all
         rows traverse it.
     """

@@ -57,7 +57,7 @@ class MeanLosses:
         ----------
         drawn : uint32 (1, n) or None
             Number of times that the round draws each row; None if it draws all rows once.
-        parameter : float64 (K,)
+        parameter : float64 (columns,)
             Parameter of the loss.
         """
         if drawn is not None:

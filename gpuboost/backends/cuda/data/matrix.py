@@ -14,7 +14,7 @@ from gpuboost.engine.growth.frontier import Array
 
 @dataclass(frozen=True)
 class DeviceMatrix:
-    """Codes in the two layouts that kernels read, and properties of features for splits.
+    """Codes of n rows in the two layouts that kernels read, and properties of the F features.
 
     Attributes
     ----------

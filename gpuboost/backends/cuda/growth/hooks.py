@@ -35,7 +35,7 @@ class LeavesOfRound(Protocol):
 
         Parameters
         ----------
-        accepted : uint8 (m,)
+        accepted : uint8 (nodes,)
             Nodes that are split; the others are leaves.
         first : int32 (1,)
             Place of the level's first node in the node buffer.

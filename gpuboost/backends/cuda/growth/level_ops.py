@@ -173,13 +173,13 @@ class CudaLevelOps:
         return self._slices.keep(n_histograms, capacity, depth)
 
     def accept(self, frontier: DeviceFrontier, splits: DeviceSplits) -> Array:
-        """Return the mask of nodes whose splits are accepted: uint8 (m,)."""
+        """Return the mask of nodes whose splits are accepted: uint8 (nodes,)."""
         return splits.accepted
 
     def limit_to_best_first(
         self, frontier: DeviceFrontier, splits: DeviceSplits, accepted: Array
     ) -> Array:
-        """Return the mask of accepted nodes that best-first growth also accepts: uint8 (m,)."""
+        """Return the mask of accepted nodes that best-first growth also accepts: uint8 (nodes,)."""
         assert self._queue is not None
         return self._queue.limit_to_best_first(frontier, splits, self._store.first)
 

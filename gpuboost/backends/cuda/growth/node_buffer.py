@@ -317,7 +317,7 @@ class NumberedNodes:
         The nodes.
     numbers : Numbers
         Numbers of the nodes.
-    leaf : int32 (m,) or None
+    leaf : int32 (places,) or None
         Place of the leaf that contains each node: the node itself, or an ancestor if splits were
         taken back. None if no splits are taken back.
     finished : Finished or None

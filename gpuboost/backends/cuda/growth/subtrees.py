@@ -84,11 +84,11 @@ class TinyNodes:
     ----------
     n_tiny : int32 (1,)
         Number of nodes.
-    tiny_tree, place, tiny_count, tiny_levels : int32 (m,)
+    tiny_tree, place, tiny_count, tiny_levels : int32 (nodes,)
         Tree, place in the node buffer, number of rows, and largest number of levels below.
-    tiny_start : int64 (m,)
+    tiny_start : int64 (nodes,)
         First row.
-    tiny_key : uint64 (m,)
+    tiny_key : uint64 (nodes,)
         Key of the node's random numbers.
     """
 

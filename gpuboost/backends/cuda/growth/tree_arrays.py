@@ -36,7 +36,7 @@ class Finished:
         See `gpuboost.backends.cuda.growth.node_buffer.Numbers`.
     columns : dict of str to array
         The arrays of `Tree`; ``category`` and ``masks`` only if any feature is categorical.
-    number_of : int32 (m,) or None
+    number_of : int32 (places,) or None
         Index in ``columns`` of the node at each place of the node buffer; None if not needed.
     """
 

@@ -86,7 +86,7 @@ class DeviceConstraints:
         return replace(children, constraints=made)
 
     def allowed(self, frontier: DeviceFrontier, inputs: BatchInputs, depth: int) -> Array:
-        """Compute the mask of allowed features: uint8 (trees, F), or (m, F) with groups."""
+        """Compute the mask of allowed features: uint8 (trees, F), or (nodes, F) with groups."""
         xp, allowed, n_features = self._runtime.xp, inputs.allowed, self._n_features
         if self._by_level:
             drawn, count = xp.empty(allowed.shape, dtype=np.uint8), self._options.level_features

@@ -78,7 +78,7 @@ class MedianKernels:
         self._by_pieces("put_signs", frontier.pieces, rows, frontier.medians, **columns)
 
     def sums(self, rows: DeviceRows, frontier: DeviceFrontier, leaf: LeafColumns) -> Array:
-        """Compute `GrownTree.sums` of all nodes: int64 (m, 6 K + 2) for K outputs."""
+        """Compute `GrownTree.sums` of all nodes: int64 (nodes, 6 K + 2) for K outputs."""
         sums = self.runtime.xp.empty((frontier.capacity, 6 * self.n_outputs + 2), dtype=np.int64)
         fill(self.runtime, sums, 0)
         own = {"sign": self._signs(rows), "wide": leaf.wide[0], "draws": leaf.draws, "sums": sums}

@@ -71,7 +71,7 @@ class RowKernels:
         small_rows: int,
         sums: Array,
     ) -> None:
-        """Add the leaf columns of each leaf's rows to ``sums``, int64 (m, n_sums), zero before.
+        """Add the leaf columns of each leaf's rows to ``sums``, int64 (nodes, n_sums), zero before.
 
         Leaves with at most ``small_rows`` rows are left out.
         """

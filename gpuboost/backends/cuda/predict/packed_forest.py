@@ -101,7 +101,7 @@ def record_kind(ensemble: Ensemble, dtype: np.dtype) -> int:
 
 
 def pack_nodes(ensemble: Ensemble, node: int) -> np.ndarray:
-    """Pack the nodes into records, uint32 (m, words); records of leaves are zero and never read."""
+    """Pack m nodes into records, uint32 (m, words); records of leaves are zero and never read."""
     inner = np.flatnonzero(ensemble.left)
     tree = np.searchsorted(ensemble.offset, inner, side="right") - 1
     left = ensemble.left[inner].astype(np.uint32)

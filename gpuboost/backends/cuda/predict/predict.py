@@ -115,7 +115,7 @@ def sum_values(runtime: Runtime, forest: DeviceForest, rows: DeviceFeatures) -> 
 
 
 def find_leaves(runtime: Runtime, forest: DeviceForest, rows: DeviceFeatures) -> Array:
-    """Find the leaf of each row in each tree: int32 (T, n).
+    """Find the leaf of each row in each tree: int32 (trees, n).
 
     If rows are few, each block takes only some of the trees.
     """
@@ -133,7 +133,7 @@ def find_leaves(runtime: Runtime, forest: DeviceForest, rows: DeviceFeatures) ->
 
 
 def _add_values(runtime: Runtime, forest: DeviceForest, found: Array) -> Array:
-    """Sum the values of the leaves ``found``, int32 (T, n): float64 (n, n_values)."""
+    """Sum the values of the leaves ``found``, int32 (trees, n): float64 (n, n_values)."""
     n = found.shape[1]
     total = runtime.xp.empty((n, forest.n_values), dtype=runtime.xp.float64)
     threads = 64 if total.size <= 64 * runtime.n_multiprocessors else 256

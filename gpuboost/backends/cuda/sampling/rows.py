@@ -12,7 +12,8 @@ from gpuboost.engine.growth.frontier import Array
 class DeviceRows:
     """Rows of the nodes of a frontier; the rows of a node are contiguous.
 
-    The arrays have their full capacity, so they can be longer than the rows.
+    The arrays have their full capacity of r rows, so they can be longer than the rows. There are C
+    target columns.
 
     Attributes
     ----------
