@@ -134,7 +134,7 @@ class SizesQuantile:
 
 
 def pieces_of(runtime: Runtime, first: np.ndarray, count: np.ndarray, step: int) -> Pieces:
-    """Cut groups of ``count`` numbers from position ``first`` on into pieces of ``step`` numbers."""
+    """Cut groups, which begin at ``first`` and have ``count`` numbers, into pieces of ``step``."""
     n_each = -(-count // step)
     slot = np.repeat(np.arange(len(count)), n_each)
     within = (np.arange(len(slot)) - np.repeat(np.cumsum(n_each) - n_each, n_each)) * step
