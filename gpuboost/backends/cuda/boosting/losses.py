@@ -42,7 +42,7 @@ class MeanLosses:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Shape of the sums: one row per row set, and if rows are drawn, one for losses before."""
+        """Shape of the sums: a row per row set, plus one for earlier losses if rounds draw rows."""
         return len(self._sets) + self._draws, _WORDS
 
     def begin(self, found: Array) -> None:

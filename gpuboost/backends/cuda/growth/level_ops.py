@@ -108,7 +108,7 @@ class CudaLevelOps:
     def set_median_gradients(
         self, rows: DeviceRows, frontier: DeviceFrontier
     ) -> tuple[DeviceRows, DeviceFrontier]:
-        """Write the signs of rows about their nodes' medians, and the sums of nodes, in place."""
+        """Write the signs of deviations from nodes' medians, and the sums of nodes, in place."""
         medians = self._shared.medians
         assert medians is not None
         frontier = replace(frontier, medians=medians.find(rows, frontier))

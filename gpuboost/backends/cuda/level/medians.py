@@ -19,7 +19,7 @@ from gpuboost.engine.targets import MedianTarget, Target
 
 @dataclass(frozen=True)
 class MedianKernels:
-    """Finds the medians of nodes, the signs of rows about these medians, and sums of deviations.
+    """Finds the medians of nodes, and the signs and sums of the rows' deviations from them.
 
     The target of the rows has a column of signs for each output, then a column of ranks for each.
 
@@ -73,7 +73,7 @@ class MedianKernels:
         return found
 
     def put_signs(self, rows: DeviceRows, frontier: DeviceFrontier) -> None:
-        """Write the signs of each row's targets about the medians of its node."""
+        """Write the signs of the deviations of each row's targets from its node's medians."""
         columns = {"rank": self._ranks(rows), "sign": self._signs(rows)}
         self._by_pieces("put_signs", frontier.pieces, rows, frontier.medians, **columns)
 

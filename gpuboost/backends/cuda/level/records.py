@@ -70,7 +70,7 @@ class DeviceFrontier:
     constraints : NodeConstraints or None
         None if nodes have no constraints.
     medians : Medians or None
-        None unless gradients are signs about the medians of nodes.
+        None unless gradients are signs of deviations from the medians of nodes.
     read_size : callable or None
         Function that waits for the host's copy of ``size`` and returns it; None if the host does
         not read it.
