@@ -69,7 +69,7 @@ class RowDraw:
         return min(positive, sampler.n_draws) if self.draws else positive
 
     def counts(self) -> Array | None:
-        """Number of times that the round draws each row: uint32 (1, n); None if 1 for all rows."""
+        """Number of times that the round draws each row: uint32 (1, n); None for once each."""
         return None if self._counts is None else self._counts(self._keys)
 
     def place(self, drawn: Array | None) -> DrawnRows:

@@ -128,7 +128,7 @@ class LeafQuantiles:
     def keep_traversed(
         self, listed: ListedRows, finished: Finished, missing_code: int, trees: Array
     ) -> None:
-        """Keep the residuals of the listed rows by the leaves that they reach in finished trees."""
+        """Keep the residuals of listed rows, grouped by the leaves of finished trees they reach."""
         runtime, xp, n = self._runtime, self._runtime.xp, len(finished.columns["left"])
         nodes = empty(_MarkedNodes, xp, {}, n=n)
         own = {"capacity": n, "left": finished.columns["left"]}
@@ -242,7 +242,7 @@ class PlacedLeaves:
     number_of : int32 (places,)
         Index of each place's node among the finished nodes of all trees.
     leaf : int32 (places,) or None
-        Place of the leaf that contains each node; None if no split was taken back.
+        Place of the leaf that contains each node; None unless growth is best first.
     """
 
     number_of: Array

@@ -23,7 +23,7 @@ class DeviceRowSet:
     Attributes
     ----------
     given : RowSet
-        The row set on the host.
+        The row set of the task.
     data : uint8 (F, n) or DeviceFeatures
         Codes, or features that are not binned.
     y : float64 (n_outputs, n)

@@ -31,7 +31,7 @@ class Finisher:
     runtime : Runtime
     task : GrowTask
     rule : ValueRule or None
-        Rule for leaf values; None if each batch passes its own rule.
+        Rule for the values and weights of nodes; None if each batch passes its own rule.
 
     Attributes
     ----------

@@ -80,7 +80,7 @@ class NodeCapacity:
 
 @dataclass(frozen=True)
 class Store:
-    """Nodes of all trees, in no particular order; arrays are allocated at full capacity.
+    """Nodes of all trees, in the order of their places; arrays are allocated at full capacity.
 
     Attributes
     ----------
@@ -319,7 +319,7 @@ class NumberedNodes:
         Numbers of the nodes.
     leaf : int32 (places,) or None
         Place of the leaf that contains each node: the node itself, or an ancestor if splits were
-        taken back. None if no splits are taken back.
+        taken back. None unless growth is best first.
     finished : Finished or None
         The finished trees; None if they are finished by the host or by their round.
     """

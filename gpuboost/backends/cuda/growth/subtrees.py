@@ -32,8 +32,8 @@ STATIC_BYTES = 12 << 10  # upper bound on the static shared memory of a block
 
 
 def shared_bytes(task: GrowTask, n_cells: int, n_rows: int) -> int:
-    """Bytes of dynamic shared memory for ``n_cells`` codes and ``n_rows`` rows: block_state.cuh."""
-    target, k = task.target, task.target.n_channels
+    """Bytes of dynamic shared memory for ``n_cells`` codes and ``n_rows`` rows."""
+    target, k = task.target, task.target.n_channels  # the arrays are listed in block_state.cuh
     by_class = target.by_class
     planes = 1 + (task.options.min_samples_leaf > 1) + (k if by_class else 2 * k)
     words = 4 * (k + 2) + planes * n_cells + (1 if by_class else k) * n_rows
@@ -78,7 +78,7 @@ def small_rows_for(runtime: Runtime, task: GrowTask, n_rows: int, max_weight: in
 
 @dataclass(frozen=True)
 class TinyNodes:
-    """Nodes that warps grow instead of blocks; arrays have the capacity of a level.
+    """Nodes that warps grow instead of blocks, with capacity for the nodes of a level.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class TinyNodes:
     tiny_tree, place, tiny_count, tiny_levels : int32 (nodes,)
         Tree, place in the node buffer, number of rows, and largest number of levels below.
     tiny_start : int64 (nodes,)
-        First row.
+        Position of the first row.
     tiny_key : uint64 (nodes,)
         Key of the node's random numbers.
     """

@@ -180,7 +180,7 @@ def max_children(parents: int, n_rows: int, options: TreeOptions, small_rows: in
 
 
 def max_large(n_rows: int, options: TreeOptions, small_rows: int = 0) -> int:
-    """Largest number of nodes of a level with at least `min_rows` rows, over ``small_rows``."""
+    """Largest number of nodes of a level with `min_rows` or more and over ``small_rows`` rows."""
     return n_rows // max(small_rows + 1, min_rows(options))
 
 

@@ -199,7 +199,7 @@ class Medians:
 
 @dataclass(frozen=True)
 class Ranges:
-    """Smallest and largest target of each node, int32 (m, K), for `Policy.search`."""
+    """Smallest and largest target of each node and channel, int32 (m, K), for `Policy.search`."""
 
     low: Array
     high: Array

@@ -1,4 +1,4 @@
-"""An ensemble on the device, packed for predict.cu and kept as long as the ensemble lives."""
+"""An ensemble on the device, packed for predict.cu; it is kept as long as the ensemble lives."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _forests: dict[tuple[int, int, str], DeviceForest] = {}
 
 
 def device_forest(runtime: Runtime, ensemble: Ensemble, dtype: np.dtype) -> DeviceForest:
-    """Return the packed ensemble for rows of ``dtype``, which is copied to the device once.
+    """Return an ensemble packed for rows of ``dtype``; it is copied to the device only once.
 
     The copy is freed with the ensemble or the runtime. Other threads can use it on streams that do
     not wait for the current one, so the copy is complete before it is stored in the cache.

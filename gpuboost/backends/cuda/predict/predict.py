@@ -42,7 +42,7 @@ def predict(runtime: Runtime, ensemble: Ensemble, X: Array) -> Array:
 
 
 def apply(runtime: Runtime, ensemble: Ensemble, X: Array) -> Array:
-    """Find the leaf of each row in each tree, numbered within the tree: int32 (n, T)."""
+    """Find the leaf of each row in each tree, numbered within the tree: int32 (n, trees)."""
     forest = device_forest(runtime, ensemble, X.dtype)
     row_bytes = 4 * forest.n_trees
     return _where_rows_are(runtime, X, row_bytes, lambda x: find_leaves(runtime, forest, x).T)
