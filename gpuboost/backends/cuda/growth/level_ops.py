@@ -186,7 +186,7 @@ class CudaLevelOps:
     def leaf_sums(
         self, rows: DeviceRows, frontier: DeviceFrontier, candidates: Search, accepted: Array
     ) -> Array | None:
-        """Compute leaf sums of leaves (for medians, of all nodes); None if class weights suffice."""
+        """Compute sums of leaves (for medians, of all nodes); None if class weights suffice."""
         leaf, xp = self._leaf, self._runtime.xp
         if leaf is None:
             return None

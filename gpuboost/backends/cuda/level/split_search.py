@@ -260,7 +260,7 @@ class SplitSearch:
         return FeatureLists(lists, count, count, last)
 
     def search(self, level: Searched, rows: DeviceRows, splits: DeviceSplits) -> None:
-        """Write the splits of the level's open nodes; with slot 0, also empty splits of all others."""
+        """Write the splits of open nodes; with slot 0, also empty splits of all other nodes."""
         found = self._by_feature(level)
         xp = self.runtime.xp
         undecided = xp.empty(level.frontier.capacity, dtype=xp.uint8)
