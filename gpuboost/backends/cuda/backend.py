@@ -58,7 +58,7 @@ class CudaBackend:
             return bin_matrix(self.runtime, X, mapper)
 
     def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
-        """Grow the trees of ``task``, in batches as large as the memory of the device allows."""
+        """Grow the trees of ``task``, in batches that fit the memory of the device."""
         return self._each(grow_trees, task)
 
     def grow_finished(self, task: GrowTask) -> Iterator[tuple[int, Tree]]:
@@ -83,7 +83,7 @@ class CudaBackend:
         return CudaReweighter(self.runtime, self._with_budget(task))
 
     def _with_budget(self, task: Task) -> Task:
-        """Return the task with the free memory of the device as its budget."""
+        """Return the task with the memory that a fit may use on the device as its budget."""
         with self.runtime.active():
             return replace(task, memory_budget=self.runtime.memory_budget())
 

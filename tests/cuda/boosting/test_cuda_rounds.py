@@ -193,7 +193,7 @@ def test_trees_beyond_the_node_buffer_are_refused(
     """The error is raised before the first launch."""
     runtime, (X, y) = ShimRuntime(), table(60, n_classes=2)
     monkeypatch.setattr(stored, "MAX_PLACES", 20)
-    with pytest.raises(ValueError, match=r"^a tree of 60 rows .* Give max_depth, a larger min"):
+    with pytest.raises(ValueError, match=r"^a tree of 60 rows .* Set max_depth, increase min"):
         fit_on(CudaBackend(runtime), clone(make), X, y)
     assert not {"make_roots", "draw_rows", "differentiate"} & set(runtime.launches)
 

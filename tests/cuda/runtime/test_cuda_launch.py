@@ -80,7 +80,7 @@ def test_arguments_come_from_keywords_fields_and_properties() -> None:
 def test_keywords_take_precedence_over_records() -> None:
     records = (Places(), Other())
     given = {"capacity": 9, "length": "others", "is_split": "marks"}
-    with pytest.raises(TypeError, match="takes nothing of Other"):
+    with pytest.raises(TypeError, match="does not use Other"):
         launched("mark_splits", 3, *records, **given)
     assert launched("mark_splits", 3, Places(), **given)[5][::2] == ("others", 9)
 
@@ -100,7 +100,7 @@ def test_fields_of_out_are_bound_by_the_end_of_the_name() -> None:
     given |= {"n_samples": 1, "n_columns": 2, "target_stride": 3}
     args = launched("list_drawn", 1, out=Made(), **given)[5]
     assert args == ("d", 1, "f", "o", 1, "t", 1, 2, 3, "rows", "weights", "targets")
-    with pytest.raises(TypeError, match="fill_bytes takes nothing of Made"):
+    with pytest.raises(TypeError, match="fill_bytes does not use Made"):
         launched("fill_bytes", 1, out=Made(), to="a", n=1, value=0)
 
 
@@ -110,9 +110,9 @@ def test_fields_of_out_are_bound_by_the_end_of_the_name() -> None:
         ((Places(), Other()), {"is_split": 0}, "mark_splits: 2 records offer capacity"),
         ((Places(),), {}, "mark_splits: nothing offers is_split"),
         ((Other(),), {"is_split": 0}, "mark_splits: nothing offers length"),
-        ((Places(),), {"is_split": 0, "n": 1}, "mark_splits takes nothing of n"),
-        ((Places(), Made()), {"is_split": 0}, "mark_splits takes nothing of Made"),
-        ((Places(), {"x": 1}), {"is_split": 0}, "mark_splits takes nothing of dict"),
+        ((Places(),), {"is_split": 0, "n": 1}, "mark_splits does not use n"),
+        ((Places(), Made()), {"is_split": 0}, "mark_splits does not use Made"),
+        ((Places(), {"x": 1}), {"is_split": 0}, "mark_splits does not use dict"),
     ],
 )
 def test_missing_and_extra_arguments_are_errors(records: Any, values: Any, reason: str) -> None:

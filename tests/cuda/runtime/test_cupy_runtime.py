@@ -376,7 +376,7 @@ def test_architectures(capability, expected):
 
 def test_a_device_too_old_for_the_compiler_is_an_error():
     with pytest.raises(
-        RuntimeError, match=r"compute capability 7\.5 or newer, the device has 6\.1"
+        RuntimeError, match=r"compute capability 7\.5 or newer, but the device has 6\.1"
     ):
         choose_architecture(61, fake_cuda.KNOWN_ARCHITECTURES)
 

@@ -70,8 +70,8 @@ class CudaReweighter:
     def boost(self, number: int) -> Round:
         """Grow and evaluate the tree of a round.
 
-        If rounds are recorded, the next round is launched before this one is read. If boosting
-        stops at this round, the next round is discarded.
+        If rounds are recorded and copied whole, the next round is launched before this one is read.
+        If boosting stops at this round, the next round is discarded.
         """
         with self._runtime.active():
             if not self._evaluates_as_grown:
@@ -120,7 +120,7 @@ class CudaReweighter:
     def launch(self, number: int) -> None:
         """Launch a round: update weights, grow the tree and, unless it is pruned, evaluate it."""
         self.rows.begin(number)
-        # The first round updates no weights, so later rounds have other launches.
+        # The first round updates no weights, so its launches differ from those of later rounds.
         self._grower.launch(self._inputs.of(number), again=0 < number < self._task.n_rounds - 1)
 
 

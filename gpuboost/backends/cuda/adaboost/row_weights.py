@@ -26,7 +26,7 @@ class RowWeights:
     task : ReweightTask
     codes : uint8 (F, n)
     start : float64 (n,)
-        Weights of the first round; the array is overwritten.
+        Weights of the first round; an array on the device is overwritten.
 
     Attributes
     ----------

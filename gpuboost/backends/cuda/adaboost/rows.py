@@ -35,13 +35,13 @@ from gpuboost.engine.fixed_point import SUM_BITS, sum_bits
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.task import GrowTask
 
-# The integer weights of all rows of a tree add up to less than 2**32, so the sums of a block cannot
-# wrap around, whatever the largest weight is.
+# Stands for the largest weight: a block can sum any number of rows. The integer weights of all rows
+# of a tree add up to less than 2**32, so sums cannot wrap around.
 ANY_ROWS = 1
 
 
 class ReweightedRows(RowsOfRounds):
-    """Makes the rows of the tree of a round, and holds the device data of a fit.
+    """Makes the rows of each round's tree, and holds the device data of a fit.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class ReweightedRows(RowsOfRounds):
     # ---- RowsOfRounds --------------------------------------------------------------------------
 
     def make(self, inputs: BatchInputs) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
-        """Make the rows of the tree; see `DeviceDrawing.rows`. The largest weight is `ANY_ROWS`."""
+        """Make the rows of the tree; see `DeviceDrawing.rows`. ``max_weight`` is `ANY_ROWS`."""
         xp = self._runtime.xp
         if self._follows:
             self.weights.reweigh()
@@ -159,7 +159,7 @@ class ReweightedRows(RowsOfRounds):
 
 
 class ClassFactors:
-    """Class weights, float64 (1, K), and the classes of rows; by default one weight, which is 1."""
+    """Class weights, float64 (1, classes), and the classes of rows; by default one weight of 1."""
 
     def __init__(self, runtime: Runtime, task: ReweightTask, known: Array) -> None:
         self.given = task.of_class is not None

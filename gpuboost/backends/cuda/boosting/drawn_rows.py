@@ -69,7 +69,7 @@ class RowDraw:
         return min(positive, sampler.n_draws) if self.draws else positive
 
     def counts(self) -> Array | None:
-        """Number of times that the round draws each row: uint32 (1, n); None if 1 for all rows."""
+        """Number of times that the round draws each row: uint32 (1, n); None for once each."""
         return None if self._counts is None else self._counts(self._keys)
 
     def place(self, drawn: Array | None) -> DrawnRows:
@@ -109,9 +109,9 @@ class DrawnRows:
     weighted : bool
         Whether rows have sample weights.
     first : int64 (parts,)
-        Offset of each part's drawn rows in the list.
+        Offset of each part's rows in the list.
     count : int64 (1,)
-        Number of drawn rows.
+        Number of rows in the list: drawn rows of positive weight.
     """
 
     drawn: Array

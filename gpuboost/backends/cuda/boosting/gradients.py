@@ -22,10 +22,10 @@ class RoundGradients:
     Attributes
     ----------
     kernels : LossKernels
-    gradient : float64 (K, n)
-        Negative gradients.
-    hessian : float64 (H, n)
-        Hessians; H = 1 if the loss has a constant hessian.
+    gradient : float64 (columns, n)
+        Negative gradients of the loss, times sample weights.
+    hessian : float64 (columns, n) or (1, n)
+        Hessians of the loss, times sample weights; one row if the loss has a constant hessian.
     largest : uint64 (2,)
         Bit patterns of the largest absolute gradient and hessian of the round.
     exponents : int32 (4,)
@@ -33,9 +33,9 @@ class RoundGradients:
     given : float64 (4,)
         l1, l2, the largest leaf value and the smallest hessian of a leaf, in units of the loss.
     whole : int32 (n,)
-        Hessians, if they are constant whole numbers; otherwise a placeholder.
+        Hessians, if they are the same whole numbers in every round; otherwise a placeholder.
     is_whole : bool
-        Whether hessians are constant whole numbers.
+        Whether hessians are the same whole numbers in every round.
     max_weight : int
         Largest integer weight that a row can have.
     n_outputs, n_hessians : int
@@ -105,7 +105,7 @@ class RoundGradients:
     def find(self, rows: DeviceRowSet, parameter: Array) -> None:
         """Compute gradients and hessians and their largest absolute values.
 
-        For a user-defined loss, `ask_user` has computed gradients and hessians before.
+        For a user-defined loss, `ask_user` must have computed gradients and hessians before.
         """
         fill(self.kernels.runtime, self.largest, 0)
         if self.kernels.loss.has_formula:
@@ -115,7 +115,7 @@ class RoundGradients:
         self.kernels.keep_largest(self.hessian, 1, self.largest)
 
     def scale(self, inputs: BatchInputs) -> None:
-        """Find the exponents of the round, and write its trees' regularisation to ``inputs``."""
+        """Find the exponents; write regularisation, smallest hessian and unit to ``inputs``."""
         self.kernels.launch("scale_round", 1, self, inputs)
 
     def read_scale(self) -> Scale:

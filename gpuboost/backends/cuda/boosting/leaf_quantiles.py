@@ -30,7 +30,7 @@ class LeafQuantiles:
     ----------
     runtime : Runtime
     rule : LeafRule
-        That of the loss.
+        Leaf rule of the loss.
     rows : DeviceRowSet
         The training rows.
     weights : int64 (n,) or None
@@ -38,7 +38,7 @@ class LeafQuantiles:
     capacity : int
         Largest number of leaves of a round.
     max_rows : int
-        Largest number of rows of all trees of a round.
+        Largest number of rows of all trees of a round together.
     """
 
     def __init__(
@@ -84,14 +84,14 @@ class LeafQuantiles:
 
         Parameters
         ----------
-        row : uint32 (r,)
+        row : uint32 (rows,)
             Rows of the matrix; the rows of a node are contiguous.
         frontier : DeviceFrontier
-        accepted : uint8 (m,)
+        accepted : uint8 (nodes,)
             Nodes that are split; the others are leaves.
         first : int32 (1,)
             Place of the level's first node in the node buffer.
-        trees : uint64 (T,)
+        trees : uint64 (trees,)
             Numbers of the trees.
         """
         pieces = frontier.pieces
@@ -105,7 +105,7 @@ class LeafQuantiles:
     def _offsets(
         self, nodes: DeviceFrontier | _MarkedNodes, first: Array, given: dict[str, Any]
     ) -> Array:
-        """Reserve space for the residuals of each leaf of a level; return offsets, int64 (m,)."""
+        """Reserve space for the residuals of each leaf of a level; return their offsets."""
         own, n = self._groups, len(nodes.tree)
         found = {"offset": self._runtime.xp.empty(n, dtype=np.int64), **self._of_groups}
         sizes = {"n_groups": own.size, "n_cut": own.pieces.n_pieces}
@@ -128,7 +128,7 @@ class LeafQuantiles:
     def keep_traversed(
         self, listed: ListedRows, finished: Finished, missing_code: int, trees: Array
     ) -> None:
-        """Keep the residuals of the listed rows by the leaves that they reach in finished trees."""
+        """Keep the residuals of listed rows, grouped by the leaves of finished trees they reach."""
         runtime, xp, n = self._runtime, self._runtime.xp, len(finished.columns["left"])
         nodes = empty(_MarkedNodes, xp, {}, n=n)
         own = {"capacity": n, "left": finished.columns["left"]}
@@ -156,9 +156,9 @@ class LeafQuantiles:
 
         Parameters
         ----------
-        trees : uint64 (T,)
+        trees : uint64 (trees,)
             Numbers of the trees.
-        parameter : float64 (K,)
+        parameter : float64 (columns,)
             Parameter of the loss.
         n_rows : int64 (1,)
             Number of rows of a tree.
@@ -211,9 +211,9 @@ class ListedRows:
 
     Attributes
     ----------
-    row : uint32 (r,)
+    row : uint32 (rows,)
         Rows of the matrix.
-    start, n_rows : int64 (T,)
+    start, n_rows : int64 (trees,)
         Offset of each tree's rows in ``row``, and their number.
     """
 
@@ -239,10 +239,10 @@ class PlacedLeaves:
 
     Attributes
     ----------
-    number_of : int32 (m,)
+    number_of : int32 (places,)
         Index of each place's node among the finished nodes of all trees.
-    leaf : int32 (m,) or None
-        Place of the leaf that contains each node; None if no split was taken back.
+    leaf : int32 (places,) or None
+        Place of the leaf that contains each node; None unless growth is best first.
     """
 
     number_of: Array

@@ -1,7 +1,7 @@
 """Updates of raw predictions on the device by the leaf values of a round's trees.
 
-The partition tracks the leaves of the rows on which trees are grown; other rows traverse the
-finished trees.
+Unless trees are deep, the partition tracks the leaves of the rows on which trees are grown. All
+other rows traverse the finished trees.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class RoundLeaves(LeavesOfRound):
     ----------
     follows : bool
         Whether the partition tracks the leaf of each row; then no node leaves the level loop
-        (`small_rows_for`). Otherwise, for deep trees, all rows traverse the finished trees.
+        (`DeviceTask.policy`). Otherwise, for deep trees, all rows traverse the finished trees.
     readback : Readback
-        Arrays of the last round that the host reads.
+        Arrays of the last round, which the host reads.
     """
 
     readback: Readback
@@ -104,9 +104,9 @@ class RoundLeaves(LeavesOfRound):
         self._quantiles = LeafQuantiles(self._runtime, rule, rows, weights, capacity, n_rows)
 
     def begin(self, others: Columns, trees: Array) -> dict[str, Array]:
-        """Begin a round whose trees have the numbers ``trees``, uint64 (T,).
+        """Begin a round whose trees have the numbers ``trees``, uint64 (trees,).
 
-        Returns arrays of the columns ``others``, which are read back together with the trees.
+        Returns arrays of the columns ``others``, which are read back with the table of the trees.
         """
         self._trees = trees
         table: Columns = {"table": (np.int64, table_shape(self._task.trees_per_round))}
@@ -160,7 +160,7 @@ class RoundLeaves(LeavesOfRound):
             Queue of best-first growth.
         rule : ValueRule
             Rule for leaf values.
-        parameter : float64 (K,)
+        parameter : float64 (columns,)
             Parameter of the loss.
         n_rows : int64 (1,)
             Number of rows of a tree.
@@ -231,14 +231,15 @@ def add_leaves(
     Parameters
     ----------
     finished : Finished
-    trees : uint64 (T,)
+    trees : uint64 (trees,)
         Numbers of the trees, in the ensemble or in the round.
     rows : DeviceRowSet
         Row set whose raw predictions are updated.
     missing_code : int
         Code of missing values.
-    place : int32 (T, n) or None
-        Leaf of each row, -1 for rows that traverse the tree; None if all rows traverse it.
+    place : int32 (trees, n) or None
+        Place of each row's leaf in the node buffer, -1 for rows that traverse the tree; None if all
+        rows traverse it.
     """
     own, n_outputs = finished.columns, finished.columns["value"].shape[1]
     given = {

@@ -42,7 +42,7 @@ class MeanLosses:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Shape of the sums: a row per row set, plus one for losses before if rows are drawn."""
+        """Shape of the sums: a row per row set, plus one for earlier losses if rounds draw rows."""
         return len(self._sets) + self._draws, _WORDS
 
     def begin(self, found: Array) -> None:
@@ -57,7 +57,7 @@ class MeanLosses:
         ----------
         drawn : uint32 (1, n) or None
             Number of times that the round draws each row; None if it draws all rows once.
-        parameter : float64 (K,)
+        parameter : float64 (columns,)
             Parameter of the loss.
         """
         if drawn is not None:

@@ -31,20 +31,20 @@ class GroupedNumbers:
         Number of groups.
     pieces : Pieces
         Pieces of the numbers; their slots are groups.
-    key : uint64 (r,)
+    key : uint64 (numbers,)
         The numbers as ordered integers; the numbers of a group are contiguous.
-    weight : int64 (r,) or None
+    weight : int64 (numbers,) or None
         Weights of the numbers; None if each number counts once.
-    level : float64 (g,)
+    level : float64 (groups,)
         Level of each group's quantile, between 0 and 1.
-    prefix, above : uint64 (g,)
+    prefix, above : uint64 (groups,)
         Digits found so far; the next number, if ``more``.
-    below, total : int64 (g,)
+    below, total : int64 (groups,)
         Weight of the numbers below all candidates; weight of the group.
-    more : uint8 (g,)
-        Whether the quantile lies between two numbers.
-    counts : int64 (m, 256)
-        Histograms of a digit, for up to m groups at a time.
+    more : uint8 (groups,)
+        Whether the quantile also depends on the next number.
+    counts : int64 (groups at once, 256)
+        Weights by digit, for some groups at a time.
     """
 
     size: Array
@@ -75,7 +75,7 @@ class GroupedNumbers:
         return optional("weight", "weighted", self.weight, self.below)
 
     def find(self, runtime: Runtime, quantile: Array) -> None:
-        """Write the quantile of each group: float64 (g,)."""
+        """Write the quantile of each group to ``quantile``, float64 (groups,)."""
         fill(runtime, self.counts, 0)
         n_groups, n_blocks = len(self.level), striding_blocks(runtime, self.pieces.capacity)
         for first in range(0, n_groups, _at_once()):
@@ -127,14 +127,14 @@ class SizesQuantile:
         runtime.upload(np.full(n_columns, level), self._groups.level)
 
     def find(self, parameter: Array) -> None:
-        """Write the quantiles of the current residuals to ``parameter``: float64 (K,)."""
+        """Write the quantiles of the current residuals to ``parameter``: float64 (columns,)."""
         rows, key = self._rows, self._groups.key
         launch(self._runtime, "key_sizes", (blocks(rows.n), len(rows.raw)), rows, key=key)
         self._groups.find(self._runtime, parameter)
 
 
 def pieces_of(runtime: Runtime, first: np.ndarray, count: np.ndarray, step: int) -> Pieces:
-    """Cut groups, given by ``first`` and ``count`` int64 (g,), into pieces of ``step`` numbers."""
+    """Cut groups, which begin at ``first`` and have ``count`` numbers, into pieces of ``step``."""
     n_each = -(-count // step)
     slot = np.repeat(np.arange(len(count)), n_each)
     within = (np.arange(len(slot)) - np.repeat(np.cumsum(n_each) - n_each, n_each)) * step

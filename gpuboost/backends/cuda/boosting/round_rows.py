@@ -55,7 +55,7 @@ class RoundRows(RowsOfRounds):
         Gradients and hessians of the training rows.
     draw : RowDraw
         Draw of the rows of rounds.
-    parameter : float64 (K,)
+    parameter : float64 (columns,)
         Parameter of the loss. If each round computes it, this is the value of the round launched
         last; it is undefined before the first round.
     sets : list of DeviceRowSet
@@ -109,7 +109,7 @@ class RoundRows(RowsOfRounds):
         return [self.rows, *watched]
 
     def _start_parameter(self) -> Array:
-        """Parameter of the loss, float64 (K,); undefined if each round computes it."""
+        """Parameter of the loss, float64 (columns,); undefined if each round computes it."""
         loss, runtime, rows = self._task.loss, self.runtime, self.rows
         level = None if loss.leaf_rule is None else loss.leaf_rule.clip_level
         if level is not None:
@@ -132,8 +132,8 @@ class RoundRows(RowsOfRounds):
     def make(self, inputs: BatchInputs) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
         """Make the rows of some trees of the round, one tree after the other.
 
-        The results are as in `DeviceDrawing.rows`. The regularisation of the trees, in integer
-        units, is written to ``inputs``.
+        The results are as in `DeviceDrawing.rows`. The regularisation, smallest hessian and gain
+        unit of the trees, which depend on the round's integer units, are written to ``inputs``.
         """
         if self.leaves is not None:
             self._read = self.leaves.begin(self._columns_read(), inputs.keys.trees)

@@ -18,17 +18,17 @@ from gpuboost.engine.losses import Loss, Predicted
 
 @dataclass(frozen=True, eq=False)
 class DeviceRowSet:
-    """One row set of a fit, stored by column.
+    """One row set of a fit, stored by column; a row has ``columns`` raw predictions.
 
     Attributes
     ----------
     given : RowSet
-        The row set on the host.
+        The row set of the task.
     data : uint8 (F, n) or DeviceFeatures
         Codes, or features that are not binned.
-    y : float64 (Y, n)
-        Targets; Y = 1 for classes.
-    raw : float64 (K, n)
+    y : float64 (n_outputs, n)
+        Targets; for classifiers, one row of class codes.
+    raw : float64 (columns, n)
         Raw predictions; row sets of the same rows share them.
     weights : float64 (n,) or None
         Sample weights; None if all are 1.
@@ -72,7 +72,7 @@ class DeviceRowSet:
 
 
 def _columns_of(runtime: Runtime, host: np.ndarray) -> Array:
-    """Copy float64 (n, K) to the device as columns (K, n)."""
+    """Copy float64 (n, columns) to the device as (columns, n)."""
     there = runtime.xp.empty(host.shape[::-1], dtype=np.float64)
     runtime.upload(host.T, there)
     return there
@@ -94,7 +94,7 @@ class LossKernels:
     def differentiate(
         self, rows: DeviceRowSet, parameter: Array, gradient: Array, hessian: Array, largest: Array
     ) -> None:
-        """Write negative gradients (K, n), hessians (H, n), and the largest absolute values."""
+        """Write negative gradients and hessians, and their largest absolute values."""
         own = {"parameter": parameter, "n_hessians": len(hessian), "largest": largest}
         found = {"gradient": gradient, "hessian": hessian}
         weights = optional("weights", "weighted", rows.weights, rows.y)

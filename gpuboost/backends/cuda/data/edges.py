@@ -39,7 +39,7 @@ def learn_column(
     rows : int64 (m,), or None for all
         Rows to use.
     counts : int64 (m,), or None
-        Number of times that each of these rows counts; None for once.
+        Number of times that each of these rows counts; None if each counts once.
     max_bins : int, or None for a categorical feature
         Maximum number of value bins.
     """

@@ -9,7 +9,7 @@ from typing import Any
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.engine.growth.frontier import Array
 
-HOST_BYTES = 1 << 28  # largest number of bytes copied between host and device at a time
+HOST_BYTES = 1 << 28  # largest number of bytes of a part of a host matrix, and of its results
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,6 +19,7 @@ class DeviceFeatures:
     Attributes
     ----------
     values : float32 or float64 (n, F) or (F, n), C-contiguous
+        Values by row, or by column.
     row_stride, column_stride : int
         Number of values from one row, or one column, to the next.
     n, n_features : int

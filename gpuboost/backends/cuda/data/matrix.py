@@ -14,7 +14,7 @@ from gpuboost.engine.growth.frontier import Array
 
 @dataclass(frozen=True)
 class DeviceMatrix:
-    """Codes in the two layouts that kernels read, and properties of features for splits.
+    """Codes of n rows in the two layouts that kernels read, and properties of the F features.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class DeviceMatrix:
     center : float64 (F, width - 1)
         Midpoint of the smallest and the largest training value of each bin.
     width : int
-        Number of bins of a histogram: the value bins and the missing one.
+        Number of bins of a histogram: the value bins and the bin for missing values.
     missing_code, n_samples, n_features : int
         As in `BinnedMatrix`.
     tile : int

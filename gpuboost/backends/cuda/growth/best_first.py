@@ -62,7 +62,7 @@ class SplitQueue:
         store : NodeBuffer
             Node buffer of the batch.
         n_trees, n_rows : int
-            Number of trees and of rows of the batch.
+            Number of trees of the batch, and row capacity of all these trees together.
         """
         if task.options.max_leaf_nodes == NO_LIMIT:
             return None
@@ -101,8 +101,8 @@ class SplitQueue:
 
         Returns
         -------
-        leaf : int32 (m,)
-            Place of the leaf that contains each node.
+        leaf : int32 (places,)
+            Place of the leaf that contains each node; for split nodes, their own place.
         """
         leaf = self._runtime.xp.empty(self._n_places, dtype=np.int32)
         own = {"leaf": leaf, "n_sums": nodes.sums.shape[1] if adds else 0}
@@ -114,7 +114,7 @@ class SplitQueue:
         self._over_places("hand_numbers", leaf=leaf, number_of=number_of)
 
     def _is_split(self) -> Array:
-        """Mask of nodes that stay split: uint8 (m,)."""
+        """Mask of nodes that stay split: uint8 (places,)."""
         is_split = zeros(self._runtime, self._n_places, np.uint8)
         own = {"length": self._length, "node": self._before["node"], "capacity": self._capacity}
         launch(self._runtime, "mark_splits", self._n_trees, **own, is_split=is_split)

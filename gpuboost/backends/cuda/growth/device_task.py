@@ -59,13 +59,14 @@ class DeviceTask(Generic[Rounds_co]):
     passes : RowKernels
         Passes over rows.
     constraints : DeviceConstraints
-        Value bounds, feature groups and features per level.
+        Value bounds, feature groups and the features drawn per level.
     medians : MedianKernels or None
         None unless leaf values are medians.
     rounds : RowsOfRounds or None
         Result of ``maker``.
     is_sync_free : bool
-        Whether levels are launched without reading back their numbers of nodes.
+        Whether levels are launched without reading back their numbers of nodes, unless they have
+        many slices.
     finisher : Finisher or None
         None if the host finishes the trees.
 
@@ -123,7 +124,7 @@ class DeviceTask(Generic[Rounds_co]):
         return self.rounds.make(inputs)
 
     def policy(self, min_hessian: Array, n_trees: int, n_rows: int, max_weight: int) -> Policy:
-        """Make the policy of a batch of ``n_trees`` trees and ``n_rows`` rows."""
+        """Make the policy of a batch of ``n_trees`` trees, with capacity for ``n_rows`` rows."""
         n_channels, options = self.task.target.n_channels, self.task.options
         small_rows = 0
         if self._may_leave(n_trees):
@@ -134,7 +135,11 @@ class DeviceTask(Generic[Rounds_co]):
         )
 
     def _may_leave(self, n_trees: int) -> bool:
-        """Whether small nodes leave the level loop; in rounds, only if many are possible."""
+        """Whether small nodes leave the level loop.
+
+        In rounds, they leave it only if many nodes are possible and the partition does not track
+        the leaf of each row.
+        """
         wanted = SUBTREES_WANTED * self.runtime.n_multiprocessors
         many = n_trees << min(self.task.options.max_depth, DEEPEST) > wanted
         leaves = None if self.rounds is None else self.rounds.leaves

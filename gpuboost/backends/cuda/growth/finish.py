@@ -1,7 +1,8 @@
-"""Finishing of trees on the device, equal to `gpuboost.engine.growth.tree.finish_tree`: finish.cu.
+"""Finishing of trees on the device: the launches of finish.cu.
 
-The host copies the arrays of all trees of a batch and slices them into `Tree` objects. Integers
-have the narrowest possible type and are widened when all trees of the model are concatenated.
+The trees equal those of `gpuboost.engine.growth.tree.finish_tree`. The host copies the arrays of
+all trees of a batch and slices them into `Tree` objects. Integers have the narrowest possible type
+and are widened when all trees of the model are concatenated.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Finisher:
     runtime : Runtime
     task : GrowTask
     rule : ValueRule or None
-        Rule for leaf values; None if each batch passes its own rule.
+        Rule for the values and weights of nodes; None if each batch passes its own rule.
 
     Attributes
     ----------
@@ -59,8 +60,8 @@ class Finisher:
     def of(cls, runtime: Runtime, task: GrowTask) -> Finisher | None:
         """Make the finisher of a task; return None if the host finishes the trees.
 
-        The host finishes trees whose rows come from ``rows_of``, because their leaf sums can be of
-        any kind.
+        The host finishes trees that are grown on gradients, and trees whose rows come from
+        ``rows_of``, because their leaf sums can be of any kind.
         """
         if task.sampler is None or task.target.has_gradients:
             return None
@@ -178,7 +179,7 @@ class Finisher:
 
 
 def _has_whole_weights(task: GrowTask, n_planes: int) -> bool:
-    """Whether node weights are 32-bit integers, namely numbers of draws or of rows."""
+    """Whether node weights are sums of draw counts, which fit 32-bit integers."""
     target, sampler = task.target, task.sampler
     assert sampler is not None
     own_planes = 0 if target.by_class else 2 * (target.n_channels + 1)

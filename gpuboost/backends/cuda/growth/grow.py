@@ -20,7 +20,7 @@ def grow_trees(runtime: Runtime, task: GrowTask) -> Iterator[tuple[int, GrownTre
     """Grow the trees of a task, as specified in `gpuboost.backends.protocol.Backend.grow`.
 
     The trees of a batch share one frontier. If possible, the launches of the first batch are
-    recorded and replayed for the other batches.
+    recorded and replayed for other batches of the same kind (`DeviceTask.kind_of`).
     """
     for grower, host, again in _batches(runtime, task):
         yield from zip(host.trees, grower.grow(host, again), strict=True)

@@ -55,7 +55,7 @@ class TreeGrower(Generic[Rounds_co]):
     task : GrowTask
         ``memory_budget`` is the number of bytes for the histograms of a level.
     budget : int
-        Largest number of bytes of a whole batch.
+        Largest number of bytes of the arrays of a batch; a larger batch is not recorded.
     maker : callable
         See `DeviceTask`.
 
@@ -111,7 +111,7 @@ class TreeGrower(Generic[Rounds_co]):
         return trees
 
     def launch(self, host: HostInputs, again: bool) -> NumberedNodes:
-        """Launch a batch; its nodes are overwritten by the next batch of the same kind."""
+        """Launch a batch; if it is recorded, the next batch of its kind overwrites its nodes."""
         kind = self._shared.kind_of(host)
         if self.recorded is not None and self.recorded.kind == kind:
             self._runtime.upload(host.memory, self.recorded.inputs.memory)

@@ -35,7 +35,7 @@ class LeavesOfRound(Protocol):
 
         Parameters
         ----------
-        accepted : uint8 (m,)
+        accepted : uint8 (nodes,)
             Nodes that are split; the others are leaves.
         first : int32 (1,)
             Place of the level's first node in the node buffer.
@@ -61,4 +61,4 @@ class RowsOfRounds(ABC):
     def add_leaves(
         self, inputs: BatchInputs, queue: SplitQueue | None, grown: NumberedNodes
     ) -> None:
-        """Use the leaves after the last level; ``queue`` is the queue of best-first growth."""
+        """Use the leaves after the last level; ``queue`` is None unless growth is best first."""

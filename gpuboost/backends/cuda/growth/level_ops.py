@@ -28,17 +28,17 @@ class CudaLevelOps:
     Parameters
     ----------
     shared : DeviceTask
-        The task, with device data and kernels of all batches.
+        The task, with the device data and kernels that all its batches share.
     inputs : BatchInputs
         Inputs of the batch on the device.
     policy : Policy
-        Chooses the nodes to search, and makes their children.
+        Chooses the nodes to search, and makes the next level.
     builder : HistogramBuilder
         Sums the rows of nodes into histograms.
     search : SplitSearch
         Finds the best splits of nodes from their histograms.
     leaf : LeafColumns or None
-        Columns that leaf values are summed from; None if values follow from class weights alone.
+        Columns that leaf sums are computed from; None if class weights are the leaf sums.
     roots : DeviceFrontier
         Root nodes of the batch, with their sums.
     """
@@ -63,8 +63,8 @@ class CudaLevelOps:
         bytes_per_node = builder.bytes_per_node()
         self._slices = Slices.of(policy, task.memory_budget, bytes_per_node, search.by_lists)
         self._queue = SplitQueue.of(runtime, task, store, policy.n_trees, n_rows)
-        # Histograms of the level before, if they are kept for subtraction. No record of a level
-        # holds them, because their memory is freed as soon as the next level is searched.
+        # Histograms of the level before, if they are kept for subtraction. They are not stored in a
+        # frontier, so that their memory is freed as soon as the next level has been searched.
         self._histogram: Array = None
 
     @classmethod
@@ -108,7 +108,7 @@ class CudaLevelOps:
     def set_median_gradients(
         self, rows: DeviceRows, frontier: DeviceFrontier
     ) -> tuple[DeviceRows, DeviceFrontier]:
-        """Write the signs of rows about their nodes' medians, and the sums of nodes, in place."""
+        """Write the signs of deviations from nodes' medians, and the sums of nodes, in place."""
         medians = self._shared.medians
         assert medians is not None
         frontier = replace(frontier, medians=medians.find(rows, frontier))
@@ -136,8 +136,9 @@ class CudaLevelOps:
     ) -> DeviceSplits:
         """Find the best split of every candidate.
 
-        A level's histograms are kept for subtraction in the next level if both fit the memory
-        budget. If the histograms of one level do not fit, they are built and searched in slices.
+        A level's histograms are kept for subtraction in the next level if both levels' histograms
+        fit the memory budget. If the histograms of one level do not fit, they are built and
+        searched in slices.
         """
         xp, capacity, depth = self._runtime.xp, frontier.capacity, candidates.depth
         allowed = self._shared.constraints.allowed(frontier, self._inputs, depth)
@@ -172,20 +173,20 @@ class CudaLevelOps:
         return self._slices.keep(n_histograms, capacity, depth)
 
     def accept(self, frontier: DeviceFrontier, splits: DeviceSplits) -> Array:
-        """Return the mask of nodes whose splits are accepted: uint8 (m,)."""
+        """Return the mask of nodes whose splits are accepted: uint8 (nodes,)."""
         return splits.accepted
 
     def limit_to_best_first(
         self, frontier: DeviceFrontier, splits: DeviceSplits, accepted: Array
     ) -> Array:
-        """Return the mask of accepted nodes that best-first growth also accepts: uint8 (m,)."""
+        """Return the mask of accepted nodes that best-first growth also accepts: uint8 (nodes,)."""
         assert self._queue is not None
         return self._queue.limit_to_best_first(frontier, splits, self._store.first)
 
     def leaf_sums(
         self, rows: DeviceRows, frontier: DeviceFrontier, candidates: Search, accepted: Array
     ) -> Array | None:
-        """Compute leaf sums of nodes that are not split; None if these are class weights."""
+        """Compute sums of leaves (for medians, of all nodes); None if class weights suffice."""
         leaf, xp = self._leaf, self._runtime.xp
         if leaf is None:
             return None
@@ -244,8 +245,7 @@ class CudaLevelOps:
     def _with_size(self, frontier: DeviceFrontier, depth: int) -> DeviceFrontier:
         """Start to read back the number of nodes at ``depth``, one level before it is needed.
 
-        In sync-free growth, the number is only read if this is faster than launching all slices of
-        the level.
+        In sync-free growth, the number is only read if the level has many slices.
         """
         are_few = self._slices.are_few(frontier.capacity, depth)
         if self._shared.is_sync_free and are_few:

@@ -17,7 +17,7 @@ from gpuboost.backends.cuda.sampling.batch_inputs import HostInputs
 from gpuboost.engine.growth.level_loop import grow_levels
 from gpuboost.engine.task import GrowTask, TreeOptions
 
-# Share of the memory budget for the histograms of a level; the rest is for rows and nodes.
+# Fraction of the memory budget for the histograms of a level; the rest is for rows and nodes.
 HISTOGRAM_SHARE = 0.5
 # Bytes per row that finding the bins of a column takes besides its keys.
 COLUMN_BYTES, WEIGHTED_COLUMN_BYTES = 17, 41
@@ -141,8 +141,8 @@ def _max_that_fit(task: GrowTask, n_batches: int, taken: Callable[[int], int], b
     """Trees per batch for the smallest number of batches, from ``n_batches`` on, that fit.
 
     A batch fits if its bytes, ``taken(n_trees)``, are at most ``budget``; a batch of one tree is
-    always allowed. A batch with some share of the trees takes at least that share of the bytes, so
-    each estimate gives a lower bound on the number of batches.
+    always allowed. A batch with a fraction of the trees takes at least that fraction of the bytes,
+    so each estimate gives a lower bound on the number of batches.
     """
     rows = rows_of_tree(task)
     while (n_trees := -(-len(task.trees) // n_batches)) > 1:

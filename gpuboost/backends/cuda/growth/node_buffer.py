@@ -51,7 +51,7 @@ class NodeCapacity:
     def of(cls, options: TreeOptions, tree_rows: int) -> NodeCapacity:
         """Make the limits for trees of at most ``tree_rows`` rows each.
 
-        They take into account that each node that is split has at least `min_rows` rows.
+        They take into account that each node that is split has at least `policy.min_rows` rows.
         """
         depth, leaves = options.max_depth, options.max_leaf_nodes
         by_limit = [] if leaves == NO_LIMIT else [2 * leaves - 1]
@@ -62,17 +62,17 @@ class NodeCapacity:
         return cls(max(options.min_samples_leaf, 1), min(by_limit, default=0), levels)
 
     def first_node(self, tree: int, n_rows: int) -> int:
-        """First node of a tree in arrays of the nodes of all trees; of all trees, their length.
+        """Offset of a tree's nodes in arrays of all trees; after the last tree, the total length.
 
-        It is the largest number of nodes of the trees before, which have ``n_rows`` rows together.
+        It is the largest number of nodes of all earlier trees, which have ``n_rows`` rows together.
         """
         by_rows = 2 * (n_rows // self.min_rows) + tree
         return min(by_rows, tree * self.max_nodes) if self.max_nodes else by_rows
 
     def first_level(self, tree: int, n_rows: int) -> int:
-        """First level of a tree in arrays of the levels of all trees; of all trees, their length.
+        """Offset of a tree's levels in arrays of all trees; after the last tree, the total length.
 
-        It is the largest number of levels of the trees before, which have ``n_rows`` rows together.
+        It is the largest number of levels of all earlier trees, with ``n_rows`` rows together.
         """
         by_rows = n_rows // self.min_rows + tree
         return min(by_rows, tree * self.max_levels) if self.max_levels else by_rows
@@ -80,15 +80,15 @@ class NodeCapacity:
 
 @dataclass(frozen=True)
 class Store:
-    """Nodes of all trees, in no particular order; arrays are allocated at full capacity.
+    """Nodes of all trees, in the order of their places; arrays are allocated at full capacity.
 
     Attributes
     ----------
     size : int32 (1,)
         Number of nodes.
     left : int32 (m,)
-        Left child, 0 in leaves; the right child follows it. A place in the node buffer until nodes
-        are numbered, then a number.
+        Left child, 0 in leaves; the right child follows it. Until nodes are numbered, this is a
+        place in the node buffer, then a number in the tree.
     count : uint32 (m,)
         Number of rows.
     hessian : int64 (m,)
@@ -100,7 +100,7 @@ class Store:
     bin, next_bin, draw, missing, mask : arrays
         As in `DeviceSplits`; undefined in leaves.
     sums : int64 (m, n_sums)
-        Leaf sums. Until nodes are numbered, only leaves have them.
+        Leaf sums. Some inner nodes get theirs only when nodes are numbered.
     """
 
     size: Array
@@ -124,8 +124,8 @@ class Numbers:
     Attributes
     ----------
     order : int32 (max_finished,)
-        Place of each node in the node buffer. The nodes of a tree are ordered by number and have
-        the space that `NodeCapacity` gives.
+        Place of each node in the node buffer. The nodes of a tree are ordered by number and begin
+        at `NodeCapacity.first_node`.
     category : int32 (max_finished,)
         Index of each node's categorical split in its tree, -1 for none, in the same order. The
         array is empty if no feature is categorical.
@@ -151,7 +151,7 @@ class NodeBuffer:
     task : GrowTask
     matrix : DeviceMatrix
     leaf : LeafColumns or None
-        Columns that leaf values are summed from; None if values follow from class weights alone.
+        Columns that leaf sums are computed from; None if class weights are the leaf sums.
     roots : DeviceFrontier
     n_rows : int
         Row capacity of all trees together.
@@ -161,7 +161,7 @@ class NodeBuffer:
     capacity : int
         Largest number of nodes stored.
     max_finished : int
-        Largest number of nodes of finished trees; smaller than ``capacity`` if splits are taken
+        Largest number of nodes of finished trees; smaller than ``capacity`` if splits can be taken
         back.
     first : int32 (1,)
         Place of the first node of the current level.
@@ -211,7 +211,7 @@ class NodeBuffer:
         sums : int64 (m, n_sums) or None
             Leaf sums; None if class weights are the leaf sums.
         small_rows : int
-            Largest number of rows of the nodes that subtrees.cu has stored.
+            Largest number of rows of the nodes that subtrees.cu has stored; 0 for none.
         """
         runtime, nodes = self._runtime, self.nodes
         following = runtime.xp.empty(1, dtype=np.int32)
@@ -317,9 +317,9 @@ class NumberedNodes:
         The nodes.
     numbers : Numbers
         Numbers of the nodes.
-    leaf : int32 (m,) or None
+    leaf : int32 (places,) or None
         Place of the leaf that contains each node: the node itself, or an ancestor if splits were
-        taken back. None if no splits are taken back.
+        taken back. None unless growth is best first.
     finished : Finished or None
         The finished trees; None if they are finished by the host or by their round.
     """
@@ -369,9 +369,9 @@ def check_places(task: GrowTask) -> None:
     shown = ", ".join(f"{name}={'None' if x == NO_LIMIT else x}" for name, x in given)
     most = max_stored_nodes(1, rows, options, rows)
     raise ValueError(
-        f"a tree of {rows:,} rows with {shown} could have {most:,} nodes; on a GPU it may have "
-        f"{MAX_PLACES:,}. Give max_depth, a larger min_samples_leaf or fewer rows, or grow it "
-        'with device="cpu"'
+        f"a tree of {rows:,} rows with {shown} could have {most:,} nodes; a GPU can grow at "
+        f"most {MAX_PLACES:,}. Set max_depth, increase min_samples_leaf, use fewer rows, or use "
+        'device="cpu"'
     )
 
 

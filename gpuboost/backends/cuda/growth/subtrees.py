@@ -1,4 +1,4 @@
-"""Growth of nodes with few rows to their leaves, outside the level loop: subtrees.cu."""
+"""Growth of the subtrees of nodes with few rows, outside the level loop: subtrees.cu."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ STATIC_BYTES = 12 << 10  # upper bound on the static shared memory of a block
 
 
 def shared_bytes(task: GrowTask, n_cells: int, n_rows: int) -> int:
-    """Bytes of dynamic shared memory for ``n_cells`` codes and ``n_rows`` rows: block_state.cuh."""
-    target, k = task.target, task.target.n_channels
+    """Bytes of dynamic shared memory for ``n_cells`` codes and ``n_rows`` rows."""
+    target, k = task.target, task.target.n_channels  # the arrays are listed in block_state.cuh
     by_class = target.by_class
     planes = 1 + (task.options.min_samples_leaf > 1) + (k if by_class else 2 * k)
     words = 4 * (k + 2) + planes * n_cells + (1 if by_class else k) * n_rows
@@ -54,17 +54,16 @@ def tiny_bytes(task: GrowTask) -> int:
 def small_rows_for(runtime: Runtime, task: GrowTask, n_rows: int, max_weight: int) -> int:
     """Largest number of rows of a small node; 0 if no node is small.
 
-    The result is 0 if a histogram does not fit shared memory (for example, with many classes); with
-    ``max_leaf_nodes``, which requires all splits of a level; with constraints that a block does not
-    store (value bounds, feature groups, features per level); and if gradients are about the median
-    of each node.
+    The result is 0 if a histogram does not fit shared memory (for example, with many classes), with
+    ``max_leaf_nodes`` (which requires all splits of a level), with constraints that a block does
+    not store (value bounds, feature groups, features per level), and if leaf values are medians.
 
     Parameters
     ----------
     n_rows : int
-        Number of rows of all trees of the batch.
+        Row capacity of all trees of the batch together.
     max_weight : int
-        Largest weight of a row; the sums of a code must stay below 2**32.
+        Largest weight of a row; the weights of the rows of a code must add up to less than 2**32.
     """
     flags = CompileFlags.of(task)
     held = flags.monotonic or flags.by_node or flags.by_level
@@ -79,18 +78,18 @@ def small_rows_for(runtime: Runtime, task: GrowTask, n_rows: int, max_weight: in
 
 @dataclass(frozen=True)
 class TinyNodes:
-    """Nodes that warps grow instead of blocks; arrays have the capacity of a level.
+    """Nodes that warps grow instead of blocks, with capacity for the nodes of a level.
 
     Attributes
     ----------
     n_tiny : int32 (1,)
         Number of nodes.
-    tiny_tree, place, tiny_count, tiny_levels : int32 (m,)
+    tiny_tree, place, tiny_count, tiny_levels : int32 (nodes,)
         Tree, place in the node buffer, number of rows, and largest number of levels below.
-    tiny_start : int64 (m,)
-        First row.
-    tiny_key : uint64 (m,)
-        Key for random numbers.
+    tiny_start : int64 (nodes,)
+        Position of the first row.
+    tiny_key : uint64 (nodes,)
+        Key of the node's random numbers.
     """
 
     n_tiny: Array = column(np.int32, 1)
@@ -108,7 +107,7 @@ class TinyNodes:
 
 
 class SmallTrees:
-    """Grows the small nodes of the levels of one batch of trees.
+    """Grows the subtrees of small nodes, in one batch of trees.
 
     Parameters
     ----------
@@ -118,7 +117,7 @@ class SmallTrees:
     store : NodeBuffer
         Node buffer of the batch.
     n_rows : int
-        Number of rows of all trees of the batch.
+        Row capacity of all trees of the batch together.
     """
 
     def __init__(
@@ -129,7 +128,7 @@ class SmallTrees:
         self._tiny = empty(TinyNodes, search.runtime.xp, {}, n=capacity)
 
     def grow(self, rows: DeviceRows, frontier: DeviceFrontier, found: Search, depth: int) -> None:
-        """Grow the small nodes of a level; their rows are overwritten.
+        """Grow the small nodes of a level to their leaves; their rows are overwritten.
 
         The level must not be at the largest depth.
         """

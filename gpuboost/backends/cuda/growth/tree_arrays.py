@@ -36,7 +36,7 @@ class Finished:
         See `gpuboost.backends.cuda.growth.node_buffer.Numbers`.
     columns : dict of str to array
         The arrays of `Tree`; ``category`` and ``masks`` only if any feature is categorical.
-    number_of : int32 (m,) or None
+    number_of : int32 (places,) or None
         Index in ``columns`` of the node at each place of the node buffer; None if not needed.
     """
 
@@ -46,7 +46,7 @@ class Finished:
 
     @classmethod
     def of(cls, runtime: Runtime, trees: Sequence[Tree]) -> Finished:
-        """Copy the arrays that rows need to traverse trees to the device."""
+        """Copy to the device the arrays that are needed to traverse the trees."""
         whole = Ensemble.of(trees)
         table = np.stack([whole.offset, whole.mask_offset, np.zeros_like(whole.offset)])
         kinds = {"code": np.uint8, "missing_left": np.uint8}
@@ -64,7 +64,7 @@ class Finished:
 
     @property
     def has_masks(self) -> bool:
-        """Whether a feature is categorical."""
+        """Whether any feature is categorical."""
         return "masks" in self.columns
 
     @property
@@ -116,6 +116,8 @@ def cut_tree(
         Function of the name of an array, a start and an end that returns this slice of the array.
     has_masks : bool
         Whether the batch has the arrays ``category`` and ``masks``.
+    nodes, masks : (int, int)
+        First and end index of the tree's nodes, and of its masks.
     """
     first, end = nodes
     own = {name: part(name, first, end) for name in NAMES}

@@ -1,4 +1,4 @@
-"""The rule by which finish.cu computes leaf values and weights from the sums of nodes."""
+"""The rule by which finish.cu computes the values and weights of nodes from their sums."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpuboost.engine.task import GrowTask
 
 @dataclass(frozen=True)
 class ValueRule:
-    """The rule by which leaf values and weights are computed from the sums of nodes.
+    """The rule by which the values and weights of nodes are computed from their sums.
 
     Numbers that may exist only on the device are arrays.
 

@@ -1,7 +1,7 @@
-"""Constraints that nodes inherit from their parents or level: the launches of constraints.cu.
+"""Constraints of the nodes of a level: the launches of constraints.cu.
 
-The constraints are bounds of values (monotonic constraints), groups of features that may be used
-together on a path (interaction constraints), and the features drawn for each level.
+The constraints are bounds on leaf values (monotonic constraints), groups of features that may be
+used together on a path (interaction constraints), and the features drawn for each level.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WORD_BITS = 32
 
 
 class DeviceConstraints:
-    """Value bounds, feature groups and features per level of the trees of a task.
+    """Value bounds, feature groups and the features drawn per level, for the trees of a task.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class DeviceConstraints:
         return replace(children, constraints=made)
 
     def allowed(self, frontier: DeviceFrontier, inputs: BatchInputs, depth: int) -> Array:
-        """Compute the mask of allowed features: uint8 (trees, F), or (m, F) with groups."""
+        """Compute the mask of allowed features: uint8 (trees, F), or (nodes, F) with groups."""
         xp, allowed, n_features = self._runtime.xp, inputs.allowed, self._n_features
         if self._by_level:
             drawn, count = xp.empty(allowed.shape, dtype=np.uint8), self._options.level_features
@@ -104,7 +104,7 @@ class DeviceConstraints:
         return of_nodes
 
     def of_score(self, frontier: DeviceFrontier, regular: Array) -> dict[str, Array]:
-        """Arguments of split.cu for the criterion NEWTON, with placeholders for missing arrays."""
+        """Arguments of candidates.cuh for NEWTON, with placeholders for arrays that are missing."""
         held = frontier.constraints
         lower, upper = (regular, regular) if held is None else (held.lower, held.upper)
         return {"regular": regular, "monotonic": self._signs, "lower": lower, "upper": upper}

@@ -19,9 +19,9 @@ from gpuboost.engine.targets import MedianTarget, Target
 
 @dataclass(frozen=True)
 class MedianKernels:
-    """Finds the medians of nodes, the signs of rows about these medians, and sums of deviations.
+    """Finds the medians of nodes, and the signs and sums of the rows' deviations from them.
 
-    The target columns of rows are K columns of signs, followed by K columns of ranks.
+    The target of the rows has a column of signs for each output, then a column of ranks for each.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class MedianKernels:
 
     @classmethod
     def of(cls, runtime: Runtime, target: Target) -> MedianKernels | None:
-        """Copy a target's weights to the device; return None if medians are not fitted."""
+        """Copy a target's median weights to the device; return None for other targets."""
         if not isinstance(target, MedianTarget):
             return None
         weight = target.median_weight
@@ -73,12 +73,12 @@ class MedianKernels:
         return found
 
     def put_signs(self, rows: DeviceRows, frontier: DeviceFrontier) -> None:
-        """Write the sign of each row about the medians of its node."""
+        """Write the signs of the deviations of each row's targets from its node's medians."""
         columns = {"rank": self._ranks(rows), "sign": self._signs(rows)}
         self._by_pieces("put_signs", frontier.pieces, rows, frontier.medians, **columns)
 
     def sums(self, rows: DeviceRows, frontier: DeviceFrontier, leaf: LeafColumns) -> Array:
-        """Compute `GrownTree.sums` of all nodes: int64 (m, 6 K + 2)."""
+        """Compute `GrownTree.sums` of all nodes: int64 (nodes, 6 K + 2) for K outputs."""
         sums = self.runtime.xp.empty((frontier.capacity, 6 * self.n_outputs + 2), dtype=np.int64)
         fill(self.runtime, sums, 0)
         own = {"sign": self._signs(rows), "wide": leaf.wide[0], "draws": leaf.draws, "sums": sums}

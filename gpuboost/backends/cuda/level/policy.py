@@ -28,7 +28,7 @@ from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.task import TreeOptions
 
-PIECE_ROWS = 1024  # largest number of rows of a piece: 32 for each of PIECE_WORDS in partition.cu
+PIECE_ROWS = 1024  # largest number of rows of a piece: PIECE_WORDS words of 32, see partition.cu
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,13 @@ class Policy:
     runtime : Runtime
     options : TreeOptions
     min_hessian : int64 (trees,)
-        Smallest weight of a child in each tree.
+        Smallest hessian of a child in each tree.
     n_trees, n_rows : int
-        Number of trees of the batch, and number of rows of all these trees.
+        Number of trees of the batch, and row capacity of all these trees together.
     n_channels : int
+        Number of channels of the target.
     purity : int
-        Constant of policy.cu: the test of whether a node is pure.
+        Constant of policy.cu for the purity test.
     small_rows : int
         Largest number of rows of the nodes that subtrees.cu grows; 0 if it grows none.
     """
@@ -76,7 +77,7 @@ class Policy:
         return min(max_nodes, 2 * large if by_parents else large)
 
     def max_pieces(self, max_nodes: int, rows: int) -> int:
-        """Largest number of pieces of ``rows`` rows; each node has at most one that is not full."""
+        """Largest number of pieces of up to ``rows`` rows; all but one piece of a node are full."""
         return self.n_rows // rows + max_nodes
 
     def empty_pieces(self, size: Array, max_nodes: int) -> Pieces:
@@ -94,7 +95,7 @@ class Policy:
     def search(
         self, frontier: DeviceFrontier, ranges: Ranges | None, depth: int, rows_per_piece: int
     ) -> Search:
-        """Choose the nodes to search; ``ranges`` are needed if purity is tested by targets."""
+        """Choose the nodes to search; ``ranges`` is None unless purity is tested by targets."""
         deeper = depth < self.options.deepest
         max_work = self.max_pieces(frontier.capacity, rows_per_piece)
         n_nodes, n_chunks = frontier.capacity, chunks_for(frontier.capacity)
@@ -165,21 +166,21 @@ class Policy:
 
 
 def _work_of(pieces: Pieces) -> dict[str, Array]:
-    """Arrays of output pieces, by the names of kernel arguments."""
+    """Arrays that pieces are written to, as kernel arguments."""
     return {"work_slot": pieces.slot, "work_first": pieces.first, "work_rows": pieces.rows}
 
 
 def max_children(parents: int, n_rows: int, options: TreeOptions, small_rows: int = 0) -> int:
     """Largest number of children of ``parents`` nodes that have ``n_rows`` rows together.
 
-    Each child has at least one row. Each parent has more than ``small_rows`` rows, and enough rows
-    to be split.
+    Each child has at least one row. A node that is split has more than ``small_rows`` rows and at
+    least `min_rows`.
     """
     return min(2 * parents, 2 * max_large(n_rows, options, small_rows), n_rows)
 
 
 def max_large(n_rows: int, options: TreeOptions, small_rows: int = 0) -> int:
-    """Largest number of nodes of a level with enough rows to split, more than ``small_rows``."""
+    """Largest number of nodes of a level with `min_rows` or more and over ``small_rows`` rows."""
     return n_rows // max(small_rows + 1, min_rows(options))
 
 
@@ -189,9 +190,9 @@ def min_rows(options: TreeOptions) -> int:
 
 
 def is_sync_free(options: TreeOptions) -> bool:
-    """Whether all levels are launched without reading back their numbers of nodes.
+    """Whether levels are launched without reading back their numbers of nodes.
 
-    The host then never waits for the device. For deep trees, most of these launches could find no
-    nodes.
+    The host then does not wait for the device, except for levels with many slices (see
+    `Slices.are_few`). In deep trees, most of these launches could find no nodes.
     """
     return options.deepest <= SYNC_FREE_DEPTH or options.max_leaf_nodes <= SYNC_FREE_LEAVES

@@ -1,7 +1,8 @@
 """Records of one level on the device, with arrays allocated at full capacity.
 
 The host does not know how many nodes a level has. Kernels read the number from ``size``; array
-entries after the last node are undefined.
+entries after the last node are undefined. In shapes, m is the capacity in nodes, K the number of
+channels or outputs.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Pieces:
     slot : int32 (pieces,)
         Node or histogram slot that each piece belongs to.
     first : int64 (pieces,)
-        First row of each piece.
+        Position of each piece's first row.
     rows : int32 (pieces,)
         Number of rows of each piece.
     """
@@ -54,23 +55,25 @@ class DeviceFrontier:
     tree : int32 (m,)
         Position of each node's tree in the batch.
     key : uint64 (m,)
-        Hash chain of the turns from the root.
+        Hash of the left and right turns from the root to each node.
     start, count : int64 (m,)
-        First row and number of rows.
+        Position of each node's first row, and number of its rows.
     hessian : int64 (m,)
         Sum of the rows' hessians.
     gradient : int64 (m, K)
-        Sum of the rows' gradients.
+        Sums of the rows' gradients.
     parent : int32 (m,)
-        Slot of the parent's histogram in the level before; -1 if that histogram was not kept.
+        Slot of the parent's histogram in the level before; -1 in roots and if that histogram was
+        not kept. Not used at the largest depth.
     pieces : Pieces
         Pieces of the rows; their slots are nodes.
     constraints : NodeConstraints or None
         None if nodes have no constraints.
     medians : Medians or None
-        None unless gradients are about the medians of nodes.
+        None unless gradients are signs of deviations from the medians of nodes.
     read_size : callable or None
-        Function that waits for the host's copy of ``size``; None if the host does not read it.
+        Function that waits for the host's copy of ``size`` and returns it; None if the host does
+        not read it.
     """
 
     size: Array
@@ -105,7 +108,7 @@ class Search:
     slot : int32 (m,)
         Slot of each node's histogram, -1 for none.
     source : int32 (m,)
-        Slot of the parent's histogram, from which the sibling's is subtracted; -1 to sum rows.
+        Slot of the parent's histogram, from which the sibling's is subtracted; else -1.
     node_of_slot : int32 (m,)
         Node of each slot.
     open : uint8 (m,)
@@ -113,7 +116,7 @@ class Search:
     small : int32 (m,)
         Nodes that subtrees.cu grows.
     sizes : int32 (3,)
-        Numbers of slots, pieces of work and small nodes.
+        Numbers of slots, of pieces in ``work`` and of small nodes.
     work : Pieces
         Pieces of the rows to sum; their slots are histogram slots.
     depth : int
@@ -134,7 +137,7 @@ class Search:
 
     @classmethod
     def empty(cls, xp: Any, n: int, n_pieces: int, *, depth: int, none: bool) -> Search:
-        """Allocate arrays for n nodes and their pieces of work."""
+        """Allocate arrays for n nodes, with ``n_pieces`` pieces in ``work``."""
         arrays = allocate(xp, columns_of(cls, n=n))
         work = empty(Pieces, xp, {"n_pieces": arrays["sizes"][1:]}, n=n_pieces)
         return cls(**arrays, work=work, depth=depth, none=none)
@@ -149,9 +152,10 @@ class DeviceSplits:
     Attributes
     ----------
     gain : float64 (m,)
-        Gain of the split; -1 if the node is not split.
+        Gain of the split; -1 if select_split.cu accepts no split.
     accepted : uint8 (m,)
-        Whether the node is split.
+        Whether the level loop splits the node; best_first.cu clears it for splits that the queue
+        does not take.
     """
 
     gain: Array = column(np.float64, "n")
@@ -174,10 +178,10 @@ class NodeConstraints:
     Attributes
     ----------
     lower, upper : float64 (m,)
-        Bounds of values; of shape (0,) if no feature is monotonic.
-    groups : uint32 (m, W)
-        Bit set of the feature groups that contain all features of the node's path; W = 0 without
-        groups.
+        Bounds on leaf values; of shape (0,) if no feature is monotonic.
+    groups : uint32 (m, words)
+        Bit set of the feature groups that contain all features of the node's path; no words
+        without groups.
     """
 
     lower: Array = column(np.float64, "n_bounded")
@@ -195,7 +199,7 @@ class Medians:
 
 @dataclass(frozen=True)
 class Ranges:
-    """Smallest and largest target of each node, int32 (m, K), for `Policy.search`."""
+    """Smallest and largest target of each node and channel, int32 (m, K), for `Policy.search`."""
 
     low: Array
     high: Array
@@ -203,7 +207,7 @@ class Ranges:
 
 @dataclass(frozen=True)
 class Left:
-    """Rows of accepted nodes that go left.
+    """Rows of accepted nodes that go left; undefined for other nodes, whose ``n_left`` is 0.
 
     Attributes
     ----------
@@ -224,6 +228,8 @@ class Left:
 class Places:
     """New positions of the rows of accepted nodes; written by children.cu.
 
+    ``rank``, ``to`` and ``gone`` are undefined for other nodes.
+
     Attributes
     ----------
     next_size, next_pieces : int32 (1,)
@@ -231,13 +237,13 @@ class Places:
     rank : int32 (m,)
         Number of accepted nodes before each accepted node.
     to : int64 (m,)
-        First row of the left child.
+        New position of the first row of the left child.
     gone : int64 (m,)
-        Number of rows that go left in the accepted nodes before.
+        Number of rows that go left in all accepted nodes before this one.
     cut : int32 (m,)
-        Number of pieces of the children of the nodes before.
+        Number of pieces of the children of all nodes before this one.
     left_at, right_at : int64 (pieces,)
-        New position of the first row of each piece that goes left, or right.
+        New position of each piece's first row that goes left, or right.
     """
 
     next_size: Array

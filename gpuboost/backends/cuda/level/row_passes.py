@@ -48,13 +48,13 @@ class RowKernels:
     flags: CompileFlags = FORESTS
 
     def node_sums(self, rows: DeviceRows, frontier: DeviceFrontier) -> None:
-        """Write the sums of the hessians and gradients of nodes to the frontier."""
+        """Sum the hessians and gradients of each node's rows, in place in ``frontier``."""
         fill(self.runtime, frontier.hessian, 0)
         fill(self.runtime, frontier.gradient, 0)
         self._sum("node_sums", frontier.pieces, self, rows, frontier)
 
     def ranges(self, rows: DeviceRows, frontier: DeviceFrontier) -> Ranges:
-        """Find the smallest and the largest target of every node."""
+        """Find the smallest and the largest target of every node and channel."""
         shape = (frontier.capacity, self.n_channels)
         low = full(self.runtime, shape, _LARGEST, np.int32)
         high = full(self.runtime, shape, -_LARGEST, np.int32)
@@ -71,7 +71,10 @@ class RowKernels:
         small_rows: int,
         sums: Array,
     ) -> None:
-        """Sum the leaf columns of nodes that are not split into ``sums``, int64 (m, n_sums)."""
+        """Add the leaf columns of each leaf's rows to ``sums``, int64 (nodes, n_sums), zero before.
+
+        Leaves with at most ``small_rows`` rows are left out.
+        """
         own = {"accepted": accepted, "small_rows": small_rows, "sums": sums}
         self._sum("leaf_sums", frontier.pieces, rows, frontier, leaf, self.matrix, **own)
 

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 from gpuboost.backends.cuda.level.policy import Policy
 
-# Number of launches of a slice, which fill and sum histograms, search features and select splits.
-# With feature lists, four more choose the lists, fill, try the next features and select splits.
+# Number of launches of a slice, which clear and sum histograms, search features and select splits.
+# With feature lists, four more launches choose the lists, clear the mask of undecided nodes, try
+# their next features and select splits again.
 SLICE_LAUNCHES, LISTED_SLICE_LAUNCHES = 4, 8
-# Largest number of launches for an empty level. In a replayed batch they take 1.5 us each, 84 us in
-# all. Reading back the number of nodes takes the same time, because the host must then make the 14
-# launches of a level one by one. Searching ROWS_OF_LEVEL rows also takes this time; each row moves
-# `gpuboost.backends.cost_model.ROW_TRAFFIC` bytes.
+# Largest number of launches of further slices for an empty level, if rows are few. In a replayed
+# batch they take 1.5 us each, 84 us in all. Reading back the number of nodes takes the same time,
+# because the host must then make the 14 launches of a level one by one. Searching ROWS_OF_LEVEL
+# rows also takes this time; each row moves `gpuboost.backends.cost_model.ROW_TRAFFIC` bytes.
 EMPTY_LAUNCHES, ROWS_OF_LEVEL = 56, 1 << 20
 
 
@@ -51,11 +52,10 @@ class Slices:
         return n_histograms + self.policy.max_slots(below, depth + 1, True) <= self.at_once
 
     def are_few(self, max_nodes: int, depth: int) -> bool:
-        """Whether slices are launched for the largest possible number of nodes of a level.
+        """Whether a level has so few slices that its number of nodes need not be read back.
 
-        Otherwise the number of nodes is read back first. The number of slices is limited so that
-        launching them for an empty level takes at most the time of the readback plus the search of
-        a full level.
+        There are slices for the largest possible number of nodes. They are few if launching them
+        for an empty level takes at most the time of the readback plus the search of a full level.
         """
         n_slots = self.policy.max_slots(max_nodes, depth, False)
         further = -(-n_slots // self.at_once) - 1

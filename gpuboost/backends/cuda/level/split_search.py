@@ -1,4 +1,4 @@
-"""Histograms and split search: the launches of histogram.cu, split.cu and select_split.cu."""
+"""Split search: launches of histogram.cu, split.cu, select_split.cu and next_feature.cu."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.task import GrowTask
 
 TILES = (32, 16)  # features per block; the largest tile that fits shared memory is chosen
-MIN_TILE = 4  # with fewer listed features, lanes are idle: adding more rows at once would collide
+MIN_TILE = 4  # with fewer features, lanes stay idle: additions of more rows at once would collide
 # Rows per block. With fewer rows, clearing a block's histogram takes longer than summing its rows;
 # with more rows, there are too few blocks for all multiprocessors.
 MIN_BLOCK_ROWS, MAX_BLOCK_ROWS = 1024, 16384
-BLOCKS_WANTED = 4  # per multiprocessor, with at most two classes
+BLOCKS_WANTED = 4  # per multiprocessor, unless there are more than two classes
 _GRID_ROWS = 65535
 
 
@@ -36,7 +36,7 @@ def plane_count(n_channels: int, by_class: bool, counted: bool) -> int:
 
 
 def capacity_for_planes(shared_memory: int, by_class: bool) -> int:
-    """Number of bytes of a block's shared memory that its planes can take."""
+    """Number of bytes of a block's shared memory that are available for its planes."""
     return shared_memory - constant("level/histogram.cu", "CLASS_STATIC_BYTES") * by_class
 
 
@@ -61,8 +61,8 @@ def choose_tile(shared_memory: int, width: int, planes: int) -> int:
 def use_feature_lists(max_features: int, n_allowed: int) -> bool:
     """Whether histograms have only each node's listed features instead of all features.
 
-    Histograms of all features are summed over only half of the rows, because histograms of larger
-    siblings are computed by subtraction.
+    Histograms of all features are summed over at most half of the rows, because histograms of
+    larger siblings are computed by subtraction.
     """
     return 2 * max_features <= n_allowed
 
@@ -85,7 +85,7 @@ class FeatureLists:
     n_listed : int
         Number of entries of a list.
     last : uint64 (slots,)
-        Largest rank of a feature in each list, if slots have their own lists.
+        Largest rank of a listed feature (if all are listed, 2**64 - 1); not read if stride is 0.
     """
 
     listed: Array
@@ -108,7 +108,7 @@ class HistogramBuilder:
     counted : bool
         Whether rows are counted.
     max_weight : int
-        Largest weight of a row; the sums of a block must stay below 2**32.
+        Largest weight of a row; the weights that a block sums must stay below 2**32.
     n_listed : int
         Number of features of a node's histogram.
     flags : CompileFlags
@@ -135,11 +135,11 @@ class HistogramBuilder:
 
     @property
     def _channel_blocks(self) -> int:
-        """Number of blocks that read the same row: one per output, or one for all classes."""
+        """Number of blocks for the same rows and tile: one per channel, or one for all classes."""
         return 1 if self.by_class else self.n_channels
 
     def rows_per_block(self, n_rows: int) -> int:
-        """Number of rows per block, small enough to keep all multiprocessors busy."""
+        """Number of rows that a block sums, small enough to keep all multiprocessors busy."""
         grid = -(-self.n_listed // self.tile) * self._channel_blocks
         blocks = (
             constant("level/histogram.cu", "HISTOGRAM_BLOCKS") if self.by_class else BLOCKS_WANTED
@@ -152,7 +152,7 @@ class HistogramBuilder:
     def build(
         self, rows: DeviceRows, search: Search, slots: range, lists: FeatureLists, histogram: Array
     ) -> None:
-        """Sum the histograms of ``slots``: int64 (len(slots), n_listed, width, 2 + K)."""
+        """Sum rows to ``histogram``, int64 (len(slots), n_listed, width, 2 + n_channels)."""
         work, matrix = search.work, self.matrix
         given: dict[str, Any] = {
             "constants": {"TILE": self.tile, **self.flags.constants("level/histogram.cu")},
@@ -183,7 +183,7 @@ class HistogramBuilder:
 
 @dataclass(frozen=True)
 class _FeatureSplits:
-    """Best split of each slot by each listed feature: arrays (slots, F) written by split.cu."""
+    """Best split of each slot by each listed feature; written by split.cu or next_feature.cu."""
 
     score: Array = column(np.float64, "n", "n_features")
     splittable: Array = column(np.uint8, "n", "n_features")
@@ -204,13 +204,13 @@ class SplitSearch:
     task : GrowTask
     matrix : DeviceMatrix
     allowed : uint8 (trees, F)
-        Mask of features that nodes may split on; of shape (m, F) with groups of features.
+        Mask of features that nodes may split on; of shape (nodes, F) with groups of features.
     min_hessian, min_category, root_hessian : int64 (trees,)
         Smallest weights of a child and of a category that is not rare, and weight of the root.
     unit : float64 (1,)
         `Target.gain_unit`.
     regular : float64 (3,)
-        l1, l2 and the largest absolute value, for the criterion NEWTON.
+        l1, l2 and the largest absolute leaf value, for the criterion NEWTON.
     constraints : DeviceConstraints
     by_lists : bool
         Whether histograms have only each node's listed features.
@@ -260,7 +260,7 @@ class SplitSearch:
         return FeatureLists(lists, count, count, last)
 
     def search(self, level: Searched, rows: DeviceRows, splits: DeviceSplits) -> None:
-        """Write the splits of the nodes of ``level``; with slot 0, also of nodes without a slot."""
+        """Write the splits of open nodes; with slot 0, also empty splits of all other nodes."""
         found = self._by_feature(level)
         xp = self.runtime.xp
         undecided = xp.empty(level.frontier.capacity, dtype=xp.uint8)
@@ -309,10 +309,10 @@ class SplitSearch:
         undecided: Array,
         is_first: bool,
     ) -> None:
-        """Write the best split of ``found`` for each open node to ``splits``.
+        """Write the best of each open node's splits in ``found`` to ``splits``.
 
         Nodes that no listed feature can split, while other features are left, are marked in
-        ``undecided``. With ``is_first``, nodes without a slot get an empty split.
+        ``undecided``. With ``is_first``, nodes that are not open get an empty split.
         """
         options, lists, frontier = self.task.options, level.lists, level.frontier
         own = {
@@ -370,10 +370,10 @@ class Searched:
     search : Search
     slots : range
     lists : FeatureLists
-    histogram : int64 (len(slots), lists.n_listed, width, 2 + K)
+    histogram : int64 (len(slots), lists.n_listed, width, 2 + n_channels)
         Histograms of the slots.
-    previous : int64 (slots before, F, width, 2 + K)
-        All histograms of the level before.
+    previous : int64 (slots of the level before, n_features, width, 2 + n_channels)
+        All histograms of the level before; not read if they were not kept.
     """
 
     frontier: DeviceFrontier

@@ -1,4 +1,4 @@
-"""Out-of-bag sums on the device: rows are drawn again, and trees predict rows they did not draw."""
+"""Out-of-bag sums on the device: rows are drawn again, and trees predict the undrawn rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An ensemble on the device, packed for predict.cu and kept as long as the ensemble lives."""
+"""An ensemble on the device, packed for predict.cu; it is kept as long as the ensemble lives."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class DeviceForest:
         Codes that go left, one bit each; one unused row if no split is categorical.
     has_masks : bool
         Whether any split is categorical.
-    value : float64 (m, V)
+    value : float64 (m, n_values)
         Values of each node, one per class or output.
     """
 
@@ -51,7 +51,7 @@ class DeviceForest:
 
     @property
     def n_values(self) -> int:
-        """Number of classes or outputs of a leaf."""
+        """Number of values of a node: classes or outputs."""
         return self.value.shape[1]
 
 
@@ -59,7 +59,7 @@ _forests: dict[tuple[int, int, str], DeviceForest] = {}
 
 
 def device_forest(runtime: Runtime, ensemble: Ensemble, dtype: np.dtype) -> DeviceForest:
-    """Return the packed ensemble for rows of ``dtype``, which is copied to the device once.
+    """Return an ensemble packed for rows of ``dtype``; it is copied to the device only once.
 
     The copy is freed with the ensemble or the runtime. Other threads can use it on streams that do
     not wait for the current one, so the copy is complete before it is stored in the cache.
@@ -101,7 +101,7 @@ def record_kind(ensemble: Ensemble, dtype: np.dtype) -> int:
 
 
 def pack_nodes(ensemble: Ensemble, node: int) -> np.ndarray:
-    """Pack the nodes into records, uint32 (m, words); records of leaves are zero and never read."""
+    """Pack m nodes into records, uint32 (m, words); records of leaves are zero and never read."""
     inner = np.flatnonzero(ensemble.left)
     tree = np.searchsorted(ensemble.offset, inner, side="right") - 1
     left = ensemble.left[inner].astype(np.uint32)

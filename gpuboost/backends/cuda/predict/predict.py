@@ -17,11 +17,9 @@ from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.frontier import Array
 
-MAX_BLOCK_VALUES = (
-    32  # values per leaf that a block adds; with more, shared memory limits its threads
-)
-FULL_ROWS = 1024  # rows per multiprocessor from which each thread traverses all trees for a row
-MAX_LEAVES = 1 << 26  # leaf numbers stored when fewer rows are predicted in two passes
+MAX_BLOCK_VALUES = 32  # values of a leaf that a block adds; more would take too much shared memory
+FULL_ROWS = 1024  # per multiprocessor; from here on, each thread traverses all trees for one row
+MAX_LEAVES = 1 << 26  # largest number of leaves stored if fewer rows are predicted in two passes
 _GRID_Y = 65535
 
 # Threads of a block, and the number of such blocks that must fit a multiprocessor.
@@ -29,7 +27,7 @@ _BLOCK_SHAPES = ((256, 3), (128, 2), (64, 1), (32, 1))
 
 
 def predict(runtime: Runtime, ensemble: Ensemble, X: Array) -> Array:
-    """Sum the leaf values of each row over the trees, in their order: float64 (n, V).
+    """Sum the leaf values of each row over the trees, in their order: float64 (n, n_values).
 
     Parameters
     ----------
@@ -44,7 +42,7 @@ def predict(runtime: Runtime, ensemble: Ensemble, X: Array) -> Array:
 
 
 def apply(runtime: Runtime, ensemble: Ensemble, X: Array) -> Array:
-    """Find the leaf of each row in each tree, numbered within the tree: int32 (n, T)."""
+    """Find the leaf of each row in each tree, numbered within the tree: int32 (n, trees)."""
     forest = device_forest(runtime, ensemble, X.dtype)
     row_bytes = 4 * forest.n_trees
     return _where_rows_are(runtime, X, row_bytes, lambda x: find_leaves(runtime, forest, x).T)
@@ -101,7 +99,7 @@ class _Block:
 
 
 def sum_values(runtime: Runtime, forest: DeviceForest, rows: DeviceFeatures) -> Array:
-    """Sum the leaf values of each row: float64 (n, V)."""
+    """Sum the leaf values of each row: float64 (n, n_values)."""
     n_leaves = rows.n * forest.n_trees
     if rows.n < FULL_ROWS * runtime.n_multiprocessors and n_leaves <= MAX_LEAVES:
         return _add_values(runtime, forest, find_leaves(runtime, forest, rows))
@@ -117,7 +115,7 @@ def sum_values(runtime: Runtime, forest: DeviceForest, rows: DeviceFeatures) -> 
 
 
 def find_leaves(runtime: Runtime, forest: DeviceForest, rows: DeviceFeatures) -> Array:
-    """Find the leaf of each row in each tree: int32 (T, n).
+    """Find the leaf of each row in each tree: int32 (trees, n).
 
     If rows are few, each block takes only some of the trees.
     """
@@ -135,7 +133,7 @@ def find_leaves(runtime: Runtime, forest: DeviceForest, rows: DeviceFeatures) ->
 
 
 def _add_values(runtime: Runtime, forest: DeviceForest, found: Array) -> Array:
-    """Sum the values of the leaves ``found``, int32 (T, n): float64 (n, V)."""
+    """Sum the values of the leaves ``found``, int32 (trees, n): float64 (n, n_values)."""
     n = found.shape[1]
     total = runtime.xp.empty((n, forest.n_values), dtype=runtime.xp.float64)
     threads = 64 if total.size <= 64 * runtime.n_multiprocessors else 256

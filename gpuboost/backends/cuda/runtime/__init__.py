@@ -1,1 +1,1 @@
-"""Arrays, kernels, launches and copies, whatever they are for."""
+"""Arrays, kernels, launches and copies, independent of what is computed."""

@@ -83,7 +83,7 @@ class Arena:
         Raises
         ------
         RuntimeError
-            The array is larger than the planned array.
+            The array is larger than planned, or the plan has no more arrays.
         """
         shape = shape if isinstance(shape, tuple) else (shape,)
         size = np.dtype(dtype).itemsize * math.prod(int(n) for n in shape)
@@ -91,8 +91,8 @@ class Arena:
         planned = self._plan.sizes[nth] if nth < len(self._plan.sizes) else 0
         if size > planned:
             raise RuntimeError(
-                f"array {nth} of a recorded batch takes {size} bytes and {planned} were planned; "
-                "its host code made other arrays in the dry run"
+                f"array {nth} of a recorded batch takes {size} bytes, but {planned} were planned; "
+                "the host code made other arrays in the dry run"
             )
         at = self._plan.places[nth]
         return self._memory[at : at + size].view(dtype).reshape(shape)

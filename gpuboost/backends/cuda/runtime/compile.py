@@ -39,8 +39,8 @@ def choose_architecture(capability: int, known: Collection[int]) -> str:
     older = [one for one in known if one <= capability]
     if not older:
         raise RuntimeError(
-            f"NVRTC compiles for compute capability {min(known) / 10:.1f} or newer, the device has "
-            f"{capability / 10:.1f}; take a CuPy for an older CUDA"
+            f"NVRTC compiles for compute capability {min(known) / 10:.1f} or newer, but the device "
+            f"has {capability / 10:.1f}; install a CuPy for an older CUDA"
         )
     newest = max(older)
     return f"sm_{newest}" if newest // 10 == capability // 10 else f"compute_{newest}"

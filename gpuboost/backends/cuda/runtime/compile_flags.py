@@ -40,7 +40,7 @@ class CompileFlags:
     criterion : int or None
         Number of the criterion if it is `compiled_apart`, else None.
     monotonic : bool
-        Whether nodes have bounds of values, which only the criterion NEWTON supports.
+        Whether nodes have bounds on leaf values, which only the criterion NEWTON supports.
     by_node : bool
         Whether the allowed features differ from node to node, not only from tree to tree.
     by_level : bool
@@ -48,7 +48,7 @@ class CompileFlags:
     by_number : bool
         Whether nodes consider features in the order of their numbers instead of a hashed order.
     rare_categories : bool
-        Whether rare categories go where missing values go.
+        Whether rare categories count as missing; see `TreeOptions.min_category_fraction`.
     """
 
     gradients: bool = False

@@ -133,8 +133,8 @@ class CupyRuntime:
         if os.getpid() != self._process:
             raise RuntimeError(
                 f"{self.name} cannot be used in this process: it was forked from one that had used "
-                'CUDA, which CUDA does not survive. Start processes by "spawn" or "forkserver" '
-                '(multiprocessing.set_start_method), or use device="cpu" here'
+                'CUDA, and CUDA does not work after a fork. Start processes by "spawn" or '
+                '"forkserver" (multiprocessing.set_start_method), or use device="cpu" here'
             )
 
     def memory_error(self, reason: str) -> MemoryError:
@@ -145,11 +145,11 @@ class CupyRuntime:
             free, total = cupy.cuda.runtime.memGetInfo()
         return MemoryError(
             f"{self.name} is out of memory: {reason}. Of its {total:,} bytes, {free:,} are free "
-            'now that this work has stopped. End what else uses the device, or use device="cpu"'
+            'now that this work has stopped. End other programs on the device, or use device="cpu"'
         )
 
     def memory_budget(self) -> int:
-        """Return a share of the free bytes of the driver and of CuPy's memory pool."""
+        """Return a fraction of the free bytes of the driver and of CuPy's memory pool."""
         pool = cupy.get_default_memory_pool()
         with self.device:
             free = cupy.cuda.runtime.memGetInfo()[0] + pool.free_bytes()

@@ -149,6 +149,6 @@ class RecordingRuntime:
 
 def _unseen(what: str) -> str:
     return (
-        f"{what} is no launch, so it would be missing when the batch is replayed; "
+        f"{what} is not a launch, so it would be missing when the batch is replayed; "
         "make it a kernel, or do it before the recording"
     )

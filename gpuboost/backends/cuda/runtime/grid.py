@@ -1,7 +1,8 @@
 """Grids of kernels that process all nodes of a level, or all pieces of its rows.
 
-Each block processes a chunk of several tiles, see chunks.cuh. A single chunk needs no extra launch
-to sum chunks, so there are several chunks only if the capacity exceeds a few tiles.
+In kernels that compute running sums, each block processes a chunk of several tiles, see chunks.cuh.
+A single chunk needs no extra launch to sum chunks, so there are several chunks only if the capacity
+exceeds a few tiles. In other kernels, blocks or threads loop over items.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from __future__ import annotations
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
 
-FEW_TILES = 4  # one block processes this many in less time than another launch takes
+FEW_TILES = 4  # one block processes this many tiles in less time than another launch takes
 MAX_CHUNKS = 256  # two blocks per multiprocessor of a large device
 MAX_BLOCKS = 1024  # of a launch whose threads loop over items
-MAX_LIGHT_BLOCKS = 1 << 12  # the same, of kernels with little work per item
+MAX_LIGHT_BLOCKS = 1 << 12  # the same, for kernels with little work per item
 # Blocks per multiprocessor of a kernel whose blocks loop over items. In sync-free growth the
 # capacity is far above the number of items, and a block without items costs two nanoseconds. Only
 # a fraction of the blocks runs at once, so that all multiprocessors finish at about the same time.

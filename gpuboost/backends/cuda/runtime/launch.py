@@ -59,9 +59,9 @@ def launch(
     *records : dataclass instances
         Each provides at least one parameter.
     out : dataclass instance, optional
-        Its field ``count`` is bound to the parameter ``count_out``.
+        Its fields are bound to parameters whose names end in ``_out``: ``count`` to ``count_out``.
     constants : mapping of str to int
-        Constants that the kernel's file is compiled with.
+        Constants defined when the kernel's file is compiled.
     block : tuple of int, optional
         Number of threads of a block; by default the number in ``__launch_bounds__``.
     shared_mem : int
@@ -74,8 +74,8 @@ def launch(
     LookupError
         No kernel has this name.
     TypeError
-        A parameter is provided by nothing, or by two records and no keyword; or a keyword or a
-        record provides no parameter.
+        A parameter is provided by no keyword and no record, or by no keyword but several records;
+        or a keyword or a record provides no parameter.
     """
     owners = (out, *records)
     key = (name, *map(type, owners), *values)
@@ -172,7 +172,7 @@ def _check_all_used(
         if number not in used and owner is not None
     ]
     if left_over:
-        raise TypeError(f"{kernel} takes nothing of {', '.join(left_over)}")
+        raise TypeError(f"{kernel} does not use {', '.join(left_over)}")
 
 
 # ---- arrays of one value -------------------------------------------------------------------------

@@ -49,8 +49,8 @@ class Runtime(Protocol):
     def kernel(self, file_name: str, name: str, constants: Mapping[str, int]) -> Launchable:
         """Return a kernel of a file, compiled once for each set of ``constants``.
 
-        The source is `source.kernel_source`. Launches can use up to ``shared_memory`` bytes of
-        shared memory.
+        The source comes from `source.kernel_source`. Launches can use up to ``shared_memory`` bytes
+        of shared memory.
         """
 
     def capture(self, launches: Callable[[], None]) -> Callable[[], None]:
@@ -61,7 +61,7 @@ class Runtime(Protocol):
         """
 
     def asarray(self, host: np.ndarray) -> Array:
-        """Copy a host array to the device; a device array is returned unchanged."""
+        """Copy an array to the device, in C order; a device array in C order is not copied."""
 
     def upload(self, host: np.ndarray, array: Array) -> None:
         """Copy to a device array of the same shape and type, after pending reads of that array."""

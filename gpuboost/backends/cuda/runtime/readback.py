@@ -55,7 +55,7 @@ class Readback:
         self.n_bytes = bytes_of(columns)
 
     def read_later(self, runtime: Runtime) -> Callable[[], HostCopy]:
-        """Start to copy the arrays after earlier launches; the returned function waits."""
+        """Start to copy the arrays after earlier launches; the returned function waits for them."""
         if self._memory is None:
             return read_later(runtime, self.arrays)
         spans, fields = self._spans, self._fields
@@ -150,7 +150,11 @@ class HostCopy:
         return self._spans[name][1]
 
     def kept(self, length: Mapping[str, int]) -> HostCopy:
-        """Return a copy to keep: the first ``length[name]`` items of each array, in new memory."""
+        """Return a copy to keep.
+
+        It is this copy if nothing else uses its memory. Otherwise the first ``length[name]`` items
+        of each array are copied to new memory.
+        """
         if self._is_own:
             return self
         parts, spans, at = list[Any](), {}, 0

@@ -178,7 +178,7 @@ class ShapeRuntime:
     shared_memory, n_multiprocessors : int
         Properties of the device.
     nodes_at : callable
-        Function that returns the assumed number of nodes at a depth, where the host reads it.
+        Function that returns the number of nodes that the host is assumed to read at a depth.
     """
 
     name = "shape_array"

@@ -30,7 +30,7 @@ _GLOBAL = re.compile(r"\b__global__\b")
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a kernel: ``In<int64> count``, ``Out<double> gain`` or ``int32 n_trees``."""
+    """A parameter of a kernel, such as ``In<int64> count``, ``Out<double> gain`` or ``int32 n``."""
 
     name: str
     type_name: str

@@ -63,8 +63,7 @@ def kernel_source(file_name: str, constants: Mapping[str, int]) -> str:
 def spliced(file_name: str, text: str | None = None) -> str:
     """Return a file's text (``text`` if given) with included files inserted.
 
-
-    A file that is included several times replaces only the first of its includes.
+    A file that is included several times is inserted only at its first include.
     """
     included: set[str] = set()
 

@@ -39,7 +39,7 @@ def pinned_memory(cupy: Any, n_bytes: int) -> Any:
 
 
 class PinnedBuffer:
-    """Pinned memory shared by several uploads, with an event for each copy that reads it.
+    """A buffer of pinned memory. Uploads can share one; each records an event after its copy.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ class Uploads:
         The caller may change ``host`` as soon as the call returns.
         """
         if not array.flags.c_contiguous:
-            raise ValueError("an array of the device that is written to must be C-contiguous")
+            raise ValueError("a device array must be C-contiguous to be copied to")
         stream, flat, first = self._cupy.cuda.get_current_stream(), array.reshape(-1), 0
         for piece in _pieces(host):
             with self._lock:

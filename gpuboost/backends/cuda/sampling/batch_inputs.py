@@ -1,7 +1,7 @@
 """The inputs of one batch of trees, copied to the device in one transfer.
 
-All other data that launches read is the same for all batches of a fit. So batches of the same size
-have the same launches and differ only in these inputs.
+In a forest, all other data that launches read is the same for all batches. So batches of the same
+kind (`DeviceTask.kind_of`) have the same launches and differ only in these inputs.
 """
 
 from __future__ import annotations
@@ -138,9 +138,9 @@ class BatchInputs:
     unit : float64 (1,)
         `Target.gain_unit`.
     min_hessian : int64 (1,)
-        Smallest weight of a child.
+        Smallest hessian of a child.
     regular : float64 (3,)
-        l1, l2 and the largest absolute value, for the criterion NEWTON.
+        l1, l2 and the largest absolute leaf value, for the criterion NEWTON.
     memory : uint8 (bytes,)
         Memory of which the arrays are views.
     """

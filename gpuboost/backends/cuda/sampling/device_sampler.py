@@ -61,7 +61,10 @@ class DeviceSampler:
         return TreeKeys(self.runtime.asarray(seed), self.runtime.asarray(numbers))
 
     def place(self, kept: Array) -> tuple[Array, Array]:
-        """Compute offsets of parts and row counts of trees from ``kept``, int64 (trees, parts)."""
+        """Compute offsets of parts and row counts of trees.
+
+        ``kept`` is the number of rows of each part that are in the tree: int64 (trees, parts).
+        """
         first = self.xp.empty(kept.shape, dtype=np.int64)
         count = self.xp.empty(len(kept), dtype=np.int64)
         sizes = {"n_trees": len(kept), "n_parts": kept.shape[1]}

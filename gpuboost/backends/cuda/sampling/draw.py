@@ -43,9 +43,9 @@ class DeviceDrawing:
     Attributes
     ----------
     max_weight : int
-        Upper bound of the weight of a row.
+        Upper bound on the weight of a row.
     rows_per_tree : int
-        Upper bound of the number of rows of a tree.
+        Upper bound on the number of rows of a tree.
     """
 
     def __init__(self, runtime: Runtime, task: GrowTask) -> None:
@@ -68,13 +68,13 @@ class DeviceDrawing:
         -------
         rows : DeviceRows
             Rows, one tree after the other. Within a tree, rows ascend; with more than two classes,
-            they are first sorted by class. The arrays are allocated at full capacity.
+            they are sorted by class first. The arrays are allocated at full capacity.
         count : int64 (trees,)
             Number of rows of each tree.
         leaf : LeafColumns or None
             None if leaf values follow from draw counts alone.
         max_weight : int
-            Upper bound of the weight of a row.
+            Upper bound on the weight of a row.
         """
         drawn, wide = self._counts(keys), self._wide
         capacity = len(keys) * self.rows_per_tree
@@ -109,7 +109,7 @@ def draw_counts(device: DeviceSampler) -> Callable[[TreeKeys], Array]:
     """Return a function that computes the same draw counts as `RowSampler.draw_counts`.
 
     The function takes the keys of some trees and returns uint32 (trees, n), or (1, n) if all trees
-    share the counts. With ``method="all"``, the draw counts are the whole weights of rows.
+    share the counts. With ``method="all"``, the draw counts are the whole weights of rows, or 1.
     """
     if device.sampler.method == ALL_ROWS:
         return _EveryRow(device)
@@ -118,7 +118,7 @@ def draw_counts(device: DeviceSampler) -> Callable[[TreeKeys], Array]:
 
 
 class _EveryRow:
-    """Draw of every row, with its whole weight as its draw count."""
+    """Draw of every row, with its whole weight, or else 1, as its draw count."""
 
     def __init__(self, device: DeviceSampler) -> None:
         whole, xp = device.sampler.whole, device.xp

@@ -1,4 +1,4 @@
-"""Rows of trees with real weights, which are rounded by a hash of the row: launches of draw.cu."""
+"""Rows of trees with real-valued weights, which draw.cu rounds by a hash of the row."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpuboost.engine.task import NO_LIMIT
 
 
 class RealWeights:
-    """Lists the rows of trees with real weights, which are rounded by a hash of the row.
+    """Lists the rows of trees with real-valued weights, which are rounded by a hash of the row.
 
     The weight of a row in a tree is the product of its draw count, its factor and the weight of its
     class in the tree.

@@ -10,9 +10,10 @@ from gpuboost.engine.growth.frontier import Array
 
 @dataclass(frozen=True)
 class DeviceRows:
-    """Rows of the open nodes; the rows of a node are contiguous.
+    """Rows of the nodes of a frontier; the rows of a node are contiguous.
 
-    The arrays have their full capacity, so they can be longer than the rows.
+    The arrays have their full capacity of r rows, so they can be longer than the rows. There are C
+    target columns.
 
     Attributes
     ----------
