@@ -134,7 +134,7 @@ class GradientBoostingClassifier(Classifier, GradientBoosting):
     def _probabilities(self, raw: np.ndarray) -> np.ndarray:
         """Class probabilities; if a user's loss has no ``predict``, the logistic or softmax."""
         loss: Loss = self._model.loss
-        if loss.has_formula or hasattr(self.loss, "predict"):
+        if hasattr(getattr(loss, "objective", loss), "predict"):  # built-in losses always have it
             found = predictions(loss, raw)
             with working_on(found):
                 both = array_module(found).stack

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -204,6 +205,9 @@ def test_a_custom_loss_of_a_classifier_gives_probabilities():
     own, built_in = classifier(loss=Logistic()).fit(X, y), classifier(init="zero").fit(X, y)
     np.testing.assert_allclose(own.predict_proba(X), built_in.predict_proba(X), atol=0.02)
     assert own.score(X, y) == pytest.approx(built_in.score(X, y), abs=0.02)
+    probabilities = own.predict_proba(X)
+    own.set_params(loss=SimpleNamespace(predict=np.exp))  # this model keeps its own loss
+    np.testing.assert_array_equal(own.predict_proba(X), probabilities)
 
 
 # ---- errors ------------------------------------------------------------------------------------
