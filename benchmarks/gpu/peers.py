@@ -229,7 +229,7 @@ class PyBoostOnGpu:
         return model.predict(on_host(X))[:, 0]
 
     def remark(self, setting: Setting) -> str | None:
-        return f"{N_BINS} bins; no least hessian of a leaf; data come from the host"
+        return f"{N_BINS} bins; no minimum hessian in a leaf; data come from the host"
 
 
 _PYBOOST_LOSSES = {LOG_LOSS: "bce", SQUARED_ERROR: "mse"}

@@ -263,5 +263,7 @@ def prediction_stages(rows: int, trees: int, depth: int, features: int) -> Stage
     """
     steps = float(rows) * trees * depth
     shared = 4.0 * features * 257
-    walk = iterations("step of a walk", steps / WARP / 4, shared)
-    return {"walk": Stage.of(walk + Work(bytes=rows * (4.0 * features + 16), words=steps * 6.8))}
+    walk = iterations("step of a traversal", steps / WARP / 4, shared)
+    return {
+        "traversal": Stage.of(walk + Work(bytes=rows * (4.0 * features + 16), words=steps * 6.8))
+    }

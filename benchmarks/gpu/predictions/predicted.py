@@ -239,14 +239,14 @@ def summary(found: dict[str, Any]) -> str:
 WORDS = {
     "bytes": "device memory",
     "instructions": "instructions issued",
-    "cycles": "warps that wait for their own results",
+    "cycles": "dependency stalls",
     "additions": "shared memory",
     "reductions": "additions to device memory",
     "operations": "float64 operations",
     "blocks": "blocks begun",
     "host_bytes": "copies to the host",
     "waits": "waits of the host",
-    "calls": "calls of CuPy",
+    "calls": "calls to CuPy",
     "gaps": "gaps between launches",
     "launches": "launches by the host",
 }
