@@ -36,8 +36,8 @@ class DeviceTable:
 
     Attributes
     ----------
-    X : array on the device of float32 of shape (n, F)
-    y : array on the device, float32
+    X : array of float32 of shape (n_samples, n_features), on the device
+    y : array of float32, on the device
     X_host, y_host : ndarray
     task : str
     """
@@ -154,7 +154,7 @@ class XGBoostOnGpu:
 
     def remark(self, setting: Setting) -> str | None:
         whole = setting.family in (TREE, BOOSTING)
-        rows = "" if whole else f"{BOOTSTRAP_SHARE:.1%} of rows, none twice; "
+        rows = "" if whole else f"{BOOTSTRAP_SHARE:.1%} of rows without replacement; "
         return f"{rows}{N_BINS} bins"
 
 

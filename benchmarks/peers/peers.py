@@ -85,7 +85,7 @@ class ScikitLearn:
 
     def refuses(self, setting: Setting) -> str | None:
         if setting.family == BOOSTING and setting.loss == POISSON:
-            return "has no Poisson loss but in HistGradientBoosting"
+            return "has a Poisson loss only in HistGradientBoosting"
         return None
 
     def make(self, setting: Setting, resources: Resources) -> Any:

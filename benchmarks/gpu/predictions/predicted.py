@@ -64,7 +64,7 @@ class Prediction:
     host_launches : float
         Number of kernels that the host launches one by one, without waiting for the device.
     ahead : float
-        Share of the stages' work that the device does while the host launches these kernels.
+        Fraction of the stages' work that the device does while the host launches these kernels.
     is_pinned : bool
         Whether trees are always copied to pinned memory.
     """
