@@ -18,7 +18,7 @@ from benchmarks.suite.tables import CLASSIFICATION, REGRESSION
 
 EQUALITY, FIT, HISTOGRAM, PREDICTION = "equality", "fit", "histogram", "prediction"
 XGBOOST, CUML, PYBOOST = "XGBoost", "cuML", "Py-Boost"
-SECONDS_ON = "seconds on "  # followed by the name of a GPU: a bound of gpuboost's own seconds
+SECONDS_ON = "seconds on "  # followed by the name of a GPU: a bound on gpuboost's own seconds
 SMALL = 500  # --scale small divides the rows by this
 SMALL_TREES = 10  # --scale small divides the trees by this
 TINY_ROWS, TINY_PREDICTED, TINY_TREES, TINY_DEPTH = 300, 700, 2, 3  # sizes of --scale tiny
@@ -39,7 +39,7 @@ class GpuCase:
         Seconds that the case may take, including its data and warm-up.
     bounds : mapping of str to float
         For the name of a peer, the largest allowed ratio of gpuboost's time to the peer's. For
-        "floor", the largest ratio to the least time that the device's measured ceilings allow.
+        "floor", the largest ratio to the minimum time that the device's measured ceilings allow.
         For `SECONDS_ON` followed by the name of a GPU, the seconds that gpuboost may take on it.
     predict_rows : int
         Number of rows whose prediction is timed.

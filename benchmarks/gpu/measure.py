@@ -231,7 +231,7 @@ def _ours_first(
     keep: Keep,
     left: Callable[[], float],
 ) -> Iterator[T]:
-    """Time gpuboost, then the peers in turns; yield each as soon as its runs are done.
+    """Time gpuboost, then the peers alternately; yield each as soon as its runs are done.
 
     The caller stores gpuboost's record before the first peer begins, so no peer's failure loses it.
     """

@@ -36,8 +36,8 @@ class DeviceTable:
 
     Attributes
     ----------
-    X : array on the device of float32 of shape (n, F)
-    y : array on the device, float32
+    X : array of float32 of shape (n_samples, n_features), on the device
+    y : array of float32, on the device
     X_host, y_host : ndarray
     task : str
     """
@@ -154,7 +154,7 @@ class XGBoostOnGpu:
 
     def remark(self, setting: Setting) -> str | None:
         whole = setting.family in (TREE, BOOSTING)
-        rows = "" if whole else f"{BOOTSTRAP_SHARE:.1%} of rows, none twice; "
+        rows = "" if whole else f"{BOOTSTRAP_SHARE:.1%} of rows without replacement; "
         return f"{rows}{N_BINS} bins"
 
 
@@ -229,7 +229,7 @@ class PyBoostOnGpu:
         return model.predict(on_host(X))[:, 0]
 
     def remark(self, setting: Setting) -> str | None:
-        return f"{N_BINS} bins; no least hessian of a leaf; data come from the host"
+        return f"{N_BINS} bins; no minimum hessian in a leaf; data come from the host"
 
 
 _PYBOOST_LOSSES = {LOG_LOSS: "bce", SQUARED_ERROR: "mse"}

@@ -114,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def cases_left(cases: list[GpuCase], scale: str, path: Path) -> list[GpuCase]:
-    """The cases that are not done; those in which something failed before come last."""
+    """The cases that are not done; those in which something failed earlier come last."""
     kept = Kept(Results(NAME, path), scale, {})
     records = [record for record in kept.results.records if record["scale"] == scale]
     failed = {record["case"] for record in records if "failed" in record}

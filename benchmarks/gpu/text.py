@@ -1,4 +1,4 @@
-"""Reports of GPU results: tables of times, ratios to peers and shares of ceilings."""
+"""Reports of GPU results: tables of times, ratios to peers and fractions of ceilings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def summary(records: list[Record]) -> tuple[str, list[str]]:
 
 
 def fits_table(records: list[Record]) -> str:
-    """Seconds and score of every peer, and gpuboost's time as a share of theirs."""
+    """Seconds and score of every peer, and gpuboost's time divided by theirs."""
     chosen = [r for r in records if r["kind"] in (FIT, PREDICTION)]
     peers = [OURS, *sorted({r["who"] for r in chosen if "seconds" in r} - {OURS})]
     rows = []
@@ -39,7 +39,7 @@ def fits_table(records: list[Record]) -> str:
 
 
 def histogram_table(records: list[Record]) -> str:
-    """Rates of each level of histograms, also as shares of the device's ceilings."""
+    """Rates of each level of histograms, also as fractions of the device's ceilings."""
     chosen = [r for r in records if r["kind"] == HISTOGRAM and "of_ceiling" in r]
     rows = [
         [
@@ -94,7 +94,7 @@ def missed_bounds(records: list[Record]) -> list[str]:
             if r.get("exact") is False:
                 sentences.append(f"{case}, {r['who']}: wrong sums")
             if not memory_is_estimated(r):
-                sentences.append(f"{case}: memory is {share_of_estimate(r)} of what was foretold")
+                sentences.append(f"{case}: memory is {share_of_estimate(r)} of its estimate")
             if r["kind"] == EQUALITY and r.get("equal") is False:
                 sentences.append(f"{case}: the models differ")
     return sentences
@@ -118,7 +118,7 @@ def memory_is_estimated(record: Record) -> bool:
 
 
 def share_of_estimate(record: Record) -> str:
-    """Peak memory of a fit as a share of its estimate, and how far that may lie from 1."""
+    """Peak memory of a fit divided by its estimate, and how far that may lie from 1."""
     if "peak_bytes" not in record or "estimated_bytes" not in record:
         return "–"
     within = f" (1 ± {record['memory_within']})" if "memory_within" in record else ""
@@ -126,7 +126,7 @@ def share_of_estimate(record: Record) -> str:
 
 
 def _too_slow(case: str, ours: Record, bounds: dict[str, float]) -> list[str]:
-    """Describe missed bounds of gpuboost's own seconds, on the GPUs for which they hold."""
+    """Describe missed bounds on gpuboost's own seconds, on the GPUs for which they hold."""
     seconds, gpu = ours.get("seconds", 0.0), str(ours.get("gpu", {}).get("name"))
     return [
         f"{case}: {seconds:.2f} s, {allowed} s allowed on {gpu}"
@@ -147,7 +147,7 @@ def by_case(records: list[Record]) -> dict[str, list[Record]]:
 
 
 def ratio(found: dict[str, Record], peer: str) -> float | None:
-    """gpuboost's time as a share of a peer's, or None if one of them is missing."""
+    """gpuboost's time divided by a peer's, or None if one of them is missing."""
     ours, theirs = found.get(OURS, {}).get("seconds"), found.get(peer, {}).get("seconds")
     return None if ours is None or theirs is None else ours / theirs
 

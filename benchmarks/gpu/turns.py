@@ -1,4 +1,4 @@
-"""Time several libraries in turns, so that all are affected alike if the device slows down."""
+"""Time several libraries alternately, so that all are affected alike if the device slows down."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def take_turns(
     repeat: int,
     begun: Callable[[C], None] = lambda one: None,
 ) -> Iterator[C]:
-    """Time all contenders in turns, and yield each as soon as its runs are done.
+    """Time all contenders alternately, and yield each as soon as its runs are done.
 
     Every contender runs once before any runs again. In each turn the fastest goes first, and one
     without enough time for another run drops out, so a fast contender runs at least as often as a

@@ -1,7 +1,7 @@
 """Gradient boosting and AdaBoost of each library, with equal settings.
 
 All libraries get the same number of rounds, depth and number of leaves, learning rate, number of
-bins, l2, minimal rows and hessian of a leaf, loss, and number of threads; none stops early.
+bins, l2, minimum rows and hessian in a leaf, loss, and number of threads; none stops early.
 Functions named after a library return its estimator. `REMARKS` lists the settings for which a
 library has no parameter.
 """
@@ -30,11 +30,11 @@ from benchmarks.suite.settings import (
 HIST = "HistGradientBoosting"
 CATBOOST = "CatBoost"
 REMARKS = {
-    "scikit-learn": "exact splits, one thread, no l2",
-    "XGBoost": "no least number of rows in a leaf",
-    "LightGBM": "leaves of largest gain first, as many as the depth has",
+    "scikit-learn": "exact splits; no l2; one thread (no n_jobs)",
+    "XGBoost": "no minimum number of rows in a leaf",
+    "LightGBM": "best-first (leaf-wise) growth with at most 2^depth leaves",
     HIST: "edges from 200,000 rows",
-    CATBOOST: "symmetric trees, no least hessian of a leaf",
+    CATBOOST: "symmetric trees, no minimum hessian in a leaf",
 }
 SMALLEST_POISSON_STEP = 1e-10  # LightGBM multiplies hessians by its exponential and refuses 0
 
@@ -231,7 +231,7 @@ class HistGradientBoosting:
 
     def remark(self, setting: Setting) -> str | None:
         least = BoostingOptions().min_hessian
-        own = "" if setting.boosting.min_hessian == least else f"; hessian of a leaf {least}"
+        own = "" if setting.boosting.min_hessian == least else f"; minimum hessian {least}"
         return f"{REMARKS[HIST]}{own}"
 
 

@@ -25,7 +25,7 @@ from benchmarks.suite.settings import (
     missing_package,
 )
 
-BOOTSTRAP_SHARE = 0.632  # share of distinct rows in a bootstrap, for peers that only subsample
+BOOTSTRAP_SHARE = 0.632  # fraction of distinct rows in a bootstrap, for peers that only subsample
 NO_ADABOOST = "has no AdaBoost"
 
 
@@ -85,7 +85,7 @@ class ScikitLearn:
 
     def refuses(self, setting: Setting) -> str | None:
         if setting.family == BOOSTING and setting.loss == POISSON:
-            return "has no Poisson loss but in HistGradientBoosting"
+            return "has a Poisson loss only in HistGradientBoosting"
         return None
 
     def make(self, setting: Setting, resources: Resources) -> Any:
@@ -103,7 +103,7 @@ class ScikitLearn:
     def remark(self, setting: Setting) -> str | None:
         if setting.family == BOOSTING:
             return REMARKS[self.name]
-        return "one thread: it has no n_jobs" if setting.family in (TREE, ADABOOST) else None
+        return "one thread (no n_jobs)" if setting.family in (TREE, ADABOOST) else None
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,7 @@ def _speed_table(content: Content) -> str:
     threads = sorted({record["n_jobs"] for record in records})
     note = (
         f"Seconds (score) with {' and '.join(map(str, threads))} threads for every library; "
-        "medians of runs in turns, after a warm-up with warm compile caches. The ratios are "
+        "medians of alternating runs, after a warm-up with warm compile caches. The ratios are "
         f"gpuboost's time divided by that of {', '.join(others)}, in this order."
     )
     table = markdown(["case", "score", *peers, "ratio", "reached (allowed)"], rows)
@@ -121,7 +121,7 @@ def _speed_table(content: Content) -> str:
 
 
 def _reached(bound: Content) -> str:
-    """gpuboost's time as a share of that of the fastest of a bound's peers."""
+    """gpuboost's time divided by that of the fastest peer of a bound."""
     if "reached" not in bound:
         return f"– ({bound['allowed']:g} of {', '.join(bound['peers'])})"
     return f"{bound['reached']:.2f} of {bound['fastest']} ({bound['allowed']:g})"
@@ -185,8 +185,8 @@ def _quality_table(content: Content) -> str:
         str(n) for n in sorted({r.get("trees") for r in content["records"]} - {None})
     )
     note = (
-        f"Test scores of {trees} trees, means over {seeds} random splits. Differences are paired "
-        "and have their standard errors.\n"
+        f"Test scores of {trees} trees, means over {seeds} random splits. Differences are "
+        "paired; ± is their standard error.\n"
         f"{_misses(content)}"
     )
     summary = f"<summary>{len(rows)} comparisons of ensembles with scikit-learn's</summary>"

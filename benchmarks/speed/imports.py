@@ -101,7 +101,7 @@ def optional_modules_loaded() -> list[str]:
 
 
 def _import_times(repeat: int) -> list[list[float]]:
-    """Seconds of each statement in fresh processes, in turns; the first turn warms up the disk."""
+    """Seconds of each statement in alternating, fresh processes; the first warm up the disk."""
     turns = [
         [float(_python(_TIME_IMPORT.format(statement=s))) for s in _STATEMENTS]
         for _ in range(repeat + 1)

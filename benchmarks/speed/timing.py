@@ -1,4 +1,4 @@
-"""Times and scores of the peers of a case, measured in turns in one process."""
+"""Times and scores of the peers of a case, measured alternately in one process."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Runs:
 def measure_case(
     case: Case, peers: list[Peer], tables: tuple[Table, Table], plan: Plan, say: Say
 ) -> dict[str, Any]:
-    """Warm up every peer, then time all of them in turns.
+    """Warm up every peer, then time all of them alternately.
 
     Returns
     -------

@@ -85,7 +85,7 @@ class Level:
         return np.repeat(np.arange(len(self.frontier)), self.frontier.count)
 
     def histograms(self) -> np.ndarray:
-        """Histograms of all nodes and features, from the rows: (nodes, planes, F, width)."""
+        """Histograms of all nodes and features, from the rows: (nodes, planes, features, width)."""
         matrix = self.ops.task.matrix
         shape = (len(self.frontier), matrix.width, self.frontier.gradient.shape[1])
         base = self.node_of_row * matrix.width

@@ -24,7 +24,7 @@ def predicted_rates(name: str, model: Any, train: Table, test: Table) -> np.ndar
 
 
 def explained_deviance(test: Table, rates: np.ndarray) -> float:
-    """Share of the rates' Poisson deviance that is explained, weighted by exposure."""
+    """Fraction of the rates' Poisson deviance that is explained, weighted by exposure."""
     from sklearn.metrics import d2_tweedie_score
 
     weights = _exposure(test)

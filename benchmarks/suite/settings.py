@@ -94,7 +94,7 @@ class Setting:
         return self.boosting.loss or of_task
 
     def share_of_features(self, n_features: int) -> float:
-        """``max_features`` as a share of the features, for peers that expect a share."""
+        """``max_features`` as a fraction of the features, for peers that expect a fraction."""
         wanted = self.max_features
         if wanted == "default":
             forest = self.family in (FOREST, EXTRA_TREES) and self.is_classification

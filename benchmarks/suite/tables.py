@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 CLASSIFICATION, REGRESSION = "classification", "regression"
-ONE_HOT_LEVELS = 16  # categories with more levels are encoded as ordinal codes
+ONE_HOT_LEVELS = 16  # columns with more categories are encoded as ordinal codes
 
 
 @dataclass(frozen=True)
@@ -272,7 +272,7 @@ def _target(column: Any, source: Source) -> np.ndarray:
 
 
 def encode(frame: Any) -> np.ndarray:
-    """Encode categories as numbers: one-hot up to `ONE_HOT_LEVELS` levels, else ordinal codes.
+    """Encode categories as numbers: one-hot up to `ONE_HOT_LEVELS` categories, else ordinal codes.
 
     The result is a float32 array.
     """
@@ -294,7 +294,7 @@ def encode(frame: Any) -> np.ndarray:
 
 
 def with_levels_up_to(frame: Any, most: int) -> Any:
-    """The frame, with float32 codes in place of categories that have more than ``most`` levels."""
+    """The frame, with float32 codes in columns that have more than ``most`` categories."""
     import pandas as pd
 
     changed = frame.copy()

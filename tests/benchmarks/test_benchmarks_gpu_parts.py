@@ -195,7 +195,7 @@ def test_memory_bounds_apply_at_full_size() -> None:
     for peak, sentences in ((850, 0), (849, 1), (1150, 0), (1151, 1)):
         assert len(text.missed_bounds([record | {"peak_bytes": peak}])) == sentences
     wrong = record | {"peak_bytes": 2000}
-    assert text.missed_bounds([wrong]) == ["c: memory is 2.00 (1 ± 0.15) of what was foretold"]
+    assert text.missed_bounds([wrong]) == ["c: memory is 2.00 (1 ± 0.15) of its estimate"]
     assert text.missed_bounds([wrong | {"scale": "small"}]) == []
     del wrong["memory_within"]
     assert text.missed_bounds([wrong]) == [] and text.share_of_estimate(wrong) == "2.00"

@@ -27,7 +27,7 @@ class Counts:
     Attributes
     ----------
     of : dict of str to int
-        Launches of kernels; calls of the array module that launch work; copies to the device;
+        Launches of kernels; calls to the array module that launch work; copies to the device;
         copies to the host; and waits of the host. A copy to the host directly after another one
         does not count as a wait, because the device has nothing left to do.
     reading_seconds : float
@@ -133,7 +133,7 @@ class CountingRuntime:
         return counted
 
     def to_host(self, array: Any) -> np.ndarray:
-        """Copy an array to the host, which waits for everything launched before."""
+        """Copy an array to the host, which waits for everything launched earlier."""
         with self.counts.reading():
             return self.inner.to_host(array)
 

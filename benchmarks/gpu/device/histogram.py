@@ -166,7 +166,7 @@ class _HostRows:
     """The rows of a level, ordered by node, and the features that nodes consider.
 
     ``n_classes`` is 0 for targets with one channel (values and two classes). ``codes`` is uint8 of
-    shape (F, n).
+    shape (n_features, n_samples).
     """
 
     codes: np.ndarray
@@ -302,7 +302,7 @@ def _is_exact(histogram: np.ndarray, host: _HostRows) -> bool:
 
 
 def _sums(codes: np.ndarray, value: np.ndarray, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Weight of each code (256,), and the sums of its channels (256, K)."""
+    """Weight of each code (256,), and the sums of its channels (256, n_channels)."""
     if n_classes:
         cell = codes * np.int32(n_classes) + value
         count = np.bincount(cell, minlength=WIDTH * n_classes).reshape(WIDTH, n_classes)

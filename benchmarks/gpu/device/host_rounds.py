@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.gpu.device.host_rounds`` runs the host code of replayed rounds over shape
 arrays: launches do nothing, and readbacks are complete at once. So the table shows the time of
-Python and NumPy alone, without calls of CUDA. If the device takes longer for a round, the host
+Python and NumPy alone, without calls to CUDA. If the device takes longer for a round, the host
 does not slow it down.
 """
 
@@ -97,7 +97,7 @@ def main() -> int:
         [f"{depth}", f"{n:,}", f"{1e6 * boosting(depth):.0f}", f"{1e6 * adaboost(depth):.0f}"]
         for depth, n in NODES.items()
     ]
-    print(markdown(["depth", "nodes of a tree", "boosting, us a round", "AdaBoost"], rows))
+    print(markdown(["depth", "nodes of a tree", "boosting, us per round", "AdaBoost"], rows))
     return 0
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-WITHIN = 0.15  # share by which a peak may differ from `gpuboost.estimate_memory`
+WITHIN = 0.15  # fraction by which a peak may differ from `gpuboost.estimate_memory`
 
 
 def is_estimated(peak: int, estimate: int) -> bool:
@@ -17,7 +17,7 @@ def is_estimated(peak: int, estimate: int) -> bool:
 
 @dataclass
 class Peak:
-    """The bytes in use, and the most that were in use."""
+    """The bytes in use, and the largest number that were in use."""
 
     now: int = 0
     highest: int = 0
@@ -32,7 +32,7 @@ class Peak:
 def peak_memory(cupy: Any) -> Iterator[list[int]]:
     """Follow the allocations of a block of code; at its end, the list holds their peak in bytes.
 
-    Memory that was allocated before, or by other libraries, does not count.
+    Memory that was allocated earlier, or by other libraries, does not count.
     """
     peak, sizes = Peak(), {}  # only memory that is allocated in the block may be subtracted
     found: list[int] = []

@@ -40,7 +40,7 @@ FEW_TILES = 4  # this many tiles of pieces form one chunk
 # its sums are added up (including sectors of its children), and in the finished tree.
 STORED_BYTES, NUMBERING_BYTES, FINISHED_BYTES = 2 * 70, 6 * SECTOR, 56
 NODE_SUMS = 2
-FINISHING_OPERATIONS = 60  # float64 operations of a node: shares, impurity, threshold, gain
+FINISHING_OPERATIONS = 60  # float64 operations per node: probabilities, impurity, threshold, gain
 NUMBERING_LAUNCHES = 2  # number the nodes, finish them; several trees are also placed
 NUMBER_TILE = 1024
 # Bytes of a row in a round of boosting: read the raw prediction and target, and write two narrow
@@ -183,7 +183,7 @@ def boosting_round(rows: int, features: int, setting: Setting) -> Stages:
     """Work of a round of boosting, which is one recording.
 
     Histograms sum the rows of smaller siblings, taken to be half of the rows of a level. Each level
-    launches blocks for all rows, or as many as take them in turn, even if few rows are left.
+    launches blocks for all rows, but at most `STRIDING_BLOCKS`, even if few rows are left.
     """
     levels, leaves = boosting_levels(rows, setting), setting.boosting.max_leaves
     table, warps = Table(rows, features, float(rows)), rows / WARP
@@ -263,5 +263,7 @@ def prediction_stages(rows: int, trees: int, depth: int, features: int) -> Stage
     """
     steps = float(rows) * trees * depth
     shared = 4.0 * features * 257
-    walk = iterations("step of a walk", steps / WARP / 4, shared)
-    return {"walk": Stage.of(walk + Work(bytes=rows * (4.0 * features + 16), words=steps * 6.8))}
+    walk = iterations("step of a traversal", steps / WARP / 4, shared)
+    return {
+        "traversal": Stage.of(walk + Work(bytes=rows * (4.0 * features + 16), words=steps * 6.8))
+    }

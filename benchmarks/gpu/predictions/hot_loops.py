@@ -214,7 +214,7 @@ HOT = {
         "adaboost/adaboost.cu reweigh_classes", LoopPath(_ALL_ROWS, opcode_counts={"STG": 4}), 4
     ),
     "misses found": _round("adaboost/adaboost.cu find_misses", LoopPath(_ALL_ROWS)),
-    "step of a walk": Hot(
+    "step of a traversal": Hot(
         "predict/predict.cu predict",
         LoopPath("while (all >= 0)", opcode_counts={"LDG": 4}),
         "steps",

@@ -23,7 +23,7 @@ CANDIDATE_OPERATIONS = 20  # float64 operations per bin
 TURN_BYTES, MOVED_BYTES = 4 + 1 / 8, 1 / 8 + 6 * 4
 ROW_BYTES = 12  # bytes of a summed row besides its codes: number, weight, target
 LONG_SEGMENT = WIDTH // 5  # at least this many rows of a class are summed in shared memory
-STRIDING_BLOCKS = 16.0 * MULTIPROCESSORS  # most blocks of a launch whose blocks take items in turn
+STRIDING_BLOCKS = 16.0 * MULTIPROCESSORS  # maximum for a launch whose blocks take items in turn
 PIECE_ROWS, POLICY_TILE = 1024, 1024
 HALVINGS = 64  # steps of a binary search among 64-bit ranks
 # Bytes of shared memory per block: if registers are the limit, and about those of grow_subtrees.
@@ -214,7 +214,7 @@ def histograms_of_classes(table: Table, nodes: float, listed: int, n_classes: in
 def splits(kind: str, slots: float, listed: int, subtracted: float, nodes: float) -> Stage:
     """Work of the split search of a level: a fill, the split by each feature, the best feature.
 
-    ``subtracted`` is the share of histograms that are found by subtraction.
+    ``subtracted`` is the fraction of histograms that are found by subtraction.
     """
     histograms_there = slots * listed
     cells = histograms_there * WIDTH

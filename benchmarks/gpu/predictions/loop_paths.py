@@ -87,7 +87,7 @@ class Source:
 
 @dataclass(frozen=True)
 class _Step:
-    """The path so far: the steps before, followed by ``own``, repeated ``times`` times."""
+    """The path so far: the earlier steps, followed by ``own``, repeated ``times`` times."""
 
     length: int  # of the whole path, in which excluded instructions count as `EXCLUDED_LENGTH`
     before: _Step | None

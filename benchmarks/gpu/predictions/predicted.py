@@ -64,7 +64,7 @@ class Prediction:
     host_launches : float
         Number of kernels that the host launches one by one, without waiting for the device.
     ahead : float
-        Share of the stages' work that the device does while the host launches these kernels.
+        Fraction of the stages' work that the device does while the host launches these kernels.
     is_pinned : bool
         Whether trees are always copied to pinned memory.
     """
@@ -239,14 +239,14 @@ def summary(found: dict[str, Any]) -> str:
 WORDS = {
     "bytes": "device memory",
     "instructions": "instructions issued",
-    "cycles": "warps that wait for their own results",
+    "cycles": "dependency stalls",
     "additions": "shared memory",
     "reductions": "additions to device memory",
     "operations": "float64 operations",
     "blocks": "blocks begun",
     "host_bytes": "copies to the host",
     "waits": "waits of the host",
-    "calls": "calls of CuPy",
+    "calls": "calls to CuPy",
     "gaps": "gaps between launches",
     "launches": "launches by the host",
 }

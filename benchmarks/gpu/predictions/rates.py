@@ -20,12 +20,12 @@ class Rates:
         Warp instructions: one per clock cycle and scheduler, of which a multiprocessor has four
         (NVIDIA's tuning guide for Hopper).
     cycles : float
-        Clock cycles of one warp, whose instructions wait for one another.
+        Clock cycles of one warp, including dependency stalls: waits for its own results.
     additions : float
         Additions of lanes to shared memory without conflicts: 32 per clock cycle and
         multiprocessor.
     words : float
-        Words of shared memory that are zeroed or read: as many as additions.
+        Words of shared memory that are zeroed or read, at the same rate as additions.
     reductions : float
         64-bit additions to device memory, each in its own sector. Assumed: about one per clock
         cycle in each of some 90 slices of the L2 cache.
@@ -42,7 +42,7 @@ class Rates:
     waits : float
         Waits of the host for a few bytes, 25 microseconds each. Assumed.
     calls : float
-        Calls of CuPy that make an array, each taking the host 15 microseconds. Assumed.
+        Calls to CuPy that make an array, each taking the host 15 microseconds. Assumed.
     launches : float
         Launches of gpuboost's kernels, each taking the host 8 microseconds. Assumed.
     """
