@@ -152,8 +152,8 @@ class GrowthSize:
     def levels(self) -> float:
         """Number of levels of the whole tree: about 1.5 times `depth`."""
         levels = 1.5 * math.log2(max(2, self.n_samples))
-        most = min(self.max_leaf_nodes - 1, 2 * math.log2(self.max_leaf_nodes))
-        return min(levels, self.max_depth, most)
+        max_levels = min(self.max_leaf_nodes - 1, 2 * math.log2(self.max_leaf_nodes))
+        return min(levels, self.max_depth, max_levels)
 
     @property
     def is_sync_free(self) -> bool:
