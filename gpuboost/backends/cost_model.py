@@ -279,7 +279,7 @@ def measured_speed() -> Speed:
         pass
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         warnings.warn(
-            f"{path} is ignored, device='auto' goes by the usual speeds: {error!r}; run gpuboost "
+            f"{path} is ignored, device='auto' assumes default speeds: {error!r}; run gpuboost "
             "info --calibrate again, or delete the file",
             UserWarning,
             stacklevel=2,

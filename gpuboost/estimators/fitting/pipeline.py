@@ -166,7 +166,7 @@ def memory_advice() -> Iterator[None]:
     except MemoryError as error:
         clear_frames(error.__traceback__)  # a stored error must not keep the arrays alive
         raise MemoryError(
-            "Not enough memory for this fit; nothing of it was kept. Grow smaller trees (max_depth,"
+            "Not enough memory for this fit; the model is unchanged. Grow smaller trees (max_depth,"
             " max_leaf_nodes, min_samples_leaf), fewer of them (n_estimators), or several at a "
             "time with a lower n_jobs; float32 in place of float64, or a gpuboost.Dataset in "
             f"place of X, halves the data or better. ({error})"

@@ -138,13 +138,13 @@ def _check_dataset(
     if not (isinstance(choice, str) and choice == "from_dtype"):
         raise ValueError(
             f"categorical_features={choice!r:.80} was given together with a Dataset, which has "
-            "chosen its categorical features; say it to Dataset(X, categorical_features=...)"
+            "chosen its categorical features; pass it to Dataset(X, categorical_features=...)"
         )
     n_bins = data.mapper.n_bins[~data.mapper.is_categorical].max(initial=0)
     if n_bins > max_bins:
         raise ValueError(
             f"max_bins={max_bins} was given together with a Dataset of up to {n_bins} bins; "
-            "say it to Dataset(X, max_bins=...)"
+            "pass it to Dataset(X, max_bins=...)"
         )
     if before is not None:
         name = type(estimator).__name__
