@@ -152,8 +152,8 @@ class GrowthSize:
     def levels(self) -> float:
         """Number of levels of the whole tree: about 1.5 log2(n), unless its limits are lower."""
         levels = 1.5 * math.log2(max(2, self.n_samples))
-        most = min(self.max_leaf_nodes - 1, 2 * math.log2(self.max_leaf_nodes))
-        return min(levels, self.max_depth, most)
+        max_levels = min(self.max_leaf_nodes - 1, 2 * math.log2(self.max_leaf_nodes))
+        return min(levels, self.max_depth, max_levels)
 
     @property
     def is_sync_free(self) -> bool:
@@ -279,7 +279,7 @@ def measured_speed() -> Speed:
         pass
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         warnings.warn(
-            f"{path} is ignored, device='auto' uses the default speeds: {error!r}; run gpuboost "
+            f"{path} is ignored, device='auto' assumes default speeds: {error!r}; run gpuboost "
             "info --calibrate again, or delete the file",
             UserWarning,
             stacklevel=2,

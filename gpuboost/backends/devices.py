@@ -61,10 +61,10 @@ def why_no_cuda(device: str = "cuda") -> str:
     if number >= len(found.devices):
         names = ", ".join(f"cuda:{one.number}" for one in found.devices)
         return f"CuPy finds {len(found.devices)} device(s): {names}"
-    asked = found.devices[number]
-    if asked.capability < OLDEST:
+    chosen = found.devices[number]
+    if chosen.capability < OLDEST:
         return (
-            f"{asked.model} has compute capability {asked.capability / 10:.1f}, the kernels need "
+            f"{chosen.model} has compute capability {chosen.capability / 10:.1f}, the kernels need "
             f"{OLDEST / 10:.1f} or newer"
         )
     return ""

@@ -254,8 +254,8 @@ def chosen(monkeypatch):
     monkeypatch.setattr(choice, "_why_no_numba", lambda: "")
     monkeypatch.setattr(choice, "_cuda_start_seconds", lambda: 0.0)
     monkeypatch.setattr(choice, "_numba_start_seconds", lambda program: 0.0)
-    for name in ("numpy", "numba"):
-        monkeypatch.setattr(choice, f"_{name}_backend", lambda name=name: name)
+    monkeypatch.setattr(choice, "numpy_backend", lambda: "numpy")
+    monkeypatch.setattr(choice, "_numba_backend", lambda: "numba")
     monkeypatch.setattr(choice, "cuda_backend", lambda number: "cuda")
     monkeypatch.setattr(choice, "device_number", lambda device: 0)
     monkeypatch.setattr(choice, "_loaded_programs", set())

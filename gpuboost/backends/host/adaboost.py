@@ -27,7 +27,7 @@ class HostReweighter:
         self._backend, self._task = backend, task
         sampler = task.sampler
         self._weights = adaboost.start_weights(sampler.weights, sampler.n_samples)
-        self._least = np.where(self._weights > 0.0, adaboost.MIN_WEIGHT, 0.0)
+        self._min_weights = np.where(self._weights > 0.0, adaboost.MIN_WEIGHT, 0.0)
 
     def boost(self, number: int) -> Round:
         """Grow the tree of a round, and compute the weights of the next round."""
@@ -41,7 +41,7 @@ class HostReweighter:
         if not goes_on(error, objective.chance):
             return Round.last(lambda: tree, error)
         outcome = objective.outcome(seen, self._weights, error)
-        self._weights = np.maximum(outcome.weights, self._least)
+        self._weights = np.maximum(outcome.weights, self._min_weights)
         return Round(lambda: tree, error, outcome.vote, outcome.bound)
 
     def _rows(self, number: int) -> TreeRows:

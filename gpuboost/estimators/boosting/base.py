@@ -107,7 +107,9 @@ class GradientBoosting(ManyTrees):
         Metrics evaluated in addition to the loss, on ``eval_set`` or on the rows set aside.
         Regressors: 'rmse', 'mse', 'mae', 'mape', 'r2', 'poisson_deviance', 'gamma_deviance',
         'tweedie_deviance'. Classifiers: 'accuracy', 'balanced_accuracy', 'error', 'log_loss',
-        'auc', 'average_precision'. A callable is called as ``metric(y_true, y_pred)``; in a
+        'auc', 'average_precision'. A callable is called as ``metric(y_true, y_pred)``, and with
+        the keyword ``sample_weight`` if the evaluated rows have weights other than 1 (from
+        ``sample_weight``, ``class_weight`` or ``eval_set``); rows of weight 0 are left out. In a
         classifier, the arguments are encoded classes and probabilities. Smaller values are better
         unless the callable has a true attribute ``greater_is_better``.
     callbacks : callable, or list of these

@@ -47,9 +47,10 @@ class MonitoredSet:
 
     def _score(self, metric: Metric, prediction: np.ndarray, seen: Any) -> float:
         truth, given = self.rows.y[seen], as_metric_takes(metric, prediction[seen])
-        weights = self.rows.weights
-        by = {} if weights is None else {"sample_weight": weights[seen]}
-        return float(metric.score(truth, given, **by))
+        weights = None if self.rows.weights is None else self.rows.weights[seen]
+        if weights is None or (weights == 1.0).all():
+            return float(metric.score(truth, given))
+        return float(metric.score(truth, given, sample_weight=weights))
 
 
 def as_metric_takes(metric: Metric, prediction: np.ndarray) -> np.ndarray:

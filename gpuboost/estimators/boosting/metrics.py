@@ -73,8 +73,9 @@ def read_metrics(given: Any, is_classifier: bool) -> list[Metric]:
     Parameters
     ----------
     given : None, str, callable, or a list of these
-        Callables take (truth, prediction) or (truth, prediction, sample_weight=...). The prediction
-        is the result of `predict` or, in a classifier, of `predict_proba` (the second column if
+        Callables are called as ``metric(truth, prediction)``, and with ``sample_weight=...`` if the
+        evaluated rows have weights other than 1; rows of weight 0 are left out. The prediction is
+        the result of `predict` or, in a classifier, of `predict_proba` (the second column if
         there are two classes). Smaller values are better unless the callable has a true attribute
         ``greater_is_better``.
     """

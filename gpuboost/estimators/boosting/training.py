@@ -14,6 +14,7 @@ from sklearn.model_selection import train_test_split
 
 from gpuboost.backends.protocol import Booster, FittedRound
 from gpuboost.data.parameters import fraction, integer_at_least, number_between
+from gpuboost.engine.array_modules import copy_to_host
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.boosting_task import BoostTask, RowSet
 from gpuboost.engine.ensembles.ensemble import Ensemble
@@ -143,7 +144,7 @@ class RoundSetup:
         if self.before is None:
             return start
         backend, execution = self.prepared.backend, self.prepared.execution
-        return start + self.before.raw(data, backend, execution.n_threads)
+        return start + copy_to_host(self.before.raw(data, backend, execution.n_threads))
 
     @cached_property
     def monitored(self) -> list[MonitoredSet]:

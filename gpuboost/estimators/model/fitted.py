@@ -17,7 +17,7 @@ import numpy as np
 from gpuboost.backends.host.binned import code_blocks
 from gpuboost.backends.protocol import Backend
 from gpuboost.data.frames import FeatureSchema
-from gpuboost.engine.array_modules import working_on
+from gpuboost.engine.array_modules import array_module, working_on
 from gpuboost.engine.bins import BinMapper, BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.sampling import RowSampler, draw_features
@@ -143,7 +143,9 @@ def run_in_blocks(
     """Results of ``run`` for all rows at once or, for binned data, for one block after another."""
     if not isinstance(data, BinnedMatrix):
         return run(data)
-    return np.concatenate([run(block) for _, block in code_blocks(data)])
+    found = [run(block) for _, block in code_blocks(data)]
+    with working_on(found[0]):
+        return array_module(found[0]).concatenate(found)
 
 
 def select_bins(mapper: BinMapper, features: np.ndarray) -> BinMapper:

@@ -212,6 +212,27 @@ def test_custom_metrics_and_weights_of_evaluation_sets():
     np.testing.assert_allclose(plain["squared_error"], model.train_score_, rtol=1e-12)
 
 
+def test_custom_metrics_get_weights_only_if_some_differ_from_one():
+    X, y = table()
+
+    def error(truth, prediction):
+        return np.abs(truth - prediction).mean()
+
+    def weighted(truth, prediction, sample_weight):
+        return np.average(np.abs(truth - prediction), weights=sample_weight)
+
+    early = {"n_iter_no_change": 2, "random_state": 0}
+    model = regressor(eval_metric=error, **early).fit(X, y)
+    held_out = train_test_split(np.arange(len(y)), test_size=0.1, random_state=0)[1]
+    left = np.abs(y - model.predict(X))[held_out]
+    assert model.evals_result_["validation"]["error"][-1] == pytest.approx(left.mean())
+    regressor(eval_metric=error, **early).fit(X, y, np.ones(len(y)))
+    weights = np.linspace(1, 2, len(y))
+    regressor(eval_metric=weighted, **early).fit(X, y, weights)
+    with pytest.raises(TypeError, match="sample_weight"):
+        regressor(eval_metric=error, **early).fit(X, y, weights)
+
+
 def test_callbacks_and_the_monitor_may_stop():
     X, y = table()
     seen = []

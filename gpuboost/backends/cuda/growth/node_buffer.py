@@ -367,9 +367,9 @@ def check_places(task: GrowTask) -> None:
     limits = ("max_depth", "max_leaf_nodes", "min_samples_leaf")
     given = ((name, getattr(options, name)) for name in limits)
     shown = ", ".join(f"{name}={'None' if x == NO_LIMIT else x}" for name, x in given)
-    most = max_stored_nodes(1, rows, options, rows)
+    nodes = max_stored_nodes(1, rows, options, rows)
     raise ValueError(
-        f"a tree of {rows:,} rows with {shown} could have {most:,} nodes; a GPU can grow at "
+        f"a tree of {rows:,} rows with {shown} could have {nodes:,} nodes; a GPU can grow at "
         f"most {MAX_PLACES:,}. Set max_depth, increase min_samples_leaf, use fewer rows, or use "
         'device="cpu"'
     )

@@ -54,11 +54,11 @@ def plan_arena(sizes: Sequence[int], ends: Sequence[int]) -> ArenaPlan:
     start = np.arange(len(size))
     place = np.full(len(size), -1, dtype=np.int64)
     for i in np.argsort(-size, kind="stable"):
-        meets = np.flatnonzero((place >= 0) & (start < end[i]) & (end > start[i]))
-        meets = meets[np.argsort(place[meets], kind="stable")]
+        overlapping = np.flatnonzero((place >= 0) & (start < end[i]) & (end > start[i]))
+        overlapping = overlapping[np.argsort(place[overlapping], kind="stable")]
         # End of the memory used below each of these arrays. The first large enough gap is used.
-        taken = np.maximum.accumulate(np.append(0, place[meets] + size[meets]))
-        gaps = np.append(place[meets] - taken[:-1], size[i])
+        taken = np.maximum.accumulate(np.append(0, place[overlapping] + size[overlapping]))
+        gaps = np.append(place[overlapping] - taken[:-1], size[i])
         place[i] = taken[int(np.argmax(gaps >= size[i]))]
     total = int((place + size).max(initial=0))
     return ArenaPlan(size.tolist(), place.tolist(), total)
