@@ -203,7 +203,11 @@ def _is_missing(error: Exception) -> bool:
 def ceilings_text() -> str:
     """Source text of the ceilings' kernels, with the prelude that they need."""
     source = importlib.import_module("gpuboost.backends.cuda.runtime.source")
-    return f"{source.spliced(source.PRELUDE)}\n{CEILINGS.read_text(encoding='utf-8')}"
+    parts = {
+        source.PRELUDE: source.spliced(source.PRELUDE),
+        CEILINGS.name: CEILINGS.read_text("utf-8"),
+    }
+    return "\n".join(f'#line 1 "{name}"\n{text}' for name, text in parts.items())
 
 
 def driver_version() -> str | None:
