@@ -113,7 +113,7 @@ class NumpyLevelOps(RowOps):
     def _one_feature(
         self, rows: RowBlock, frontier: Frontier, nodes: np.ndarray, rank: np.ndarray
     ) -> tuple[Splits, np.ndarray]:
-        """The split of each node by the feature in its ``rank``, and whether it can_split split."""
+        """The split of each node by the feature in its ``rank``, and whether it can split."""
         matrix = self.task.matrix
         node = frontier.take(nodes)
         feature = (rank & _LOW_HALF).astype(np.int64)
