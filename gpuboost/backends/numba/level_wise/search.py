@@ -2,8 +2,8 @@
 
 A task is a sibling pair (or a root) and a tile of columns: the chunks of the smaller sibling are
 added up, the larger sibling is the parent minus the smaller, and the features of both are searched
-while their cells are in the cache. (benchmarks/NOTES.md says how much longer boosting takes without
-this search, or without that of depth-first growth.)
+while their cells are in the cache. If all trees grow depth-first instead, boosting of 100k x 28
+takes 1.58 (depth 6) and 1.49 (depth 10) times as long (2026-11).
 """
 
 # mypy: check-untyped-defs=False

@@ -8,6 +8,9 @@ growth would leave them:
     in the order of leaves    17 57 | 19 42       numbers    0 3 | 1 2
 
 All threads number nodes in the order of creation; at the end, nodes are numbered breadth-first.
+
+If small nodes grow by levels, too, boosting of 100k x 28 with depth 10 takes 1.88 times as long
+(2026-11).
 """
 
 # mypy: check-untyped-defs=False

@@ -21,7 +21,9 @@ from gpuboost.backends.numba.common.records import COUNT, GRADIENT, HESSIAN
 from gpuboost.backends.numba.compiler import helper, inlined, trailing_zeros
 from gpuboost.backends.numba.splits.channels import FIELDS, add_row, field_of
 
-SMALL_NODE = 200  # rows up to which it is faster to list only occupied bins (measured)
+# Rows up to which only occupied bins are listed. If all nodes list all bins, a random forest of
+# 100k x 28 takes 19% longer (2026-11).
+SMALL_NODE = 200
 # Packed partial sums of fewer rows cost more time than they save. Without packed partial sums, a
 # regression forest of 50k x 28 with weights up to 100 takes 5.1% longer.
 SHORT_BLOCK = 128
