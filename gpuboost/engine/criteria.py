@@ -249,6 +249,21 @@ def is_enough(gain, root, unit, minimum, needs_gain):
     return enough
 
 
+def median_signs(ranks, lower, upper):
+    """Signs of ranks about the median: 1 above, -1 below, 0 at the median: int8 (m,)."""
+    return np.int8(ranks >= upper) - np.int8(ranks <= lower)
+
+
+def is_large(count, hessian, options, min_hessian):
+    """Whether nodes have enough rows and weight to be searched.
+
+    ``options`` has ``min_samples_split`` and ``min_samples_leaf``; ``min_hessian`` is the minimum
+    hessian of a child.
+    """
+    smallest = max(options.min_samples_split, 2 * options.min_samples_leaf)
+    return (count >= smallest) & (hessian >= 2 * min_hessian)
+
+
 def gini(share):
     """Gini impurity of class probabilities (m, n_classes)."""
     return 1.0 - in_order(np.square(share))

@@ -294,11 +294,6 @@ class GradientTarget(_OfOutputs):
         return rows.gradient[row].astype(np.int64), None
 
 
-def median_signs(ranks: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    """Signs of ranks about the median: 1 above, -1 below, 0 at the median: int8."""
-    return (ranks >= upper).astype(np.int8) - (ranks <= lower).astype(np.int8)
-
-
 RegressionTarget = ValueTarget | MedianTarget
 LabelTarget = ClassTarget | RegressionTarget  # made from a user's y
 Target = LabelTarget | GradientTarget

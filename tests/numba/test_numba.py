@@ -15,6 +15,7 @@ from numba import njit
 
 from gpuboost.backends.numba.backend import NumbaBackend
 from gpuboost.backends.numba.common.packed_words import MAX_PACKED_ROWS, Packing, choose_packing
+from gpuboost.backends.numba.compiler import by_number, helper
 from gpuboost.backends.numba.compiler import criteria as compiled_criteria
 from gpuboost.backends.numba.compiler import numerics as compiled_numerics
 from gpuboost.backends.numba.compiler import randomness as compiled_randomness
@@ -446,3 +447,11 @@ def test_an_error_in_a_worker_reaches_the_caller() -> None:
 
     with pytest.raises(MemoryError, match="tree 5"):
         list(NumbaBackend().grow(dataclasses.replace(task, rows_of=rows_of)))
+
+
+def test_a_number_without_a_function_is_refused() -> None:
+    """A function chosen by a number is the one of this number, or an error."""
+    chosen = by_number({3: helper(lambda x: 2 * x), 5: helper(lambda x: -x)})
+    assert (chosen(3, 4), chosen(5, 4)) == (8, -4)
+    with pytest.raises(ValueError, match="no function has this number"):
+        chosen(4, 4)

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuboost.backends.numba.backend import NumbaBackend
-from gpuboost.backends.numba.predict import perfect_trees as complete_trees
+from gpuboost.backends.numba.predict import perfect_trees
 from gpuboost.backends.numba.predict import predict as prediction
-from gpuboost.backends.numba.predict.perfect_trees import can_complete, complete, depth_of
+from gpuboost.backends.numba.predict.perfect_trees import are_perfect_faster, depth_of, make_perfect
 from gpuboost.backends.numpy.backend import NumpyBackend
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.tree import Tree
@@ -78,12 +78,12 @@ def test_equal_to_numpy_s(seed: int, dtype: Any, depth: int, n_rows: int, n_valu
     ensemble = Ensemble.of(trees)
     X = rng.choice(values, (n_rows, N_FEATURES)).astype(dtype)
     expected = NumpyBackend().predict(ensemble, X, 1), NumpyBackend().apply(ensemble, X, 1)
-    made = complete(ensemble, X.dtype, N_FEATURES, 1)
-    bits, total = complete_trees.bits_of_rows(X), np.zeros((n_rows, n_values))
+    made = make_perfect(ensemble, X.dtype, N_FEATURES, 1)
+    bits, total = perfect_trees.bits_of_rows(X), np.zeros((n_rows, n_values))
     no_leaves = np.empty((len(bits), 0), np.int32)
-    complete_trees.predict_complete(made, ensemble.value, bits, total, no_leaves)
+    perfect_trees.predict_perfect(made, ensemble.value, bits, total, no_leaves)
     found = np.empty((n_rows, len(trees)), np.int32)
-    complete_trees.predict_complete(made, ensemble.value, bits, total[:, :0], found)
+    perfect_trees.predict_perfect(made, ensemble.value, bits, total[:, :0], found)
     assert np.array_equal(total, expected[0])
     assert np.array_equal(found, expected[1])
 
@@ -99,16 +99,16 @@ def test_shallow_ensembles_become_perfect_trees() -> None:
     """Ensembles of many shallow trees become perfect trees; predictions are the same."""
     rng = np.random.default_rng(1)
     shallow = Ensemble.of([random_tree(rng, 5, 1, np.zeros(1)) for _ in range(4)])
-    assert can_complete(shallow, N_FEATURES)
-    assert not can_complete(shallow, complete_trees.FEATURES_PER_TREE * 4 + 1)
+    assert are_perfect_faster(shallow, N_FEATURES)
+    assert not are_perfect_faster(shallow, perfect_trees.FEATURES_PER_TREE * 4 + 1)
     chain = random_tree(rng, 0, 1, np.zeros(1))
-    deep = complete_trees.MAX_DEPTH + 1
+    deep = perfect_trees.MAX_DEPTH + 1
     left = np.where(np.arange(2 * deep + 1) % 2 == 0, np.arange(2 * deep + 1) + 1, 0)
     left[-1] = 0
     columns = {name: np.repeat(getattr(chain, name), 2 * deep + 1, axis=0) for name in vars(chain)}
     columns |= {"left": left.astype(np.int32), "masks": chain.masks}
     assert depth_of(Ensemble.of([Tree(**columns)])) == deep
-    assert not can_complete(Ensemble.of([Tree(**columns)]), 1)
+    assert not are_perfect_faster(Ensemble.of([Tree(**columns)]), 1)
 
 
 @pytest.mark.parametrize("way", ["predict", "apply"])
@@ -120,9 +120,9 @@ def test_the_backend_predicts_by_them(way: str, monkeypatch: pytest.MonkeyPatch)
 
     def noted(*arguments: Any) -> Any:
         asked.append(1)
-        return complete(*arguments)
+        return make_perfect(*arguments)
 
-    monkeypatch.setattr(prediction, "complete", noted)
+    monkeypatch.setattr(prediction, "make_perfect", noted)
     found = getattr(NumbaBackend(), way)(ensemble, X, 2)
     assert asked
     assert np.array_equal(found, getattr(NumpyBackend(), way)(ensemble, X, 1))

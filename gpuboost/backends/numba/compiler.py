@@ -101,7 +101,7 @@ class _MarkingFile(IndexDataCacheFile):
 _PROGRAMS: dict[str, Callable[[Any], str | None]] = {
     "grow": lambda arguments: GROW_ONE if types.none in arguments else GROW_MANY,
     "predict_rows": lambda arguments: PREDICT,
-    "predict_complete": lambda arguments: PREDICT,
+    "predict_perfect": lambda arguments: PREDICT,
 }
 
 
@@ -162,20 +162,22 @@ def select(condition, yes, no):
 def by_number(functions: dict[int, Any]) -> Any:
     """A compiled function whose first argument is the number of the function that it calls.
 
-    For a number without a function, it calls the last function.
+    A number without a function raises ValueError.
     """
-    (_, last), *others = reversed(functions.items())
-    chosen = _only(last)
+    (number, last), *others = reversed(functions.items())
+    chosen = _only(number, last)
     for number, function in others:
         chosen = _this_or(number, function, chosen)
     return chosen
 
 
-def _only(function: Any) -> Any:
-    """A compiled function that calls ``function`` for every number."""
+def _only(own: int, function: Any) -> Any:
+    """A compiled function that calls ``function`` for the number ``own``."""
 
     @helper
     def run(number, *arguments):
+        if number != own:
+            raise ValueError("no function has this number")
         return function(*arguments)
 
     return run

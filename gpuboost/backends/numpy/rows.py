@@ -10,6 +10,7 @@ import numpy as np
 
 from gpuboost.backends.numpy.constraints import FrontierConstraints
 from gpuboost.engine import randomness
+from gpuboost.engine.criteria import median_signs
 from gpuboost.engine.growth.constraints import by_turns
 from gpuboost.engine.growth.frontier import Frontier, Splits
 from gpuboost.engine.growth.level_history import COLUMNS, BestFirstFrontier, grown_trees
@@ -17,7 +18,7 @@ from gpuboost.engine.growth.policy import gains, good_enough, may_split, smalles
 from gpuboost.engine.growth.tree import goes_left
 from gpuboost.engine.order_statistics import Groups, quantile_bounds
 from gpuboost.engine.sampling import root_key
-from gpuboost.engine.targets import ClassTarget, MedianTarget, Target, ValueTarget, median_signs
+from gpuboost.engine.targets import ClassTarget, MedianTarget, Target, ValueTarget
 from gpuboost.engine.task import MISSING_LEFT, GrownTree, GrowTask
 from gpuboost.engine.tree_rows import TreeRows
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.engine.criteria import gain_of, is_enough
+from gpuboost.engine.criteria import gain_of, is_enough, is_large
 from gpuboost.engine.growth.frontier import Array, Frontier, Splits
 from gpuboost.engine.targets import Target
 from gpuboost.engine.task import TreeOptions
@@ -22,9 +22,8 @@ def may_split(
     frontier: Frontier, depth: int, options: TreeOptions, min_hessian: np.ndarray
 ) -> np.ndarray:
     """Mask of the nodes that are large and shallow enough to be searched: bool (m,)."""
-    smallest = max(options.min_samples_split, 2 * options.min_samples_leaf)
-    large = (frontier.count >= smallest) & (frontier.hessian >= 2 * min_hessian[frontier.tree])
-    return large & (depth < options.deepest)
+    smallest = min_hessian[frontier.tree]
+    return is_large(frontier.count, frontier.hessian, options, smallest) & (depth < options.deepest)
 
 
 def gains(criterion: int, splits: Splits, frontier: Frontier) -> np.ndarray:

@@ -10,6 +10,8 @@ from gpuboost.backends.numba.common.feature_sampling import LEVELS
 from gpuboost.backends.numba.common.records import SLOTS, SPLIT, Limits, Matrix, Rows, Scratch
 from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.engine.bins import BinnedMatrix
+from gpuboost.engine.criteria import CRITERIA
+from gpuboost.engine.growth.policy import smallest_hessian
 from gpuboost.engine.targets import Target
 from gpuboost.engine.task import TreeOptions
 from gpuboost.engine.tree_rows import TreeRows
@@ -57,14 +59,14 @@ class Weights:
 
 def limits_of(options: TreeOptions, target: Target, weights: Weights) -> Limits:
     """The `Limits` of one tree."""
-    fraction = np.float64(options.min_weight_fraction_leaf)
-    share = int(np.ceil(fraction * np.float64(weights.root_hessian)))
-    min_hessian = max(int(options.min_hessian), share, 1)
+    fraction, root_hessian = options.min_weight_fraction_leaf, np.int64(weights.root_hessian)
+    min_hessian = int(smallest_hessian(np, fraction, root_hessian, options.min_hessian))
     min_samples_leaf = int(options.min_samples_leaf)
     if weights.are_ones:
         min_hessian, min_samples_leaf = max(min_hessian, min_samples_leaf), 1
     return Limits(
         criterion=int(options.criterion),
+        both_classes=CRITERIA[options.criterion].both_classes,
         is_regression=not target.by_class,
         has_gradients=target.has_gradients,
         by_median=target.by_median,
@@ -91,7 +93,7 @@ def limits_of(options: TreeOptions, target: Target, weights: Weights) -> Limits:
 
 def min_category(options: TreeOptions, root_hessian: int) -> int:
     """Smallest hessian of a category that is not rare, in one tree."""
-    return int(np.ceil(np.float64(options.min_category_fraction) * np.float64(root_hessian)))
+    return int(smallest_hessian(np, options.min_category_fraction, np.int64(root_hessian), 0))
 
 
 def make_scratch(
@@ -135,4 +137,5 @@ def make_rows(n_samples: int) -> Rows:
         word=np.empty(n_samples, np.int64),
         spare_row=np.empty(n_samples, np.uint32),
         spare_word=np.empty(n_samples, np.int64),
+        is_left=np.empty(n_samples, np.uint8),
     )

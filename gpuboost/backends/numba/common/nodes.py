@@ -11,14 +11,14 @@ from gpuboost.backends.numba.common.constraints import pass_on
 from gpuboost.backends.numba.compiler import criteria, inlined, randomness
 
 left_key, right_key = randomness.left_key, randomness.right_key
-gain_of, is_enough = criteria.gain_of, criteria.is_enough
+gain_of, is_enough, is_large = criteria.gain_of, criteria.is_enough, criteria.is_large
 
 
 @inlined
 def is_leaf(limits, node):
     """Whether a node is too deep or too small to be searched."""
-    small = (node.count < limits.min_samples_split) | (node.count < 2 * limits.min_samples_leaf)
-    return small | (node.hessian < 2 * limits.min_hessian) | (node.depth >= limits.max_depth)
+    large = is_large(node.count, node.hessian, limits, limits.min_hessian)
+    return (not large) | (node.depth >= limits.max_depth)
 
 
 @inlined

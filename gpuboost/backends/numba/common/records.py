@@ -88,12 +88,13 @@ class Matrix(NamedTuple):
 class Limits(NamedTuple):
     """The `engine.task.TreeOptions` of one tree, with limits that depend on the rows of the tree.
 
-    ``by_median``: gradients are signs about the medians of the node, times weights.
-    ``has_weightless``: rows of the tree can have weight 0. ``l1``, ``l2`` and ``max_value`` are for
-    NEWTON.
+    ``both_classes``: see `engine.criteria.Criterion`. ``by_median``: gradients are signs about the
+    medians of the node, times weights. ``has_weightless``: rows of the tree can have weight 0.
+    ``l1``, ``l2`` and ``max_value`` are for NEWTON.
     """
 
     criterion: int
+    both_classes: bool
     is_regression: bool
     has_gradients: bool
     by_median: bool
@@ -128,12 +129,15 @@ class Rows(NamedTuple):
         Packed word of each row.
     spare_row, spare_word : uint32 (n,), int64 (n,)
         Buffers for moving rows and words.
+    is_left : uint8 (n,)
+        Whether each row of the node that is split goes left.
     """
 
     row: np.ndarray
     word: np.ndarray
     spare_row: np.ndarray
     spare_word: np.ndarray
+    is_left: np.ndarray
 
 
 class Scratch(NamedTuple):

@@ -17,16 +17,12 @@ import numpy as np
 
 from gpuboost.backends.numba.common.order_statistics import group_bounds
 from gpuboost.backends.numba.common.packed_words import hessian_of, pack
-from gpuboost.backends.numba.compiler import allocating, helper, inlined
+from gpuboost.backends.numba.compiler import allocating, criteria, helper, inlined
 from gpuboost.engine.targets import MedianTarget, map_rows
 from gpuboost.engine.task import GrowTask
 from gpuboost.engine.tree_rows import TreeRows
 
-
-@inlined
-def _sign(rank, lower, upper):
-    """Sign of a row about the median, as in `engine.targets.median_signs`."""
-    return np.int64(rank >= upper) - np.int64(rank <= lower)
+median_signs = criteria.median_signs
 
 
 @helper
@@ -44,7 +40,7 @@ def set_median_gradients(problem, channels, targets, rows, node, medians):
         lower, upper = group_bounds(of_output, weight, row, 0.5, own, own_weights)
         medians[2 * k], medians[2 * k + 1] = np.int32(lower), np.int32(upper)
         for i in range(row.size):
-            sign = _sign(of_output[row[i]], lower, upper)
+            sign = median_signs(of_output[row[i]], lower, upper)
             channels.values[row[i], k] = np.int32(sign)
 
 
@@ -133,7 +129,7 @@ def _add_row(targets, row, weight, sums):
     ranks, wide = targets.ranks, targets.wide
     n_outputs = ranks.shape[1]
     for k in range(n_outputs):
-        sign = _sign(ranks[row, k], sums[2 * k], sums[2 * k + 1]) * weight
+        sign = median_signs(ranks[row, k], sums[2 * k], sums[2 * k + 1]) * weight
         to = 2 * n_outputs + 4 * k
         for plane in range(2):
             sums[to + plane] += sign * wide[row, 2 * k + plane]

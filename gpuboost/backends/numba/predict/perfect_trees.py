@@ -1,4 +1,4 @@
-"""Prediction with shallow trees, which are padded to complete trees with integer thresholds.
+"""Prediction with shallow trees, which are padded to perfect trees with integer thresholds.
 
 All leaves have the depth of the deepest tree: a leaf of smaller depth becomes a node whose two
 children are both the leaf, and no value goes right there. So a step is one comparison and one
@@ -49,8 +49,8 @@ def _node_type(threshold: type) -> np.dtype:
 PERFECT_TREE_TYPES = {integer: _node_type(integer) for integer in _INTEGERS.values()}
 
 
-class CompleteTrees(NamedTuple):
-    """An ensemble of complete trees for compiled code.
+class PerfectTrees(NamedTuple):
+    """An ensemble of perfect trees for compiled code.
 
     Attributes
     ----------
@@ -74,8 +74,8 @@ class CompleteTrees(NamedTuple):
     infinity: np.integer
 
 
-def can_complete(ensemble: Ensemble, n_features: int) -> bool:
-    """Whether complete trees are faster: many shallow, nearly full trees without categories."""
+def are_perfect_faster(ensemble: Ensemble, n_features: int) -> bool:
+    """Whether perfect trees are faster: many shallow, nearly full trees without categories."""
     if len(ensemble.masks) or ensemble.n_trees * FEATURES_PER_TREE < n_features:
         return False
     sizes = np.diff(ensemble.offset)
@@ -105,8 +105,10 @@ def deepest_leaf(left, offset, depth):
     return largest
 
 
-def complete(ensemble: Ensemble, dtype: np.dtype, n_features: int, n_threads: int) -> CompleteTrees:
-    """Complete trees for rows of ``dtype``; for float32 rows, thresholds are rounded down."""
+def make_perfect(
+    ensemble: Ensemble, dtype: np.dtype, n_features: int, n_threads: int
+) -> PerfectTrees:
+    """Perfect trees for rows of ``dtype``; for float32 rows, thresholds are rounded down."""
     integer = _INTEGERS[dtype]
     depth, offset = depth_of(ensemble), contiguous(ensemble.offset, np.int64)
     nodes = np.empty((ensemble.n_trees, 1 << depth), dtype=PERFECT_TREE_TYPES[integer])
@@ -122,7 +124,7 @@ def complete(ensemble: Ensemble, dtype: np.dtype, n_features: int, n_threads: in
 
     list(in_order(fill, range(ensemble.n_trees), n_threads))
     largest, infinity = integer(np.iinfo(integer).max), np.full(1, np.inf, dtype).view(integer)[0]
-    return CompleteTrees(nodes, leaf, offset, depth, largest, infinity)
+    return PerfectTrees(nodes, leaf, offset, depth, largest, infinity)
 
 
 def ordered_integers(threshold: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -193,7 +195,7 @@ def _traverse(trees, tree, values, n_rows, leaf):
 
 
 @entry
-def predict_complete(trees, value, bits, total, found):
+def predict_perfect(trees, value, bits, total, found):
     """Add the value of each row's leaf to ``total`` (rows, values), trees in order.
 
     If ``found`` (rows, trees) is not empty, store the leaves there instead.

@@ -25,10 +25,10 @@ from gpuboost.backends.numba.common.partition import LAST_CODE, in_mask
 from gpuboost.backends.numba.compiler import entry, inlined
 from gpuboost.backends.numba.predict.perfect_trees import (
     add_values,
+    are_perfect_faster,
     bits_of_rows,
-    can_complete,
-    complete,
-    predict_complete,
+    make_perfect,
+    predict_perfect,
 )
 from gpuboost.backends.numba.threads.map import contiguous, in_order, row_chunks
 from gpuboost.engine.bins import round_down_to_float32
@@ -223,12 +223,12 @@ def _predict(
 ) -> None:
     """Fill ``total`` with sums of values, or ``found`` with leaves; the other array is empty."""
     value = contiguous(ensemble.value, np.float64)
-    if can_complete(ensemble, X.shape[1]):
-        trees = complete(ensemble, X.dtype, X.shape[1], n_threads)
+    if are_perfect_faster(ensemble, X.shape[1]):
+        trees = make_perfect(ensemble, X.dtype, X.shape[1], n_threads)
 
         def predict_chunk(rows: slice) -> None:
             bits = bits_of_rows(contiguous(X[rows], X.dtype))
-            predict_complete(trees, value, bits, total[rows], found[rows])
+            predict_perfect(trees, value, bits, total[rows], found[rows])
     else:
         forest = pack_forest(ensemble, X.dtype, n_threads)
 

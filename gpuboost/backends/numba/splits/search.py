@@ -182,7 +182,7 @@ def evaluate(problem, channels, rows, nodes, k, open_groups, base):
         own_word = channels.word[: node.count]
         if channels.state[1] == PAIR:
             find_split(problem, None, node, row, own_word)
-            if limits.criterion == VARIANCE:
+            if not limits.both_classes:
                 problem.scratch.split[0].score *= 2.0  # two classes with equal terms
         else:
             find_split(problem, channels, node, row, word)
