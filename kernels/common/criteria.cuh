@@ -1,9 +1,5 @@
 // Criteria of splits, in the prelude: the operations of gpuboost/engine/criteria.py in their order.
 
-constexpr int32 VARIANCE = 0, ENTROPY = 1, MISCLASSIFICATION = 2, NEWTON = 3, POISSON = 4;
-constexpr int32 TWOING = 6;
-constexpr bool NEWTON_CRITERION = CRITERION == NEWTON;
-
 // ---- Values ------------------------------------------------------------------------------------
 
 __device__ __forceinline__ double newton_value(double g, double h, double l1, double l2)
@@ -56,10 +52,38 @@ struct Regular {
     }
 };
 
+// ---- Impurities --------------------------------------------------------------------------------
+//
+// Class shares are added one by one to a sum that starts at 0.
+
+struct Gini {
+    static __device__ double add(double sum, double share) { return sum + share * share; }
+    static __device__ double value(double sum) { return 1.0 - sum; }
+};
+
+struct EntropyInBits {
+    static __device__ double add(double sum, double share)
+    {
+        return sum + -share * binary_log(share > 0.0 ? share : 1.0);
+    }
+    static __device__ double value(double sum) { return sum; }
+};
+
+struct MisclassificationRate {
+    static __device__ double add(double sum, double share) { return max(sum, share); }
+    static __device__ double value(double sum) { return 1.0 - sum; }
+};
+
 // ---- The criteria, which add up channels -------------------------------------------------------
 //
-// BOTH_CLASSES: whether the first of two classes is also added; only the second has a channel.
 // The score is -1 if the split is not valid.
+
+// Facts about most criteria; a criterion replaces those that differ. They are the attributes of
+// `Criterion` with the same names, and `Impurity` is the impurity of class shares.
+struct CriterionFacts {
+    static constexpr bool BOTH_CLASSES = true, TIMES_HESSIAN = false, COMPILED_APART = false;
+    using Impurity = Gini;
+};
 
 // Sums over the channels of a candidate. `ordered`: NEWTON only.
 struct Terms {
@@ -69,8 +93,9 @@ struct Terms {
     bool ordered;
 };
 
-struct Variance {
-    static constexpr bool BOTH_CLASSES = false;
+struct Variance : CriterionFacts {
+    static constexpr int32 NUMBER = 0;
+    static constexpr bool BOTH_CLASSES = false, TIMES_HESSIAN = true;
 
     static __device__ __forceinline__ void add(Terms& terms, const Regular&, double gl, double g,
                                                double hl, double h)
@@ -89,8 +114,9 @@ __device__ __forceinline__ double entropy_term(double g)
     return g > 0.0 ? g * natural_log(max(g, 1.0)) : 0.0;
 }
 
-struct Entropy {
-    static constexpr bool BOTH_CLASSES = true;
+struct Entropy : CriterionFacts {
+    static constexpr int32 NUMBER = 1;
+    using Impurity = EntropyInBits;
 
     static __device__ __forceinline__ void add(Terms& terms, const Regular&, double gl, double g,
                                                double, double)
@@ -106,8 +132,9 @@ struct Entropy {
     }
 };
 
-struct Misclassification {
-    static constexpr bool BOTH_CLASSES = true;
+struct Misclassification : CriterionFacts {
+    static constexpr int32 NUMBER = 2;
+    using Impurity = MisclassificationRate;
 
     static __device__ __forceinline__ void add(Terms& terms, const Regular&, double gl, double g,
                                                double, double)
@@ -136,8 +163,9 @@ __device__ __forceinline__ double poisson_term(double gl, double g, double hl, d
     return g / h * sum;
 }
 
-struct Poisson {
-    static constexpr bool BOTH_CLASSES = false;
+struct Poisson : CriterionFacts {
+    static constexpr int32 NUMBER = 4;
+    static constexpr bool BOTH_CLASSES = false, COMPILED_APART = true;
 
     static __device__ __forceinline__ void add(Terms& terms, const Regular&, double gl, double g,
                                                double hl, double h)
@@ -150,8 +178,9 @@ struct Poisson {
     }
 };
 
-struct Twoing {
-    static constexpr bool BOTH_CLASSES = true;
+struct Twoing : CriterionFacts {
+    static constexpr int32 NUMBER = 6;
+    static constexpr bool COMPILED_APART = true;
 
     static __device__ __forceinline__ void add(Terms& terms, const Regular&, double gl, double g,
                                                double hl, double h)
@@ -164,8 +193,9 @@ struct Twoing {
     }
 };
 
-struct Newton {
-    static constexpr bool BOTH_CLASSES = false;
+struct Newton : CriterionFacts {
+    static constexpr int32 NUMBER = 3;
+    static constexpr bool BOTH_CLASSES = false, COMPILED_APART = true;
 
     static __device__ __forceinline__ void add(Terms& terms, const Regular& regular, double gl,
                                                double g, double hl, double h)
@@ -185,38 +215,63 @@ struct Newton {
 
 // ---- The choice of a criterion -----------------------------------------------------------------
 
+constexpr bool NEWTON_CRITERION = CRITERION == Newton::NUMBER;
+
+// Facts about the criterion of a number, which may be any.
+template <typename... All>
+struct CriterionTable {
+    static __device__ bool times_hessian(int32 number)
+    {
+        return ((All::TIMES_HESSIAN && number == All::NUMBER) || ...);
+    }
+    // The sum of an impurity after a class share was added to `sum`.
+    static __device__ double add_share(int32 number, double sum, double share)
+    {
+        const bool known
+            = ((number == All::NUMBER && (sum = All::Impurity::add(sum, share), true)) || ...);
+        if (!known) __trap();
+        return sum;
+    }
+    static __device__ double impurity(int32 number, double sum)
+    {
+        const bool known
+            = ((number == All::NUMBER && (sum = All::Impurity::value(sum), true)) || ...);
+        if (!known) __trap();
+        return sum;
+    }
+};
+
+// The rows of `CRITERIA` in criteria.py but ABSOLUTE, whose trees are grown with VARIANCE.
+using Criteria = CriterionTable<Variance, Entropy, Misclassification, Twoing, Newton, Poisson>;
+
+template <typename Own>
+constexpr bool is_compiled = CRITERION < 0 ? !Own::COMPILED_APART : CRITERION == Own::NUMBER;
+
+// Call `use` with the compiled criterion of this number. The last one is called without a
+// comparison, which would cost registers.
+template <typename Own, typename... Others, typename Use, typename... Values>
+__device__ __forceinline__ auto with_one_of(CriterionTable<Own, Others...>, int32 number,
+                                            const Use& use, Values&&... values)
+{
+    using Rest = CriterionTable<Others...>;
+    if constexpr (!is_compiled<Own>) return with_one_of(Rest(), number, use, values...);
+    else if constexpr (!(is_compiled<Others> || ...)) return use(Own(), values...);
+    else if (number == Own::NUMBER) return use(Own(), values...);
+    else return with_one_of(Rest(), number, use, values...);
+}
+
 // Call `use` with the criterion that the kernel is compiled for, or the criterion of this number.
 template <typename Use, typename... Values>
 __device__ __forceinline__ auto with_criterion(int32 number, const Use& use, Values&&... values)
 {
-    if constexpr (CRITERION == NEWTON) return use(Newton(), values...);
-    else if constexpr (CRITERION == POISSON) return use(Poisson(), values...);
-    else if constexpr (CRITERION == TWOING) return use(Twoing(), values...);
-    else if (number == VARIANCE) return use(Variance(), values...);
-    else if (number == ENTROPY) return use(Entropy(), values...);
-    else return use(Misclassification(), values...);
+    return with_one_of(Criteria(), number, use, values...);
 }
 
-// The gain of a valid split from its score: scores of VARIANCE are gains times the node's hessian.
+// The gain of a valid split from its score.
 __device__ __forceinline__ double gain_of(int32 number, double score, double hessian)
 {
-    return number == VARIANCE ? score / hessian : score;
+    return Criteria::times_hessian(number) ? score / hessian : score;
 }
-
-// Impurity of class shares, which are added one by one: the misclassification rate, the entropy or,
-// for all other criteria, the Gini impurity.
-struct ClassImpurity {
-    int32 number;  // of the criterion
-    double sum;    // 0 before the first share
-
-    __device__ __forceinline__ void add(double share)
-    {
-        if (number == MISCLASSIFICATION) sum = max(sum, share);
-        else if (number == ENTROPY) sum = sum + -share * binary_log(share > 0.0 ? share : 1.0);
-        else sum = sum + share * share;
-    }
-    __device__ __forceinline__ double value() const { return number == ENTROPY ? sum : 1.0 - sum; }
-};
 
 // Arguments of with_criterion. They are structs because NVRTC before 13 treats a lambda with an
 // `auto` parameter as a host function.

@@ -50,17 +50,16 @@ __device__ __forceinline__ double at_least_zero(double x) { return x > 0.0 ? x :
 __device__ __forceinline__ NodeSummary summarise_classes(const ValueRule& rule, const int64* sums,
                                                          double* value)
 {
-    double weight = 0.0;
-    ClassImpurity impurity = {rule.criterion, 0.0};
+    double weight = 0.0, sum = 0.0;
     #pragma unroll 1
     for (int32 k = 0; k < rule.n_values; ++k) weight = weight + rule.of_class(sums, k);
     #pragma unroll 1
     for (int32 k = 0; k < rule.n_values; ++k) {
         const double share = rule.of_class(sums, k) / weight;
         value[k] = share;
-        impurity.add(share);
+        sum = Criteria::add_share(rule.criterion, sum, share);
     }
-    return {impurity.value(), weight};
+    return {Criteria::impurity(rule.criterion, sum), weight};
 }
 
 // Means, and the mean over outputs of the variance or half Poisson deviance.
