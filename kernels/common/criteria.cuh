@@ -52,37 +52,17 @@ struct Regular {
     }
 };
 
-// ---- Impurities --------------------------------------------------------------------------------
-//
-// Class shares are added one by one to a sum that starts at 0.
-
-struct Gini {
-    static __device__ double add(double sum, double share) { return sum + share * share; }
-    static __device__ double value(double sum) { return 1.0 - sum; }
-};
-
-struct EntropyInBits {
-    static __device__ double add(double sum, double share)
-    {
-        return sum + -share * binary_log(share > 0.0 ? share : 1.0);
-    }
-    static __device__ double value(double sum) { return sum; }
-};
-
-struct MisclassificationRate {
-    static __device__ double add(double sum, double share) { return max(sum, share); }
-    static __device__ double value(double sum) { return 1.0 - sum; }
-};
-
 // ---- The criteria, which add up channels -------------------------------------------------------
 //
 // The score is -1 if the split is not valid.
 
-// Facts about most criteria; a criterion replaces those that differ. They are the attributes of
-// `Criterion` with the same names, and `Impurity` is the impurity of class shares.
+// Facts about most criteria, of which a criterion replaces those that differ: the attributes of
+// `Criterion` with the same names, and the impurity, here Gini. Class shares are added one by one
+// to a sum that starts at 0.
 struct CriterionFacts {
     static constexpr bool BOTH_CLASSES = true, TIMES_HESSIAN = false, COMPILED_APART = false;
-    using Impurity = Gini;
+    static __device__ double add_share(double sum, double share) { return sum + share * share; }
+    static __device__ double impurity(double sum) { return 1.0 - sum; }
 };
 
 // Sums over the channels of a candidate. `ordered`: NEWTON only.
@@ -116,8 +96,12 @@ __device__ __forceinline__ double entropy_term(double g)
 
 struct Entropy : CriterionFacts {
     static constexpr int32 NUMBER = 1;
-    using Impurity = EntropyInBits;
 
+    static __device__ double add_share(double sum, double share)
+    {
+        return sum + -share * binary_log(share > 0.0 ? share : 1.0);
+    }
+    static __device__ double impurity(double sum) { return sum; }
     static __device__ __forceinline__ void add(Terms& terms, const Regular&, double gl, double g,
                                                double, double)
     {
@@ -134,8 +118,8 @@ struct Entropy : CriterionFacts {
 
 struct Misclassification : CriterionFacts {
     static constexpr int32 NUMBER = 2;
-    using Impurity = MisclassificationRate;
 
+    static __device__ double add_share(double sum, double share) { return max(sum, share); }
     static __device__ __forceinline__ void add(Terms& terms, const Regular&, double gl, double g,
                                                double, double)
     {
@@ -217,26 +201,22 @@ struct Newton : CriterionFacts {
 
 constexpr bool NEWTON_CRITERION = CRITERION == Newton::NUMBER;
 
-// Facts about the criterion of a number, which may be any.
+// Results of the criterion of a number, compiled apart or not.
 template <typename... All>
 struct CriterionTable {
-    static __device__ bool times_hessian(int32 number)
+    // The gain of a valid split from its score.
+    static __device__ double gain(int32 number, double score, double hessian)
     {
-        return ((All::TIMES_HESSIAN && number == All::NUMBER) || ...);
+        return ((All::TIMES_HESSIAN && number == All::NUMBER) || ...) ? score / hessian : score;
     }
-    // The sum of an impurity after a class share was added to `sum`.
     static __device__ double add_share(int32 number, double sum, double share)
     {
-        const bool known
-            = ((number == All::NUMBER && (sum = All::Impurity::add(sum, share), true)) || ...);
-        if (!known) __trap();
+        if (!((number == All::NUMBER && (sum = All::add_share(sum, share), 1)) || ...)) __trap();
         return sum;
     }
     static __device__ double impurity(int32 number, double sum)
     {
-        const bool known
-            = ((number == All::NUMBER && (sum = All::Impurity::value(sum), true)) || ...);
-        if (!known) __trap();
+        if (!((number == All::NUMBER && (sum = All::impurity(sum), 1)) || ...)) __trap();
         return sum;
     }
 };
@@ -247,30 +227,17 @@ using Criteria = CriterionTable<Variance, Entropy, Misclassification, Twoing, Ne
 template <typename Own>
 constexpr bool is_compiled = CRITERION < 0 ? !Own::COMPILED_APART : CRITERION == Own::NUMBER;
 
-// Call `use` with the compiled criterion of this number. The last one is called without a
-// comparison, which would cost registers.
+// Call `use` with the criterion that the kernel is compiled for, or the criterion of this number.
+// The last criterion is called without a comparison, which would cost registers.
 template <typename Own, typename... Others, typename Use, typename... Values>
-__device__ __forceinline__ auto with_one_of(CriterionTable<Own, Others...>, int32 number,
-                                            const Use& use, Values&&... values)
+__device__ __forceinline__ auto with_criterion(CriterionTable<Own, Others...>, int32 number,
+                                               const Use& use, Values&&... values)
 {
     using Rest = CriterionTable<Others...>;
-    if constexpr (!is_compiled<Own>) return with_one_of(Rest(), number, use, values...);
+    if constexpr (!is_compiled<Own>) return with_criterion(Rest(), number, use, values...);
     else if constexpr (!(is_compiled<Others> || ...)) return use(Own(), values...);
     else if (number == Own::NUMBER) return use(Own(), values...);
-    else return with_one_of(Rest(), number, use, values...);
-}
-
-// Call `use` with the criterion that the kernel is compiled for, or the criterion of this number.
-template <typename Use, typename... Values>
-__device__ __forceinline__ auto with_criterion(int32 number, const Use& use, Values&&... values)
-{
-    return with_one_of(Criteria(), number, use, values...);
-}
-
-// The gain of a valid split from its score.
-__device__ __forceinline__ double gain_of(int32 number, double score, double hessian)
-{
-    return Criteria::times_hessian(number) ? score / hessian : score;
+    else return with_criterion(Rest(), number, use, values...);
 }
 
 // Arguments of with_criterion. They are structs because NVRTC before 13 treats a lambda with an

@@ -124,7 +124,7 @@ extern "C" __global__ void gains(int32 number, double score, double h, int32 n, 
 {
     double sum = 0.0;
     for (int32 k = 0; k < n; ++k) sum = Criteria::add_share(number, sum, share[k]);
-    out[0] = gain_of(number, score, h);
+    out[0] = Criteria::gain(number, score, h);
     out[1] = Criteria::impurity(number, sum);
 }
 
