@@ -207,7 +207,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the largest files and functions of the package."""
+    """Print the largest files of package and kernels, and the largest functions of the package."""
     for what, found in (("files", largest_files()), ("functions", largest_functions())):
         told = ", ".join(f"{name} {lines}" for lines, name in found[:4])
         terminalreporter.write_line(f"largest {what}, in lines: {told}")

@@ -1,4 +1,4 @@
-"""Sizes of the package's files and functions; every test run prints the largest."""
+"""Sizes of the files and functions of package and kernels; every test run prints the largest."""
 
 from __future__ import annotations
 
@@ -43,8 +43,10 @@ def methods_of_classes(path: Path) -> Iterator[tuple[str, int]]:
 
 
 def largest_files() -> list[tuple[int, str]]:
-    """Lines and names of all modules, the largest first."""
-    return sorted(((len(p.read_text().splitlines()), module_of(p)) for p in SOURCES), reverse=True)
+    """Lines and paths of all modules and kernel files, the largest first."""
+    root, paths = PACKAGE.parent, (*SOURCES, *KERNELS)
+    lengths = {str(path.relative_to(root)): len(path.read_text().splitlines()) for path in paths}
+    return sorted(((length, name) for name, length in lengths.items()), reverse=True)
 
 
 def largest_functions() -> list[tuple[int, str]]:

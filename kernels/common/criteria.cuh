@@ -1,9 +1,5 @@
 // Criteria of splits, in the prelude: the operations of gpuboost/engine/criteria.py in their order.
 
-constexpr int32 VARIANCE = 0, ENTROPY = 1, MISCLASSIFICATION = 2, NEWTON = 3, POISSON = 4;
-constexpr int32 TWOING = 6;
-constexpr bool NEWTON_CRITERION = CRITERION == NEWTON;
-
 // ---- Values ------------------------------------------------------------------------------------
 
 __device__ __forceinline__ double newton_value(double g, double h, double l1, double l2)
@@ -58,8 +54,16 @@ struct Regular {
 
 // ---- The criteria, which add up channels -------------------------------------------------------
 //
-// BOTH_CLASSES: whether the first of two classes is also added; only the second has a channel.
 // The score is -1 if the split is not valid.
+
+// Facts about most criteria, of which a criterion replaces those that differ: the attributes of
+// `Criterion` with the same names, and the impurity, here Gini. Class shares are added one by one
+// to a sum that starts at 0.
+struct CriterionFacts {
+    static constexpr bool BOTH_CLASSES = true, TIMES_HESSIAN = false, COMPILED_APART = false;
+    static __device__ double add_share(double sum, double share) { return sum + share * share; }
+    static __device__ double impurity(double sum) { return 1.0 - sum; }
+};
 
 // Sums over the channels of a candidate. `ordered`: NEWTON only.
 struct Terms {
@@ -69,8 +73,9 @@ struct Terms {
     bool ordered;
 };
 
-struct Variance {
-    static constexpr bool BOTH_CLASSES = false;
+struct Variance : CriterionFacts {
+    static constexpr int32 NUMBER = 0;
+    static constexpr bool BOTH_CLASSES = false, TIMES_HESSIAN = true;
 
     static __device__ __forceinline__ void add(Terms& terms, const Regular&, double gl, double g,
                                                double hl, double h)
@@ -89,9 +94,14 @@ __device__ __forceinline__ double entropy_term(double g)
     return g > 0.0 ? g * natural_log(max(g, 1.0)) : 0.0;
 }
 
-struct Entropy {
-    static constexpr bool BOTH_CLASSES = true;
+struct Entropy : CriterionFacts {
+    static constexpr int32 NUMBER = 1;
 
+    static __device__ double add_share(double sum, double share)
+    {
+        return sum + -share * binary_log(share > 0.0 ? share : 1.0);
+    }
+    static __device__ double impurity(double sum) { return sum; }
     static __device__ __forceinline__ void add(Terms& terms, const Regular&, double gl, double g,
                                                double, double)
     {
@@ -106,9 +116,10 @@ struct Entropy {
     }
 };
 
-struct Misclassification {
-    static constexpr bool BOTH_CLASSES = true;
+struct Misclassification : CriterionFacts {
+    static constexpr int32 NUMBER = 2;
 
+    static __device__ double add_share(double sum, double share) { return max(sum, share); }
     static __device__ __forceinline__ void add(Terms& terms, const Regular&, double gl, double g,
                                                double, double)
     {
@@ -136,8 +147,9 @@ __device__ __forceinline__ double poisson_term(double gl, double g, double hl, d
     return g / h * sum;
 }
 
-struct Poisson {
-    static constexpr bool BOTH_CLASSES = false;
+struct Poisson : CriterionFacts {
+    static constexpr int32 NUMBER = 4;
+    static constexpr bool BOTH_CLASSES = false, COMPILED_APART = true;
 
     static __device__ __forceinline__ void add(Terms& terms, const Regular&, double gl, double g,
                                                double hl, double h)
@@ -150,8 +162,9 @@ struct Poisson {
     }
 };
 
-struct Twoing {
-    static constexpr bool BOTH_CLASSES = true;
+struct Twoing : CriterionFacts {
+    static constexpr int32 NUMBER = 6;
+    static constexpr bool COMPILED_APART = true;
 
     static __device__ __forceinline__ void add(Terms& terms, const Regular&, double gl, double g,
                                                double hl, double h)
@@ -164,8 +177,9 @@ struct Twoing {
     }
 };
 
-struct Newton {
-    static constexpr bool BOTH_CLASSES = false;
+struct Newton : CriterionFacts {
+    static constexpr int32 NUMBER = 3;
+    static constexpr bool BOTH_CLASSES = false, COMPILED_APART = true;
 
     static __device__ __forceinline__ void add(Terms& terms, const Regular& regular, double gl,
                                                double g, double hl, double h)
@@ -185,38 +199,46 @@ struct Newton {
 
 // ---- The choice of a criterion -----------------------------------------------------------------
 
-// Call `use` with the criterion that the kernel is compiled for, or the criterion of this number.
-template <typename Use, typename... Values>
-__device__ __forceinline__ auto with_criterion(int32 number, const Use& use, Values&&... values)
-{
-    if constexpr (CRITERION == NEWTON) return use(Newton(), values...);
-    else if constexpr (CRITERION == POISSON) return use(Poisson(), values...);
-    else if constexpr (CRITERION == TWOING) return use(Twoing(), values...);
-    else if (number == VARIANCE) return use(Variance(), values...);
-    else if (number == ENTROPY) return use(Entropy(), values...);
-    else return use(Misclassification(), values...);
-}
+constexpr bool NEWTON_CRITERION = CRITERION == Newton::NUMBER;
 
-// The gain of a valid split from its score: scores of VARIANCE are gains times the node's hessian.
-__device__ __forceinline__ double gain_of(int32 number, double score, double hessian)
-{
-    return number == VARIANCE ? score / hessian : score;
-}
-
-// Impurity of class shares, which are added one by one: the misclassification rate, the entropy or,
-// for all other criteria, the Gini impurity.
-struct ClassImpurity {
-    int32 number;  // of the criterion
-    double sum;    // 0 before the first share
-
-    __device__ __forceinline__ void add(double share)
+// Results of the criterion of a number, compiled apart or not.
+template <typename... All>
+struct CriterionTable {
+    // The gain of a valid split from its score.
+    static __device__ double gain(int32 number, double score, double hessian)
     {
-        if (number == MISCLASSIFICATION) sum = max(sum, share);
-        else if (number == ENTROPY) sum = sum + -share * binary_log(share > 0.0 ? share : 1.0);
-        else sum = sum + share * share;
+        return ((All::TIMES_HESSIAN && number == All::NUMBER) || ...) ? score / hessian : score;
     }
-    __device__ __forceinline__ double value() const { return number == ENTROPY ? sum : 1.0 - sum; }
+    static __device__ double add_share(int32 number, double sum, double share)
+    {
+        if (!((number == All::NUMBER && (sum = All::add_share(sum, share), 1)) || ...)) __trap();
+        return sum;
+    }
+    static __device__ double impurity(int32 number, double sum)
+    {
+        if (!((number == All::NUMBER && (sum = All::impurity(sum), 1)) || ...)) __trap();
+        return sum;
+    }
 };
+
+// The rows of `CRITERIA` in criteria.py but ABSOLUTE, whose trees are grown with VARIANCE.
+using Criteria = CriterionTable<Variance, Entropy, Misclassification, Twoing, Newton, Poisson>;
+
+template <typename Own>
+constexpr bool is_compiled = CRITERION < 0 ? !Own::COMPILED_APART : CRITERION == Own::NUMBER;
+
+// Call `use` with the criterion that the kernel is compiled for, or the criterion of this number.
+// The last criterion is called without a comparison, which would cost registers.
+template <typename Own, typename... Others, typename Use, typename... Values>
+__device__ __forceinline__ auto with_criterion(CriterionTable<Own, Others...>, int32 number,
+                                               const Use& use, Values&&... values)
+{
+    using Rest = CriterionTable<Others...>;
+    if constexpr (!is_compiled<Own>) return with_criterion(Rest(), number, use, values...);
+    else if constexpr (!(is_compiled<Others> || ...)) return use(Own(), values...);
+    else if (number == Own::NUMBER) return use(Own(), values...);
+    else return with_criterion(Rest(), number, use, values...);
+}
 
 // Arguments of with_criterion. They are structs because NVRTC before 13 treats a lambda with an
 // `auto` parameter as a host function.

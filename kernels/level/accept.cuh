@@ -11,7 +11,7 @@ struct AcceptRule {
     __device__ __forceinline__ double gain(double score, int64 hessian, int64 root_hessian) const
     {
         if (score < 0.0) return -1.0;
-        const double found = gain_of(criterion, score, (double)hessian);
+        const double found = Criteria::gain(criterion, score, (double)hessian);
         if (needs_gain && found == 0.0) return -1.0;
         const double decrease = found * unit / (double)root_hessian + EPSILON;
         return min_impurity_decrease > 0.0 && decrease < min_impurity_decrease ? -1.0 : found;

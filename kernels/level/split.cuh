@@ -52,10 +52,11 @@ __device__ __forceinline__ void add_terms(Terms& terms, const Options& options,
                                           double h)
 {
     const double gl = (double)left, g = (double)node;
+    const int32 number = options.criterion;
     if (options.by_class && options.n_channels == 1) {
-        with_criterion(options.criterion, AddChannel{true}, terms, regular, hl - gl, h - g, hl, h);
+        with_criterion(Criteria(), number, AddChannel{true}, terms, regular, hl - gl, h - g, hl, h);
     }
-    with_criterion(options.criterion, AddChannel{false}, terms, regular, gl, g, hl, h);
+    with_criterion(Criteria(), number, AddChannel{false}, terms, regular, gl, g, hl, h);
 }
 
 __device__ __forceinline__ bool is_valid(const Node& node, const Options& options, int64 hessian,
@@ -107,8 +108,8 @@ __device__ __forceinline__ Scores scores_of(Workspace& space, const HistogramVie
         }
     }
     const int32 number = options.criterion;
-    return {right ? with_criterion(number, ScoreOf(), right_terms, hl_right, h) : -1.0,
-            left ? with_criterion(number, ScoreOf(), left_terms, hl_left, h) : -1.0,
+    return {right ? with_criterion(Criteria(), number, ScoreOf(), right_terms, hl_right, h) : -1.0,
+            left ? with_criterion(Criteria(), number, ScoreOf(), left_terms, hl_left, h) : -1.0,
             missing_hessian > 0};
 }
 

@@ -16,7 +16,7 @@ from gpuboost.backends.cuda.runtime.source import (
 from gpuboost.engine import criteria, numerics, randomness
 from gpuboost.engine import task as spec
 from tests import cuda_shim
-from tests.cuda_shim.launcher import Module
+from tests.cuda_shim.launcher import KernelError, Module
 
 needs_compiler = pytest.mark.skipif(
     cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
@@ -103,6 +103,29 @@ extern "C" __global__ void exponentials(const double* x, int32 n, double* out)
 {
     const int64 i = (int64)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) out[i] = natural_exp(x[i]);
+}
+
+template <typename... All>
+__device__ void put_facts(CriterionTable<All...>, int32* facts)
+{
+    ((*facts++ = All::NUMBER, *facts++ = All::BOTH_CLASSES, *facts++ = All::TIMES_HESSIAN,
+      *facts++ = All::COMPILED_APART),
+     ...);
+    *facts = -1;
+}
+
+extern "C" __global__ void criteria(int32* facts)
+{
+    put_facts(Criteria(), facts);
+}
+
+extern "C" __global__ void gains(int32 number, double score, double h, int32 n, const double* share,
+                                 double* out)
+{
+    double sum = 0.0;
+    for (int32 k = 0; k < n; ++k) sum = Criteria::add_share(number, sum, share[k]);
+    out[0] = Criteria::gain(number, score, h);
+    out[1] = Criteria::impurity(number, sum);
 }
 
 extern "C" __global__ void sums(const int64* values, int64* out)
@@ -331,11 +354,41 @@ def test_constants(name: str, module: Any) -> None:
     assert constant("common/common.cuh", name) == getattr(module, name)
 
 
-@pytest.mark.parametrize(
-    "name", ["VARIANCE", "ENTROPY", "MISCLASSIFICATION", "NEWTON", "POISSON", "TWOING"]
-)
-def test_numbers_of_criteria(name: str) -> None:
-    assert constant("common/criteria.cuh", name) == getattr(criteria, name)
+# Trees of medians are grown with another criterion, so the kernels have none for them.
+ROWS = {row.number: row for row in criteria.CRITERIA.values() if not row.by_median}
+
+
+@needs_compiler
+def test_kernels_have_all_criteria() -> None:
+    facts = np.zeros(4 * len(ROWS) + 1, np.int32)
+    kernel("criteria")((1,), (1,), (facts,))
+    assert facts[-1] == -1, "the kernels have more or fewer criteria"
+    of = {
+        row.number: (row.both_classes, row.times_hessian, row.compiled_apart)
+        for row in ROWS.values()
+    }
+    assert {number: tuple(map(bool, own)) for number, *own in facts[:-1].reshape(-1, 4)} == of
+
+
+@needs_compiler
+@pytest.mark.parametrize("number", ROWS)
+def test_gains_and_impurities(number: int) -> None:
+    share = np.array([0.5, 0.0, 0.125, 0.375])
+    expected = [criteria.gain_of(number, 5.0, 3.0), *ROWS[number].impurity(share[None])]
+    assert_same_bits(gain_and_impurity(number, share), np.array(expected))
+
+
+def gain_and_impurity(number: int, share: np.ndarray) -> np.ndarray:
+    """The gain of score 5 and hessian 3, and the impurity, by the criterion of a number."""
+    out, given = np.empty(2), (np.int32(number), np.float64(5.0), np.float64(3.0))
+    kernel("gains")((1,), (1,), (*given, np.int32(len(share)), share, out))
+    return out
+
+
+@needs_compiler
+def test_unknown_criteria_have_no_impurity() -> None:
+    with pytest.raises(KernelError, match="__trap"):
+        gain_and_impurity(99, np.ones(1))
 
 
 def test_unknown_constant() -> None:

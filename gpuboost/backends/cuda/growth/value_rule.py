@@ -1,4 +1,4 @@
-"""The rule by which finish.cu computes the values and weights of nodes from their sums."""
+"""The rule by which value_rule.cuh computes the values and weights of nodes from their sums."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ValueRule:
     exponents : int32 (planes,)
         Exponent of the power of two that scales each plane of the sums.
     mean, levels, first_level : arrays
-        Means and levels of the target; see ``ValueRule`` of finish.cu.
+        Means and levels of the target; see ``ValueRule`` of value_rule.cuh.
     given : float64 (3,)
         l1, l2 and the largest absolute value, which also bounds values under monotonic constraints.
     rate : float64 (1,)
@@ -33,7 +33,7 @@ class ValueRule:
     unit, unit_of_gain : float64 (1,)
         Factors of weights and of gains.
     kind : int
-        Kind of values: a constant of finish.cu.
+        Kind of values: a constant of value_rule.cuh.
     n_values : int
         Number of values of a node: classes or outputs.
     square_unit : int
@@ -72,7 +72,7 @@ class ValueRule:
         }
         there = {name: runtime.asarray(array) for name, array in arrays.items()}
         n_values = target.n_classes if target.by_class else target.n_channels
-        number = constant("growth/finish.cu", kind)
+        number = constant("growth/value_rule.cuh", kind)
         return cls(**there, kind=number, n_values=n_values, square_unit=square_unit)
 
     @classmethod
@@ -83,7 +83,7 @@ class ValueRule:
         # Means and levels are not read, and steps have no unit of weights: these are placeholders.
         unread = {"mean": given, "levels": given, "first_level": exponents, "unit": rate}
         used = {"given": given, "rate": rate, "unit_of_gain": unit_of_gain}
-        kind = constant("growth/finish.cu", "STEPS")
+        kind = constant("growth/value_rule.cuh", "STEPS")
         return cls(exponents=exponents, **unread, **used, kind=kind, n_values=n_outputs)
 
     @property
