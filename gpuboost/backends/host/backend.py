@@ -59,10 +59,10 @@ class HostBackend(Backend):
             leaves = self.apply(ensemble, block, n_threads)
             packed = outside[:, rows.start // 8 : -(-rows.stop // 8)]  # blocks start at whole bytes
             for tree in range(ensemble.n_trees):
-                left_out = np.unpackbits(packed[tree], count=len(block)).view(bool)
-                nodes = leaves[left_out, tree] + ensemble.offset[tree]
-                total[rows][left_out] += ensemble.value[nodes]
-                count[rows] += left_out
+                out_of_bag = np.unpackbits(packed[tree], count=len(block)).view(bool)
+                nodes = leaves[out_of_bag, tree] + ensemble.offset[tree]
+                total[rows][out_of_bag] += ensemble.value[nodes]
+                count[rows] += out_of_bag
         return total, count
 
 

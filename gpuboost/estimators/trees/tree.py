@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 
-NOT_ROUTED = {"check_input": UNUSED}  # not metadata that scikit-learn routes
+UNROUTED = {"check_input": UNUSED}  # not metadata that scikit-learn routes
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -95,7 +95,7 @@ class SingleTree(TreeModel):
     monotonic_cst: Any = None
     splitter: str = "best"
 
-    __metadata_request__fit: ClassVar = NOT_ROUTED
+    __metadata_request__fit: ClassVar = UNROUTED
 
     def _plan(self, inputs: FitInputs) -> tuple[GrowPlan, GrowthSize]:
         """The plan of one tree on all rows and features, and the amount of work."""
@@ -179,8 +179,8 @@ class DecisionTreeClassifier(Classifier, SingleTree):
     criterion: str = "gini"
     class_weight: Any = None
 
-    __metadata_request__predict: ClassVar = NOT_ROUTED
-    __metadata_request__predict_proba: ClassVar = NOT_ROUTED
+    __metadata_request__predict: ClassVar = UNROUTED
+    __metadata_request__predict_proba: ClassVar = UNROUTED
 
     def predict(self, X: Any, check_input: bool = True) -> np.ndarray:
         """Most probable class of each row; ties go to the first class.
@@ -211,7 +211,7 @@ class DecisionTreeRegressor(Regressor, SingleTree):
 
     criterion: str = "squared_error"
 
-    __metadata_request__predict: ClassVar = NOT_ROUTED
+    __metadata_request__predict: ClassVar = UNROUTED
 
     def predict(self, X: Any, check_input: bool = True) -> np.ndarray:
         """Predicted value of each row: the value of the row's leaf.
