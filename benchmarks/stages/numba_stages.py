@@ -16,7 +16,7 @@ from gpuboost.backends.numba.common.arguments import (
 )
 from gpuboost.backends.numba.common.constraints import constraints_of
 from gpuboost.backends.numba.common.packed_words import choose_packing, fits_word
-from gpuboost.backends.numba.common.partition import split_rows
+from gpuboost.backends.numba.common.partition import partition as part_rows
 from gpuboost.backends.numba.common.records import NODE, Members, Problem, Rows
 from gpuboost.backends.numba.depth_first.grow import load_rows
 from gpuboost.backends.numba.depth_first.tree_grower import targets_of
@@ -77,8 +77,13 @@ def split(root: Root) -> np.void:
     return root.problem.scratch.split[0]
 
 
+@njit(nogil=True)
+def _partition(codes: Any, feature: int, last_left: int, rows: Any, count: int) -> int:
+    return part_rows(codes, (feature, last_left, -1), None, rows, 0, count)
+
+
 def partition(root: Root, feature: int, last_left: int) -> int:
     """Move the rows to their sides; return the number on the left."""
-    node, no_masks = root.members.node, np.zeros((0, 16), np.uint32)
-    node["feature"], node["bin"], node["category"] = feature, last_left, -1
-    return int(split_rows(root.problem.matrix, root.rows, node, no_masks, 0))
+    count = int(root.members.node["count"])
+    codes = root.problem.matrix.codes
+    return _partition(codes, feature, last_left, root.rows, count)

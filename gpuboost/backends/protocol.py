@@ -55,11 +55,11 @@ occupied, the direction of missing values is drawn, too: if `randomness.missing_
 only candidate has missing left, and is valid only if a value bin on the right is occupied. In all
 other cases, the only candidate has missing right.
 
-**Categorical features.** The levels are the value bins of the mapper. With random thresholds, the
-left side is every occupied category with `randomness.category_goes_left`; if that selects no
+**Categorical features.** The categories are the value bins of the mapper. With random thresholds,
+the left side is every occupied category with `randomness.category_goes_left`; if that selects no
 category or all of them, the left side is the lowest occupied category alone. Otherwise, with at
-most `ONE_HOT_LEVELS` levels, there is a candidate for each occupied category b in turn, whose left
-side is b alone. Otherwise, *rare* categories, whose ``h`` is below
+most `ONE_HOT_CATEGORIES` categories, there is a candidate for each occupied category b in turn,
+whose left side is b alone. Otherwise, *rare* categories, whose ``h`` is below
 ceil(min_category_fraction * h_root), count as missing: their sums are added to the missing bin, and
 they go where missing values go. The other occupied categories are sorted by ascending g/h (float64
 division), equal ones by code. Here ``g`` is the gradient of the only channel; with several classes,

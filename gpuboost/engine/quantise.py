@@ -93,15 +93,15 @@ def median_target(y: np.ndarray, facts: WeightFacts) -> MedianTarget:
     wide, exponents = _leaf_columns(columns, facts)
     median_weight = None if facts.real is None else integer_weights(facts.real, len(y))
     ranks = xp.empty(y.shape, dtype=np.int32)
-    levels = []
+    distinct_targets = []
     for k in range(y.shape[1]):
         distinct, rank = xp.unique(y[:, k] + 0.0, return_inverse=True)
         ranks[:, k] = rank
-        levels.append(copy_to_host(distinct))
+        distinct_targets.append(copy_to_host(distinct))
     return MedianTarget(
         y.shape[1],
         ranks=ranks,
-        levels=tuple(levels),
+        distinct_targets=tuple(distinct_targets),
         wide=wide,
         exponents=exponents,
         mean=mean,

@@ -225,7 +225,7 @@ class MedianTarget(_OfOutputs):
     ----------
     ranks : int32 (n, K)
         Ranks of the targets, from 0, among the distinct targets of their output.
-    levels : K arrays of float64
+    distinct_targets : K arrays of float64
         The distinct targets of each output.
     wide : int64 (n, P)
         Planes of the centred targets and of the weight.
@@ -238,7 +238,7 @@ class MedianTarget(_OfOutputs):
     """
 
     ranks: np.ndarray
-    levels: tuple[np.ndarray, ...]
+    distinct_targets: tuple[np.ndarray, ...]
     wide: np.ndarray
     exponents: np.ndarray
     mean: np.ndarray
@@ -267,8 +267,8 @@ class MedianTarget(_OfOutputs):
         bounds = sums[:, : 2 * k]
         weight = planes_to_float(sums[:, -2:], exponents[-2:])[:, 0]
         value, deviation = np.empty((len(weight), k)), np.zeros(len(weight))
-        for j, levels in enumerate(self.levels):
-            value[:, j] = between(*(levels[bounds[:, 2 * j + side]] for side in range(2))) + 0.0
+        for j, own in enumerate(self.distinct_targets):
+            value[:, j] = between(*(own[bounds[:, 2 * j + side]] for side in range(2))) + 0.0
             own = sums[:, 2 * k + 4 * j : 2 * k + 4 * (j + 1)]
             of_output = np.append(exponents[2 * j : 2 * j + 2], exponents[-2:])
             signed, balance = planes_to_float(own, of_output).T

@@ -19,7 +19,7 @@ from gpuboost.engine.tree_rows import TreeRows
 NO_LIMIT = 2**31 - 1
 LEAF = -1
 MISSING_RIGHT, MISSING_LEFT, MISSING_UNSEEN = 0, 1, 2
-ONE_HOT_LEVELS = 4  # up to this many levels, a categorical split separates one level from the rest
+ONE_HOT_CATEGORIES = 4  # up to this many categories, a split separates one category from the rest
 ONLY_MISSING_RIGHT = -1  # `next_bin` of a split that sends every value left
 
 

@@ -32,7 +32,7 @@ using Out = T* __restrict__;
 // ---- Constants shared with the host: gpuboost/engine/task.py -----------------------------------
 
 constexpr int32 MISSING_RIGHT = 0, MISSING_LEFT = 1, MISSING_UNSEEN = 2;
-constexpr int32 ONE_HOT_LEVELS = 4;
+constexpr int32 ONE_HOT_CATEGORIES = 4;
 constexpr int32 ONLY_MISSING_RIGHT = -1;
 constexpr int32 LEAF = -1;
 constexpr double EPSILON = 2.220446049250313e-16;  // tolerance of min_impurity_decrease

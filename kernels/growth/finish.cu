@@ -39,7 +39,7 @@ __device__ __forceinline__ void write_mask(const Masks& masks, int64 place, int6
 }
 
 // The arrays of the node buffer from which finished splits are made.
-struct StoredSplits {
+struct BufferedSplits {
     In<uint32> count;
     In<double> gain;
     In<int64> sums;
@@ -74,7 +74,7 @@ struct FinishedSplit {
 // The split of a node, given the places of its children and of the root of its tree. `unit` is the
 // factor of gains; `category` is the number of the node's mask, which is written after `first_mask`
 // masks, and -1 if the split is numeric.
-__device__ __forceinline__ FinishedSplit finish_split(const StoredSplits& stored,
+__device__ __forceinline__ FinishedSplit finish_split(const BufferedSplits& buffered,
                                                       const ValueRule& rule, const Bins& bins,
                                                       const NodeSummary& own, double unit,
                                                       int64 root, int64 place, int64 first,
@@ -83,12 +83,12 @@ __device__ __forceinline__ FinishedSplit finish_split(const StoredSplits& stored
 {
     FinishedSplit split;
     split.category = category;
-    split.to_left = stored.missing_go_left(place, first, second);
-    split.decrease = stored.gain[place] * unit;
+    split.to_left = buffered.missing_go_left(place, first, second);
+    split.decrease = buffered.gain[place] * unit;
     if (rule.kind == MEDIANS) {
-        split.decrease = decrease_of_medians(rule, stored.sums, root, own, first, second);
+        split.decrease = decrease_of_medians(rule, buffered.sums, root, own, first, second);
     }
-    if (category < 0) split.at = stored.threshold(bins, place);
+    if (category < 0) split.at = buffered.threshold(bins, place);
     else write_mask(masks, place, first_mask + category, split.to_left);
     return split;
 }
@@ -151,8 +151,8 @@ finish_nodes(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels,
              In<int64> hessian, In<double> gain, In<int32> feature, In<int16> bin,
              In<int16> next_bin, In<double> draw, In<int8> missing, In<uint32> mask, In<int64> sums,
              int32 has_draws, int32 has_masks, In<double> center, In<double> low, In<double> high,
-             int32 width, In<int32> exponents, In<double> mean, In<double> levels,
-             In<int32> first_level, In<double> given, In<double> rate, int32 kind, int32 criterion,
+             int32 width, In<int32> exponents, In<double> mean, In<double> distinct_targets,
+             In<int32> first_target, In<double> given, In<double> rate, int32 kind, int32 criterion,
              int32 n_values, int32 n_sums, int32 n_planes, int32 square_unit, In<double> unit,
              In<double> unit_of_gain, int32 is_narrow, int32 is_whole, Out<int16> narrow_feature,
              Out<int32> wide_feature, Out<double> threshold, Out<uint8> code,
@@ -162,10 +162,10 @@ finish_nodes(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels,
              Out<uint32> count_out, int32 numbers, Out<int32> number_of)
 {
     const Capacities capacities = {start, min_rows, max_nodes, max_levels};
-    const ValueRule rule = {exponents, mean, levels, first_level, given, rate, kind, criterion,
-                             n_values, n_sums, n_planes, square_unit};
+    const ValueRule rule = {exponents, mean, distinct_targets, first_target, given, rate, kind,
+                            criterion, n_values, n_sums, n_planes, square_unit};
     const Bins bins = {center, low, high, width};
-    const StoredSplits stored = {count, gain, sums, feature, bin, next_bin, draw, missing,
+    const BufferedSplits buffered = {count, gain, sums, feature, bin, next_bin, draw, missing,
                                  has_draws != 0};
     const FinishedNodes finished = {narrow_feature, wide_feature, threshold, code, missing_left,
                                     left_to, category_out, impurity_decrease, impurity,
@@ -193,7 +193,8 @@ finish_nodes(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels,
         FinishedSplit split;
         if (child > 0) {
             const int32 own_category = has_masks != 0 ? category[first + node] : -1;
-            split = finish_split(stored, rule, bins, summary, *unit_of_gain / (double)hessian[tree],
+            const double gain_unit = *unit_of_gain / (double)hessian[tree];
+            split = finish_split(buffered, rule, bins, summary, gain_unit,
                                  tree, place, own_order[child], own_order[child + 1], own_category,
                                  {mask, masks_out}, table[MASK_ROW * (n_trees + 1) + tree]);
         }

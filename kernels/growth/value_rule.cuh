@@ -5,20 +5,21 @@
 // Kinds of values: shares of classes; means; means of POISSON; medians; steps of boosting.
 constexpr int32 SHARES = 0, MEANS = 1, POISSON_MEANS = 2, MEDIANS = 3, STEPS = 4;
 
-// The rule by which values are computed from sums: `engine.task.Target`.
+// The rule by which values are computed from sums: `node_values` of the targets in
+// gpuboost/engine/targets.py.
 //
 //   exponents    int32 (planes,)   empty if the sums of classes are whole weights; for steps, the
 //                                  exponents of the round, see scale_round of gradients.cu
 //   mean         float64 (V,)      means of the outputs
-//   levels       float64           for medians: the sorted targets of each output
-//   first_level  int32 (V,)        index of each output's first target in levels
+//   distinct_targets  float64      for medians: the sorted distinct targets of each output
+//   first_target  int32 (V,)        index of each output's first target in distinct_targets
 //   given        float64 (3,)      for steps: l1, l2 and the largest step
 //   rate         float64 (1,)      factor of steps
 struct ValueRule {
     In<int32> exponents;
     In<double> mean;
-    In<double> levels;
-    In<int32> first_level;
+    In<double> distinct_targets;
+    In<int32> first_target;
     In<double> given;
     In<double> rate;
     int32 kind;
@@ -97,8 +98,9 @@ __device__ __forceinline__ NodeSummary summarise_medians(const ValueRule& rule, 
     double deviation = 0.0;
     #pragma unroll 1
     for (int32 k = 0; k < n; ++k) {
-        const double* levels = rule.levels + rule.first_level[k];
-        const double lower = levels[sums[2 * k]], upper = levels[sums[2 * k + 1]];
+        const double* distinct_targets = rule.distinct_targets + rule.first_target[k];
+        const double lower = distinct_targets[sums[2 * k]];
+        const double upper = distinct_targets[sums[2 * k + 1]];
         const double median = (lower == upper ? lower : 0.5 * lower + 0.5 * upper) + 0.0;
         const int64* own = sums + 2 * n + 4 * k;
         const double centre = median - rule.mean[k];

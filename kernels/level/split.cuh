@@ -209,7 +209,7 @@ __device__ __forceinline__ Item item_of(Workspace& space, const HistogramView& c
 {
     if (feature.categorical) {
         if (options.random_thresholds) return random_category_item(space, node, feature);
-        if (feature.n_bins <= ONE_HOT_LEVELS) return single_category_item(space);
+        if (feature.n_bins <= ONE_HOT_CATEGORIES) return single_category_item(space);
         return sorted_category_item(space, cells, node, options);
     }
     if (!options.random_thresholds) return numeric_item(space, cells.missing_code(), feature);

@@ -17,7 +17,7 @@ from gpuboost.engine.task import (
     MISSING_LEFT,
     MISSING_RIGHT,
     MISSING_UNSEEN,
-    ONE_HOT_LEVELS,
+    ONE_HOT_CATEGORIES,
     ONLY_MISSING_RIGHT,
     GrownTree,
     GrowTask,
@@ -117,7 +117,7 @@ class NaiveTree(NaiveSums):
     def sorts(self, f: int) -> bool:
         """Whether the categories of a feature are sorted by their means."""
         mapper = self.matrix.mapper
-        many = mapper.is_categorical[f] and mapper.n_bins[f] > ONE_HOT_LEVELS
+        many = mapper.is_categorical[f] and mapper.n_bins[f] > ONE_HOT_CATEGORIES
         return bool(many and not self.options.random_thresholds)
 
     def rare_categories(self, f: int, heavy: dict) -> frozenset[int]:
@@ -163,7 +163,7 @@ class NaiveTree(NaiveSums):
             }
             left = frozenset(c for c in occupied if bits[c])
             return [left if left and len(left) < len(occupied) else frozenset(occupied[:1])]
-        if self.matrix.mapper.n_bins[f] <= ONE_HOT_LEVELS:
+        if self.matrix.mapper.n_bins[f] <= ONE_HOT_CATEGORIES:
             return [frozenset([c]) for c in occupied]
         g = node.sums[1]
         channel = None if not self.task.target.by_class else g.index(max(g))

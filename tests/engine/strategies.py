@@ -25,7 +25,7 @@ from tests.engine.harness import (
     make_weights,
 )
 
-LEVELS = (2, 4, 7, 40)  # of categorical columns, below and above ONE_HOT_LEVELS
+LEVELS = (2, 4, 7, 40)  # of categorical columns, below and above ONE_HOT_CATEGORIES
 
 
 @st.composite

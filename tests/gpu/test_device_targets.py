@@ -209,7 +209,7 @@ def test_targets(
             made.append(class_target(values, 3, facts))
     expected, found = (vars(target) for target in made)
     for name, value in expected.items():
-        if name == "levels" and value is not None:  # one host array per output
+        if name == "distinct_targets" and value is not None:  # one host array per output
             assert len(found[name]) == n_outputs and type(found[name][0]) is np.ndarray
             value, found[name] = (np.concatenate(each[name]) for each in (expected, found))
         assert_equal(found[name], value)

@@ -16,7 +16,7 @@ from gpuboost.engine.task import (
     MISSING_LEFT,
     MISSING_RIGHT,
     MISSING_UNSEEN,
-    ONE_HOT_LEVELS,
+    ONE_HOT_CATEGORIES,
     ONLY_MISSING_RIGHT,
     GrowTask,
 )
@@ -142,11 +142,11 @@ class FeatureSplitter:
         """Split on categorical features: a random set, one category or the least by g/h go left."""
         values = groups.take(np.flatnonzero(groups.code != self.task.matrix.missing_code))
         values = values.take(np.flatnonzero(values.hessian > 0))
-        levels = self.mapper.n_bins[pairs.feature[values.node]]
+        n_categories = self.mapper.n_bins[pairs.feature[values.node]]
         if self.task.options.random_thresholds:
             self._random_categories(pairs, values, missing, splits)
             return
-        few = levels <= ONE_HOT_LEVELS
+        few = n_categories <= ONE_HOT_CATEGORIES
         if few.any():
             alone = values.take(np.flatnonzero(few))
             best = self._record_best(pairs, splits, alone, missing)

@@ -14,7 +14,7 @@ from gpuboost.data.parameters import fraction, integer_at_least, number_between,
 from gpuboost.engine.bins import BinMapper
 from gpuboost.engine.criteria import NEWTON, VARIANCE
 from gpuboost.engine.losses import Loss
-from gpuboost.engine.task import NO_LIMIT, ONE_HOT_LEVELS, Regularisation, TreeOptions
+from gpuboost.engine.task import NO_LIMIT, ONE_HOT_CATEGORIES, Regularisation, TreeOptions
 from gpuboost.estimators.inputs.constraints import interaction_groups, regularisation
 from gpuboost.estimators.inputs.parameters import feature_count, tree_limits
 
@@ -94,7 +94,7 @@ def category_fraction(
             'min_samples_category must be "auto", an integer of at least 0, or a number in '
             f"[0.0, 1.0), a fraction of the rows; got {minimum!r}"
         )
-    is_sorted = mapper.is_categorical & (mapper.n_bins > ONE_HOT_LEVELS)
+    is_sorted = mapper.is_categorical & (mapper.n_bins > ONE_HOT_CATEGORIES)
     return share if is_sorted.any() else 0.0
 
 

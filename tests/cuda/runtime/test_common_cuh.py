@@ -346,7 +346,7 @@ def test_warp_sum() -> None:
         ("MISSING_RIGHT", spec),
         ("MISSING_LEFT", spec),
         ("MISSING_UNSEEN", spec),
-        ("ONE_HOT_LEVELS", spec),
+        ("ONE_HOT_CATEGORIES", spec),
         ("ONLY_MISSING_RIGHT", spec),
     ],
 )

@@ -25,7 +25,7 @@ from gpuboost.backends.cuda.runtime.readback import Readback
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs
 from gpuboost.backends.cuda.sampling.device_sampler import DeviceSampler, TreeKeys
-from gpuboost.backends.cuda.sampling.draw import Guided, listing_order
+from gpuboost.backends.cuda.sampling.draw import Guided, row_order
 from gpuboost.backends.cuda.sampling.real_weights import RealWeights
 from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
 from gpuboost.backends.cuda.sampling.uploaded_rows import target_columns
@@ -79,7 +79,7 @@ class ReweightedRows(RowsOfRounds):
         self._runtime, self._task = runtime, task
         self.weights = RowWeights(runtime, task, codes, start)
         self._columns = target_columns(runtime, growing)
-        self._order = listing_order(runtime, growing, self._columns)
+        self._order = row_order(runtime, growing, self._columns)
         self._wide = None if target.wide is None else runtime.asarray(target.wide[None])
         self._device = DeviceSampler(runtime, task.sampler)
         self._max_rows = task.sampler.max_rows

@@ -24,8 +24,8 @@ class ValueRule:
     ----------
     exponents : int32 (planes,)
         Exponent of the power of two that scales each plane of the sums.
-    mean, levels, first_level : arrays
-        Means and levels of the target; see ``ValueRule`` of value_rule.cuh.
+    mean, distinct_targets, first_target : arrays
+        Means and distinct targets of the outputs; see ``ValueRule`` of value_rule.cuh.
     given : float64 (3,)
         l1, l2 and the largest absolute value, which also bounds values under monotonic constraints.
     rate : float64 (1,)
@@ -42,8 +42,8 @@ class ValueRule:
 
     exponents: Array
     mean: Array
-    levels: Array
-    first_level: Array
+    distinct_targets: Array
+    first_target: Array
     given: Array
     rate: Array
     unit: Array
@@ -58,13 +58,13 @@ class ValueRule:
         target, sampler, criterion = task.target, task.sampler, task.options.criterion
         own = None if sampler is None else sampler.brief.exponents
         exponents = target.exponents if own is None else own
-        kind, mean, levels, square_unit = _of_kind(target, criterion)
-        sizes = [len(of_output) for of_output in levels]
+        kind, mean, distinct_targets, square_unit = _of_kind(target, criterion)
+        sizes = [len(of_output) for of_output in distinct_targets]
         arrays = {
             "exponents": exponents.astype(np.int32),
             "mean": mean,
-            "levels": np.concatenate(levels),
-            "first_level": np.cumsum([0, *sizes[:-1]], dtype=np.int32),
+            "distinct_targets": np.concatenate(distinct_targets),
+            "first_target": np.cumsum([0, *sizes[:-1]], dtype=np.int32),
             "given": np.array([0.0, 0.0, np.inf]),
             "rate": np.ones(1),
             "unit": np.array([1.0 if sampler is None else sampler.brief.unit]),
@@ -80,8 +80,9 @@ class ValueRule:
         cls, exponents: Array, given: Array, rate: Array, unit_of_gain: Array, n_outputs: int
     ) -> ValueRule:
         """Make the rule of a round of boosting, with the exponents of kernel ``scale_round``."""
-        # Means and levels are not read, and steps have no unit of weights: these are placeholders.
-        unread = {"mean": given, "levels": given, "first_level": exponents, "unit": rate}
+        # Means and distinct targets are not read, and steps have no unit of weights: these are
+        # placeholders.
+        unread = {"mean": given, "distinct_targets": given, "first_target": exponents, "unit": rate}
         used = {"given": given, "rate": rate, "unit_of_gain": unit_of_gain}
         kind = constant("growth/value_rule.cuh", "STEPS")
         return cls(exponents=exponents, **unread, **used, kind=kind, n_values=n_outputs)
@@ -93,13 +94,13 @@ class ValueRule:
 
 
 def _of_kind(target: Target, criterion: int) -> tuple[str, np.ndarray, tuple[np.ndarray, ...], int]:
-    """Kind of values, means, levels and ``square_unit``, or placeholders, of a target."""
+    """Kind of values, means, distinct targets and ``square_unit`` of a target, or placeholders."""
     none = np.zeros(1)
     match target:
         case ValueTarget():
             name = "POISSON_MEANS" if CRITERIA[criterion].counts else "MEANS"
             return name, target.mean, (none,), target.square_unit
         case MedianTarget():
-            return "MEDIANS", target.mean, target.levels, 0
+            return "MEDIANS", target.mean, target.distinct_targets, 0
         case _:
             return "SHARES", none, (none,), 0

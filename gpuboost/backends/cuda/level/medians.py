@@ -44,7 +44,7 @@ class MedianKernels:
             return None
         weight = target.median_weight
         on_device = None if weight is None else runtime.asarray(weight)
-        return cls(runtime, target.n_channels, max(map(len, target.levels)), on_device)
+        return cls(runtime, target.n_channels, max(map(len, target.distinct_targets)), on_device)
 
     @property
     def shifts(self) -> range:

@@ -35,7 +35,7 @@ class TreeKeys:
 
 
 @dataclass(frozen=True)
-class ListingOrder:
+class RowOrder:
     """The order in which rows are listed, uint32 (n,); read only if ``ordered``."""
 
     order: Array
@@ -75,7 +75,7 @@ class DeviceSampler:
         self,
         drawn: Array,
         n_trees: int,
-        order: ListingOrder,
+        order: RowOrder,
         columns: Array,
         rows: DeviceRows,
     ) -> Array:

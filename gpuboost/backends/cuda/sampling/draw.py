@@ -17,7 +17,7 @@ from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.backends.cuda.sampling.device_sampler import (
     DeviceSampler,
-    ListingOrder,
+    RowOrder,
     TreeKeys,
     parts_of,
 )
@@ -55,7 +55,7 @@ class DeviceDrawing:
         self._columns = target_columns(runtime, task)
         wide = task.target.wide
         self._wide = None if wide is None else runtime.asarray(wide[None])
-        self._order = listing_order(runtime, task, self._columns)
+        self._order = row_order(runtime, task, self._columns)
         real = task.sampler.has_real_weights
         self._weights = RealWeights.of_sampler(self._device, self._order) if real else None
         self.max_weight = ceil(task.sampler.bounds[1])
@@ -95,11 +95,11 @@ class DeviceDrawing:
         return LeafColumns(wide, wide_of, target.n_classes, self._device.sampler.brief.draws)
 
 
-def listing_order(runtime: Runtime, task: GrowTask, columns: Array) -> ListingOrder:
+def row_order(runtime: Runtime, task: GrowTask, columns: Array) -> RowOrder:
     """Return the order in which the rows of trees are listed."""
     if task.target.is_multiclass:
-        return ListingOrder(class_order(runtime.xp, columns), True)
-    return ListingOrder(runtime.xp.empty(1, dtype=runtime.xp.uint32), False)
+        return RowOrder(class_order(runtime.xp, columns), True)
+    return RowOrder(runtime.xp.empty(1, dtype=runtime.xp.uint32), False)
 
 
 # ---- Draw counts -------------------------------------------------------------------------------

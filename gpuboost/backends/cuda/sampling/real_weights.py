@@ -10,7 +10,7 @@ from gpuboost.backends.cuda.runtime.launch import full, launch, zeros
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.backends.cuda.sampling.device_sampler import (
     DeviceSampler,
-    ListingOrder,
+    RowOrder,
     TreeKeys,
     stride_of,
 )
@@ -28,7 +28,7 @@ class RealWeights:
     Parameters
     ----------
     device : DeviceSampler
-    order : ListingOrder
+    order : RowOrder
     factor : float64 (n,)
         Factors of the rows.
     code : int32 (n,)
@@ -46,7 +46,7 @@ class RealWeights:
     def __init__(
         self,
         device: DeviceSampler,
-        order: ListingOrder,
+        order: RowOrder,
         *,
         factor: Array,
         code: Array,
@@ -60,7 +60,7 @@ class RealWeights:
         self._bits = bits
 
     @classmethod
-    def of_sampler(cls, device: DeviceSampler, order: ListingOrder) -> RealWeights:
+    def of_sampler(cls, device: DeviceSampler, order: RowOrder) -> RealWeights:
         """Copy the weights of a sampler to the device."""
         sampler, upload = device.sampler, device.runtime.asarray
         factor = sampler.row_factor if sampler.reweighs else sampler.weights

@@ -137,5 +137,4 @@ def make_rows(n_samples: int) -> Rows:
         word=np.empty(n_samples, np.int64),
         spare_row=np.empty(n_samples, np.uint32),
         spare_word=np.empty(n_samples, np.int64),
-        is_left=np.empty(n_samples, np.uint8),
     )

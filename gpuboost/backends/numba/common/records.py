@@ -129,15 +129,12 @@ class Rows(NamedTuple):
         Packed word of each row.
     spare_row, spare_word : uint32 (n,), int64 (n,)
         Buffers for moving rows and words.
-    is_left : uint8 (n,)
-        Whether each row of the node that is split goes left.
     """
 
     row: np.ndarray
     word: np.ndarray
     spare_row: np.ndarray
     spare_word: np.ndarray
-    is_left: np.ndarray
 
 
 class Scratch(NamedTuple):

@@ -15,9 +15,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpuboost.backends.numba.common.partition import mark_rows, move_rows
+from gpuboost.backends.numba.common.partition import goes_left, split_of
 from gpuboost.backends.numba.compiler import helper, inlined, spliced
+from gpuboost.backends.numba.intrinsics import prefetch
 from gpuboost.backends.numba.threads.barrier import next_task
+
+ROWS_AHEAD = 32  # rows between the prefetch of a row's data and its use
 
 
 class Leaves(NamedTuple):
@@ -45,11 +48,25 @@ class Leaves(NamedTuple):
 
 
 @inlined
+def _mark_rows(codes, row, split, mask, is_left):
+    """Mark the rows that go left by `goes_left`; return their number."""
+    (feature, last_left, also_left), n_left, n = split, np.int64(0), np.uint64(row.size)
+    for i in range(n):
+        prefetch(codes, feature, np.int64(row[min(i + np.uint64(ROWS_AHEAD), n - np.uint64(1))]))
+        left = np.uint8(goes_left(codes[feature, row[i]], last_left, mask, also_left))
+        is_left[i] = left
+        n_left += np.int64(left)
+    return n_left
+
+
+@helper
 def decide_rows(samples, state, node, missing_code, chunk):
     """Fill `GrowState.goes_left` for a chunk of a split node; return how many rows go left."""
     row = state.row[node.depth & 1, chunk.start : chunk.stop]
-    is_left = state.goes_left[chunk.start : chunk.stop]
-    return mark_rows(samples.codes, missing_code, row, node, state.masks, is_left)
+    is_left, split = state.goes_left[chunk.start : chunk.stop], split_of(node, missing_code)
+    if node.category >= 0:
+        return _mark_rows(samples.codes, row, split, state.masks[node.category], is_left)
+    return _mark_rows(samples.codes, row, split, None, is_left)
 
 
 @helper
@@ -61,6 +78,16 @@ def decide_chunks(samples, state, work, missing_code, n_chunks, barrier):
         node = state.nodes[chunk.owner]
         chunk.n_left = decide_rows(samples, state, node, missing_code, chunk)
         at = next_task(barrier)
+
+
+@inlined
+def move_rows(row, goes_left, to, left, right):
+    """Write each row to the next position of its side."""
+    for i in range(np.uint64(row.size)):
+        is_left = np.uint64(goes_left[i])
+        to[left if is_left else right] = row[i]
+        left += is_left
+        right += np.uint64(1) - is_left
 
 
 @helper

@@ -17,7 +17,7 @@ from gpuboost.backends.numba.compiler import helper, inlined, randomness
 from gpuboost.backends.numba.splits.channels import ordering_channel
 from gpuboost.backends.numba.splits.histograms import n_fields
 from gpuboost.backends.numba.splits.scan import best_candidate, take_candidate
-from gpuboost.engine.task import MISSING_LEFT, ONE_HOT_LEVELS
+from gpuboost.engine.task import MISSING_LEFT, ONE_HOT_CATEGORIES
 
 category_goes_left = randomness.category_goes_left
 
@@ -64,7 +64,7 @@ def candidate_order(problem, node, feature, keys, codes, m):
     if problem.limits.random_thresholds:
         n_left = order_at_random(node.key, feature, keys, codes, order, m)
         return n_left - 1, n_left, False
-    if problem.matrix.n_bins[feature] <= ONE_HOT_LEVELS:
+    if problem.matrix.n_bins[feature] <= ONE_HOT_CATEGORIES:
         for j in range(m):
             order[j] = j
         return 0, m, True
@@ -109,7 +109,7 @@ def _take_categories(scratch, fields, m):
 @inlined
 def are_sorted(problem, feature):
     """Whether the categories of a feature are sorted by gradient / hessian."""
-    few = problem.matrix.n_bins[feature] <= ONE_HOT_LEVELS
+    few = problem.matrix.n_bins[feature] <= ONE_HOT_CATEGORIES
     return not (few | problem.limits.random_thresholds)
 
 
