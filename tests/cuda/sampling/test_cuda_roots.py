@@ -202,7 +202,7 @@ def test_an_arena_allocates_only_the_planned_arrays() -> None:
     first, second = arena.take((2, 8), np.int32), arena.take(100, np.float64)
     first[:], second[:] = 1, 2.0
     assert first.shape == (2, 8) and (first == 1).all() and second.shape == (100,)
-    with pytest.raises(RuntimeError, match="array 2 of a recorded batch takes 1 bytes and 0"):
+    with pytest.raises(RuntimeError, match="array 2 of a recorded batch takes 1 bytes, but 0"):
         arena.take(1, np.uint8)
     with pytest.raises(RuntimeError, match="takes 516 bytes, but 512 were planned"):
         Arena(np, ArenaPlan([512], [0], 512)).take(129, np.int32)

@@ -334,7 +334,7 @@ def test_a_dataset_must_have_the_names_and_categories_of_the_model():
 def test_a_dataset_with_other_bins_or_conflicting_parameters():
     data = Dataset(X)
     model = forest().fit(data, Y)
-    with pytest.raises(ValueError, match=r"other bins.*Dataset\(X, reference=\.\.\.\)"):
+    with pytest.raises(ValueError, match=r"other bins.*Dataset\(X, reference=train\)"):
         model.predict(Dataset(X[:9]))
     with pytest.raises(ValueError, match="X has 3 features"):
         model.predict(Dataset(X[:, :3]))

@@ -89,7 +89,7 @@ def test_an_outlier_that_makes_other_targets_equal_warns():
     model = make("DecisionTreeRegressor").fit(X, y)
     assert model.score(X, y) == 1.0
     few = np.arange(10.0)
-    with pytest.warns(UserWarning, match="10 values of output 0"):
+    with pytest.warns(UserWarning, match="10 distinct values of output 0"):
         make("DecisionTreeRegressor").fit(few[:, None], np.append(few[:9], 1e12))
 
 

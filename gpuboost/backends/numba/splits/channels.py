@@ -29,6 +29,7 @@ from gpuboost.backends.numba.common.packed_words import (
 )
 from gpuboost.backends.numba.common.records import COUNT, GRADIENT, HESSIAN
 from gpuboost.backends.numba.compiler import inlined
+from gpuboost.engine.criteria import NEWTON
 
 CHANNEL_PACKING = Packing(32, 0, 2**32 - 1, 0, 1, MAX_PACKED_ROWS)  # a row's word: class, weight
 PAIR, FIELDS, HISTOGRAMS = 0, 1, 2
@@ -145,7 +146,8 @@ def prepare_words(problem, channels, node, words):
         rest >>= 1
     state[1], state[2] = HISTOGRAMS, bits
     if channels.values.size == 0:
-        if (n_present == 2) & (node.hessian < PAIR_UP_TO):
+        is_pair = (n_present == 2) & (node.hessian < PAIR_UP_TO)
+        if is_pair and problem.limits.criterion != NEWTON:
             state[1] = PAIR
             _pair_words(channels, node, words, problem.packing)
             return
