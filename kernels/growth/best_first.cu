@@ -16,8 +16,8 @@
 //                                     i has place *first + i, see node_buffer.cu
 //   length        int32 (trees,)      number of splits that each queue has taken, zero before the
 //                                     first level
-//   gain, key, node   float64, uint64, int32 (trees, capacity)   of these splits, in the order
-//                                     taken; `node` is a place
+//   gain, key, node   float64, uint64, int32 (trees, capacity)   of the splits taken, in this
+//                                     order; `node` is a place
 //   turn          int32 (trees, capacity)   entry i of a tree: position in this order of the i-th
 //                                     node that was split in the last level
 //   parent        int32 (places,)     place of the parent, NO_PARENT for roots; NO_NODE before the

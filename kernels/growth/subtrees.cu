@@ -22,7 +22,7 @@
 // The second list. The rows of its nodes are written back to global memory in their new order,
 // over the rows of the subtree's root:
 //
-//   n_tiny      int32 (1,)                      number of its nodes; zero before the first launch
+//   n_tiny      int32 (1,)                      number of nodes; zero before the first launch
 //   place       int32 (tiny nodes,)             place of each node in the node buffer
 //   tiny_tree, tiny_count, tiny_levels   int32 (tiny nodes,)
 //   tiny_start, tiny_key                 int64, uint64 (tiny nodes,)

@@ -14,7 +14,7 @@
 // With more categories and RARE_CATEGORIES, categories that are rare in the node are left out of
 // the order; they go where missing values go.
 //
-// A block has a thread for each code, and a cell is a code. With BY_WARP, a block is one warp that
+// Usually, a block has a thread for each code, and a cell is a code. With BY_WARP, a block is one warp that
 // searches nodes with at most WARP rows: its cells are the codes that occur in the node, in
 // ascending order, and `Feature::codes` lists these codes.
 //
@@ -119,8 +119,8 @@ constexpr int32 NO_CODE = 255;  // above all codes of values
 // The item at this thread's position, and the position of this thread's cell.
 struct Item {
     int32 cell;
-    bool taken;
-    bool candidate;
+    bool taken;      // whether sums include the item
+    bool candidate;  // whether the left side of a candidate ends at this position
     bool alone;      // whether the left child gets this item only, not all up to it
     int32 place;     // of category threadIdx.x: its position, NOWHERE if it is not taken
     int32 bin;
