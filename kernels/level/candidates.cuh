@@ -14,9 +14,9 @@
 // With more categories and RARE_CATEGORIES, categories that are rare in the node are left out of
 // the order; they go where missing values go.
 //
-// Usually, a block has a thread for each code, and a cell is a code. With BY_WARP, a block is one warp that
-// searches nodes with at most WARP rows: its cells are the codes that occur in the node, in
-// ascending order, and `Feature::codes` lists these codes.
+// Usually, a block has a thread for each code, and a cell is a code. With BY_WARP, a block is one
+// warp that searches nodes with at most WARP rows: its cells are the codes that occur in the node,
+// in ascending order, and `Feature::codes` lists these codes.
 //
 // Histograms in global or shared memory are read through a type with `hessian(cell)`,
 // `count(cell)`, `gradient(cell, k)`, `plane(cell, p)` and `missing_code()`, the cell of

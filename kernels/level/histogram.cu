@@ -139,10 +139,10 @@ histogram_values(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> t
 //   added to    shared, flushed | global  | shared, flushed
 //
 // Long segments are summed in shared memory and flushed. A flush reads every cell, so the rows of
-// short segments are added directly to global memory, which takes about as long. The
-// weights of all classes together, and row counts, are also summed in shared memory and flushed
-// once per piece. Computing them from the sums of classes later would be exact too, but would read
-// a number per class for each cell even if a node has few rows.
+// short segments are added directly to global memory, which takes about as many global
+// atomics as a flush. The weights of all classes together, and row counts, are also summed in
+// shared memory and flushed once per piece. Computing them from the sums of classes later would be
+// exact too, but would read a number per class for each cell even if a node has few rows.
 
 // Segments of at least width / SHORT rows are flushed. A 64-bit global atomic is assumed to cost as
 // much as reading SHORT * SHORT * 2 words of shared memory: r rows spread evenly over `width` codes
