@@ -4,20 +4,24 @@
 //
 // A queue takes the waiting split with the largest gain (if equal, the smallest key) until it has
 // taken `capacity` splits. The nodes of a new level have no children yet, so the splits taken
-// before keep their order. Each new split is inserted right before the first split that it precedes
-// among the splits taken after its parent's split:
+// in the levels before (the earlier splits) keep their order. Each new split is inserted right
+// before the first split that it precedes among the splits taken after its parent's split:
 //
-//   taken before     9 7 8 2 5         a (gain 6) is a child of 7; b (gain 1) is a child of 8
-//   taken now        9 7 8 a 2 5 b     splits beyond `capacity` are taken back
+//   gains before     9 7 8 2 5         a (gain 6) is a child of 7; b (gain 1) is a child of 8
+//   after            9 7 8 a 2 5 b     splits beyond `capacity` are taken back
 //
-//   size, tree, key, accepted   of a level, see policy.cu, select_split.cu; gain float64 (nodes,)
+//   size, tree, key, accepted   of the nodes of a level, see policy.cu and select_split.cu
+//   gain          float64 (nodes,)    gains of their splits
 //   first         int32 (1,)          place of the first node of the level in the node buffer; node
 //                                     i has place *first + i, see node_buffer.cu
-//   length        int32 (T,)          splits that each queue has taken, zero before the first level
-//   gain, key, node   float64, uint64, int32 (T, most)   of these splits, in order; `node` is a
-//                                     place
-//   turn          int32 (T, most)     position in that order of the i-th split node of the level
-//   parent        int32 (places,)     place of the parent; before the first level NO_NODE
+//   length        int32 (trees,)      number of splits that each queue has taken, zero before the
+//                                     first level
+//   gain, key, node   float64, uint64, int32 (trees, capacity)   of the splits taken, in this
+//                                     order; `node` is a place
+//   turn          int32 (trees, capacity)   entry i of a tree: position in this order of the i-th
+//                                     node that was split in the last level
+//   parent        int32 (places,)     place of the parent, NO_PARENT for roots; NO_NODE before the
+//                                     first level
 //
 // Launch over trees: one block of QUEUE_THREADS threads per tree. Launch over places: one thread
 // per place, in blocks of QUEUE_THREADS. No dynamic shared memory.
@@ -28,10 +32,10 @@ constexpr int32 QUEUE_THREADS = 256;
 constexpr int32 QUEUE_BLOCKS = 2;  // per multiprocessor, at least
 constexpr int32 QUEUE_WARPS = QUEUE_THREADS / WARP;
 constexpr int32 NO_PARENT = -1, NO_NODE = -2;
-constexpr int32 NO_SLOT = 0x7FFFFFFF;  // the slot of a node that is not split
-constexpr int32 GROUP = 128;  // earlier splits that a node can skip at once
+constexpr int32 NO_SLOT = 0x7FFFFFFF;  // the slot of a node without an accepted split
+constexpr int32 GROUP = 128;  // number of earlier splits that a node can skip at once
 
-// Splits, indexed by position in the order or by node.
+// Gains and keys of splits, indexed by position in the order or by node.
 struct SplitOrder {
     In<double> gain;
     In<uint64> key;
@@ -49,8 +53,8 @@ __device__ __forceinline__ int64 first_of_tree(const int32* tree, int64 n_nodes,
     return first_not((int64)0, n_nodes, [&](int64 node) { return tree[node] < wanted; });
 }
 
-// Order of the nodes of a level: by the earlier split that they precede, then by SplitOrder. Nodes
-// that are not split are last.
+// Order of the nodes of a level: by slot (see take_splits), then by SplitOrder, then by index.
+// Nodes without an accepted split are last.
 struct NodeOrder {
     const int32* slot;
     SplitOrder nodes;
@@ -64,7 +68,8 @@ struct NodeOrder {
 };
 
 // Find the last split, by SplitOrder, of each group of GROUP earlier splits: a node that does not
-// precede it precedes none of the group. The first group is not needed.
+// precede it precedes none of the group. Searches begin after the first split, so no node skips
+// group 0.
 __device__ __forceinline__ void find_last_of_groups(const SplitOrder& taken, int64 n_taken,
                                                     int32* worst)
 {
@@ -78,7 +83,8 @@ __device__ __forceinline__ void find_last_of_groups(const SplitOrder& taken, int
     }
 }
 
-// The first earlier split, from `at` on, that a node precedes.
+// Position of the first earlier split from `at` on that a node precedes; `n_taken` if there is
+// none.
 __device__ __forceinline__ int64 find_slot(const SplitOrder& nodes, int64 node,
                                            const SplitOrder& taken, int64 n_taken,
                                            const int32* worst, int64 at)
@@ -92,7 +98,7 @@ __device__ __forceinline__ int64 find_slot(const SplitOrder& nodes, int64 node,
 }
 
 // Sort the nodes from `begin` to `end` into the same range of the returned array, `sorted` or
-// `other`: first runs of one node per thread by counting, then merge pairs of runs by bisection.
+// `other`: sort runs of QUEUE_THREADS nodes by counting, then merge pairs of runs by bisection.
 // Every thread of the block takes part.
 __device__ __forceinline__ const int32* sort_nodes(const NodeOrder& order, int64 begin, int64 end,
                                                    int32* sorted, int32* other)
@@ -121,15 +127,17 @@ __device__ __forceinline__ const int32* sort_nodes(const NodeOrder& order, int64
     return sorted;
 }
 
-// Number of sorted nodes from `begin` to `end` that precede the earlier split at position `place`.
+// Number of sorted nodes from `begin` to `end` that are inserted before the earlier split at
+// position `place`.
 __device__ __forceinline__ int64 nodes_before(const int32* slot, const int32* sorted, int64 begin,
                                               int64 end, int64 place)
 {
     return first_not(begin, end, [&](int64 at) { return slot[sorted[at]] <= place; }) - begin;
 }
 
-// Mark the nodes with a place in the queue as split. Returns the number of these nodes in the low
-// half and the number of all candidates in the high half. Every thread of the block takes part.
+// Clear `accepted` for nodes whose splits the queue does not take, and write `turn` for the others.
+// Returns the number of splits taken in the low half, and the number of nodes that were accepted
+// before the call in the high half. Every thread of the block takes part.
 __device__ __forceinline__ int64 mark_taken(int64 (&warp_sums)[QUEUE_WARPS], int64 begin, int64 end,
                                             int32 capacity, const int32* place, uint8* accepted,
                                             int32* turn)
@@ -150,9 +158,11 @@ __device__ __forceinline__ int64 mark_taken(int64 (&warp_sums)[QUEUE_WARPS], int
 // Insert the splits of a level into the queues. On return `accepted` marks the splits taken.
 //
 //   gain_before, ..., node_before   the old order; gain_after, ..., node_after: the new order
-//   worst           int32 (T, most / GROUP + 1)   scratch of `find_last_of_groups`
-//   slot, place     int32 (nodes,)   number of earlier splits that precede each node; position of
-//                                    the node in the new order
+//   worst           int32 (trees, capacity / GROUP + 1)   scratch of `find_last_of_groups`
+//   slot            int32 (nodes,)   scratch: number of earlier splits before each node in the new
+//                                    order; NO_SLOT if its split is not accepted
+//   place           int32 (nodes,)   scratch: position of each node in the new order, at most
+//                                    `capacity`
 //   sorted, other   int32 (nodes,)   scratch of `sort_nodes`
 //
 // Launch: over trees.
@@ -169,7 +179,8 @@ take_splits(In<int32> size, In<int32> tree, In<uint64> key, In<double> gain, Out
     const int64 end = first_of_tree(tree, *size, (int32)blockIdx.x + 1);
     const SplitOrder nodes = {gain, key}, taken = {gain_before + own, key_before + own};
 
-    // Find the earlier splits that precede each node; children are in the order of their parents.
+    // Find the parent and the slot of each node; pairs of children are in the order of their
+    // parents.
     worst += (int64)blockIdx.x * (capacity / GROUP + 1);
     find_last_of_groups(taken, n_taken, worst);
     __syncthreads();
@@ -181,7 +192,7 @@ take_splits(In<int32> size, In<int32> tree, In<uint64> key, In<double> gain, Out
     }
     __syncthreads();
 
-    // The new order.
+    // Write the new order.
     const int32* in_order = sort_nodes({slot, nodes}, begin, end, sorted, other);
     for (int64 at = begin + threadIdx.x; at < end; at += QUEUE_THREADS) {
         const int32 node = in_order[at];
@@ -209,8 +220,8 @@ take_splits(In<int32> size, In<int32> tree, In<uint64> key, In<double> gain, Out
 
 // ---- When all levels are grown -----------------------------------------------------------------
 
-// is_split uint8 (places,), zero before the launch: whether a node stays split. node: the order
-// after the last level. Launch: over trees.
+// is_split uint8 (places,), zero before the launch: whether a node stays split. node: `node_after`
+// of the last level. Launch: over trees.
 extern "C" __global__ void __launch_bounds__(QUEUE_THREADS, QUEUE_BLOCKS)
 mark_splits(In<int32> length, In<int32> node, int32 capacity, Out<uint8> is_split)
 {
@@ -220,8 +231,8 @@ mark_splits(In<int32> length, In<int32> node, int32 capacity, Out<uint8> is_spli
     }
 }
 
-// The leaf that contains a node: the node itself, or an ancestor if splits were taken back. For a
-// split node, the node itself.
+// Place of the leaf that contains a node: the node itself, or an ancestor if splits were taken
+// back. For a split node, its own place.
 __device__ __forceinline__ int32 leaf_above(int32 place, In<int32> parent, In<uint8> is_split)
 {
     int32 found = place;
@@ -231,7 +242,7 @@ __device__ __forceinline__ int32 leaf_above(int32 place, In<int32> parent, In<ui
     return found;
 }
 
-// Add the sums of a node, int64 (places, n_sums), to the sums of the leaf that contains it.
+// Add the sums of a node to the sums of the leaf that contains it; sums int64 (places, n_sums).
 __device__ __forceinline__ void add_to_leaf(int64* sums, int32 n_sums, int32 place, int32 leaf)
 {
     for (int64 k = 0; k < n_sums; ++k) {
@@ -240,11 +251,12 @@ __device__ __forceinline__ void add_to_leaf(int64* sums, int32 n_sums, int32 pla
 }
 
 // Turn nodes of the node buffer (node_buffer.cu) whose splits were taken back into leaves. Their
-// descendants stay in the node buffer, but no node has them as children.
+// descendants stay in the node buffer, but cannot be reached from the root.
 //
 //   leaf   int32 (places,)           see `leaf_above`
-//   sums   int64 (places, n_sums)    sums of leaves, zero for other nodes. On return the sums of a
-//                                    leaf include the sums of its former descendants
+//   sums   int64 (places, n_sums)    sums of leaves, zero for other nodes. On return, the sums of a
+//                                    leaf include the sums of its former descendants. If all nodes
+//                                    have sums already, n_sums is 0 and nothing is added
 //
 // Launch: over places.
 extern "C" __global__ void __launch_bounds__(QUEUE_THREADS, QUEUE_BLOCKS)
@@ -264,8 +276,8 @@ cut_nodes(int32 n_places, In<int32> parent, In<uint8> is_split, int32 n_sums, Ou
     }
 }
 
-// number_of int32 (places,): set to the number of the leaf that contains each place. Launch: over
-// places.
+// number_of int32 (places,): numbers of nodes, from finish_nodes. Former descendants of a leaf get
+// the number of the leaf. Launch: over places.
 extern "C" __global__ void __launch_bounds__(QUEUE_THREADS, QUEUE_BLOCKS)
 hand_numbers(int32 n_places, In<int32> parent, In<int32> leaf, int32* number_of)
 {

@@ -1,8 +1,8 @@
 // State of a block that grows subtrees: its shared memory, rows and sums, for subtree.cuh.
 //
 // The rows of the subtree's root are in shared memory. Nodes below it are ranges of `order`, which
-// lists the places of rows; partitions reorder it. Threads loop over rows with the stride of the
-// block.
+// lists places of rows in shared memory; partitions reorder it. Threads loop over rows with the
+// stride of the block.
 //
 //   place        0   1   2   3   4   5         order   3 0 | 5 1 2 4
 //   row        907  14  33  86   5  61         node      a |    b
@@ -12,7 +12,7 @@
 
 #include "level/accept.cuh"
 
-// Largest number of rows of a subtree's root: two for each thread; in a warp, one for each lane.
+// Largest number of rows of a subtree's root: two for each thread (BY_WARP: one for each lane).
 constexpr int32 SMALL_ROWS = 512;
 constexpr int32 MAX_ROWS = BY_WARP ? WARP : SMALL_ROWS;
 // Capacity of the stack: the smaller child is grown first, so log2(MAX_ROWS) + 1 suffices.
@@ -29,6 +29,7 @@ struct OpenNode {
     int32 place;   // place of the node in the node buffer
 };
 
+// The best split found so far for the node that is grown.
 struct NodeSplit {
     double score;
     double draw;
@@ -59,7 +60,7 @@ struct BlockState {
     uint32 weight[MAX_ROWS];
     uint16 order[MAX_ROWS];
     uint16 moved[MAX_ROWS];
-    uint32 present[CODE_WORDS];  // set of codes that occur in the node, zero between features
+    uint32 present[CODE_WORDS];  // codes of values in the node; zero between features
     uint8 codes[SPLIT_THREADS + 1];  // of cells: see `Feature`
 };
 
@@ -82,14 +83,16 @@ struct SubtreeLimits {
     AcceptRule accept;
 };
 
-// The columns that leaf sums are sums of; without columns, leaf sums are the weights of classes.
+// The columns that are summed to leaf sums; if n_columns is 0, leaf sums are the weights of
+// classes.
 struct LeafColumns {
     int32 n_columns;
     int32 n_classes;
-    bool draws;
+    bool draws;  // whether the columns are multiplied by the weights of rows
 };
 
-// Data of all trees of the batch; each part of `wide` has `wide_size` numbers.
+// Data of all trees of the batch. `wide` consists of parts of `wide_size` numbers each; `wide_of`
+// is the part of each tree.
 struct Trees {
     In<int64> min_hessian;
     In<int64> min_category;
@@ -108,6 +111,7 @@ struct Trees {
     }
 };
 
+// The arrays of the node buffer, see subtree.cuh.
 struct Store {
     Out<int32> size;
     Out<int32> left;
@@ -134,8 +138,8 @@ struct Task {
 
 // ---- Dynamic shared memory ---------------------------------------------------------------------
 
-// Sums in two 32-bit halves, because only 32-bit shared atomics are native: K gradients, then the
-// hessian, then (low half only) the place of a row of positive weight, plus one.
+// Sums in two 32-bit halves, because only 32-bit shared atomics are native: the gradient of each
+// channel, the hessian and, only in `low`, the place of a row of positive weight, plus one.
 struct Sums {
     uint32* low;
     uint32* high;
@@ -146,7 +150,8 @@ struct Sums {
     }
 };
 
-// The histogram of one feature; `counts` is null if rows are not counted, `high` for classes.
+// The histogram of one feature; `counts` is null if rows are not counted. `high` is null for
+// classes, because weights of classes fit 32 bits.
 struct BlockHistogram {
     uint32* weights;
     uint32* counts;
@@ -239,7 +244,8 @@ __device__ __forceinline__ void add_rows(const BlockState& state, const Layout& 
     }
 }
 
-// Whether this thread found that the node is not pure or, with several classes, that it is pure.
+// Whether this thread found that the node is not pure or, with more than two classes, that it is
+// pure.
 __device__ __forceinline__ bool knows_purity(const BlockState& state, const Layout& shared,
                                              const Sums& sums, const OpenNode& node,
                                              const Options& options)
@@ -292,7 +298,7 @@ struct LevelRows {
     int32 n_columns;
 };
 
-// Copy the rows of a node to shared memory, and push the node onto the stack.
+// Copy the rows of a subtree's root to shared memory, and make the root the only node on the stack.
 __device__ __forceinline__ void load_rows(BlockState& state, const Layout& shared,
                                           const LevelRows& rows, const OpenNode& root,
                                           const Tree& tree)
@@ -313,7 +319,8 @@ __device__ __forceinline__ void load_rows(BlockState& state, const Layout& share
     state.tree = tree;
 }
 
-// Zero the sums, the histogram and the set of codes. Every thread of the block takes part.
+// Zero the sums, the histogram and the set of codes, and end `codes` with NO_CODE. Every thread of
+// the block takes part.
 __device__ __forceinline__ void clear_all(BlockState& state, const Layout& shared)
 {
     const int32 t = threadIdx.x;
@@ -323,7 +330,7 @@ __device__ __forceinline__ void clear_all(BlockState& state, const Layout& share
     if (t == 0) state.codes[SPLIT_THREADS] = NO_CODE;
 }
 
-// Zero one set of sums, for the node after the next.
+// Zero the sums of the previous node, for the next node.
 __device__ __forceinline__ void clear_sums(const Sums& sums, int32 n_channels)
 {
     #pragma unroll 1

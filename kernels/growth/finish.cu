@@ -1,16 +1,17 @@
 // Finishes the nodes of the node buffer: computes thresholds, directions of missing values, values,
-// impurities and impurity decreases, by the operations of gpuboost/engine/growth/tree.py in order.
+// impurities and impurity decreases, by the same operations in the same order as
+// gpuboost/engine/growth/tree.py.
 //
 //   table, order, category, level_end   the numbers of the nodes, from node_buffer.cu
 //   left, count, ..., sums              the node buffer, in which left is now the number of a node
-//   center, low, high                   float64 (F, width), see thresholds.cuh
+//   center, low, high                   float64 (n_features, width), see thresholds.cuh
 //
-// Output, node i of tree t at table[NODE_ROW][t] + i: the arrays of a `Tree`, with integers as
-// narrow as possible:
+// Output: the arrays of a `Tree`, with integers as narrow as possible. Node i of tree t is written
+// to index table[NODE_ROW][t] + i:
 //
 //   feature int16 or int32              threshold float64      code, missing_left uint8
-//   left, category int32                masks uint32 (., CODE_WORDS)
-//   value float64 (., V)                gain, impurity float64
+//   left, category int32                masks uint32 (masks, CODE_WORDS)
+//   value float64 (nodes, n_values)     impurity_decrease, impurity float64
 //   weight float64, or uint32 if weights are whole numbers     count uint32
 
 #include "growth/node_buffer.cuh"
@@ -25,11 +26,11 @@ constexpr int32 ORDER_BLOCKS = 2;  // per multiprocessor
 // ---- Nodes -------------------------------------------------------------------------------------
 
 struct Masks {
-    In<uint32> from;  // (m, MASK_WORDS), of the node buffer
+    In<uint32> from;  // (places, MASK_WORDS), of the node buffer
     Out<uint32> to;
 };
 
-// Write the codes that go left; codes that do not occur in the node go where missing values go.
+// Write the codes that go left; codes that are not occupied go where missing values go.
 __device__ __forceinline__ void write_mask(const Masks& masks, int64 place, int64 to, bool to_left)
 {
     const uint32* own = masks.from + place * MASK_WORDS;
@@ -50,7 +51,8 @@ struct BufferedSplits {
     In<int8> missing;
     bool has_draws;
 
-    // Whether missing values go left, given the places of a node's children.
+    // Whether missing values go left, given the places of a node's children; if none was seen, they
+    // go to the larger child.
     __device__ __forceinline__ bool missing_go_left(int64 place, int64 first, int64 second) const
     {
         return missing[place] == MISSING_LEFT
@@ -71,9 +73,9 @@ struct FinishedSplit {
     bool to_left = false;
 };
 
-// The split of a node, given the places of its children and of the root of its tree. `unit` is the
-// factor of gains; `category` is the number of the node's mask, which is written after `first_mask`
-// masks, and -1 if the split is numeric.
+// The split of a node, given the places of the root of its tree, of the node and of its children.
+// `unit` is the impurity decrease per unit of gain. `category` is the index of the node's mask
+// among the masks of its tree, which begin at `first_mask`; -1 if the split is numeric.
 __device__ __forceinline__ FinishedSplit finish_split(const BufferedSplits& buffered,
                                                       const ValueRule& rule, const Bins& bins,
                                                       const NodeSummary& own, double unit,
@@ -134,14 +136,14 @@ struct FinishedNodes {
 };
 
 // `unit`, float64 (1,): factor of weights, not used for steps; `unit_of_gain`, float64 (1,): factor
-// of gains, not used for medians. `has_draws`, `has_masks`: whether the node buffer has these
-// arrays.
-// `is_narrow`, `is_whole`: which of the arrays of features and of weights are written.
-// `number_of`, int32 (places,), written only if `numbers`: the number of the node at each place
-// among the nodes of all trees.
+// of gains, not used for medians. `has_draws`, `has_masks`: whether the node buffer has `draw` and
+// `mask`. `is_narrow`: whether features are written to `narrow_feature`, else to `wide_feature`.
+// `is_whole`: whether weights are written to `whole_weight`, else to `weight`.
+// `number_of`, int32 (places,), written only if `numbers`: index of the node at each place among
+// the nodes of all trees.
 //
-// If all rows of a tree have weight zero, the tree is a root without a value. Its boosting step is
-// computed nevertheless, because rows may read it before the host raises the error.
+// If all rows of a tree have weight zero, the tree is a root without a value. In boosting, the step
+// of the root is computed nevertheless, because rows may read it before the host raises the error.
 //
 // Launch: any grid of FINISH_THREADS threads, which loop over nodes with the stride of the grid; no
 // shared memory.
@@ -204,15 +206,15 @@ finish_nodes(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels,
 
 // ---- Values in monotonic order -----------------------------------------------------------------
 
-// Clip the values of each tree (with two classes, the shares of the second one) to the bounds set
-// by the monotonic splits above each node: `in_monotonic_order` of
+// Clip the values of each tree (with two classes, the probability of the second class) to the
+// bounds set by the monotonic splits above each node: `in_monotonic_order` of
 // gpuboost/engine/growth/constraints.py. Then multiply them by the rate.
 //
-//   largest, rate  float64 (1,)
-//   feature        int32 (m,)       of the node buffer
-//   left           int32            of the finished trees
-//   sign           int8 (F,)        the direction of each feature
-//   lower, upper   float64 (.,)     scratch, bounds of each node
+//   largest, rate  float64 (1,)          largest absolute value, and factor of clipped values
+//   feature        int32 (places,)       of the node buffer
+//   left           int32 (nodes,)        of the finished trees
+//   sign           int8 (n_features,)    1 if values rise with a feature, -1 if they fall, else 0
+//   lower, upper   float64 (nodes,)      scratch: bounds of each node
 //
 // Launch: one block of ORDER_THREADS threads per tree, no shared memory. A block processes one
 // level at a time.

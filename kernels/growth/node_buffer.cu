@@ -1,11 +1,12 @@
 // The node buffer of a batch of trees: each level is appended after it is grown, and nodes are
 // numbered at the end.
 //
-// The arrays of the node buffer have capacity for all possible nodes; the root of tree t is node t:
+// The arrays of the node buffer have capacity for m nodes, the largest possible number. The root of
+// tree t has place t:
 //
-//   left     int32, place of the left child, 0 in leaves       feature, bin, next_bin, draw,
-//   count    uint32                                            missing, mask  as in select_split.cu
-//   hessian  int64          gain   float64, -1 in leaves       sums   int64 (m, sums), of leaves
+//   left     int32, place of the left child, 0 in leaves    feature, bin, next_bin, draw, missing,
+//   count    uint32                                         mask   as in select_split.cu
+//   hessian  int64          gain   float64, -1 in leaves    sums   int64 (m, n_sums), of leaves
 //
 // draw is empty if no threshold is random; mask is empty if no feature is categorical.
 
@@ -18,8 +19,7 @@ constexpr int32 NUMBER_THREADS = 1024;
 constexpr int32 NUMBER_BLOCKS = 1;  // per multiprocessor
 constexpr int32 NUMBER_WARPS = NUMBER_THREADS / WARP;
 
-// Kinds of `sums` of a level: leaf sums; weights of the second of two classes; weights of all
-// classes.
+// Kinds of `level_sums`: leaf sums; weights of the second of two classes; weights of all classes.
 constexpr int32 LEAF_SUMS = 0, OF_SECOND_CLASS = 1, OF_CLASSES = 2;
 
 struct LeafSums {
@@ -40,11 +40,13 @@ struct LeafSums {
 // `small_rows` rows are skipped, because subtrees.cu stores them. `all_sums`: whether the sums of
 // split nodes are also written.
 //
-//   size, count, hessian, accepted, gain, ..., mask   of the level, see select_split.cu
-//   rank, next_size                                   of the level, see children.cu
+//   size, count, hessian                  of the level, see policy.cu
+//   accepted, gain, ..., mask             of the level, see select_split.cu
+//   rank, next_size                       of the level, see children.cu
+//   level_sums  int64 (nodes, n_sums)     sums of the kind `kind`; one per node for OF_SECOND_CLASS
 //   first       int32 (1,)    place of the first node of the level
 //   stored      int32 (1,)    size of the node buffer with this level, without its children
-//   following   int32 (1,)    size of the node buffer with the children
+//   following   int32 (1,)    size of the node buffer with the children of this level
 //
 // Launch: any grid of STORE_THREADS threads, which loop over nodes with the stride of the grid; no
 // shared memory.
@@ -96,18 +98,20 @@ struct StoredNodes {
     bool has_masks;
 };
 
-// Number the nodes of a tree breadth-first: order[i] is the place of node i in the node buffer,
-// left becomes the number of the left child, category[i] is the index of the node's split among the
-// tree's categorical splits, else -1. Level l ends before node ends[l]. Every thread of the block
-// takes part; returns the numbers of levels, nodes and categorical splits.
-//
-//   level    a   b   c         d   e   f   g        two children for each inner node: a running
-//   left     >   0   >    ->   a's     c's          sum of inner nodes gives their numbers
+// How many levels, nodes and categorical splits a tree has.
 struct Numbered {
     int64 levels;
     int64 nodes;
     int64 masks;
 };
+
+// Number the nodes of a tree breadth-first: order[i] becomes the place of node i in the node
+// buffer, left the number of the left child, and category[i] the index of the node's split among
+// the tree's categorical splits, or -1. Level l ends before node ends[l]. Every thread of the block
+// takes part.
+//
+//   level    a   b   c         d   e   f   g        two children for each inner node (>): a running
+//   left     >   0   >    ->   a's     c's          sum of inner nodes gives their numbers
 
 __device__ __forceinline__ Numbered number_below(int64 (&warp_sums)[NUMBER_WARPS],
                                                  const StoredNodes& stored, int32 root,
@@ -168,8 +172,8 @@ __device__ __forceinline__ void sum_children(const StoredNodes& stored, const in
 }
 
 // Number the nodes of each tree. Each tree has its own part of order, category (used only with
-// `has_masks`) and level_end, with the capacity given in node_buffer.cuh. The
-// table gets each tree's own numbers of nodes and masks. `adds`: also compute the sums of inner
+// `has_masks`) and level_end, with the capacity given in node_buffer.cuh. The table gets how many
+// nodes and masks each tree has, and the weight of its root. `adds`: also compute the sums of inner
 // nodes.
 //
 // Launch: one block of NUMBER_THREADS threads per tree, no dynamic shared memory.
@@ -197,8 +201,9 @@ number_nodes(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels,
 }
 
 // Turn the first two rows of the table into running sums: the index of each tree's first node and
-// first mask among those of all trees. The table of a single tree needs no change.
-// Launch: one block of NUMBER_THREADS threads, which loops over tiles of trees, one per thread.
+// first mask among those of all trees. With a single tree, number_nodes writes the running sums.
+// Launch: one block of NUMBER_THREADS threads, which loops over tiles of trees, one tree per
+// thread.
 extern "C" __global__ void __launch_bounds__(NUMBER_THREADS, NUMBER_BLOCKS)
 place_trees(int32 n_trees, Out<int64> table)
 {

@@ -1,10 +1,10 @@
 // Offsets of each tree's nodes and levels in arrays of all trees, and the table of trees.
 
-// Offsets of each finished tree in the arrays that hold the nodes, or the levels, of all trees.
-// Each tree has space for its largest possible size: its leaves are limited by its rows, and its
-// levels by its leaves.
+// Offsets of each tree's nodes in `order` and `category`, and of its levels in `level_end`. Each
+// tree has space for its largest possible size: its leaves are limited by its rows, and its levels
+// by its leaves.
 //
-//   start   int64 (trees,)    first row of each tree
+//   start   int64 (trees,)    first row of each tree, among the rows of all trees
 //
 // `min_rows`: smallest number of rows of a leaf. `max_nodes`, `max_levels`: limits of a tree, 0 for
 // no limit.
@@ -26,8 +26,9 @@ struct Capacities {
     }
 };
 
-// Rows of the table of trees, int64 (3, trees + 1): index of each tree's first node, index of its
-// first mask (both with the total at the end), and the integer weight of its root.
+// Rows of the table of trees, int64 (3, trees + 1): index of each tree's first node among the nodes
+// of all trees, index of its first mask (both with the total at the end), and integer weight of its
+// root.
 constexpr int32 NODE_ROW = 0, MASK_ROW = 1, HESSIAN_ROW = 2;
 
 // The tree of a node, given its index among the nodes of all trees.

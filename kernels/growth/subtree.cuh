@@ -1,16 +1,17 @@
 // Grows the subtree of a node with few rows in one block of SPLIT_THREADS threads, without
 // histograms in global memory: for subtrees.cu.
 //
-// New nodes are appended to the node buffer in global memory as blocks finish them, with siblings
-// side by side:
+// When a block splits a node, the children get the next two places of the node buffer in global
+// memory, whose arrays have capacity for m nodes:
 //
 //   size     int32 (1,)     number of nodes in the node buffer, including the levels so far
-//   left     int32, place of the left child, 0 in leaves       feature, bin, next_bin, draw,
-//   count    uint32                                            missing, mask  as select_split.cu
-//   hessian  int64          gain   float64, -1 in leaves       sums   int64 (m, sums), of leaves
+//   left     int32, place of the left child, 0 in leaves    feature, bin, next_bin, draw, missing,
+//   count    uint32                                         mask   as in select_split.cu
+//   hessian  int64          gain   float64, -1 in leaves    sums   int64 (m, n_sums), of leaves
 //
-// Each feature of a node costs a pass over the node's rows, whose codes are in the cache, a scan of
-// the cells, and 7 + 2 K barriers (9 + 2 K if rows are counted).
+// Each numeric feature of a node costs a pass over the node's rows, whose codes are in the cache, a
+// scan of the cells and, in a block of several warps with K channels, 7 + 2 K barriers (9 + 2 K if
+// rows are counted).
 
 #include "common/block_rank.cuh"
 #include "common/goes_left.cuh"
@@ -42,7 +43,7 @@ __device__ __forceinline__ int32 next_feature(BlockState& state, int32 n_feature
     return rank == EVERY_RANK ? -1 : (int32)(rank & 0xffffffffull);
 }
 
-// Add one row to the histogram.
+// Add the row at place `own` to a cell of the histogram.
 __device__ __forceinline__ void add_row(const Layout& shared, const Options& options, int32 cell,
                                         int32 own, uint32 weight)
 {
@@ -74,8 +75,9 @@ __device__ __forceinline__ int32 codes_below(const uint32* words, int32 code)
     return below;
 }
 
-// Add the rows of a node to the histogram of a feature, one row per lane. Its cells are the codes
-// that occur in the node, the missing code last. Every thread of the block takes part.
+// Add the rows of a node to the histogram of a feature, one row per lane (BY_WARP). The cells of
+// the histogram are the codes that occur in the node, the missing code last. Every thread of the
+// block takes part.
 __device__ __forceinline__ void add_to_few_cells(BlockState& state, const Layout& shared,
                                                  const OpenNode& node, const Options& options,
                                                  const FeatureCodes& column, int32 missing_code)
@@ -140,7 +142,7 @@ __device__ __forceinline__ double largest_score(const Workspace& space)
 struct BestFeature {
     double score;  // -1 for none
     int32 feature;
-    bool splittable;  // whether any feature can split the node
+    bool splittable;  // whether any feature so far has two occupied codes
 };
 
 // Whether a split by feature f is better than the one found; if scores are equal, the smaller rank
@@ -188,8 +190,9 @@ __device__ __forceinline__ void evaluate_feature(BlockState& state, const Layout
     clear_cells(state, cells, options.n_channels);
 }
 
-// The best split of a node. If all features are candidates, their order only decides ties. Every
-// thread of the block takes part.
+// Find the best split of a node, `state.split`, and return its feature. If all features are
+// candidates, they are searched by number, because their order only decides ties. Every thread of
+// the block takes part.
 __device__ __forceinline__ BestFeature find_split(BlockState& state, const Layout& shared,
                                                   const Sums& sums, const Task& task,
                                                   const OpenNode& node)
@@ -277,7 +280,8 @@ __device__ __forceinline__ int32 partition(BlockState& state, const Matrix& matr
 
 // ---- Results -----------------------------------------------------------------------------------
 
-// Write leaf sums: one warp per sum, whose lanes loop over rows.
+// Write leaf sums: weights of classes by one thread each; sums of columns by one warp each, with
+// the lanes looping over rows.
 __device__ __forceinline__ void write_sums(const BlockState& state, const Layout& shared,
                                            const Sums& sums, const OpenNode& node,
                                            const Options& options, const LeafColumns& wide,
@@ -308,7 +312,7 @@ __device__ __forceinline__ void write_sums(const BlockState& state, const Layout
     }
 }
 
-// Write a node to the node buffer, by one thread; several threads write masks.
+// Write a node to the node buffer, by one thread; `grow_node` writes the mask.
 __device__ __forceinline__ void write_node(const BlockState& state, const Store& store,
                                            const OpenNode& node, int64 hessian, double gain,
                                            int32 feature, int32 left, const Options& options)
@@ -338,9 +342,9 @@ __device__ __forceinline__ void push_children(OpenNode* top, const OpenNode& nod
     top[1] = left_first ? left : right;
 }
 
-// Search and split the node at place `at` of the stack; its children take its place. Returns the
-// number of nodes pushed, 2 or 0. `sums` must be zero. Every thread of the block takes part; a
-// barrier is needed before the next node.
+// Search the node at index `at` of the stack. If it is split, its children replace it on the stack;
+// else it is written as a leaf. Returns the number of nodes pushed, 2 or 0. `sums` must be zero.
+// Every thread of the block takes part; a barrier is needed before the next node.
 __device__ __forceinline__ int32 grow_node(BlockState& state, const Layout& shared,
                                            const Sums& sums, const Task& task, int32 at)
 {

@@ -3,28 +3,32 @@
 //
 //   first launch    grows the nodes that policy.cu lists, until nodes have at most WARP rows; these
 //                   go to a second list
-//   second launch   grows the nodes of the second list, which has most nodes of a deep tree
+//   second launch   grows the nodes of the second list to their leaves; the subtrees of these nodes
+//                   contain most nodes of a deep tree
 //
 // Input:
 //
-//   row, weight   uint32 (r,)      target int32 (C, r)    rows of the level, see histogram.cu
+//   row, weight   uint32 (n_rows,)   target int32 (columns, n_rows)   rows of the level, see
+//                                                                     histogram.cu
 //   small         int32 (nodes,)   roots of the subtrees, sizes[2] of them, from policy.cu
 //   tree, key, start, count        of the nodes of the level
-//   min_hessian, min_category, root_hessian   int64 (trees,)   allowed uint8 (trees, F)
-//   tiles         uint8 (tiles, n, tile)                  codes of a row side by side
-//   n_bins        int32 (F,)   is_categorical uint8 (F,)   center float64 (F, width - 1)
-//   wide          int64 (., n, P)   wide_of int32 (trees,)   see sums.cu; n_columns is P, or 0 if
-//                                   leaf sums are the weights of classes
+//   min_hessian, min_category, root_hessian   int64 (trees,)
+//   allowed       uint8 (trees, n_features)
+//   tiles         uint8 (n_tiles, n_samples, tile)    a row's codes of the features of a tile are
+//                                                     side by side
+//   n_bins, is_categorical   int32, uint8 (n_features,)   center float64 (n_features, width - 1)
+//   wide, wide_of   see sums.cu; n_columns is 0 if leaf sums are the weights of classes
 //
 // The second list. The rows of its nodes are written back to global memory in their new order,
 // over the rows of the subtree's root:
 //
-//   n_tiny     int32 (1,), zero before the first launch   place: in the node buffer
-//   tiny_tree, tiny_count, tiny_levels, place   int32     tiny_start int64     tiny_key uint64
+//   n_tiny      int32 (1,)                      number of nodes; zero before the first launch
+//   place       int32 (tiny nodes,)             place of each node in the node buffer
+//   tiny_tree, tiny_count, tiny_levels   int32 (tiny nodes,)
+//   tiny_start, tiny_key                 int64, uint64 (tiny nodes,)
 //
 // Output: nodes in the node buffer of subtree.cuh, in which node i of the level has place
-// *first + i.
-// draw is empty if no threshold is random; mask is empty if no feature is categorical.
+// *first + i. draw is empty if no threshold is random; mask is empty if no feature is categorical.
 //
 // Launch: any grid of SPLIT_THREADS threads, dynamic shared memory as in block_state.cuh. Blocks
 // loop over nodes; a block grows the whole subtree of a node before it takes the next node. With
@@ -80,7 +84,8 @@ __device__ __forceinline__ void append_tiny(const BlockState& state, const Layou
     tiny.key[at] = node.key;
 }
 
-// Grow a node to its leaves, or until nodes are tiny. `turn` is the set of sums to use next.
+// Grow a node to its leaves, or until nodes are tiny. `turn`, 0 or 1, is the set of sums to use
+// next.
 __device__ __forceinline__ void grow_subtree(BlockState& state, const Layout& shared,
                                              const LevelRows& rows, const Task& task,
                                              const OpenNode& root, const Tree& tree,
@@ -105,7 +110,8 @@ __device__ __forceinline__ void grow_subtree(BlockState& state, const Layout& sh
     if (!BY_WARP) __syncthreads();
 }
 
-// `levels`: largest number of levels below a node; `first`: place of the level's first node.
+// `levels`: largest number of levels below a node of the level; `first`: place of the level's first
+// node.
 extern "C" __global__ void __launch_bounds__(SPLIT_THREADS, SUBTREE_BLOCKS)
 grow_subtrees(uint32* row, uint32* weight, int32* target, int64 n_rows, In<int32> small,
            In<int32> sizes, In<int32> tree, In<uint64> key, In<int64> start, In<int64> count,

@@ -1,6 +1,7 @@
 // Thresholds of numeric splits, equal to `engine.growth.tree.find_thresholds`.
 
-// Bins of features: centres, smallest and largest values, float64 (F, width).
+// Bins of features: centres, smallest and largest values, float64 (n_features, width). Here,
+// `width` is the number of codes without the missing code.
 struct Bins {
     In<double> center;
     In<double> low;
@@ -8,7 +9,8 @@ struct Bins {
     int32 width;
 };
 
-// A value v with a <= v < b, the midpoint if float64 has one: gpuboost/engine/numerics.py.
+// The midpoint of a and b, a < b, if it is below b after rounding, else a: `midpoint` of
+// gpuboost/engine/numerics.py.
 __device__ __forceinline__ double midpoint(double a, double b)
 {
     const double total = a + b;
@@ -17,13 +19,14 @@ __device__ __forceinline__ double midpoint(double a, double b)
     return (middle < b ? middle : a) + 0.0;
 }
 
-// A numeric split: the last code that goes left (among all codes, not only those that occur in the
-// node) and the threshold.
+// A numeric split: the last code that goes left (among all codes, not only those that are occupied
+// in the node) and the threshold.
 struct Threshold {
     int32 code;
     double value;
 };
 
+// The threshold of a split by feature f; `draw` is NaN if the threshold is not random.
 __device__ __forceinline__ Threshold threshold_of(const Bins& bins, int32 f, int32 bin,
                                                   int32 next_bin, double draw)
 {

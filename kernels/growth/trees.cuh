@@ -6,8 +6,8 @@
 //   table   int64 (3, trees + 1), see node_buffer.cuh
 //   feature, left, category int32    code, missing_left uint8    masks uint32 (., CODE_WORDS)
 //
-// are concatenated over all trees; left and category count within each tree. category and masks are
-// read only if `has_masks`.
+// are concatenated over all trees; left and category are indices within each tree. category and
+// masks are read only if `has_masks`.
 struct FinishedTrees {
     In<int64> table;
     int32 n_trees;
@@ -54,7 +54,8 @@ struct FinishedTrees {
         __device__ __forceinline__ bool at_most(double x) const { return x <= threshold[node]; }
     };
 
-    // The leaf of a row of codes uint8 (F, n), as index among the nodes of all trees.
+    // The leaf of a row in one tree, as an index among the nodes of all trees; codes uint8
+    // (features, n) of n rows.
     __device__ __forceinline__ int64 leaf_of(In<uint8> codes, int64 n, int64 row,
                                              int32 missing_code, int64 tree) const
     {
@@ -68,7 +69,8 @@ struct FinishedTrees {
         return node;
     }
 
-    // The leaf of a row of values (n, F), given their strides; NaN is missing.
+    // The same for a row of values, given its first value and the stride of columns; NaN is
+    // missing.
     template <typename Value>
     __device__ __forceinline__ int64 leaf_of(In<Value> values, int64 column_stride,
                                              In<double> threshold, int64 tree) const

@@ -2,19 +2,22 @@
 
 #include "common/rounds.cuh"
 
-// Kinds of values: shares of classes; means; means of POISSON; medians; steps of boosting.
+// Kinds of values: class probabilities; means; means with the criterion POISSON; medians; steps of
+// boosting.
 constexpr int32 SHARES = 0, MEANS = 1, POISSON_MEANS = 2, MEDIANS = 3, STEPS = 4;
 
 // The rule by which values are computed from sums: `node_values` of the targets in
 // gpuboost/engine/targets.py.
 //
-//   exponents    int32 (planes,)   empty if the sums of classes are whole weights; for steps, the
-//                                  exponents of the round, see scale_round of gradients.cu
-//   mean         float64 (V,)      means of the outputs
-//   distinct_targets  float64      for medians: the sorted distinct targets of each output
-//   first_target  int32 (V,)        index of each output's first target in distinct_targets
-//   given        float64 (3,)      for steps: l1, l2 and the largest step
-//   rate         float64 (1,)      factor of steps
+//   exponents     int32 (n_planes,)    exponents of the planes of sums; empty if the sums of
+//                                      classes are whole numbers. For steps, the exponents of the
+//                                      round, see scale_round of gradients.cu
+//   mean          float64 (n_values,)  means of the outputs
+//   distinct_targets  float64          for medians: the sorted distinct targets of each output, one
+//                                      output after the other
+//   first_target  int32 (n_values,)    index of each output's first target in distinct_targets
+//   given         float64 (3,)         for steps: l1, l2 and the largest absolute step
+//   rate          float64 (1,)         factor of steps
 struct ValueRule {
     In<int32> exponents;
     In<double> mean;
@@ -29,7 +32,7 @@ struct ValueRule {
     int32 n_planes;
     int32 square_unit;
 
-    // A sum in two planes, with exponents `e` and `e + 1`.
+    // A sum in two planes; `e` is the index of the first plane's exponent.
     __device__ __forceinline__ double planes(const int64* sums, int32 e) const
     {
         return ldexp((double)sums[0], -exponents[e]) + ldexp((double)sums[1], -exponents[e + 1]);
@@ -47,7 +50,7 @@ struct NodeSummary {
 
 __device__ __forceinline__ double at_least_zero(double x) { return x > 0.0 ? x : 0.0; }
 
-// Shares of classes, and their impurity.
+// Class probabilities, and their impurity.
 __device__ __forceinline__ NodeSummary summarise_classes(const ValueRule& rule, const int64* sums,
                                                          double* value)
 {
@@ -89,7 +92,7 @@ __device__ __forceinline__ NodeSummary summarise_means(const ValueRule& rule, co
     return {ldexp(at_least_zero(spread) / (double)n, squared), weight};
 }
 
-// Medians (if `value` is given), and the mean over outputs of the absolute deviation.
+// Medians (if `value` is given), and the mean absolute deviation, averaged over outputs.
 __device__ __forceinline__ NodeSummary summarise_medians(const ValueRule& rule, const int64* sums,
                                                          double* value)
 {
@@ -112,7 +115,8 @@ __device__ __forceinline__ NodeSummary summarise_medians(const ValueRule& rule, 
     return {deviation / weight / (double)n, weight};
 }
 
-// Steps, with a hessian per output or a shared one: `engine.ensembles.boosting.newton_steps`.
+// Steps, with a hessian per output or a shared one: `engine.ensembles.boosting.newton_steps`. The
+// impurity is NaN.
 __device__ __forceinline__ NodeSummary summarise_steps(const ValueRule& rule, const int64* sums,
                                                        int64 hessian, double* value)
 {
@@ -123,7 +127,7 @@ __device__ __forceinline__ NodeSummary summarise_steps(const ValueRule& rule, co
         const int64 of_hessian = sums[n + (n_hessians == 1 ? 0 : k)];
         const double g = ldexp((double)sums[k], -rule.exponents[WIDE_GRADIENT]);
         const double h = ldexp((double)of_hessian, -rule.exponents[WIDE_HESSIAN]);
-        const bool flat = h + l2 <= 0.0;  // all hessians were rounded to zero
+        const bool flat = h + l2 <= 0.0;  // l2 is 0, and all hessians were rounded to zero
         const double step = flat ? 0.0 : newton_value(g, h, l1, l2);
         value[k] = ValueBounds{-largest, largest}.clip(step) * *rule.rate;
     }

@@ -1,4 +1,4 @@
-// The features that a node may split on, in the node's order; one warp per node.
+// The features that a node may split on, in the node's order. One warp processes a node.
 
 struct AllowedFeatures {
     In<uint8> allowed;
@@ -24,8 +24,8 @@ __device__ __forceinline__ int32 count_up_to(const AllowedFeatures& choice, uint
     return count;
 }
 
-// The largest rank of the first `max_features` features, found by bisection; EVERY_RANK if there
-// are no more features. Every lane takes part.
+// The largest rank of the first `max_features` features, found by bisection; EVERY_RANK if no
+// other feature is allowed. Every lane takes part.
 __device__ __forceinline__ uint64 last_rank(const AllowedFeatures& choice, int32 max_features)
 {
     if (count_up_to(choice, EVERY_RANK) <= max_features) return EVERY_RANK;

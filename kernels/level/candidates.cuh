@@ -1,8 +1,8 @@
 // The candidate splits of one node by one feature, for split.cuh.
 //
-// A block has SPLIT_THREADS threads. The codes are sorted, thread t holds the item at position t,
-// and the left child gets the items up to a position (or one item alone). Kinds of features differ
-// only in the order and the candidates:
+// A block has SPLIT_THREADS threads. A feature's items (codes) are sorted, thread t holds the
+// item at position t, and the left child gets the items up to a position (or one item alone). Kinds
+// of features differ only in the order and the candidates:
 //
 //   kind                 order             items taken        left           candidates
 //   numeric              code              all values         up to t        occupied codes
@@ -14,12 +14,13 @@
 // With more categories and RARE_CATEGORIES, categories that are rare in the node are left out of
 // the order; they go where missing values go.
 //
-// A block has a thread for each code, and a cell is a code. With BY_WARP, a block is one warp that
-// searches nodes with at most WARP rows: its cells are the codes that occur in the node, in
-// ascending order, and `Feature::codes` lists these codes.
+// Usually, a block has a thread for each code, and a cell is a code. With BY_WARP, a block is one
+// warp that searches nodes with at most WARP rows: its cells are the codes that occur in the node,
+// in ascending order, and `Feature::codes` lists these codes.
 //
 // Histograms in global or shared memory are read through a type with `hessian(cell)`,
-// `count(cell)`, `gradient(cell, k)`, `plane(cell, p)` and `missing_code()`, the missing cell.
+// `count(cell)`, `gradient(cell, k)`, `plane(cell, p)` and `missing_code()`, the cell of
+// missing values.
 
 #ifndef BY_WARP
 #define BY_WARP 0  // whether a block is one warp, for nodes with at most WARP rows
@@ -71,7 +72,7 @@ __device__ __forceinline__ int32 highest(const uint32 (&words)[SPLIT_WARPS])
 // ---- State of a block --------------------------------------------------------------------------
 
 struct Workspace {
-    uint32 occupied[SPLIT_WARPS];  // codes of values, without the missing code
+    uint32 occupied[SPLIT_WARPS];  // cells of values, without the missing cell
     uint32 drawn[SPLIT_WARPS];
     int64 warp_sums[SPLIT_WARPS];
     double warp_score[SPLIT_WARPS];
@@ -85,7 +86,7 @@ struct Node {
     int64 hessian;
     int64 count;
     int64 min_hessian;
-    int64 min_category;  // hessian of a category that is not rare
+    int64 min_category;  // smallest hessian of a category that is not rare
     uint64 key;
     ValueBounds bounds;  // for NEWTON
 };
@@ -96,7 +97,7 @@ struct Options {
     int32 n_channels;
     bool by_class;
     bool random_thresholds;
-    In<double> regular;  // l1, l2 and the largest value, for NEWTON
+    In<double> regular;  // l1, l2 and the largest absolute value, for NEWTON
 };
 
 struct Feature {
@@ -118,10 +119,10 @@ constexpr int32 NO_CODE = 255;  // above all codes of values
 // The item at this thread's position, and the position of this thread's cell.
 struct Item {
     int32 cell;
-    bool taken;
-    bool candidate;
-    bool alone;      // whether the left child gets one item instead of all up to it
-    int32 place;     // position of cell threadIdx.x, NOWHERE if it is not taken
+    bool taken;      // whether sums include the item
+    bool candidate;  // whether the left side of a candidate ends at this position
+    bool alone;      // whether the left child gets this item only, not all up to it
+    int32 place;     // of category threadIdx.x: its position, NOWHERE if it is not taken
     int32 bin;
     int32 next_bin;
     double draw;
@@ -142,8 +143,8 @@ __device__ __forceinline__ Item numeric_item(const Workspace& space, int32 missi
             next < 0 ? ONLY_MISSING_RIGHT : feature.code(next), no_draw(), false};
 }
 
-// The last bin from `low` on, below `high`, whose centre is at most `draw`; `low` if none is. Every
-// thread of the block takes part.
+// The last bin from `low` on, below `high`, whose centre is at most `draw`; `low` if there is none.
+// Every thread of the block takes part.
 __device__ __forceinline__ int32 drawn_bin(Workspace& space, In<double> center, int32 low,
                                            int32 high, double draw)
 {
@@ -201,7 +202,8 @@ __device__ __forceinline__ Item random_category_item(Workspace& space, const Nod
     return {t, left, t == SPLIT_THREADS - 1, false, left ? t : NOWHERE, 0, 0, no_draw(), false};
 }
 
-// The gradient by which categories are sorted: of the node's largest class, or the sum of outputs.
+// The gradient of this thread's cell by which categories are sorted: of the node's largest class,
+// or summed over the outputs.
 template <class HistogramView>
 __device__ __forceinline__ int64 ordering_gradient(const HistogramView& cells, const Node& node,
                                                    const Options& options)

@@ -2,22 +2,25 @@
 // the nodes of a level, as in policy.cu:
 //
 //   accepted   uint8 (nodes,)    n_left int64 (nodes,)       rows of accepted nodes that go left
-//   rank       int32 (nodes,)    accepted nodes before; the node's children are 2 rank, 2 rank + 1
-//   to         int64 (nodes,)    first row of the left child
-//   gone       int64 (nodes,)    rows that go left in the accepted nodes before
-//   cut        int32 (nodes,)    pieces of the children of the nodes before
+//   rank       int32 (nodes,)    number of accepted nodes before this one; the children of this one
+//                                are nodes 2 rank and 2 rank + 1
+//   to         int64 (nodes,)    new position of the first row of the left child
+//   gone       int64 (nodes,)    number of rows that go left in all accepted nodes before this one
+//   cut        int32 (nodes,)    number of pieces of the children of all nodes before this one
 //
 // rank, to and gone are written for accepted nodes only. Arrays of the pieces of the level's rows:
 //
-//   piece, first, left   int32, int64, int64 (pieces,)    node, first row and rows that go left
-//   left_at, right_at    int64 (pieces,)    new position of the first row of each side; the rows
-//                                           of siblings are contiguous, left before right
+//   piece_node, first, left   int32, int64, int64 (pieces,)   node, first row, number of rows that
+//                                                             go left
+//   left_at, right_at    int64 (pieces,)    new position of the piece's first row that goes left,
+//                                           or right; the rows of siblings are contiguous, left
+//                                           before right
 //
 // Running sums are computed by chunks, see chunks.cuh. The launches depend on the level's capacity:
 //
-//   few nodes and few pieces     place_rows
-//   few nodes, many pieces       place_nodes, place_pieces
-//   many nodes                   count_children, place_nodes, place_pieces
+//   one chunk of pieces                    place_rows
+//   one chunk of nodes, several of pieces  place_nodes, place_pieces
+//   several chunks of nodes                count_children, place_nodes, place_pieces
 //
 // make_children always follows.
 
@@ -37,7 +40,7 @@ struct Parents {
 
 // Counts that are summed over nodes.
 struct NodeCounts {
-    int64 numbers;  // accepted nodes packed with pieces of the children's rows
+    int64 numbers;  // of accepted nodes, packed with those of pieces of their children
     int64 rows;
     int64 left;
 };
@@ -51,8 +54,8 @@ __device__ __forceinline__ NodeCounts counts_of(const Parents& parents, int64 no
     return {packed(1, pieces), rows, left};
 }
 
-// totals int64 (3, chunks): sums of the fields over each chunk. Launch: grid (chunks of nodes),
-// CHUNK_THREADS threads.
+// totals int64 (3, chunks): sums of the fields of NodeCounts over each chunk. Launch: grid
+// (chunks of nodes), CHUNK_THREADS threads.
 extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
 count_children(In<int32> size, In<int64> count, In<uint8> accepted, In<int64> n_left,
                int32 piece_rows, Out<int64> totals)
@@ -76,8 +79,8 @@ struct NodePlaces {
     int64* to;
     int64* gone;
     Out<int32> cut;
-    Out<int32> next_size;    // (1,): children
-    Out<int32> next_pieces;  // (1,): pieces of their rows
+    Out<int32> next_size;    // (1,): number of children
+    Out<int32> next_pieces;  // (1,): number of pieces of their rows
 };
 
 __device__ __forceinline__ void place_chunk_of_nodes(int64 (&warp_sums)[CHUNK_WARPS],
@@ -138,8 +141,8 @@ __device__ __forceinline__ void count_chunk_of_pieces(int64 (&warp_sums)[CHUNK_W
     write_total(warp_sums, totals + number, own);
 }
 
-// Places of pieces. The number of the node's rows that go left before a piece is the sum over all
-// earlier pieces minus the sum over earlier nodes.
+// Write the places of the pieces of a chunk. The number of the node's rows that go left before a
+// piece is the sum over all earlier pieces minus the sum over earlier nodes.
 __device__ __forceinline__ void place_chunk_of_pieces(int64 (&warp_sums)[CHUNK_WARPS],
                                                       const Pieces& pieces, int64 n_pieces,
                                                       In<int64> totals, int32 number,
@@ -167,7 +170,8 @@ __device__ __forceinline__ void place_chunk_of_pieces(int64 (&warp_sums)[CHUNK_W
 
 // ---- Launches ----------------------------------------------------------------------------------
 
-// Compute the places of nodes, and sums over chunks of pieces, totals int64 (chunks of pieces,).
+// Compute the places of nodes, and the sum of `left` over each chunk of pieces, totals int64
+// (chunks,).
 // Launch: one block of CHUNK_THREADS threads per chunk of nodes, then one per chunk of pieces.
 //
 //   node_totals   from count_children; not needed for one chunk of nodes
@@ -191,7 +195,8 @@ place_nodes(In<int32> size, In<int64> start, In<int64> count, In<uint8> accepted
     }
 }
 
-// Compute the places of pieces, after place_nodes. Launch: one block of CHUNK_THREADS per chunk.
+// Compute the places of pieces, after place_nodes. Launch: one block of CHUNK_THREADS threads per
+// chunk of pieces.
 extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
 place_pieces(In<int64> start, In<uint8> accepted, In<int64> n_left, In<int32> n_pieces,
              In<int32> piece_node, In<int64> first, In<int64> left, In<int64> totals, In<int64> to,
@@ -203,7 +208,7 @@ place_pieces(In<int64> start, In<uint8> accepted, In<int64> n_left, In<int32> n_
                           left_at, right_at);
 }
 
-// Compute the places of nodes and pieces, if both have one chunk. A level takes 14 launches
+// Compute the places of nodes and pieces, if one chunk has all pieces. A level takes 14 launches
 // (docs/gpu.md); without this kernel it would take 15, which is 7% more time if launches dominate.
 // Launch: one block of CHUNK_THREADS threads.
 extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
@@ -224,7 +229,8 @@ place_rows(In<int32> size, In<int64> start, In<int64> count, In<uint8> accepted,
 
 // ---- The children ------------------------------------------------------------------------------
 
-// Index of the last number up to `value`; numbers ascend, and the first one must be up to `value`.
+// Index of the last number that is at most `value`; numbers ascend, and the first one must be at
+// most `value`.
 __device__ __forceinline__ int64 last_up_to(In<int32> numbers, int64 n, int64 value)
 {
     return first_not((int64)1, n, [&](int64 i) { return numbers[i] <= value; }) - 1;
@@ -234,10 +240,11 @@ __device__ __forceinline__ int64 last_up_to(In<int32> numbers, int64 n, int64 va
 //
 //   left_hessian int64 (nodes,)   left_gradient int64 (nodes, K)    sums of left children
 //
-// The parent of a piece is the last node whose pieces begin at or before it. A node that is not
-// accepted has no pieces, so it begins where the next node does and is never the last one.
+// A piece belongs to a child of the last node whose `cut` is at most the index of the piece. A node
+// that is not accepted has no pieces: the next node has the same `cut`, so it is never the last
+// one.
 //
-// Launch: grid (any), CHILD_THREADS threads, which loop over nodes and then over pieces.
+// Launch: any grid of CHILD_THREADS threads, which loop over nodes and then over pieces.
 extern "C" __global__ void __launch_bounds__(CHILD_THREADS, CHILD_BLOCKS)
 make_children(In<int32> size, In<int32> tree, In<uint64> key, In<int64> count, In<int64> hessian,
               In<int64> gradient, In<uint8> accepted, In<int64> n_left, In<int32> rank,

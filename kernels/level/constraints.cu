@@ -1,13 +1,13 @@
-// Constraints of nodes: bounds of their values, and the features that they may split on.
+// Constraints of nodes: bounds on their values, and the features that they may split on.
 //
-//   size        int32 (1,)          nodes of the level, at most the length of arrays of nodes
-//   regular     float64 (3,)        l1, l2, largest value
-//   lower, upper   float64 (nodes,)    bounds of the values of the node and its descendants
-//   groups      uint32 (nodes, W)   a bit for each group that contains all features of the path
-//   of_feature  uint32 (F, W)       the groups that contain each feature
-//   monotonic   int8 (F,)           1 if leaf values rise with a feature, -1 if they fall, else 0
+//   size        int32 (1,)     number of nodes, at most the length of arrays of nodes
+//   regular     float64 (3,)   l1, l2, largest absolute value
+//   lower, upper   float64 (nodes,)      bounds on the values of each node and its descendants
+//   groups      uint32 (nodes, n_words)  a bit for each group with all features of the node's path
+//   of_feature  uint32 (n_features, n_words)   a bit for each group that contains the feature
+//   monotonic   int8 (n_features,)   1 if leaf values rise with a feature, -1 if they fall, else 0
 //
-// lower and upper exist only if a feature is monotonic; W is 0 without groups.
+// lower and upper exist only if a feature is monotonic; n_words is 0 without groups.
 //
 // Launch: any grid of CONSTRAINT_THREADS threads, which loop over nodes with the stride of the
 // grid; no shared memory.
@@ -38,7 +38,7 @@ hold_roots(In<int32> size, In<double> regular, int32 bounded_nodes, int32 n_word
 }
 
 // Write the constraints of the children of accepted nodes, see children.cu; their arrays end in
-// `_out`. With monotonic features there is one channel.
+// `_out`. With monotonic features, there is only one channel.
 extern "C" __global__ void __launch_bounds__(CONSTRAINT_THREADS)
 hold_children(In<int32> size, In<uint8> accepted, In<int32> rank, In<int32> feature,
               In<int64> hessian, In<int64> gradient, In<int64> left_hessian,
@@ -66,8 +66,8 @@ hold_children(In<int32> size, In<uint8> accepted, In<int32> rank, In<int32> feat
     }
 }
 
-// allowed_out uint8 (nodes, F): mask of the features of the tree, allowed uint8 (trees, F), that
-// the groups of each node allow.
+// allowed_out uint8 (nodes, n_features): mask of the features that both the node's groups and its
+// tree allow. allowed uint8 (trees, n_features).
 extern "C" __global__ void __launch_bounds__(CONSTRAINT_THREADS)
 allow_by_groups(In<int32> size, In<int32> tree, In<uint32> groups, In<uint32> of_feature,
                 In<uint8> allowed, int32 n_features, int32 n_words, Out<uint8> allowed_out)
@@ -83,8 +83,8 @@ allow_by_groups(In<int32> size, In<int32> tree, In<uint32> groups, In<uint32> of
     }
 }
 
-// Draw the features that each tree may split on in a level: the first `count` of a hashed order.
-// Launch: grid (trees), one warp.
+// Draw the features that each tree may split on in a level: the first `count` allowed
+// features in a hashed order. Launch: grid (trees), blocks of one warp.
 extern "C" __global__ void __launch_bounds__(WARP)
 draw_level(In<uint64> root_key, In<uint8> allowed, int32 depth, int32 n_features, int32 count,
            Out<uint8> allowed_out)

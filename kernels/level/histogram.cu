@@ -1,29 +1,32 @@
 // Histograms of the nodes of a level: sums over rows for each node, feature and code.
 //
-//   codes      uint8  (tiles, n, tile)        `tile` features of a row side by side
-//   listed     int32  (slots, M) or (1, M)    features whose histograms are built, then -1; lists
-//                                             of slots are `stride` entries apart (0: one list
-//                                             for all)
-//   row        uint32 (r,)                    rows of the matrix; a node's rows are contiguous
-//   weight     uint32 (r,)                    at most 2**31 - 1
-//   target     int32  (C, r)                  values of each output; [class is 1]; or the class,
-//                                             ascending in each node
-//   n_pieces   int32  (1,)                    at most the length of arrays of pieces
+//   codes      uint8 (tiles, n_samples, tile)    a row's codes of the features of a tile are side
+//                                                by side
+//   listed     int32 (slots, n_listed) or (1, n_listed)   features whose histograms are built, then
+//                                                -1; lists of slots are `stride` entries apart (0:
+//                                                one list for all)
+//   row        uint32 (n_rows,)                  rows of the matrix; a node's rows are contiguous
+//   weight     uint32 (n_rows,)                  at most 2**31 - 1
+//   target     int32 (columns, n_rows)           a value or gradient per channel; two classes: 1
+//                                                for the second class, else 0; more classes: the
+//                                                class, ascending in each node
+//   n_pieces   int32 (1,)                        number of pieces, at most the length of arrays
 //   slot, first, rows   int32, int64, int32 (pieces,)    pieces of rows, from policy.cu
-//   histogram  int64  (slots, M, width, 2 + K)    weight, rows, gradients; zero before the launch
+//   histogram  int64 (slots, n_listed, width, 2 + channels)   sum of weights, number of rows, and
+//                                                gradients; zero before the launch
 //
-// Launch: grid (any, M / TILE, K; 1 with more than two classes), HISTOGRAM_THREADS threads, shared
-// memory below. Blocks loop over the pieces of the `n_slots` slots from `first_slot` on; pieces are
-// sorted by slot. All rows of a piece belong to one node (slot). A block adds the rows for TILE
-// features: for values and two classes to one channel of gradients, for more classes to all
-// channels in turn. A warp takes 32 / TILE rows, and a lane takes one feature:
+// Launch: grid (any, n_listed / TILE rounded up, channels; 1 with more than two classes),
+// HISTOGRAM_THREADS threads, shared memory below. Blocks loop over the pieces of the `n_slots`
+// slots from `first_slot` on; pieces are sorted by slot. All rows of a piece belong to one node
+// (slot). A block adds the rows for TILE features: to one channel of gradients, or with more than
+// two classes to all channels. A warp takes 32 / TILE rows at a time, and a lane takes one feature:
 //
 //                lane 0   lane 1   ...  lane 31
 //   row 7        code 3   code 9        code 3
 //   adds to      [3][0]   [9][1]        [3][31]    of a plane [bin][lane]: every lane its own bank
 //
 // Shared memory: uint32 [plane][width][TILE]. Only 32-bit shared atomics are native. So weights
-// must not overflow their plane (the host limits the rows of a block by the largest weight), and a
+// must not overflow their plane (the host limits the rows of a piece by the largest weight), and a
 // gradient has two planes, with a carry from the low half to the high half.
 
 #ifndef TILE
@@ -33,9 +36,9 @@
 constexpr int32 HISTOGRAM_THREADS = 512;
 constexpr int32 VALUE_PLANES = 4;        // low and high half, weight; rows if counted
 constexpr int32 CLASS_PLANES = 3;        // weight of one class, of all classes; rows if counted
-constexpr int32 CLASS_STATIC_BYTES = 16;  // of shared memory, beside the planes
+constexpr int32 CLASS_STATIC_BYTES = 16;  // static shared memory, apart from the planes
 constexpr int32 HISTOGRAM_BLOCKS = 2;    // per multiprocessor; more would spill registers
-constexpr int32 ROWS_AHEAD = 4;          // loads in flight per lane before their additions
+constexpr int32 ROWS_AHEAD = 4;          // rows that a lane loads before it adds them
 constexpr int32 ROW_STRIDE = HISTOGRAM_THREADS / TILE;  // rows that a block takes at once
 constexpr uint32 NO_CELL = 0xffffffffu;
 
@@ -136,14 +139,14 @@ histogram_values(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> t
 //   added to    shared, flushed | global  | shared, flushed
 //
 // Long segments are summed in shared memory and flushed. A flush reads every cell, so the rows of
-// short segments are added directly to global memory, which takes about as many atomics. The
-// weights of all classes together, and row counts, are also summed in shared memory and flushed
-// once per piece. Computing them from the sums of classes later would be exact too, but would read
-// K numbers for each cell even if a node has few rows.
+// short segments are added directly to global memory, which takes about as many global
+// atomics as a flush. The weights of all classes together, and row counts, are also summed in
+// shared memory and flushed once per piece. Computing them from the sums of classes later would be
+// exact too, but would read a number per class for each cell even if a node has few rows.
 
 // Segments of at least width / SHORT rows are flushed. A 64-bit global atomic is assumed to cost as
-// much as SHORT * SHORT * 2 words of shared memory: r rows spread evenly over `width` codes save
-// r * r / (2 * width) atomics of a lane, whose cells are `width` words.
+// much as reading SHORT * SHORT * 2 words of shared memory: r rows spread evenly over `width` codes
+// save r * r / (2 * width) atomics of a lane, whose cells are `width` words.
 constexpr int32 SHORT = 5;
 
 // The rows of a piece.
@@ -175,7 +178,7 @@ struct Output {
     }
 };
 
-// Segments found in this iteration and the next.
+// First and end row of the segments found in this iteration and the next.
 struct Segment {
     int32 first[2];
     int32 end[2];
@@ -218,7 +221,8 @@ __device__ __forceinline__ int32 find_segment(const ClassRows& rows, int32 at, i
     }
 }
 
-// Add the rows up to `end` to global memory, whatever their classes.
+// Add the rows from `first` to `end` to the histogram in global memory, whatever their classes, and
+// to the totals and counts in shared memory.
 __device__ __forceinline__ void add_scattered(const LaneColumn& column, const ClassRows& rows,
                                               int32 first, int32 end, const ClassPlanes& planes,
                                               const Output& output)
@@ -265,7 +269,7 @@ __device__ __forceinline__ void add_segment(const LaneColumn& column, const Clas
             if (planes.counts != nullptr) atomicAdd(planes.counts + cell, 1u);
         }
     }
-    // One thread has the first row of another class; only the first lane of each row must write.
+    // The TILE threads of a row find the same end; only the first of them must write it.
     if (threadIdx.x % TILE == 0 && beyond < rows.count) atomicMin(end, beyond);
 }
 

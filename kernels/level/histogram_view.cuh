@@ -1,6 +1,6 @@
 // The histogram of one node and feature in global memory, as split.cuh reads it.
 
-// `Plane` is int64, volatile if it must bypass the L1 cache, which global atomics do not update.
+// `Plane` is int64, volatile if reads must bypass the L1 cache, which global atomics do not update.
 template <class Plane>
 struct GlobalHistogram {
     const Plane* first;

@@ -1,12 +1,13 @@
-// Medians of nodes: the sign of each row about its node's median, and sums of deviations from it.
+// Medians of nodes: the sign of each row's deviation from its node's median, and sums of
+// deviations.
 //
-//   row, weight   uint32 (r,)       rank int32 (K, r): ranks of targets, from 0
-//   heavy         int64 (n,)        weights of the matrix's rows in medians, if has_heavy;
-//                                   otherwise medians use the weights in the tree
-//   n_pieces      int32 (1,)        at most the length of arrays of pieces
+//   row, weight   uint32 (n_rows,)  rank int32 (n_outputs, n_rows): ranks of targets, from 0
+//   heavy         int64 (rows of the matrix,)   weights in medians, if has_heavy; otherwise medians
+//                                   use the weights in the tree
+//   n_pieces      int32 (1,)        number of pieces, at most the length of their arrays
 //   slot, first, rows   int32, int64, int32 (pieces,)    node, first row, number of rows
-//   lower, upper  int32 (nodes, K)  smallest ranks such that targets up to them have at least half,
-//                                   and more than half, of the node's weight
+//   lower, upper  int32 (nodes, n_outputs)   smallest ranks such that the targets up to them have
+//                                   at least half, and more than half, of the node's weight
 //
 // `lower` is found by radix select, see radix_select.cuh. Digits are narrow, because deep levels
 // have many nodes: a thread counts the weights of its rows in registers.
@@ -18,13 +19,13 @@
 
 constexpr int32 MEDIAN_THREADS = 256;
 constexpr int32 MEDIAN_BLOCKS = 4;  // per multiprocessor; more would spill registers
-constexpr int32 SIGNS_BLOCKS = 8;   // of put_signs
+constexpr int32 SIGNS_BLOCKS = 8;   // per multiprocessor, for put_signs
 constexpr int32 RANK_DIGIT_BITS = 3;
 constexpr int32 RANK_DIGITS = 1 << RANK_DIGIT_BITS;
 constexpr int32 NO_RANK = 0x7fffffff;
 constexpr int64 NOT_FOUND = -1;
 
-// The weight of a row in the median.
+// Weights of rows in medians.
 struct MedianWeights {
     In<uint32> row;
     In<uint32> weight;
@@ -37,8 +38,8 @@ struct MedianWeights {
     }
 };
 
-// counts int64 (nodes, K, RANK_DIGITS), zero before the first launch: weights of the candidates by
-// their digit at bit `shift`.
+// counts int64 (nodes, n_outputs, RANK_DIGITS), zero before the first launch: weights of the
+// candidates by their digit at bit `shift`.
 extern "C" __global__ void __launch_bounds__(MEDIAN_THREADS, MEDIAN_BLOCKS)
 count_ranks(In<uint32> row, In<uint32> weight, In<int32> rank, In<int64> heavy, int32 has_heavy,
             In<int32> n_pieces, In<int32> slot, In<int64> first, In<int32> rows, int64 n_rows,
@@ -73,11 +74,12 @@ count_ranks(In<uint32> row, In<uint32> weight, In<int32> rank, In<int64> heavy, 
 
 // Find the next digit of `lower`, which is zero before the first launch. Sets the counts to zero.
 //
-//   below, total  int64 (nodes, K)   weight of the ranks below all candidates, and of the node;
-//                                    written by the first launch
+//   below, total  int64 (nodes, n_outputs)   weight of the ranks below all candidates, written by
+//                                    each launch, and of the node, written by the first launch
 //
 // With the last digit, at shift 0: if ranks up to `lower` have more than half the weight, `upper`
-// is `lower`; if exactly half, `below` is NOT_FOUND and `upper` is NO_RANK until find_next_ranks.
+// is `lower`; if exactly half, `below` is NOT_FOUND, and `upper` is NO_RANK until find_next_ranks
+// sets it.
 // Launch: blocks of MEDIAN_THREADS threads, one thread for each node and output.
 extern "C" __global__ void __launch_bounds__(MEDIAN_THREADS, MEDIAN_BLOCKS)
 choose_rank_digits(In<int32> size, int32 n_outputs, int32 shift, int32 is_first, Out<int64> counts,
@@ -128,7 +130,7 @@ __device__ __forceinline__ int32 side_of_median(int32 rank, int32 lower, int32 u
     return (int32)(rank >= upper) - (int32)(rank <= lower);
 }
 
-// sign int32 (K, r): the sign of a row's target about the median of its node.
+// sign int32 (n_outputs, n_rows): the sign of each target's deviation from the median of its node.
 extern "C" __global__ void __launch_bounds__(MEDIAN_THREADS, SIGNS_BLOCKS)
 put_signs(In<int32> rank, In<int32> n_pieces, In<int32> slot, In<int64> first, In<int32> rows,
           int64 n_rows, int32 n_outputs, In<int32> lower, In<int32> upper, Out<int32> sign)
@@ -145,7 +147,8 @@ put_signs(In<int32> rank, In<int32> n_pieces, In<int32> slot, In<int64> first, I
     }
 }
 
-// Add a column over a warp's rows, times the weight if `draws`, to `sum`.
+// Sum a column of `wide` over a warp's rows, times `sign` unless it is null and times the weight if
+// `draws`, and add the result to `sum`.
 __device__ __forceinline__ void add_column(const int64* wide, int32 n_columns, int32 column,
                                            const uint32* row, const uint32* weight,
                                            const int32* sign, int32 end, bool draws, int64* sum)
@@ -160,8 +163,8 @@ __device__ __forceinline__ void add_column(const int64* wide, int32 n_columns, i
     add_warp(sum, own);
 }
 
-// sums int64 (nodes, 6 K + 2), zero before the launch: see gpuboost/backends/protocol.py. wide
-// int64 (n, 2 K + 2); start int64 (nodes,).
+// sums int64 (nodes, 6 K + 2) for K outputs, zero before the launch: see
+// gpuboost/backends/protocol.py. wide int64 (rows of the matrix, 2 K + 2); start int64 (nodes,).
 extern "C" __global__ void __launch_bounds__(MEDIAN_THREADS, MEDIAN_BLOCKS)
 median_sums(In<uint32> row, In<uint32> weight, In<int32> sign, In<int64> wide, In<int32> n_pieces,
             In<int32> slot, In<int64> first, In<int32> rows, int64 n_rows, int32 n_outputs,

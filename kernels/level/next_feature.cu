@@ -3,9 +3,10 @@
 //
 //   undecided   uint8 (nodes,)        from select_split.cu
 //   last        uint64 (slots,)       from select_split.cu
-//   histogram   int64 (slots, width, 2 + K)               scratch, for one feature
+//   histogram   int64 (slots, width, 2 + n_channels)      scratch, for one feature
+//   codes       uint8 (n_features, n_samples)
 //   row, weight, target               see histogram.cu; columns of target are n_rows apart
-//   others                            as in split.cu
+//   other arrays                      as in split.cu
 //
 // Blocks of SPLIT_THREADS threads loop over nodes with the stride of the grid. A block adds the
 // rows of a node to a histogram in global memory by 64-bit atomics, which works for any number of
@@ -16,7 +17,7 @@
 #include "level/histogram_view.cuh"
 #include "level/split.cuh"
 
-// The rows of one node, count of them from start on.
+// The rows of one node: `count` rows from position `start` on.
 struct NodeRows {
     In<uint32> row;
     In<uint32> weight;
@@ -50,8 +51,8 @@ __device__ __forceinline__ void build_histogram(int64* cells, In<uint8> codes, c
     __syncthreads();
 }
 
-// Per slot: listed int32, the feature that can split the node, -1 if none can; and the split by
-// this feature, as split.cu writes it for an entry of its lists.
+// For the slot of each undecided node: listed int32, the next feature that can split the node, -1
+// if none can; and the split by this feature, as split.cu writes it for an entry of its lists.
 extern "C" __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
 try_next_features(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> target,
                   In<int32> size, In<int32> slot, In<uint8> undecided, In<int64> start,

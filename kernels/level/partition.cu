@@ -1,4 +1,4 @@
-// Stable partition of the rows of the nodes that were split, to the left and right children.
+// Stable partition of the rows of the nodes that are split: each row moves to a child of its node.
 //
 //   before   node a: l r l l r      node b (a leaf): x x      node c: r l
 //   after    node a: l l l | r r                              node c: l | r
@@ -8,13 +8,13 @@
 // if the row goes left, and counts the bits. children.cu turns counts into places. The second pass
 // moves the rows.
 //
-//   codes      uint8 (F, n)        code of each feature and row
-//   row, weight   uint32 (r,)      target int32 (C, r), columns `n_rows` apart
-//   n_pieces   int32 (1,)          at most the length of arrays of pieces
+//   codes      uint8 (n_features, n_samples)   is_categorical uint8 (n_features,)
+//   row, weight   uint32 (n_rows,)   target int32 (n_columns, n_rows)
+//   n_pieces   int32 (1,)          number of pieces, at most the length of their arrays
 //   node, first, rows   int32, int64, int32 (pieces,)    node, first row, number of rows
 //   accepted, feature, bin, missing   uint8, int32, int16, int8 (nodes,)   from select_split.cu
-//   mask       uint32 (nodes, 16)  masks of categorical splits
-//   turns      uint32 (pieces, WARP)   one bit per row of a piece, set if the row goes left
+//   mask       uint32 (nodes, MASK_WORDS)      masks of categorical splits
+//   turns      uint32 (pieces, PIECE_WORDS)   one bit per row of a piece, set if the row goes left
 //
 // Launch: any grid of PARTITION_THREADS threads; blocks loop over pieces with the stride of the
 // grid. A warp takes every PARTITION_WARPS-th word of a piece. No dynamic shared memory.
@@ -23,7 +23,7 @@
 
 constexpr int32 PARTITION_THREADS = 256;
 constexpr int32 PARTITION_WARPS = PARTITION_THREADS / WARP;
-constexpr int32 PIECE_WORDS = 32;  // largest number per piece; a lane has one
+constexpr int32 PIECE_WORDS = 32;  // largest number of words of a piece; a lane has one
 constexpr int32 WARP_WORDS = PIECE_WORDS / PARTITION_WARPS;
 
 // The split of a node of the level, for `goes_left`.
@@ -94,7 +94,8 @@ partition_count(In<uint8> codes, In<uint32> row, In<int32> n_pieces, In<int32> n
     }
 }
 
-// left_at, right_at int64 (pieces,): new position of the piece's first row on each side.
+// left_at, right_at int64 (pieces,): new position of the piece's first row that goes left, or
+// right.
 extern "C" __global__ void __launch_bounds__(PARTITION_THREADS)
 partition_move(In<uint32> row, In<uint32> weight, In<int32> target, In<int32> n_pieces,
                In<int32> node, In<int64> first, In<int32> rows, In<uint8> accepted,
@@ -107,7 +108,8 @@ partition_move(In<uint32> row, In<uint32> weight, In<int32> target, In<int32> n_
         const int64 begin = first[piece], left_base = left_at[piece], right_base = right_at[piece];
         const int32 end = rows[piece];
 
-        // Each lane holds one word of the piece and the number of rows before it that go left.
+        // Each lane holds one word of the piece and the number of rows in earlier words that go
+        // left.
         const uint32 turn = turns[piece * PIECE_WORDS + lane];
         const int32 before = warp_running_sum(__popc(turn)) - __popc(turn);
 

@@ -1,12 +1,13 @@
-// Policy of a level on the device: which nodes are searched, and which slots their histograms get;
-// children.cu makes the next level. The host launches kernels for the largest possible number of
-// nodes; kernels read the actual number from device memory.
+// Policy of a level on the device: which nodes are searched, and which slots (indices) their
+// histograms get; children.cu makes the next level. The host launches kernels for the largest
+// possible number of nodes; kernels read the actual number from device memory.
 //
-//   size       int32 (1,)      nodes of the level, at most the length of arrays of nodes
-//   tree       int32 (nodes,)  start, count, hessian  int64 (nodes,)   gradient int64 (nodes, K)
+//   size       int32 (1,)      number of nodes, at most the length of arrays of nodes
+//   tree       int32 (nodes,)  start, count, hessian  int64 (nodes,)
+//   gradient   int64 (nodes, n_channels)
 //   parent     int32 (nodes,)  slot of the parent's histogram in the level before, -1 if not kept
 //
-// Children come in pairs, left before right: below the roots the sibling of node i is i ^ 1.
+// Children come in pairs, left before right: below the roots, the sibling of node i is i ^ 1.
 //
 // Launch of all kernels: grid (chunks of nodes, shares), CHUNK_THREADS threads, see chunks.cuh; one
 // thread per node. All blocks with the same blockIdx.x process the nodes of one chunk: each block
@@ -21,7 +22,7 @@ constexpr int32 FROM_ROWS = -1;  // `source` of a histogram that is summed from 
 struct PieceWorkspace {
     int64 warp_sums[CHUNK_WARPS];
     int32 end[CHUNK_THREADS];   // number of pieces in the tile up to the end of each thread's node
-    int32 slot[CHUNK_THREADS];  // node or slot of each thread's node
+    int32 slot[CHUNK_THREADS];  // node or slot that the pieces of each thread's node belong to
 };
 
 // ---- Work lists: the rows of nodes, cut into pieces for the blocks of a launch -----------------
@@ -39,7 +40,7 @@ struct Work {
 //
 //   thread        0        1   2
 //   pieces     a a a a           c c       end   4 4 6
-//   written by 0 1 2 3           4 5       each finds its owner: the first thread that ends later
+//   written by 0 1 2 3           4 5       each finds its owner: the first thread with a larger end
 __device__ __forceinline__ int64 append_work(PieceWorkspace& space, const Work& work, int64 made,
                                              int64 tile, int32 slot, int64 pieces, In<int64> start,
                                              In<int64> count)
@@ -61,8 +62,8 @@ __device__ __forceinline__ int64 append_work(PieceWorkspace& space, const Work& 
     return made + sum.all;
 }
 
-// Write the pieces of the rows of the first level. There is one chunk: each block processes all
-// roots.
+// Write the pieces of the rows of the first level. There is one chunk, and each block processes
+// all roots.
 extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
 cut_roots(In<int32> size, In<int64> start, In<int64> count, int32 piece_rows, Out<int32> work_slot,
           Out<int64> work_first, Out<int32> work_rows, Out<int32> n_pieces)
@@ -101,7 +102,7 @@ struct Nodes {
     In<int64> count;
     In<int64> hessian;
     In<int64> gradient;
-    In<int32> low;  // (nodes, K): smallest target of the rows of positive weight
+    In<int32> low;  // (nodes, n_channels): smallest target of the rows of positive weight
     In<int32> high;  // the same for the largest target
     In<int32> parent;
 };
@@ -167,9 +168,9 @@ __device__ __forceinline__ int64 pieces_in(const Nodes& nodes, const Role& role,
     return role.has_histogram && !role.by_subtraction ? pieces_of(nodes.count[node], capacity) : 0;
 }
 
-// Sums over the chunks, needed before open_nodes if there are several chunks. Launch: one share.
+// Sums over each chunk, needed before open_nodes if there are several chunks. Launch: one share.
 //
-//   totals   int64 (2, chunks)    slots packed with small nodes; pieces of work
+//   totals   int64 (2, chunks)    number of slots packed with that of small nodes; number of pieces
 extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
 count_open(In<int32> size, In<int32> tree, In<int64> start, In<int64> count, In<int64> hessian,
            In<int64> gradient, In<int32> low, In<int32> high, In<int32> parent,
@@ -197,12 +198,12 @@ count_open(In<int32> size, In<int32> tree, In<int64> start, In<int64> count, In<
 //   totals   from count_open
 //   slot     int32 (nodes,)    slot of the node, -1 for none
 //   node_of_slot  int32 (nodes,)    node of the slot
-//   source   int32 (nodes,)    FROM_ROWS, or the slot in the level before of the parent's
-//                              histogram, from which the sibling's is subtracted
+//   source   int32 (nodes,)    FROM_ROWS, or the slot of the parent's histogram in the level
+//                              before, from which the sibling's histogram is subtracted
 //   open     uint8 (nodes,)    whether the node is searched in this level
 //   small    int32 (nodes,)    the nodes that subtrees.cu grows
-//   sizes    int32 (3,)        number of slots, of pieces of work and of small nodes
-//   work                       pieces of the rows to sum; they belong to slots
+//   sizes    int32 (3,)        numbers of slots, of pieces of rows to sum, and of small nodes
+//   work_slot, work_first, work_rows   these pieces, which belong to slots
 extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
 open_nodes(In<int32> size, In<int32> tree, In<int64> start, In<int64> count, In<int64> hessian,
            In<int64> gradient, In<int32> low, In<int32> high, In<int32> parent,

@@ -1,10 +1,10 @@
 // The best split of every node: its listed features, the best of their splits, the sums of the left
 // child, and whether the split is accepted.
 //
-//   score, splittable, ...   (slots, M)    from split.cu
-//   listed      int32 (slots, M) or (1, M)    features of the lists, see histogram.cu
+//   score, splittable, ...   (slots, n_listed)   from split.cu or next_feature.cu
+//   listed      int32 (slots, n_listed) or (1, n_listed)   features of the lists, see histogram.cu
 //   size, slot, open                 see policy.cu; key, tree, hessian of the nodes
-//   root_hessian int64 (trees,)      allowed uint8 (trees or nodes, F), see split.cu
+//   root_hessian int64 (trees,)      allowed uint8 (trees or nodes, n_features), see split.cu
 //   unit        float64 (1,)         factor from a gain to a decrease of weight times impurity
 //
 // Launch: any grid of (WARP, SELECT_WARPS) threads; warps loop over nodes with the stride of the
@@ -24,9 +24,9 @@ __device__ __forceinline__ int32 nodes_at_once() { return gridDim.x * SELECT_WAR
 
 // ---- Feature lists -----------------------------------------------------------------------------
 
-// List the first `max_features` features of every open node, in ascending order: listed int32
-// (slots, max_features); unused entries are -1. last uint64 (slots,): the largest rank of a listed
-// feature, EVERY_RANK if the node has no other features.
+// List the allowed features of every open node that are first in the node's order, by ascending
+// number: listed int32 (slots, max_features); unused entries are -1. last uint64 (slots,): the
+// largest rank of a listed feature, EVERY_RANK if all allowed features are listed.
 extern "C" __global__ void __launch_bounds__(WARP * SELECT_WARPS, SELECT_BLOCKS)
 choose_features(In<int32> size, In<int32> slot, In<uint8> open, In<uint64> key, In<int32> tree,
                 In<uint8> allowed, int32 first_slot, int32 n_slots, int32 n_features,
@@ -54,7 +54,7 @@ choose_features(In<int32> size, In<int32> slot, In<uint8> open, In<uint64> key, 
     }
 }
 
-// The splits of split.cu, by slot and entry of its list.
+// The splits of split.cu or next_feature.cu, by slot and entry of its list.
 struct ListedSplits {
     In<double> score;
     In<uint8> splittable;
@@ -65,7 +65,7 @@ struct ListedSplits {
     In<uint32> mask;
 };
 
-// The entries of one node, which are the entries of `Found` from `first` on.
+// The list of one node; its splits are those of `ListedSplits` from `first` on.
 struct Entries {
     In<int32> listed;
     int64 first;
@@ -91,7 +91,7 @@ struct BestEntry {
     int32 entry;
 };
 
-// The best feature up to rank `last`. Every lane takes part.
+// The entry of the best split by a feature of rank at most `last`. Every lane takes part.
 __device__ __forceinline__ BestEntry best_entry(const AllowedFeatures& choice,
                                                 const ListedSplits& found, const Entries& entries,
                                                 uint64 last)
@@ -230,10 +230,10 @@ __device__ __forceinline__ void write_split(const Splits& splits, int64 node, do
     splits.accepted[node] = 1;
 }
 
-// Write the best split of every node and whether it is accepted; if not, `gain` is -1. With `fill`,
-// nodes that are not open are marked as not split. undecided uint8 (nodes,), zero before the
-// launch: whether no listed feature can split the node, but other features are left. `last_listed`
-// is `last` of choose_features.
+// Write the best split of every open node if it is accepted; otherwise, mark the node as not split.
+// With `fill`, nodes that are not open are marked as not split, too. undecided uint8 (nodes,), zero
+// before the launch: whether no listed feature can split the node, but other features are left.
+// `last_listed` is `last` of choose_features.
 extern "C" __global__ void __launch_bounds__(WARP * SELECT_WARPS, SELECT_BLOCKS)
 decide_splits(In<int32> size, In<int32> slot, In<uint8> open, In<uint64> key, In<int32> tree,
               In<int64> hessian, In<int64> root_hessian, In<uint8> allowed,
@@ -261,7 +261,7 @@ decide_splits(In<int32> size, In<int32> slot, In<uint8> open, In<uint64> key, In
         const int32 own = slot[node] - first_slot;
         if (own < 0 || own >= n_slots) continue;
 
-        // Choose the feature. If no listed feature can split, next_feature.cu tries the others.
+        // Choose the feature. If no listed one can split the node, next_feature.cu tries others.
         const Entries entries = {listed + (int64)own * stride, (int64)own * n_listed, n_listed};
         const AllowedFeatures choice = {allowed + allowed_row(node, tree[node]) * n_features,
                                         key[node], n_features};

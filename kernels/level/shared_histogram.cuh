@@ -1,13 +1,13 @@
 // The histogram of a block in shared memory, and the pieces of rows that it sums: for histogram.cu.
 
-// The first of `n_pieces` pieces, which are sorted by slot, whose slot is at least `first_slot`.
+// Index of the first piece whose slot is at least `first_slot`; pieces are sorted by slot.
 __device__ __forceinline__ int32 first_piece(In<int32> slot, int32 n_pieces, int32 first_slot)
 {
     const int32 end = first_slot == 0 ? 0 : n_pieces;
     return first_not(0, end, [&](int32 piece) { return slot[piece] < first_slot; });
 }
 
-// The summands of one lane: `weight` and `value` are added to the cell of its feature.
+// The numbers of one row, which a lane adds to a cell of its feature.
 struct Entry {
     uint32 cell = NO_CELL;
     uint32 weight;

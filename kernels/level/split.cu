@@ -1,25 +1,28 @@
-// The best split of every open node by each feature; select_split.cu takes the best feature.
+// The best split of every open node by each listed feature; select_split.cu takes the best feature.
 //
-//   histogram   int64 (slots, M, width, 2 + K)    weight, rows, gradients; last code = missing
+//   histogram   int64 (slots, n_listed, width, 2 + n_channels)   of each code: sum of weights,
+//                                     number of rows, gradients; the last code is the missing code
 //   previous    histograms of the level before
 //   sizes       int32 (3,)            the first entry is the number of slots
-//   node        int32 (slots,)        slot, source int32 (nodes,)   open uint8 (nodes,)
+//   node_of_slot   int32 (slots,)     slot, source int32 (nodes,)   open uint8 (nodes,)
 //                                     see policy.cu
-//   hessian, count   int64 (nodes,)   gradient   int64 (nodes, K)   sums of the nodes
+//   hessian, count   int64 (nodes,)   gradient int64 (nodes, n_channels)   sums
 //   key uint64 (nodes,)               tree int32 (nodes,)
 //   min_hessian, min_category   int64 (trees,)
-//                                     allowed uint8 (trees, F)      features that nodes may split
-//                                     on; (nodes, F) with ALLOWED_BY_NODE
-//   regular     float64 (3,)          l1, l2, largest value         monotonic int8 (F,)
-//   lower, upper   float64 (nodes,)   bounds of values; read only with MONOTONIC
-//   listed      int32 (slots, M) or (1, M)        features of the histograms, see histogram.cu
-//   n_bins      int32 (F,)   is_categorical uint8 (F,)   center float64 (F, width - 1)
+//   allowed     uint8 (trees, n_features)   features that nodes may split on; (nodes, n_features)
+//                                     with ALLOWED_BY_NODE
+//   regular     float64 (3,)          l1, l2, largest absolute value
+//   lower, upper   float64 (nodes,)   bounds on values; read only with MONOTONIC
+//   listed      int32 (slots, n_listed) or (1, n_listed)   features of the histograms, see
+//                                     histogram.cu
+//   n_bins, is_categorical, monotonic   int32, uint8, int8 (n_features,)
+//   center      float64 (n_features, width - 1)
 //
 // A block of SPLIT_THREADS threads searches one listed feature of one slot, then the same entry of
 // another slot. If the histogram is found by subtraction, the block writes the difference first.
 //
-// Launch: grid (any, features), from entry `first_entry` of the lists on, because a grid has at
-// most 65535 rows; slots are the `n_slots` from `first_slot` on. Static shared memory only.
+// Launch: grid (any, entries), from entry `first_entry` of the lists on, because a grid has at most
+// 65535 rows; slots are the `n_slots` from `first_slot` on. Static shared memory only.
 
 #include "level/histogram_view.cuh"
 #include "level/split.cuh"
@@ -32,8 +35,9 @@ __device__ __forceinline__ void subtract(int64* own, const int64* parent, const 
 }
 
 // Per slot and feature: score float64, splittable uint8, bin and next_bin int16, draw float64,
-// missing int8 (slots, M); mask uint32 (slots, M, MASK_WORDS) of categorical features. A score of
-// -1 means no valid split: then only `splittable` is defined.
+// missing int8 (slots, n_listed); mask uint32 (slots, n_listed, MASK_WORDS) of categorical
+// features. A score of -1 means no valid split: then only `splittable` is defined, which says
+// whether the feature has two occupied codes.
 extern "C" __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
 split_features(int64* histogram, In<int64> previous, In<int32> sizes, In<int32> node_of_slot,
                In<int32> slot, In<int32> source, In<uint8> open, In<int64> hessian, In<int64> count,
@@ -57,7 +61,7 @@ split_features(int64* histogram, In<int64> previous, In<int32> sizes, In<int32> 
                              random_thresholds != 0, regular};
     for (int32 own = blockIdx.x; own < end; own += gridDim.x) {
         const int32 n = node_of_slot[first_slot + own];
-        if (open[n] == 0) continue;  // only its sibling's histogram needs the node's
+        if (open[n] == 0) continue;  // only the sibling's histogram needs this one
         const int64 out = (int64)own * n_listed + entry;
         const int32 f = listed[(int64)own * stride + entry];
         const bool is_allowed = f >= 0 && allowed[allowed_row(n, tree[n]) * n_features + f] != 0;

@@ -1,5 +1,5 @@
-// The best split of one node by one feature, found by one block: sums and gains of the candidates
-// that candidates.cuh makes.
+// The best split of one node by one feature, found by one block: sums and scores of the
+// candidates that candidates.cuh makes.
 
 #include "common/running_sum.cuh"
 #include "level/candidates.cuh"
@@ -30,7 +30,7 @@ __device__ __forceinline__ uint64 next_rank(uint64 (&of_warp)[SPLIT_WARPS], In<u
 
 struct Sum {
     int64 left;
-    int64 all;  // over all items taken; undefined if left is one item alone
+    int64 all;  // over all items taken; 0 if left is one item alone
 };
 
 // Sum of one plane over the left side of this thread's candidate, without missing values.
@@ -46,7 +46,8 @@ __device__ __forceinline__ Sum left_sum(Workspace& space, const HistogramView& c
 
 // ---- Scores ------------------------------------------------------------------------------------
 
-// Two classes have one channel, the weight of the second class; VARIANCE needs no more.
+// Add the terms of a channel. Two classes have one channel, the weight of the second class;
+// criteria with BOTH_CLASSES also need the first class.
 __device__ __forceinline__ void add_terms(Terms& terms, const Options& options,
                                           const Regular& regular, int64 left, int64 node, double hl,
                                           double h)
@@ -74,7 +75,8 @@ struct Scores {
     bool seen;  // whether any value is missing or rare
 };
 
-// Gains of this thread's candidate, -1 where it is not valid. Every thread of the block takes part.
+// Scores of this thread's candidate, -1 where it is not valid. Every thread of the block takes
+// part.
 template <class HistogramView>
 __device__ __forceinline__ Scores scores_of(Workspace& space, const HistogramView& cells,
                                             const Item& item, const Node& node,
@@ -141,7 +143,8 @@ __device__ __forceinline__ int32 best_position(Workspace& space, double score, b
 
 // ---- The search --------------------------------------------------------------------------------
 
-// Bounds of a node's values: entries of arrays (nodes,), or only the largest value.
+// Bounds on the values of nodes: arrays (nodes,) with MONOTONIC, else only the largest absolute
+// value.
 struct Bounds {
     In<double> regular;
     In<double> lower;
@@ -252,7 +255,7 @@ struct SplitOutput {
     Out<uint32> mask;
 };
 
-// Convert a set of cells to word `word` of a set of codes; a block is a warp.
+// Convert a set of cells to word `word` of a set of codes, with BY_WARP.
 __device__ __forceinline__ uint32 word_of_codes(const Feature& feature, uint32 cells, int32 word)
 {
     uint32 bits = 0;
@@ -263,7 +266,7 @@ __device__ __forceinline__ uint32 word_of_codes(const Feature& feature, uint32 c
     return bits;
 }
 
-// Write whether a node and feature had a choice, and no split yet.
+// Write whether a feature has two occupied codes, and that no split is found yet.
 __device__ __forceinline__ void begin_entry(Out<uint8> splittable, Out<double> score, int64 at,
                                             bool has_choice)
 {

@@ -1,8 +1,8 @@
-// Sums over the rows of nodes: gradients and hessians of roots, ranges of targets, leaf sums.
+// Sums over the rows of nodes: gradients and hessians (of roots; with medians, of all nodes),
+// ranges of targets, leaf sums.
 //
-//   row, weight   uint32 (r,)      target int32 (C, r): values, [class is 1], or the class,
-//                                  ascending in each node
-//   n_pieces      int32 (1,)       at most the length of arrays of pieces
+//   row, weight   uint32 (n_rows,)   target int32 (columns, n_rows), see histogram.cu
+//   n_pieces      int32 (1,)       number of pieces, at most the length of their arrays
 //   slot, first, rows   int32, int64, int32 (pieces,)    node, first row, number of rows
 //
 // Launch: any grid of SUMS_THREADS threads, no shared memory. Blocks loop over pieces with the
@@ -11,9 +11,9 @@
 
 constexpr int32 SUMS_THREADS = 256;
 constexpr int32 SUMS_BLOCKS = 4;  // per multiprocessor; more would spill registers
-constexpr int32 RANGES_BLOCKS = 8;  // of target_ranges
+constexpr int32 RANGES_BLOCKS = 8;  // per multiprocessor, for target_ranges
 
-// The range of classes in a piece, whose rows are sorted by class, if there are more than two.
+// The range of classes in a piece. If there are more than two classes, rows are sorted by class.
 struct Classes {
     int32 first;
     int32 end;
@@ -25,9 +25,9 @@ __device__ __forceinline__ Classes classes_of(const int32* target, int32 rows, i
     return {target[0], target[rows - 1] + 1};
 }
 
-// hessian int64 (nodes,), gradient int64 (nodes, K), zero before the launch. by_class: gradients
-// are the weights of classes; otherwise they are sums of weight * target[k], or of target[k] if
-// targets are gradients.
+// hessian int64 (nodes,), gradient int64 (nodes, n_channels), zero before the launch. by_class:
+// gradients are the weights of classes; otherwise they are sums of weight * target[k], or of
+// target[k] if targets are gradients.
 extern "C" __global__ void __launch_bounds__(SUMS_THREADS, SUMS_BLOCKS)
 node_sums(In<uint32> weight, In<int32> target, In<int32> n_pieces, In<int32> slot, In<int64> first,
           In<int32> rows, int64 n_rows, int32 n_channels, int32 by_class, Out<int64> hessian,
@@ -54,8 +54,8 @@ node_sums(In<uint32> weight, In<int32> target, In<int32> n_pieces, In<int32> slo
     }
 }
 
-// low, high int32 (nodes, K): smallest and largest target of the rows of positive weight; before
-// the launch, low must be 2**31 - 1 and high must be -(2**31 - 1).
+// low, high int32 (nodes, n_channels): smallest and largest target of the rows of positive weight;
+// before the launch, low must be 2**31 - 1 and high must be -(2**31 - 1).
 extern "C" __global__ void __launch_bounds__(SUMS_THREADS, RANGES_BLOCKS)
 target_ranges(In<uint32> weight, In<int32> target, In<int32> n_pieces, In<int32> slot,
               In<int64> first, In<int32> rows, int64 n_rows, int32 n_channels, Out<int32> low,
@@ -82,9 +82,10 @@ target_ranges(In<uint32> weight, In<int32> target, In<int32> n_pieces, In<int32>
     }
 }
 
-// sums int64 (nodes, classes * P), zero before the launch: for every node of more than `small_rows`
-// rows that was not split, the sums per class of wide (trees, n, P), times the weight if `draws`;
-// n_classes = 1 sums over all rows. wide_of int32 (trees,): index of each tree in `wide`.
+// sums int64 (nodes, n_classes * n_columns), zero before the launch: for every node of more than
+// `small_rows` rows that is not split, the sums per class of the columns of `wide`, times the
+// weight if `draws`; n_classes = 1 sums over all rows. wide int64 (1 or trees, n_samples,
+// n_columns); wide_of int32 (trees,): index of each tree in `wide`.
 extern "C" __global__ void __launch_bounds__(SUMS_THREADS, SUMS_BLOCKS)
 leaf_sums(In<uint32> row, In<uint32> weight, In<int32> target, In<int64> wide, In<int32> wide_of,
           In<int32> tree, In<int64> count, In<uint8> accepted, In<int32> n_pieces, In<int32> slot,
