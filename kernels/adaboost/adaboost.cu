@@ -2,16 +2,16 @@
 // drawn by these weights. Results equal gpuboost/engine/ensembles/adaboost.py.
 //
 //   weights     float64 (n,)      row weights; they add up to 1, and zero weights stay zero
-//   wrong       uint8 (n,)        whether the tree predicts a wrong class for the row
-//   loss        float64 (n,)      for regression, from 0 to 1; -1 for rows of weight zero
-//   sums        int64 (2,)        fixed-point sums: weights of wrong rows (for regression, weights
-//                                 times losses), and all weights
+//   wrong       uint8 (n,)        whether the tree predicts a wrong class for a row
+//   loss        float64 (n,)      for regression, losses from 0 to 1; -1 for rows of weight zero
+//   sums        int64 (3,)        fixed-point sums: weights of wrong rows (for regression, weights
+//                                 times losses), and all weights; then `largest` of find_misses
 //   largest     uint64 (1,)       bit pattern of the largest of some non-negative numbers
-//   factors     float64 (2,)      factors of the weights of right and of wrong rows; for regression
-//                                 only the first: the weight of a row without loss is multiplied
-//                                 by exp(-factor)
+//   factors     float64 (2,)      factors of the weights of rows predicted right and wrong; for
+//                                 regression only the first: before weights are normalised, those
+//                                 of rows without loss are multiplied by exp(-factor)
 //
-// Sums and largest numbers are zero before the launch.
+// Sums and largest numbers are zero before a kernel adds to them or raises them.
 //
 // Launch, unless stated otherwise: any grid of BOOST_THREADS threads, which loop over rows
 // with the stride of the grid; no dynamic shared memory.
@@ -44,11 +44,11 @@ __device__ __forceinline__ int64 threads_of_grid() { return (int64)gridDim.x * B
 //   y   feature
 //   z   largest code that goes left, and flags above its bits
 //   w   row of `masks` of a categorical split; in a leaf the predicted class (the first one if
-//       several have the largest share)
+//       several are equally probable)
 constexpr uint32 CODE_OF_SPLIT = 0xff, MISSING_GOES_LEFT = 0x100, BY_MASK = 0x200;
 
 // packed uint32 (m, 4): the nodes of one tree, aligned to 16 bytes. table, feature, ..., value:
-// the tree, from finish.cu; values are shares of classes if `by_class`. Sets the sums to zero.
+// the tree, from finish.cu; values are class probabilities if `by_class`. Sets the sums to zero.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 pack_tree(In<int64> table, int32 has_masks, int32 by_class, int32 n_values, In<int32> feature,
           In<uint8> code, In<uint8> missing_left, In<int32> left, In<int32> category,
@@ -104,7 +104,7 @@ struct PackedTree {
     {
         return __ldg(reinterpret_cast<const uint4*>(packed) + at);
     }
-    // The leaf of a row, and its predicted class.
+    // The leaf of a row, and the leaf's predicted class.
     __device__ __forceinline__ int64 leaf_of(int64 row, int32& predicted) const
     {
         int64 at = 0;
@@ -121,7 +121,7 @@ struct PackedTree {
 
 // ---- Errors ------------------------------------------------------------------------------------
 
-// label int32 (n,): classes of the rows.
+// Find the wrong rows; sum their weights, and all weights. label int32 (n,): classes of the rows.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 evaluate_classes(In<uint8> codes, int64 n, int32 missing_code, In<uint32> packed, In<uint32> masks,
                  In<int32> label, In<double> weights, Out<uint8> wrong, Out<int64> sums)
@@ -169,7 +169,8 @@ __device__ __forceinline__ double relative_loss(int32 kind, double share)
     return kind == SQUARE ? share * share : 1.0 - natural_exp(-share);
 }
 
-// loss: the absolute errors before the launch (`miss` of find_misses), losses after it.
+// kind: LINEAR, SQUARE or EXPONENTIAL. loss: the absolute errors before the launch (`miss` of
+// find_misses), losses after it.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 evaluate_values(int32 kind, int64 n, In<uint64> largest, In<double> weights, Out<double> loss,
                 Out<int64> sums)
@@ -208,12 +209,14 @@ __device__ __forceinline__ double share_of(int64 part, int64 whole)
     return scaled((double)(part != 0 ? quotient | 1 : quotient), 1 - QUOTIENT_BITS - shift);
 }
 
-// If the error is 0 or no better than chance, the factors leave the weights unchanged, so the next
-// round can be launched before the host has read the error.
+// Compute the error and vote of the tree, and the factors. If the error is 0 or no better than
+// chance, the factors leave the weights unchanged, so the next round can be launched before the
+// host has read the error.
 //
-//   chance       error of a random guess           n_classes    2 for a regression
-//   facts        float64 (6,): error, vote, Z_t, whether the tree's predictions are reversed; then
-//                the numbers of nodes and of masks of the tree, from `table`
+//   chance       error of a random guess           n_classes    2 for regression
+//   facts        float64 (6,): error, vote, factor of the bound on the training error, whether the
+//                tree's predictions are reversed; then the numbers of nodes and of masks of the
+//                tree, from `table`
 //
 // Sets the sums to zero. Launch: one thread.
 extern "C" __global__ void __launch_bounds__(1)
@@ -259,7 +262,7 @@ reweigh_classes(In<uint8> wrong, In<double> factors, int64 n, Out<double> weight
     }
 }
 
-// The new weights do not add up to 1 yet; sums[1] is their sum.
+// The new weights do not add up to 1 yet; sums[1] is their fixed-point sum.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 reweigh_values(In<double> loss, In<double> factors, int64 n, Out<double> weights, Out<int64> sums)
 {
@@ -285,8 +288,8 @@ normalise(In<double> loss, In<int64> sums, int64 n, Out<double> weights)
 
 // ---- Rows drawn by their weights ---------------------------------------------------------------
 //
-//   of_class float64 (K,)     factor of the weights in each class; label int32 (n,): classes of the
-//                             rows; both are read only if `weighted`
+//   of_class   float64 (classes,)    factors of the weights of the rows of each class
+//   label      int32 (n,)            classes of the rows; both are read only if `weighted`
 
 __device__ __forceinline__ double weight_for_tree(In<double> weights, In<double> of_class,
                                                   In<int32> label, int32 weighted, int64 row)
@@ -306,8 +309,8 @@ find_heaviest(In<double> weights, In<double> of_class, In<int32> label, int32 we
     update_largest(of_warp, largest, max_size);
 }
 
-// kept int64 (parts,): fixed-point weight of each part of WEIGHT_PART rows; the largest weight has
-// `bits` bits. Launch: one block for each part.
+// kept int64 (parts,), zero before the launch: fixed-point weight of each part of WEIGHT_PART rows;
+// the largest weight has `bits` bits. Launch: one block per part.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 sum_parts(In<double> weights, In<double> of_class, In<int32> label, int32 weighted, int64 n,
           In<uint64> largest, int32 bits, Out<int64> kept)
@@ -323,7 +326,7 @@ sum_parts(In<double> weights, In<double> of_class, In<int32> label, int32 weight
 }
 
 // cumulative uint64 (n,): running sum of the fixed-point weights; first int64 (parts,): the sum of
-// the parts before each part. Launch: one block per part.
+// the parts before each part, from roots.cu. Launch: one block per part.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 add_up(In<double> weights, In<double> of_class, In<int32> label, int32 weighted, int64 n,
        In<uint64> largest, int32 bits, In<int64> first, Out<uint64> cumulative)
@@ -345,7 +348,7 @@ add_up(In<double> weights, In<double> of_class, In<int32> label, int32 weighted,
     }
 }
 
-// Clip draw counts, uint32 (n,), to `capacity`.
+// Reduce draw counts, uint32 (n,), to at most `capacity`.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 cap_draws(Out<uint32> drawn, int64 n, uint32 capacity)
 {

@@ -1,14 +1,15 @@
-// Rounds of gradient boosting: gradients of the loss, as integers, the rows of trees, and mean
-// losses. Results equal gpuboost/engine/ensembles/boosting.py and averages.py.
+// Rounds of gradient boosting: gradients and hessians of the loss, the rows of trees with these as
+// integers, and mean losses; K is the number of raw predictions of a row. Results equal
+// gpuboost/engine/ensembles/boosting.py and gpuboost/engine/averages.py.
 //
-//   y           float64 (Y, n)      targets, Y = K or 1; Y = 1 for codes of classes
+//   y           float64 (Y, n)      targets, Y is K or 1; for classifiers, class codes, Y is 1
 //   raw         float64 (K, n)      raw predictions
 //   weights     float64 (n,)        read only if `weighted`
 //   parameter   float64 (K,)        parameter of the loss
 //   gradient    float64 (K, n)      negative gradient of the loss times the weight
-//   hessian     float64 (H, n)      hessian times the weight; H = K, or 1 if all columns share it
+//   hessian     float64 (H, n)      hessian times the weight; H is K, or 1 if all columns share it
 //   largest     uint64 (2,)         bit patterns of the largest absolute gradient and hessian
-//   exponents   int32 (4,)          powers of two of narrow and of wide integers, see scale_round
+//   exponents   int32 (4,)          exponents of narrow and of wide integers, see rounds.cuh
 //
 // Launch, unless stated otherwise: one thread per row, in blocks of BOOST_THREADS; no
 // dynamic shared memory. FORMULA is the number of the loss in losses.cuh.
@@ -22,10 +23,10 @@
 #endif
 
 constexpr int32 LOSS_BLOCKS = 3;  // of kernels that compute the loss; more would spill registers
-constexpr int32 LIST_PART = 4096;  // rows that a block lists
+constexpr int32 LIST_PART = 4096;  // rows that a block counts or lists
 constexpr int32 GRADIENT_BITS = 24, HESSIAN_BITS = 16, VALUE_BITS = 28;
 constexpr int32 EXACT_BITS = 53;
-constexpr int32 MAX_UNIT = 800;  // exponent of the unit of gains
+constexpr int32 MAX_UNIT = 800;  // largest absolute exponent of the unit of gains
 
 // ---- Gradients ---------------------------------------------------------------------------------
 
@@ -80,7 +81,7 @@ __device__ __forceinline__ Derivatives derivatives_of(const LossRows& rows, cons
     return derivatives(FORMULA, rows.target(row, k), rows.prediction(row, k), parameter);
 }
 
-// gradient and hessian of every row; largest: zero before the launch. n_hessians is H.
+// Compute gradient and hessian of every row; largest: zero before the launch. n_hessians is H.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, LOSS_BLOCKS)
 differentiate(In<double> y, In<double> raw, In<double> weights, int32 weighted,
               In<double> parameter, int64 n, int32 n_outputs, int32 n_columns, int32 n_hessians,
@@ -107,7 +108,8 @@ differentiate(In<double> y, In<double> raw, In<double> weights, int32 weighted,
     update_largest(of_warp, largest + 1, heaviest);
 }
 
-// Update largest[which] with the given numbers: gradients or hessians of a user-defined loss.
+// Update largest[which] with the absolute values of the given numbers: gradients or hessians of a
+// user-defined loss. Launch: one thread per number.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 find_largest(In<double> values, int64 n_values, int32 which, Out<uint64> largest)
 {
@@ -122,9 +124,11 @@ find_largest(In<double> values, int64 n_values, int32 which, Out<uint64> largest
 // units.
 //
 //   given       float64 (4,)        l1, l2, largest value, smallest hessian of a leaf
-//   regular     float64 (3,)        min_hessian int64 (1,)        unit float64 (1,) of gains
+//   regular     float64 (3,)        l1, l2, largest value, in integer units
+//   min_hessian int64 (1,)          smallest hessian of a leaf, in integer units, at least 1
+//   unit        float64 (1,)        unit of gains
 //
-// Launch: one thread. There are at most 2**n_bits rows. `is_whole`: hessians are whole numbers.
+// There are at most 2**n_bits rows. `is_whole`: hessians are whole numbers. Launch: one thread.
 extern "C" __global__ void __launch_bounds__(1)
 scale_round(In<uint64> largest, In<double> given, int32 n_bits, int32 is_whole, int32 n_outputs,
             Out<int32> exponents, Out<double> regular, Out<int64> min_hessian, Out<double> unit)
@@ -158,7 +162,7 @@ struct TrainingRows {
     }
 };
 
-// kept int64 (1, parts), zero before the launch: number of drawn rows among each LIST_PART rows.
+// kept int64 (1, parts), zero before the launch: number of rows to list among each LIST_PART rows.
 // Launch: one block per part.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 count_inside(In<uint32> drawn, int32 subset, In<double> weights, int32 weighted, int64 n,
@@ -183,7 +187,7 @@ struct Quantiser {
     bool is_shared;    // whether all trees share one hessian
     bool is_whole;
 
-    // The hessian of a row for the scores of splits.
+    // The mean hessian of a row over the tree's columns from `column` on, for scores of splits.
     __device__ __forceinline__ double shared_hessian(int64 row, int64 column) const
     {
         const double* own = hessian + column * n + row;
@@ -233,9 +237,9 @@ __device__ __forceinline__ void put_row(const RoundRows& rows, const Quantiser& 
     }
 }
 
-// List the rows of trees, ascending. first int64 (parts,), count int64 (1,): from roots.cu.
-// count_out int64 (T,). trees_per_round: either one tree per column, or one tree that fits all
-// columns. is_shared: H is 1.
+// List the rows of T trees, in ascending order. first int64 (parts,), count int64 (1,): from
+// roots.cu. count_out int64 (T,): count, for every tree. trees_per_round: K if each column has its
+// own tree, or 1 if one tree fits all columns. is_shared: H is 1.
 // Launch: grid (parts, T).
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 list_round(In<uint64> trees, In<uint64> seed, In<uint32> drawn, int32 subset, In<double> weights,
@@ -284,13 +288,13 @@ __device__ __forceinline__ double row_loss(const LossRows& rows, int64 row)
 }
 
 // The sums for mean losses: losses times weights, and weights, of the rows that the round has
-// drawn; then of the other rows. If all rows are drawn only the first two are computed; without
-// weights, only the first.
+// drawn; then of the other rows. If all rows are drawn, only the first two are computed, and only
+// the first if, in addition, rows have no weights.
 constexpr int32 LOSSES_INSIDE = 0, WEIGHTS_INSIDE = 1, LOSSES_OUTSIDE = 2, WEIGHTS_OUTSIDE = 3;
 
 // loss float64 (n,): loss of each row times its weight. drawn uint32 (n,): draw counts, read only
-// if `subset`. largest uint64 (4,), zero before the launch: bit pattern of the largest summand of
-// each sum; rows that are not in the sum count as 0.
+// if `subset`. largest uint64 (4,), zero before the launch: bit pattern of the largest absolute
+// summand of each sum; rows that are not in the sum count as 0.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, LOSS_BLOCKS)
 row_losses(In<double> y, In<double> raw, In<double> weights, int32 weighted, In<uint32> drawn,
            int32 subset, In<double> parameter, int64 n, int32 n_outputs, int32 n_columns,
@@ -317,7 +321,7 @@ row_losses(In<double> y, In<double> raw, In<double> weights, int32 weighted, In<
 
 // Sums of fixed-point numbers in two planes: sums int64 (4, 2), zero before the launch. Nothing is
 // added if the largest summand is not finite. bits: as in `averages.plane_scales`.
-// Launch: grid (rows, sums); threads loop over rows.
+// Launch: grid (any, sums); threads loop over rows.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 sum_planes(In<double> loss, In<double> weights, int32 weighted, In<uint32> drawn, int32 subset,
            int64 n, In<uint64> largest, int32 bits, Out<int64> sums)

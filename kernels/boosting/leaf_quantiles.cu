@@ -15,10 +15,11 @@
 // Make a group of each node of a level that was not split: its number, the offset of its residuals,
 // and their pieces. Group numbers differ from run to run; quantiles do not.
 //
-//   n_with_offset int64 (1,), n_groups and n_cut int32 (1,)    zero before the first level
-//   level_of float64 (K,)      level of the quantile for each column
+//   n_with_offset int64 (1,), n_groups and n_cut int32 (1,)    residuals, groups and pieces so far;
+//                                zero before the first level
+//   level_of   float64 (K,)      level of the quantile for each column
 //   offset     int64 (nodes,)    offset of the node's residuals
-//   node_of    int32 (g,)        node of a group; the first node of the level is *first_node
+//   node_of    int32 (g,)        node of a group: *first_node plus its index in the level
 //   tree_of    int32 (g,)        tree of a group;  level float64 (g,): level of its quantile
 //
 // Launch: over nodes.
@@ -45,8 +46,8 @@ offset_leaves(In<int32> size, In<uint8> accepted, In<int32> tree, In<int64> coun
     }
 }
 
-// Write keys and weights of the rows of a level's nodes that were not split. row, tree, accepted
-// and pieces are as in sums.cu; start int64 (nodes,): first row of a node.
+// Write keys and weights of the rows of a level's nodes that were not split. row and pieces
+// are as in sums.cu, tree and start as in policy.cu, accepted as in children.cu.
 // Launch: over the pieces of the level.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 key_residuals(In<uint32> row, In<int32> tree, In<uint8> accepted, In<int64> start, In<int64> offset,
@@ -85,13 +86,13 @@ mark_leaves(In<int64> table, int32 n_trees, int64 capacity, In<int32> left, Out<
     taken[node] = 0;
 }
 
-// Find the leaf of each row of each tree, as index among the nodes of all trees, and the number of
-// rows of each leaf.
+// Find the leaf of each row of each tree, and the number of rows of each leaf.
 //
-//   row    uint32 (r,)    rows of trees, n_rows[t] of them from start[t] on
-//   leaf   int32 (r,)     count   int64 (nodes,)
+//   row     uint32 (r,)      rows of all trees; tree t has n_rows[t] of them, from start[t] on
+//   leaf    int32 (r,)       index of the row's leaf among the nodes of all trees
+//   count   int64 (nodes,)   rows of each leaf; zero before the launch
 //
-// Launch: grid (any, T); blocks loop over rows.
+// Launch: grid (any, T); threads loop over rows.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 count_leaves(In<uint32> row, In<int64> start, In<int64> n_rows, In<uint8> codes, int64 n,
              int32 missing_code, In<int64> table, int32 n_trees, In<int32> feature, In<uint8> code,
@@ -110,7 +111,7 @@ count_leaves(In<uint32> row, In<int64> start, In<int64> n_rows, In<uint8> codes,
 
 // Write keys and weights of the rows of count_leaves. Their order within a leaf can vary, which
 // does not change quantiles. taken int64 (nodes,), zero before the launch: rows written so far.
-// Launch: as count_leaves.
+// Launch: as for count_leaves.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 key_traversed(In<uint32> row, In<int64> start, In<int64> n_rows, In<int32> leaf, In<int64> offset,
            In<uint64> trees, int32 trees_per_round, In<double> y, In<double> raw, int64 n,
@@ -132,8 +133,9 @@ key_traversed(In<uint32> row, In<int64> start, In<int64> n_rows, In<int32> leaf,
 // ---- Splits taken back -------------------------------------------------------------------------
 
 // Find the first group of each leaf; a leaf has several groups if splits were taken back.
-// leaf int32 (nodes,): leaf of each node, see best_first.cu; first_of int32 (nodes,): the largest
-// int32 before the launch. Launch: over groups.
+// leaf int32 (places,): place of the leaf that contains each node, see best_first.cu. first_of
+// int32 (places,): the first group of each leaf; the largest int32 before the launch.
+// Launch: over groups.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 first_groups(In<int32> size, In<int32> node_of, In<int32> leaf, Out<int32> first_of)
 {
@@ -142,8 +144,8 @@ first_groups(In<int32> size, In<int32> node_of, In<int32> leaf, Out<int32> first
 }
 
 // Move the pieces of all groups of a leaf to the first one, which becomes the group of the leaf.
-// joined int32 (g,): the leaf of a first group, -1 for other groups. Launch: over groups and
-// pieces.
+// joined int32 (g,): place of the leaf for a first group, -1 for other groups. Launch: one thread
+// per group or piece, whichever are more, in blocks of BOOST_THREADS.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 join_groups(In<int32> size, In<int32> n_pieces, In<int32> node_of, In<int32> leaf,
             In<int32> first_of, Out<int32> slot, Out<int32> joined)
@@ -157,7 +159,8 @@ join_groups(In<int32> size, In<int32> n_pieces, In<int32> node_of, In<int32> lea
 
 // ---- Residuals about the median, for the Huber loss --------------------------------------------
 
-// A number minus its group's quantile, clipped to [-limit, limit], times its weight.
+// The term of a number: the number minus its group's quantile, clipped to [-limit, limit], times
+// its weight.
 __device__ __forceinline__ double clipped_residual(const Numbers& numbers, int64 at, double centre,
                                                    double limit)
 {
@@ -192,8 +195,8 @@ __device__ __forceinline__ int32 bits_of_entry(int64 n)
     return SUM_BITS - (n <= 1 ? 0 : 64 - __clzll(n - 1));
 }
 
-// sums int64 (g, 2), zero before the launch: the terms of each group in two planes of fixed-point
-// numbers. n_rows int64 (1,): rows of a tree. Launch: over pieces.
+// sums int64 (g, 2), zero before the launch: the sum of the terms of each group, in two planes of
+// fixed-point numbers. n_rows int64 (1,): rows of a tree. Launch: over pieces.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 sum_terms(In<uint64> key, In<int64> weight, int32 weighted, In<int32> n_pieces, In<int32> slot,
           In<int64> first, In<int32> rows, In<double> centre, In<int32> tree_of, In<uint64> trees,
@@ -221,9 +224,9 @@ sum_terms(In<uint64> key, In<int64> weight, int32 weighted, In<int32> n_pieces, 
 
 // ---- Leaves ------------------------------------------------------------------------------------
 
-// value float64 (nodes,): the quantile of each leaf (plus, if `clipped`, the mean of its terms)
-// times the learning rate. With `placed`, node_of holds places in the node buffer, see leaves.cu.
-// Launch: over groups.
+// value float64 (nodes,): the quantile of each leaf (plus, if `clipped`, the sum of its terms
+// divided by its weight) times the learning rate. With `placed`, node_of holds places in the node
+// buffer, see leaves.cu. Launch: over groups.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 set_leaf_quantiles(In<int32> size, In<int32> node_of, In<int32> tree_of, In<double> centre,
                    In<int64> total, int32 clipped, In<int64> sums, In<uint64> largest,
@@ -232,7 +235,7 @@ set_leaf_quantiles(In<int32> size, In<int32> node_of, In<int32> tree_of, In<doub
 {
     const int64 group = row_of_thread();
     const int32 node = group < *size ? node_of[group] : -1;
-    if (node < 0) return;  // the numbers were moved to another group
+    if (node < 0) return;  // no group, or its numbers were moved
     double found = centre[group];
     if (clipped != 0) {
         const int32 bits = bits_of_entry(*n_rows);

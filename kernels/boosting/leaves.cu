@@ -3,8 +3,8 @@
 //   raw         float64 (K, n)      raw predictions
 //   place       int32 (T, n)        place of each row's leaf in the node buffer of the round, see
 //                                   node_buffer.cu; -1: the tree was not grown on the row
-//   number_of   int32 (places,)     node at each place, as index among the nodes of all trees
-//   value       float64 (., V)      values of these nodes
+//   number_of   int32 (places,)     index of the node at each place among the nodes of all trees
+//   value       float64 (., n_outputs)    values of the nodes of all trees
 //
 // Launch, unless stated otherwise: grid (rows, trees), BOOST_THREADS threads; one thread per
 // row and tree; no shared memory.
@@ -16,8 +16,8 @@
 // ---- Leaves from the partition -----------------------------------------------------------------
 
 // Write `place` for the rows of nodes that were not split; the first node of the level has place
-// *first_node. row, tree, accepted and pieces are as in sums.cu. Launch: grid (any), blocks loop
-// over pieces.
+// *first_node. row and pieces are as in sums.cu, tree as in policy.cu, accepted as in
+// children.cu. Launch: any grid; blocks loop over pieces.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 keep_leaves(In<uint32> row, In<int32> tree, In<uint8> accepted, In<int32> n_pieces, In<int32> slot,
             In<int64> first, In<int32> rows, int64 n, In<int32> first_node, Out<int32> place)
@@ -36,8 +36,8 @@ keep_leaves(In<uint32> row, In<int32> tree, In<uint8> accepted, In<int32> n_piec
 
 // ---- Raw predictions ---------------------------------------------------------------------------
 
-// Add the value of a node to the raw predictions of a row. Tree t of the launch is tree trees[t] of
-// the fit and adds to the columns that it fits, see list_round of gradients.cu.
+// Adds the values of a node to the raw predictions of a row. Tree t of the launch is tree trees[t]
+// of the fit and adds to the columns that it fits, see list_round of gradients.cu.
 struct RawPredictions {
     In<double> value;
     In<uint64> trees;
@@ -55,8 +55,8 @@ struct RawPredictions {
     }
 };
 
-// Add leaf values to rows of codes uint8 (F, n). With `follows`, `place` has the leaves of the rows
-// that the tree was grown on; other rows traverse the tree.
+// Add leaf values to the raw predictions of rows with codes uint8 (F, n). With `follows`, `place`
+// has the leaves of the rows that the tree was grown on; other rows traverse the tree.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 add_leaves(In<uint8> codes, int64 n, int32 missing_code, In<int64> table, int32 n_trees,
            In<int32> feature, In<uint8> code, In<uint8> missing_left, In<int32> left,
@@ -74,7 +74,7 @@ add_leaves(In<uint8> codes, int64 n, int32 missing_code, In<int64> table, int32 
     predictions.add(tree, row, n, leaf);
 }
 
-// Add leaf values to rows that are not binned, values (n, F) given their strides.
+// Add leaf values to the raw predictions of rows that are not binned: values (n, F), with strides.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 add_leaves_by_value(In<Value> values, int64 n, int64 row_stride, int64 column_stride,
                     In<int64> table, int32 n_trees, In<int32> feature, In<uint8> code,

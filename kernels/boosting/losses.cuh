@@ -176,14 +176,16 @@ __device__ __forceinline__ double softmax_weight(double raw, double largest)
     return natural_exp(raw - largest);
 }
 
-// The softmax loss for one of K classes; y is its indicator, `factor` is K / (K - 1).
+// Derivatives of the softmax loss with respect to the raw prediction of one of K classes; y is the
+// indicator of the class, `factor` is K / (K - 1).
 __device__ __forceinline__ Derivatives softmax(double y, double probability, double factor)
 {
     const double gradient = probability - y;
     return {gradient, factor * raised(gradient, probability * (1.0 - probability))};
 }
 
-// Loss of a row whose class has raw prediction `raw`; `total` is the sum of its softmax weights.
+// Loss of a row whose class has raw prediction `raw`; `largest` is the row's largest raw
+// prediction, `total` the sum of its softmax weights.
 __device__ __forceinline__ double softmax_loss(double raw, double largest, double total)
 {
     return (largest - raw) + natural_log(total);
@@ -201,7 +203,7 @@ __device__ __forceinline__ double exponential_loss(double y, double raw, double)
     return natural_exp(-(y + y - 1.0) * inside(raw));
 }
 
-// Gradient and hessian of the loss with a number; not for SOFTMAX.
+// Gradient and hessian of the loss with the number `formula`; not for SOFTMAX.
 __device__ __forceinline__ Derivatives derivatives(int32 formula, double y, double raw,
                                                    double parameter)
 {
@@ -211,7 +213,7 @@ __device__ __forceinline__ Derivatives derivatives(int32 formula, double y, doub
     return {0.0, 0.0};
 }
 
-// Value of the loss with a number; not for SOFTMAX.
+// Value of the loss with the number `formula`; not for SOFTMAX.
 __device__ __forceinline__ double loss_value(int32 formula, double y, double raw, double parameter)
 {
 #define VALUE_OF(number, loss) if (formula == number) return loss##_loss(y, raw, parameter);

@@ -7,14 +7,14 @@
 //   n_pieces  int32 (1,)            at most the length of arrays of pieces
 //   slot, first, rows   int32, int64, int32 (pieces,)    group, first number, count of numbers
 //   size      int32 (1,)            number of groups, at most g
-//   level     float64 (g,)          level of the quantile
+//   level     float64 (g,)          level of the group's quantile
 //   prefix    uint64 (g,)           digits found so far
 //   below     int64 (g,)            weight of the numbers below all candidates
 //   total     int64 (g,)            weight of the group
 //   more      uint8 (g,)            whether the numbers up to the one found have exactly the goal
 //                                   weight, so that the quantile also depends on the next number
 //   above     uint64 (g,)           the next number, if `more`
-//   counts    int64 (., DIGITS)     weights by digit, of GROUPS_AT_ONCE groups from first_group on;
+//   counts    int64 (., KEY_DIGITS) weights by digit, of GROUPS_AT_ONCE groups from first_group on;
 //                                   zero before the first digit and after the last
 //
 // Launch over pieces: any grid of BOOST_THREADS threads; blocks loop over pieces. Launch over
@@ -67,8 +67,9 @@ count_key_digits(In<uint64> key, In<int64> weight, int32 weighted, In<int32> n_p
     }
 }
 
-// Find the digit at `shift` of the first number such that numbers up to it have `level` of the
-// group's weight. Launch: any grid of GROUPS_OF_BLOCK warps per block, which loop over groups.
+// Find the digit at `shift` of the smallest number such that the numbers up to it have at least the
+// fraction `level` of the group's weight.
+// Launch: any grid of BOOST_THREADS threads; warps loop over groups.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 choose_key_digits(In<int32> size, In<double> level, int32 shift, Out<uint64> prefix,
                   Out<int64> below, Out<int64> total, Out<uint8> more, Out<uint64> above,
@@ -121,7 +122,8 @@ find_above(In<uint64> key, In<int64> weight, int32 weighted, In<int32> n_pieces,
     }
 }
 
-// quantile float64 (g,): the number found; with `more`, midway between it and the next number.
+// quantile float64 (g,): the number found; with `more`, midway between it and the next number, if
+// there is one; 0 for a group of weight 0.
 // Launch: over groups.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 take_quantiles(In<int32> size, In<int64> total, In<uint64> prefix, In<uint8> more, In<uint64> above,

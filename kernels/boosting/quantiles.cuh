@@ -1,8 +1,8 @@
-// Numbers as keys, that is integers in the order of the numbers, for quantiles.
+// Numbers as keys for quantiles: a key is an integer, and keys have the order of the numbers.
 
 #include "common/rounds.cuh"
 
-constexpr int32 QUANTILE_PIECE = 4096; // largest size of a piece
+constexpr int32 QUANTILE_PIECE = 4096; // largest size of a piece of a group
 constexpr uint64 SIGN = 0x8000000000000000ull;
 
 // The key of a number: an integer in the same order; 0.0 and -0.0 have the same key.

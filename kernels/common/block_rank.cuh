@@ -2,10 +2,10 @@
 
 struct BlockRank {
     int32 before;  // chosen threads before this one
-    int32 all;     // chosen threads
+    int32 all;     // chosen threads of the block
 };
 
-// Every thread of the block takes part; `of_warp` is scratch, one number per warp.
+// Every thread of the block takes part; `of_warp` is shared memory, one number per warp.
 template <int32 WARPS>
 __device__ __forceinline__ BlockRank block_rank(int32 (&of_warp)[WARPS], bool is_chosen)
 {

@@ -1,7 +1,8 @@
 // Running sums over all nodes (or pieces of rows) of a level, by many blocks.
 //
 //   tile     CHUNK_THREADS contiguous items, one for each thread of a block
-//   chunk    contiguous tiles, the same number in each; a block processes a chunk tile by tile
+//   chunk    contiguous tiles, the same number in each, but fewer or none in the last chunks; a
+//            block processes a chunk tile by tile
 //   totals   int64 (n_chunks,)    sum over each chunk, from an earlier launch
 //
 //   tiles     0 1 2   3 4 5   6
@@ -48,12 +49,12 @@ __device__ __forceinline__ void write_total(int64 (&warp_sums)[CHUNK_WARPS], int
     if (threadIdx.x == 0) *total = sum.all;
 }
 
-// Two numbers packed into one, to be summed together; each sum must fit 31 bits.
+// Two numbers packed into one, to be summed together; each sum must fit in 31 bits.
 __device__ __forceinline__ int64 packed(int64 low, int64 high) { return low | high << 32; }
 __device__ __forceinline__ int32 low_of(int64 both) { return (int32)both; }
 __device__ __forceinline__ int32 high_of(int64 both) { return (int32)(both >> 32); }
 
-// Number of pieces of at most `capacity` rows.
+// Number of pieces, of at most `capacity` rows each, that contiguous rows are cut into.
 __device__ __forceinline__ int64 pieces_of(int64 rows, int32 capacity)
 {
     return (rows + capacity - 1) / capacity;

@@ -11,8 +11,8 @@ typedef unsigned int uint32;
 typedef long long int64;
 typedef unsigned long long uint64;
 
-// An array that a kernel only reads (In), or writes (Out), and that no other pointer aliases. In a
-// struct member the compiler ignores the restriction.
+// An array that a kernel only reads (In), or that it writes and may also read (Out). No other
+// pointer aliases it. In a struct member the compiler ignores `__restrict__`.
 template <typename T>
 using In = const T* __restrict__;
 template <typename T>
@@ -29,7 +29,7 @@ using Out = T* __restrict__;
     type* name = reinterpret_cast<type*>(dynamic_shared_bytes)
 #endif
 
-// ---- Constants shared with the host: gpuboost/engine/task.py -----------------------------------
+// ---- Constants shared with the host: gpuboost/engine/task.py and criteria.py -------------------
 
 constexpr int32 MISSING_RIGHT = 0, MISSING_LEFT = 1, MISSING_UNSEEN = 2;
 constexpr int32 ONE_HOT_CATEGORIES = 4;
@@ -45,10 +45,10 @@ constexpr int32 MASK_WORDS = 16;  // of a mask: the codes that go left, and the 
 #define GRADIENTS 0  // whether targets are gradients, which are not multiplied by weights
 #endif
 #ifndef CRITERION
-#define CRITERION -1  // number of the only criterion; -1: any that all kernels have, at run time
+#define CRITERION -1  // number of the only criterion; -1: all criteria that are not compiled apart
 #endif
 #ifndef MONOTONIC
-#define MONOTONIC 0  // whether a feature is monotonic, so that nodes have bounds; NEWTON only
+#define MONOTONIC 0  // whether any feature is monotonic, so nodes have bounds; NEWTON only
 #endif
 #ifndef RARE_CATEGORIES
 #define RARE_CATEGORIES 0  // whether rare categories go where missing values go
@@ -60,7 +60,7 @@ constexpr int32 MASK_WORDS = 16;  // of a mask: the codes that go left, and the 
 #define ALLOWED_BY_LEVEL 0  // whether allowed features change from level to level
 #endif
 #ifndef HASHED_ORDER
-#define HASHED_ORDER 1  // whether each node has its own, hashed order of features
+#define HASHED_ORDER 1  // whether each node searches features in a hashed order of its own
 #endif
 
 // ---- Random numbers: gpuboost/engine/randomness.py ---------------------------------------------
@@ -78,11 +78,11 @@ __device__ __forceinline__ uint64 hash_index(uint64 key, uint64 index)
     return mix(key + (index + 1) * 0x9E3779B97F4A7C15ull);
 }
 
-// Purposes: the second word of a key.
+// Purposes: the second word that is hashed into a key, one per use of random numbers.
 constexpr int32 DRAW_ROWS = 2, KEEP_ROWS = 3, KEEP_FEATURES = 4, ROUND_WEIGHT = 5;
 constexpr int32 ROUND_GRADIENT = 6;
 
-// Key of one stream; `index` is usually the number of the tree.
+// Key of one stream of random words; `index` is usually the number of the tree.
 __device__ __forceinline__ uint64 stream_key(uint64 seed, int32 purpose, uint64 index)
 {
     return hash_index(hash_index(seed, (uint64)purpose), index);
@@ -124,7 +124,7 @@ __device__ __forceinline__ int64 allowed_row(int32 node, int32 tree)
     return ALLOWED_BY_NODE ? node : tree;
 }
 
-// Relative position, in [0, 1), of a random threshold between the smallest and largest value.
+// Relative position, in [0, 1), of a random threshold between a node's smallest and largest value.
 __device__ __forceinline__ double threshold_draw(uint64 key, uint64 feature)
 {
     return uniform(hash_index(key ^ 0x1D8E4E27C47D124Full, feature));
@@ -218,7 +218,7 @@ __device__ __forceinline__ double natural_exp(double x)
 
 // ---- Sums in shared memory ---------------------------------------------------------------------
 
-// Add to a number that is stored in two 32-bit halves.
+// Add to a number that is stored in two 32-bit halves, by atomics.
 __device__ __forceinline__ void add_halves(uint32* low, uint32* high, int64 value)
 {
     const uint32 part = (uint32)value;
@@ -281,7 +281,7 @@ __device__ __forceinline__ Number warp_running_sum(Number value)
     return value;
 }
 
-// Add the lanes' values to a sum in global memory, by one atomic.
+// Add the values of all lanes to a sum in global memory, by one atomic.
 __device__ __forceinline__ void add_warp(int64* sum, int64 own)
 {
     const int64 total = warp_sum(own);
@@ -290,8 +290,8 @@ __device__ __forceinline__ void add_warp(int64* sum, int64 own)
 
 // ---- Bisection ---------------------------------------------------------------------------------
 
-// The first number in low, ..., high - 1 for which `before` is false, `high` if there is none;
-// `before` must be true for all smaller numbers.
+// The first number in low, ..., high - 1 for which `before` is false, or `high` if there is none.
+// `before` must be false for all larger numbers, too.
 template <typename Int, typename Before>
 __device__ __forceinline__ Int first_not(Int low, Int high, const Before& before)
 {

@@ -1,7 +1,8 @@
-// Criteria of splits, in the prelude: the operations of gpuboost/engine/criteria.py in their order.
+// Criteria of splits: the operations of gpuboost/engine/criteria.py, in the same order.
 
 // ---- Values ------------------------------------------------------------------------------------
 
+// The best value of a part with gradient g and hessian h, without bounds.
 __device__ __forceinline__ double newton_value(double g, double h, double l1, double l2)
 {
     const double rest = fabs(g) - l1;
@@ -9,7 +10,7 @@ __device__ __forceinline__ double newton_value(double g, double h, double l1, do
     return (g < 0.0 ? -size : size) / (h + l2);
 }
 
-// Bounds of the values of a node.
+// Bounds on the values of a node and of its descendants.
 struct ValueBounds {
     double lower;
     double upper;
@@ -21,9 +22,9 @@ struct ValueBounds {
     }
 };
 
-// Write the bounds of a split's children. Children get the bounds of the node, but if `sign` is 1
-// (leaf values rise with the feature) or -1 (they fall), the middle of the two values separates
-// the children. The right child is `child` + 1.
+// Write the bounds of a split's children: the bounds of the node, except that the midpoint of the
+// children's values `left` and `right` separates the children if `sign` is 1 (values increase with
+// the feature) or -1 (they decrease). `child` is the left child, `child` + 1 the right one.
 __device__ __forceinline__ void write_child_bounds(const ValueBounds& node, int32 sign, double left,
                                                    double right, int64 child, double* lower,
                                                    double* upper)
@@ -35,7 +36,7 @@ __device__ __forceinline__ void write_child_bounds(const ValueBounds& node, int3
     upper[child + 1] = sign < 0 ? between : node.upper;
 }
 
-// NEWTON with one channel: regularisation and bounds of values, and the direction of the feature.
+// NEWTON: penalties, the bounds on values, and the direction of a monotonic feature, else 0.
 struct Regular {
     double l1;
     double l2;
@@ -46,26 +47,29 @@ struct Regular {
     {
         return bounds.clip(newton_value(g, h, l1, l2));
     }
+    // The term of a part that has this value.
     __device__ __forceinline__ double term(double g, double h, double value) const
     {
         return value * (2.0 * g - (h + l2) * value) - 2.0 * l1 * fabs(value);
     }
 };
 
-// ---- The criteria, which add up channels -------------------------------------------------------
+// ---- The criteria ------------------------------------------------------------------------------
 //
-// The score is -1 if the split is not valid.
+// A criterion adds one channel after the other to `Terms`, whose sums begin at 0, then computes the
+// score, which is -1 if the split is not valid.
 
-// Facts about most criteria, of which a criterion replaces those that differ: the attributes of
-// `Criterion` with the same names, and the impurity, here Gini. Class shares are added one by one
-// to a sum that starts at 0.
+// Defaults that criteria override: the attributes of `Criterion` with the same names, and the
+// impurity, by default Gini. add_share adds one class probability after the other to a sum that
+// begins at 0 (MISCLASSIFICATION finds their maximum), which `impurity` converts.
 struct CriterionFacts {
     static constexpr bool BOTH_CLASSES = true, TIMES_HESSIAN = false, COMPILED_APART = false;
     static __device__ double add_share(double sum, double share) { return sum + share * share; }
     static __device__ double impurity(double sum) { return 1.0 - sum; }
 };
 
-// Sums over the channels of a candidate. `ordered`: NEWTON only.
+// Sums over the channels of a candidate split; maxima for MISCLASSIFICATION. `ordered`: whether the
+// values keep the direction of a monotonic feature; NEWTON only.
 struct Terms {
     double left;
     double right;
@@ -201,7 +205,7 @@ struct Newton : CriterionFacts {
 
 constexpr bool NEWTON_CRITERION = CRITERION == Newton::NUMBER;
 
-// Results of the criterion of a number, compiled apart or not.
+// Results of the criterion with a given number, even if it is compiled apart.
 template <typename... All>
 struct CriterionTable {
     // The gain of a valid split from its score.
@@ -221,14 +225,14 @@ struct CriterionTable {
     }
 };
 
-// The rows of `CRITERIA` in criteria.py but ABSOLUTE, whose trees are grown with VARIANCE.
+// The rows of `CRITERIA` in criteria.py except ABSOLUTE, whose trees are grown with VARIANCE.
 using Criteria = CriterionTable<Variance, Entropy, Misclassification, Twoing, Newton, Poisson>;
 
 template <typename Own>
 constexpr bool is_compiled = CRITERION < 0 ? !Own::COMPILED_APART : CRITERION == Own::NUMBER;
 
-// Call `use` with the criterion that the kernel is compiled for, or the criterion of this number.
-// The last criterion is called without a comparison, which would cost registers.
+// Call `use` with the only criterion that the kernel is compiled for; if there are several, with
+// the one that has this number. The last one is called without a comparison, which saves registers.
 template <typename Own, typename... Others, typename Use, typename... Values>
 __device__ __forceinline__ auto with_criterion(CriterionTable<Own, Others...>, int32 number,
                                                const Use& use, Values&&... values)
@@ -240,10 +244,10 @@ __device__ __forceinline__ auto with_criterion(CriterionTable<Own, Others...>, i
     else return with_criterion(Rest(), number, use, values...);
 }
 
-// Arguments of with_criterion. They are structs because NVRTC before 13 treats a lambda with an
-// `auto` parameter as a host function.
+// Functions that are passed to with_criterion. They are structs because NVRTC before 13 treats a
+// lambda with an `auto` parameter as a host function.
 
-// Add a channel. The first of two classes is added only with BOTH_CLASSES.
+// Add a channel. The first of two classes is added only if the criterion has BOTH_CLASSES.
 struct AddChannel {
     bool of_first_class;
 

@@ -1,6 +1,7 @@
 // Fills arrays with one value, or with 0, step, 2 * step, ...
 //
-//   to      uint8, uint32 or uint64 (n,)    the array, as words of the size of its items
+//   to      uint8, uint32 or uint64 (n,)    the array, as words of the size of its items; int32 for
+//                                           count_up
 //
 // Launch: any grid of FILL_THREADS threads, which loop over items with the stride of the grid. No
 // shared memory.

@@ -11,7 +11,7 @@
 
 constexpr int32 LAST_CODE = 255;  // the largest code that a set may contain
 
-// Whether bit `code` of a set of codes is set; `word` is word code / WARP of the set.
+// Whether a set of codes contains `code`; `word` is word code / WARP of the set.
 __device__ __forceinline__ bool has_code(uint32 word, uint32 code)
 {
     return (word >> (code % WARP) & 1) != 0;

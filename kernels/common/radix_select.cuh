@@ -28,15 +28,15 @@ __device__ __forceinline__ bool is_candidate(Number number, Number found, Number
     return ((number ^ found) & settled) == 0;
 }
 
-// Weights by digit, read by LANES lanes of a warp (or one thread): each lane has DIGITS / LANES
-// contiguous digits.
+// Weights by digit, read by a warp (LANES is WARP) or by one thread (LANES is 1): each lane has
+// DIGITS / LANES contiguous digits.
 struct DigitWeights {
     int64 before;  // weight of the digits of the lanes before this one
-    int64 own;
+    int64 own;     // weight of the digits of this lane
     int64 all;
 };
 
-// All LANES lanes take part.
+// All lanes take part.
 template <int32 LANES, int32 DIGITS, typename Count>
 __device__ __forceinline__ DigitWeights digit_weights(const Count* counts)
 {

@@ -7,7 +7,7 @@ constexpr int32 BOOST_BLOCKS = 4;  // per multiprocessor; more would spill regis
 
 constexpr int32 SUM_BITS = 62;   // bits of a sum of fixed-point numbers
 
-// Indices of exponents: of narrow gradients and hessians, and of wide ones.
+// Indices in an array of exponents: of narrow gradients and hessians, then of wide ones.
 constexpr int32 NARROW_GRADIENT = 0, NARROW_HESSIAN = 1, WIDE_GRADIENT = 2, WIDE_HESSIAN = 3;
 
 __device__ __forceinline__ int64 row_of_thread()

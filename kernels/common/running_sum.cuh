@@ -2,10 +2,10 @@
 
 struct RunningSum {
     int64 before;  // sum over the threads before this one
-    int64 all;
+    int64 all;     // sum over all threads of the block
 };
 
-// Every thread of the block takes part; `warp_sums` is scratch, one number per warp.
+// Every thread of the block takes part; `warp_sums` is shared memory, one number per warp.
 template <int32 WARPS>
 __device__ __forceinline__ RunningSum running_sum(int64 (&warp_sums)[WARPS], int64 own)
 {

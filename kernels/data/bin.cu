@@ -1,16 +1,17 @@
-// Codes of a matrix. The code of a value is the number of its feature's edges below the value.
+// Codes of a matrix. The code of a value is the number of its feature's edges below the value. The
+// values of a categorical feature are codes already. Missing values, and values of a categorical
+// feature that are n_bins or more, get missing_code.
 //
 //   X          float32 or float64 (n, F), strides counted in values; NaN is missing
 //   edges      the same type, (F, n_edges), padded with infinity; float32 edges are rounded down
-//   n_bins     int32 (F,)       number of value bins, or of levels of a categorical feature, whose
-//              values are codes already; unknown levels count as missing
+//   n_bins     int32 (F,)       number of value bins, or of categories; read for categories only
 //   codes      uint8 (F, n_total); columns first, ..., first + n - 1 are written
-//   n_missing  int64 (F,)       the number of missing codes is added to it
+//   n_missing  int64 (F,)       the numbers of missing codes are added to it
 //
-// Launch: grid (blocks of rows, blocks of BIN_FEATURES features), BIN_THREADS threads, no dynamic
-// shared memory. A block takes `rows_per_block` rows, BIN_THREADS at a time. It copies their values
-// to shared memory by coalesced reads. Then each thread has one row, all lanes search the edges of
-// one feature, and a warp writes 32 contiguous codes.
+// Launch of bin_values: grid (blocks of rows, blocks of BIN_FEATURES features), BIN_THREADS
+// threads, no dynamic shared memory. A block takes `rows_per_block` rows, BIN_THREADS at a time. It
+// copies their values to shared memory by coalesced reads. Then each thread has one row, all lanes
+// search the edges of one feature, and a warp writes 32 contiguous codes.
 //
 // To find edges, columns are sorted by the keys of `sort_keys`: integers in the order of the
 // values, so that a radix sort can be used and denormal numbers are not flushed to zero.
@@ -19,7 +20,7 @@
 
 constexpr int32 BIN_THREADS = 256;
 constexpr int32 MAX_EDGES = 256;
-constexpr int32 BIN_BYTES = 64;  // of a row in a block; shared memory stays below 48 KiB
+constexpr int32 BIN_BYTES = 64;  // of a row that a block reads; shared memory stays below 48 KiB
 constexpr int32 BIN_FEATURES = BIN_BYTES / sizeof(Value);
 
 // The number of edges below a value, bit by bit from `top`, a power of two.
@@ -40,7 +41,7 @@ __device__ __forceinline__ int32 code_of(Value x, const Value* edges, int32 top,
     return x != x || x >= (Value)n_bins ? missing_code : (int32)x;
 }
 
-// Copy the edges of `n_own` features from feature `f0` on, with infinity beyond the last.
+// Copy the edges of `n_own` features from feature `f0` on, and pad them with infinity.
 __device__ __forceinline__ void load_edges(Value (*edge)[MAX_EDGES], In<Value> edges, int32 n_edges,
                                            int32 f0, int32 n_own)
 {
@@ -124,7 +125,7 @@ __device__ __forceinline__ Key sort_key(Value x)
 }
 
 // keys (n,): keys of the values x[start + row[i] * stride], with i in place of row[i] unless
-// `picked`. row int64 (n,).
+// `picked`. row int64 (n,). Launch: one thread per key, in blocks of BIN_THREADS.
 extern "C" __global__ void __launch_bounds__(BIN_THREADS)
 sort_keys(In<Value> x, In<int64> row, int32 picked, int64 n, int64 stride, int64 start,
           Out<Key> keys)

@@ -3,7 +3,8 @@
 //
 //   raw float64 (n, K)
 //
-// Launch: one thread per row (for means, per number), in blocks of LINK_THREADS; no shared memory.
+// Launch: one thread per row (for means and logarithms, per number), in blocks of LINK_THREADS; no
+// shared memory.
 
 #include "boosting/losses.cuh"
 
@@ -18,7 +19,7 @@ __device__ __forceinline__ int64 own_place()
     return (int64)blockIdx.x * LINK_THREADS + threadIdx.x;
 }
 
-// mean float64 (n,): the means of n raw predictions; rows do not matter.
+// mean float64 (n,): the means for n raw predictions, which can have any shape.
 extern "C" __global__ void __launch_bounds__(LINK_THREADS, LINK_BLOCKS)
 means_of_logs(In<double> raw, int64 n, Out<double> mean)
 {
@@ -26,7 +27,8 @@ means_of_logs(In<double> raw, int64 n, Out<double> mean)
     if (at < n) mean[at] = natural_exp(inside(raw[at]));
 }
 
-// share float64 (n, 2): the probabilities. K = 1; factor: 2 if raw is half the log-odds, else 1.
+// share float64 (n, 2): the class probabilities. K is 1. factor: 2 if raw is half the log-odds,
+// else 1.
 extern "C" __global__ void __launch_bounds__(LINK_THREADS, LINK_BLOCKS)
 shares_of_odds(In<double> raw, int64 n, double factor, Out<double> share)
 {
@@ -37,7 +39,7 @@ shares_of_odds(In<double> raw, int64 n, double factor, Out<double> share)
     share[2 * row + 1] = second;
 }
 
-// share float64 (n, K): the probabilities of K classes.
+// share float64 (n, K): the class probabilities.
 extern "C" __global__ void __launch_bounds__(LINK_THREADS, LINK_BLOCKS)
 shares_of_logs(In<double> raw, int64 n, int32 n_columns, Out<double> share)
 {
@@ -63,7 +65,7 @@ logs_of_shares(In<double> share, int64 n, Out<double> logs)
     const int64 at = own_place();
     if (at >= n) return;
     const double own = share[at];
-    const bool small = own < SMALL_SHARE;  // the share can be denormal
+    const bool small = own < SMALL_SHARE;  // the probability can be denormal
     const double found = natural_log(small ? own * LARGER : own) - (small ? LOG_OF_LARGER : 0.0);
     const double of_none = own == own ? __longlong_as_double(0xFFF0000000000000ll) : own;
     logs[at] = own > 0.0 ? found : of_none;

@@ -1,5 +1,5 @@
-// Prediction: every row traverses every tree, and the values of its leaves are added in the order
-// of the trees.
+// Prediction: every row traverses every tree, and the values of the leaves that it reaches are
+// added in the order of the trees.
 //
 // Estimated time: 10M rows and 500 trees of depth 8 are 1.25e9 steps of a warp, each of 20
 // instructions and about 5 passes through the L1 cache or shared memory. On an H200, instructions
@@ -8,23 +8,25 @@
 // traverses TREES_AT_ONCE trees at once to hide latency.
 //
 //   nodes    uint32 (m, 2 or 4)    records as below; tree t begins at node offset[t]
-//   offset   int64 (T + 1,)        value   float64 (m, V)
-//   masks    uint32 (c, 8)         read only if has_masks
+//   offset   int64 (T + 1,)        value   float64 (m, V): V values per node
+//   masks    uint32 (c, 8)         sets of codes that go left; read only if has_masks
 //   X        float32 or float64 (n, F), its strides counted in values; NaN is missing
 //
 //   narrow   | threshold 32 |  left child 18, flags 4, feature 10  |
 //   float    | threshold 32 |  flags 4, feature 28  |  left child 32  |  -  |
 //   double   |     threshold 64     |  flags 4, feature 28  |  left child 32  |
 //
-// Children are numbered from the root of the tree; the right child follows the left one. Float32
-// values are compared with thresholds rounded down. A categorical split has the index of a row of
-// masks in place of a threshold.
+// The numbers are bits; within a word, leading bits come first. Children are numbered within their
+// tree, whose root is 0; the right child follows the left one. Float32 values are compared with
+// thresholds rounded down. A categorical split has the index of a row of masks in place of a
+// threshold.
 //
-// Launch: one thread per row, at most PREDICT_THREADS per block. If `staged`, a block first copies
-// the values of its rows to shared memory, [feature][row] and a row of padding: each lane then
-// reads its own bank, whatever feature it reads. Dynamic shared memory, in bytes:
+// Launch of predict and find_leaves: one thread per row, at most PREDICT_THREADS per block. If
+// `staged`, a block first copies the values of its rows to shared memory, [feature][row], with one
+// unused row: lanes that write features of one row, or read one feature of their rows, then use
+// different banks. Dynamic shared memory, in bytes:
 //   predict       8 * values_per_block * threads, if values_per_block > 1, and the staged rows
-//   find_leaves   the staged rows: sizeof(value) * F * (threads + 1)
+//   find_leaves   the staged rows: sizeof(Value) * F * (threads + 1) if `staged`
 
 #include "common/goes_left.cuh"
 
@@ -159,7 +161,7 @@ __device__ __forceinline__ int32 child_of(const Record& node, uint32 right)
     return (int32)(node.left() + right) ^ is_leaf;
 }
 
-// Add the leaves of one row in the trees first, ..., last - 1 to `leaves`, in this order.
+// Find the leaves of a row in the trees first, ..., last - 1; add them to `leaves` in this order.
 template <bool PLAIN, typename Stride, typename Leaves>
 __device__ __forceinline__ void traverse(const Forest& forest, const Value* row, Stride stride,
                                          int32 first, int32 last, Leaves& leaves)
@@ -326,7 +328,7 @@ find_leaves(In<uint32> nodes, In<int64> offset, In<uint32> masks, In<Value> X, i
 }
 
 // The second pass of predicting few rows, after find_leaves: add the values of the leaves in the
-// order of the trees. One thread per row and value.
+// order of the trees. Launch: one thread per row and value.
 extern "C" __global__ void __launch_bounds__(PREDICT_THREADS)
 add_values(In<int32> found, In<int64> offset, In<double> value, int64 n, int32 n_trees,
            int32 n_values, Out<double> total)
@@ -346,6 +348,7 @@ add_values(In<int32> found, In<int64> offset, In<double> value, int64 n, int32 n
 // Out-of-bag sums, for rows start, ..., start + n - 1 of N: add the values of trees that did not
 // draw the row to total float64 (N, V), and the number of these trees to count int64 (N,).
 //   found   int32 (T, n)     drawn   uint32, draw count of row r in tree t: drawn[t * stride + r]
+// Launch: one thread per row and value.
 extern "C" __global__ void __launch_bounds__(PREDICT_THREADS)
 add_out_of_bag(In<int32> found, In<int64> offset, In<double> value, In<uint32> drawn, int64 stride,
                int64 start, int64 n, int32 n_trees, int32 n_values, Out<double> total,

@@ -1,15 +1,16 @@
 // Draws the rows of trees: draw counts, weights, and the list of the rows of each tree. Results
 // equal gpuboost/engine/sampling.py, for a batch of trees at once.
 //
-//   seed        uint64 (1,)     with `trees`, the key of random numbers
+//   seed        uint64 (1,)     seed of the random numbers, hashed with the number of the tree
 //   trees       uint64 (T,)     numbers of the trees
-//   drawn       uint32 (T, n)   draw counts; `stride` is n, or 0 if all trees share them
+//   drawn       uint32 (T, n)   draw counts; (1, n) with a `stride` of 0 if all trees share them,
+//                               else `stride` is n
 //   kept        int64 (T, parts)    number of rows of each part that are in the tree
 //   order       uint32 (n,)     the order in which rows are listed, if `ordered`
 //
-// Launch, unless stated otherwise: one block of DRAW_THREADS threads for each part of each
-// tree; the parts of a tree are contiguous, and a part is PART of its rows (or draws). No dynamic
-// shared memory.
+// Launch, unless stated otherwise: one block of DRAW_THREADS threads for each part of each tree,
+// those of the first tree first. A part is PART contiguous rows (in `order`, if `ordered`), or PART
+// draws. No dynamic shared memory.
 
 #include "common/block_rank.cuh"
 #include "common/float_exponent.cuh"
@@ -37,7 +38,8 @@ __device__ __forceinline__ Part part_of(int64 n_items, int64 size)
 
 // ---- With replacement --------------------------------------------------------------------------
 
-// The first of entries low, ..., high - 1 of a running sum that is above `value`; high if none is.
+// The index of the first of entries low, ..., high - 1 of a running sum that is above `value`, or
+// high if there is none.
 __device__ __forceinline__ int64 first_above(In<uint64> sum, int64 low, int64 high, uint64 value)
 {
     return first_not(low, high, [&](int64 entry) { return __ldg(sum + entry) <= value; });
@@ -59,7 +61,9 @@ draw_uniform(In<uint64> trees, In<uint64> seed, int64 n_samples, int64 n_draws, 
 // by the smallest random word with leading bits j, and guide[last] is the last row.
 //
 //   cumulative uint64 (n,)    running sum of fixed-point weights
-//   guide uint32 (last + 1,)  last is a power of two, 2**(64 - shift); one thread per entry
+//   guide uint32 (last + 1,)  `last` is a power of two, 2**(64 - shift)
+//
+// Launch: one thread per entry, in blocks of DRAW_THREADS.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
 make_guide(In<uint64> cumulative, int64 n_samples, int32 shift, int64 last, Out<uint32> guide)
 {
@@ -93,15 +97,17 @@ draw_weighted(In<uint64> trees, In<uint64> seed, In<uint64> cumulative, In<uint3
 // drawn is found by radix select, see radix_select.cuh: first the digits of its key, then the
 // digits of its number.
 //
-//   last     uint64 (T, 2)    key and number of the last row drawn, in the digits found so far
+//   last     uint64 (T, 2)    key and number of the last row drawn: the digits found so far, then
+//                             zeros; once all candidates are drawn, ones
 //   wanted   int64 (T,)       rows still to be found among the candidates; 0: `last` is complete
 //   settled  bits of the number (key, or row if `of_row`) that earlier digits have settled
-//   digits   uint32 (T, DRAW_DIGITS)    counts of rows by next digit; zero before the first launch
+//   digits   uint32 (T, DRAW_DIGITS)    candidates by next digit; zero before the first launch
 
 constexpr int32 DRAW_DIGITS = 2048;
 constexpr double HALF_STEP = 5.551115123125783e-17;  // 2**-54: added to uniform numbers, to avoid 0
 
-// Sort key of a row: a random word; if rows have weights, an exponential with the weight as rate.
+// Sort key of a row: a random word; if rows have weights, the bits of an exponentially distributed
+// float64 whose rate is the weight (infinity for weight 0).
 __device__ __forceinline__ uint64 order_key(uint64 key, int64 row, In<double> weights,
                                             bool weighted)
 {
@@ -175,10 +181,12 @@ mark_smallest(In<uint64> trees, In<uint64> seed, In<double> weights, int32 weigh
     }
 }
 
-// ---- Real weights ------------------------------------------------------------------------------
+// ---- Real-valued weights -----------------------------------------------------------------------
 //
-//   factor         float64 (n,)             weights of the rows
-//   code           int32 (n,)               classes to balance; not read if n_classes is 1
+// The weight of a row in a tree is its draw count times its factor times the weight of its class.
+//
+//   factor         float64 (n,)             factors of the rows
+//   code           int32 (n,)               classes of the rows; not read if n_classes is 1
 //   class_weight   float64 (T, n_classes)   weights of the classes in each tree
 
 constexpr int32 CLASS_COUNTS = 1024;
@@ -199,8 +207,8 @@ __device__ __forceinline__ double row_weight(const Weights& weights, int64 tree,
            * weights.class_weight[tree * weights.n_classes + code];
 }
 
-// in_class int64 (T, n_classes): draws of each class; zero before the launch. blockIdx.y is a range
-// of CLASS_COUNTS classes.
+// Count the draws of each class: in_class int64 (T, n_classes), zero before the launch.
+// Launch: grid (parts of all trees, ranges of CLASS_COUNTS classes).
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
 count_classes(In<uint32> drawn, In<int32> code, int64 n_samples, int32 n_classes,
               Out<int64> in_class)
@@ -224,7 +232,7 @@ count_classes(In<uint32> drawn, In<int32> code, int64 n_samples, int32 n_classes
 
 // ---- The list of a tree's rows -----------------------------------------------------------------
 
-// Count the rows that are drawn. kept: zero before the launch, here and below.
+// Count the rows that are drawn. kept: zero before the launch, also for count_weighted.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
 count_drawn(In<uint32> drawn, int64 stride, In<uint32> order, int32 ordered, int64 n_samples,
             Out<int64> kept)
@@ -262,7 +270,7 @@ count_weighted(In<uint32> drawn, int64 stride, In<double> factor, In<int32> code
     }
 }
 
-// List the rows that are drawn. first int64 (T, parts): place of each part's first row.
+// List the rows that are drawn. first int64 (T, parts): place of each part's first row in the list.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
 list_drawn(In<uint32> drawn, int64 stride, In<int64> first, In<uint32> order, int32 ordered,
            In<int32> target, int64 n_samples, int32 n_columns, int64 target_stride,
@@ -285,8 +293,8 @@ list_drawn(In<uint32> drawn, int64 stride, In<int64> first, In<uint32> order, in
 }
 
 // List the rows of positive weight. Weights are scaled by 2**exponent[tree], then rounded up or
-// down by a hash of the row. With own_sums, trees have their own leaf sums: wide int64
-// (T, n, 2), planes of the weights of rows in the tree, at 2**high and 2**(high + low).
+// down by a hash of the row. With own_sums, leaf sums are computed from columns of each tree: wide
+// int64 (T, n, 2), two planes of the weights of listed rows, scaled by 2**high and 2**(high + low).
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
 list_weighted(In<uint64> trees, In<uint64> seed, In<uint32> drawn, int64 stride, In<double> factor,
               In<int32> code, In<double> class_weight, int32 n_classes, In<int32> exponent,

@@ -1,8 +1,8 @@
 // The roots of a batch of T trees: a few numbers for each tree, from the results of draw.cu and
 // sums.cu. The rows of each tree are in n_parts parts.
 //
-// Launch of all kernels: one block of ROOTS_THREADS threads, which loop over trees (or parts) with
-// stride ROOTS_THREADS. No dynamic shared memory.
+// Launch of all kernels: one block of ROOTS_THREADS threads, no dynamic shared memory. Threads loop
+// over trees with stride ROOTS_THREADS, unless stated otherwise.
 
 #include "common/float_exponent.cuh"
 #include "common/running_sum.cuh"
@@ -14,10 +14,11 @@ constexpr int32 ROOTS_WARPS = ROOTS_THREADS / WARP;
 // Find the first row of each part of each tree, and the number of rows of each tree.
 //
 //   kept    int64 (T, n_parts)    number of rows of each part
-//   first   int64 (T, n_parts)    number of rows of all parts before, over all trees
+//   first   int64 (T, n_parts)    number of rows of all earlier parts, including other trees
 //   count   int64 (T,)            number of rows of each tree
 //
-// A thread sums n_each contiguous parts, and then writes their offsets.
+// A thread sums n_each contiguous parts, then writes their offsets; after that, threads loop over
+// trees.
 extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
 place_parts(In<int64> kept, int64 n_trees, int64 n_parts, int64* first, Out<int64> count)
 {
@@ -62,9 +63,11 @@ make_roots(In<int64> count, In<uint64> key, int32 n_trees, Out<int32> size_out, 
     if (threadIdx.x == 0) *size_out = n_trees;
 }
 
-// smallest int64 (T,): smallest weight of a child, a share of the root's weight but at least
-// `minimum`, int64 (1,). min_category int64 (T,): smallest weight of a category that is not rare,
-// another share of the root's weight.
+// Compute, for each tree, the smallest weight of a child and of a category that is not rare, as
+// fractions of the weight of the root, rounded up.
+//
+//   smallest       int64 (T,)    the fraction `share`, but at least `minimum`, int64 (1,)
+//   min_category   int64 (T,)    the fraction `category_share`
 extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
 limit_hessian(In<int64> hessian, int32 n_trees, double share, double category_share,
               In<int64> minimum, Out<int64> smallest, Out<int64> min_category)
@@ -75,12 +78,14 @@ limit_hessian(In<int64> hessian, int32 n_trees, double share, double category_sh
     }
 }
 
-// ---- Real weights ------------------------------------------------------------------------------
+// ---- Real-valued weights -----------------------------------------------------------------------
 
-// The power of two, at most `capacity`, that scales the largest weight of each tree below 2**bits.
+// Compute the largest power of two that keeps the weights of each tree below 2**bits; its exponent
+// is at most `capacity`.
 //
-//   largest   uint64 (T,)    bit pattern of the largest weight as float64
-//   unit      float64 (T,)   the reciprocal of the power
+//   largest    uint64 (T,)    bit pattern of the largest weight as float64
+//   exponent   int32 (T,)     exponent of the power
+//   unit       float64 (T,)   reciprocal of the power
 extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
 scale_trees(In<uint64> largest, int32 n_trees, int32 bits, int32 capacity, Out<int32> exponent,
             Out<double> unit)
@@ -91,10 +96,11 @@ scale_trees(In<uint64> largest, int32 n_trees, int32 bits, int32 capacity, Out<i
     }
 }
 
-// Compute class weights with which all classes have the same total weight in a tree's draws.
+// Compute class weights such that all classes that are drawn have the same total weight in the
+// tree. A warp processes one tree at a time.
 //
 //   in_class       int64 (T, n_classes)      draws of each class
-//   class_weight   float64 (T, n_classes)    classes that were not drawn count as drawn once
+//   class_weight   float64 (T, n_classes)    a class that is not drawn counts as drawn once
 extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
 balance_classes(In<int64> in_class, int32 n_trees, int32 n_classes, int64 n_draws,
                 Out<double> class_weight)

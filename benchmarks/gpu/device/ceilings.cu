@@ -1,4 +1,5 @@
-// What the machine can do at best, measured in the run whose kernels are compared with it.
+// The highest rates of copies and of additions to shared memory, measured in the same run as the
+// kernels that are compared with them.
 
 constexpr int32 CEILING_THREADS = 512;
 constexpr int32 CEILING_LANES = 32;
@@ -11,7 +12,7 @@ struct __align__(16) Word {
     int64 high;
 };
 
-// Copy `n` words of 16 bytes, 4 of a thread in flight. Launch: any grid.
+// Copy `n` words of 16 bytes; each thread has 4 words in flight. Launch: any grid.
 extern "C" __global__ void __launch_bounds__(CEILING_THREADS)
 copy_words(In<int64> from, Out<int64> to, int64 n)
 {
@@ -30,10 +31,11 @@ copy_words(In<int64> from, Out<int64> to, int64 n)
     for (; at < n; at += step) target[at] = source[at];
 }
 
-// Every thread adds `value` ADDS_AT_ONCE * rounds times to cells of shared memory that look random,
-// each lane in a bank of its own: the additions of a histogram without its loads. The total of a
-// block, written at the end, says that all of them happened. Where the compiler sees that `value`
-// is 1, it takes an instruction that counts, which is not that of histograms.
+// Every thread adds `value` ADDS_AT_ONCE * rounds times to pseudo-random cells of shared memory,
+// each lane in a bank of its own: the additions of a histogram without its loads. The sum of a
+// block's cells, added to `total` at the end, shows that none was lost. `value` is 1, but as an
+// argument: for a constant 1 the compiler would choose an instruction that only counts, unlike
+// histograms.
 // Launch: any grid; dynamic shared memory 4 * CELLS bytes.
 extern "C" __global__ void __launch_bounds__(CEILING_THREADS)
 add_shared(int32 rounds, uint32 value, Out<uint32> total)
