@@ -37,7 +37,7 @@ class ValueRule:
     n_values : int
         Number of values of a node: classes or outputs.
     square_unit : int
-        Sums of squares are in units of ``2**square_unit``; 0 if there are none.
+        Exponent by which targets are scaled down before they are squared; see `ValueTarget`.
     """
 
     exponents: Array
