@@ -1,4 +1,4 @@
-"""The Numba backend: packed words, wide nodes, compiled formulas, binning, prediction."""
+"""The Numba backend: packed words, wide nodes, binning, prediction, compilation."""
 
 from __future__ import annotations
 
@@ -11,193 +11,20 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from numba import njit
 
 from gpuboost.backends.numba.backend import NumbaBackend
 from gpuboost.backends.numba.common.packed_words import MAX_PACKED_ROWS, Packing, choose_packing
-from gpuboost.backends.numba.compiler import by_number, helper
-from gpuboost.backends.numba.compiler import criteria as compiled_criteria
-from gpuboost.backends.numba.compiler import numerics as compiled_numerics
-from gpuboost.backends.numba.compiler import randomness as compiled_randomness
 from gpuboost.backends.numba.depth_first import grow as growing
 from gpuboost.backends.numba.depth_first import tree_grower
 from gpuboost.backends.numba.predict import predict as prediction
 from gpuboost.backends.numpy.backend import NumpyBackend
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
-from gpuboost.engine import criteria, numerics, randomness
-from gpuboost.engine.ensembles.ensemble import Ensemble
-from gpuboost.engine.growth.tree import find_thresholds, finish_tree
-from gpuboost.engine.quantise import class_target, value_target
-from gpuboost.engine.sampling import RowSampler
-from gpuboost.engine.task import GrowTask, TreeOptions
-from tests.engine.exact import assert_same_fields
+from gpuboost.engine import criteria
+from tests.numba.numba_cases import assert_same_trees, ensemble_of, make_task, synth
 
 PROPERTY = settings(
     deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
-
-
-def synth(n: int, n_features: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Normal columns, and a noisy function of the first six as the target."""
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((n, max(n_features, 6))).astype(np.float32)
-    z = X[:, 0] * X[:, 1] + np.sin(3 * X[:, 2]) + X[:, 3] ** 2 - 1 + 0.5 * X[:, 4] * (X[:, 5] > 0)
-    return X[:, :n_features].copy(), z + rng.standard_normal(n)
-
-
-def make_task(
-    X: np.ndarray,
-    y: np.ndarray,
-    n_classes: int = 0,
-    weights: np.ndarray | None = None,
-    method: str = "bootstrap",
-    n_trees: int = 2,
-    n_threads: int = 1,
-    categorical: tuple[int, ...] = (),
-    **options: Any,
-) -> GrowTask:
-    """A task on ``X``; it is a regression if ``n_classes`` is 0."""
-    n, n_features = X.shape
-    kinds = np.isin(np.arange(n_features), categorical)
-    mapper = fit_bin_mapper(X, kinds)
-    sampler = RowSampler(method, n, n, 7, weights)
-    if n_classes:
-        target = class_target(y, n_classes, sampler.weight_facts)
-    else:
-        columns = y.reshape(n, -1).astype(np.float64)
-        target = value_target(columns, sampler.weight_facts)
-    matrix = bin_columns(X, mapper)
-    limits = TreeOptions(**{"criterion": criteria.VARIANCE, **options})
-    drawn = (sampler.rows, range(n_trees), 7)
-    return GrowTask(matrix, target, limits, *drawn, n_threads=n_threads, sampler=sampler)
-
-
-def assert_same_trees(task: GrowTask) -> None:
-    """Assert that Numba's trees equal NumPy's in all fields and in their thresholds."""
-    pairs = zip(NumbaBackend().grow(task), NumpyBackend().grow(task), strict=True)
-    for (tree, found), (expected_tree, expected) in pairs:
-        assert tree == expected_tree
-        assert_same_fields(found, expected, "grown tree")
-        mapper = task.matrix.mapper
-        own, reference = (
-            NumbaBackend.threshold_finder(found, mapper),
-            find_thresholds(found, mapper),
-        )
-        assert_same_fields(own, reference, "routes")
-
-
-def ensemble_of(task: GrowTask) -> Ensemble:
-    """The trees of a task, grown and finished."""
-    return Ensemble.of(
-        [
-            finish_tree(grown, task.matrix.mapper, task.target, task.rows_of(tree), task.options)
-            for tree, grown in NumbaBackend().grow(task)
-        ]
-    )
-
-
-# ---- compiled formulas -------------------------------------------------------------------------
-
-
-def elementwise(function: Any, n_arguments: int) -> Any:
-    """A loop in compiled code over a compiled scalar function."""
-    if n_arguments == 1:
-        return njit(lambda a: [function(a[i]) for i in range(len(a))])
-    if n_arguments == 2:
-        return njit(lambda a, b: [function(a[i], b[i]) for i in range(len(a))])
-    if n_arguments == 3:
-        return njit(lambda a, b, c: [function(a[i], b[i], c[i]) for i in range(len(a))])
-    if n_arguments == 4:
-        return njit(lambda a, b, c, d: [function(a[i], b[i], c[i], d[i]) for i in range(len(a))])
-    return njit(
-        lambda a, b, c, d, e: [function(a[i], b[i], c[i], d[i], e[i]) for i in range(len(a))]
-    )
-
-
-@pytest.mark.parametrize(
-    ("name", "n_arguments"),
-    [
-        ("variance_term", 4),
-        ("variance_gain", 3),
-        ("entropy_term", 1),
-        ("newton_value", 4),
-        ("bounded", 3),
-        ("newton_term", 5),
-        ("newton_gain", 3),
-        ("middle", 2),
-    ],
-)
-def test_compiled_criteria_are_the_engine_s(name: str, n_arguments: int) -> None:
-    rng = np.random.default_rng(1)
-    size = (n_arguments, 20_000)
-    # Integers of every magnitude up to 2**47: products are rounded, so fused ones would differ.
-    arguments = np.floor(rng.random(size) * 2.0 ** rng.integers(0, 48, size)) + 1
-    found = elementwise(getattr(compiled_criteria, name), n_arguments)(*arguments)
-    assert np.array_equal(found, getattr(criteria, name)(*arguments))
-
-
-@pytest.mark.parametrize(
-    "row", criteria.CRITERIA.values(), ids=lambda row: f"criterion-{row.number}"
-)
-def test_compiled_scores_are_the_engine_s(row: criteria.Criterion) -> None:
-    add, score = (getattr(compiled_criteria, each.__name__) for each in (row.add, row.score))
-    limits = (3.5, 1.25), (-0.75, 0.875)
-
-    def score_of_one(g, h, gl, hl):
-        sums = add((0.0, 0.0, 0.0), gl, g, hl, h, limits)
-        return score(add(sums, g - gl, g, hl, h, limits), hl, h)
-
-    def expected(g, h, gl, hl):
-        sums = row.add((0.0, 0.0, 0.0), gl, g, hl, h, limits)
-        return row.score(row.add(sums, g - gl, g, hl, h, limits), hl, h)
-
-    rng = np.random.default_rng(1)
-    whole = np.floor(rng.random((2, 20_000)) * 2.0 ** rng.integers(1, 48, (2, 20_000))) + 2
-    parts = np.floor(whole * rng.random((2, 20_000)))
-    parts[1] = np.clip(parts[1], 1, whole[1] - 1)
-    found = elementwise(njit(score_of_one), 4)(*whole, *parts)
-    assert np.array_equal(found, expected(*whole, *parts))
-
-
-@pytest.mark.parametrize("minimum", [0.0, 0.5])
-@pytest.mark.parametrize("needs_gain", [False, True])
-@pytest.mark.parametrize("criterion", [criteria.VARIANCE, criteria.ENTROPY])
-def test_compiled_gains_are_the_engine_s(criterion: int, needs_gain: bool, minimum: float) -> None:
-    gain_of, is_enough = compiled_criteria.gain_of, compiled_criteria.is_enough
-    number = np.int64(criterion)
-
-    def gain_of_one(score, h):
-        return gain_of(number, score, h)
-
-    def is_enough_of_one(gain, root):
-        return is_enough(gain, root, 0.75, minimum, needs_gain)
-
-    scores = np.array([-1.0, 0.0, 1e-300, 0.5, 3.0, 4.0, 1e9])
-    h = np.array([3.0, 2.0, 7.0, 1.0, 2.0, 3.0, 10.0])
-    gains, roots = criteria.gain_of(criterion, scores, h), 2.0 * h
-    accepted = criteria.is_enough(gains, roots, 0.75, minimum, needs_gain)
-    assert np.array_equal(elementwise(njit(gain_of_one), 2)(scores, h), gains)
-    assert np.array_equal(elementwise(njit(is_enough_of_one), 2)(gains, roots), accepted)
-    assert not accepted[0] and accepted[1] == (not needs_gain and minimum == 0.0) and accepted[-1]
-
-
-def test_compiled_log_is_the_engine_s() -> None:
-    rng = np.random.default_rng(2)
-    x = rng.random(50_000) * 10.0 ** rng.integers(-300, 300, 50_000)
-    x = np.concatenate([x, 2.0 ** np.arange(-1000, 1000), [1.0, np.nextafter(1.0, 2.0)]])
-    assert np.array_equal(elementwise(compiled_numerics.log, 1)(x), numerics.log(x))
-
-
-@pytest.mark.parametrize(
-    "name", ["hash_index", "feature_rank", "level_key", "threshold_draw", "left_key", "right_key"]
-)
-def test_compiled_hashes_are_the_engine_s(name: str) -> None:
-    rng = np.random.default_rng(3)
-    keys = rng.integers(0, 2**64, 5000, dtype=np.uint64)
-    features = rng.integers(0, 2**20, 5000).astype(np.uint64)
-    arguments = (keys,) if name in ("left_key", "right_key") else (keys, features)
-    found = elementwise(getattr(compiled_randomness, name), len(arguments))(*arguments)
-    assert np.array_equal(found, getattr(randomness, name)(*arguments))
 
 
 # ---- packed words ------------------------------------------------------------------------------
@@ -447,11 +274,3 @@ def test_an_error_in_a_worker_reaches_the_caller() -> None:
 
     with pytest.raises(MemoryError, match="tree 5"):
         list(NumbaBackend().grow(dataclasses.replace(task, rows_of=rows_of)))
-
-
-def test_a_number_without_a_function_is_refused() -> None:
-    """A function chosen by a number is the one of this number, or an error."""
-    chosen = by_number({3: helper(lambda x: 2 * x), 5: helper(lambda x: -x)})
-    assert (chosen(3, 4), chosen(5, 4)) == (8, -4)
-    with pytest.raises(ValueError, match="no function has this number"):
-        chosen(4, 4)

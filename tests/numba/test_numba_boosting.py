@@ -18,7 +18,7 @@ from gpuboost.engine.growth.tree import levels
 from gpuboost.engine.targets import GradientTarget
 from gpuboost.engine.task import GrowTask, Regularisation, TreeOptions
 from gpuboost.engine.tree_rows import TreeRows
-from tests.numba.test_numba import assert_same_trees, make_task, synth
+from tests.numba.numba_cases import assert_same_trees, make_task, synth
 
 
 @given(st.integers(0, 2**31 - 1), st.integers(1, 2**31 - 1), st.booleans())
