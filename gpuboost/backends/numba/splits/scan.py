@@ -24,6 +24,7 @@ from gpuboost.backends.numba.compiler import NAN, criteria, helper, inlined, ran
 from gpuboost.backends.numba.splits.channels import field_of
 from gpuboost.backends.numba.splits.criteria import add_terms, scores_of_terms
 from gpuboost.backends.numba.splits.histograms import n_fields
+from gpuboost.engine.criteria import VARIANCE
 from gpuboost.engine.task import MISSING_LEFT, MISSING_RIGHT, MISSING_UNSEEN, ONLY_MISSING_RIGHT
 
 missing_goes_left = randomness.missing_goes_left
@@ -239,6 +240,17 @@ def score_candidates(problem, channels, node, feature, positions, side):
     hessian, count = missing[HESSIAN] * side, missing[COUNT] * side
     h_values = (node.hessian - hessian) * side  # hessian of the rows that have a value
     scores[:first] = -1.0
+    if channels is None and limits.criterion == VARIANCE:
+        # One pass: a regression forest of 100k x 28 takes X% longer with the passes below.
+        g, h = np.float64(node.gradient), np.float64(node.hessian)
+        gradient = missing[GRADIENT] * side
+        for j in range(first, last):
+            gl = np.float64(sums[GRADIENT, j] + gradient)
+            hl = np.float64(sums[HESSIAN, j] + hessian)
+            score = variance_gain(variance_term(gl, g, hl, h), hl, h - hl)
+            valid = _is_valid(limits, node, sums, j, hessian, count, h_values)
+            scores[j] = score if valid else -1.0
+        return
     terms[:, first:last] = 0.0
     if channels is None:
         extra = missing[GRADIENT] * side, hessian
@@ -250,6 +262,12 @@ def score_candidates(problem, channels, node, feature, positions, side):
             add_terms(problem, node, channel, positions, extra)
     scores_of_terms(problem, node, feature, positions, (missing[GRADIENT] * side, hessian))
     for j in range(first, last):
-        valid = is_allowed(limits, node, sums[HESSIAN, j] + hessian, sums[COUNT, j] + count)
-        valid &= (h_values == 0) | ((sums[HESSIAN, j] > 0) & (sums[HESSIAN, j] < h_values))
+        valid = _is_valid(limits, node, sums, j, hessian, count, h_values)
         scores[j] = scores[j] if valid else -1.0
+
+
+@inlined
+def _is_valid(limits, node, sums, j, hessian, count, h_values):
+    """Whether candidate ``j`` is allowed, and values of rows are on both sides (see above)."""
+    valid = is_allowed(limits, node, sums[HESSIAN, j] + hessian, sums[COUNT, j] + count)
+    return valid & ((h_values == 0) | ((sums[HESSIAN, j] > 0) & (sums[HESSIAN, j] < h_values)))

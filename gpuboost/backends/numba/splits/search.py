@@ -36,6 +36,10 @@ from gpuboost.backends.numba.splits.scan import evaluate_number, evaluate_words,
 from gpuboost.engine.criteria import VARIANCE
 from gpuboost.engine.task import LEAF
 
+# The search of a node with two classes ends at a split into two pure sides, since no later feature
+# has a larger score. Nodes of a larger weight rarely have such a split.
+PERFECT_UP_TO = 2048
+
 
 @inlined
 def smallest_above(ranks, n, last):
@@ -125,9 +129,13 @@ def find_split(problem, channels, node, rows, words):
     n_features = order_features(problem, node.key)
     ordered = limits.hashed_order and limits.max_features < n_features
     n_likely = take_likely(scratch, n_features, limits.max_features) if ordered else 0
+    is_gini = (not limits.is_regression) & (limits.criterion == VARIANCE)
+    perfect = np.inf
+    if channels is None and ordered and is_gini and node.hessian <= PERFECT_UP_TO:
+        perfect = np.float64(node.gradient * (node.hessian - node.gradient))
     last, can_split = SMALLEST_RANK, False
     for p in range(n_features):
-        if p >= limits.max_features and can_split:
+        if (p >= limits.max_features and can_split) or split.score >= perfect:
             break
         last = next_rank(scratch, n_likely, n_features, last) if ordered else scratch.ranks[p]
         feature = last & np.int64(0xFFFFFFFF)
