@@ -22,9 +22,12 @@ from gpuboost.backends.numba.common.packed_words import gradient_of, hessian_of
 from gpuboost.backends.numba.common.records import COUNT, GRADIENT, HESSIAN, LANES
 from gpuboost.backends.numba.compiler import NAN, criteria, helper, inlined, randomness
 from gpuboost.backends.numba.splits.channels import field_of
-from gpuboost.backends.numba.splits.criteria import add_terms, scores_of_terms
+from gpuboost.backends.numba.splits.criteria import (
+    add_terms,
+    one_channel_scores,
+    scores_of_terms,
+)
 from gpuboost.backends.numba.splits.histograms import n_fields
-from gpuboost.engine.criteria import VARIANCE
 from gpuboost.engine.task import MISSING_LEFT, MISSING_RIGHT, MISSING_UNSEEN, ONLY_MISSING_RIGHT
 
 missing_goes_left = randomness.missing_goes_left
@@ -240,34 +243,16 @@ def score_candidates(problem, channels, node, feature, positions, side):
     hessian, count = missing[HESSIAN] * side, missing[COUNT] * side
     h_values = (node.hessian - hessian) * side  # hessian of the rows that have a value
     scores[:first] = -1.0
-    if channels is None and limits.criterion == VARIANCE:
-        # One pass: a regression forest of 100k x 28 takes X% longer with the passes below.
-        g, h = np.float64(node.gradient), np.float64(node.hessian)
-        gradient = missing[GRADIENT] * side
-        for j in range(first, last):
-            gl = np.float64(sums[GRADIENT, j] + gradient)
-            hl = np.float64(sums[HESSIAN, j] + hessian)
-            score = variance_gain(variance_term(gl, g, hl, h), hl, h - hl)
-            valid = _is_valid(limits, node, sums, j, hessian, count, h_values)
-            scores[j] = score if valid else -1.0
-        return
-    terms[:, first:last] = 0.0
     if channels is None:
         extra = missing[GRADIENT] * side, hessian
-        add_terms(problem, node, (GRADIENT, np.float64(node.gradient), True), positions, extra)
+        one_channel_scores(problem, node, feature, positions, extra)
     else:
+        terms[:, first:last] = 0.0
         for p in range(channels.state[0]):
-            row, extra = GRADIENT + p, (missing[GRADIENT + p] * side, hessian)
-            channel = (row, np.float64(channels.sums[p]), False)
-            add_terms(problem, node, channel, positions, extra)
-    scores_of_terms(problem, node, feature, positions, (missing[GRADIENT] * side, hessian))
+            channel, row = (GRADIENT + p, np.float64(channels.sums[p])), missing[GRADIENT + p]
+            add_terms(problem, node, channel, positions, (row * side, hessian))
+        scores_of_terms(problem, node, positions, hessian)
     for j in range(first, last):
-        valid = _is_valid(limits, node, sums, j, hessian, count, h_values)
+        valid = is_allowed(limits, node, sums[HESSIAN, j] + hessian, sums[COUNT, j] + count)
+        valid &= (h_values == 0) | ((sums[HESSIAN, j] > 0) & (sums[HESSIAN, j] < h_values))
         scores[j] = scores[j] if valid else -1.0
-
-
-@inlined
-def _is_valid(limits, node, sums, j, hessian, count, h_values):
-    """Whether candidate ``j`` is allowed, and values of rows are on both sides (see above)."""
-    valid = is_allowed(limits, node, sums[HESSIAN, j] + hessian, sums[COUNT, j] + count)
-    return valid & ((h_values == 0) | ((sums[HESSIAN, j] > 0) & (sums[HESSIAN, j] < h_values)))
