@@ -11,12 +11,12 @@ X.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpuboost.backends.numba.common.constraints import sign_of, value_limits
-from gpuboost.backends.numba.common.records import GRADIENT, HESSIAN
+from gpuboost.backends.numba.common.records import GRADIENT, HESSIAN, Limits
 from gpuboost.backends.numba.compiler import by_number, criteria, helper, inlined
 from gpuboost.engine.criteria import CRITERIA
 
@@ -41,8 +41,8 @@ def _scores_of_one(add: Any, score: Any, both_classes: bool) -> Any:
     """Make the function that computes scores of candidates with one channel."""
 
     @helper
-    def scores_of_one(scratch, g, h, limits, positions, extra):
-        sums = scratch.sums
+    def scores_of_one(candidates, g, h, limits, positions, extra):
+        sums = candidates.sums
         for j in range(positions[0], positions[1]):
             gl, hl = (
                 np.float64(sums[GRADIENT, j] + extra[0]),
@@ -51,7 +51,7 @@ def _scores_of_one(add: Any, score: Any, both_classes: bool) -> Any:
             terms = (0.0, 0.0, 0.0)
             if both_classes:
                 terms = add(terms, hl - gl, h - g, hl, h, limits)
-            scratch.scores[j] = score(add(terms, gl, g, hl, h, limits), hl, h)
+            candidates.scores[j] = score(add(terms, gl, g, hl, h, limits), hl, h)
 
     return scores_of_one
 
@@ -60,8 +60,8 @@ def _add_channel(add: Any, score: Any, both_classes: bool) -> Any:
     """Make the function that adds the terms of one of several channels; see `add_terms`."""
 
     @helper
-    def add_channel(scratch, row, g, h, limits, positions, extra):
-        sums, terms = scratch.sums, scratch.terms
+    def add_channel(candidates, row, g, h, limits, positions, extra):
+        sums, terms = candidates.sums, candidates.terms
         for j in range(positions[0], positions[1]):
             gl, hl = np.float64(sums[row, j] + extra[0]), np.float64(sums[HESSIAN, j] + extra[1])
             own = (terms[0, j], terms[1, j], terms[2, j])
@@ -74,11 +74,11 @@ def _scores_of_terms(add: Any, score: Any, both_classes: bool) -> Any:
     """Make the function that computes scores of candidates from the terms of all channels."""
 
     @helper
-    def scores_of_terms(scratch, h, positions, extra_hessian):
-        terms = scratch.terms
+    def scores_of_terms(candidates, h, positions, extra_hessian):
+        terms = candidates.terms
         for j in range(positions[0], positions[1]):
-            hl = np.float64(scratch.sums[HESSIAN, j] + extra_hessian)
-            scratch.scores[j] = score((terms[0, j], terms[1, j], terms[2, j]), hl, h)
+            hl = np.float64(candidates.sums[HESSIAN, j] + extra_hessian)
+            candidates.scores[j] = score((terms[0, j], terms[1, j], terms[2, j]), hl, h)
 
     return scores_of_terms
 
@@ -87,41 +87,68 @@ _one_by_number = _by_criterion(_scores_of_one)
 _add_by_number, _scores_by_number = _by_criterion(_add_channel), _by_criterion(_scores_of_terms)
 
 
+class Candidates(NamedTuple):
+    """Candidates of a feature, and what their scores depend on; the arrays are `Scratch`'s.
+
+    Passing a function all arrays of `Problem` takes longer than scoring a few candidates. ``sign``
+    is the direction of a monotonic feature, else 0.
+    """
+
+    limits: Limits
+    sums: np.ndarray
+    missing: np.ndarray
+    terms: np.ndarray
+    scores: np.ndarray
+    sign: float
+
+
 @inlined
-def one_channel_scores(problem, node, feature, positions, extra):
+def candidates_of(problem, feature):
+    """The candidates of a feature."""
+    scratch, sign = problem.scratch, np.float64(sign_of(problem, feature))
+    arrays = scratch.sums, scratch.missing, scratch.terms, scratch.scores
+    return Candidates(problem.limits, arrays[0], arrays[1], arrays[2], arrays[3], sign)
+
+
+@inlined
+def one_channel_scores(candidates, node, positions, extra):
     """Compute scores of a range of candidates with one channel: an output, or one of two classes.
 
     ``extra`` is the gradient and the hessian of missing values that also go left.
     """
-    g, h, scratch = np.float64(node.gradient), np.float64(node.hessian), problem.scratch
-    sign, limits = np.float64(sign_of(problem, feature)), value_limits(problem.limits, node)
-    _one_by_number(problem.limits.criterion, scratch, g, h, limits, positions, extra)
-    if sign != 0.0:
-        _refuse_not_monotonic(scratch, sign, g, h, limits, positions, extra)
+    g, h, criterion = (
+        np.float64(node.gradient),
+        np.float64(node.hessian),
+        candidates.limits.criterion,
+    )
+    limits = value_limits(candidates.limits, node)
+    _one_by_number(criterion, candidates, g, h, limits, positions, extra)
+    if candidates.sign != 0.0:
+        _refuse_not_monotonic(candidates, g, h, limits, positions, extra)
 
 
 @inlined
-def add_terms(problem, node, channel, positions, extra):
+def add_terms(candidates, node, channel, positions, extra):
     """Add the terms of one of several channels to the terms of a range of candidates.
 
     ``channel`` is the row of the channel's sums, and the sum of the node.
     """
-    (row, g), h, limits = channel, np.float64(node.hessian), value_limits(problem.limits, node)
-    scratch, criterion = problem.scratch, problem.limits.criterion
-    _add_by_number(criterion, scratch, row, g, h, limits, positions, extra)
+    (row, g), h, criterion = channel, np.float64(node.hessian), candidates.limits.criterion
+    limits = value_limits(candidates.limits, node)
+    _add_by_number(criterion, candidates, row, g, h, limits, positions, extra)
 
 
 @inlined
-def scores_of_terms(problem, node, positions, extra_hessian):
+def scores_of_terms(candidates, node, positions, extra_hessian):
     """Compute scores of candidates from the terms of all channels; see `add_terms`."""
-    h, criterion = np.float64(node.hessian), problem.limits.criterion
-    _scores_by_number(criterion, problem.scratch, h, positions, extra_hessian)
+    h, criterion = np.float64(node.hessian), candidates.limits.criterion
+    _scores_by_number(criterion, candidates, h, positions, extra_hessian)
 
 
 @helper
-def _refuse_not_monotonic(scratch, sign, g, h, limits, positions, extra):
-    """Set to -1 the scores of candidates that are not monotonic as ``sign`` requires."""
-    sums, scores = scratch.sums, scratch.scores
+def _refuse_not_monotonic(candidates, g, h, limits, positions, extra):
+    """Set to -1 the scores of candidates that are not monotonic as their sign requires."""
+    sums, scores, sign = candidates.sums, candidates.scores, candidates.sign
     for j in range(positions[0], positions[1]):
         gl, hl = np.float64(sums[GRADIENT, j] + extra[0]), np.float64(sums[HESSIAN, j] + extra[1])
         scores[j] = scores[j] if is_monotonic(sign, gl, g, hl, h, limits) else -1.0

@@ -24,6 +24,7 @@ from gpuboost.backends.numba.compiler import NAN, criteria, helper, inlined, ran
 from gpuboost.backends.numba.splits.channels import field_of
 from gpuboost.backends.numba.splits.criteria import (
     add_terms,
+    candidates_of,
     one_channel_scores,
     scores_of_terms,
 )
@@ -164,7 +165,7 @@ def keep_occupied(scratch, channels, m):
     return np.int64(kept)
 
 
-@helper
+@inlined
 def evaluate_number(problem, channels, node, feature, rank, m):
     """Evaluate a numeric feature from the sums up to each of ``m`` bins and the missing values.
 
@@ -216,16 +217,19 @@ def missing_directions(problem, node, feature):
     return not drawn_left, drawn_left
 
 
-@helper
+@inlined
 def best_candidate(problem, channels, node, feature, positions):
     """Best position in a range (first, end), its score, and the side of missing values."""
-    scratch, directions = problem.scratch, missing_directions(problem, node, feature)
+    candidates, directions = (
+        candidates_of(problem, feature),
+        missing_directions(problem, node, feature),
+    )
     j, score, direction = np.int64(-1), -1.0, MISSING_RIGHT
     for side in range(2):
         if directions[side]:
-            score_candidates(problem, channels, node, feature, positions, side)
-            other = first_largest(scratch.patterns, positions[1])
-            found = scratch.scores[other] if other >= 0 else -1.0
+            score_candidates(candidates, channels, node, positions, side)
+            other = first_largest(problem.scratch.patterns, positions[1])
+            found = problem.scratch.scores[other] if other >= 0 else -1.0
             if (found > score) | ((found == score) & (other < j)):
                 j, score = other, found
                 direction = MISSING_LEFT if side == 1 else MISSING_RIGHT
@@ -233,25 +237,24 @@ def best_candidate(problem, channels, node, feature, positions):
 
 
 @helper
-def score_candidates(problem, channels, node, feature, positions, side):
+def score_candidates(candidates, channels, node, positions, side):
     """Compute scores of a range of candidates; -1 before the range and for invalid splits.
 
     ``side`` is 1 if missing values go left, else 0.
     """
-    limits, scratch, (first, last) = problem.limits, problem.scratch, positions
-    sums, terms, scores, missing = scratch.sums, scratch.terms, scratch.scores, scratch.missing
+    limits, sums, missing, terms, scores, _ = candidates
+    first, last = positions
     hessian, count = missing[HESSIAN] * side, missing[COUNT] * side
     h_values = (node.hessian - hessian) * side  # hessian of the rows that have a value
     scores[:first] = -1.0
     if channels is None:
-        extra = missing[GRADIENT] * side, hessian
-        one_channel_scores(problem, node, feature, positions, extra)
+        one_channel_scores(candidates, node, positions, (missing[GRADIENT] * side, hessian))
     else:
         terms[:, first:last] = 0.0
         for p in range(channels.state[0]):
             channel, row = (GRADIENT + p, np.float64(channels.sums[p])), missing[GRADIENT + p]
-            add_terms(problem, node, channel, positions, (row * side, hessian))
-        scores_of_terms(problem, node, positions, hessian)
+            add_terms(candidates, node, channel, positions, (row * side, hessian))
+        scores_of_terms(candidates, node, positions, hessian)
     for j in range(first, last):
         valid = is_allowed(limits, node, sums[HESSIAN, j] + hessian, sums[COUNT, j] + count)
         valid &= (h_values == 0) | ((sums[HESSIAN, j] > 0) & (sums[HESSIAN, j] < h_values))
