@@ -43,7 +43,7 @@ def _scores_of_one(add: Any, score: Any, both_classes: bool) -> Any:
     @helper
     def scores_of_one(candidates, g, h, limits, positions, extra):
         sums = candidates.sums
-        for j in range(positions[0], positions[1]):
+        for j in range(np.uint64(positions[0]), np.uint64(positions[1])):
             gl, hl = (
                 np.float64(sums[GRADIENT, j] + extra[0]),
                 np.float64(sums[HESSIAN, j] + extra[1]),
@@ -62,7 +62,7 @@ def _add_channel(add: Any, score: Any, both_classes: bool) -> Any:
     @helper
     def add_channel(candidates, row, g, h, limits, positions, extra):
         sums, terms = candidates.sums, candidates.terms
-        for j in range(positions[0], positions[1]):
+        for j in range(np.uint64(positions[0]), np.uint64(positions[1])):
             gl, hl = np.float64(sums[row, j] + extra[0]), np.float64(sums[HESSIAN, j] + extra[1])
             own = (terms[0, j], terms[1, j], terms[2, j])
             terms[0, j], terms[1, j], terms[2, j] = add(own, gl, g, hl, h, limits)
@@ -76,7 +76,7 @@ def _scores_of_terms(add: Any, score: Any, both_classes: bool) -> Any:
     @helper
     def scores_of_terms(candidates, h, positions, extra_hessian):
         terms = candidates.terms
-        for j in range(positions[0], positions[1]):
+        for j in range(np.uint64(positions[0]), np.uint64(positions[1])):
             hl = np.float64(candidates.sums[HESSIAN, j] + extra_hessian)
             candidates.scores[j] = score((terms[0, j], terms[1, j], terms[2, j]), hl, h)
 
@@ -149,6 +149,6 @@ def scores_of_terms(candidates, node, positions, extra_hessian):
 def _refuse_not_monotonic(candidates, g, h, limits, positions, extra):
     """Set to -1 the scores of candidates that are not monotonic as their sign requires."""
     sums, scores, sign = candidates.sums, candidates.scores, candidates.sign
-    for j in range(positions[0], positions[1]):
+    for j in range(np.uint64(positions[0]), np.uint64(positions[1])):
         gl, hl = np.float64(sums[GRADIENT, j] + extra[0]), np.float64(sums[HESSIAN, j] + extra[1])
         scores[j] = scores[j] if is_monotonic(sign, gl, g, hl, h, limits) else -1.0

@@ -255,7 +255,7 @@ def score_candidates(candidates, channels, node, positions, side):
             channel, row = (GRADIENT + p, np.float64(channels.sums[p])), missing[GRADIENT + p]
             add_terms(candidates, node, channel, positions, (row * side, hessian))
         scores_of_terms(candidates, node, positions, hessian)
-    for j in range(first, last):
+    for j in range(np.uint64(first), np.uint64(last)):
         valid = is_allowed(limits, node, sums[HESSIAN, j] + hessian, sums[COUNT, j] + count)
         valid &= (h_values == 0) | ((sums[HESSIAN, j] > 0) & (sums[HESSIAN, j] < h_values))
         scores[j] = scores[j] if valid else -1.0
