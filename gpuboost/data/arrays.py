@@ -31,14 +31,14 @@ def as_host_array(values: Any, name: str) -> Array:
     TypeError
         For sparse matrices (only X may be sparse), and for values that are not array-like.
     ValueError
-        For nested lists of different lengths.
+        If the conversion fails, for example for nested lists of different lengths.
     """
     for is_it, convert in _ARRAY_KINDS:
         if is_it(values):
             try:
                 return convert(values)
             except ValueError as error:
-                raise ValueError(f"{name} does not make an array: {error}") from error
+                raise ValueError(f"{name} cannot be converted to an array: {error}") from error
     raise TypeError(
         f"Expected array-like (array or non-string sequence), got {values!r:.80} for {name}; pass "
         "a NumPy array, a list, a pandas, polars or Arrow table, or a CuPy or DLPack array"
@@ -74,7 +74,7 @@ def refuse_sparse(values: Any) -> Any:
 
 
 def copy_device_array_to_host(values: Any) -> Array:
-    """Copy an array from a GPU to the host, by a method of the array's library."""
+    """Copy an array from a GPU to the host, by a method of the array if known, else by DLPack."""
     if hasattr(values, "cpu"):  # PyTorch
         return values.detach().cpu().numpy()
     if hasattr(values, "copy_to_host"):  # Numba
@@ -105,7 +105,10 @@ def to_float64(values: Any) -> Any:
 
 
 def widen_float32(values: Any) -> Any:
-    """Return float32 as float64, converting denormal values without float32 arithmetic."""
+    """Return a float32 array as float64.
+
+    Denormal values are converted without float32 arithmetic, which can flush them to zero.
+    """
     xp = array_module(values)
     bits = values.view(np.int32)
     magnitude = bits & np.int32(0x7FFFFFFF)

@@ -2,11 +2,12 @@
 
 Sums of integers do not depend on their order, which is why all backends produce the same model.
 There are two kinds of integers. *Split statistics* (`ValueTarget.values`, `TreeRows.weight`) are
-narrow and fast; their rounding can only decide between nearly equal splits. Targets closer than
-2**-28 of their range count as equal (so if one outlier is 1e9 times the rest, the rest is one
-leaf). With many rows or real-valued weights there are fewer bits, so that sums fit (`quantise`).
-*Leaf sums* (``wide``) are fixed-point numbers of about 62 - log2(n) bits in two planes, which give
-leaf values to about the precision of float64, whatever the range of targets and weights.
+narrow and fast; their rounding can only decide between nearly equal splits. Targets that differ by
+less than about 2**-28 of their range count as equal (so if one outlier is 1e9 times the rest, the
+rest is one leaf). With many rows or real-valued weights there are fewer bits, so that sums fit
+(`quantise`). *Leaf sums* (``wide``) are fixed-point numbers in two planes, each of about
+62 - log2(n) bits, which give leaf values to about the precision of float64, whatever the range of
+targets and weights.
 
 Arrays with one entry per row stay on their device; arrays with one entry per column are on the
 host. Floating-point operations are elementwise, except for maxima and minima, so all devices
@@ -77,7 +78,7 @@ def two_planes(x: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:
     ----------
     x : float64 (n, K)
     bits : int
-        Bits of one entry, so that sums of n entries fit in int64.
+        Bits of an entry of one plane, so that sums of n entries fit in int64.
 
     Returns
     -------
@@ -104,7 +105,10 @@ def planes_to_float(sums: np.ndarray, exponents: np.ndarray) -> np.ndarray:
 
 
 def exact_mean(y: np.ndarray) -> np.ndarray:
-    """Mean of each column of ``y`` (n, K), from an integer sum, whose order does not matter."""
+    """Mean of each column of ``y`` (n, K), from an integer sum, so it does not depend on the order.
+
+    Entries much smaller than the largest of their column are rounded before they are added.
+    """
     exponent = SUM_BITS - sum_bits(len(y)) - exponent_of(y)
     total = array_module(y).rint(scale_by_power(y, exponent)).astype(np.int64).sum(axis=0)
     return np.ldexp(copy_to_host(total) / len(y), -exponent)

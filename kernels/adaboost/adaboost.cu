@@ -1,17 +1,19 @@
 // Rounds of AdaBoost: the predictions of a tree, its error, the weights of the next round, and rows
-// drawn by these weights. Results equal gpuboost/engine/ensembles/adaboost.py.
+// drawn by these weights. The results equal those of gpuboost/engine/ensembles/adaboost.py.
 //
 //   weights     float64 (n,)      row weights; they add up to 1, and zero weights stay zero
 //   wrong       uint8 (n,)        whether the tree predicts a wrong class for a row
 //   loss        float64 (n,)      for regression, losses from 0 to 1; -1 for rows of weight zero
-//   sums        int64 (3,)        fixed-point sums: weights of wrong rows (for regression, weights
-//                                 times losses), and all weights; then `largest` of find_misses
-//   largest     uint64 (1,)       bit pattern of the largest of some non-negative numbers
-//   factors     float64 (2,)      factors of the weights of rows predicted right and wrong; for
-//                                 regression only the first: before weights are normalised, those
-//                                 of rows without loss are multiplied by exp(-factor)
+//   sums        int64 (3,)        fixed-point sums: weights of misclassified rows (for regression,
+//                                 weights times losses), and all weights; for regression, the third
+//                                 number is `largest` of find_misses and evaluate_values
+//   largest     uint64 (1,)       bit pattern of the largest absolute error (find_misses), or of
+//                                 the largest weight (find_heaviest)
+//   factors     float64 (2,)      factors of the weights of rows classified right and wrong. For
+//                                 regression only the first is used: the weight of a row with loss
+//                                 L is multiplied by exp((L - 1) * factor), then normalised
 //
-// Sums and largest numbers are zero before a kernel adds to them or raises them.
+// `sums` and `largest` are zero before a kernel adds to them or raises them.
 //
 // Launch, unless stated otherwise: any grid of BOOST_THREADS threads, which loop over rows
 // with the stride of the grid; no dynamic shared memory.
@@ -44,11 +46,12 @@ __device__ __forceinline__ int64 threads_of_grid() { return (int64)gridDim.x * B
 //   y   feature
 //   z   largest code that goes left, and flags above its bits
 //   w   row of `masks` of a categorical split; in a leaf the predicted class (the first one if
-//       several are equally probable)
+//       several are equally probable; 0 in a regression)
 constexpr uint32 CODE_OF_SPLIT = 0xff, MISSING_GOES_LEFT = 0x100, BY_MASK = 0x200;
 
-// packed uint32 (m, 4): the nodes of one tree, aligned to 16 bytes. table, feature, ..., value:
-// the tree, from finish.cu; values are class probabilities if `by_class`. Sets the sums to zero.
+// Pack the nodes of a tree, and set the sums to zero. packed uint32 (m, 4): the packed nodes,
+// aligned to 16 bytes. table, feature, ..., value: the tree, from finish.cu; values are class
+// probabilities if `by_class`.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 pack_tree(In<int64> table, int32 has_masks, int32 by_class, int32 n_values, In<int32> feature,
           In<uint8> code, In<uint8> missing_left, In<int32> left, In<int32> category,
@@ -92,7 +95,7 @@ struct PackedSplit {
     }
 };
 
-// A packed tree, and the rows that traverse it, codes uint8 (F, n).
+// A packed tree, and the codes of the rows that traverse it, uint8 (F, n).
 struct PackedTree {
     In<uint8> codes;
     int64 n;
@@ -121,7 +124,8 @@ struct PackedTree {
 
 // ---- Errors ------------------------------------------------------------------------------------
 
-// Find the wrong rows; sum their weights, and all weights. label int32 (n,): classes of the rows.
+// Find the misclassified rows; sum their weights, and the weights of all rows. label int32 (n,):
+// classes of the rows.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 evaluate_classes(In<uint8> codes, int64 n, int32 missing_code, In<uint32> packed, In<uint32> masks,
                  In<int32> label, In<double> weights, Out<uint8> wrong, Out<int64> sums)
@@ -141,8 +145,9 @@ evaluate_classes(In<uint8> codes, int64 n, int32 missing_code, In<uint32> packed
     add_warp(sums + 1, all);
 }
 
-// value float64 (m,): node values. miss float64 (n,): absolute errors of rows with positive weight,
-// -1 for rows of weight zero.
+// Find the absolute error of each row, and the largest one. value float64 (m,): node values.
+// y float64 (n,): targets. miss float64 (n,): absolute errors of rows with positive weight, -1 for
+// rows of weight zero.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 find_misses(In<uint8> codes, int64 n, int32 missing_code, In<uint32> packed, In<uint32> masks,
             In<double> value, In<double> y, In<double> weights, Out<double> miss,
@@ -169,8 +174,9 @@ __device__ __forceinline__ double relative_loss(int32 kind, double share)
     return kind == SQUARE ? share * share : 1.0 - natural_exp(-share);
 }
 
-// kind: LINEAR, SQUARE or EXPONENTIAL. loss: the absolute errors before the launch (`miss` of
-// find_misses), losses after it.
+// Replace absolute errors by losses; sum weights times losses, and all weights. kind: LINEAR,
+// SQUARE or EXPONENTIAL. loss: absolute errors before the launch (`miss` of find_misses), losses
+// after it.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 evaluate_values(int32 kind, int64 n, In<uint64> largest, In<double> weights, Out<double> loss,
                 Out<int64> sums)
@@ -210,10 +216,12 @@ __device__ __forceinline__ double share_of(int64 part, int64 whole)
 }
 
 // Compute the error and vote of the tree, and the factors. If the error is 0 or no better than
-// chance, the factors leave the weights unchanged, so the next round can be launched before the
-// host has read the error.
+// chance, the vote is 0 (the host sets it), and the factors leave the weights unchanged up to
+// rounding, so the next round can be launched before the host has read the error.
 //
-//   chance       error of a random guess           n_classes    2 for regression
+//   chance       error of a random guess
+//   n_classes    2 for regression
+//   may_reverse  whether the predictions of a tree that is worse than chance are reversed
 //   facts        float64 (6,): error, vote, factor of the bound on the training error, whether the
 //                tree's predictions are reversed; then the numbers of nodes and of masks of the
 //                tree, from `table`

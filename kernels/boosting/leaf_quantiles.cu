@@ -130,9 +130,9 @@ key_traversed(In<uint32> row, In<int64> start, In<int64> n_rows, In<int32> leaf,
     }
 }
 
-// ---- Splits taken back -------------------------------------------------------------------------
+// ---- Splits undone -----------------------------------------------------------------------------
 
-// Find the first group of each leaf; a leaf has several groups if splits were taken back.
+// Find the first group of each leaf; a leaf has several groups if splits were undone.
 // leaf int32 (places,): place of the leaf that contains each node, see best_first.cu. first_of
 // int32 (places,): the first group of each leaf; the largest int32 before the launch.
 // Launch: over groups.

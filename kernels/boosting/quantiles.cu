@@ -1,4 +1,5 @@
-// Weighted quantiles of groups of numbers. Results equal gpuboost/engine/order_statistics.py.
+// Weighted quantiles of groups of numbers. The results equal those of
+// gpuboost/engine/order_statistics.py.
 //
 // Quantiles are found by radix select, see radix_select.cuh, eight bits at a time.
 //

@@ -1,6 +1,6 @@
 // Best-first growth (`max_leaf_nodes`) of trees that grow level by level. After each level the
 // priority queue of each tree chooses among the splits known so far; at the end, nodes whose splits
-// were taken back become leaves.
+// were undone become leaves.
 //
 // A queue takes the waiting split with the largest gain (if equal, the smallest key) until it has
 // taken `capacity` splits. The nodes of a new level have no children yet, so the splits taken
@@ -8,7 +8,7 @@
 // before the first split that it precedes among the splits taken after its parent's split:
 //
 //   gains before     9 7 8 2 5         a (gain 6) is a child of 7; b (gain 1) is a child of 8
-//   after            9 7 8 a 2 5 b     splits beyond `capacity` are taken back
+//   after            9 7 8 a 2 5 b     splits beyond `capacity` are undone
 //
 //   size, tree, key, accepted   of the nodes of a level, see policy.cu and select_split.cu
 //   gain          float64 (nodes,)    gains of their splits
@@ -231,8 +231,8 @@ mark_splits(In<int32> length, In<int32> node, int32 capacity, Out<uint8> is_spli
     }
 }
 
-// Place of the leaf that contains a node: the node itself, or an ancestor if splits were taken
-// back. For a split node, its own place.
+// Place of the leaf that contains a node: the node itself, or an ancestor if splits were undone.
+// For a split node, its own place.
 __device__ __forceinline__ int32 leaf_above(int32 place, In<int32> parent, In<uint8> is_split)
 {
     int32 found = place;
@@ -250,7 +250,7 @@ __device__ __forceinline__ void add_to_leaf(int64* sums, int32 n_sums, int32 pla
     }
 }
 
-// Turn nodes of the node buffer (node_buffer.cu) whose splits were taken back into leaves. Their
+// Make leaves of the nodes of the node buffer (node_buffer.cu) whose splits were undone. Their
 // descendants stay in the node buffer, but cannot be reached from the root.
 //
 //   leaf   int32 (places,)           see `leaf_above`

@@ -4,10 +4,14 @@
 // When a block splits a node, the children get the next two places of the node buffer in global
 // memory, whose arrays have capacity for m nodes:
 //
-//   size     int32 (1,)     number of nodes in the node buffer, including the levels so far
-//   left     int32, place of the left child, 0 in leaves    feature, bin, next_bin, draw, missing,
-//   count    uint32                                         mask   as in select_split.cu
-//   hessian  int64          gain   float64, -1 in leaves    sums   int64 (m, n_sums), of leaves
+//   size      int32 (1,)          number of nodes in the node buffer, including the levels so far
+//   left      int32 (m,)          place of the left child, before the right one; 0 in leaves
+//   count     uint32 (m,)         number of rows
+//   hessian   int64 (m,)          sum of the rows' hessians
+//   gain      float64 (m,)        gain of the split; -1 in leaves
+//   feature   int32 (m,)          feature of the split; LEAF in leaves
+//   bin, next_bin, draw, missing, mask   the split, as in select_split.cu; undefined in leaves
+//   sums      int64 (m, n_sums)   leaf sums; written only for leaves
 //
 // Each numeric feature of a node costs a pass over the node's rows, whose codes are in the cache, a
 // scan of the cells and, in a block of several warps with K channels, 7 + 2 K barriers (9 + 2 K if
@@ -43,7 +47,7 @@ __device__ __forceinline__ int32 next_feature(BlockState& state, int32 n_feature
     return rank == EVERY_RANK ? -1 : (int32)(rank & 0xffffffffull);
 }
 
-// Add the row at place `own` to a cell of the histogram.
+// Add the row at place `own` of shared memory to a cell of the histogram.
 __device__ __forceinline__ void add_row(const Layout& shared, const Options& options, int32 cell,
                                         int32 own, uint32 weight)
 {
@@ -130,7 +134,7 @@ __device__ __forceinline__ void clear_cells(BlockState& state, const BlockHistog
     }
 }
 
-// The largest score of the block, after `best_position`.
+// The largest score of the block, from the scores of the warps that `best_position` has stored.
 __device__ __forceinline__ double largest_score(const Workspace& space)
 {
     double score = space.warp_score[0];
@@ -155,9 +159,9 @@ __device__ __forceinline__ bool is_better(double score, int32 f, const BestFeatu
            || order_rank(key, (uint64)f) < order_rank(key, (uint64)found.feature);
 }
 
-// Find the best split of a node by one feature; if it is better than `found`, it becomes the split
-// of the block. Every thread of the block takes part; the histogram is zero before the call, and
-// again after the next barrier.
+// Find the best split of a node by one feature; if it is better than `found`, write it to
+// `state.split` and update `found`. Every thread of the block takes part; the histogram is zero
+// before the call, and again after the next barrier.
 __device__ __forceinline__ void evaluate_feature(BlockState& state, const Layout& shared,
                                                  const Matrix& matrix, const OpenNode& node,
                                                  const Options& options, int32 f,
@@ -190,9 +194,10 @@ __device__ __forceinline__ void evaluate_feature(BlockState& state, const Layout
     clear_cells(state, cells, options.n_channels);
 }
 
-// Find the best split of a node, `state.split`, and return its feature. If all features are
-// candidates, they are searched by number, because their order only decides ties. Every thread of
-// the block takes part.
+// Write the best split of a node to `state.split`, and return its feature. The first max_features
+// features in the node's order are searched; if none of them has two occupied codes, also the
+// following ones up to the first that does. If all features are candidates, they are searched by
+// number, because their order only decides ties. Every thread of the block takes part.
 __device__ __forceinline__ BestFeature find_split(BlockState& state, const Layout& shared,
                                                   const Sums& sums, const Task& task,
                                                   const OpenNode& node)
@@ -280,8 +285,8 @@ __device__ __forceinline__ int32 partition(BlockState& state, const Matrix& matr
 
 // ---- Results -----------------------------------------------------------------------------------
 
-// Write leaf sums: weights of classes by one thread each; sums of columns by one warp each, with
-// the lanes looping over rows.
+// Write leaf sums. Without columns, a thread writes the weight of a class; otherwise, a warp, whose
+// lanes loop over rows, writes the sum of a column (for a class).
 __device__ __forceinline__ void write_sums(const BlockState& state, const Layout& shared,
                                            const Sums& sums, const OpenNode& node,
                                            const Options& options, const LeafColumns& wide,

@@ -2,7 +2,7 @@
 //
 //   codes      uint8 (tiles, n_samples, tile)    a row's codes of the features of a tile are side
 //                                                by side
-//   listed     int32 (slots, n_listed) or (1, n_listed)   features whose histograms are built, then
+//   listed     int32 (slots, n_listed) or (n_listed,)    features whose histograms are built, then
 //                                                -1; lists of slots are `stride` entries apart (0:
 //                                                one list for all)
 //   row        uint32 (n_rows,)                  rows of the matrix; a node's rows are contiguous

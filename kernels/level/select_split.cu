@@ -2,7 +2,7 @@
 // child, and whether the split is accepted.
 //
 //   score, splittable, ...   (slots, n_listed)   from split.cu or next_feature.cu
-//   listed      int32 (slots, n_listed) or (1, n_listed)   features of the lists, see histogram.cu
+//   listed      int32 (slots, n_listed) or (n_listed,)    features of the lists, see histogram.cu
 //   size, slot, open                 see policy.cu; key, tree, hessian of the nodes
 //   root_hessian int64 (trees,)      allowed uint8 (trees or nodes, n_features), see split.cu
 //   unit        float64 (1,)         factor from a gain to a decrease of weight times impurity

@@ -13,7 +13,7 @@
 //                                     with ALLOWED_BY_NODE
 //   regular     float64 (3,)          l1, l2, largest absolute value
 //   lower, upper   float64 (nodes,)   bounds on values; read only with MONOTONIC
-//   listed      int32 (slots, n_listed) or (1, n_listed)   features of the histograms, see
+//   listed      int32 (slots, n_listed) or (n_listed,)    features of the histograms, see
 //                                     histogram.cu
 //   n_bins, is_categorical, monotonic   int32, uint8, int8 (n_features,)
 //   center      float64 (n_features, width - 1)

@@ -1,5 +1,5 @@
-// Draws the rows of trees: draw counts, weights, and the list of the rows of each tree. Results
-// equal gpuboost/engine/sampling.py, for a batch of trees at once.
+// Draws the rows of trees: draw counts, weights, and the list of the rows of each tree. The results
+// equal those of gpuboost/engine/sampling.py, for a batch of trees at once.
 //
 //   seed        uint64 (1,)     seed of the random numbers, hashed with the number of the tree
 //   trees       uint64 (T,)     numbers of the trees

@@ -292,7 +292,7 @@ BAD_TABLES = {
     "words": (np.array([["1", "x"]]), ValueError, "feature 1 does not convert to numbers"),
     "dict": (np.array([[{}]]), TypeError, "argument must be a string or a real number"),
     "huge": (np.array([[10**400]]), ValueError, "feature 0 does not convert"),
-    "ragged": ([[1, 2], [3]], ValueError, "X does not make an array"),
+    "ragged": ([[1, 2], [3]], ValueError, "X cannot be converted to an array"),
     "none": (None, TypeError, "Expected array-like"),
     "text": ("abc", TypeError, "got 'abc' for X"),
     "lazy": (pl.DataFrame({"a": [1]}).lazy(), TypeError, "Expected array-like"),

@@ -145,7 +145,7 @@ BAD_TARGETS = {
     "cube": (np.ones((1, 1, 1)), "of one column per output"),
     "empty": ([], "of one column per output"),
     "no outputs": (np.ones((3, 0)), "of one column per output"),
-    "ragged": ([[1], [1, 2]], "y does not make an array"),
+    "ragged": ([[1], [1, 2]], "y cannot be converted to an array"),
 }
 
 

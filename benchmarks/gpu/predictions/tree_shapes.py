@@ -30,7 +30,7 @@ class TreeShape:
 
 # fmt: off
 SHAPES = {
-    # From the third round on 100,000 rows, grown by NumPy, with 19 splits that were taken back.
+    # From the third round on 100,000 rows, grown by NumPy, with 19 splits that were undone.
     "boosting, 31 leaves": TreeShape(
         n_nodes=99,
         large=(1, 2, 4, 8, 15, 9, 7, 3),

@@ -58,7 +58,7 @@ class CudaBackend:
             return bin_matrix(self.runtime, X, mapper)
 
     def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
-        """Grow the trees of ``task``, in batches that fit the memory of the device."""
+        """Grow the trees of ``task``, in batches that fit in the device's memory."""
         return self._each(grow_trees, task)
 
     def grow_finished(self, task: GrowTask) -> Iterator[tuple[int, Tree]]:

@@ -11,7 +11,7 @@ References
 .. [2] R. Schapire, Y. Singer: Improved boosting algorithms using confidence-rated predictions.
    Machine Learning 37, 1999. Theorem 1: the training error is at most the product of all Z_t.
 .. [3] J. Zhu, H. Zou, S. Rosset, T. Hastie: Multi-class AdaBoost. Statistics and Its
-   Interface 2, 2009. SAMME, equation (4) of algorithm 2.
+   Interface 2, 2009. SAMME is algorithm 2; its step 2 (c) gives the vote.
 .. [4] H. Drucker: Improving regressors using boosting techniques. ICML 1997. AdaBoost.R2.
 """
 
@@ -31,10 +31,12 @@ from gpuboost.engine.sampling import WITH_REPLACEMENT, RowSampler
 from gpuboost.engine.tree_rows import TreeRows
 
 FIXED_POINT = 2.0 ** (SUM_BITS - 1)  # weights sum to 1, or slightly more after rounding
-MIN_WEIGHT = 2.0**-200  # smallest weight of a row, so that no row drops out of the trees
+MIN_WEIGHT = 2.0**-200  # smallest positive weight, so that no row drops out of the trees
 LARGEST_VOTE = 700.0  # upper bound of votes, whose exponential is finite
 LARGEST_STEP = 20.0  # largest `value_step` of a regression, so that weights do not vanish
-PERFECT_VOTE = 1.0  # vote of a tree without errors, whose alpha is infinite; as in scikit-learn
+# Vote of a tree without errors, as in scikit-learn (its alpha would be infinite), and of the first
+# tree of a regression if it is no better than chance.
+PERFECT_VOTE = 1.0
 PERFECT_BOUND = 0.6065306597126334  # exp(-PERFECT_VOTE / 2)
 
 
@@ -47,7 +49,7 @@ class WeightBits:
 
 
 # Rounding adds less than 1 per row to the sum of 2**28, so a node's sums fit in a packed word of
-# Numba, whose hessian can be up to 2**31 - 1 without counts.
+# Numba, where the hessian can be up to 2**31 - 1 if rows are not counted.
 ADABOOST_CLASS_BITS = WeightBits(largest=28, total=28)
 # In a regression, this leaves 23 bits for targets: sums of weight times target are then exact in
 # float64, and a packed word can hold weight times target and weight.
@@ -80,17 +82,21 @@ def normalised(weights: np.ndarray) -> np.ndarray:
 
 
 def weight_exponent(largest: float, bits: WeightBits) -> int:
-    """Exponent of the power of two that scales weights up to ``largest`` to integers."""
+    """Exponent e by which weights are scaled to integers: weight * 2**e.
+
+    If ``largest`` is the largest weight and the weights sum to at most 1, the integers (before
+    rounding) have at most ``bits.largest`` bits, and their sum is at most 2**bits.total.
+    """
     return min(bits.largest - int(np.frexp(largest)[1]), bits.total)
 
 
 def reweighted_rows(weights: np.ndarray, bits: WeightBits, seed: int, tree: int) -> TreeRows:
-    """All rows, with weights rounded up or down by a hash of the row, so that sums are unbiased.
+    """All rows of positive weight; a hash rounds weights up or down, so that sums are unbiased.
 
     Parameters
     ----------
     weights : float64 (n,)
-        The sum is at most 1.
+        Weights of the rows; their sum is at most 1.
     """
     exponent = weight_exponent(float(weights.max()), bits)
     key = randomness.stream_key(seed, randomness.ROUND_WEIGHT, tree)
@@ -104,7 +110,10 @@ def reweighted_rows(weights: np.ndarray, bits: WeightBits, seed: int, tree: int)
 
 
 def resampled_rows(weights: np.ndarray, bits: WeightBits, seed: int, tree: int) -> TreeRows:
-    """A bootstrap sample of ``n`` rows, drawn in proportion to their weights."""
+    """A bootstrap sample of ``n`` rows, drawn in proportion to their weights.
+
+    The draw count of a row is limited to 2**bits.largest.
+    """
     n = len(weights)
     draws = RowSampler(WITH_REPLACEMENT, n, n, seed, weights).draw_counts(tree)
     return TreeRows(np.minimum(draws, 2**bits.largest), None, draws=True, unit=1.0 / n)
@@ -122,9 +131,9 @@ class Outcome:
     error : float
         Weighted error of the tree.
     vote : float
-        Weight of the tree in the ensemble: 2 alpha.
+        Weight of the tree in the ensemble: 2 alpha; in a regression, log(1 / beta).
     bound : float
-        Z_t, a factor of the bound of the training error; 1 in a regression.
+        Z_t, a factor of the bound on the training error; 1 in a regression.
     weights : float64 (n,)
         Weights of the next round, which sum to 1.
     """
@@ -136,13 +145,16 @@ class Outcome:
 
 
 def class_error(weights: np.ndarray, wrong: np.ndarray) -> float:
-    """Weighted error of a tree: the weight fraction of misclassified rows, epsilon_t of [1]."""
+    """Weighted error of a tree, epsilon_t of [1]: the misclassified fraction of the weight."""
     fixed = to_fixed_point(weights)
     return int((fixed * wrong).sum()) / int(fixed.sum())
 
 
 def class_vote(error: float, n_classes: int, learning_rate: float) -> float:
-    """learning_rate * (log((1 - e) / e) + log(K - 1)) [3]; for two classes, 2 alpha of [1]."""
+    """learning_rate * (log((1 - e) / e) + log(K - 1)) [3], but at most `LARGEST_VOTE`.
+
+    For two classes and a learning rate of 1, this is log(1 / beta_t) of [1] and 2 alpha_t of [2].
+    """
     odds = np.array([(1.0 - error) / error, max(n_classes - 1, 1)], dtype=np.float64)
     first, second = log(odds)
     return min(learning_rate * float(first + second), LARGEST_VOTE)
@@ -151,12 +163,12 @@ def class_vote(error: float, n_classes: int, learning_rate: float) -> float:
 def class_round(
     weights: np.ndarray, wrong: np.ndarray, error: float, n_classes: int, learning_rate: float
 ) -> Outcome:
-    """Multiply weights by exp(-alpha) where the tree is right and exp(alpha) where it is wrong [1].
+    """Multiply weights by exp(-alpha) where the tree is right and exp(alpha) where it is wrong [2].
 
-    The products are divided by their sum Z_t. If the ensemble misclassifies a row, at least half of
-    all votes are against the row's class, so the exponential of half of (votes against - votes for)
-    is at least 1. Hence the product of all Z_t bounds the training error, as in [2], for any number
-    of classes.
+    Here alpha is half of the vote. The products are divided by their sum Z_t. If the ensemble
+    misclassifies a row, at least half of all votes are against the row's class, so the exponential
+    of half of (votes against - votes for) is at least 1. Hence the product of all Z_t bounds the
+    training error, as in [2], for any number of classes.
     """
     vote = class_vote(error, n_classes, learning_rate)
     factors, bound = class_factors(error, vote)
@@ -191,8 +203,9 @@ def votes_of(shares: np.ndarray, vote: np.ndarray) -> np.ndarray:
     Returns
     -------
     float64 (m, 1) for two classes, else (m, K)
-        Two classes: twice the weight, with the sign of the class. More classes: the weight for the
-        largest class, and -1 / (K - 1) times the weight for each other class, equation (6) of [3].
+        Two classes: twice the weight, negative if the leaf predicts the first class. More classes:
+        the weight for the predicted class, and -1 / (K - 1) times the weight for each other class,
+        equation (6) of [3]. A single class: zeros.
     """
     n_classes = shares.shape[1]
     if n_classes == 1:
@@ -233,7 +246,10 @@ ADABOOST_LOSSES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 def value_losses(
     predicted: np.ndarray, y: np.ndarray, weights: np.ndarray, loss: Callable[..., Any]
 ) -> np.ndarray:
-    """Loss of each row, from 0 to 1, relative to the largest error of rows of positive weight."""
+    """Loss of each row, from 0 to 1, relative to the largest error of rows of positive weight.
+
+    Errors of rows of weight zero count as 0.
+    """
     error = np.where(weights > 0.0, np.abs(predicted - y), 0.0)
     largest = error.max()
     return loss(error / largest if largest > 0.0 else error)
@@ -250,14 +266,14 @@ def value_round(
 ) -> Outcome:
     """Multiply weights by beta ** (1 - loss) [4] and normalise; the vote is log(1 / beta).
 
-    beta is (e / (1 - e)) ** learning_rate.
+    beta is (e / (1 - e)) ** learning_rate, but at least exp(-`LARGEST_STEP`) in the weights.
     """
     vote = class_vote(error, 2, learning_rate)
     return Outcome(error, vote, 1.0, normalised(weights * exp((losses - 1.0) * value_step(vote))))
 
 
 def value_step(vote: float) -> float:
-    """Decrease of the logarithm of a row's weight if the row has no loss."""
+    """Decrease of the logarithm of a row's weight if the row has no loss, before normalisation."""
     return min(vote, LARGEST_STEP)
 
 

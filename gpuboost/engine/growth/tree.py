@@ -37,9 +37,11 @@ class NodeArrays:
     feature : int32 (m,)
         Split feature, -1 in leaves.
     threshold : float64 (m,)
-        ``x <= threshold`` goes left; NaN in leaves and categorical splits.
+        ``x <= threshold`` goes left; +inf if only missing values go right, NaN in leaves and
+        categorical splits.
     code : int16 (m,)
-        The threshold for binned data: ``code <= tree.code`` goes left.
+        The threshold for binned data: ``code <= tree.code`` goes left. 0 in leaves and categorical
+        splits.
     missing_left : bool (m,)
         Whether missing values and unknown categories go left.
     left : int32 (m,)
@@ -49,11 +51,13 @@ class NodeArrays:
     masks : uint32 (c, 8)
         Bit ``code`` is set if the category goes left.
     value : float64 (m, n_values)
-        Class probabilities, the mean or median of each output, or steps of boosting.
+        Class probabilities, the mean or median of each output, the votes of AdaBoost or, in
+        boosting, contributions to raw predictions.
     impurity_decrease : float64 (m,)
         Weighted impurity decrease of the split in units of the target, per unit of root weight.
     impurity, weight : float64 (m,)
-        Impurity of the node (NaN in boosting), and total weight of its rows.
+        Impurity of the node (NaN in boosting), and total weight of its rows (in boosting, total
+        hessian).
     count : int64 (m,)
         Number of rows in the node.
     """
@@ -140,7 +144,7 @@ def goes_left(
 
 
 def sum_children(left: np.ndarray, sums: np.ndarray) -> None:
-    """Fill the integer sums of inner nodes in place from the sums of the leaves."""
+    """Compute the integer sums of inner nodes from those of the leaves, in place."""
     for nodes in reversed(levels(left)):
         inner = np.flatnonzero(left[nodes]) + nodes.start
         sums[inner] = sums[left[inner]] + sums[left[inner] + 1]
@@ -171,7 +175,7 @@ def finish_tree(
 
 @dataclass(frozen=True)
 class SplitThresholds:
-    """The directions of splits: `Tree.threshold`, `Tree.code` and `Tree.missing_left`."""
+    """Thresholds of splits, their codes, and directions of missing values, as in `NodeArrays`."""
 
     threshold: np.ndarray
     code: np.ndarray
@@ -227,13 +231,15 @@ def find_thresholds(grown: GrownTree, mapper: BinMapper) -> SplitThresholds:
     Between the occupied bins b and b' of a node, there can be bins without rows in the node. The
     threshold is midway between the largest value of b and the smallest of b', as if values were not
     binned; with random thresholds, it is the number drawn. The threshold's code is the last bin
-    whose centre is at most the threshold:
+    from b on and before b' whose centre is at most the threshold, or b if there is none:
 
         |  b  |     |     |  b' |      occupied: b, b'
-              x     code  ^     x      ^ threshold
+             x        ^        x       x: largest value of b, smallest value of b'
+               code                    ^: threshold
 
     A threshold among the training values of a bin moves out of them, so that ``x <= threshold``
-    and ``code(x) <= code`` agree for each training row.
+    and ``code(x) <= code`` agree for each training row. If only missing values go right, the
+    threshold is +inf, and its code is the largest code of a value, ``missing_code - 1``.
     """
     m = len(grown.feature)
     threshold, code = np.full(m, np.nan), np.zeros(m, dtype=np.int16)
@@ -268,7 +274,10 @@ def last_bin_up_to(
 
 
 def _missing_left(grown: GrownTree) -> np.ndarray:
-    """Whether missing values go left; if a node has none, they go to the child with more rows."""
+    """Whether missing values go left.
+
+    If a node has none, they go to the child with more rows, and right if both have equally many.
+    """
     larger_left = np.zeros(len(grown.left), dtype=bool)
     inner = np.flatnonzero(grown.left)
     left = grown.left[inner]

@@ -161,7 +161,7 @@ class AdaBoostClassifier(Classifier, AdaBoost):
     Attributes
     ----------
     training_error_bound_ : ndarray of shape (n_trees,)
-        Upper bound of the training error after each round: the product of the factors Z_t that
+        Upper bound on the training error after each round: the product of the factors Z_t that
         normalise the weights (Schapire and Singer, 1999).
     """
 

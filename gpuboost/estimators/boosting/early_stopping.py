@@ -36,7 +36,10 @@ class MonitoredSet:
     metrics: list[Metric]
 
     def scores(self, booster: Booster, loss: Loss, mean_loss: float) -> dict[str, float]:
-        """The given mean loss and the value of each metric after the rounds so far, by name."""
+        """The given mean loss and the value of each metric after the rounds so far, by name.
+
+        Metrics ignore rows of weight zero.
+        """
         found = {loss.facts.name: mean_loss}
         if self.metrics:
             prediction = loss.predict(booster.raw_predictions(self.place))
@@ -64,16 +67,23 @@ def as_metric_takes(metric: Metric, prediction: np.ndarray) -> np.ndarray:
 
 @dataclass
 class EarlyStopping:
-    """The rule that ends a fit after ``patience`` rounds without an improvement above ``tol``.
+    """The rule that ends a fit after ``patience`` consecutive rounds without an improvement.
 
     Attributes
     ----------
+    patience : int
+        Number of rounds without an improvement that end the fit.
+    tol : float
+        A round is an improvement if its score is better than ``best`` by more than this.
+    greater_is_better : bool
+        Whether larger scores are better.
     best : float
-        Best score so far, times -1 if greater is better.
+        Score of the last improvement, times -1 if greater is better. Later scores can be better by
+        up to ``tol``.
     best_round : int
-        Number of the round with the best score.
+        Number of the last improvement's round.
     waited : int
-        Number of rounds since the best round.
+        Number of rounds since the last improvement.
     """
 
     patience: int
@@ -104,7 +114,7 @@ class RoundResult:
     learning_rate : float
         Learning rate of the round.
     train_score : float
-        Mean loss on the training rows.
+        Mean loss after the round, on the rows that the round was fitted on.
     scores : dict of str to dict of str to list of float
         ``evals_result_`` so far.
     """

@@ -1,7 +1,7 @@
 """The rows of the trees of AdaBoost, made on the device: launches of draw.cu and adaboost.cu.
 
-Results equal `reweighted_rows` and `resampled_rows` of `engine.ensembles.adaboost`. Nothing is read
-back, so all rounds but the first have the same launches.
+The results equal those of `reweighted_rows` and `resampled_rows` of `engine.ensembles.adaboost`.
+Nothing is read back, so all rounds but the first have the same launches.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 Targets, weights, raw predictions, gradients, the rows of trees and their codes stay on the device.
 A round of bounded depth is one recording (`TreeGrower`): gradients, rows, levels, finished trees,
 updated raw predictions and mean losses. The host reads the trees and the losses in one copy while
-the next round runs. If trees are pruned, or a whole round does not fit memory, the host finishes
-the trees and copies them to the device, and all rows traverse them to update raw predictions.
+the next round runs. If trees are pruned, or a whole round does not fit in memory, the host
+finishes the trees and copies them to the device, and all rows traverse them to update raw
+predictions.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ class CudaBooster:
         return trees
 
     def _grown_trees(self, number: int, learning_rate: float) -> list[Tree]:
-        """Grow the trees of a round in batches that fit memory; the host finishes the trees.
+        """Grow the trees of a round in batches that fit in memory; the host finishes the trees.
 
         Raises
         ------
@@ -145,7 +146,7 @@ class CudaBooster:
         return self._grower.launch(next(self._batches(number)), self._is_repeated)
 
     def _batches(self, number: int) -> Iterator[HostInputs]:
-        """Yield the inputs of a round's trees, in batches that fit memory."""
+        """Yield the inputs of a round's trees, in batches that fit in memory."""
         n_trees = self._task.trees_per_round
         if self._at_once >= n_trees:
             yield self._inputs.of(number)

@@ -1,6 +1,6 @@
 """Leaf values that are quantiles of the residuals of their rows: launches of leaf_quantiles.cu.
 
-The results equal `gpuboost.engine.order_statistics`.
+The results equal those of `gpuboost.engine.order_statistics`.
 """
 
 from __future__ import annotations

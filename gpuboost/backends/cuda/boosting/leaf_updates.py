@@ -98,7 +98,7 @@ class RoundLeaves(LeavesOfRound):
         """Use quantiles of residuals, weighted by `RoundRows.leaf_weights`, as leaf values."""
         n_trees, rows = self._task.trees_per_round, self._sets[0]
         n_rows = n_trees * self._max_rows
-        # Leaves count even if a split above them is later taken back.
+        # Leaves count even if a split above them is later undone.
         max_nodes = max_stored_nodes(n_trees, n_rows, self._task.options, rows.n)
         capacity = min(n_rows, (max_nodes + n_trees) // 2)
         self._quantiles = LeafQuantiles(self._runtime, rule, rows, weights, capacity, n_rows)

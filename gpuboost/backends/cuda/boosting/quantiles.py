@@ -1,7 +1,7 @@
 """Weighted quantiles of groups of numbers on the device: launches of quantiles.cu.
 
-The results equal `gpuboost.engine.order_statistics`. Nothing is sorted and nothing is read back, so
-the launches can be part of a recorded round.
+The results equal those of `gpuboost.engine.order_statistics`. Nothing is sorted and nothing is read
+back, so the launches can be part of a recorded round.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The rows of the trees of a boosting round, made on the device: launches of gradients.cu.
 
-The results equal `engine.ensembles.boosting.quantised`. Nothing is read back, so all rounds have
-the same launches.
+The results equal those of `engine.ensembles.boosting.quantised`. Nothing is read back, so all
+rounds have the same launches.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ LEARNING_BYTES = 64
 
 
 def fit_bins(runtime: Runtime, X: Array, rule: BinRule) -> BinnedMatrix:
-    """Find the bins of a matrix and compute its codes; X is copied only once if it fits the device.
+    """Find the bins of a matrix and compute its codes; X is copied once if it fits on the device.
 
     Parameters
     ----------

@@ -62,7 +62,7 @@ class SplitQueue:
         store : NodeBuffer
             Node buffer of the batch.
         n_trees, n_rows : int
-            Number of trees of the batch, and row capacity of all these trees together.
+            Number of trees of the batch, and largest number of rows of all these trees together.
         """
         if task.options.max_leaf_nodes == NO_LIMIT:
             return None
@@ -72,8 +72,9 @@ class SplitQueue:
     def limit_to_best_first(
         self, frontier: DeviceFrontier, splits: DeviceSplits, first: Array
     ) -> Array:
-        """Restrict ``splits.accepted`` to splits that best-first growth of the nodes so far takes.
+        """Restrict ``splits.accepted`` to the splits that the queues take, and return it.
 
+        A queue chooses among all nodes of its tree so far; it can undo splits of earlier levels.
         ``first`` is the place of the level's first node in the node buffer, int32 (1,).
         """
         xp, n = self._runtime.xp, frontier.capacity
@@ -89,15 +90,15 @@ class SplitQueue:
         return splits.accepted
 
     def cut(self, nodes: Store, adds: bool) -> Array:
-        """Turn nodes whose splits were taken back into leaves.
+        """Make leaves of the nodes whose splits were undone, after the last level.
 
         Parameters
         ----------
         nodes : Store
             All nodes of the batch.
         adds : bool
-            Whether inner nodes have zeros as sums, so that leaf sums are added up; otherwise all
-            nodes have sums.
+            Whether only leaves have sums so far, and inner nodes have zeros: then a new leaf gets
+            the total of the leaves below it. Otherwise all nodes have sums.
 
         Returns
         -------
@@ -110,7 +111,7 @@ class SplitQueue:
         return leaf
 
     def hand_numbers(self, leaf: Array, number_of: Array) -> None:
-        """Replace the number of each place by the number of the leaf that contains it."""
+        """Give each node that was cut off the number of the leaf that contains it."""
         self._over_places("hand_numbers", leaf=leaf, number_of=number_of)
 
     def _is_split(self) -> Array:

@@ -161,8 +161,8 @@ class NodeBuffer:
     capacity : int
         Largest number of nodes stored.
     max_finished : int
-        Largest number of nodes of finished trees; smaller than ``capacity`` if splits can be taken
-        back.
+        Largest number of nodes of finished trees; smaller than ``capacity`` if splits can be
+        undone.
     first : int32 (1,)
         Place of the first node of the current level.
     """
@@ -319,7 +319,7 @@ class NumberedNodes:
         Numbers of the nodes.
     leaf : int32 (places,) or None
         Place of the leaf that contains each node: the node itself, or an ancestor if splits were
-        taken back. None unless growth is best first.
+        undone. None unless growth is best first.
     finished : Finished or None
         The finished trees; None if they are finished by the host or by their round.
     """
@@ -383,7 +383,7 @@ def has_places(task: GrowTask, n_trees: int, n_rows: int) -> bool:
 def max_stored_nodes(n_trees: int, n_rows: int, options: TreeOptions, tree_rows: int) -> int:
     """Largest number of stored nodes, as limited by the rows of leaves and the nodes of levels.
 
-    With ``max_leaf_nodes``, the number includes the nodes of splits that are taken back.
+    With ``max_leaf_nodes``, the number includes the nodes of splits that are undone.
     """
     unlimited = replace(options, max_leaf_nodes=NO_LIMIT)
     by_rows = NodeCapacity.of(unlimited, tree_rows).first_node(n_trees, n_rows)

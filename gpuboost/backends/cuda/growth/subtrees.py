@@ -54,9 +54,10 @@ def tiny_bytes(task: GrowTask) -> int:
 def small_rows_for(runtime: Runtime, task: GrowTask, n_rows: int, max_weight: int) -> int:
     """Largest number of rows of a small node; 0 if no node is small.
 
-    The result is 0 if a histogram does not fit shared memory (for example, with many classes), with
-    ``max_leaf_nodes`` (which requires all splits of a level), with constraints that a block does
-    not store (value bounds, feature groups, features per level), and if leaf values are medians.
+    The result is 0 if a histogram does not fit in shared memory (for example, with many classes),
+    with ``max_leaf_nodes`` (which requires all splits of a level), with constraints that a block
+    does not store (value bounds, feature groups, features per level), and if leaf values are
+    medians.
 
     Parameters
     ----------

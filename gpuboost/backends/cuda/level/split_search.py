@@ -20,8 +20,10 @@ from gpuboost.backends.cuda.sampling.rows import DeviceRows
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.task import GrowTask
 
-TILES = (32, 16)  # features per block; the largest tile that fits shared memory is chosen
-MIN_TILE = 4  # with fewer features, lanes stay idle: additions of more rows at once would collide
+TILES = (32, 16)  # features per block; the largest tile that fits in shared memory is chosen
+# With fewer features, lanes stay idle: a smaller tile would add more rows at once, and their atomic
+# additions would collide.
+MIN_TILE = 4
 # Rows per block. With fewer rows, clearing a block's histogram takes longer than summing its rows;
 # with more rows, there are too few blocks for all multiprocessors.
 MIN_BLOCK_ROWS, MAX_BLOCK_ROWS = 1024, 16384
@@ -41,7 +43,7 @@ def capacity_for_planes(shared_memory: int, by_class: bool) -> int:
 
 
 def choose_tile(shared_memory: int, width: int, planes: int) -> int:
-    """Choose the largest tile whose histogram fits ``shared_memory`` bytes.
+    """Choose the largest tile whose histogram fits in ``shared_memory`` bytes.
 
     Raises
     ------
@@ -62,7 +64,8 @@ def use_feature_lists(max_features: int, n_allowed: int) -> bool:
     """Whether histograms have only each node's listed features instead of all features.
 
     Histograms of all features are summed over at most half of the rows, because histograms of
-    larger siblings are computed by subtraction.
+    larger siblings are computed by subtraction. Histograms of listed features are summed over all
+    rows, so lists are used only if they have at most half of the features.
     """
     return 2 * max_features <= n_allowed
 
@@ -78,14 +81,15 @@ class FeatureLists:
 
     Attributes
     ----------
-    listed : int32 (slots, n_listed) or (1, n_listed)
+    listed : int32 (slots, n_listed), or (n_listed,) if all slots share one list
         Listed features; unused entries are -1.
     stride : int
         Number of entries from one slot's list to the next; 0 if all slots share one list.
     n_listed : int
         Number of entries of a list.
     last : uint64 (slots,)
-        Largest rank of a listed feature (if all are listed, 2**64 - 1); not read if stride is 0.
+        Largest rank of a listed feature (2**64 - 1 if all allowed features are listed); not read if
+        stride is 0.
     """
 
     listed: Array
@@ -152,7 +156,7 @@ class HistogramBuilder:
     def build(
         self, rows: DeviceRows, search: Search, slots: range, lists: FeatureLists, histogram: Array
     ) -> None:
-        """Sum rows to ``histogram``, int64 (len(slots), n_listed, width, 2 + n_channels)."""
+        """Sum rows into ``histogram``, int64 (len(slots), n_listed, width, 2 + n_channels)."""
         work, matrix = search.work, self.matrix
         given: dict[str, Any] = {
             "constants": {"TILE": self.tile, **self.flags.constants("level/histogram.cu")},
@@ -260,7 +264,7 @@ class SplitSearch:
         return FeatureLists(lists, count, count, last)
 
     def search(self, level: Searched, rows: DeviceRows, splits: DeviceSplits) -> None:
-        """Write the splits of open nodes; with slot 0, also empty splits of all other nodes."""
+        """Write the splits of open nodes; if the first slot is 0, also empty splits of the rest."""
         found = self._by_feature(level)
         xp = self.runtime.xp
         undecided = xp.empty(level.frontier.capacity, dtype=xp.uint8)
@@ -293,7 +297,7 @@ class SplitSearch:
         return empty(_FeatureSplits, self.runtime.xp, {}, **lengths)
 
     def _of_candidates(self, frontier: DeviceFrontier, file_name: str) -> dict[str, Any]:
-        """Arguments of candidates.cuh that are not in the records."""
+        """Arguments of kernels that include candidates.cuh, except those in the records."""
         return {
             "constants": self.flags.constants(file_name),
             "min_hessian": self.min_hessian,
@@ -309,10 +313,11 @@ class SplitSearch:
         undecided: Array,
         is_first: bool,
     ) -> None:
-        """Write the best of each open node's splits in ``found`` to ``splits``.
+        """Write the best of each open node's splits in ``found`` to ``splits``, if it is accepted.
 
-        Nodes that no listed feature can split, while other features are left, are marked in
-        ``undecided``. With ``is_first``, nodes that are not open get an empty split.
+        Otherwise the node gets an empty split. Nodes that no listed feature can split, while other
+        features are left, are marked in ``undecided``. With ``is_first``, nodes that are not open
+        get an empty split, too.
         """
         options, lists, frontier = self.task.options, level.lists, level.frontier
         own = {

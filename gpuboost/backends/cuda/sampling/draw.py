@@ -1,7 +1,7 @@
 """Rows of trees that are drawn on the device: the launches of draw.cu.
 
-Results equal `gpuboost.engine.sampling.RowSampler.rows`, for a batch of trees at once. Nothing is
-read back.
+The results equal those of `gpuboost.engine.sampling.RowSampler.rows`, for a batch of trees at once.
+Nothing is read back.
 """
 
 from __future__ import annotations
