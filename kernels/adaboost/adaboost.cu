@@ -15,8 +15,8 @@
 //
 // `sums` and `largest` are zero before a kernel adds to them or raises them.
 //
-// Launch, unless stated otherwise: any grid of BOOST_THREADS threads, which loop over rows
-// with the stride of the grid; no dynamic shared memory.
+// Launch, unless stated otherwise: any number of blocks of BOOST_THREADS threads, which loop over
+// rows with the stride of the grid; no dynamic shared memory.
 
 #include "common/goes_left.cuh"
 #include "common/rounds.cuh"

@@ -3,9 +3,9 @@
 //
 //   key, weight, n_pieces, slot, first, rows, size, level   of groups, see quantiles.cu
 //
-// Launch over pieces: any grid of BOOST_THREADS threads; blocks loop over pieces. Launch over
-// groups or nodes: one thread per group or node, in blocks of BOOST_THREADS. No dynamic shared
-// memory.
+// Launch over pieces: any number of blocks of BOOST_THREADS threads; blocks loop over pieces.
+// Launch over groups or nodes: one thread per group or node, in blocks of BOOST_THREADS. No dynamic
+// shared memory.
 
 #include "boosting/quantiles.cuh"
 #include "growth/trees.cuh"

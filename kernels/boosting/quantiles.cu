@@ -18,8 +18,8 @@
 //   counts    int64 (., KEY_DIGITS) weights by digit, of GROUPS_AT_ONCE groups from first_group on;
 //                                   zero before the first digit and after the last
 //
-// Launch over pieces: any grid of BOOST_THREADS threads; blocks loop over pieces. Launch over
-// groups: one thread per group, in blocks of BOOST_THREADS. No dynamic shared memory.
+// Launch over pieces: any number of blocks of BOOST_THREADS threads; blocks loop over pieces.
+// Launch over groups: one thread per group, in blocks of BOOST_THREADS. No dynamic shared memory.
 
 #include "boosting/quantiles.cuh"
 #include "common/radix_select.cuh"
@@ -70,7 +70,7 @@ count_key_digits(In<uint64> key, In<int64> weight, int32 weighted, In<int32> n_p
 
 // Find the digit at `shift` of the smallest number such that the numbers up to it have at least the
 // fraction `level` of the group's weight.
-// Launch: any grid of BOOST_THREADS threads; warps loop over groups.
+// Launch: any number of blocks of BOOST_THREADS threads; warps loop over groups.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 choose_key_digits(In<int32> size, In<double> level, int32 shift, Out<uint64> prefix,
                   Out<int64> below, Out<int64> total, Out<uint8> more, Out<uint64> above,

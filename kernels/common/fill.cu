@@ -3,8 +3,8 @@
 //   to      uint8, uint32 or uint64 (n,)    the array, as words of the size of its items; int32 for
 //                                           count_up
 //
-// Launch: any grid of FILL_THREADS threads, which loop over items with the stride of the grid. No
-// shared memory.
+// Launch: any number of blocks of FILL_THREADS threads, which loop over items with the stride of
+// the grid. No shared memory.
 
 constexpr int32 FILL_THREADS = 256;
 constexpr int32 FILL_BLOCKS = 8;  // per multiprocessor

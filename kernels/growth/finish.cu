@@ -145,8 +145,8 @@ struct FinishedNodes {
 // If all rows of a tree have weight zero, the tree is a root without a value. In boosting, the step
 // of the root is computed nevertheless, because rows may read it before the host raises the error.
 //
-// Launch: any grid of FINISH_THREADS threads, which loop over nodes with the stride of the grid; no
-// shared memory.
+// Launch: any number of blocks of FINISH_THREADS threads, which loop over nodes with the stride of
+// the grid; no shared memory.
 extern "C" __global__ void __launch_bounds__(FINISH_THREADS, FINISH_BLOCKS)
 finish_nodes(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels, int32 n_trees,
              In<int64> table, In<int32> order, In<int32> category, In<int32> left, In<uint32> count,

@@ -48,8 +48,8 @@ struct LeafSums {
 //   stored      int32 (1,)    size of the node buffer with this level, without its children
 //   following   int32 (1,)    size of the node buffer with the children of this level
 //
-// Launch: any grid of STORE_THREADS threads, which loop over nodes with the stride of the grid; no
-// shared memory.
+// Launch: any number of blocks of STORE_THREADS threads, which loop over nodes with the stride of
+// the grid; no shared memory.
 extern "C" __global__ void __launch_bounds__(STORE_THREADS, STORE_BLOCKS)
 store_level(In<int32> size, In<int64> count, In<int64> hessian, In<uint8> accepted, In<double> gain,
             In<int32> feature, In<int16> bin, In<int16> next_bin, In<double> draw, In<int8> missing,

@@ -30,10 +30,10 @@
 // Output: nodes in the node buffer of subtree.cuh, in which node i of the level has place
 // *first + i. draw is empty if no threshold is random; mask is empty if no feature is categorical.
 //
-// Launch: any grid of SPLIT_THREADS threads, dynamic shared memory as in block_state.cuh. Blocks
-// loop over nodes; a block grows the whole subtree of a node before it takes the next node. With
-// BY_WARP, a lane holds one row and, in the search, one code that occurs in the node, so no array
-// has an entry for each bin.
+// Launch: any number of blocks of SPLIT_THREADS threads, dynamic shared memory as in
+// block_state.cuh. Blocks loop over nodes; a block grows the whole subtree of a node before it
+// takes the next node. With BY_WARP, a lane holds one row and, in the search, one code that occurs
+// in the node, so no array has an entry for each bin.
 
 #include "level/split.cuh"
 #include "growth/block_state.cuh"

@@ -10,8 +10,8 @@
 //
 // rank, to and gone are written for accepted nodes only. Arrays of the pieces of the level's rows:
 //
-//   piece_node, first, left   int32, int64, int64 (pieces,)   node, first row, number of rows that
-//                                                             go left
+//   piece_node, first, left   int32, int64, int64 (pieces,)   node, position of the piece's first
+//                                                             row, number of rows that go left
 //   left_at, right_at    int64 (pieces,)    new position of the piece's first row that goes left,
 //                                           or right; the rows of siblings are contiguous, left
 //                                           before right
@@ -244,7 +244,8 @@ __device__ __forceinline__ int64 last_up_to(In<int32> numbers, int64 n, int64 va
 // that is not accepted has no pieces: the next node has the same `cut`, so it is never the last
 // one.
 //
-// Launch: any grid of CHILD_THREADS threads, which loop over nodes and then over pieces.
+// Launch: any number of blocks of CHILD_THREADS threads, which loop over nodes and then over
+// pieces.
 extern "C" __global__ void __launch_bounds__(CHILD_THREADS, CHILD_BLOCKS)
 make_children(In<int32> size, In<int32> tree, In<uint64> key, In<int64> count, In<int64> hessian,
               In<int64> gradient, In<uint8> accepted, In<int64> n_left, In<int32> rank,

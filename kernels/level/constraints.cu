@@ -9,8 +9,8 @@
 //
 // lower and upper exist only if a feature is monotonic; n_words is 0 without groups.
 //
-// Launch: any grid of CONSTRAINT_THREADS threads, which loop over nodes with the stride of the
-// grid; no shared memory.
+// Launch: any number of blocks of CONSTRAINT_THREADS threads, which loop over nodes with the stride
+// of the grid; no shared memory.
 
 #include "level/allowed_features.cuh"
 
@@ -83,8 +83,9 @@ allow_by_groups(In<int32> size, In<int32> tree, In<uint32> groups, In<uint32> of
     }
 }
 
-// Draw the features that each tree may split on in a level: the first `count` allowed
-// features in a hashed order. Launch: grid (trees), blocks of one warp.
+// Draw the features that each tree may split on in a level: the first `count` allowed features in
+// a hashed order, even if nodes consider features by number (this file always has the default
+// HASHED_ORDER). Launch: grid (trees), blocks of one warp.
 extern "C" __global__ void __launch_bounds__(WARP)
 draw_level(In<uint64> root_key, In<uint8> allowed, int32 depth, int32 n_features, int32 count,
            Out<uint8> allowed_out)

@@ -354,7 +354,7 @@ histogram_classes(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> 
 
 // Zero the histograms of the `n_slots` slots from `first_slot` on, up to the last slot of the level
 // (sizes[0] of policy.cu); each has n_cells int64 numbers.
-// Launch: any grid of HISTOGRAM_THREADS threads.
+// Launch: any number of blocks of HISTOGRAM_THREADS threads.
 extern "C" __global__ void __launch_bounds__(HISTOGRAM_THREADS)
 zero_histograms(In<int32> sizes, int32 first_slot, int32 n_slots, int64 n_cells,
                 Out<int64> histogram)

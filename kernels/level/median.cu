@@ -5,15 +5,16 @@
 //   heavy         int64 (rows of the matrix,)   weights in medians, if has_heavy; otherwise medians
 //                                   use the weights in the tree
 //   n_pieces      int32 (1,)        number of pieces, at most the length of their arrays
-//   slot, first, rows   int32, int64, int32 (pieces,)    node, first row, number of rows
+//   slot, first, rows   int32, int64, int32 (pieces,)    node, position of the piece's first
+//                                                        row, number of rows
 //   lower, upper  int32 (nodes, n_outputs)   smallest ranks such that the targets up to them have
 //                                   at least half, and more than half, of the node's weight
 //
 // `lower` is found by radix select, see radix_select.cuh. Digits are narrow, because deep levels
 // have many nodes: a thread counts the weights of its rows in registers.
 //
-// Launch, unless stated otherwise: any grid of MEDIAN_THREADS threads, no shared memory;
-// blocks loop over pieces with the stride of the grid.
+// Launch, unless stated otherwise: any number of blocks of MEDIAN_THREADS threads, no shared
+// memory; blocks loop over pieces with the stride of the grid.
 
 #include "common/radix_select.cuh"
 

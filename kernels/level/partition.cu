@@ -11,19 +11,23 @@
 //   codes      uint8 (n_features, n_samples)   is_categorical uint8 (n_features,)
 //   row, weight   uint32 (n_rows,)   target int32 (n_columns, n_rows)
 //   n_pieces   int32 (1,)          number of pieces, at most the length of their arrays
-//   node, first, rows   int32, int64, int32 (pieces,)    node, first row, number of rows
-//   accepted, feature, bin, missing   uint8, int32, int16, int8 (nodes,)   from select_split.cu
+//   node, first, rows   int32, int64, int32 (pieces,)    node, position of the piece's first row,
+//                                                        number of rows
+//   accepted, feature, bin, missing   uint8, int32, int16, int8 (nodes,)   from select_split.cu;
+//                                     best_first.cu may clear `accepted`
 //   mask       uint32 (nodes, MASK_WORDS)      masks of categorical splits
-//   turns      uint32 (pieces, PIECE_WORDS)   one bit per row of a piece, set if the row goes left
+//   turns      uint32 (pieces, PIECE_WORDS)   one bit per row of a piece, set if the row goes left;
+//                                             undefined unless the piece's node is accepted
 //
-// Launch: any grid of PARTITION_THREADS threads; blocks loop over pieces with the stride of the
-// grid. A warp takes every PARTITION_WARPS-th word of a piece. No dynamic shared memory.
+// Launch: any number of blocks of PARTITION_THREADS threads; blocks loop over pieces with the
+// stride of the grid. A warp takes every PARTITION_WARPS-th word of a piece. No dynamic shared
+// memory.
 
 #include "common/goes_left.cuh"
 
 constexpr int32 PARTITION_THREADS = 256;
 constexpr int32 PARTITION_WARPS = PARTITION_THREADS / WARP;
-constexpr int32 PIECE_WORDS = 32;  // largest number of words of a piece; a lane has one
+constexpr int32 PIECE_WORDS = 32;  // largest number of words of a piece; a lane of a warp holds one
 constexpr int32 WARP_WORDS = PIECE_WORDS / PARTITION_WARPS;
 
 // The split of a node of the level, for `goes_left`.
@@ -55,8 +59,8 @@ __device__ __forceinline__ LevelSplit split_of(int32 node, In<uint8> codes, In<i
             bin[node], missing_code, missing[node] == MISSING_LEFT};
 }
 
-// left int64 (pieces,): number of rows of each piece that go left. n_left int64 (nodes,): the same
-// for each node, zero before the launch.
+// left int64 (pieces,): number of rows of each piece that go left, written only for pieces of
+// accepted nodes. n_left int64 (nodes,): the same for each node, zero before the launch.
 extern "C" __global__ void __launch_bounds__(PARTITION_THREADS)
 partition_count(In<uint8> codes, In<uint32> row, In<int32> n_pieces, In<int32> node,
                 In<int64> first, In<int32> rows, In<uint8> accepted, In<int32> feature,

@@ -29,7 +29,7 @@ struct PieceWorkspace {
 
 struct Work {
     Out<int32> slot;   // node or slot that a piece belongs to
-    Out<int64> first;  // first row of a piece
+    Out<int64> first;  // position of a piece's first row
     Out<int32> rows;
     int32 capacity;  // largest number of rows of a piece
 };

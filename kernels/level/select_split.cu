@@ -7,9 +7,9 @@
 //   root_hessian int64 (trees,)      allowed uint8 (trees or nodes, n_features), see split.cu
 //   unit        float64 (1,)         factor from a gain to a decrease of weight times impurity
 //
-// Launch: any grid of (WARP, SELECT_WARPS) threads; warps loop over nodes with the stride of the
-// grid; no shared memory. Only nodes whose slots are among the `n_slots` from `first_slot` on are
-// processed.
+// Launch: any number of blocks of (WARP, SELECT_WARPS) threads; warps loop over nodes with the
+// stride of the grid; no shared memory. Only nodes whose slots are among the `n_slots` from
+// `first_slot` on are processed.
 
 #include "common/goes_left.cuh"
 #include "level/accept.cuh"

@@ -3,11 +3,12 @@
 //
 //   row, weight   uint32 (n_rows,)   target int32 (columns, n_rows), see histogram.cu
 //   n_pieces      int32 (1,)       number of pieces, at most the length of their arrays
-//   slot, first, rows   int32, int64, int32 (pieces,)    node, first row, number of rows
+//   slot, first, rows   int32, int64, int32 (pieces,)    node, position of the piece's first
+//                                                        row, number of rows
 //
-// Launch: any grid of SUMS_THREADS threads, no shared memory. Blocks loop over pieces with the
-// stride of the grid. Each warp sums over its rows and adds one number per column to the sums of
-// the node in global memory, by integer atomics.
+// Launch: any number of blocks of SUMS_THREADS threads, no shared memory. Blocks loop over pieces
+// with the stride of the grid. Each warp sums over its rows and adds one number per column to the
+// sums of the node in global memory, by integer atomics.
 
 constexpr int32 SUMS_THREADS = 256;
 constexpr int32 SUMS_BLOCKS = 4;  // per multiprocessor; more would spill registers

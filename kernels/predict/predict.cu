@@ -21,7 +21,8 @@
 // thresholds rounded down. A categorical split has the index of a row of masks in place of a
 // threshold.
 //
-// Launch of predict and find_leaves: one thread per row, at most PREDICT_THREADS per block. If
+// Launch of predict and find_leaves: one thread per row, at most PREDICT_THREADS per block, for
+// each y index of the grid, which selects some values (predict) or some trees (find_leaves). If
 // `staged`, a block first copies the values of its rows to shared memory, [feature][row], with one
 // unused row: lanes that write features of one row, or read one feature of their rows, then use
 // different banks. Dynamic shared memory, in bytes:
@@ -347,7 +348,8 @@ add_values(In<int32> found, In<int64> offset, In<double> value, int64 n, int32 n
 
 // Out-of-bag sums, for rows start, ..., start + n - 1 of N: add the values of trees that did not
 // draw the row to total float64 (N, V), and the number of these trees to count int64 (N,).
-//   found   int32 (T, n)     drawn   uint32, draw count of row r in tree t: drawn[t * stride + r]
+//   found   int32 (T, n)     drawn   uint32, draw count of row r in tree t: drawn[t * stride + r];
+//                                    stride is 0 if all trees have the same draw counts
 // Launch: one thread per row and value.
 extern "C" __global__ void __launch_bounds__(PREDICT_THREADS)
 add_out_of_bag(In<int32> found, In<int64> offset, In<double> value, In<uint32> drawn, int64 stride,

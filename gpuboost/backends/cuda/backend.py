@@ -62,7 +62,7 @@ class CudaBackend:
         return self._each(grow_trees, task)
 
     def grow_finished(self, task: GrowTask) -> Iterator[tuple[int, Tree]]:
-        """Grow the trees of ``task`` and finish them on the device."""
+        """Grow the trees of ``task`` and finish them, on the device if it can finish such trees."""
         return self._each(grow_finished, task)
 
     def _each(self, grow: Callable[..., Iterator[Any]], task: GrowTask) -> Iterator[Any]:
@@ -83,7 +83,7 @@ class CudaBackend:
         return CudaReweighter(self.runtime, self._with_budget(task))
 
     def _with_budget(self, task: Task) -> Task:
-        """Return the task with the memory that a fit may use on the device as its budget."""
+        """Return the task with its budget set to the bytes that a fit may take on the device."""
         with self.runtime.active():
             return replace(task, memory_budget=self.runtime.memory_budget())
 

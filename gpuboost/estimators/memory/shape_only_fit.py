@@ -1,4 +1,4 @@
-"""Fits without data: tasks with the shapes of a real fit, whose memory is estimated from them."""
+"""Fits without data: their tasks have the shapes of a real fit, so its memory can be estimated."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class ShapeOnlyTable:
         return ShapeOnlyValues(np.broadcast_to(1.0, (self.n_samples, self.n_outputs)))
 
     def weights(self) -> np.ndarray | None:
-        """Real-valued weights, none of them an integer multiple of another."""
+        """Real-valued weights, none of them an integer multiple of another; None if unweighted."""
         return np.linspace(0.6, 1.0, self.n_samples) ** 0.5 if self.weighted else None
 
     def matrix(self, max_bins: int) -> BinnedMatrix:
@@ -117,7 +117,7 @@ def prepare(estimator: Any, table: ShapeOnlyTable) -> Prepared[Any]:
     inputs = FitInputs(labels, table.weights(), schema, table.dtype.itemsize)
     plan, _ = estimator._plan(inputs)
     matrix = table.matrix(bin_limit(estimator.max_bins))
-    # A task is the same on every backend, and NumPy's needs no device.
+    # The task does not depend on the backend, and the NumPy backend needs no device.
     return Prepared(schema, matrix, labels, plan, numpy_backend(), Execution("cuda", 1, 0))
 
 
@@ -152,7 +152,7 @@ class ShapeOnlyRounds(RoundSetup):
 
     @cached_property
     def held_out(self) -> np.ndarray | None:
-        """A mask with as many rows as early stopping would set aside: bool (n,)."""
+        """A mask of as many rows as early stopping would set aside: bool (n,); None without it."""
         if options.patience(self.estimator.n_iter_no_change) is None:
             return None
         share = fraction("validation_fraction", self.estimator.validation_fraction, one=False)
@@ -171,7 +171,7 @@ def boost_task(estimator: Any, table: ShapeOnlyTable) -> BoostTask:
 
 
 def _names_of_features(estimator: Any, n_features: int) -> np.ndarray:
-    """Names that the constraints use, and invented names for the other features, in any order."""
+    """Names that the constraints use, and invented names for other features, in arbitrary order."""
     monotonic = estimator._tree.monotonic_cst
     named = list(monotonic) if isinstance(monotonic, Mapping) else []
     groups = getattr(estimator, "interaction_cst", None)

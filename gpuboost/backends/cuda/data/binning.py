@@ -1,4 +1,4 @@
-"""Bins and codes, computed on the device by the kernels of bin.cu."""
+"""Bins and codes, computed on the device: bins by `edges`, codes by ``bin_values`` of bin.cu."""
 
 from __future__ import annotations
 
@@ -16,14 +16,18 @@ from gpuboost.data.quantiles import weighted_rows
 from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
 from gpuboost.engine.growth.frontier import Array
 
-ROWS_PER_BLOCK = 4096  # at most; a block copies the edges to shared memory once for all its rows
+# Largest number of rows of a block, which copies the edges to shared memory once for all its rows.
+ROWS_PER_BLOCK = 4096
 # Bytes per row that finding the bins of a column takes besides X: keys, their order, cumulative
 # weights and temporary memory of a sort.
 LEARNING_BYTES = 64
 
 
 def fit_bins(runtime: Runtime, X: Array, rule: BinRule) -> BinnedMatrix:
-    """Find the bins of a matrix and compute its codes; X is copied once if it fits on the device.
+    """Find the bins of a matrix and compute its codes.
+
+    If a host matrix fits in the memory budget together with the work on one column, it is copied to
+    the device only once. Otherwise it is copied twice, in parts: for the bins and for the codes.
 
     Parameters
     ----------

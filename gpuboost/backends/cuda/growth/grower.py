@@ -1,4 +1,4 @@
-"""Growth of trees batch by batch; the launches of the first batch are recorded and replayed."""
+"""Growth of trees batch by batch; a batch can be recorded, and replayed for others of its kind."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class TreeGrower(Generic[Rounds_co]):
     """Grows trees of one task on one device.
 
     The matrix and the target are copied to the device once. A batch is launched kernel by kernel
-    or, if a batch of its kind was recorded before, as one CUDA graph. The memory of a recording is
-    freed with the grower, or when a batch of another kind is grown.
+    or, if the recorded batch is of its kind, as one CUDA graph. At most one batch is recorded at a
+    time: its memory is freed with the grower, or when a batch of another kind is grown.
 
     Parameters
     ----------
@@ -55,7 +55,8 @@ class TreeGrower(Generic[Rounds_co]):
     task : GrowTask
         ``memory_budget`` is the number of bytes for the histograms of a level.
     budget : int
-        Largest number of bytes of the arrays of a batch; a larger batch is not recorded.
+        Largest number of bytes of the arrays of a recorded batch; larger batches are launched but
+        not recorded.
     maker : callable
         See `DeviceTask`.
 
@@ -126,7 +127,10 @@ class TreeGrower(Generic[Rounds_co]):
         return nodes or self._levels(host, host.to_device(self._runtime))
 
     def _record(self, host: HostInputs) -> NumberedNodes | None:
-        """Launch and record a batch; return None if it cannot be replayed or exceeds the budget."""
+        """Launch and record a batch, and return its nodes.
+
+        If it cannot be replayed or exceeds the budget, nothing is launched, and the result is None.
+        """
         shape = DeviceShape.of(self._runtime)
         plan = dry_run_batch(self._task, host, shape, self._maker).plan
         if plan is None or plan.total > self._budget:

@@ -9,7 +9,8 @@ from functools import cache
 from gpuboost.engine.criteria import CRITERIA
 from gpuboost.engine.task import GrowTask
 
-# The constants that each file uses.
+# The constants that `CompileFlags` sets in each file. Other files have the defaults of common.cuh,
+# so constraints.cu draws the features of a level in a hashed order even with ``by_number``.
 CONSTANTS_OF = {
     "level/histogram.cu": ("GRADIENTS",),
     "level/sums.cu": ("GRADIENTS",),
@@ -40,9 +41,11 @@ class CompileFlags:
     criterion : int or None
         Number of the criterion if it is `compiled_apart`, else None.
     monotonic : bool
-        Whether nodes have bounds on leaf values, which only the criterion NEWTON supports.
+        Whether any feature is monotonic, so that each node has its own bounds on leaf values; only
+        the criterion NEWTON supports this.
     by_node : bool
-        Whether the allowed features differ from node to node, not only from tree to tree.
+        Whether the allowed features differ between the nodes of a tree, because there are
+        interaction groups.
     by_level : bool
         Whether features are drawn for each level.
     by_number : bool

@@ -2,10 +2,11 @@
 
 Trees that grow together share all arrays: the nodes of tree t start at ``t * capacity``, and the
 rows of a node at position `NODE.start`. Nodes of depth d have their rows in ``row[d % 2]``: the
-partition reads one half and writes the other, and the rows of leaves stay in place.
+partition reads one half and writes the other, and the rows of leaves stay in place. The rows
+of children of maximum depth are not moved: they stay in their parent's half, in the same order.
 
 In shapes, T is the number of trees, n of rows and F of features; capacity is that of a tree, in
-nodes, and slots are two for each sibling pair.
+nodes; slots is the number of slots of a level, of which a sibling pair takes two.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ SIBLING_PAIR = np.dtype(
     [
         ("tree", np.int64),
         ("summed", np.int64),  # node whose histogram is summed from its rows
-        ("other", np.int64),  # its larger sibling, summed by subtraction; -1 if not searched
+        ("other", np.int64),  # its larger sibling, summed by subtraction; -1 if none is searched
         ("is_open", np.int64),  # whether ``summed`` itself is searched
         ("summed_histogram", np.int64),  # index of the histogram of ``summed``
         ("other_histogram", np.int64),  # index of the histogram of ``other``, at first its parent's
@@ -104,20 +105,22 @@ class GrowState(NamedTuple):
     n_waiting, n_leaves : int64 (T,)
         In best-first growth, the numbers of waiting nodes and of leaves of each tree.
     masks : uint32 (T * capacity, 16)
-        Categories of a node's split; (0, 16) if no feature is categorical.
+        Row of `GrownTree.masks` for a node's split; (0, 16) if no feature is categorical.
     open : int64 (m,)
-        The nodes that are searched, then those whose rows are partitioned; by tree, then left to
+        The open nodes of a level, including leaves and small nodes, which are not searched; once
+        splits are accepted, the nodes whose rows are partitioned. Sorted by tree, then from left to
         right.
     row : uint32 (2, T * n)
         Row at each position, for nodes of even and of odd depth.
     goes_left : uint8 (T * n,)
         Whether the row at each position goes left.
     features : int32 (T, F)
-        Features of each tree, ascending, at the start of its row.
+        Features of each tree, ascending: the first ``n_features[t]`` entries of ``features[t]``.
     n_features : int64 (T,)
         Number of features of each tree.
     groups : uint64 (T * capacity, W)
-        Interaction groups that are open at a node; W is 0 without interactions.
+        Interaction groups that are open at a node (see `common.constraints`), one bit per group in
+        W words; W is 0 without interactions.
     small : int64 (m,)
         Small nodes; one thread grows all descendants of each.
     n_small : int64 (1,)
@@ -173,7 +176,7 @@ class LevelWork(NamedTuple):
     found : SPLIT (slots, tiles)
         Best split of a node by the columns of a tile.
     found_mask : uint32 (slots, tiles, 16)
-        Categories of that split; (0, tiles, 16) if no feature is categorical.
+        Row of `GrownTree.masks` for that split; (0, tiles, 16) if no feature is categorical.
     """
 
     pairs: np.ndarray

@@ -8,15 +8,16 @@ addition, without a check whether a row has reached its leaf. Nodes have the pos
     the last  2**depth positions are the leaves; ``leaf`` has their numbers in the original tree
 
 The bits of a float are compared as an integer of the same order, which has half the latency of a
-float comparison. A block of rows passes all trees; ``values`` holds its integers column by column:
+float comparison. A block of rows goes through all trees; ``values`` holds the integers of the block
+column by column:
 
     values    column f:      feature f; a missing value is the largest integer and goes right
               column F + f:  feature f; a missing value is the smallest integer and goes left
 
 `ROWS_PER_STEP` rows take each step together, because the steps of one row depend on each other. If
-rows are processed one by one, the processor's queue of instructions holds only a few of them. (With
-1, 4 and 8 rows per step, a row takes 5.9, 5.0 and 4.0 ns per tree of depth 6; in `predict` it takes
-9.9 ns.)
+rows are processed one by one, the processor's queue of instructions has space for only a few rows.
+(With 1, 4 and 8 rows per step, a row takes 5.9, 5.0 and 4.0 ns per tree of depth 6; in the module
+`predict` it takes 9.9 ns.)
 """
 
 # mypy: check-untyped-defs=False
@@ -34,7 +35,7 @@ from gpuboost.engine.bins import round_down_to_float32
 from gpuboost.engine.ensembles.ensemble import Ensemble
 
 MAX_DEPTH = 10  # the positions of deeper trees do not stay in the cache (measured)
-MAX_PADDING = 2  # largest ratio of positions to nodes
+MAX_PADDING = 2  # largest ratio of the leaves of perfect trees to the nodes of the original trees
 FEATURES_PER_TREE = 16  # with more, converting to integers takes as long as it saves (measured)
 PERFECT_BLOCK = 64  # rows that go through all trees together: their integers stay in the cache
 ROWS_PER_STEP = 8  # rows that take a step together
@@ -63,7 +64,8 @@ class PerfectTrees(NamedTuple):
     depth : int
         Depth of every tree.
     largest, infinity : int
-        Integers of missing values and of inf.
+        Integers of missing values that go right, and of inf. Missing values that go left have the
+        integer ``~largest``.
     """
 
     nodes: np.ndarray
@@ -75,7 +77,12 @@ class PerfectTrees(NamedTuple):
 
 
 def are_perfect_faster(ensemble: Ensemble, n_features: int) -> bool:
-    """Whether perfect trees are faster: many shallow, nearly full trees without categories."""
+    """Whether perfect trees are expected to be faster than the module `predict`.
+
+    They are if the trees are shallow, if there are enough trees for the number of features, if
+    trees have on average at least a quarter of the nodes of perfect trees, and if no split is
+    categorical.
+    """
     if len(ensemble.masks) or ensemble.n_trees * FEATURES_PER_TREE < n_features:
         return False
     sizes = np.diff(ensemble.offset)
@@ -196,7 +203,7 @@ def _traverse(trees, tree, values, n_rows, leaf):
 
 @entry
 def predict_perfect(trees, value, bits, total, found):
-    """Add the value of each row's leaf to ``total`` (rows, values), trees in order.
+    """Add the values of each row's leaves to ``total`` (rows, values), in the order of the trees.
 
     If ``found`` (rows, trees) is not empty, store the leaves there instead.
     """

@@ -183,7 +183,7 @@ def _leaves(forest, tree, X, any_missing, leaf, active):
 
 @entry
 def predict_rows(forest, value, X, total, found):
-    """Add the value of each row's leaf to ``total`` (rows, values), trees in order.
+    """Add the values of each row's leaves to ``total`` (rows, values), in the order of the trees.
 
     If ``found`` (rows, trees) is not empty, store the leaves there instead.
     """

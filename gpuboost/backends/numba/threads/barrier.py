@@ -59,7 +59,10 @@ def next_task(barrier):
 
 @helper
 def last_arrives(barrier):
-    """Whether this thread is the last to arrive; the others wait until it calls `release`."""
+    """Whether this thread is the last to arrive.
+
+    The others wait until it calls `release`, or until the call is cancelled by `call_off`.
+    """
     turn = load_acquire(barrier, TURN)
     if raise_by_one(barrier, ARRIVED) + 1 == barrier[THREADS]:
         return True
