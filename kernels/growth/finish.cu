@@ -210,10 +210,12 @@ finish_nodes(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels,
 // bounds set by the monotonic splits above each node: `in_monotonic_order` of
 // gpuboost/engine/growth/constraints.py. Then multiply them by the rate.
 //
-//   largest, rate  float64 (1,)          largest absolute value, and factor of clipped values
+//   largest, rate  float64 (1,)          largest absolute leaf value, and factor of clipped
+//                                        values
 //   feature        int32 (places,)       of the node buffer
 //   left           int32 (nodes,)        of the finished trees
-//   sign           int8 (n_features,)    1 if values rise with a feature, -1 if they fall, else 0
+//   sign           int8 (n_features,)    1 if values must increase with a feature, -1 if they
+//                                        must decrease, else 0
 //   lower, upper   float64 (nodes,)      scratch: bounds of each node
 //
 // Launch: one block of ORDER_THREADS threads per tree, no shared memory. A block processes one

@@ -1,8 +1,9 @@
 // The candidate splits of one node by one feature, for split.cuh.
 //
-// A block has SPLIT_THREADS threads. A feature's items (codes) are sorted, thread t holds the
-// item at position t, and the left child gets the items up to a position (or one item alone). Kinds
-// of features differ only in the order and the candidates:
+// A block has SPLIT_THREADS threads. A feature's items (codes) are sorted; thread t holds the
+// item at position t, and the left child gets the items up to a position (or one item alone). Sums
+// include only the items that are taken. Kinds of features differ only in the columns of this
+// table:
 //
 //   kind                 order             items taken        left           candidates
 //   numeric              code              all values         up to t        occupied codes
@@ -16,7 +17,7 @@
 //
 // Usually, a block has a thread for each code, and a cell is a code. With BY_WARP, a block is one
 // warp that searches nodes with at most WARP rows: its cells are the codes that occur in the node,
-// in ascending order, and `Feature::codes` lists these codes.
+// in ascending order, and cell WARP is for missing values; `Feature::codes` lists these codes.
 //
 // Histograms in global or shared memory are read through a type with `hessian(cell)`,
 // `count(cell)`, `gradient(cell, k)`, `plane(cell, p)` and `missing_code()`, the cell of
@@ -72,11 +73,11 @@ __device__ __forceinline__ int32 highest(const uint32 (&words)[SPLIT_WARPS])
 // ---- State of a block --------------------------------------------------------------------------
 
 struct Workspace {
-    uint32 occupied[SPLIT_WARPS];  // cells of values, without the missing cell
-    uint32 drawn[SPLIT_WARPS];
+    uint32 occupied[SPLIT_WARPS];  // occupied cells, without the missing cell
+    uint32 drawn[SPLIT_WARPS];     // scratch: bins up to a draw, or categories drawn or sorted
     int64 warp_sums[SPLIT_WARPS];
     double warp_score[SPLIT_WARPS];
-    int32 warp_position[SPLIT_WARPS];  // encoded as by `best_position`
+    int32 warp_position[SPLIT_WARPS];  // in the encoding of `best_position`
     double ratio[SPLIT_THREADS];
     int32 order[SPLIT_THREADS];
 };
@@ -97,16 +98,18 @@ struct Options {
     int32 n_channels;
     bool by_class;
     bool random_thresholds;
-    In<double> regular;  // l1, l2 and the largest absolute value, for NEWTON
+    In<double> regular;  // l1, l2 and the largest absolute leaf value, for NEWTON
 };
 
 struct Feature {
     int32 index;
     int32 n_bins;
     bool categorical;
-    int32 sign;          // 1 if leaf values rise with the feature, -1 if they fall, else 0
+    int32 sign;          // 1 if leaf values must increase with the feature, -1 decrease, else 0
     In<double> center;   // centres of the feature's bins
-    const uint8* codes;  // codes of the cells, then NO_CODE; null if cells are codes
+    // Codes of the cells in use, NO_CODE for the others (the entry of the missing cell can also be
+    // the missing code); null if cells are codes.
+    const uint8* codes;
 
     __device__ __forceinline__ int32 code(int32 cell) const
     {
@@ -122,11 +125,11 @@ struct Item {
     bool taken;      // whether sums include the item
     bool candidate;  // whether the left side of a candidate ends at this position
     bool alone;      // whether the left child gets this item only, not all up to it
-    int32 place;     // of category threadIdx.x: its position, NOWHERE if it is not taken
+    int32 place;     // position of the category in cell threadIdx.x; NOWHERE if it is not taken
     int32 bin;
     int32 next_bin;
     double draw;
-    bool leaves_rare;  // whether codes that are not taken go where missing values go
+    bool leaves_rare;  // whether occupied codes that are not taken go where missing values go
 };
 
 __device__ __forceinline__ double no_draw() { return __longlong_as_double(0x7ff8000000000000ll); }
@@ -202,8 +205,8 @@ __device__ __forceinline__ Item random_category_item(Workspace& space, const Nod
     return {t, left, t == SPLIT_THREADS - 1, false, left ? t : NOWHERE, 0, 0, no_draw(), false};
 }
 
-// The gradient of this thread's cell by which categories are sorted: of the node's largest class,
-// or summed over the outputs.
+// The gradient that the category in this thread's cell is sorted by: that of the only channel; with
+// several classes, that of the node's largest class; with several outputs, their sum.
 template <class HistogramView>
 __device__ __forceinline__ int64 ordering_gradient(const HistogramView& cells, const Node& node,
                                                    const Options& options)

@@ -1,11 +1,12 @@
 // Constraints of nodes: bounds on their values, and the features that they may split on.
 //
 //   size        int32 (1,)     number of nodes, at most the length of arrays of nodes
-//   regular     float64 (3,)   l1, l2, largest absolute value
+//   regular     float64 (3,)   l1, l2, largest absolute leaf value
 //   lower, upper   float64 (nodes,)      bounds on the values of each node and its descendants
 //   groups      uint32 (nodes, n_words)  a bit for each group with all features of the node's path
 //   of_feature  uint32 (n_features, n_words)   a bit for each group that contains the feature
-//   monotonic   int8 (n_features,)   1 if leaf values rise with a feature, -1 if they fall, else 0
+//   monotonic   int8 (n_features,)   1 if leaf values must increase with a feature, -1 if
+//                                    they must decrease, else 0
 //
 // lower and upper exist only if a feature is monotonic; n_words is 0 without groups.
 //

@@ -11,7 +11,7 @@
 //   min_hessian, min_category   int64 (trees,)
 //   allowed     uint8 (trees, n_features)   features that nodes may split on; (nodes, n_features)
 //                                     with ALLOWED_BY_NODE
-//   regular     float64 (3,)          l1, l2, largest absolute value
+//   regular     float64 (3,)          l1, l2, largest absolute leaf value
 //   lower, upper   float64 (nodes,)   bounds on values; read only with MONOTONIC
 //   listed      int32 (slots, n_listed) or (n_listed,)    features of the histograms, see
 //                                     histogram.cu

@@ -54,7 +54,7 @@ def test_numba_grows_trees_of_medians_as_numpy(problem: Problem) -> None:
     assert grow(problem, NumpyBackend(), memory_budget=1)[1] == fingerprint
 
 
-@pytest.mark.filterwarnings("ignore:sample_weight spans")
+@pytest.mark.filterwarnings("ignore:the weights of rows")
 @pytest.mark.parametrize("n_rows", [160, 4000])
 def test_missing_values_of_zero_weight_get_no_leaf(n_rows: int) -> None:
     """Missing values go right if no row of positive weight in the node has one."""

@@ -187,7 +187,7 @@ class HostBooster:
         return rule.leaf_values(rows, groups, column, self.parameter)
 
     def update(self, raw: np.ndarray, tree: Tree, leaf: np.ndarray, column: int) -> None:
-        """Add the value of each row's leaf to the raw predictions of the row, in place."""
+        """Add the value of each row's leaf to the row's raw predictions, in place."""
         raw[:, column : column + tree.value.shape[1]] += tree.value[leaf]
 
 

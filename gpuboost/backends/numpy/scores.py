@@ -74,7 +74,7 @@ class Scorer:
         self._two_classes = target.by_class and not target.is_multiclass
 
     def scores(self, left: Sums, node: NodeLimits, feature: np.ndarray) -> np.ndarray:
-        """Score of each split from its left sums; -1 if it is not valid.
+        """Score of each split from its left sums, float64; -1 if it is not valid.
 
         Parameters
         ----------
@@ -83,7 +83,8 @@ class Scorer:
         node : NodeLimits
             Sums and limits of the node of each split.
         feature : int64
-            Feature of each split. The arrays of ``node`` and ``feature`` broadcast with ``left``.
+            Feature of each split. ``feature`` and the arrays of ``node`` broadcast with those of
+            ``left``.
         """
         options, hessian = self._options, left.hessian
         valid = (hessian >= node.minimum) & (node.hessian - hessian >= node.minimum)

@@ -1,4 +1,4 @@
-"""Inputs of gradient boosting other than X, y and weights: loss, offsets and evaluation sets."""
+"""Inputs of gradient boosting besides X: loss, y, weights, offsets and evaluation sets."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class BoostPlan:
 
 
 def boost_plan(estimator: Any, inputs: FitInputs) -> tuple[BoostPlan, GrowthSize]:
-    """The plan of a boosting fit, and the amount of work of its rounds."""
+    """The plan of a boosting fit, and the `GrowthSize` of its rounds."""
     labels, before = inputs.labels, inputs.before
     loss = estimator._make_loss(labels) if before is None else before.loss
     y = copy_to_host(labels.rows)
@@ -63,7 +63,10 @@ def boost_plan(estimator: Any, inputs: FitInputs) -> tuple[BoostPlan, GrowthSize
 
 
 def start_of_rows(X: Any, offset: Any, init: Any, loss: Loss, n: int) -> np.ndarray | None:
-    """Offsets plus predictions of ``init``: float64 (n, columns); None if both are None."""
+    """Offsets plus raw predictions of ``init``: float64 (n, columns); None if both are None.
+
+    ``init`` is the fitted estimator.
+    """
     offsets = read_offset(offset, n, loss.columns)
     if init is None:
         return offsets
@@ -74,7 +77,10 @@ def start_of_rows(X: Any, offset: Any, init: Any, loss: Loss, n: int) -> np.ndar
 def read_eval_set(
     eval_set: Any, estimator: Any, prepared: Prepared[BoostPlan], init: Any
 ) -> list[RowSet]:
-    """The row sets of ``eval_set``; their raw predictions do not include the baseline yet."""
+    """The row sets of ``eval_set``, a list of tuples or a single tuple.
+
+    Their raw predictions do not include the baseline yet.
+    """
     if eval_set is None:
         return []
     several = eval_set if isinstance(eval_set, list) else [eval_set]
@@ -82,7 +88,7 @@ def read_eval_set(
 
 
 def _read_rows(given: Any, estimator: Any, prepared: Prepared[BoostPlan], init: Any) -> RowSet:
-    """Read one row set, with the columns, bins and labels of the training data."""
+    """Read one element of ``eval_set``, with the columns, bins and classes of the training data."""
     if not isinstance(given, (tuple, list)) or not 2 <= len(given) <= len(ROW_PARTS):
         raise ValueError(
             "eval_set must be a list of (X, y), (X, y, sample_weight) or (X, y, sample_weight, "

@@ -21,9 +21,10 @@ from gpuboost.estimators.inputs.parameters import feature_count, tree_limits
 MULTI_STRATEGIES = ("auto", "one_output_per_tree", "multi_output_tree")
 IMPORTANCES = ("gain", "count")
 BOOSTING_CRITERIA = ("deprecated", "friedman_mse", "squared_error")
-# With 'auto', a category is rare with fewer rows than the first number or, if hessians are Fisher
-# information, a total hessian below the second (measurements: benchmarks/NOTES.md). So that not
-# all categories of a small table are rare, those with at least the last fraction of rows are not.
+# With min_samples_category='auto', a category is rare if it has fewer than CATEGORY_ROWS rows or,
+# if hessians are Fisher information, if the hessians of its rows before the first round sum to less
+# than CATEGORY_HESSIAN (measurements: benchmarks/NOTES.md). In a small table, this could make all
+# categories rare, so a category with at least a fraction CATEGORY_SHARE of the rows is never rare.
 CATEGORY_ROWS, CATEGORY_HESSIAN, CATEGORY_SHARE = 20, 5.0, 0.01
 
 
@@ -37,7 +38,11 @@ class FeatureCounts:
 
     @classmethod
     def of(cls, estimator: Any, n_features: int) -> FeatureCounts:
-        """The counts; a node's fraction refers to its level's features, a level's to the tree's."""
+        """The counts that an estimator's parameters ask for.
+
+        A fraction of features refers, for a tree, to all features, for a level, to the features of
+        the tree, and for a node, to the features of the level.
+        """
         tree = feature_count(estimator.max_features_per_tree, n_features)
         level = feature_count(estimator.max_features_per_level, tree)
         return cls(tree, level, feature_count(estimator.max_features, level))
@@ -69,11 +74,21 @@ def category_fraction(
 
     Parameters
     ----------
+    estimator : object
+        Has the attribute ``min_samples_category``.
     mapper : BinMapper
+        Bins of the features; only categorical features with more than ``ONE_HOT_CATEGORIES``
+        categories are sorted.
     n_rows : float
-        Number of rows with positive weight in a tree.
+        Expected number of rows with positive weight in a tree.
     information : float
-        Mean hessian of a row before the first round (`baseline.information_of_row`).
+        Mean hessian of a row before the first round; 1.0 if hessians are not Fisher information
+        (`baseline.information_of_row`).
+
+    Raises
+    ------
+    ValueError or TypeError
+        If ``min_samples_category`` is out of range or of a wrong type.
     """
     minimum = estimator.min_samples_category
     if isinstance(minimum, str) and minimum == "auto":
@@ -99,7 +114,7 @@ def category_fraction(
 
 
 def check_criterion(estimator: Any) -> None:
-    """Check ``criterion``, and warn that it has no effect."""
+    """Check ``criterion``; if it was set, warn that it has no effect."""
     if estimator.criterion != "deprecated":
         one_of("criterion", estimator.criterion, BOOSTING_CRITERIA)
         warn_user(
@@ -110,7 +125,14 @@ def check_criterion(estimator: Any) -> None:
 
 
 def sums_outputs(estimator: Any, loss: Loss) -> bool:
-    """Whether each round grows one tree whose leaves hold all columns."""
+    """Whether each round grows one tree whose leaves hold several columns; False for one column.
+
+    Raises
+    ------
+    ValueError
+        If ``multi_strategy`` is unknown, or asks for such trees with a loss that does not allow
+        them.
+    """
     strategy = one_of("multi_strategy", estimator.multi_strategy, MULTI_STRATEGIES)
     if loss.columns == 1 or strategy == "one_output_per_tree":
         return False
@@ -125,7 +147,10 @@ def sums_outputs(estimator: Any, loss: Loss) -> bool:
 
 
 def learning_rates(given: Any) -> Callable[[int], float]:
-    """The learning rate of each round: a constant, or the user's function of the round."""
+    """Function of the number of a round, from 0, that returns its learning rate.
+
+    ``given`` is a constant or the user's function of that number. Rates must be at least 0.
+    """
     if not callable(given):
         rate = number_between("learning_rate", given, 0.0)
         return lambda number: rate

@@ -87,7 +87,7 @@ class TreeModel(BaseEstimator, ABC):
 
     @abstractmethod
     def _plan(self, inputs: FitInputs) -> tuple[Any, GrowthSize]:
-        """The plan of the trees or rounds, and the amount of work to grow them."""
+        """The plan of the trees or rounds, and their `GrowthSize`."""
 
     @abstractmethod
     def _grow(self, prepared: Prepared[Any]) -> tuple[FittedTrees, dict[str, Any]]:

@@ -37,7 +37,7 @@ class GrowPlan:
 def tree_plan(
     estimator: Any, inputs: FitInputs, batch: TreeBatch, in_turn: bool = False
 ) -> tuple[GrowPlan, GrowthSize]:
-    """The plan of a batch of trees, and the amount of work to grow them.
+    """The plan of a batch of trees, and their `GrowthSize`.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def tree_plan(
 
 
 def growth_of(inputs: FitInputs, limits: dict[str, Any], of_trees: tuple[int, ...]) -> GrowthSize:
-    """The amount of work of a fit.
+    """The `GrowthSize` of a fit.
 
     Parameters
     ----------

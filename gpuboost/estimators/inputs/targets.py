@@ -21,7 +21,10 @@ from gpuboost.estimators.inputs.parameters import CLASS_CRITERIA, VALUE_CRITERIA
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """The label of each row: ``rows`` is a NumPy or CuPy array (n,) or (n, n_outputs)."""
+    """The class or the values of each row.
+
+    ``rows`` is a NumPy or CuPy array (n,), or (n, n_outputs) for several values per row.
+    """
 
     rows: np.ndarray
 
@@ -100,9 +103,10 @@ class ValueLabels(Labels):
         columns, facts = self.rows.reshape(len(self.rows), -1), sampler.weight_facts
         if CRITERIA[criterion].counts:
             check_counts(columns, facts.inside)
-        with np.errstate(over="ignore"):  # too wide a span raises an error below
+        with np.errstate(over="ignore"):  # `regression_target` raises an error if y spans too much
             target = regression_target(columns, facts, criterion)
-        if isinstance(target, ValueTarget):  # ranks distinguish even close values
+        # The ranks of a `MedianTarget` distinguish even close values.
+        if isinstance(target, ValueTarget):
             _warn_of_outliers(columns, target.values, facts.inside)
         return target
 
@@ -112,15 +116,16 @@ class ValueLabels(Labels):
 
 
 def _warn_of_outliers(y: np.ndarray, quantised: np.ndarray, inside: np.ndarray | None) -> None:
-    """Warn if quantisation makes most values of a target equal.
+    """Warn if quantisation leaves fewer than half of an output's distinct values distinct.
 
-    The numbers of distinct values before and after quantisation are compared on about a thousand
-    rows.
+    The distinct values before and after quantisation are counted in a sample of 1000 to 2000 rows
+    (in all rows, if there are fewer).
     """
     values, integers = _some_rows_on_host((y, quantised), inside)
     for k in range(y.shape[1]):
         fraction, exponent = np.frexp(values[:, k])
-        # Values that differ only by rounding errors count as equal. Halving avoids overflow.
+        # Values that differ only by rounding errors count as equal. The rounded values are halved,
+        # because rounding up could exceed the float64 range.
         distinguished = np.ldexp(np.rint(fraction * 2.0**40), exponent - 41)
         before, after = len(np.unique(distinguished)), len(np.unique(integers[:, k]))
         if 2 * after < before:
@@ -135,7 +140,10 @@ def _warn_of_outliers(y: np.ndarray, quantised: np.ndarray, inside: np.ndarray |
 def _some_rows_on_host(
     arrays: tuple[np.ndarray, ...], inside: np.ndarray | None
 ) -> list[np.ndarray]:
-    """About a thousand evenly spaced rows of the arrays, chosen from the rows ``inside``."""
+    """At most 2000 evenly spaced rows of the arrays, copied to the host.
+
+    They are chosen from the rows in the mask ``inside``; None means all rows.
+    """
     xp = array_module(arrays[0])
     rows = xp.arange(len(arrays[0])) if inside is None else xp.flatnonzero(inside)
     rows = rows[:: max(1, len(rows) // 1000)]
@@ -143,12 +151,13 @@ def _some_rows_on_host(
 
 
 def _warn_of_small_weights(sampler: RowSampler) -> None:
-    """Warn if the weights of most rows are too small to take part in the choice of splits."""
+    """Warn if the weights of more than half of the rows round to 0, so that splits ignore them."""
     if sampler.lost > 0.5:
         assert sampler.weights is not None
         positive = sampler.weights[sampler.weights > 0]
         warn_user(
-            f"sample_weight spans {float(positive.min()):g} to {float(positive.max()):g}: a tree "
-            f"chooses its splits without {sampler.lost:.0%} of the rows, whose weights round to 0 "
-            "(different rows in each tree); make large weights smaller"
+            "the weights of rows (sample_weight times any class weights) span "
+            f"{float(positive.min()):g} to {float(positive.max()):g}: a tree chooses its splits "
+            f"without {sampler.lost:.0%} of the rows, whose weights round to 0 (different rows in "
+            "each tree); make large weights smaller"
         )

@@ -98,7 +98,7 @@ class SingleTree(TreeModel):
     __metadata_request__fit: ClassVar = UNROUTED
 
     def _plan(self, inputs: FitInputs) -> tuple[GrowPlan, GrowthSize]:
-        """The plan of one tree on all rows and features, and the amount of work."""
+        """The plan of one tree on all rows and features, and its `GrowthSize`."""
         labels, n = inputs.labels, len(inputs.labels)
         weights = self._weights(labels, inputs.weights)
         seed, bits = draw_seed(self.random_state), labels.weight_bits

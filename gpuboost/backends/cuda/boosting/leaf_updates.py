@@ -1,7 +1,7 @@
 """Updates of raw predictions on the device by the leaf values of a round's trees.
 
-Unless trees are deep, the partition tracks the leaves of the rows on which trees are grown. All
-other rows traverse the finished trees.
+Unless trees are deep and not limited by ``max_leaf_nodes``, the partition tracks the leaves of the
+rows on which trees are grown. All other rows traverse the finished trees.
 """
 
 from __future__ import annotations
@@ -38,13 +38,15 @@ from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.losses import LeafRule
 from gpuboost.engine.task import NO_LIMIT
 
-# Up to this depth the partition tracks the leaf of each row. For deeper trees it is faster to grow
-# small nodes outside the level loop, where rows are not tracked.
+# Up to this depth the partition tracks the leaf of each row. For deeper trees, unless growth is
+# best first, it is faster to grow small nodes outside the level loop, where rows are not tracked.
 MONITORED_DEPTH = 12
 
 
 class RoundLeaves(LeavesOfRound):
-    """Keeps the leaves of each round, if all trees of a round grow in one batch.
+    """Keeps the leaves of each round, if the device finishes its trees.
+
+    It does so if all trees of a round grow in one batch and are not pruned.
 
     Parameters
     ----------
@@ -95,10 +97,13 @@ class RoundLeaves(LeavesOfRound):
         )
 
     def refit(self, rule: LeafRule, weights: Array | None) -> None:
-        """Use quantiles of residuals, weighted by `RoundRows.leaf_weights`, as leaf values."""
+        """Replace the Newton steps by leaf values that the loss's rule computes from residuals.
+
+        ``weights`` are `RoundRows.leaf_weights`, the weights of rows in quantiles.
+        """
         n_trees, rows = self._task.trees_per_round, self._sets[0]
         n_rows = n_trees * self._max_rows
-        # Leaves count even if a split above them is later undone.
+        # In best-first growth, the capacity includes leaves below splits that are later undone.
         max_nodes = max_stored_nodes(n_trees, n_rows, self._task.options, rows.n)
         capacity = min(n_rows, (max_nodes + n_trees) // 2)
         self._quantiles = LeafQuantiles(self._runtime, rule, rows, weights, capacity, n_rows)
@@ -126,9 +131,10 @@ class RoundLeaves(LeavesOfRound):
     def keep_level(
         self, rows: DeviceRows, frontier: DeviceFrontier, accepted: Array, first: Array
     ) -> None:
-        """Keep the leaf of each row that reaches one; without tracking, keep the list of rows.
+        """Keep the leaf of each row that reaches one in this level.
 
-        The arguments are as in `LeavesOfRound.keep_level`.
+        If leaves are not tracked but their values are quantiles, keep the list of the trees' rows
+        in the first level. The arguments are as in `LeavesOfRound.keep_level`.
         """
         if not self.follows:
             if self._quantiles is not None and self._listed is None:
@@ -181,7 +187,10 @@ class RoundLeaves(LeavesOfRound):
     def _keep_leaves(
         self, quantiles: LeafQuantiles, finished: Finished, grown: NumberedNodes
     ) -> PlacedLeaves | None:
-        """Return the map of places if residuals were kept by level; otherwise keep them now."""
+        """Return the map from places to nodes if the residuals of the leaves were kept by level.
+
+        Otherwise, keep the residuals now and return None.
+        """
         if finished.number_of is not None:
             return PlacedLeaves(finished.number_of, grown.leaf)
         assert self._listed is not None
@@ -232,7 +241,8 @@ def add_leaves(
     ----------
     finished : Finished
     trees : uint64 (trees,)
-        Numbers of the trees, in the ensemble or in the round.
+        Numbers of the trees in the ensemble or in the round. Only their remainders modulo the
+        number of trees per round, which give the columns of the trees, matter.
     rows : DeviceRowSet
         Row set whose raw predictions are updated.
     missing_code : int

@@ -17,9 +17,11 @@ from gpuboost.backends.cuda.sampling.batch_inputs import HostInputs
 from gpuboost.engine.growth.level_loop import grow_levels
 from gpuboost.engine.task import GrowTask, TreeOptions
 
-# Fraction of the memory budget for the histograms of a level; the rest is for rows and nodes.
+# Fraction of the memory budget for histograms, of a level and of the level before if they are kept;
+# the rest is for rows and nodes.
 HISTOGRAM_SHARE = 0.5
-# Bytes per row that finding the bins of a column takes besides its keys.
+# Bytes per row that finding the bins of a column takes besides the column's sort keys, see
+# `backends.cuda.data.edges.learn_column`.
 COLUMN_BYTES, WEIGHTED_COLUMN_BYTES = 17, 41
 ROWS_OF_FULL_LEVEL = 4  # rows per node in the last level assumed to be full
 
@@ -37,8 +39,8 @@ class MemoryEstimate:
     needs_size_readback : bool
         Whether the host reads back numbers of nodes.
     lives : tuple of list of int, or None
-        Sizes and ends of the batch's arrays: the arguments of `plan_arena`. None if the launches of
-        the batch cannot be replayed.
+        Sizes of the batch's arrays and ends of their lifetimes: the arguments of `plan_arena`. None
+        if the launches of the batch cannot be replayed.
     """
 
     lasting: int
@@ -66,9 +68,10 @@ def dry_run_batch(
     """Estimate the memory of a batch; ``maker`` is as in `DeviceTask`.
 
     Histograms take up to ``task.memory_budget`` bytes. If the host reads back a number of nodes, it
-    gets the estimate `nodes_at`; this happens for deep trees, and for levels too large for
-    ``task.memory_budget`` (`CudaLevelOps`). The launches can be replayed if the device draws the
-    rows and the host reads back no number of nodes.
+    gets the estimate `nodes_at`, limited by the options of the trees; this happens for deep trees
+    (`is_sync_free`), and for levels with so many histograms that they need many slices to fit
+    ``task.memory_budget`` (`Slices.are_few`). The launches can be replayed if the rows are drawn on
+    the device or made there by rounds, and the host reads back no number of nodes.
     """
     n_trees = len(host.trees)
     runtime = shape_runtime(shape, n_trees, task.matrix.n_samples, task.options)
@@ -86,7 +89,10 @@ def dry_run_batch(
 def shape_runtime(
     shape: DeviceShape, n_trees: int, n_rows: int, options: TreeOptions
 ) -> ShapeRuntime:
-    """Make a runtime for a dry run of a batch of ``n_trees`` trees with ``n_rows`` rows each."""
+    """Make a runtime for a dry run of a batch of ``n_trees`` trees with ``n_rows`` rows each.
+
+    The host reads `nodes_at` nodes of each tree, but no more than ``max_leaf_nodes`` allows.
+    """
 
     def nodes(depth: int) -> int:
         return n_trees * min(nodes_at(depth, n_rows), 2 * options.max_splits(depth - 1))
@@ -95,7 +101,10 @@ def shape_runtime(
 
 
 def binning_peak(n_features: int, n_samples: int, itemsize: int, weighted: bool) -> int:
-    """Peak bytes of binning a host matrix: the matrix, and its codes or the work on one column."""
+    """Peak bytes of binning a host matrix that fits the device.
+
+    They hold the matrix, and its codes or the work on one column, whichever is larger.
+    """
     column = itemsize + (WEIGHTED_COLUMN_BYTES if weighted else COLUMN_BYTES)
     return n_samples * (n_features * itemsize + max(n_features, column))
 
@@ -115,9 +124,10 @@ def nodes_at(depth: int, rows: int) -> int:
 def trees_at_once(task: GrowTask, budget: int, shape: DeviceShape) -> int:
     """Number of trees of a task that grow together in ``budget`` bytes, at least one.
 
-    The budget includes ``task.memory_budget`` bytes for histograms, but not the data that all
-    batches share. The nodes of a batch must have int32 numbers. Batches have about equal size. They
-    are smaller if that makes growth sync free, except in rounds, whose trees grow together.
+    The budget includes ``task.memory_budget`` bytes for histograms and the memory of a recording,
+    but not the data that all batches share. Int32 must be able to number the nodes of a batch.
+    Batches have about equal size. They are smaller if that makes growth sync free, except in
+    rounds, whose trees grow together.
     """
     known = cache(lambda n_trees: dry_run(task, n_trees, shape))
 
@@ -140,9 +150,9 @@ def trees_at_once(task: GrowTask, budget: int, shape: DeviceShape) -> int:
 def _max_that_fit(task: GrowTask, n_batches: int, taken: Callable[[int], int], budget: int) -> int:
     """Trees per batch for the smallest number of batches, from ``n_batches`` on, that fit.
 
-    A batch fits if its bytes, ``taken(n_trees)``, are at most ``budget``; a batch of one tree is
-    always allowed. A batch with a fraction of the trees takes at least that fraction of the bytes,
-    so each estimate gives a lower bound on the number of batches.
+    A batch fits if its bytes, ``taken(n_trees)``, are at most ``budget`` and int32 can number its
+    nodes; a batch of one tree is always allowed. A batch with a fraction of the trees takes at
+    least that fraction of the bytes, so each estimate gives a lower bound on the number of batches.
     """
     rows = rows_of_tree(task)
     while (n_trees := -(-len(task.trees) // n_batches)) > 1:

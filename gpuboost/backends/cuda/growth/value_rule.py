@@ -27,7 +27,8 @@ class ValueRule:
     mean, distinct_targets, first_target : arrays
         Means and distinct targets of the outputs; see ``ValueRule`` of value_rule.cuh.
     given : float64 (3,)
-        l1, l2 and the largest absolute value, which also bounds values under monotonic constraints.
+        l1, l2 and the largest absolute leaf value, which also bounds the values of all nodes under
+        monotonic constraints.
     rate : float64 (1,)
         Factor of steps, and of values under monotonic constraints.
     unit, unit_of_gain : float64 (1,)

@@ -1,9 +1,11 @@
 """Rounds of boosting as compiled passes over the rows, shared by all threads.
 
-gradients   gradients and hessians, and their largest magnitudes, which set the round's scale
+gradients   gradients and hessians; their largest magnitudes, which set the round's scale; and their
+            mean magnitudes, which level-wise growth needs to pack them into words
 grow        all trees of the round, level by level (`level_wise_rounds`) or depth-first
-leaves      known from level-wise growth; for other rows and trees, found from the codes
-update      raw predictions from the leaf of each row
+leaves      known from level-wise growth; for other rows and trees, found from the codes or, for
+            evaluation rows that are not binned, from the values
+update      raw predictions, by the value of each row's leaf
 """
 
 from __future__ import annotations
@@ -44,9 +46,10 @@ class NumbaBooster(HostBooster):
         self.grows_by_levels = grows_by_levels(task)  # else depth-first
         self._levels = LevelRounds(task, self._pool) if self.grows_by_levels else None
         self._grower: DepthFirstGrower | None = None  # depth-first grower of the previous round
-        # For several classes: directions and losses of rows at the current raw predictions.
+        # For several classes: the directions and losses of the training rows at their current raw
+        # predictions; None if they must be computed again.
         self._made: tuple[Directions, np.ndarray] | None = None
-        self._by_row: dict[int, np.ndarray] = {}
+        self._by_row: dict[int, np.ndarray] = {}  # row-major codes of binned row sets
         if self._levels is not None and self._levels.are_features:
             self._by_row[0] = self._levels.by_row
 
@@ -57,7 +60,10 @@ class NumbaBooster(HostBooster):
     # ---- the steps of a round ------------------------------------------------------------------
 
     def gradients(self, number: int) -> Gradients:
-        """Gradients of the loss at the training rows, and which rows are in this round."""
+        """Gradients of the loss at the training rows, and the mask of the rows in this round.
+
+        The largest and mean magnitudes of gradients and hessians are kept for `scale` and `grow`.
+        """
         loss, rows = self.task.loss, self._predicted()
         if loss.takes_rows:
             made = self._of_classes()[0]
@@ -102,7 +108,7 @@ class NumbaBooster(HostBooster):
         return rows_of_tree(made, scale, columns.start, key)
 
     def leaves(self, tree: Tree, data: BinnedMatrix | np.ndarray, column: int | None) -> np.ndarray:
-        """The leaf of every row: int32 (n,)."""
+        """The leaf of every row: int32 (n,); ``column`` is as in `HostBooster.leaves`."""
         if isinstance(data, np.ndarray):
             return super().leaves(tree, data, column)
         rows, missing_code = _ALL, data.missing_code
@@ -123,7 +129,7 @@ class NumbaBooster(HostBooster):
         return leaf
 
     def update(self, raw: np.ndarray, tree: Tree, leaf: np.ndarray, column: int) -> None:
-        """Add the value of each row's leaf to the raw predictions of the row, in place."""
+        """Add the value of each row's leaf to the row's raw predictions, in place."""
         self._made = None
         if tree.value.shape[1] > 1:
             super().update(raw, tree, leaf, column)

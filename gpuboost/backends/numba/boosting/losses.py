@@ -42,7 +42,10 @@ _add_losses = loops_by_number(_value_loop, "value")
 
 @entry
 def column_losses(formula, y, raw, parameter, total, rows):
-    """Fill ``total`` with the loss of each row: the mean over columns."""
+    """Fill ``total`` with the loss of each row: the mean over columns.
+
+    The other arguments are as in `gradients.column_gradients`.
+    """
     for start in range(rows[0], rows[1], GRADIENT_BLOCK):
         stop = min(start + GRADIENT_BLOCK, rows[1])
         total[start:stop] = 0.0
@@ -55,7 +58,10 @@ def column_losses(formula, y, raw, parameter, total, rows):
 
 @entry
 def largest_product(values, weights, rows):
-    """Largest absolute product of value and weight; infinite if one is not finite."""
+    """Largest absolute value of value times weight; infinity if any product is not finite.
+
+    Empty weights are ones.
+    """
     largest, is_finite = 0.0, True
     for i in range(rows[0], rows[1]):
         size = abs(values[i] * weights[i]) if weights.size else abs(values[i])
@@ -68,7 +74,7 @@ def largest_product(values, weights, rows):
 def plane_sums(values, weights, scales, rows):
     """Sums of the two planes of value times weight (`engine.fixed_point.two_planes`).
 
-    ``scales`` (3,) is a column from `engine.averages.plane_scales`.
+    Empty weights are ones; ``scales`` (3,) is a column of those of `engine.averages.plane_scales`.
     """
     high_sum, low_sum = np.int64(0), np.int64(0)
     for i in range(rows[0], rows[1]):
@@ -102,14 +108,17 @@ def mean_loss(loss: Loss, predicted: Predicted, parameter: np.ndarray, pool: Thr
 
 
 def mean_of(values: np.ndarray, predicted: Predicted, pool: ThreadPool) -> float:
-    """Weighted mean over rows, with the same bits as `engine.averages.weighted_mean`."""
+    """Weighted mean of one value per row, with the bits of `engine.averages.weighted_mean`."""
     weights = weights_of(predicted)
     total = _sum(weights, NO_WEIGHTS, pool) if len(weights) else float(len(values))
     return _sum(values, weights, pool) / total
 
 
 def _sum(values: np.ndarray, weights: np.ndarray, pool: ThreadPool) -> float:
-    """Sum of value times weight (or of values), as `engine.averages.weighted_mean` computes it."""
+    """Sum of value times weight, as `engine.averages.weighted_mean` computes it.
+
+    Empty weights are ones; the sum is infinite if any product is not finite.
+    """
     n = len(values)
     largest = max(by_chunks(lambda rows: largest_product(values, weights, rows), n, pool))
     if largest == np.inf:

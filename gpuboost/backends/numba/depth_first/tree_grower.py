@@ -90,8 +90,9 @@ class DepthFirstGrower:
     task : GrowTask
         The trees to grow, with their data and options.
     earlier : DepthFirstGrower, optional
-        Grower of another task with the same matrix, constraints and channels. Its buffers are
-        reused on the same thread.
+        Grower of another task with the same matrix, constraints and channels. If trees grow on the
+        calling thread alone, its buffers are reused. With several threads they are not, because
+        `in_order` starts new threads for each task.
     """
 
     def __init__(self, task: GrowTask, earlier: DepthFirstGrower | None = None) -> None:
