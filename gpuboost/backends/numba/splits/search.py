@@ -37,7 +37,8 @@ from gpuboost.engine.criteria import VARIANCE
 from gpuboost.engine.task import LEAF
 
 # The search of a node with two classes ends at a split into two pure sides, since no later feature
-# has a larger score. Nodes of a larger weight rarely have such a split.
+# has a larger score. Nodes of a larger weight rarely have such a split. Without this, a forest of
+# 100k x 28 grown to purity takes 6% longer.
 PERFECT_UP_TO = 2048
 
 
