@@ -90,7 +90,9 @@ def grow_nodes(problem, channels, targets, rows, root):
 
     ``root`` is (number of rows, gradient, hessian, key). A node waits after its split is found.
     """
-    limits, scratch, (n_rows, gradient, hessian, key) = problem.limits, problem.scratch, root
+    # Reading an array from a record here counts a reference, so none is read in the loop.
+    limits, matrix, (n_rows, gradient, hessian, key) = problem.limits, problem.matrix, root
+    split, mask = problem.scratch.split, problem.scratch.mask
     nodes, waiting = np.empty(FIRST_NODES, NODE), np.empty(FIRST_NODES, np.int32)
     masks, n_masks = np.empty((0, 16), np.uint32), np.int64(0)
     set_node(nodes[0], 0, n_rows, gradient, hessian, key, 0)
@@ -105,8 +107,8 @@ def grow_nodes(problem, channels, targets, rows, root):
                 set_median_gradients(problem, channels, targets, rows, nodes[k], medians[k])
             if not evaluate(problem, channels, rows, nodes, k, open_groups, 0):
                 continue
-            if scratch.split[0].categorical:
-                masks = add_mask(masks, n_masks, scratch.mask)
+            if split[0].categorical:
+                masks = add_mask(masks, n_masks, mask)
                 nodes[k].category = n_masks
                 n_masks += 1
             if best_first:
@@ -120,7 +122,7 @@ def grow_nodes(problem, channels, targets, rows, root):
             nodes, waiting, open_groups, medians = enlarge(nodes, waiting, open_groups, medians)
         k = np.int64(pop_heap(waiting, n_waiting, nodes) if best_first else waiting[n_waiting - 1])
         n_waiting -= 1
-        n_left = split_rows(problem.matrix, rows, nodes[k], masks, 0)
+        n_left = split_rows(matrix, rows, nodes[k], masks, 0)
         make_children(problem, nodes, k, n_nodes, n_left, open_groups)
         first_new, n_nodes = n_nodes, n_nodes + 2
 
