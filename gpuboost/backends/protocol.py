@@ -143,7 +143,8 @@ class Backend(Protocol):
         """Grow the trees of ``task``, whose rows its sampler draws, and finish them.
 
         Yields (tree, finished) in the order of ``task.trees``. Each tree equals, bit for bit, the
-        result of `engine.growth.tree.finish_tree` for the tree of `grow` and `RowSampler.brief`.
+        result of `engine.growth.tree.finish_tree` for the tree of `grow` and
+        `RowSampler.shared_rows`.
 
         Raises
         ------

@@ -74,7 +74,7 @@ def refuse_sparse(values: Any) -> Any:
 
 
 def copy_device_array_to_host(values: Any) -> Array:
-    """Copy an array from a GPU to the host, by a method of the array if known, else by DLPack."""
+    """Copy an array from a GPU to the host, by its own method if it has one, else by DLPack."""
     if hasattr(values, "cpu"):  # PyTorch
         return values.detach().cpu().numpy()
     if hasattr(values, "copy_to_host"):  # Numba

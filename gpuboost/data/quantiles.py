@@ -47,7 +47,10 @@ def weighted_rows(weights: Floats) -> tuple[NDArray[np.intp] | None, NDArray[np.
 def distinct_values(
     column: Floats, counts: NDArray[np.int64] | None
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """Distinct values of a column in order, and the total weight of the rows up to each value."""
+    """Distinct values of a column in order, and the total weight of the rows up to each value.
+
+    Without ``counts``, ``column`` is sorted in place.
+    """
     if counts is None:
         column.sort()  # NaN last
     else:

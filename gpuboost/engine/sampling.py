@@ -66,7 +66,7 @@ class RowSampler:
         The weights of all rows as integer multiples of a unit, if "all" is used and this is exact.
     weight_bits : int
         Number of bits of the largest integer weight, if weights are rounded.
-    brief : TreeRows
+    shared_rows : TreeRows
         A `TreeRows` without rows, which holds the fields that all trees share.
     """
 
@@ -81,7 +81,7 @@ class RowSampler:
     cumulative: np.ndarray | None = field(init=False, default=None)
     whole: np.ndarray | None = field(init=False, default=None)
     weight_bits: int = field(init=False, default=WEIGHT_BITS)
-    brief: TreeRows = field(init=False)
+    shared_rows: TreeRows = field(init=False)
 
     def __post_init__(self) -> None:
         unit, known = 1.0, vars(self)  # `vars` can set fields of a frozen class
@@ -97,9 +97,9 @@ class RowSampler:
             minimum = float(np.ldexp(float(self.row_factor.max()), -FACTOR_BITS))
             xp = array_module(self.row_factor)
             known["row_factor"] = xp.where(self.row_factor < minimum, 0.0, self.row_factor)
-        known["brief"] = self._brief(unit)
+        known["shared_rows"] = self._shared_rows(unit)
 
-    def _brief(self, whole_unit: float) -> TreeRows:
+    def _shared_rows(self, whole_unit: float) -> TreeRows:
         none = np.zeros(0, dtype=np.int64)
         if self.reweighs:
             exponents = own_exponents(self.n_samples, self.n_draws, self.row_factor)
@@ -154,7 +154,7 @@ class RowSampler:
         return WeightFacts(*self.bounds, real, inside)
 
     @property
-    def lost(self) -> float:
+    def lost_fraction(self) -> float:
         """Expected fraction of rows with positive weight whose integer weight is 0."""
         if self.method != ALL_ROWS or not self.has_real_weights:
             return 0.0
@@ -185,14 +185,14 @@ class RowSampler:
     @cached_property
     def copied_to_host(self) -> RowSampler:
         """The sampler with its arrays on the host; the sampler itself if they are there already."""
-        return self._like(self.__getstate__()) if self.place else self
+        return self._with_state(self.__getstate__()) if self.place else self
 
     def drawing_only(self) -> RowSampler:
         """A sampler for a fitted model, with only the fields that are needed to draw rows again."""
         known = {"balance": None, "row_factor": None}
         if self.method == ALL_ROWS:
             known |= {"weights": None, "whole": None}
-        return self._like({f.name: getattr(self, f.name) for f in fields(self)} | known)
+        return self._with_state({f.name: getattr(self, f.name) for f in fields(self)} | known)
 
     def _arrays(self) -> dict[str, Any]:
         names = ("weights", "balance", "row_factor", "cumulative", "whole")
@@ -203,7 +203,7 @@ class RowSampler:
         state = {f.name: getattr(self, f.name) for f in fields(self)}
         return state | {name: copy_to_host(array) for name, array in self._arrays().items()}
 
-    def _like(self, state: dict[str, Any]) -> RowSampler:
+    def _with_state(self, state: dict[str, Any]) -> RowSampler:
         """A sampler with the given fields; no field is computed again."""
         made = object.__new__(RowSampler)
         made.__dict__.update(state)
@@ -217,7 +217,7 @@ class RowSampler:
             return self._all_rows(tree)
         draws = self.draw_counts(tree)
         if self.balance is None and self.row_factor is None:
-            return replace(self.brief, weight=draws)
+            return replace(self.shared_rows, weight=draws)
         weights = draws.astype(np.float64)
         if self.row_factor is not None:
             weights = weights * self.row_factor
@@ -258,9 +258,9 @@ class RowSampler:
 
     def _all_rows(self, tree: int) -> TreeRows:
         if self.weights is None:
-            return replace(self.brief, weight=np.ones(self.n_samples, np.int32))
+            return replace(self.shared_rows, weight=np.ones(self.n_samples, np.int32))
         if self.whole is not None:
-            return replace(self.brief, weight=self.whole)
+            return replace(self.shared_rows, weight=self.whole)
         return self._real_rows(tree, self.weights)
 
     def _real_rows(self, tree: int, weights: np.ndarray) -> TreeRows:
@@ -270,9 +270,9 @@ class RowSampler:
         rounded = np.floor(scale_weights(weights, self.weight_bits) + randomness.uniform(words))
         inside = weights > 0
         integer = np.where(inside, rounded, 0).astype(np.int32)
-        exponents = self.brief.exponents
+        exponents = self.shared_rows.exponents
         wide = None if exponents is None else planes_at(weights, exponents)
-        return replace(self.brief, weight=integer, inside=inside, wide=wide)
+        return replace(self.shared_rows, weight=integer, inside=inside, wide=wide)
 
 
 def balanced_weights(counts: np.ndarray) -> np.ndarray:

@@ -214,8 +214,8 @@ finish_nodes(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels,
 //                                        values
 //   feature        int32 (places,)       of the node buffer
 //   left           int32 (nodes,)        of the finished trees
-//   sign           int8 (n_features,)    1 if values must increase with a feature, -1 if they
-//                                        must decrease, else 0
+//   sign           int8 (n_features,)    1 if values must not decrease with a feature, -1 if
+//                                        they must not increase, else 0
 //   lower, upper   float64 (nodes,)      scratch: bounds of each node
 //
 // Launch: one block of ORDER_THREADS threads per tree, no shared memory. A block processes one

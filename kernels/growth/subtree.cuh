@@ -285,8 +285,9 @@ __device__ __forceinline__ int32 partition(BlockState& state, const Matrix& matr
 
 // ---- Results -----------------------------------------------------------------------------------
 
-// Write leaf sums. Without columns, a thread writes the weight of a class; otherwise, a warp, whose
-// lanes loop over rows, writes the sum of a column (for a class).
+// Write leaf sums. Without columns, each thread writes the weight of one class; otherwise, each
+// warp, whose lanes loop over rows, writes the sum of one column (over the rows of one class, if
+// there are classes).
 __device__ __forceinline__ void write_sums(const BlockState& state, const Layout& shared,
                                            const Sums& sums, const OpenNode& node,
                                            const Options& options, const LeafColumns& wide,

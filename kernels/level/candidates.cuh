@@ -105,7 +105,7 @@ struct Feature {
     int32 index;
     int32 n_bins;
     bool categorical;
-    int32 sign;          // 1 if leaf values must increase with the feature, -1 decrease, else 0
+    int32 sign;          // 1 if leaf values must not decrease with it, -1 if not increase, else 0
     In<double> center;   // centres of the feature's bins
     // Codes of the cells in use, NO_CODE for the others (the entry of the missing cell can also be
     // the missing code); null if cells are codes.

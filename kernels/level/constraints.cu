@@ -5,8 +5,8 @@
 //   lower, upper   float64 (nodes,)      bounds on the values of each node and its descendants
 //   groups      uint32 (nodes, n_words)  a bit for each group with all features of the node's path
 //   of_feature  uint32 (n_features, n_words)   a bit for each group that contains the feature
-//   monotonic   int8 (n_features,)   1 if leaf values must increase with a feature, -1 if
-//                                    they must decrease, else 0
+//   monotonic   int8 (n_features,)   1 if leaf values must not decrease with a feature, -1 if
+//                                    they must not increase, else 0
 //
 // lower and upper exist only if a feature is monotonic; n_words is 0 without groups.
 //

@@ -147,7 +147,9 @@ class Problem:
     ) -> Any:
         """Convert a grown tree to a finished tree."""
         if not self.boosting:
-            return finish_tree(grown, mapper, target, sampler.brief, self.options, threshold_finder)
+            return finish_tree(
+                grown, mapper, target, sampler.shared_rows, self.options, threshold_finder
+            )
         scale = self.scale(sampler)
         return finish_boosted(
             grown, mapper, scale, target.n_channels, self.options, 0.5, threshold_finder

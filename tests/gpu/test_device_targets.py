@@ -158,7 +158,14 @@ def samplers(method: str, **arrays: Any) -> Iterator[RowSampler]:
 @pytest.mark.parametrize("kind", WEIGHT_CASES)
 def test_facts_about_weights(kind: str, method: str, machine: fake_cupy.Machine) -> None:
     expected, found = samplers(method, weights=WEIGHT_CASES[kind])
-    for name in ("weight_bits", "bounds", "lost", "max_rows", "reweighs", "has_real_weights"):
+    for name in (
+        "weight_bits",
+        "bounds",
+        "lost_fraction",
+        "max_rows",
+        "reweighs",
+        "has_real_weights",
+    ):
         assert getattr(found, name) == getattr(expected, name), name
     for field in fields(found):
         one, other = getattr(found, field.name), getattr(expected, field.name)

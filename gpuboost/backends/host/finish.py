@@ -29,7 +29,9 @@ def finish_grown(
     def finish(numbered: tuple[int, GrownTree]) -> tuple[int, Tree]:
         tree, grown = numbered
         check_weight(sampler, tree, bool(grown.hessian[0]))
-        return tree, finish_tree(grown, mapper, target, sampler.brief, options, threshold_finder)
+        return tree, finish_tree(
+            grown, mapper, target, sampler.shared_rows, options, threshold_finder
+        )
 
     return in_threads(finish, grown_trees, task.n_threads)
 

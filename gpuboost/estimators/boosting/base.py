@@ -144,7 +144,7 @@ class GradientBoosting(ManyTrees):
     validation_score_ : ndarray
         Values of the last metric on the last row set of ``evals_result_``.
     best_iteration_ : int
-        Number of the last improvement's round, from 0, with ``n_iter_no_change``.
+        Number of the round of the last improvement, from 0, with ``n_iter_no_change``.
     oob_scores_ : ndarray of shape (n_estimators_,)
         Mean loss after each round on the rows not drawn for the round, with ``subsample``.
     oob_improvement_ : ndarray of shape (n_estimators_,)

@@ -81,7 +81,7 @@ class EarlyStopping:
         Score of the last improvement, times -1 if greater is better. Later scores can be better by
         up to ``tol``.
     best_round : int
-        Number of the last improvement's round.
+        Number of the round of the last improvement.
     waited : int
         Number of rounds since the last improvement.
     """

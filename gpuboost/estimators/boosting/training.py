@@ -218,7 +218,7 @@ class BoostingFit:
     results : dict of str to dict of str to list of float
         ``evals_result_``.
     best_round : int or None
-        Number of the last improvement's round, with early stopping.
+        Number of the round of the last improvement, with early stopping.
     """
 
     setup: RoundSetup

@@ -152,12 +152,12 @@ def _some_rows_on_host(
 
 def _warn_of_small_weights(sampler: RowSampler) -> None:
     """Warn if the weights of more than half of the rows round to 0, so that splits ignore them."""
-    if sampler.lost > 0.5:
+    if sampler.lost_fraction > 0.5:
         assert sampler.weights is not None
         positive = sampler.weights[sampler.weights > 0]
         warn_user(
             "the weights of rows (sample_weight times any class weights) span "
             f"{float(positive.min()):g} to {float(positive.max()):g}: a tree chooses its splits "
-            f"without {sampler.lost:.0%} of the rows, whose weights round to 0 (different rows in "
-            "each tree); make large weights smaller"
+            f"without {sampler.lost_fraction:.0%} of the rows, whose weights round to 0 (different "
+            "rows in each tree); make large weights smaller"
         )

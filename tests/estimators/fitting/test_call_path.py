@@ -19,8 +19,8 @@ from tests.fakes.fake_cupy import Array
 N_ROWS, N_FEATURES = 401, 7  # more rows than bins, so that no array of bins has X's shape
 LAYERS = ("engine", "data", "backends", "estimators")  # the lowest first
 # Functions that hand the table on, and returns to a higher layer. All compiled functions or kernels
-# together count as one more. NumPy's steps of a level are functions that count; on CUDA, plans of
-# memory and of launches get the codes, too.
+# together count as one more. On NumPy, each step of a level is a Python function of its own; on
+# CUDA, functions that plan memory and launches get the codes, too.
 LIMITS = {"numpy": (30, 4), "numba": (25, 3), "cuda": (65, 5)}
 END = ("grow_finished", "booster", "reweighter")  # methods of a backend that grow trees
 needs_compiler = pytest.mark.skipif(
@@ -58,7 +58,7 @@ class Step:
     layer : int
     hands_on : bool
         Whether the function passes the table on to another function or returns it. A function that
-        does neither only inspects the table, for instance its type.
+        does neither uses the table itself: it checks, bins or sums it.
     """
 
     name: str
@@ -126,7 +126,7 @@ def functions_of(steps: list[Step]) -> list[str]:
     functions = list(dict.fromkeys(step.name for step in steps if step.hands_on))
     others = {step.name for step in steps} - set(functions)
     print(f"{len(functions)} functions, {n_returns(steps)} returns", *functions, sep="\n  ")
-    print(f"{len(others)} functions that only inspect it", *sorted(others), sep="\n  ")
+    print(f"{len(others)} functions at which it ends", *sorted(others), sep="\n  ")
     return functions
 
 

@@ -110,7 +110,7 @@ class ReweightedRows(RowsOfRounds):
         task, self._follows, self._whole = self._task, number > 0, None
         if number > 0 or not task.starts_whole():
             return
-        whole, unit = task.sampler.whole, np.array([task.sampler.brief.unit])
+        whole, unit = task.sampler.whole, np.array([task.sampler.shared_rows.unit])
         if whole is None:
             whole = np.ones(task.sampler.n_samples, dtype=np.int32)
         drawn = self._runtime.asarray(whole).view(np.uint32)[None]

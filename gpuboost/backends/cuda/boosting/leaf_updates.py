@@ -1,7 +1,7 @@
 """Updates of raw predictions on the device by the leaf values of a round's trees.
 
-Unless trees are deep and not limited by ``max_leaf_nodes``, the partition tracks the leaves of the
-rows on which trees are grown. All other rows traverse the finished trees.
+If trees are shallow (`MONITORED_DEPTH`) or limited by ``max_leaf_nodes``, the partition tracks the
+leaves of the rows on which trees are grown. All other rows traverse the finished trees.
 """
 
 from __future__ import annotations

@@ -183,5 +183,5 @@ def _has_whole_weights(task: GrowTask, n_planes: int) -> bool:
     target, sampler = task.target, task.sampler
     assert sampler is not None
     own_planes = 0 if target.by_class else 2 * (target.n_channels + 1)
-    counted = n_planes == own_planes and not target.by_median and sampler.brief.unit == 1.0
+    counted = n_planes == own_planes and not target.by_median and sampler.shared_rows.unit == 1.0
     return counted and sampler.bounds[0] <= np.iinfo(np.uint32).max

@@ -91,7 +91,8 @@ def shape_runtime(
 ) -> ShapeRuntime:
     """Make a runtime for a dry run of a batch of ``n_trees`` trees with ``n_rows`` rows each.
 
-    The host reads `nodes_at` nodes of each tree, but no more than ``max_leaf_nodes`` allows.
+    Where the host would read the number of nodes, it gets `nodes_at` per tree, at most as many as
+    ``max_leaf_nodes`` allows.
     """
 
     def nodes(depth: int) -> int:
@@ -101,9 +102,9 @@ def shape_runtime(
 
 
 def binning_peak(n_features: int, n_samples: int, itemsize: int, weighted: bool) -> int:
-    """Peak bytes of binning a host matrix that fits the device.
+    """Peak bytes of binning a host matrix that fits in the device's memory.
 
-    They hold the matrix, and its codes or the work on one column, whichever is larger.
+    They hold the matrix, plus its codes or the work on one column, whichever is larger.
     """
     column = itemsize + (WEIGHTED_COLUMN_BYTES if weighted else COLUMN_BYTES)
     return n_samples * (n_features * itemsize + max(n_features, column))
@@ -125,7 +126,7 @@ def trees_at_once(task: GrowTask, budget: int, shape: DeviceShape) -> int:
     """Number of trees of a task that grow together in ``budget`` bytes, at least one.
 
     The budget includes ``task.memory_budget`` bytes for histograms and the memory of a recording,
-    but not the data that all batches share. Int32 must be able to number the nodes of a batch.
+    but not the data that all batches share. The node numbers of a batch must fit in int32.
     Batches have about equal size. They are smaller if that makes growth sync free, except in
     rounds, whose trees grow together.
     """

@@ -57,7 +57,7 @@ class ValueRule:
     def of_target(cls, runtime: Runtime, task: GrowTask) -> ValueRule:
         """Make the rule of a task whose rows are drawn by its sampler."""
         target, sampler, criterion = task.target, task.sampler, task.options.criterion
-        own = None if sampler is None else sampler.brief.exponents
+        own = None if sampler is None else sampler.shared_rows.exponents
         exponents = target.exponents if own is None else own
         kind, mean, distinct_targets, square_unit = _of_kind(target, criterion)
         sizes = [len(of_output) for of_output in distinct_targets]
@@ -68,7 +68,7 @@ class ValueRule:
             "first_target": np.cumsum([0, *sizes[:-1]], dtype=np.int32),
             "given": np.array([0.0, 0.0, np.inf]),
             "rate": np.ones(1),
-            "unit": np.array([1.0 if sampler is None else sampler.brief.unit]),
+            "unit": np.array([1.0 if sampler is None else sampler.shared_rows.unit]),
             "unit_of_gain": np.array([target.gain_unit(criterion)]),
         }
         there = {name: runtime.asarray(array) for name, array in arrays.items()}

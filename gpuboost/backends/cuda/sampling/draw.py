@@ -92,7 +92,7 @@ class DeviceDrawing:
             return None
         wide_of = runtime.xp.empty(n_trees, dtype=np.int32)
         count_up(runtime, wide_of, len(wide) == n_trees)
-        return LeafColumns(wide, wide_of, target.n_classes, self._device.sampler.brief.draws)
+        return LeafColumns(wide, wide_of, target.n_classes, self._device.sampler.shared_rows.draws)
 
 
 def row_order(runtime: Runtime, task: GrowTask, columns: Array) -> RowOrder:

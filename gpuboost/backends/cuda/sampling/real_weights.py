@@ -155,7 +155,7 @@ class RealWeights:
     def _own_sums(self, n_trees: int) -> tuple[Array | None, dict[str, Any]]:
         """Allocate leaf columns per tree (None if trees share them) and make kernel arguments."""
         xp, sampler = self._device.xp, self._device.sampler
-        exponents = sampler.brief.exponents
+        exponents = sampler.shared_rows.exponents
         if exponents is None:
             none = xp.empty(1, dtype=xp.int64)
             return None, {"own_sums": False, "high": 0, "low": 0, "wide": none}

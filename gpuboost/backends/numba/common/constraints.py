@@ -78,7 +78,7 @@ def sign_of(problem, feature):
 
 
 @inlined
-def pass_on(problem, nodes, k, open_groups):
+def constrain_children(problem, nodes, k, open_groups):
     """Set the bounds and the open groups of the children of node ``k``.
 
     Children inherit the bounds of the node; in monotonic splits, the middle of the children's
@@ -89,7 +89,7 @@ def pass_on(problem, nodes, k, open_groups):
     left.lower, left.upper = node.lower, node.upper
     right.lower, right.upper = node.lower, node.upper
     if problem.constraints.monotonic.size > 0:
-        _part_at_middle(problem, node, left, right)
+        _bound_at_middle(problem, node, left, right)
     for word in range(groups.shape[1]):
         left_open = open_groups[k, word] & groups[node.feature, word]
         open_groups[node.left, word] = left_open
@@ -97,7 +97,7 @@ def pass_on(problem, nodes, k, open_groups):
 
 
 @helper
-def _part_at_middle(problem, node, left, right):
+def _bound_at_middle(problem, node, left, right):
     """If the split is monotonic, bound one child from above by the middle, the other from below."""
     sign, (regular, bounds) = sign_of(problem, node.feature), value_limits(problem.limits, node)
     gradient, hessian = np.float64(node.left_gradient), np.float64(node.left_hessian)

@@ -43,7 +43,7 @@ def kth_smallest(ranks, n, k):
 
 
 @inlined
-def forget_levels(scratch):
+def clear_level_cache(scratch):
     """Clear the cache of `last_of_level`, which holds levels of the previous tree."""
     scratch.level_depth[:] = -1
 
@@ -64,7 +64,7 @@ def last_of_level(problem, key, depth):
 
 
 @inlined
-def is_choosy(problem):
+def has_excluded_features(problem):
     """Whether level sampling or interactions can exclude some of the tree's features."""
     limits = problem.limits
     return limits.has_interactions | (limits.level_features < problem.features.size)
@@ -102,10 +102,11 @@ def keep_chosen(scratch, n):
 def order_features(problem, key):
     """Fill `Scratch.ranks` with the ranks, unsorted, of a node's candidate features.
 
-    Returns the number of candidates. If `is_choosy`, `choose_features` must have been called.
+    Returns the number of candidates. If `has_excluded_features`, `choose_features` must have been
+    called.
     """
     for p in range(problem.features.size):
         problem.scratch.ranks[p] = rank_of(problem.limits, key, problem.features[p])
-    if is_choosy(problem):
+    if has_excluded_features(problem):
         return keep_chosen(problem.scratch, problem.features.size)
     return problem.features.size

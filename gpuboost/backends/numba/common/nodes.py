@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuboost.backends.numba.common.constraints import pass_on
+from gpuboost.backends.numba.common.constraints import constrain_children
 from gpuboost.backends.numba.compiler import criteria, inlined, randomness
 
 left_key, right_key = randomness.left_key, randomness.right_key
@@ -57,4 +57,4 @@ def make_children(problem, nodes, k, n_nodes, n_left, open_groups):
     gradient, hessian = node.gradient - gradient, node.hessian - hessian
     start, count = node.start + n_left, node.count - n_left
     set_node(right, start, count, gradient, hessian, right_key(key), depth)
-    pass_on(problem, nodes, k, open_groups)
+    constrain_children(problem, nodes, k, open_groups)

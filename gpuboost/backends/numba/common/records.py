@@ -154,7 +154,7 @@ class Scratch(NamedTuple):
     prefix : int64 (SLOTS,)
         Sums up to each listed bin, as words.
     terms : float64 (3, SLOTS)
-        Terms of the criterion for each candidate.
+        Terms of the criterion for each candidate, with several channels.
     scores, patterns : float64 (SLOTS,), int64 (SLOTS,)
         Scores of candidates, filled in whole blocks of `LANES`, and the same memory as int64.
     wide : int64 (K + 2, 256)

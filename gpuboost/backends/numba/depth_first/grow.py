@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpuboost.backends.numba.common.constraints import constrain_root
-from gpuboost.backends.numba.common.feature_sampling import forget_levels
+from gpuboost.backends.numba.common.feature_sampling import clear_level_cache
 from gpuboost.backends.numba.common.nodes import make_children, set_node
 from gpuboost.backends.numba.common.numbering import leaf_sums, number_nodes
 from gpuboost.backends.numba.common.packed_words import pack
@@ -136,7 +136,7 @@ def grow(problem, channels, targets, rows, root_key):
     one_channel = channels is None
     packing = problem.packing if channels is None else CHANNEL_PACKING
     root = (*load_rows(targets, packing, one_channel, rows), np.uint64(root_key))
-    forget_levels(problem.scratch)
+    clear_level_cache(problem.scratch)
     nodes, n_nodes, masks, medians = grow_nodes(problem, channels, targets, rows, root)
     columns, order = number_nodes(nodes, n_nodes, masks)
     if problem.limits.by_median:

@@ -26,7 +26,7 @@ import numpy as np
 from gpuboost.backends.numba.common.feature_sampling import (
     LAST_RANK,
     choose_features,
-    is_choosy,
+    has_excluded_features,
     kth_smallest,
     order_features,
     rank_of,
@@ -61,12 +61,12 @@ def row_of(node_sampling, tree, slot):
 
 @helper
 def choose(problem, state, status, at, capacity):
-    """Fill ``status`` (F,) for node ``at``; call `forget_levels` between trees."""
+    """Fill ``status`` (F,) for node ``at``; call `clear_level_cache` between trees."""
     tree = at // capacity
     own = of_tree(problem, state, tree)
     status[:] = EXCLUDED
     first, limits, ranks = tree * capacity, problem.limits, problem.scratch.ranks
-    if is_choosy(own):
+    if has_excluded_features(own):
         choose_features(own, state.nodes[first:], at - first, state.groups[first:])
     n_features, last = order_features(own, state.nodes[at].key), LAST_RANK
     if limits.max_features < n_features:

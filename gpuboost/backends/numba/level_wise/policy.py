@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpuboost.backends.numba.common.constraints import constrain_root
-from gpuboost.backends.numba.common.feature_sampling import forget_levels
+from gpuboost.backends.numba.common.feature_sampling import clear_level_cache
 from gpuboost.backends.numba.common.nodes import accept, is_leaf, make_children, set_node
 from gpuboost.backends.numba.common.numbering import add_up, breadth_first, number_nodes
 from gpuboost.backends.numba.common.queue import pop_heap, push_heap
@@ -131,7 +131,7 @@ def plan(problem, state, work, n_open, capacities):
         first = second = state.open[i]
         if first // capacities[CAPACITY] != last_tree:
             last_tree = first // capacities[CAPACITY]
-            forget_levels(problem.scratch)
+            clear_level_cache(problem.scratch)
         if state.nodes[first].depth > 0:
             second = state.open[i + 1]
         i += 1 + np.int64(second != first)

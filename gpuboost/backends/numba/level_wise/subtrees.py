@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpuboost.backends.numba.common.arguments import make_rows
-from gpuboost.backends.numba.common.feature_sampling import forget_levels
+from gpuboost.backends.numba.common.feature_sampling import clear_level_cache
 from gpuboost.backends.numba.common.nodes import make_children
 from gpuboost.backends.numba.common.packed_words import pack
 from gpuboost.backends.numba.common.partition import split_rows
@@ -132,7 +132,7 @@ def _grow_below(problem, samples, state, local, at, capacity):
     first = tree * capacity
     own, waiting, n_waiting = local_problem(problem, state, local, tree), local.waiting, 1
     nodes, groups = state.nodes[first : first + capacity], state.groups[first : first + capacity]
-    forget_levels(problem.scratch)
+    clear_level_cache(problem.scratch)
     load(problem, samples, state, local, at, tree)
     waiting[0] = at - first
     while n_waiting > 0:

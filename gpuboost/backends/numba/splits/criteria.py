@@ -1,10 +1,10 @@
 """The terms and scores of all criteria, for a range of candidates (see `engine.criteria`).
 
-Each function is compiled for each row of `CRITERIA` and chosen by the criterion's number. The
-scores of one channel are computed in one pass over its candidates: with one pass for the terms and
-one for the scores, boosting of 900k x 28 takes 7% longer. Candidates are counted without sign,
-because a loop over positions that might be negative gathers its operands one by one: with it,
-boosting of seven classes (100k x 54) takes 5% longer.
+Each function is compiled for each row of `CRITERIA` without ``by_median``, and chosen by the
+criterion's number. The scores of one channel are computed in one pass over its candidates: with one
+pass for the terms and one for the scores, boosting of 900k x 28 takes 7% longer. Loops over
+candidates use unsigned indices. With signed ones, Numba handles negative positions, LLVM gathers
+operands one by one, and boosting of seven classes (100k x 54) takes 5% longer.
 """
 
 # mypy: check-untyped-defs=False
@@ -43,27 +43,25 @@ def _scores_of_one(add: Any, score: Any, both_classes: bool) -> Any:
     """Make the function that computes scores of candidates with one channel."""
 
     @helper
-    def scores_of_one(candidates, g, h, limits, positions, extra):
-        sums = candidates.sums
+    def scores_of_one(arrays, g, h, limits, positions, extra):
+        sums = arrays.sums
         for j in range(np.uint64(positions[0]), np.uint64(positions[1])):
-            gl, hl = (
-                np.float64(sums[GRADIENT, j] + extra[0]),
-                np.float64(sums[HESSIAN, j] + extra[1]),
-            )
+            gl = np.float64(sums[GRADIENT, j] + extra[0])
+            hl = np.float64(sums[HESSIAN, j] + extra[1])
             terms = (0.0, 0.0, 0.0)
             if both_classes:
                 terms = add(terms, hl - gl, h - g, hl, h, limits)
-            candidates.scores[j] = score(add(terms, gl, g, hl, h, limits), hl, h)
+            arrays.scores[j] = score(add(terms, gl, g, hl, h, limits), hl, h)
 
     return scores_of_one
 
 
 def _add_channel(add: Any, score: Any, both_classes: bool) -> Any:
-    """Make the function that adds the terms of one of several channels; see `add_terms`."""
+    """Make the function that adds the terms of one of several channels."""
 
     @helper
-    def add_channel(candidates, row, g, h, limits, positions, extra):
-        sums, terms = candidates.sums, candidates.terms
+    def add_channel(arrays, row, g, h, limits, positions, extra):
+        sums, terms = arrays.sums, arrays.terms
         for j in range(np.uint64(positions[0]), np.uint64(positions[1])):
             gl, hl = np.float64(sums[row, j] + extra[0]), np.float64(sums[HESSIAN, j] + extra[1])
             own = (terms[0, j], terms[1, j], terms[2, j])
@@ -76,11 +74,11 @@ def _scores_of_terms(add: Any, score: Any, both_classes: bool) -> Any:
     """Make the function that computes scores of candidates from the terms of all channels."""
 
     @helper
-    def scores_of_terms(candidates, h, positions, extra_hessian):
-        terms = candidates.terms
+    def scores_of_terms(arrays, h, positions, extra_hessian):
+        terms = arrays.terms
         for j in range(np.uint64(positions[0]), np.uint64(positions[1])):
-            hl = np.float64(candidates.sums[HESSIAN, j] + extra_hessian)
-            candidates.scores[j] = score((terms[0, j], terms[1, j], terms[2, j]), hl, h)
+            hl = np.float64(arrays.sums[HESSIAN, j] + extra_hessian)
+            arrays.scores[j] = score((terms[0, j], terms[1, j], terms[2, j]), hl, h)
 
     return scores_of_terms
 
@@ -89,12 +87,12 @@ _one_by_number = _by_criterion(_scores_of_one)
 _add_by_number, _scores_by_number = _by_criterion(_add_channel), _by_criterion(_scores_of_terms)
 
 
-class Candidates(NamedTuple):
-    """Candidates of a feature, and what their scores depend on; the arrays are `Scratch`'s.
+class ScoreArrays(NamedTuple):
+    """Arrays of `Scratch`, and limits, by which candidates of a feature are scored.
 
     A call that passes all arrays of `Problem` takes longer than scoring a few candidates: boosting
-    of seven classes (100k x 54) takes 10% longer. ``sign`` is the direction of a monotonic feature,
-    else 0.
+    of seven classes (100k x 54) takes 10% longer. ``sign`` is 1 or -1 if the feature is monotonic,
+    else 0; features are monotonic only with one channel.
     """
 
     limits: Limits
@@ -106,52 +104,48 @@ class Candidates(NamedTuple):
 
 
 @inlined
-def candidates_of(problem, feature):
-    """The candidates of a feature."""
-    scratch, sign = problem.scratch, np.float64(sign_of(problem, feature))
-    arrays = scratch.sums, scratch.missing, scratch.terms, scratch.scores
-    return Candidates(problem.limits, arrays[0], arrays[1], arrays[2], arrays[3], sign)
+def score_arrays_of(problem, feature):
+    """The arrays and limits by which candidates of a feature are scored."""
+    own, sign = problem.scratch, np.float64(sign_of(problem, feature))
+    return ScoreArrays(problem.limits, own.sums, own.missing, own.terms, own.scores, sign)
 
 
 @inlined
-def one_channel_scores(candidates, node, positions, extra):
+def one_channel_scores(arrays, node, positions, extra):
     """Compute scores of a range of candidates with one channel: an output, or one of two classes.
 
     ``extra`` is the gradient and the hessian of missing values that also go left.
     """
-    g, h, criterion = (
-        np.float64(node.gradient),
-        np.float64(node.hessian),
-        candidates.limits.criterion,
-    )
-    limits = value_limits(candidates.limits, node)
-    _one_by_number(criterion, candidates, g, h, limits, positions, extra)
-    if candidates.sign != 0.0:
-        _refuse_not_monotonic(candidates, g, h, limits, positions, extra)
+    g, h = np.float64(node.gradient), np.float64(node.hessian)
+    limits = value_limits(arrays.limits, node)
+    _one_by_number(arrays.limits.criterion, arrays, g, h, limits, positions, extra)
+    if arrays.sign != 0.0:
+        _refuse_not_monotonic(arrays, g, h, limits, positions, extra)
 
 
 @inlined
-def add_terms(candidates, node, channel, positions, extra):
+def add_terms(arrays, node, channel, positions, extra):
     """Add the terms of one of several channels to the terms of a range of candidates.
 
-    ``channel`` is the row of the channel's sums, and the sum of the node.
+    ``channel`` is the row of its sums and its sum in the node; ``extra`` is as in
+    `one_channel_scores`.
     """
-    (row, g), h, criterion = channel, np.float64(node.hessian), candidates.limits.criterion
-    limits = value_limits(candidates.limits, node)
-    _add_by_number(criterion, candidates, row, g, h, limits, positions, extra)
+    (row, g), h, criterion = channel, np.float64(node.hessian), arrays.limits.criterion
+    limits = value_limits(arrays.limits, node)
+    _add_by_number(criterion, arrays, row, g, h, limits, positions, extra)
 
 
 @inlined
-def scores_of_terms(candidates, node, positions, extra_hessian):
-    """Compute scores of candidates from the terms of all channels; see `add_terms`."""
-    h, criterion = np.float64(node.hessian), candidates.limits.criterion
-    _scores_by_number(criterion, candidates, h, positions, extra_hessian)
+def scores_of_terms(arrays, node, positions, extra_hessian):
+    """Compute scores of candidates from the terms of all channels."""
+    h, criterion = np.float64(node.hessian), arrays.limits.criterion
+    _scores_by_number(criterion, arrays, h, positions, extra_hessian)
 
 
 @helper
-def _refuse_not_monotonic(candidates, g, h, limits, positions, extra):
+def _refuse_not_monotonic(arrays, g, h, limits, positions, extra):
     """Set to -1 the scores of candidates that are not monotonic as their sign requires."""
-    sums, scores, sign = candidates.sums, candidates.scores, candidates.sign
+    sums, scores, sign = arrays.sums, arrays.scores, arrays.sign
     for j in range(np.uint64(positions[0]), np.uint64(positions[1])):
         gl, hl = np.float64(sums[GRADIENT, j] + extra[0]), np.float64(sums[HESSIAN, j] + extra[1])
         scores[j] = scores[j] if is_monotonic(sign, gl, g, hl, h, limits) else -1.0

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuboost.backends.numba.common.feature_sampling import LAST_RANK, is_choosy, signed_rank
+from gpuboost.backends.numba.common.feature_sampling import (
+    LAST_RANK,
+    has_excluded_features,
+    signed_rank,
+)
 from gpuboost.backends.numba.common.packed_words import count_of, gradient_of, hessian_of
 from gpuboost.backends.numba.common.records import COUNT, GRADIENT, HESSIAN
 from gpuboost.backends.numba.common.split_thresholds import last_bin_below
@@ -192,7 +196,9 @@ def _is_plain_pair(problem, members):
     first, second = hessian_of(words[0], packing), hessian_of(words[1], packing)
     magnitude = abs(gradient_of(words[0], packing)) + abs(gradient_of(words[1], packing))
     is_exact = (min(first, second) > 0) & (magnitude < EXACT // members.node.hessian)
-    is_plain = limits.hashed_order & (not is_choosy(problem)) & (limits.criterion == VARIANCE)
+    is_plain = (
+        limits.hashed_order & (not has_excluded_features(problem)) & (limits.criterion == VARIANCE)
+    )
     return is_exact & is_plain & (not problem.matrix.any_categorical)
 
 

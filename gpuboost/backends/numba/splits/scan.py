@@ -3,8 +3,9 @@
 Each column of `Scratch.sums` is a candidate, given by the sums of its left side.
 
     sums up to each bin, or of sets of categories     histograms, categorical, random_thresholds
-    terms of the criterion, channel by channel        `criteria.add_terms`, a loop over candidates
     scores, with missing values right and left        `score_candidates`
+        of one channel, in one pass                   `criteria.one_channel_scores`
+        of several, by their terms                    `criteria.add_terms`, `scores_of_terms`
     best candidate of the feature, and of the node    `best_candidate`, `take_candidate`
 
 `Scratch.split` is the best split so far. The `evaluate_*` functions replace it if they find a
@@ -24,8 +25,8 @@ from gpuboost.backends.numba.compiler import NAN, criteria, helper, inlined, ran
 from gpuboost.backends.numba.splits.channels import field_of
 from gpuboost.backends.numba.splits.criteria import (
     add_terms,
-    candidates_of,
     one_channel_scores,
+    score_arrays_of,
     scores_of_terms,
 )
 from gpuboost.backends.numba.splits.histograms import n_fields
@@ -220,14 +221,12 @@ def missing_directions(problem, node, feature):
 @inlined
 def best_candidate(problem, channels, node, feature, positions):
     """Best position in a range (first, end), its score, and the side of missing values."""
-    candidates, directions = (
-        candidates_of(problem, feature),
-        missing_directions(problem, node, feature),
-    )
+    arrays = score_arrays_of(problem, feature)
+    directions = missing_directions(problem, node, feature)
     j, score, direction = np.int64(-1), -1.0, MISSING_RIGHT
     for side in range(2):
         if directions[side]:
-            score_candidates(candidates, channels, node, positions, side)
+            score_candidates(arrays, channels, node, positions, side)
             other = first_largest(problem.scratch.patterns, positions[1])
             found = problem.scratch.scores[other] if other >= 0 else -1.0
             if (found > score) | ((found == score) & (other < j)):
@@ -237,24 +236,24 @@ def best_candidate(problem, channels, node, feature, positions):
 
 
 @helper
-def score_candidates(candidates, channels, node, positions, side):
+def score_candidates(arrays, channels, node, positions, side):
     """Compute scores of a range of candidates; -1 before the range and for invalid splits.
 
     ``side`` is 1 if missing values go left, else 0.
     """
-    limits, sums, missing, terms, scores, _ = candidates
-    first, last = positions
+    sums, missing, scores = arrays.sums, arrays.missing, arrays.scores
+    limits, (first, last) = arrays.limits, positions
     hessian, count = missing[HESSIAN] * side, missing[COUNT] * side
     h_values = (node.hessian - hessian) * side  # hessian of the rows that have a value
     scores[:first] = -1.0
     if channels is None:
-        one_channel_scores(candidates, node, positions, (missing[GRADIENT] * side, hessian))
+        one_channel_scores(arrays, node, positions, (missing[GRADIENT] * side, hessian))
     else:
-        terms[:, first:last] = 0.0
+        arrays.terms[:, first:last] = 0.0
         for p in range(channels.state[0]):
-            channel, row = (GRADIENT + p, np.float64(channels.sums[p])), missing[GRADIENT + p]
-            add_terms(candidates, node, channel, positions, (row * side, hessian))
-        scores_of_terms(candidates, node, positions, hessian)
+            channel = GRADIENT + p, np.float64(channels.sums[p])
+            add_terms(arrays, node, channel, positions, (missing[GRADIENT + p] * side, hessian))
+        scores_of_terms(arrays, node, positions, hessian)
     for j in range(np.uint64(first), np.uint64(last)):
         valid = is_allowed(limits, node, sums[HESSIAN, j] + hessian, sums[COUNT, j] + count)
         valid &= (h_values == 0) | ((sums[HESSIAN, j] > 0) & (sums[HESSIAN, j] < h_values))

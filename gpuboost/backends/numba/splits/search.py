@@ -11,7 +11,7 @@ from gpuboost.backends.numba.common.feature_sampling import (
     LAST_RANK,
     SMALLEST_RANK,
     choose_features,
-    is_choosy,
+    has_excluded_features,
     order_features,
 )
 from gpuboost.backends.numba.common.nodes import accept, is_leaf
@@ -36,9 +36,11 @@ from gpuboost.backends.numba.splits.scan import evaluate_number, evaluate_words,
 from gpuboost.engine.criteria import VARIANCE
 from gpuboost.engine.task import LEAF
 
-# The search of a node with two classes ends at a split into two pure sides, since no later feature
-# has a larger score. Nodes of a larger weight rarely have such a split. Without this, a forest of
-# 100k x 28 grown to purity takes 6% longer.
+# With gini and one channel, the search of a node that considers only some of the features ends at a
+# split into two pure sides: no feature has a larger score, and the features that follow have higher
+# ranks, so they lose ties. Nodes of a larger weight rarely have such a split; from 2**14 on,
+# rounding could give an impure split the same score. Without this, a forest of 100k x 28 grown to
+# purity takes 6% longer.
 PERFECT_UP_TO = 2048
 
 
@@ -176,7 +178,7 @@ def evaluate(problem, channels, rows, nodes, k, open_groups, base):
     limits, node = problem.limits, nodes[k]
     if is_leaf(limits, node):
         return False
-    if is_choosy(problem):
+    if has_excluded_features(problem):
         choose_features(problem, nodes, k, open_groups)
     start, stop = node.start - base, node.start - base + node.count
     row, word = rows.row[start:stop], rows.word[start:stop]
