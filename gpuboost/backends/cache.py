@@ -1,10 +1,11 @@
-"""The user's cache folder: compiled kernels, measured speeds, and a list of Numba's programs.
+"""The user's cache folder: compiled kernels, measured speeds, and markers of Numba programs.
 
-The cache is optional: if its folder cannot be written or a file is damaged, only time is lost.
-Numba stores its machine code itself. For each program, a marker file in the cache names the folder
-of the machine code, so that ``device="auto"`` finds compiled programs without importing Numba. A
-marker holds for one version of Python and of Numba, one processor architecture, one state of the
-sources and one ``NUMBA_CACHE_DIR``.
+The cache is optional: if its folder cannot be written or a file is damaged, kernels are compiled
+again, and ``device="auto"`` assumes default speeds and programs that are not compiled yet.
+Numba stores its machine code itself. For each program (one of `PROGRAMS`), a marker file in the
+cache names the folder of the machine code, so that ``device="auto"`` finds compiled programs
+without importing Numba. A marker holds for one installation and state of its sources, one version
+of Python and of Numba, one processor architecture and one ``NUMBA_CACHE_DIR``.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ def cache_folder() -> Path:
 def replace_file(path: Path, content: bytes) -> None:
     """Write a file atomically: concurrent readers see the old content or the new one.
 
+    Missing folders of its path are created.
+
     Raises
     ------
     OSError
@@ -73,7 +76,7 @@ def keep(path: Path, content: bytes) -> None:
 
 
 def recall(path: Path) -> bytes | None:
-    """The content that `keep` wrote, or None if the file is missing or damaged."""
+    """The content that `keep` wrote, or None if the file is missing, unreadable or damaged."""
     try:
         found = path.read_bytes()
     except OSError:
@@ -98,7 +101,13 @@ def source_stamp() -> str:
 
 
 def marker(program: str) -> Path:
-    """The marker file of a program: one for each installation and Numba cache folder."""
+    """The path of a program's marker file; see the module's docstring for what it holds for.
+
+    Raises
+    ------
+    importlib.metadata.PackageNotFoundError
+        Numba is not installed.
+    """
     python = f"py{sys.version_info[0]}{sys.version_info[1]}{getattr(sys, 'abiflags', '')}"
     place = f"{_NUMBA_SOURCES} {os.environ.get('NUMBA_CACHE_DIR', '')}"
     own = hashlib.sha256(place.encode()).hexdigest()[:16]
@@ -107,7 +116,7 @@ def marker(program: str) -> Path:
 
 
 def compiled_programs() -> dict[str, Path]:
-    """Programs that are already compiled for this installation, with their folders."""
+    """Programs compiled from the current sources, with the folders of their machine code."""
     try:
         kept = {program: recall(marker(program)) or b"" for program in PROGRAMS}
     except metadata.PackageNotFoundError:  # Numba is not installed
@@ -118,5 +127,8 @@ def compiled_programs() -> dict[str, Path]:
 
 
 def mark_compiled(folder: Path, program: str) -> None:
-    """Record that the folder has a program compiled from the current sources."""
+    """Record that the folder has the machine code of a program, compiled from current sources.
+
+    If the cache cannot be written, nothing is recorded.
+    """
     keep(marker(program), f"{source_stamp()} {folder}".encode())

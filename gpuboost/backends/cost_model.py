@@ -1,11 +1,12 @@
 """Estimates of the time to fit or predict in each backend, used by ``device="auto"``.
 
-Work is counted in four units: visits of a row for a feature in Numba, bytes that kernels read or
-write, launches, and bytes copied to or from a GPU. Other costs are expressed in these units.
-`Speed` holds the seconds per unit: its defaults were measured on two cores of a server processor or
-counted from the kernels, and ``gpuboost info --calibrate`` measures them on the user's machine.
-Estimates can be wrong by a factor of two. They are accurate enough to avoid the start of a compiler
-or a GPU for a small fit.
+Work in Numba and CUDA is counted in four units: visits of a row for a feature in Numba, bytes that
+kernels read or write, launches, and bytes copied to or from a GPU. Most other costs of these
+backends are expressed in these units. The costs of NumPy, of binning on the CPU and of each fit and
+tree are constants in seconds. `Speed` holds the seconds per unit: its defaults were measured on two
+cores of a server processor or counted from the kernels, and ``gpuboost info --calibrate`` measures
+them on the user's machine, for the backends that work there. Estimates can be wrong by a factor of
+two. They are accurate enough to avoid the start of a compiler or a GPU for a small fit.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.task import NO_LIMIT
 
 # NumPy searches a level with one histogram of all features (WHOLE) if nodes have many rows and
-# consider all features. Otherwise it searches feature by feature (FEATURE), and sorts the rows of
-# small nodes (SORTED). CALL: seconds per feature, level and batch of trees; VISIT: seconds per row
-# and feature.
+# consider all features, and the histograms fit in memory. Otherwise it searches feature by feature
+# (FEATURE), and sorts the rows of small nodes (SORTED). CALL: seconds per feature, level and batch
+# of trees; VISIT: seconds per row, feature and level.
 NUMPY_BATCH_ROWS = 1 << 17  # rows of the trees that grow together
 UNSORTED_ROWS = 32  # smallest mean number of rows per node for which rows are not sorted
 WHOLE_CALL, FEATURE_CALL = 4e-5, 2.2e-4
@@ -51,8 +52,9 @@ SYNC_FREE_DEPTH, SYNC_FREE_LEAVES = 32, 64
 BINNING_LAUNCHES, PREDICTION_LAUNCHES = 20, 4
 REPLAY_LAUNCHES, KERNEL_LAUNCHES = 1.5, 0.075
 
-# Bytes that kernels read and write. ROW, per row and level: a sector of codes and a word for the
-# histograms, a sector and the positions for the partition. VISIT, per row, feature and level: part
+# Bytes that kernels read and write; a sector is the 32 bytes that a memory access transfers at
+# least. ROW, per row and level: a sector of codes and a word for the histograms, a sector and the
+# positions for the partition. VISIT, per row, feature and level: part
 # of a sector, and the time of an addition, as bytes. NODE, per node and feature: cells that
 # are cleared, added to and searched. STEP, per row and level of a tree, in prediction.
 ROW_TRAFFIC, VISIT_TRAFFIC, NODE_TRAFFIC = 32 + 12 + (4 + 32) + 24, 2.5, 3 * 24 * 256
@@ -87,7 +89,7 @@ class Amount:
     traffic : float
         Bytes that kernels read or write.
     launches : float
-        Launches of kernels.
+        Launches (kernels and fills).
     bytes : float
         Bytes copied to or from a GPU.
     """
@@ -171,7 +173,10 @@ class GrowthSize:
 
 
 def growth_work(growth: GrowthSize) -> WorkTimes:
-    """Estimated seconds to grow trees in each backend."""
+    """Estimated seconds to grow trees in each backend.
+
+    They are infinite for CUDA if a tree could have more nodes than `CUDA_NODES`.
+    """
     amount, speed = growth_amount(growth), measured_speed()
     host = 0.001 + TREE_SECONDS * growth.n_rounds * growth.n_trees
     if growth.value_bytes > 1:
@@ -190,7 +195,7 @@ def growth_work(growth: GrowthSize) -> WorkTimes:
 def growth_amount(growth: GrowthSize) -> Amount:
     """Amount of work to grow trees, including the copy of the table and targets to a GPU."""
     n, n_trees = growth.n_samples, float(growth.n_rounds) * growth.n_trees
-    # Nodes per tree: the number in a complete tree, but at most one per four rows.
+    # Nodes per tree: as many as its depth and leaves allow, but at most one per four rows.
     of_tree = min(2.0 ** min(growth.max_depth + 1, 32), 2.0 * growth.max_leaf_nodes)
     n_nodes = n_trees * min(of_tree, max(1.0, n / 4))
     rows, searched = n_trees * n, n_nodes * growth.n_candidate_features
@@ -226,9 +231,9 @@ def _launches(growth: GrowthSize) -> float:
 
 
 def _numpy_seconds(growth: GrowthSize) -> float:
-    """Seconds that NumPy needs to build and search histograms; they depend on node sizes."""
+    """Seconds that NumPy needs to search all levels; cost per row depends on node sizes."""
     n, n_candidates, depth = growth.n_samples, growth.n_candidate_features, growth.depth
-    # Number of levels of a complete tree whose nodes have `UNSORTED_ROWS` rows on average.
+    # Number of levels of a complete tree whose nodes have at least `UNSORTED_ROWS` rows on average.
     unsorted = min(max(0.0, 1 + math.log2(n / UNSORTED_ROWS)), depth)
     is_whole = n_candidates == growth.n_features
     call, visit = (WHOLE_CALL, WHOLE_VISIT) if is_whole else (FEATURE_CALL, FEATURE_VISIT)
@@ -240,7 +245,10 @@ def _numpy_seconds(growth: GrowthSize) -> float:
 
 
 def prediction_amount(n_samples: int, row_bytes: int, ensemble: Ensemble) -> Amount:
-    """Amount of work to predict: every row takes one step per level of every tree."""
+    """Amount of work to predict: every row takes one step per level of every tree.
+
+    A tree is assumed to have 1.5 log2(leaves) levels; ``row_bytes`` is the size of a row of X.
+    """
     leaves = max(2.0, len(ensemble.left) / max(1, ensemble.n_trees) / 2)
     steps = float(n_samples) * ensemble.n_trees * 1.5 * math.log2(leaves)
     copied = float(n_samples) * (row_bytes + 8 * ensemble.n_values) + 16.0 * len(ensemble.left)
@@ -268,7 +276,11 @@ def speed_file() -> Path:
 
 @cache
 def measured_speed() -> Speed:
-    """The `Speed` measured on this machine, or the default if none was measured."""
+    """The `Speed` measured on this machine.
+
+    It is the default if none was measured, if the file cannot be read or, with a warning, if its
+    content is not valid.
+    """
     path = speed_file()
     try:
         seconds = json.loads(path.read_bytes())["seconds"]

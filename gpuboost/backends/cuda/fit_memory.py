@@ -11,7 +11,7 @@ from gpuboost.engine.ensembles.boosting_task import BoostTask
 
 
 def boosting_peak(task: BoostTask, shape: DeviceShape) -> int:
-    """Return the peak bytes of a fit of boosting whose batches fit ``task.memory_budget``.
+    """Return the peak bytes of a fit of boosting with batches planned for ``task.memory_budget``.
 
     The dry run launches one round and then sums its losses, the last step of a round whose trees
     the host finishes. Arrays that a user-defined loss allocates are not counted.
@@ -28,8 +28,8 @@ def boosting_peak(task: BoostTask, shape: DeviceShape) -> int:
 def reweighting_peak(task: ReweightTask, shape: DeviceShape) -> int:
     """Return the peak bytes of a fit of AdaBoost, which grows one tree at a time.
 
-    The dry run has two rounds. The first is not recorded. The second is recorded, so its memory
-    stays allocated.
+    The dry run has two rounds. The first is not recorded. The second is recorded if it can be and
+    more rounds follow; its memory then stays allocated.
     """
     runtime = shape_runtime(shape, 1, task.matrix.n_samples, task.options)
     reweighter = CudaReweighter(runtime, task)

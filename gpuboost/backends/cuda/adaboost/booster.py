@@ -1,9 +1,11 @@
 """AdaBoost on a device; see `gpuboost.backends.protocol.Reweighter`.
 
 Weights, targets and codes stay on the device. The device finishes and evaluates the tree of a round
-and computes the factors of the weights, so the host can launch a recorded round before it reads the
-previous one. The host reads a tree and the results of its round in one copy. Trees that are pruned
-are copied to the host, pruned there, and copied back to be evaluated.
+and computes the factors of the weights. If the arrays of a tree are small, the host reads them and
+the results of the round in one copy, after it has launched the next round, if rounds are recorded.
+Otherwise it reads the results first, then the used part of the arrays. Trees that are pruned (with
+``ccp_alpha`` or ``min_impurity_decrease``) are copied to the host, pruned there, and copied back to
+be evaluated.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ class CudaReweighter:
         self._runtime, self._task = runtime, task
         self._evaluates_as_grown = is_evaluated_as_grown(task)
         self._ahead: PendingRound[Facts] | None = None  # a round launched early
-        self._pending: PendingRound[Facts] | None = None  # the last round
+        self._pending: PendingRound[Facts] | None = None  # the round returned last
         with runtime.active():
             self._begin_fit()
 
@@ -70,8 +72,9 @@ class CudaReweighter:
     def boost(self, number: int) -> Round:
         """Grow and evaluate the tree of a round.
 
-        If rounds are recorded and copied whole, the next round is launched before this one is read.
-        If boosting stops at this round, the next round is discarded.
+        If rounds are recorded and copied whole, and trees are not pruned, the next round is
+        launched before this one is read. If boosting stops at this round, the next round is
+        discarded.
         """
         with self._runtime.active():
             if not self._evaluates_as_grown:
@@ -118,7 +121,10 @@ class CudaReweighter:
         return found.round(lambda: kept, self._task.objective.chance)
 
     def launch(self, number: int) -> None:
-        """Launch a round: update weights, grow the tree and, unless it is pruned, evaluate it."""
+        """Launch a round: update the weights, except in the first round, and grow the tree.
+
+        Unless the tree is pruned, it is also evaluated.
+        """
         self.rows.begin(number)
         # The first round updates no weights, so its launches differ from those of later rounds.
         self._grower.launch(self._inputs.of(number), again=0 < number < self._task.n_rounds - 1)

@@ -34,9 +34,10 @@ class Facts:
     Attributes
     ----------
     error, vote : float
-        Error of the tree, and its vote.
+        Error of the tree (after reversal, if it is reversed), and its vote. The vote is 0 if the
+        error is 0 or no better than chance; the host then sets it.
     bound : float
-        Factor of the training error bound.
+        Factor of the training error bound; 1 in a regression.
     is_reversed : bool
         Whether the tree's predictions are reversed.
     n_nodes, n_masks : int
@@ -57,7 +58,7 @@ class Facts:
         return cls(error, vote, bound, is_reversed != 0.0, int(n_nodes), int(n_masks))
 
     def tree(self, copy: HostCopy) -> Tree:
-        """Make the tree of the round from the copy of its arrays."""
+        """Make the tree of the round, reversed if ``is_reversed``, from the copy of its arrays."""
         copied = CopiedTrees(copy, [0, self.n_nodes], [0, self.n_masks])
         return self.reversed_if_worse(copied.tree(0))
 
@@ -66,7 +67,7 @@ class Facts:
         return reversed_tree(tree) if self.is_reversed else tree
 
     def round(self, read_tree: Callable[[], Tree], chance: float) -> Round:
-        """Make the `Round`; ``chance`` is the error of random guessing."""
+        """Make the `Round`, which is the last one unless the error is between 0 and ``chance``."""
         if not goes_on(self.error, chance):
             return Round.last(read_tree, self.error)
         return Round(read_tree, self.error, self.vote, self.bound)

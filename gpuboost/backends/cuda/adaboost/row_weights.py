@@ -18,7 +18,7 @@ _ROW_BLOCKS = 8  # per multiprocessor, in launches whose threads loop over rows
 
 
 class RowWeights:
-    """Row weights, and the errors of the last tree: per row, and of the whole tree.
+    """Row weights, and the evaluation of each tree, by whose errors the weights are updated.
 
     Parameters
     ----------
@@ -64,7 +64,10 @@ class RowWeights:
         self._n, self._all_blocks = n, runtime.n_multiprocessors * _ROW_BLOCKS
 
     def evaluate(self, finished: Finished, facts: Array) -> None:
-        """Evaluate a tree: write its errors, `factors` and the results of the round (``facts``)."""
+        """Evaluate a tree: write its error in each row, `factors` and ``facts``.
+
+        ``facts``, float64 (6,), receives the results of the round, in the order of `Facts`.
+        """
         sums, seen, given = self.sums, self._seen, {"n": self._n, "weights": self.values}
         rows = {"codes": self._codes, "missing_code": self._missing_code, **given}
         rows |= self._packed(finished)
@@ -81,7 +84,10 @@ class RowWeights:
         launch(self._runtime, "end_round", 1, finished, **self._of_round, **own)
 
     def _packed(self, finished: Finished) -> dict[str, Array]:
-        """Pack a tree for traversal: nodes, uint32 (m, 4), and masks. Also set `sums` to zero."""
+        """Pack a tree for traversal, and set `sums` to zero.
+
+        Returns kernel arguments: the packed nodes, uint32 (m, 4), and the masks or a placeholder.
+        """
         nodes = finished.columns
         left, value = nodes["left"], nodes["value"]
         packed = self._runtime.xp.empty((len(left), 4), dtype=np.uint32)

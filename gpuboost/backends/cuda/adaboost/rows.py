@@ -35,8 +35,8 @@ from gpuboost.engine.fixed_point import SUM_BITS, sum_bits
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.task import GrowTask
 
-# Stands for the largest weight: a block can sum any number of rows. The integer weights of all rows
-# of a tree add up to less than 2**32, so sums cannot wrap around.
+# Returned in place of the largest weight, so that a block may sum any number of rows. The integer
+# weights of all rows of a tree add up to less than 2**32, so sums cannot wrap around.
 ANY_ROWS = 1
 
 
@@ -106,7 +106,10 @@ class ReweightedRows(RowsOfRounds):
         self._follows = True
 
     def begin(self, number: int) -> None:
-        """Begin a round; all rounds but the first update the weights."""
+        """Begin a round; `make` updates the weights in all rounds but the first.
+
+        If the first tree uses the weights unchanged, they are copied to the device here.
+        """
         task, self._follows, self._whole = self._task, number > 0, None
         if number > 0 or not task.starts_whole():
             return
@@ -119,7 +122,10 @@ class ReweightedRows(RowsOfRounds):
     # ---- RowsOfRounds --------------------------------------------------------------------------
 
     def make(self, inputs: BatchInputs) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
-        """Make the rows of the tree; see `DeviceDrawing.rows`. ``max_weight`` is `ANY_ROWS`."""
+        """Update the weights, except in the first round, and make the rows of the tree.
+
+        The results are as in `DeviceDrawing.rows`; the largest weight is `ANY_ROWS`.
+        """
         xp = self._runtime.xp
         if self._follows:
             self.weights.reweigh()
@@ -159,7 +165,17 @@ class ReweightedRows(RowsOfRounds):
 
 
 class ClassFactors:
-    """Class weights, float64 (1, classes), and the classes of rows; by default one weight of 1."""
+    """Class weights, which multiply the weights of rows in trees, and the classes of the rows.
+
+    Attributes
+    ----------
+    given : bool
+        Whether the fit has class weights.
+    weight : float64 (1, classes)
+        Class weights; by default one weight of 1.
+    label : int32 (n,)
+        Classes of the rows; without class weights, a placeholder of one zero.
+    """
 
     def __init__(self, runtime: Runtime, task: ReweightTask, known: Array) -> None:
         self.given = task.of_class is not None
@@ -174,7 +190,7 @@ class ClassFactors:
 
 
 class Resampling:
-    """Draws n_samples rows with replacement, in proportion to their weights.
+    """Draws n_samples rows with replacement, in proportion to weights times class weights.
 
     Attributes
     ----------
@@ -192,7 +208,10 @@ class Resampling:
         self._given = {"weights": weights.values, "n": n, **of_class.arguments}
 
     def draw(self, keys: TreeKeys) -> Array:
-        """Draw rows; return the draw count of each row, uint32 (1, n)."""
+        """Draw rows; return the draw count of each row, uint32 (1, n).
+
+        Counts above 2**bits.largest are reduced to it.
+        """
         device, n = self._device, self._n
         drawn = zeros(device.runtime, (1, n), np.uint32)
         guided, sizes = Guided.of(device, self._cumulative()), {"n_samples": n, "n_draws": n}
@@ -202,7 +221,7 @@ class Resampling:
         return drawn
 
     def _cumulative(self) -> Array:
-        """Compute the running sum of the weights as fixed-point numbers: uint64 (n,)."""
+        """Compute the running sum of weights times class weights, in fixed point: uint64 (n,)."""
         runtime, over_rows = self._device.runtime, self._weights.launch
         given = {**self._given, "largest": zeros(runtime, 1, np.uint64)}
         over_rows("find_heaviest", **given)

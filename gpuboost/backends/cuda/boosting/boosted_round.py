@@ -16,7 +16,8 @@ LossesReader = Callable[[], RoundLosses]
 class BoostedRound(PendingRound[LossesReader]):
     """A round whose trees and losses are being copied to the host; see `FittedRound`.
 
-    `results` returns a function that computes the mean losses from the sums in the copy.
+    `results` returns a function that returns the mean losses: it computes them from the sums in the
+    copy, unless the loss is user-defined.
     """
 
     def read(self) -> DoneRound:
@@ -41,7 +42,8 @@ def read_round(
     copy : callable
         Function that waits for the copy and returns it.
     losses : RoundLosses or MeanLosses
-        Mean losses, or an object that computes them from the sums in the copy.
+        Mean losses of a user-defined loss, or an object that computes mean losses from the sums in
+        the copy.
     error : callable
         Function that returns the error for a round whose drawn rows all have weight zero.
 

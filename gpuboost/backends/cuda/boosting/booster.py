@@ -1,11 +1,13 @@
 """Gradient boosting on a device; see `gpuboost.backends.protocol.Booster`.
 
 Targets, weights, raw predictions, gradients, the rows of trees and their codes stay on the device.
-A round of bounded depth is one recording (`TreeGrower`): gradients, rows, levels, finished trees,
-updated raw predictions and mean losses. The host reads the trees and the losses in one copy while
-the next round runs. If trees are pruned, or a whole round does not fit in memory, the host
-finishes the trees and copies them to the device, and all rows traverse them to update raw
-predictions.
+A round whose levels are launched without waiting for the device (see `is_sync_free`) is one
+recording (`TreeGrower`): gradients, rows, levels, finished trees, updated raw predictions and mean
+losses. The derivatives and mean losses of a user-defined loss are computed outside the recording.
+If the arrays of the trees are small, the host reads the trees and the losses in one copy while the
+next round runs; otherwise it waits for the size of the trees first. If trees are pruned, or a whole
+round does not fit in memory, the host finishes the trees and copies them to the device, and all
+rows traverse them to update raw predictions.
 """
 
 from __future__ import annotations
@@ -95,7 +97,10 @@ class CudaBooster:
             return DoneRound(trees, user.after() if user else self.rounds.mean_losses())
 
     def raw_predictions(self, rows: int = 0) -> np.ndarray:
-        """Copy the raw predictions so far to the host: float64 (n, columns)."""
+        """Copy the raw predictions so far to the host: float64 (n, columns).
+
+        ``rows`` is the index of a row set: 0 for the training rows, then the watched row sets.
+        """
         with self._runtime.active():
             return self._runtime.to_host(self._sets[rows].raw).T
 

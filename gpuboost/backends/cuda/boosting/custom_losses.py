@@ -14,10 +14,13 @@ from gpuboost.engine.growth.frontier import Array
 class UserLosses:
     """Mean losses of a round for a user-defined loss, which is called with device arrays.
 
+    The object must be made before the round changes raw predictions: it computes the loss of the
+    rows that the round does not draw.
+
     Parameters
     ----------
     rounds : RoundRows
-        Rows of the current round, which are drawn again here.
+        Device data of the fit. The rows of the current round are drawn here, too.
     task : BoostTask
     number : int
         Number of the round.

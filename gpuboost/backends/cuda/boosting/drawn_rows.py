@@ -49,7 +49,7 @@ class RowDraw:
         self._keys, self.rate = TreeKeys(own["seed"], own["number"]), own["rate"]
 
     def begin(self, number: int, learning_rate: float) -> None:
-        """Copy the number of a round and its learning rate to the device."""
+        """Copy the seed, the number of a round and its learning rate to the device."""
         memory = np.zeros(self._of_round.nbytes, dtype=np.uint8)
         own = cut(memory, _OF_ROUND)
         own["seed"][:], own["number"][:] = self._task.sampler.seed, number
@@ -69,11 +69,14 @@ class RowDraw:
         return min(positive, sampler.n_draws) if self.draws else positive
 
     def counts(self) -> Array | None:
-        """Number of times that the round draws each row: uint32 (1, n); None for once each."""
+        """Number of times that the round draws each row: uint32 (1, n); None if all are used."""
         return None if self._counts is None else self._counts(self._keys)
 
     def place(self, drawn: Array | None) -> DrawnRows:
-        """Compute the positions of the round's rows in their list, from the `counts` of rows."""
+        """Compute where each part of the rows begins in the list of the round's rows.
+
+        ``drawn`` is the result of `counts`. The kernel ``list_round`` then lists the rows.
+        """
         runtime, n, weights = self._kernels.runtime, self._rows.n, self._rows.weights
         n_parts = -(-n // constant("boosting/gradients.cu", "LIST_PART"))
         inside = optional("drawn", "subset", drawn, self._keys.trees.view(np.uint32))
@@ -109,7 +112,7 @@ class DrawnRows:
     weighted : bool
         Whether rows have sample weights.
     first : int64 (parts,)
-        Offset of each part's rows in the list.
+        Offset in the list of each part's rows; a part is LIST_PART consecutive rows.
     count : int64 (1,)
         Number of rows in the list: drawn rows of positive weight.
     """
@@ -123,5 +126,5 @@ class DrawnRows:
 
     @property
     def n_parts(self) -> int:
-        """Number of parts of all rows; one block lists one part."""
+        """Number of parts that all rows are divided into; one block lists one part."""
         return len(self.first)

@@ -1,4 +1,4 @@
-"""Gradients and hessians of a round, in float64 and as integers: gradients.cu."""
+"""Gradients and hessians of a round, and the exponents that make them integers: gradients.cu."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ class RoundGradients:
     n_outputs, n_hessians : int
         Numbers of gradients and of hessians of a row in one tree.
     trees_per_round : int
+        Number of trees of a round: 1, or the number of raw predictions of a row.
     """
 
     kernels: LossKernels

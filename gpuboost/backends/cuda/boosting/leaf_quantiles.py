@@ -1,6 +1,7 @@
 """Leaf values that are quantiles of the residuals of their rows: launches of leaf_quantiles.cu.
 
-The results equal those of `gpuboost.engine.order_statistics`.
+If the loss clips residuals (Huber loss), the mean of the clipped residuals is added. The results
+equal those of `gpuboost.engine.order_statistics`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class LeafQuantiles:
     weights : int64 (n,) or None
         Weights from `order_statistics.integer_weights`; None if all are 1.
     capacity : int
-        Largest number of leaves of a round.
+        Largest number of leaves of a round, with leaves that best-first growth undoes.
     max_rows : int
         Largest number of rows of all trees of a round together.
     """
@@ -105,7 +106,7 @@ class LeafQuantiles:
     def _offsets(
         self, nodes: DeviceFrontier | _MarkedNodes, first: Array, given: dict[str, Any]
     ) -> Array:
-        """Reserve space for the residuals of each leaf of a level; return their offsets."""
+        """Make each leaf of a level a group with space for its residuals; return their offsets."""
         own, n = self._groups, len(nodes.tree)
         found = {"offset": self._runtime.xp.empty(n, dtype=np.int64), **self._of_groups}
         sizes = {"n_groups": own.size, "n_cut": own.pieces.n_pieces}
@@ -128,7 +129,10 @@ class LeafQuantiles:
     def keep_traversed(
         self, listed: ListedRows, finished: Finished, missing_code: int, trees: Array
     ) -> None:
-        """Keep the residuals of listed rows, grouped by the leaves of finished trees they reach."""
+        """Keep the residuals of listed rows, grouped by the leaf that each row reaches.
+
+        The rows traverse the finished trees; ``trees`` are the numbers of the trees.
+        """
         runtime, xp, n = self._runtime, self._runtime.xp, len(finished.columns["left"])
         nodes = empty(_MarkedNodes, xp, {}, n=n)
         own = {"capacity": n, "left": finished.columns["left"]}
@@ -152,16 +156,16 @@ class LeafQuantiles:
         value: Array,
         places: PlacedLeaves | None = None,
     ) -> None:
-        """Write the values of all leaves.
+        """Write the values of all leaves: quantiles, plus means of clipped residuals, times rate.
 
         Parameters
         ----------
         trees : uint64 (trees,)
             Numbers of the trees.
         parameter : float64 (columns,)
-            Parameter of the loss.
+            Parameter of the loss: the sizes at which residuals are clipped. Read only in that case.
         n_rows : int64 (1,)
-            Number of rows of a tree.
+            Number of rows of each tree.
         rate : float64 (1,)
             The learning rate.
         value : float64 (nodes, 1) or (nodes,)

@@ -1,7 +1,9 @@
 """Mean losses after a round of boosting: `gpuboost.engine.ensembles.boosting_task.RoundLosses`.
 
 The launches of a round include kernels of gradients.cu that sum the losses and weights of rows; the
-host reads the sums together with the trees. Only the device knows which rows a round has drawn.
+host reads the sums together with the trees, unless it finishes the trees itself. Only the device
+knows which rows a round has drawn. The losses of the other rows are also summed before the round
+changes raw predictions.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ class MeanLosses:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Shape of the sums: a row per row set, plus one for earlier losses if rounds draw rows."""
+        """Shape of the sums: a row per row set and, if rounds draw rows, one for `keep_before`."""
         return len(self._sets) + self._draws, _WORDS
 
     def begin(self, found: Array) -> None:
@@ -51,7 +53,7 @@ class MeanLosses:
         fill(self._kernels.runtime, found, 0)
 
     def keep_before(self, drawn: Array | None, parameter: Array) -> None:
-        """Sum the losses of the training rows before their raw predictions change.
+        """If the round draws rows, sum the training losses before raw predictions change.
 
         Parameters
         ----------
@@ -101,7 +103,10 @@ def _mean(found: np.ndarray, rows: DeviceRowSet, part: int, drawn: bool) -> floa
 
 
 def _sum(found: np.ndarray, which: int, rows: DeviceRowSet) -> float:
-    """Convert a sum to float64; the result equals the sum of `engine.averages`."""
+    """Convert a sum to float64; the result equals the sum of `engine.averages`.
+
+    It is infinite if a summand is infinite or NaN.
+    """
     largest = found[which]
     if largest >= _NOT_FINITE:
         return float("inf")

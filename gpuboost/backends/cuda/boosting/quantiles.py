@@ -38,7 +38,7 @@ class GroupedNumbers:
     level : float64 (groups,)
         Level of each group's quantile, between 0 and 1.
     prefix, above : uint64 (groups,)
-        Digits found so far; the next number, if ``more``.
+        Key of the quantile, with the digits found so far; key of the next number, if ``more``.
     below, total : int64 (groups,)
         Weight of the numbers below all candidates; weight of the group.
     more : uint8 (groups,)
@@ -84,7 +84,7 @@ class GroupedNumbers:
         launch(runtime, "take_quantiles", blocks(n_groups), self, quantile=quantile)
 
     def _find_some(self, runtime: Runtime, first_group: int) -> None:
-        """Find the digits of the groups from ``first_group`` on that fit ``counts``."""
+        """Find the keys of as many groups, from ``first_group`` on, as ``counts`` can hold."""
         n_blocks = striding_blocks(runtime, self.pieces.capacity)
         n_lanes = len(self.counts) * constant("common/common.cuh", "WARP")
         n_warp_blocks = striding_blocks(runtime, blocks(n_lanes))
@@ -104,6 +104,7 @@ class SizesQuantile:
     ----------
     runtime : Runtime
     rows : DeviceRowSet
+        The training rows.
     weights : int64 (n,) or None
         Weights from `order_statistics.integer_weights`; None if all are 1.
     level : float

@@ -132,8 +132,10 @@ class RoundRows(RowsOfRounds):
     def make(self, inputs: BatchInputs) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
         """Make the rows of some trees of the round, one tree after the other.
 
-        The results are as in `DeviceDrawing.rows`. The regularisation, smallest hessian and gain
-        unit of the trees, which depend on the round's integer units, are written to ``inputs``.
+        Their gradients are computed first. If the round draws rows, the losses of the training rows
+        are summed before raw predictions change. The results are as in `DeviceDrawing.rows`. The
+        regularisation, smallest hessian and gain unit of the trees, which depend on the round's
+        integer units, are written to ``inputs``.
         """
         if self.leaves is not None:
             self._read = self.leaves.begin(self._columns_read(), inputs.keys.trees)
@@ -173,7 +175,10 @@ class RoundRows(RowsOfRounds):
     def add_leaves(
         self, inputs: BatchInputs, queue: SplitQueue | None, grown: NumberedNodes
     ) -> None:
-        """Add leaf values to raw predictions, then sum the losses."""
+        """Finish the trees, add their leaf values to raw predictions, then sum the losses.
+
+        Nothing is done if the host finishes the trees.
+        """
         if self.leaves is None:
             return
         made, rate = self.gradients, self.draw.rate
@@ -182,7 +187,7 @@ class RoundRows(RowsOfRounds):
         self.keep_losses()
 
     def keep_losses(self) -> None:
-        """Sum the losses, after leaf values were added to raw predictions."""
+        """Sum the losses, after leaf values were added; do nothing for a user-defined loss."""
         if self.losses is not None:
             self.losses.keep_after(self._drawn, self.parameter)
 

@@ -1,7 +1,8 @@
 """The bins of a column, found on the device.
 
 Values are converted to integer keys of the same order, and the array module sorts the keys. Only
-the values at the borders of bins are copied to the host. An example without weights::
+the values at the borders of bins are copied to the host. The bins of a categorical feature only
+depend on its largest value. An example without weights::
 
     keys        3  3  5  5  5  9  nan
     last           1        4  5         position of the last key among equal keys
@@ -68,7 +69,10 @@ def learn_column(
 
 
 def _sort_keys(runtime: Runtime, X: DeviceFeatures, feature: int, rows: Array | None) -> Array:
-    """Return the sort keys of a column: integers that have the order of its values."""
+    """Return the sort keys of a column: integers that have the order of its values.
+
+    They have as many bits as the values; the key of missing values is the largest integer.
+    """
     n = X.n if rows is None else len(rows)
     keys = runtime.xp.empty(n, dtype=np.int32 if X.itemsize == 4 else np.int64)
     picked = runtime.xp.empty(1, dtype=np.int64) if rows is None else rows
@@ -85,7 +89,7 @@ def constants_of(X: DeviceFeatures) -> dict[str, int]:
 
 
 def values_of(keys: np.ndarray) -> np.ndarray:
-    """Convert keys back to values."""
+    """Convert sort keys, int32 or int64, back to values, float32 or float64."""
     largest = keys.dtype.type(np.iinfo(keys.dtype).max)
     bits = np.where(keys < 0, keys ^ largest, keys)
     return bits.view(np.float32 if keys.itemsize == 4 else np.float64)

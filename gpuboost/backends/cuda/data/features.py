@@ -9,7 +9,8 @@ from typing import Any
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.engine.growth.frontier import Array
 
-HOST_BYTES = 1 << 28  # largest number of bytes of a part of a host matrix, and of its results
+# Largest number of bytes of a part of a host matrix, and of its results, unless one row is larger.
+HOST_BYTES = 1 << 28
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +35,7 @@ class DeviceFeatures:
 
     @classmethod
     def of(cls, xp: Any, X: Array) -> DeviceFeatures:
-        """Wrap a matrix (n, F); it is copied only if neither rows nor columns are contiguous."""
+        """Wrap a matrix (n, F); it is copied only if it is neither C- nor F-contiguous."""
         n, n_features = X.shape
         if X.flags.f_contiguous and not X.flags.c_contiguous:
             return cls(X.T, 1, n, n, n_features)
@@ -47,7 +48,7 @@ class DeviceFeatures:
 
 
 def copy_to_device(runtime: Runtime, X: Array) -> DeviceFeatures:
-    """Copy a host matrix to the device; a device matrix is only wrapped."""
+    """Copy a host matrix to the device; wrap a device matrix (see `DeviceFeatures.of`)."""
     if isinstance(X, runtime.xp.ndarray):
         return DeviceFeatures.of(runtime.xp, X)
     if X.flags.f_contiguous and not X.flags.c_contiguous:
@@ -61,7 +62,7 @@ def parts_on_device(
     """Yield a device matrix as a whole, and a host matrix in parts of consecutive rows.
 
     Neither the values of a part nor its results, of ``row_bytes`` bytes per row, exceed
-    `HOST_BYTES`.
+    `HOST_BYTES`, unless the part is a single row.
     """
     step = len(X)
     if not isinstance(X, runtime.xp.ndarray):

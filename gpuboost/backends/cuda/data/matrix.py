@@ -19,7 +19,7 @@ class DeviceMatrix:
     Attributes
     ----------
     codes : uint8 (F, n)
-        Codes by column, for the partition.
+        Codes by column, for the partition and for rows that traverse trees.
     tiles : uint8 (tiles, n, tile)
         Codes of ``tile`` features of a row side by side, padded with zeros, for histograms.
     features : int32 (F,)
