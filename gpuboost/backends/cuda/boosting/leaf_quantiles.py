@@ -37,7 +37,8 @@ class LeafQuantiles:
     weights : int64 (n,) or None
         Weights from `order_statistics.integer_weights`; None if all are 1.
     capacity : int
-        Largest number of leaves of a round, with leaves that best-first growth undoes.
+        Largest number of leaves of a round, including leaves below splits that best-first growth
+        undoes.
     max_rows : int
         Largest number of rows of all trees of a round together.
     """

@@ -68,7 +68,7 @@ class DeviceTask(Generic[Rounds_co]):
         Whether levels are launched without reading back their numbers of nodes, unless they have
         many slices.
     finisher : Finisher or None
-        None if the host finishes the trees.
+        None if the host or the rounds finish the trees; see `Finisher.of`.
 
     Raises
     ------
@@ -135,7 +135,7 @@ class DeviceTask(Generic[Rounds_co]):
         )
 
     def _may_leave(self, n_trees: int) -> bool:
-        """Whether small nodes leave the level loop.
+        """Whether small nodes may leave the level loop (see `small_rows_for`).
 
         In rounds, they leave it only if many nodes are possible and the partition does not track
         the leaf of each row.

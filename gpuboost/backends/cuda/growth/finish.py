@@ -1,8 +1,9 @@
 """Finishing of trees on the device: the launches of finish.cu.
 
-The trees equal those of `gpuboost.engine.growth.tree.finish_tree`. The host copies the arrays of
-all trees of a batch and slices them into `Tree` objects. Integers have the narrowest possible type
-and are widened when all trees of the model are concatenated.
+The trees equal those of `gpuboost.engine.growth.tree.finish_tree` or, in rounds of boosting without
+pruning, of `gpuboost.engine.ensembles.boosting.finish_boosted`. The host copies the arrays of all
+trees of a batch and slices them into `Tree` objects. Integers have narrow types, and are widened
+when all trees of the model are concatenated.
 """
 
 from __future__ import annotations
@@ -58,17 +59,21 @@ class Finisher:
 
     @classmethod
     def of(cls, runtime: Runtime, task: GrowTask) -> Finisher | None:
-        """Make the finisher of a task; return None if the host finishes the trees.
+        """Make the finisher of a task; return None if the host or a round finishes the trees.
 
-        The host finishes trees that are grown on gradients, and trees whose rows come from
-        ``rows_of``, because their leaf sums can be of any kind.
+        A round has its own finisher or leaves it to the host. Other trees are finished by the host
+        if they are grown on gradients, or if their rows come from ``rows_of``, because their leaf
+        sums can then be of any kind.
         """
         if task.sampler is None or task.target.has_gradients:
             return None
         return cls(runtime, task, ValueRule.of_target(runtime, task))
 
     def columns(self, n: int, n_masks: int, n_values: int) -> Columns:
-        """Types and shapes of the arrays of `Finished` for ``n`` nodes."""
+        """Types and shapes of the arrays of `Finished` for ``n`` nodes and ``n_masks`` masks.
+
+        Each node has ``n_values`` values.
+        """
         columns: Columns = {
             "feature": (np.int16 if self._is_narrow else np.int32, (n,)),
             "threshold": (np.float64, (n,)),
@@ -87,7 +92,7 @@ class Finisher:
         return columns | masks
 
     def finish(self, grown: NumberedNodes) -> Finished:
-        """Finish the nodes of a batch."""
+        """Finish the nodes of a batch by the rule of the task, and return the trees."""
         assert self._rule is not None
         columns = self.columns_of(grown, self._rule.n_values)
         found = Finished(grown.numbers.table, allocate(self._runtime.xp, columns))
@@ -108,7 +113,7 @@ class Finisher:
         return n, min(int(table[1, -1]), (n - store.n_trees) // 2)
 
     def finish_into(self, found: Finished, grown: NumberedNodes, rule: ValueRule) -> None:
-        """Finish the nodes of a batch into existing arrays."""
+        """Finish the nodes of a batch by ``rule``; write the trees to the arrays of ``found``."""
         self._finish_nodes(grown, found, rule)
         if self._signs is not None:
             self._order_values(grown, found.columns, rule)

@@ -1,4 +1,4 @@
-"""Callbacks of a round of boosting or AdaBoost while its trees grow."""
+"""Callbacks of a round of boosting or AdaBoost before, while and after its trees grow."""
 
 from __future__ import annotations
 
@@ -31,10 +31,14 @@ class LeavesOfRound(Protocol):
     def keep_level(
         self, rows: DeviceRows, frontier: DeviceFrontier, accepted: Array, first: Array
     ) -> None:
-        """Keep the leaves of a level.
+        """Keep the leaf of each row that reaches one in this level; called for every level.
 
         Parameters
         ----------
+        rows : DeviceRows
+            Rows of the level, before they are partitioned.
+        frontier : DeviceFrontier
+            Nodes of the level.
         accepted : uint8 (nodes,)
             Nodes that are split; the others are leaves.
         first : int32 (1,)
@@ -48,17 +52,22 @@ class RowsOfRounds(ABC):
     Attributes
     ----------
     leaves : LeavesOfRound or None
-        None if no leaves are tracked while trees grow.
+        None if the round has no use for leaves while its trees grow: in AdaBoost, and if the host
+        finishes the trees.
     """
 
     leaves: LeavesOfRound | None = None
 
     @abstractmethod
     def make(self, inputs: BatchInputs) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
-        """Make the rows of the trees of a round; the results are as in `DeviceDrawing.rows`."""
+        """Make the rows of a batch of a round's trees; results are as in `DeviceDrawing.rows`."""
 
     @abstractmethod
     def add_leaves(
         self, inputs: BatchInputs, queue: SplitQueue | None, grown: NumberedNodes
     ) -> None:
-        """Use the leaves after the last level; ``queue`` is None unless growth is best first."""
+        """Finish and use the trees after the last level, unless the host finishes them.
+
+        Boosting adds leaf values to raw predictions, AdaBoost evaluates the tree. ``queue`` is None
+        unless growth is best first.
+        """

@@ -108,7 +108,10 @@ class CudaLevelOps:
     def set_median_gradients(
         self, rows: DeviceRows, frontier: DeviceFrontier
     ) -> tuple[DeviceRows, DeviceFrontier]:
-        """Write the signs of deviations from nodes' medians, and the sums of nodes, in place."""
+        """Write the signs of rows' deviations from nodes' medians, and the sums of nodes, in place.
+
+        The frontier that is returned has the medians.
+        """
         medians = self._shared.medians
         assert medians is not None
         frontier = replace(frontier, medians=medians.find(rows, frontier))
@@ -137,8 +140,9 @@ class CudaLevelOps:
         """Find the best split of every candidate.
 
         A level's histograms are kept for subtraction in the next level if both levels' histograms
-        fit the memory budget. If the histograms of one level do not fit, they are built and
-        searched in slices.
+        fit the memory budget (never with feature lists or medians). If the histograms of one level
+        do not fit, they are built and searched in slices. Then small nodes are grown to their
+        leaves.
         """
         xp, capacity, depth = self._runtime.xp, frontier.capacity, candidates.depth
         allowed = self._shared.constraints.allowed(frontier, self._inputs, depth)
@@ -186,7 +190,10 @@ class CudaLevelOps:
     def leaf_sums(
         self, rows: DeviceRows, frontier: DeviceFrontier, candidates: Search, accepted: Array
     ) -> Array | None:
-        """Compute sums of leaves (for medians, of all nodes); None if class weights suffice."""
+        """Compute sums of leaves (for medians, of all nodes): int64 (nodes, n_sums).
+
+        Leaves that subtrees.cu has stored are left out. Returns None if class weights suffice.
+        """
         leaf, xp = self._leaf, self._runtime.xp
         if leaf is None:
             return None
@@ -199,7 +206,10 @@ class CudaLevelOps:
         return sums
 
     def end_batch(self) -> NumberedNodes:
-        """Number and finish the nodes, after the last level."""
+        """Number the nodes after the last level; finish them unless the host does.
+
+        In rounds, the trees are then used by `RowsOfRounds.add_leaves`.
+        """
         shared, rounds, store, queue = self._shared, self._shared.rounds, self._store, self._queue
         self._histogram = None
         leaf = None if queue is None else queue.cut(store.nodes, store.adds_leaf_sums)
@@ -221,7 +231,10 @@ class CudaLevelOps:
         accepted: Array,
         sums: Array | None,
     ) -> tuple[DeviceRows, DeviceFrontier]:
-        """Store the level and move the rows of accepted nodes to their children, in order."""
+        """Store the level and move the rows of accepted nodes to their children, in order.
+
+        At the largest depth, the level is only stored, and the next frontier has no nodes.
+        """
         policy, store, rounds = self._policy, self._store, self._shared.rounds
         depth = candidates.depth
         if rounds is not None and rounds.leaves is not None:
@@ -243,9 +256,10 @@ class CudaLevelOps:
         return moved, self._with_size(children, depth + 1)
 
     def _with_size(self, frontier: DeviceFrontier, depth: int) -> DeviceFrontier:
-        """Start to read back the number of nodes at ``depth``, one level before it is needed.
+        """Start to read back the number of nodes at ``depth``, which limits the level below.
 
-        In sync-free growth, the number is only read if the level has many slices.
+        The host waits for it only when it makes that level. In sync-free growth, the number is only
+        read if the level has many slices.
         """
         are_few = self._slices.are_few(frontier.capacity, depth)
         if self._shared.is_sync_free and are_few:

@@ -28,7 +28,7 @@ from gpuboost.engine.targets import MedianTarget, Target
 from gpuboost.engine.task import NO_LIMIT, GrownTree, GrowTask, TreeOptions
 
 MAX_PLACES = 2**31 - 1  # of a node buffer, because places are int32
-DEEPEST = 33  # at this depth or more, only rows limit the number of nodes
+DEEPEST = 33  # max_depth limits the number of nodes only below this value
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Store:
     feature : int32 (m,)
         Feature of the split; `LEAF` in leaves.
     bin, next_bin, draw, missing, mask : arrays
-        As in `DeviceSplits`; undefined in leaves.
+        As in `DeviceSplits`; undefined in leaves. ``draw`` is empty unless thresholds are random.
     sums : int64 (m, n_sums)
         Leaf sums. Some inner nodes get theirs only when nodes are numbered.
     """
@@ -161,8 +161,10 @@ class NodeBuffer:
     capacity : int
         Largest number of nodes stored.
     max_finished : int
-        Largest number of nodes of finished trees; smaller than ``capacity`` if splits can be
-        undone.
+        Largest number of nodes of finished trees; it can be smaller than ``capacity`` if splits
+        can be undone.
+    nodes : Store
+        The nodes.
     first : int32 (1,)
         Place of the first node of the current level.
     """
@@ -381,8 +383,9 @@ def has_places(task: GrowTask, n_trees: int, n_rows: int) -> bool:
 
 
 def max_stored_nodes(n_trees: int, n_rows: int, options: TreeOptions, tree_rows: int) -> int:
-    """Largest number of stored nodes, as limited by the rows of leaves and the nodes of levels.
+    """Largest number of stored nodes of ``n_trees`` trees with ``n_rows`` rows together.
 
+    Each tree has at most ``tree_rows`` rows. The rows of leaves and the depth limit the number.
     With ``max_leaf_nodes``, the number includes the nodes of splits that are undone.
     """
     unlimited = replace(options, max_leaf_nodes=NO_LIMIT)

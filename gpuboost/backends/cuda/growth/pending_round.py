@@ -1,7 +1,8 @@
-"""Rounds that the host reads while the next round runs, so the device never waits for the host.
+"""Rounds that the host can read while the next round runs, so that the device need not wait.
 
-The copy of a round's trees and results follows the round on the device; the host launches the next
-round before it reads the copy.
+If the arrays of a round are small, they are copied as soon as the device has finished the round,
+and the host can launch the next round before it reads the copy. Otherwise the host waits for the
+size of the trees before it starts to copy them.
 """
 
 from __future__ import annotations

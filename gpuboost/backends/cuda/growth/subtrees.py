@@ -79,7 +79,9 @@ def small_rows_for(runtime: Runtime, task: GrowTask, n_rows: int, max_weight: in
 
 @dataclass(frozen=True)
 class TinyNodes:
-    """Nodes that warps grow instead of blocks, with capacity for the nodes of a level.
+    """Nodes in the subtrees of one level that are each grown by a warp instead of a block.
+
+    The capacity is the largest number of nodes that have no rows in common.
 
     Attributes
     ----------
@@ -115,6 +117,7 @@ class SmallTrees:
     search : SplitSearch
         Split search of the batch.
     leaf : LeafColumns or None
+        Columns that leaf sums are computed from; None if class weights are the leaf sums.
     store : NodeBuffer
         Node buffer of the batch.
     n_rows : int

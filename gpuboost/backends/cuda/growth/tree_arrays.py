@@ -15,12 +15,12 @@ from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.growth.tree import Tree
 
-MASK_WORDS = 8
+MASK_WORDS = 8  # 32-bit words of a mask: one bit for each code
 _NO_MASKS = np.empty((0, MASK_WORDS), dtype=np.uint32)
 
 
-# Arrays that are read to traverse a tree, all arrays of a tree, and arrays that exist only if any
-# feature is categorical:
+# Arrays that are read to traverse a tree; arrays that every tree has; and arrays that exist only if
+# any feature is categorical.
 _TRAVERSED = ("feature", "threshold", "code", "missing_left", "left", "value")
 NAMES = (*_TRAVERSED, "impurity_decrease", "impurity", "weight", "count")
 _OF_CATEGORIES = ("category", "masks")
@@ -35,7 +35,8 @@ class Finished:
     table : int64 (3, trees + 1)
         See `gpuboost.backends.cuda.growth.node_buffer.Numbers`.
     columns : dict of str to array
-        The arrays of `Tree`; ``category`` and ``masks`` only if any feature is categorical.
+        The arrays of `Tree`, or those read to traverse it (see `of`); ``category`` and ``masks``
+        only if any feature is categorical.
     number_of : int32 (places,) or None
         Index in ``columns`` of the node at each place of the node buffer; None if not needed.
     """
@@ -46,7 +47,10 @@ class Finished:
 
     @classmethod
     def of(cls, runtime: Runtime, trees: Sequence[Tree]) -> Finished:
-        """Copy to the device the arrays that are needed to traverse the trees."""
+        """Copy to the device the arrays that are needed to traverse the trees.
+
+        Root weights in the table are zeros, and there are no masks if no split is categorical.
+        """
         whole = Ensemble.of(trees)
         table = np.stack([whole.offset, whole.mask_offset, np.zeros_like(whole.offset)])
         kinds = {"code": np.uint8, "missing_left": np.uint8}
@@ -64,12 +68,15 @@ class Finished:
 
     @property
     def has_masks(self) -> bool:
-        """Whether any feature is categorical."""
+        """Whether the trees have masks of categorical splits."""
         return "masks" in self.columns
 
     @property
     def of_traversal(self) -> dict[str, Any]:
-        """Columns needed to traverse the trees, as arguments of leaves.cu; features are int32."""
+        """Columns needed to traverse the trees, as arguments of leaves.cu.
+
+        The kernels require features of type int32.
+        """
         own, has_masks = self.columns, self.has_masks
         found = {name: own[name] for name in ("feature", "code", "missing_left", "left")}
         # Without masks these are placeholders that kernels do not read.

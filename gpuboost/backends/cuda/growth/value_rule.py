@@ -23,16 +23,17 @@ class ValueRule:
     Attributes
     ----------
     exponents : int32 (planes,)
-        Exponent of the power of two that scales each plane of the sums.
+        Exponent of the power of two that scales each plane of the sums; for steps, the fields of
+        `engine.ensembles.boosting.Scale`. Empty if the sums of classes are whole numbers.
     mean, distinct_targets, first_target : arrays
         Means and distinct targets of the outputs; see ``ValueRule`` of value_rule.cuh.
-    given : float64 (3,)
+    given : float64 (3,) or (4,)
         l1, l2 and the largest absolute leaf value, which also bounds the values of all nodes under
-        monotonic constraints.
+        monotonic constraints. A fourth number is not read.
     rate : float64 (1,)
         Factor of steps, and of values under monotonic constraints.
     unit, unit_of_gain : float64 (1,)
-        Factors of weights and of gains.
+        Factors of weights (not read for steps) and of gains (not read for medians).
     kind : int
         Kind of values: a constant of value_rule.cuh.
     n_values : int
@@ -55,7 +56,10 @@ class ValueRule:
 
     @classmethod
     def of_target(cls, runtime: Runtime, task: GrowTask) -> ValueRule:
-        """Make the rule of a task whose rows are drawn by its sampler."""
+        """Make the rule of a task whose targets are not gradients.
+
+        ``unit`` is 1 if the task has no sampler; rounds of AdaBoost then set their own unit.
+        """
         target, sampler, criterion = task.target, task.sampler, task.options.criterion
         own = None if sampler is None else sampler.shared_rows.exponents
         exponents = target.exponents if own is None else own

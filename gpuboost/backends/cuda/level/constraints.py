@@ -32,6 +32,11 @@ class DeviceConstraints:
     ----------
     runtime : Runtime
     task : GrowTask
+
+    Attributes
+    ----------
+    bounded : bool
+        Whether nodes have value bounds, because a feature is monotonic.
     """
 
     def __init__(self, runtime: Runtime, task: GrowTask) -> None:
@@ -56,7 +61,7 @@ class DeviceConstraints:
         return {"bounded_nodes": self.bounded, "n_words": self._n_words}
 
     def hold_roots(self, frontier: DeviceFrontier, inputs: BatchInputs) -> DeviceFrontier:
-        """Return the roots with their constraints."""
+        """Return the roots with their constraints, or unchanged if there are none."""
         if not self.any:
             return frontier
         made = self._empty_constraints(frontier.capacity)
@@ -75,7 +80,7 @@ class DeviceConstraints:
         children: DeviceFrontier,
         inputs: BatchInputs,
     ) -> DeviceFrontier:
-        """Return ``children`` with their constraints; ``rank`` numbers the accepted parents."""
+        """Return ``children`` with their constraints; ``rank`` is `Places.rank` of the parents."""
         if parents.constraints is None:
             return children
         made = self._empty_constraints(children.capacity)
@@ -86,7 +91,10 @@ class DeviceConstraints:
         return replace(children, constraints=made)
 
     def allowed(self, frontier: DeviceFrontier, inputs: BatchInputs, depth: int) -> Array:
-        """Compute the mask of allowed features: uint8 (trees, F), or (nodes, F) with groups."""
+        """Compute the mask of allowed features: uint8 (trees, F), or (nodes, F) with groups.
+
+        If features are drawn per level, only those drawn for ``depth`` are allowed.
+        """
         xp, allowed, n_features = self._runtime.xp, inputs.allowed, self._n_features
         if self._by_level:
             drawn, count = xp.empty(allowed.shape, dtype=np.uint8), self._options.level_features

@@ -21,7 +21,7 @@ from gpuboost.engine.targets import MedianTarget, Target
 class MedianKernels:
     """Finds the medians of nodes, and the signs and sums of the rows' deviations from them.
 
-    The target of the rows has a column of signs for each output, then a column of ranks for each.
+    `DeviceRows.target` has a column of signs for each output, then a column of ranks for each.
 
     Parameters
     ----------

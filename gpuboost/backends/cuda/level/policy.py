@@ -95,7 +95,10 @@ class Policy:
     def search(
         self, frontier: DeviceFrontier, ranges: Ranges | None, depth: int, rows_per_piece: int
     ) -> Search:
-        """Choose the nodes to search; ``ranges`` is None unless purity is tested by targets."""
+        """Choose the nodes to search, and cut the rows to sum into pieces of ``rows_per_piece``.
+
+        ``ranges`` is None unless purity is tested by the ranges of targets.
+        """
         deeper = depth < self.options.deepest
         max_work = self.max_pieces(frontier.capacity, rows_per_piece)
         n_nodes, n_chunks = frontier.capacity, chunks_for(frontier.capacity)
@@ -122,7 +125,7 @@ class Policy:
         return self.small_rows if depth < self.options.deepest else 0
 
     def place(self, frontier: DeviceFrontier, splits: DeviceSplits, left: Left) -> Places:
-        """Compute the new positions of the rows of accepted nodes."""
+        """Compute the number of children and the new positions of the rows of accepted nodes."""
         xp, lengths = self.runtime.xp, {"n_pieces": frontier.pieces.capacity}
         own = {"next_size": xp.empty(1, dtype=np.int32)}  # separate, since the host may read it
         places = empty(Places, xp, own, n=frontier.capacity, **lengths)
@@ -152,7 +155,7 @@ class Policy:
         parent_slot: Array,
         capacity: int,
     ) -> DeviceFrontier:
-        """Make the next level, with memory for ``capacity`` nodes."""
+        """Make the next level, with memory for ``capacity`` nodes; constraints are not set."""
         pieces = self.empty_pieces(places.next_pieces, capacity)
         own = {"size": places.next_size, "pieces": pieces}
         lengths = {"n": capacity, "n_channels": self.n_channels}
@@ -180,7 +183,10 @@ def max_children(parents: int, n_rows: int, options: TreeOptions, small_rows: in
 
 
 def max_large(n_rows: int, options: TreeOptions, small_rows: int = 0) -> int:
-    """Largest number of nodes of a level with `min_rows` or more and over ``small_rows`` rows."""
+    """Largest number of nodes of a level that are large enough to be split in the level loop.
+
+    They have at least `min_rows` rows, and more than ``small_rows``.
+    """
     return n_rows // max(small_rows + 1, min_rows(options))
 
 
@@ -193,6 +199,7 @@ def is_sync_free(options: TreeOptions) -> bool:
     """Whether levels are launched without reading back their numbers of nodes.
 
     The host then does not wait for the device, except for levels with many slices (see
-    `Slices.are_few`). In deep trees, most of these launches could find no nodes.
+    `Slices.are_few`). Deep trees are not grown in this way: most of their levels could be empty,
+    and an empty level still costs its launches.
     """
     return options.deepest <= SYNC_FREE_DEPTH or options.max_leaf_nodes <= SYNC_FREE_LEAVES

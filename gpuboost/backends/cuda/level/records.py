@@ -1,8 +1,8 @@
 """Records of one level on the device, with arrays allocated at full capacity.
 
-The host does not know how many nodes a level has. Kernels read the number from ``size``; array
-entries after the last node are undefined. In shapes, m is the capacity in nodes, K the number of
-channels or outputs.
+The host does not know how many nodes a level has, unless it reads the number back. Kernels read it
+from ``size``; array entries after the last node are undefined. In shapes, m is the capacity in
+nodes, K the number of channels or outputs.
 """
 
 from __future__ import annotations
@@ -101,14 +101,16 @@ class DeviceFrontier:
 
 @dataclass(frozen=True)
 class Search:
-    """Candidate nodes of a level and the slots of their histograms; written by policy.cu.
+    """Candidate nodes of a level, and the slots of histograms; written by policy.cu.
 
     Attributes
     ----------
     slot : int32 (m,)
-        Slot of each node's histogram, -1 for none.
+        Slot of each node's histogram, -1 for none. Nodes that are not searched have one if their
+        larger sibling is computed by subtraction.
     source : int32 (m,)
-        Slot of the parent's histogram, from which the sibling's is subtracted; else -1.
+        Slot of the parent's histogram in the level before, from which the sibling's is subtracted;
+        -1 if the node's histogram is summed from rows, or if it has none.
     node_of_slot : int32 (m,)
         Node of each slot.
     open : uint8 (m,)
@@ -199,7 +201,10 @@ class Medians:
 
 @dataclass(frozen=True)
 class Ranges:
-    """Smallest and largest target of each node and channel, int32 (m, K), for `Policy.search`."""
+    """Smallest and largest target of each node and channel, int32 (m, K), for `Policy.search`.
+
+    Rows of weight zero do not count.
+    """
 
     low: Array
     high: Array

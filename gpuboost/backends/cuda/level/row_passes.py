@@ -1,4 +1,4 @@
-"""Passes over the rows of a batch of trees, which sum the rows or move them."""
+"""Passes over the rows of a batch of trees, which sum the rows, find ranges or move rows."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ class RowKernels:
     flags: CompileFlags = FORESTS
 
     def node_sums(self, rows: DeviceRows, frontier: DeviceFrontier) -> None:
-        """Sum the hessians and gradients of each node's rows, in place in ``frontier``."""
+        """Sum the hessians and gradients of each node's rows into the arrays of ``frontier``."""
         fill(self.runtime, frontier.hessian, 0)
         fill(self.runtime, frontier.gradient, 0)
         self._sum("node_sums", frontier.pieces, self, rows, frontier)
 
     def ranges(self, rows: DeviceRows, frontier: DeviceFrontier) -> Ranges:
-        """Find the smallest and the largest target of every node and channel."""
+        """Find the smallest and the largest target of every node's rows of positive weight."""
         shape = (frontier.capacity, self.n_channels)
         low = full(self.runtime, shape, _LARGEST, np.int32)
         high = full(self.runtime, shape, -_LARGEST, np.int32)
@@ -73,7 +73,7 @@ class RowKernels:
     ) -> None:
         """Add the leaf columns of each leaf's rows to ``sums``, int64 (nodes, n_sums), zero before.
 
-        Leaves with at most ``small_rows`` rows are left out.
+        Leaves with at most ``small_rows`` rows are left out: subtrees.cu has stored their sums.
         """
         own = {"accepted": accepted, "small_rows": small_rows, "sums": sums}
         self._sum("leaf_sums", frontier.pieces, rows, frontier, leaf, self.matrix, **own)
