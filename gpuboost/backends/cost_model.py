@@ -117,7 +117,10 @@ class Speed:
 
 @dataclass(frozen=True)
 class WorkTimes:
-    """Estimated seconds to fit or predict in each backend, without the start of the backend."""
+    """Estimated seconds to fit or predict in each backend, not counting the backend's start.
+
+    The start is the time to import or initialise the backend and to compile its code.
+    """
 
     program: str  # the Numba program that does the work; it is compiled once
     numpy: float
@@ -166,8 +169,9 @@ class GrowthSize:
     def is_replayed(self) -> bool:
         """Whether a GPU replays the rounds as a graph; pruned rounds are finished by the host.
 
-        The estimate ignores memory: rounds whose levels take dozens of slices (see
-        cuda/level/slices.py) are not replayed either, but their launches matter little.
+        The estimate ignores memory: rounds whose levels take more than about 15 slices (with
+        millions of rows, dozens; see cuda/level/slices.py) are not replayed either, but their
+        launches matter little.
         """
         return self.n_rounds > 1 and self.is_sync_free and self.ccp_alpha == 0.0
 

@@ -83,7 +83,10 @@ class CudaBooster:
     # ---- the Booster protocol ------------------------------------------------------------------
 
     def boost(self, number: int, learning_rate: float) -> FittedRound:
-        """Fit the trees of a round, and add their values to the raw predictions."""
+        """Fit the trees of a round, and add their values to the raw predictions of all row sets.
+
+        If the device finishes the trees, the result is a round that the device still works on.
+        """
         with self._runtime.active():
             self.rounds.draw.begin(number, learning_rate)
             user = None
@@ -110,7 +113,7 @@ class CudaBooster:
     # ---- the steps of a round ------------------------------------------------------------------
 
     def _add(self, trees: list[Tree]) -> list[Tree]:
-        """Add the values of trees that the host has finished to the raw predictions.
+        """Add to the raw predictions the leaf values of trees that the host has finished.
 
         Returns the trees; if the loss has a leaf rule, their leaf values are replaced.
         """
@@ -164,7 +167,7 @@ class CudaBooster:
     def _pending_round(
         self, leaves: RoundLeaves, number: int, user: UserLosses | None
     ) -> FittedRound:
-        """Launch a round that the host reads later."""
+        """Launch a round that the host reads later, and meanwhile read the round before it."""
         self.launch(number)
         if self._pending is not None:
             self._pending.results()  # while the device is busy with the round launched now

@@ -94,7 +94,10 @@ class LossKernels:
     def differentiate(
         self, rows: DeviceRowSet, parameter: Array, gradient: Array, hessian: Array, largest: Array
     ) -> None:
-        """Write negative gradients and hessians, and their largest absolute values."""
+        """Write negative gradients and hessians, times weights, and their largest absolute values.
+
+        ``largest`` must be zero before; see `RoundGradients` for the shapes.
+        """
         own = {"parameter": parameter, "n_hessians": len(hessian), "largest": largest}
         found = {"gradient": gradient, "hessian": hessian}
         weights = optional("weights", "weighted", rows.weights, rows.y)

@@ -84,6 +84,8 @@ def upload_matrix(runtime: Runtime, matrix: BinnedMatrix, tile: int) -> DeviceMa
 def in_tiles(runtime: Runtime, codes: Array, tile: int) -> Array:
     """Copy codes (F, n) to tiles (ceil(F / tile), n, tile).
 
+    An example with F = 2 and tile = 4, in which dots are padding:
+
     codes  f0: a b c      tiles  row 0: a d . .
            f1: d e f             row 1: b e . .
                                  row 2: c f . .

@@ -129,7 +129,7 @@ class CudaLevelOps:
         by_ranges = shared.task.target.purity == "RANGES"
         ranges = shared.passes.ranges(rows, frontier) if by_ranges else None
         is_new = self._histogram is None and depth < self._options.deepest
-        if depth > 0 and is_new:  # roots never have parents
+        if depth > 0 and is_new:  # in roots, it already is -1
             fill(self._runtime, frontier.parent, -1)
         per_piece = self._builder.rows_per_block(len(rows))
         return self._policy.search(frontier, ranges, depth, per_piece)
