@@ -47,6 +47,7 @@ __all__ = [
     "estimate_memory",
 ]
 
+# Modules of the public names that are not in `gpuboost.estimators`.
 _HOMES = {
     "Dataset": "gpuboost.data.dataset",
     "estimate_memory": "gpuboost.estimators.memory.estimate",

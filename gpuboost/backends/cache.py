@@ -70,7 +70,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def keep(path: Path, content: bytes) -> None:
-    """Write a file that `recall` can check; do nothing if the folder cannot be written."""
+    """Write a file that `recall` can check; do nothing if it cannot be written."""
     with suppress(OSError):
         replace_file(path, hashlib.sha256(content).digest() + content)
 

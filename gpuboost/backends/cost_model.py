@@ -27,7 +27,7 @@ from gpuboost.engine.task import NO_LIMIT
 # (FEATURE), and sorts the rows of small nodes (SORTED). CALL: seconds per feature, level and batch
 # of trees; VISIT: seconds per row, feature and level.
 NUMPY_BATCH_ROWS = 1 << 17  # rows of the trees that grow together
-UNSORTED_ROWS = 32  # smallest mean number of rows per node for which rows are not sorted
+UNSORTED_ROWS = 32  # about the smallest mean number of rows per node that are not sorted
 WHOLE_CALL, FEATURE_CALL = 4e-5, 2.2e-4
 WHOLE_VISIT, FEATURE_VISIT, SORTED_VISIT = 2.5e-9, 7e-9, 5e-8
 NUMPY_STEP = 20e-9  # seconds per row and level of a tree, in prediction
@@ -305,6 +305,8 @@ def measured_speed() -> Speed:
 
 def keep_speed(speed: Speed, machine: str) -> Path:
     """Store the measured speed for this and later processes; return the path of the file.
+
+    ``machine`` is the name of the machine, which is stored with it.
 
     Raises
     ------

@@ -229,7 +229,19 @@ class ListedRows:
 
 @dataclass(frozen=True, eq=False)
 class _MarkedNodes:
-    """Nodes of finished trees in place of a `DeviceFrontier`, with the row count of each leaf."""
+    """Nodes of finished trees in place of a `DeviceFrontier`, for kernel ``offset_leaves``.
+
+    Attributes
+    ----------
+    size : int32 (1,)
+        Number of nodes.
+    accepted : uint8 (n,)
+        Whether each node is split; the others are leaves.
+    tree : int32 (n,)
+        Position of each node's tree in the round.
+    count, taken : int64 (n,)
+        Number of listed rows of each leaf, and how many of their residuals are written.
+    """
 
     size: Array = column(np.int32, 1)
     accepted: Array = column(np.uint8, "n")

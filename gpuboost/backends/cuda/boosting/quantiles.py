@@ -135,7 +135,10 @@ class SizesQuantile:
 
 
 def pieces_of(runtime: Runtime, first: np.ndarray, count: np.ndarray, step: int) -> Pieces:
-    """Cut groups, which begin at ``first`` and have ``count`` numbers, into pieces of ``step``."""
+    """Cut groups into pieces of up to ``step`` numbers.
+
+    Group g has the numbers from position ``first[g]`` on, ``count[g]`` of them.
+    """
     n_each = -(-count // step)
     slot = np.repeat(np.arange(len(count)), n_each)
     within = (np.arange(len(slot)) - np.repeat(np.cumsum(n_each) - n_each, n_each)) * step

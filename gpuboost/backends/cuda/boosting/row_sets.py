@@ -47,12 +47,12 @@ class DeviceRowSet:
 
     @property
     def n_outputs(self) -> int:
-        """Number of columns of ``y``."""
+        """Number of targets of a row."""
         return len(self.y)
 
     @property
     def n_columns(self) -> int:
-        """Number of columns of ``raw``."""
+        """Number of raw predictions of a row."""
         return len(self.raw)
 
     def for_user(self, xp: Any, weights: Array | None) -> Predicted:

@@ -73,6 +73,8 @@ class RowKernels:
     ) -> None:
         """Add the leaf columns of each leaf's rows to ``sums``, int64 (nodes, n_sums), zero before.
 
+        Rows are summed by class if ``leaf`` has classes, and times their integer weights if its
+        ``draws`` is set.
         Leaves with at most ``small_rows`` rows are left out: subtrees.cu has stored their sums.
         """
         own = {"accepted": accepted, "small_rows": small_rows, "sums": sums}
