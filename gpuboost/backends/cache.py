@@ -1,7 +1,7 @@
 """The user's cache folder: compiled kernels, measured speeds, and markers of Numba programs.
 
 The cache is optional: if its folder cannot be written or a file is damaged, kernels are compiled
-again, and ``device="auto"`` assumes default speeds and programs that are not compiled yet.
+again, and ``device="auto"`` assumes default speeds and that no Numba program is compiled.
 Numba stores its machine code itself. For each program (one of `PROGRAMS`), a marker file in the
 cache names the folder of the machine code, so that ``device="auto"`` finds compiled programs
 without importing Numba. A marker holds for one installation and state of its sources, one version
@@ -101,7 +101,10 @@ def source_stamp() -> str:
 
 
 def marker(program: str) -> Path:
-    """The path of a program's marker file; see the module's docstring for what it holds for.
+    """The path of a program's marker file.
+
+    It depends on the installation, the versions, the architecture and ``NUMBA_CACHE_DIR``; a digest
+    of the sources is in the file.
 
     Raises
     ------

@@ -27,7 +27,7 @@ from gpuboost.engine.task import NO_LIMIT
 # (FEATURE), and sorts the rows of small nodes (SORTED). CALL: seconds per feature, level and batch
 # of trees; VISIT: seconds per row, feature and level.
 NUMPY_BATCH_ROWS = 1 << 17  # rows of the trees that grow together
-UNSORTED_ROWS = 32  # about the smallest mean number of rows per node that are not sorted
+UNSORTED_ROWS = 32  # if nodes have fewer rows than this on average, the rows are sorted
 WHOLE_CALL, FEATURE_CALL = 4e-5, 2.2e-4
 WHOLE_VISIT, FEATURE_VISIT, SORTED_VISIT = 2.5e-9, 7e-9, 5e-8
 NUMPY_STEP = 20e-9  # seconds per row and level of a tree, in prediction
@@ -54,9 +54,9 @@ REPLAY_LAUNCHES, KERNEL_LAUNCHES = 1.5, 0.075
 
 # Bytes that kernels read and write; a sector is the 32 bytes that a memory access transfers at
 # least. ROW, per row and level: a sector of codes and a word for the histograms, a sector and the
-# positions for the partition. VISIT, per row, feature and level: part
-# of a sector, and the time of an addition, as bytes. NODE, per node and feature: cells that
-# are cleared, added to and searched. STEP, per row and level of a tree, in prediction.
+# positions for the partition. VISIT, per row, feature and level: part of a sector, and the time of
+# an addition, as bytes. NODE, per node and feature: cells that are cleared, added to and searched.
+# STEP, per row and level of a tree, in prediction.
 ROW_TRAFFIC, VISIT_TRAFFIC, NODE_TRAFFIC = 32 + 12 + (4 + 32) + 24, 2.5, 3 * 24 * 256
 STEP_TRAFFIC = 10
 
@@ -235,7 +235,7 @@ def _launches(growth: GrowthSize) -> float:
 
 
 def _numpy_seconds(growth: GrowthSize) -> float:
-    """Seconds that NumPy needs to search all levels; cost per row depends on node sizes."""
+    """Seconds that NumPy needs to search all levels; the cost of a row depends on node sizes."""
     n, n_candidates, depth = growth.n_samples, growth.n_candidate_features, growth.depth
     # Number of levels of a complete tree whose nodes have at least `UNSORTED_ROWS` rows on average.
     unsorted = min(max(0.0, 1 + math.log2(n / UNSORTED_ROWS)), depth)

@@ -18,7 +18,7 @@ _ROW_BLOCKS = 8  # per multiprocessor, in launches whose threads loop over rows
 
 
 class RowWeights:
-    """Row weights, and the evaluation of each tree, by whose errors the weights are updated.
+    """Row weights, which are updated by the errors that each tree makes on the rows.
 
     Parameters
     ----------
