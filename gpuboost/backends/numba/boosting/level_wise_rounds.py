@@ -183,7 +183,7 @@ class LevelRounds:
                 space.work.feature_status[place, own] = CANDIDATE
 
     def _problems(self, scale: Scale, weights: Weights, samples: Samples) -> list[Problem]:
-        """The `Problem` of each thread; `of_tree` sets the features and rare categories of a tree."""
+        """The `Problem` of each thread; `of_tree` sets the fields that differ between trees."""
         options = scale.options(self.task.options, self.task.min_hessian)
         features = np.arange(self.task.matrix.n_features, dtype=np.int32)
         limits = limits_of(options, scale.target(1), weights)

@@ -37,7 +37,7 @@ def _rounded(gradient, hessian, scales, key, i):
 def pack_words(gradient, hessian, whole, scales, keys, bits, word, barrier):
     """Fill ``word`` (T, n) with the packed gradients and hessians of all rows and trees.
 
-    ``gradient`` is (T, n), ``hessian`` (T, n) or (1, n); ``scales`` holds the `two_factors` of both.
+    ``gradient`` is (T, n), ``hessian`` (T, n) or (1, n); ``scales`` holds `two_factors` for each.
     The low ``bits`` bits of a word are the hessian, and ``keys`` (T,) are the keys of the hashes.
     If hessians are integer weights, they are in ``whole`` (n,), and gradients are rounded to the
     nearest integer; otherwise ``whole`` is empty.
