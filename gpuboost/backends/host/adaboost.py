@@ -47,7 +47,7 @@ class HostReweighter:
     def _rows(self, number: int) -> TreeRows:
         """The rows of a round's tree, with integer weights rounded by a hash, or resampled.
 
-        In the first round, `ReweightTask.starts_whole` tells whether they are used unchanged.
+        If `ReweightTask.starts_whole`, the first round uses the sampler's weights unchanged.
         """
         task, weights = self._task, self._weights
         if number == 0 and task.starts_whole():

@@ -1,4 +1,4 @@
-"""The base class of the NumPy and Numba backends: steps that need no code of their own there."""
+"""The base class of the NumPy and Numba backends: the methods that they share."""
 
 from __future__ import annotations
 

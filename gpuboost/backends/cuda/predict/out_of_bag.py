@@ -1,4 +1,4 @@
-"""Out-of-bag sums on the device: the rows of trees are drawn again, to add undrawn rows only."""
+"""Out-of-bag sums on the device: rows are drawn again, and leaf values of the others are added."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.sampling import RowSampler
 
 BYTES_PER_DRAW = 12  # per row and tree: draw count, leaf, and scratch memory of drawing
-OUT_OF_BAG_TREES = 64  # most trees drawn together; enough to fill a device if rows are few
+OUT_OF_BAG_TREES = 64  # trees drawn together, at most; they fill a device even if rows are few
 
 
 def sum_out_of_bag(

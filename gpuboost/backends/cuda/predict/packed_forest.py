@@ -1,4 +1,4 @@
-"""Ensembles on the device, packed for predict.cu; each is kept until its `Ensemble` is freed."""
+"""Ensembles on the device, packed for predict.cu; each is freed with its `Ensemble`."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from gpuboost.engine.growth.frontier import Array
 
 MAX_BLOCK_VALUES = 32  # values of a leaf that a block adds; more would take too much shared memory
 FULL_ROWS = 1024  # per multiprocessor; from here on, each thread traverses all trees for one row
-MAX_LEAVES = 1 << 26  # fewer rows take two passes, which store at most this many leaves in between
+MAX_LEAVES = 1 << 26  # largest number of leaves stored between the two passes over few rows
 _GRID_Y = 65535
 
 # Threads of a block, and the number of such blocks that must fit a multiprocessor.

@@ -76,7 +76,7 @@ class PendingRead:
 
 
 class Active:
-    """Context in which a device is current; it raises MemoryError if the device has no memory."""
+    """Context of a current device, which raises MemoryError if the device runs out of memory."""
 
     def __init__(self, runtime: CupyRuntime) -> None:
         self._runtime = runtime

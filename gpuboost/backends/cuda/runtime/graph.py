@@ -1,8 +1,8 @@
 """Recorded launches of a batch of trees, which can be replayed with other inputs.
 
 While a batch is recorded, arrays are only made by ``xp.empty``, and all other work on the device is
-a launch; anything else raises an error. So the list of launches contains all work of the batch, and
-decisions of the host cannot depend on results of the device.
+a launch; other functions of the array module, and copies, raise an error. So the list of launches
+contains all work of the batch, and decisions of the host cannot depend on results of the device.
 """
 
 from __future__ import annotations

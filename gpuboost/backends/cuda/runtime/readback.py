@@ -73,7 +73,7 @@ def read_later(runtime: Runtime, arrays: Mapping[str, Array]) -> Callable[[], Ho
 
 
 class Field(NamedTuple):
-    """An item along the first axis of an array: type and number of its values, shape and bytes."""
+    """An item along the first axis of an array: type, shape, number of values, and bytes."""
 
     dtype: np.dtype
     shape: tuple[int, ...]

@@ -1,8 +1,8 @@
 """A device for dry runs: its arrays have shapes but no memory, and its kernels do nothing.
 
 The host code of a fit allocates and frees the same arrays in the same order, whatever the data.
-Running it over shape arrays shows how much memory the fit takes. Only numbers of nodes that the
-host reads back can change this; they are estimated.
+Running it over shape arrays shows how much memory the fit takes. If the host reads back numbers of
+nodes, the sizes of arrays also depend on these numbers; a dry run takes estimates instead.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Copies through pinned memory are asynchronous: a buffer must not change until an event shows that
 its copy is done. CuPy rounds the size of each upload up to a power of two, pins a buffer of this
-size and keeps it; here, the uploads and downloads of a fit of any size pin at most 32 MiB. (Arrays
-that are read later, see `Runtime.read_later`, are pinned besides.)
+size and keeps it; here, all uploads and downloads of a device pin at most 32 MiB. (The copies of
+`Runtime.read_later` are in pinned memory of their own.)
 """
 
 from __future__ import annotations
