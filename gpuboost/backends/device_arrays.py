@@ -1,4 +1,4 @@
-"""Arrays that are already on a GPU, which a fit on this GPU uses without copying."""
+"""Arrays that are already on a GPU: inputs that a fit there does not copy; operations on them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def adopt_features(X: Any, device: Any) -> tuple[Any, Any]:
         Features of any type. An object with ``__cuda_array_interface__``, or with DLPack on a CUDA
         device, becomes a CuPy array over the same memory.
     device : str
-        The estimator's ``device`` parameter.
+        The estimator's ``device`` parameter; not checked if the features are not on a GPU.
 
     Returns
     -------
@@ -39,11 +39,11 @@ def adopt_features(X: Any, device: Any) -> tuple[Any, Any]:
     Raises
     ------
     TypeError
-        The features are on a GPU, and ``device`` is not a GPU.
+        The features are on a GPU, and ``device`` is "cpu", "numpy" or "numba".
     ValueError
         The features are on another GPU than ``device``, or ``device`` is not a device's name.
     RuntimeError
-        The GPU cannot be used; the message says why.
+        The GPU, or ``device``, cannot be used; the message says why.
     """
     if not is_on_device(X):
         return X, device
@@ -78,7 +78,12 @@ def adopt_targets(values: Any, device: Any) -> Any:
     values : object
         Targets or weights of any type, or None.
     device : str
-        The device that `adopt_features` returned.
+        The device that `adopt_features` returned, or the name of the backend.
+
+    Raises
+    ------
+    RuntimeError
+        ``device`` is a GPU that cannot be used; the message says why.
     """
     if not is_on_device(values):
         return values
@@ -99,7 +104,7 @@ def _as_cupy_array(X: Any) -> Any:
 
 
 def inverse_link(link: Link, raw: Any) -> Any:
-    """Apply ``link.inverse`` to raw predictions (n, columns) on their device.
+    """Apply ``link.inverse`` to raw predictions (n, columns), on the device that they are on.
 
     All devices give the same bits.
     """
@@ -107,7 +112,7 @@ def inverse_link(link: Link, raw: Any) -> Any:
 
 
 def log_shares(share: Any) -> Any:
-    """Logarithms of probabilities, computed on their device; all devices give the same bits."""
+    """Logarithms of probabilities, computed where these are; all devices give the same bits."""
     return backend_of(share).log_shares(share) if is_on_device(share) else links.log_shares(share)
 
 
@@ -118,8 +123,8 @@ def matrix_of_ones(indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
     ----------
     indices : NumPy or CuPy array of int32 or int64 (nnz,)
         Columns of the ones, row after row.
-    indptr : int32 or int64 (n + 1,)
-        Start of each row in ``indices``.
+    indptr : array of int32 or int64 (n + 1,), on the same device
+        Start of each row in ``indices``, then ``nnz``.
     shape : (int, int)
         Number of rows and of columns.
 

@@ -1,6 +1,7 @@
 """The CUDA devices that can be used, and why others cannot. CuPy is imported on the first call.
 
-The results hold for one process: a forked child of a process that used CUDA cannot use CUDA.
+The results hold for one process: after `cuda_devices` has found a device, a forked child of the
+process cannot use CUDA.
 """
 
 from __future__ import annotations
@@ -40,14 +41,17 @@ class Device:
 
 @dataclass(frozen=True)
 class Found:
-    """The devices that CuPy finds, or the reason why it finds none (else an empty string)."""
+    """The devices that CuPy finds, or the reason why none can be used (else an empty string).
+
+    The devices include those whose compute capability is below `OLDEST`.
+    """
 
     devices: tuple[Device, ...]
     reason: str
 
 
 def why_no_cuda(device: str = "cuda") -> str:
-    """The reason why a device cannot be used; an empty string if it can.
+    """The reason why a device cannot be used, or an empty string if it can be used.
 
     Parameters
     ----------
@@ -81,7 +85,7 @@ def device_number(device: str) -> int:
 
 
 def cuda_devices() -> Found:
-    """All CUDA devices in the order of their numbers, or the reason why there are none."""
+    """All CUDA devices in the order of their numbers, or the reason why none can be used."""
     global _process
     if _process not in (None, os.getpid()):
         return Found((), "this process was forked from one that used CUDA; start it by spawn")
@@ -130,7 +134,7 @@ def _find(process: int) -> Found:
 
 
 def cuda_versions() -> str:
-    """Versions of CuPy, of its compiler, and of the CUDA that the driver supports."""
+    """Versions of CuPy, of its compiler, and of the newest CUDA that the driver supports."""
     import cupy
 
     driver = cupy.cuda.runtime.driverGetVersion()

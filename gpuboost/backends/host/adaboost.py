@@ -30,7 +30,7 @@ class HostReweighter:
         self._min_weights = np.where(self._weights > 0.0, adaboost.MIN_WEIGHT, 0.0)
 
     def boost(self, number: int) -> Round:
-        """Grow the tree of a round, and compute the weights of the next round."""
+        """Grow the tree of a round, and compute the weights of the next round if there is one."""
         task, objective = self._task, self._task.objective
         rows = self._rows(number)
         ((_, grown),) = self._backend.grow(task.growing(number, lambda tree: rows))
@@ -45,7 +45,10 @@ class HostReweighter:
         return Round(lambda: tree, error, outcome.vote, outcome.bound)
 
     def _rows(self, number: int) -> TreeRows:
-        """The rows of a round's tree; in the first round, small integer weights stay exact."""
+        """The rows of a round's tree, with integer weights rounded by a hash, or resampled.
+
+        If `ReweightTask.starts_whole`, the first round uses the sampler's weights unchanged.
+        """
         task, weights = self._task, self._weights
         if number == 0 and task.starts_whole():
             return task.sampler.rows(number)

@@ -1,4 +1,4 @@
-"""The base class of the NumPy and Numba backends: all that does not depend on how trees grow."""
+"""The base class of the NumPy and Numba backends: the methods that they share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ from gpuboost.engine.task import GrowTask
 
 
 class HostBackend(Backend):
-    """Methods that NumPy and Numba share; they call the other methods of `Backend`."""
+    """Methods that NumPy and Numba share; they call the other methods of `Backend`.
+
+    Numba overrides `booster`.
+    """
 
     threshold_finder: ThresholdFinder | None = None
 
@@ -51,7 +54,7 @@ class HostBackend(Backend):
         draws: Sequence[tuple[RowSampler, int]],
         n_threads: int,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Out-of-bag sums of leaf values, and the number of trees in each sum."""
+        """Sum leaf values out of bag; also return the number of trees in each row's sum."""
         outside = _out_of_bag_rows(draws, n_threads)
         total = np.zeros((matrix.n_samples, ensemble.n_values))
         count = np.zeros(matrix.n_samples, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Blocks of rows of a binned matrix as float32 codes, which prediction takes."""
+"""Blocks of rows of a binned matrix, whose codes become float32 values for prediction."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from gpuboost.engine.array_modules import array_module, working_on
 from gpuboost.engine.bins import BinnedMatrix
 
 HOST_ROWS_PER_BLOCK = 2**15  # rows converted to floats at a time
-DEVICE_ROWS_PER_BLOCK = 2**20
+DEVICE_ROWS_PER_BLOCK = 2**20  # the same, on a device
 
 
 def code_blocks(matrix: BinnedMatrix) -> Iterator[tuple[slice, np.ndarray]]:
     """Yield slices of rows, each with the codes of its rows: float32 (n, F), NaN where missing.
 
-    Blocks are on the same device as the codes of the matrix.
+    The codes are on the same device as those of the matrix.
     """
     xp = array_module(matrix.codes)
     size = HOST_ROWS_PER_BLOCK if xp is np else DEVICE_ROWS_PER_BLOCK

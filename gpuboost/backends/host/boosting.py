@@ -67,7 +67,8 @@ class HostBooster:
     def _parts(self, number: int) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Row weights for the mean loss of the rows in a round and for that of the other rows.
 
-        Both are None if the round has all rows; the second is None if no other row has weight.
+        Both are None if the sampler draws all rows; the mean loss is then over all training rows,
+        with their own weights. The second is also None if no other row has weight.
         """
         inside = self.rows_of_round(number)
         if self.task.sampler.method == ALL_ROWS or inside is None:
@@ -78,7 +79,7 @@ class HostBooster:
         return np.where(inside, weights, 0.0), rest if rest.any() else None
 
     def _fit_trees(self, number: int, learning_rate: float) -> list[tuple[Tree, np.ndarray]]:
-        """The trees of a round, each with the leaf of every training row."""
+        """The trees of a round, each with the leaf of every training row: int32 (n,)."""
         loss = self.task.loss
         made = self.gradients(number)
         scale = self.scale(made)
@@ -117,7 +118,7 @@ class HostBooster:
     # ---- the steps of a round ------------------------------------------------------------------
 
     def gradients(self, number: int) -> Gradients:
-        """Gradients of the loss at the training rows, and the mask of the rows in this round."""
+        """Gradients (times -1) and hessians of the training rows, and the mask of this round."""
         loss, rows = self.task.loss, self._predicted()
         gradient, hessian = loss.gradients(rows, self.parameter)
         if loss.constant_hessian:
@@ -136,7 +137,7 @@ class HostBooster:
         return self.task.loss.mean_loss(self._predicted(rows, weights), self.parameter)
 
     def scale(self, made: Gradients) -> Scale:
-        """Scale of the round's integers, as exponents of 2."""
+        """The `Scale` of the round's integers."""
         return Scale.of(made)
 
     def grow(self, number: int, made: Gradients, scale: Scale) -> Sequence[GrownTree]:
@@ -172,7 +173,7 @@ class HostBooster:
     def leaves(self, tree: Tree, data: BinnedMatrix | np.ndarray, column: int | None) -> np.ndarray:
         """The leaf of every row: int32 (n,).
 
-        ``column`` is the tree's column in this round for training rows, else None.
+        For training rows, ``column`` is the index of the tree in its round; else it is None.
         """
         if isinstance(data, np.ndarray):
             return self.backend.apply(Ensemble.of_one(tree), data, self.task.n_threads)[:, 0]
@@ -197,7 +198,7 @@ def rows_with_weight(
     """Mask of the rows of a round that have positive weight: bool (n,), or None for all.
 
     ``draw`` returns how often, or whether, the round draws each row; it is not called if the
-    sampler draws all rows.
+    sampler draws all rows. Raises `no_row_error` if no drawn row has positive weight.
     """
     weights, sampler = task.train.weights, task.sampler
     inside = None if weights is None or (weights > 0).all() else weights > 0

@@ -1,4 +1,4 @@
-"""Finishing of grown trees on the host, for backends that do not finish them on a device."""
+"""Finishing of grown trees on the host, for trees that are not finished on a device."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def finish_grown(
 ) -> Iterator[tuple[int, Tree]]:
     """Finish trees as they arrive; see `gpuboost.backends.protocol.Backend.grow_finished`.
 
-    ``threshold_finder`` is the backend's `Backend.threshold_finder`.
+    ``grown_trees`` are the trees of ``task`` with their numbers. ``threshold_finder`` is the
+    backend's `Backend.threshold_finder`.
     """
     sampler, target = task.sampler, task.target
     assert sampler is not None and not isinstance(target, GradientTarget)
@@ -47,7 +48,7 @@ def check_weight(sampler: RowSampler, tree: int, has_weight: bool) -> None:
 
 
 def in_threads(work: Callable[[Any], Any], items: Iterable[Any], n_threads: int) -> Iterator[Any]:
-    """Apply ``work`` to items as they arrive; yield the results in order."""
+    """Apply ``work`` on threads to items as they arrive; yield the results in the items' order."""
     if n_threads == 1:
         yield from map(work, items)
         return

@@ -16,7 +16,7 @@ from gpuboost.engine.task import GrownTree, GrowTask
 
 
 class NumbaBackend(HostBackend):
-    """Implementation of `gpuboost.backends.protocol.Backend` with compiled code."""
+    """Implementation of `gpuboost.backends.protocol.Backend` with code compiled by Numba."""
 
     name = "numba"
     threshold_finder = staticmethod(find_thresholds)
@@ -29,5 +29,8 @@ class NumbaBackend(HostBackend):
         return NumbaBooster(self, task)
 
     def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
-        """Grow the trees of ``task``, ``n_threads`` at a time; yield (number, tree) in order."""
+        """Grow the trees of ``task``, ``n_threads`` at a time; yield (number, tree) in order.
+
+        Trees grow depth-first, each on one thread.
+        """
         yield from DepthFirstGrower(task).grow_all()

@@ -1,4 +1,4 @@
-"""Binning by branch-free binary searches; threads take chunks of rows."""
+"""Binning: branch-free binary searches for numeric features; threads take chunks of rows."""
 
 # mypy: check-untyped-defs=False
 # Numba infers the types of compiled functions.
@@ -41,7 +41,11 @@ class Coder(NamedTuple):
 
 @entry
 def code_rows(coder, X, start, codes, n_missing):
-    """Bin ``X`` (m, F) into columns of ``codes`` (F, n) from ``start`` on; count missing codes."""
+    """Bin ``X`` (m, F) into columns of ``codes`` (F, n) from ``start`` on; count missing codes.
+
+    Missing values and unknown categories get the missing code; both are added to ``n_missing``
+    (F,).
+    """
     table, n_bins, is_categorical, missing_code = coder
     n_rows, n_features = X.shape
     values, found = np.empty(BINNING_BLOCK, X.dtype), np.empty(BINNING_BLOCK, np.int32)
@@ -66,7 +70,10 @@ def code_rows(coder, X, start, codes, n_missing):
 
 @inlined
 def _count_edges_below(values, found, n, edges, n_bins):
-    """Count the edges below each value, bit by bit: all values take each search step together."""
+    """Write to ``found`` the number of edges below each value.
+
+    The numbers are found bit by bit: all values take each search step together.
+    """
     step = np.int32(1)
     while step < n_bins:
         step *= np.int32(2)
@@ -79,7 +86,7 @@ def _count_edges_below(values, found, n, edges, n_bins):
 
 
 def bin_matrix(X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
-    """Bin a matrix, with the same result as `data.binning.bin_columns`."""
+    """Bin ``X`` (n, F), with the same result as `data.binning.bin_columns`."""
     n_samples, n_features = X.shape
     edges = mapper.edge_table(X.dtype)
     table = np.full((n_features, TABLE_WIDTH), np.inf, dtype=X.dtype)

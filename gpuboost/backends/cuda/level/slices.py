@@ -8,12 +8,13 @@ from gpuboost.backends.cuda.level.policy import Policy
 
 # Number of launches of a slice, which clear and sum histograms, search features and select splits.
 # With feature lists, four more launches choose the lists, clear the mask of undecided nodes, try
-# their next features and select splits again.
+# the next features of undecided nodes and select splits again.
 SLICE_LAUNCHES, LISTED_SLICE_LAUNCHES = 4, 8
-# Largest number of launches of further slices for an empty level, if rows are few. In a replayed
-# batch they take 1.5 us each, 84 us in all. Reading back the number of nodes takes the same time,
-# because the host must then make the 14 launches of a level one by one. Searching ROWS_OF_LEVEL
-# rows also takes this time; each row moves `gpuboost.backends.cost_model.ROW_TRAFFIC` bytes.
+# Largest number of launches of slices after the first for an empty level, if rows are few. In a
+# replayed batch they take 1.5 us each, 84 us in all. Reading back the number of nodes takes the
+# same time, because the host must then make the 14 launches of a level one by one. Searching
+# ROWS_OF_LEVEL rows also takes this time; each row moves `gpuboost.backends.cost_model.ROW_TRAFFIC`
+# bytes.
 EMPTY_LAUNCHES, ROWS_OF_LEVEL = 56, 1 << 20
 
 
@@ -25,7 +26,7 @@ class Slices:
     ----------
     policy : Policy
     at_once : int
-        Number of histograms that fit the memory budget.
+        Number of histograms that fit the memory budget, at least 1.
     n_launches : int
         Number of launches of a slice.
     """
@@ -54,8 +55,9 @@ class Slices:
     def are_few(self, max_nodes: int, depth: int) -> bool:
         """Whether a level has so few slices that its number of nodes need not be read back.
 
-        There are slices for the largest possible number of nodes. They are few if launching them
-        for an empty level takes at most the time of the readback plus the search of a full level.
+        Slices are launched for the largest possible number of nodes. They are few if launching all
+        but the first for an empty level takes at most the time of the readback plus the search of a
+        full level.
         """
         n_slots = self.policy.max_slots(max_nodes, depth, False)
         further = -(-n_slots // self.at_once) - 1

@@ -16,7 +16,10 @@ _FACTORS = {LOGIT: 1.0, HALF_LOGIT: 2.0}
 
 
 def inverse(runtime: Runtime, link: Link, raw: Array) -> Array:
-    """Compute ``link.inverse(raw)`` of float64 (n, columns) on the device: float64 (n, values)."""
+    """Compute ``link.inverse(raw)`` of float64 (n, columns) on the device: float64 (n, values).
+
+    For the identity, the result is ``raw`` itself.
+    """
     xp, (n, n_columns) = runtime.xp, raw.shape
     if link == IDENTITY:
         return raw

@@ -1,4 +1,4 @@
-"""Out-of-bag sums on the device: rows are drawn again, and trees predict the undrawn rows."""
+"""Out-of-bag sums on the device: rows are drawn again, and leaf values of the others are added."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.sampling import RowSampler
 
 BYTES_PER_DRAW = 12  # per row and tree: draw count, leaf, and scratch memory of drawing
-OUT_OF_BAG_TREES = 64  # trees whose rows are drawn together, enough to fill a device with few rows
+OUT_OF_BAG_TREES = 64  # trees drawn together, at most; they fill a device even if rows are few
 
 
 def sum_out_of_bag(
@@ -50,7 +50,11 @@ def sum_out_of_bag(
 def _drawn(
     runtime: Runtime, draws: Sequence[tuple[RowSampler, int]], capacity: int
 ) -> Iterator[tuple[int, tuple[Array, list[int]]]]:
-    """Yield the first tree of each group of trees, with the group's draw counts and numbers."""
+    """Yield, for each group of up to ``capacity`` trees, what is needed to add their leaf values.
+
+    This is the index of the group's first tree in the ensemble, and a pair: the draw counts of the
+    group, and the numbers of its trees in their sampler. A group has one sampler.
+    """
     first = 0
     for _, group in groupby(draws, key=lambda draw: id(draw[0])):
         of_sampler = list(group)
@@ -76,7 +80,10 @@ def _add(
     total: Array,
     count: Array,
 ) -> None:
-    """Add the leaf values of rows from ``start`` on, in the trees that did not draw them."""
+    """Add the leaf values of rows from ``start`` on, in the trees that did not draw them.
+
+    ``found``, int32 (trees, n), are the rows' leaves; ``total`` and ``count`` are updated in place.
+    """
     n_trees, n = found.shape
     own = {"found": found, "drawn": drawn, "start": start, "n": n, "total": total, "count": count}
     own["stride"] = drawn.shape[1] if len(drawn) == n_trees else 0  # 0: trees share draws

@@ -1,4 +1,4 @@
-"""An ensemble on the device, packed for predict.cu; it is kept as long as the ensemble lives."""
+"""Ensembles on the device, packed for predict.cu; each is freed with its `Ensemble`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MISSING_GOES_RIGHT, _CATEGORICAL, _RIGHT_IS_LEAF, _LEFT_IS_LEAF = 1, 2, 4, 8
 
 @dataclass(frozen=True, eq=False)
 class DeviceForest:
-    """The arrays that predict.cu reads, for m nodes, T trees and c categorical splits.
+    """The arrays that predict.cu reads, for m nodes, T trees and c sets of categories.
 
     Attributes
     ----------
@@ -28,13 +28,13 @@ class DeviceForest:
     nodes : uint32 (m, 2 or 4)
         Node records; see predict.cu.
     offset : int64 (T + 1,)
-        Index of each tree's first node; m at the end.
+        Index of each tree's first node, then the end of the last tree.
     masks : uint32 (c, 8)
         Codes that go left, one bit each; one unused row if no split is categorical.
     has_masks : bool
         Whether any split is categorical.
     value : float64 (m, n_values)
-        Values of each node, one per class or output.
+        Values of each node, one per class or output; only those of leaves are read.
     """
 
     node: int
@@ -59,10 +59,10 @@ _forests: dict[tuple[int, int, str], DeviceForest] = {}
 
 
 def device_forest(runtime: Runtime, ensemble: Ensemble, dtype: np.dtype) -> DeviceForest:
-    """Return an ensemble packed for rows of ``dtype``; it is copied to the device only once.
+    """Return an ensemble packed for rows of ``dtype``, from a cache after the first call.
 
-    The copy is freed with the ensemble or the runtime. Other threads can use it on streams that do
-    not wait for the current one, so the copy is complete before it is stored in the cache.
+    The copy on the device is freed with the ensemble or the runtime. Other threads can use it on
+    streams that do not wait for the current one, so it is complete before it is cached.
     """
     key = (id(runtime), id(ensemble), dtype.char)
     found = _forests.get(key)

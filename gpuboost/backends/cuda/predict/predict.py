@@ -19,7 +19,7 @@ from gpuboost.engine.growth.frontier import Array
 
 MAX_BLOCK_VALUES = 32  # values of a leaf that a block adds; more would take too much shared memory
 FULL_ROWS = 1024  # per multiprocessor; from here on, each thread traverses all trees for one row
-MAX_LEAVES = 1 << 26  # largest number of leaves stored if fewer rows are predicted in two passes
+MAX_LEAVES = 1 << 26  # largest number of leaves stored between the two passes over few rows
 _GRID_Y = 65535
 
 # Threads of a block, and the number of such blocks that must fit a multiprocessor.
@@ -34,7 +34,7 @@ def predict(runtime: Runtime, ensemble: Ensemble, X: Array) -> Array:
     runtime : Runtime
     ensemble : Ensemble
     X : float32 or float64 (n, F)
-        Rows on the host or on the device; the result is on the same side.
+        Rows on the host or on the device; the result is in the same place.
     """
     forest = device_forest(runtime, ensemble, X.dtype)
     run = partial(sum_values, runtime, forest)
@@ -51,7 +51,7 @@ def apply(runtime: Runtime, ensemble: Ensemble, X: Array) -> Array:
 def _where_rows_are(
     runtime: Runtime, X: Array, row_bytes: int, run: Callable[[DeviceFeatures], Array]
 ) -> Array:
-    """Apply ``run`` to device rows at once, or to parts of host rows and copy the results back."""
+    """Apply ``run`` to all device rows at once; or to host rows in parts, and copy results back."""
     xp = runtime.xp
     found = (run(part) for _, part in parts_on_device(runtime, X, row_bytes))
     if isinstance(X, xp.ndarray):
@@ -70,10 +70,10 @@ class _Block:
 
     @classmethod
     def choose(cls, runtime: Runtime, rows: DeviceFeatures, sum_bytes: int) -> _Block:
-        """Choose the largest block such that several blocks fit a multiprocessor.
+        """Choose the largest of `_BLOCK_SHAPES` that fits, with staged rows if possible.
 
-        Few rows get a smaller block. Each thread takes ``sum_bytes`` bytes of shared memory for its
-        sums. Rows that are too wide to stage are read from global memory.
+        Each thread takes ``sum_bytes`` bytes of shared memory for its sums. Few staged rows get a
+        smaller block. Rows that are too wide to stage are read from global memory.
         """
         minimum = _BLOCK_SHAPES[-1][0]
         for threads, n_blocks in _BLOCK_SHAPES:
@@ -99,7 +99,7 @@ class _Block:
 
 
 def sum_values(runtime: Runtime, forest: DeviceForest, rows: DeviceFeatures) -> Array:
-    """Sum the leaf values of each row: float64 (n, n_values)."""
+    """Sum the leaf values of each row over the trees, in their order: float64 (n, n_values)."""
     n_leaves = rows.n * forest.n_trees
     if rows.n < FULL_ROWS * runtime.n_multiprocessors and n_leaves <= MAX_LEAVES:
         return _add_values(runtime, forest, find_leaves(runtime, forest, rows))

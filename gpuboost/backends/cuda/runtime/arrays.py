@@ -38,7 +38,10 @@ def columns_of(record: type, **lengths: int) -> Columns:
 
 
 def empty(record: type[Record], xp: Any, others: dict[str, Any], **lengths: int) -> Record:
-    """Make a record with uninitialised arrays; ``others`` are its fields that are not columns."""
+    """Make a record with uninitialised arrays; ``others`` are its fields that are not columns.
+
+    ``lengths`` are the values of named lengths. The arrays are allocated by `allocate`.
+    """
     return record(**others, **allocate(xp, columns_of(record, **lengths)))
 
 
@@ -69,7 +72,7 @@ def one_piece(xp: Any, columns: Columns) -> Array:
 
 
 def bytes_of(columns: Columns) -> int:
-    """Bytes that `one_piece` allocates."""
+    """Bytes that `one_piece` allocates: those of the arrays, each padded to the alignment."""
     return sum(_padded_bytes(*column) for column in columns.values())
 
 
@@ -79,7 +82,7 @@ def places_of(columns: Columns) -> list[int]:
 
 
 def cut(memory: Array, columns: Columns) -> dict[str, Array]:
-    """Return views of the arrays in a piece of memory, or in a copy of it on the host."""
+    """Return views of the arrays in memory from `one_piece`, or in a copy of it on the host."""
     arrays = {}
     for (name, (dtype, shape)), at in zip(columns.items(), places_of(columns), strict=True):
         array = memory[at : at + _bytes(dtype, shape)].view(dtype)

@@ -1,7 +1,7 @@
 """Machine code of the kernels, compiled with NVRTC on first use and then kept on disk.
 
-CuPy's own compilation is not used: it adds ``-ftz=true`` to all options, which would flush float32
-denormals.
+CuPy's own compilation is not used: it always adds the option ``-ftz=true``, which would flush
+float32 denormals.
 """
 
 from __future__ import annotations
@@ -35,6 +35,11 @@ def choose_architecture(capability: int, known: Collection[int]) -> str:
         Compute capability of the device, 90 for 9.0.
     known : collection of int
         Compute capabilities that the compiler supports.
+
+    Raises
+    ------
+    RuntimeError
+        The device is older than all that the compiler supports.
     """
     older = [one for one in known if one <= capability]
     if not older:
@@ -67,8 +72,12 @@ class CubinStore:
     def machine_code(self, text: str, file_name: str) -> bytes:
         """Compile a source, or read its code from disk if it was compiled in the same way before.
 
+        The code is a cubin, or portable PTX if the compiler does not know the device's generation.
+
         Raises
         ------
+        RuntimeError
+            The compiler does not support a device as old as this.
         CompileError
             The compiler rejected the source.
         """

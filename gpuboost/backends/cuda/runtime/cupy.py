@@ -1,9 +1,10 @@
 """Kernels and arrays on an NVIDIA GPU through CuPy.
 
 No other module imports CuPy at its top. These parts of CuPy 14 are used: arrays and their
-functions, `cupy.cuda.Device` as a context, memory pools and pinned memory, events, NVRTC, and
-modules of machine code. As in CuPy, work runs on the stream that is current when a method is
-called.
+functions, `cupy.cuda.Device` as a context, memory pools and pinned memory, events, streams and
+their capture as graphs, NVRTC, modules of machine code, and a few functions and errors of
+`cupy.cuda.runtime` and `cupy.cuda.driver`. As in CuPy, work runs on the stream that is current when
+a method is called.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class PendingRead:
 
 
 class Active:
-    """Context in which a device is current; if it runs out of memory, MemoryError is raised."""
+    """Context of a current device, which raises MemoryError if the device runs out of memory."""
 
     def __init__(self, runtime: CupyRuntime) -> None:
         self._runtime = runtime
@@ -122,7 +123,8 @@ class CupyRuntime:
         Raises
         ------
         MemoryError
-            The device ran out of memory. Memory allocated in the context is freed.
+            At the end of the context: the device or its compiler ran out of memory. Arrays that
+            only the functions called in the context referred to are freed.
         RuntimeError
             The process was forked from a process that had used the device.
         """
@@ -138,7 +140,7 @@ class CupyRuntime:
             )
 
     def memory_error(self, reason: str) -> MemoryError:
-        """Free all unused memory and return an error that reports the number of free bytes."""
+        """Free CuPy's unused memory and return an error that reports the number of free bytes."""
         gc.collect()
         with self.device:
             cupy.get_default_memory_pool().free_all_blocks()
@@ -149,7 +151,10 @@ class CupyRuntime:
         )
 
     def memory_budget(self) -> int:
-        """Return a fraction of the free bytes of the driver and of CuPy's memory pool."""
+        """Return `MEMORY_SHARE` of the free bytes of the driver and of CuPy's memory pool.
+
+        Bytes beyond the limit of the pool, if it has one, do not count as free.
+        """
         pool = cupy.get_default_memory_pool()
         with self.device:
             free = cupy.cuda.runtime.memGetInfo()[0] + pool.free_bytes()
@@ -161,7 +166,7 @@ class CupyRuntime:
     # ---- kernels -------------------------------------------------------------------------------
 
     def kernel(self, file_name: str, name: str, constants: Mapping[str, int]) -> Launchable:
-        """Return a kernel of a file, compiled or read from disk on first use in this process."""
+        """Return a kernel of a file, which is compiled, or read from disk, on its first use."""
         key = (file_name, tuple(sorted(constants.items())))
         found = self._kernels.get((name, *key))
         if found is not None:
@@ -214,7 +219,10 @@ class CupyRuntime:
         return array if isinstance(array, np.ndarray) else self._downloads.copy(array)
 
     def read_later(self, array: Array) -> Callable[[], np.ndarray]:
-        """Start to copy to pinned memory; the returned function waits and returns the copy."""
+        """Start to copy to the host; the returned function waits for the copy and returns it.
+
+        The copy is in pinned memory, if the system can pin enough.
+        """
         return PendingRead(array)
 
 
@@ -227,7 +235,7 @@ def _allow_shared_memory(function: Any, capacity: int) -> None:
 
 
 def _forget_frames(error: BaseException | None) -> None:
-    """Drop the tracebacks of an error and its causes; their frames would keep arrays alive."""
+    """Drop the tracebacks of an error and of its causes; their frames would keep arrays alive."""
     while error is not None:
         error.__traceback__ = None
         error = error.__cause__ or error.__context__

@@ -1,8 +1,8 @@
 """Recorded launches of a batch of trees, which can be replayed with other inputs.
 
-All device work of a batch goes through a runtime: arrays are made by ``xp.empty``, and everything
-else is a kernel. So the list of launches contains all work of the batch, unless decisions of the
-host depend on results of the device.
+While a batch is recorded, arrays are only made by ``xp.empty``, and all other work on the device is
+a launch; other functions of the array module, and copies, raise an error. So the list of launches
+contains all work of the batch, and decisions of the host cannot depend on results of the device.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ class Recording:
 
     Attributes
     ----------
+    arena : Arena
+        Memory of the arrays.
     launches : list of callable
         Launches with their arguments, which keep the arrays alive.
     """
@@ -52,7 +54,7 @@ class Recording:
 
 
 class RecordedModule:
-    """The array module of a runtime.
+    """The array module of a runtime that records.
 
     While a batch is recorded, arrays come from the recording's arena, and functions whose work
     would not be recorded raise RuntimeError.
@@ -78,7 +80,8 @@ class RecordedModule:
 class RecordingRuntime:
     """A runtime that can record its launches; see `Runtime`.
 
-    Each tree grower has its own recording runtime, and uses it in one thread at a time.
+    During a recording, copies between host and device raise RuntimeError. Each tree grower has its
+    own recording runtime, and uses it in one thread at a time.
     """
 
     def __init__(self, runtime: Runtime) -> None:

@@ -1,8 +1,8 @@
-"""Grids of kernels that process all nodes of a level, or all pieces of its rows.
+"""Grids of kernels that process all nodes of a level, all pieces of its rows, or other items.
 
-In kernels that compute running sums, each block processes a chunk of several tiles, see chunks.cuh.
-A single chunk needs no extra launch to sum chunks, so there are several chunks only if the capacity
-exceeds a few tiles. In other kernels, blocks or threads loop over items.
+In kernels that compute running sums, each block processes a chunk of one or more tiles, see
+chunks.cuh. A single chunk needs no extra launch to sum chunks, so there are several chunks only if
+the capacity exceeds a few tiles. In other kernels, blocks or threads loop over items.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STRIDING_BLOCKS = 16
 
 
 def threads_of_chunks() -> int:
-    """Number of threads of a block, and of items of a tile."""
+    """Number of threads of a block that processes a chunk, and of items of a tile."""
     return constant("common/chunks.cuh", "CHUNK_THREADS")
 
 
@@ -32,7 +32,7 @@ def chunks_for(capacity: int) -> int:
 
 
 def shares_for(n_pieces: int, n_chunks: int) -> int:
-    """Number of blocks per chunk of nodes; together they write at most ``n_pieces`` pieces."""
+    """Number of blocks per chunk of nodes; all chunks together have at most ``n_pieces`` pieces."""
     tiles = -(-n_pieces // threads_of_chunks())
     return max(1, min(-(-tiles // n_chunks), MAX_BLOCKS // n_chunks))
 

@@ -1,4 +1,4 @@
-"""Launches of kernels by name, and kernels that fill arrays."""
+"""Launches of kernels by name, and launches that fill arrays."""
 
 from __future__ import annotations
 
@@ -55,19 +55,21 @@ def launch(
     name : str
         Name of the kernel, unique among all kernel files.
     grid : int or tuple of int
-        Number of blocks; if it is 0, nothing is launched.
+        Number of blocks, along each axis if it is a tuple; if it is 0, nothing is launched.
     *records : dataclass instances
         Each provides at least one parameter.
     out : dataclass instance, optional
-        Its fields are bound to parameters whose names end in ``_out``: ``count`` to ``count_out``.
+        Its fields and properties are bound to parameters whose names end in ``_out``: ``count`` to
+        ``count_out``.
     constants : mapping of str to int
         Constants defined when the kernel's file is compiled.
     block : tuple of int, optional
-        Number of threads of a block; by default the number in ``__launch_bounds__``.
+        Number of threads of a block along each axis; by default, one axis with the number in
+        ``__launch_bounds__``, or 1024 without it.
     shared_mem : int
         Bytes of dynamic shared memory.
     **values
-        Arrays and numbers.
+        Arrays and numbers, by the names of parameters.
 
     Raises
     ------
@@ -95,7 +97,7 @@ class _Binding:
     file_name : str
         File of the kernel.
     block : tuple of int
-        Number of threads of a block along each axis.
+        Default number of threads of a block along each axis.
     arguments : callable
         Function of the keywords and the records that returns the arguments of the kernel.
     """
@@ -146,7 +148,7 @@ _COMPUTED = (property, cached_property)
 def _source(
     kernel: str, name: str, keywords: tuple[str, ...], offers: list[dict[str, str]]
 ) -> tuple[int, str]:
-    """Find the record that provides a parameter: its number (-1 for a keyword) and the name."""
+    """Find what provides a parameter: the number of the record (-1 for a keyword), and the name."""
     if name in keywords:
         return -1, name
     found = [number for number, offered in enumerate(offers) if name in offered]
@@ -175,7 +177,7 @@ def _check_all_used(
         raise TypeError(f"{kernel} does not use {', '.join(left_over)}")
 
 
-# ---- arrays of one value -------------------------------------------------------------------------
+# ---- filling of arrays ---------------------------------------------------------------------------
 
 
 def zeros(runtime: Runtime, shape: int | tuple[int, ...], dtype: Any) -> Array:
@@ -191,7 +193,7 @@ def full(runtime: Runtime, shape: int | tuple[int, ...], value: float, dtype: An
 
 
 def fill(runtime: Runtime, array: Array, value: float) -> None:
-    """Write ``value`` to every item of a contiguous array."""
+    """Write ``value`` to every item of a contiguous array, whose items have 1, 4 or 8 bytes."""
     name, kind = _FILLS[array.dtype.itemsize]
     word = np.array([value], dtype=array.dtype).view(kind)[0]
     to, n = array.reshape(-1).view(kind), array.size

@@ -24,8 +24,9 @@ class Runtime(Protocol):
     name : str
         For example "cuda:0".
     xp : module
-        numpy or cupy; all arrays are of this module. If its attribute ``separate`` is true, arrays
-        that usually share one piece of memory are allocated one by one.
+        The array module of all arrays: numpy, cupy, or an object with the functions of theirs that
+        are used. If its attribute ``separate`` is true, arrays that usually share one piece of
+        memory are allocated one by one.
     shared_memory : int
         Maximum shared memory of a block, in bytes.
     n_multiprocessors : int
@@ -64,7 +65,10 @@ class Runtime(Protocol):
         """Copy an array to the device, in C order; a device array in C order is not copied."""
 
     def upload(self, host: np.ndarray, array: Array) -> None:
-        """Copy to a device array of the same shape and type, after pending reads of that array."""
+        """Copy to a device array of the same shape and type, after pending reads of that array.
+
+        The caller may change ``host`` as soon as the call returns.
+        """
 
     def to_host(self, array: Array) -> np.ndarray:
         """Copy a device array to the host; a NumPy array is returned unchanged."""

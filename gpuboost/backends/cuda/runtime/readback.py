@@ -17,20 +17,20 @@ from gpuboost.engine.growth.frontier import Array
 # table of trees and start a copy of each array, 10 us each, before it launches the next round. This
 # takes 0.14 ms, in which the bus carries 7 MB.
 MAX_WHOLE = 8 << 20
-_SPARED = 1 << 14  # bytes; smaller copies are kept whole, which is faster than extracting parts
+_SPARED = 1 << 14  # bytes; copies up to this are kept whole, which is faster than extracting parts
 _ITEM_ALIGNMENT = 8  # bytes; arrays begin at multiples of this
 _BETWEEN = bytes(_ITEM_ALIGNMENT)
 
 
 def is_copied_whole(n_bytes: int) -> bool:
-    """Whether node arrays of this capacity, in bytes, are copied with their unused part."""
+    """Whether arrays with this capacity in bytes are copied with their unused part."""
     return n_bytes <= MAX_WHOLE
 
 
 class Readback:
     """Arrays of the device that the host reads together.
 
-    If arrays must be separate (see `arrays.is_separate`), each is copied on its own.
+    If arrays are allocated separately (see `arrays.is_separate`), each is copied on its own.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class Readback:
     arrays : dict of str to array
         The arrays, by name.
     n_bytes : int
-        Bytes of all arrays.
+        Bytes of all arrays, with padding.
     """
 
     def __init__(self, xp: Any, columns: Columns) -> None:
@@ -55,7 +55,10 @@ class Readback:
         self.n_bytes = bytes_of(columns)
 
     def read_later(self, runtime: Runtime) -> Callable[[], HostCopy]:
-        """Start to copy the arrays after earlier launches; the returned function waits for them."""
+        """Start to copy the arrays, after earlier launches.
+
+        The returned function waits for the copy and returns it.
+        """
         if self._memory is None:
             return read_later(runtime, self.arrays)
         spans, fields = self._spans, self._fields
@@ -64,13 +67,13 @@ class Readback:
 
 
 def read_later(runtime: Runtime, arrays: Mapping[str, Array]) -> Callable[[], HostCopy]:
-    """Start to copy arrays one by one; the returned function waits for all copies."""
+    """Start to copy arrays one by one; the returned function waits for them and returns them."""
     reads = {name: runtime.read_later(array) for name, array in arrays.items()}
     return lambda: HostCopy.of({name: read() for name, read in reads.items()})
 
 
 class Field(NamedTuple):
-    """Type, shape, size and bytes of one item along the first axis of an array."""
+    """An item along the first axis of an array: type, shape, number of values, and bytes."""
 
     dtype: np.dtype
     shape: tuple[int, ...]
@@ -146,14 +149,14 @@ class HostCopy:
         return found.reshape(n, *field.shape) if field.shape else found
 
     def length(self, name: str) -> int:
-        """Number of items of an array."""
+        """Number of items of an array along the first axis."""
         return self._spans[name][1]
 
     def kept(self, length: Mapping[str, int]) -> HostCopy:
         """Return a copy to keep.
 
-        It is this copy if nothing else uses its memory. Otherwise the first ``length[name]`` items
-        of each array are copied to new memory.
+        It is this whole copy if nothing else uses its memory. Otherwise the first ``length[name]``
+        items of each array that ``length`` names are copied to new memory.
         """
         if self._is_own:
             return self

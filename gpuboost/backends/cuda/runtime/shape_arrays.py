@@ -1,7 +1,8 @@
 """A device for dry runs: its arrays have shapes but no memory, and its kernels do nothing.
 
 The host code of a fit allocates and frees the same arrays in the same order, whatever the data.
-Running it over shape arrays shows how much memory the fit takes.
+Running it over shape arrays shows how much memory the fit takes. If the host reads back numbers of
+nodes, the sizes of arrays also depend on these numbers; a dry run takes estimates instead.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ class _Memory:
 class ShapeArray:
     """An array with a shape and a type.
 
-    Operations that make a new array in NumPy make a new allocation here; views share one.
+    Operations that make a new array in NumPy make a new allocation here; views share one. All
+    arrays count as contiguous.
 
     Parameters
     ----------
@@ -71,7 +73,7 @@ class ShapeArray:
     shape : tuple of int
     dtype : dtype
     memory : object, optional
-        The allocation that a view shares.
+        The allocation that a view shares; by default, a new one.
     """
 
     __array_ufunc__ = None  # arithmetic with NumPy arrays is an error
@@ -118,7 +120,7 @@ class ShapeArray:
         return self._view(np.asarray(self).reshape(*shape).shape)
 
     def __getitem__(self, key: Any) -> ShapeArray:
-        if isinstance(key, slice):  # the most frequent case; a third of the time of a dry run
+        if isinstance(key, slice):  # the most frequent case: a third of a dry run's time
             return self._view((len(range(*key.indices(self.shape[0]))), *self.shape[1:]))
         parts = key if isinstance(key, tuple) else (key,)
         picked = tuple(np.asarray(part) if isinstance(part, ShapeArray) else part for part in parts)
@@ -142,7 +144,10 @@ class ShapeArray:
 
 
 class ShapeModule:
-    """The functions of an array module that a fit uses. Other functions raise AttributeError."""
+    """The functions, types and constants of an array module that a fit uses.
+
+    Other functions raise AttributeError.
+    """
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
@@ -198,7 +203,7 @@ class ShapeRuntime:
         return nullcontext()
 
     def memory_budget(self) -> int:
-        """Return 0, because shape arrays take no memory."""
+        """Return 0: a dry run takes its budget from its task instead."""
         return 0
 
     def kernel(self, file_name: str, name: str, constants: Mapping[str, int]) -> Launchable:
@@ -213,7 +218,7 @@ class ShapeRuntime:
         return launch
 
     def asarray(self, host: Any) -> ShapeArray:
-        """Allocate a shape array for a copy."""
+        """Allocate a shape array for a copy, even if ``host`` is a shape array."""
         return ShapeArray(self.meter, host.shape, host.dtype)
 
     def capture(self, launches: Callable[[], None]) -> Callable[[], None]:
@@ -228,7 +233,10 @@ class ShapeRuntime:
         raise RuntimeError("shape arrays hold nothing that could be copied to the host")
 
     def read_later(self, array: Any) -> Callable[[], np.ndarray]:
-        """Return the assumed number of nodes of the last level or, at the end, of all levels."""
+        """Return a function that returns the assumed number of nodes, in the shape of ``array``.
+
+        It counts the nodes of the last level or, after the last level, of all levels.
+        """
         self.was_read = True
         levels = range(0 if self._all_known else self._depth, self._depth + 1)
         nodes = np.full(array.shape, sum(map(self._nodes_at, levels)), dtype=array.dtype)
@@ -238,6 +246,8 @@ class ShapeRuntime:
 @dataclass(frozen=True)
 class DeviceShape:
     """The properties of a device that determine how much memory a fit takes.
+
+    The defaults are those of an NVIDIA H200.
 
     Attributes
     ----------

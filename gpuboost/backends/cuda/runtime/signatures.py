@@ -30,7 +30,18 @@ _GLOBAL = re.compile(r"\b__global__\b")
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a kernel, such as ``In<int64> count``, ``Out<double> gain`` or ``int32 n``."""
+    """A parameter of a kernel, such as ``In<int64> count``, ``Out<double> gain`` or ``int32 n``.
+
+    Attributes
+    ----------
+    name : str
+    type_name : str
+        Type of a number, or of the values that a pointer refers to.
+    is_pointer : bool
+        Whether the parameter is an array.
+    is_restricted : bool
+        Whether the pointer is declared as `In` or `Out`, so that no other pointer may alias it.
+    """
 
     name: str
     type_name: str
@@ -80,13 +91,13 @@ class KernelSignature:
 
     @property
     def n_threads(self) -> int:
-        """Number of threads of a block, given in ``__launch_bounds__`` as a product."""
+        """Number of threads of a block: a product in ``__launch_bounds__``, or 1024 without it."""
         return _product(self.file_name, self.declaration.bound.split(",")[0])
 
 
 @cache
 def _product(file_name: str, text: str) -> int:
-    """Evaluate a product of integers and of constants that a file defines."""
+    """Evaluate a product of integers and of constants of a file, its includes and the prelude."""
     known = spliced(file_name) + spliced(PRELUDE)
     factors = (factor.strip() for factor in text.split("*"))
     return prod(int(n) if n.isdigit() else constant_of(known, n, file_name) for n in factors)
@@ -130,7 +141,7 @@ def kernel_signatures() -> dict[str, KernelSignature]:
     Raises
     ------
     ValueError
-        Two kernels have the same name.
+        Two kernels have the same name, or a file does not declare kernels as `find_kernels` needs.
     """
     found: dict[str, KernelSignature] = {}
     for path in sorted(kernel_folder().rglob("*.cu")):

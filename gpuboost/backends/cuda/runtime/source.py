@@ -1,8 +1,9 @@
 """Source of the kernels: the folder of the files, and the single text that the compiler gets.
 
-Caches of compiled kernels do not see included files, so the compiler gets a single text: constants
-chosen at run time, then ``common.cuh``, then the file. A line such as ``#include
-"level/split.cuh"`` is replaced by the text of that file, once, so files need no include guards.
+A cache of compiled kernels would not notice changes of included files, so the compiler gets a
+single text: constants chosen at run time, then ``common.cuh``, then the file. The first line such
+as ``#include "level/split.cuh"`` is replaced by the text of that file, and repetitions are removed,
+so files need no include guards.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def kernel_folder() -> Path:
 
 @cache
 def file_text(file_name: str) -> str:
-    """Return the text of a file of the folder."""
+    """Return the text of a file in the folder of the kernels."""
     return (kernel_folder() / file_name).read_text(encoding="utf-8")
 
 
@@ -51,7 +52,7 @@ def kernel_source(file_name: str, constants: Mapping[str, int]) -> str:
     file_name : str
         For example ``"level/histogram.cu"``.
     constants : mapping of str to int
-        Macros that are defined before the first line.
+        Macros that are defined before the first line, in alphabetical order.
     """
     defines = "".join(f"#define {name} {value}\n" for name, value in sorted(constants.items()))
     parts = [defines]
@@ -85,13 +86,19 @@ def spliced(file_name: str, text: str | None = None) -> str:
 def constant(file_name: str, name: str) -> int:
     """Value of an integer constant that a kernel file writes as ``name = value``.
 
-    Launches read block sizes this way, so that each is written once.
+    Included files are not searched. Launches read block sizes this way, so that each is written
+    only once.
+
+    Raises
+    ------
+    LookupError
+        The file has no such constant.
     """
     return constant_of(file_text(file_name), name, file_name)
 
 
 def constant_of(text: str, name: str, file_name: str) -> int:
-    """Value of an integer constant in ``text``; errors name ``file_name``."""
+    """Value of an integer constant in ``text``; the error for a missing one names ``file_name``."""
     match = re.search(_CONSTANT.format(re.escape(name)), text)
     if match is None:
         raise LookupError(f"{file_name} has no integer constant {name}")

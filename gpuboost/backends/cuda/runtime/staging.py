@@ -2,7 +2,8 @@
 
 Copies through pinned memory are asynchronous: a buffer must not change until an event shows that
 its copy is done. CuPy rounds the size of each upload up to a power of two, pins a buffer of this
-size and keeps it; here, a fit of any size pins at most 32 MiB.
+size and keeps it; here, all uploads and downloads of a device pin at most 32 MiB. (The copies of
+`Runtime.read_later` are in pinned memory of their own.)
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ UPLOAD_BUFFERS = 4
 # The device fills one buffer while threads empty the others. One thread copies 4 GB/s to newly
 # allocated memory, two copy 5.7 GB/s (on two busy cores).
 DOWNLOAD_BUFFERS = 4
-_SMALL = 64 << 10  # bytes; copies up to this size go through a staging buffer of the driver
+_SMALL = 64 << 10  # bytes; downloads up to this size go through a staging buffer of the driver
 _ALIGNMENT = 256
 
 
 def pinned_memory(cupy: Any, n_bytes: int) -> Any:
     """Allocate pinned memory of the host.
 
-    If the system refuses to pin memory, ordinary memory is returned. In that case the driver has
-    copied or staged the data when the call that starts the copy returns.
+    If the system refuses to pin memory, ordinary memory is returned. In that case, when the call
+    that starts a copy returns, the driver has already copied or staged the data.
     """
     try:
         return cupy.cuda.alloc_pinned_memory(n_bytes)
@@ -39,7 +40,7 @@ def pinned_memory(cupy: Any, n_bytes: int) -> Any:
 
 
 class PinnedBuffer:
-    """A buffer of pinned memory. Uploads can share one; each records an event after its copy.
+    """A buffer of pinned memory. Several uploads can share one; each has an event after its copy.
 
     Parameters
     ----------
@@ -48,6 +49,7 @@ class PinnedBuffer:
     Attributes
     ----------
     memory : uint8 (BUFFER_BYTES,)
+        The whole buffer.
     """
 
     def __init__(self, cupy: Any) -> None:
@@ -81,7 +83,7 @@ class PinnedBuffer:
 class Uploads:
     """Copies from the host to the device. Several threads can use one object at once.
 
-    Small copies share a buffer, so the host waits for the device only when all buffers are full.
+    Small copies share a buffer. The host waits for the device only when all buffers are full.
 
     Parameters
     ----------
@@ -113,7 +115,10 @@ class Uploads:
             first += piece.size
 
     def _take(self, n_bytes: int) -> tuple[PinnedBuffer, np.ndarray]:
-        """Reserve bytes; return their buffer (the oldest if all are full) and the bytes."""
+        """Reserve bytes; return their buffer and the bytes.
+
+        If all buffers are full, the oldest is emptied: the host waits for its copies.
+        """
         memory = self._buffers[0].take(n_bytes) if self._buffers else None
         if memory is None:
             if len(self._buffers) < UPLOAD_BUFFERS:
@@ -127,7 +132,7 @@ class Uploads:
 
 
 def _pieces(host: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield an array in pieces that fit a buffer, in C order."""
+    """Yield an array in pieces that fit a buffer, in C order; nothing if the array is empty."""
     if host.nbytes <= BUFFER_BYTES:
         if host.size:
             yield host
@@ -141,7 +146,7 @@ def _pieces(host: np.ndarray) -> Iterator[np.ndarray]:
 
 
 class Downloads:
-    """Copies from the device to new arrays of the host. Several threads can use one object at once.
+    """Copies from the device to new host arrays. Several threads can use one object at once.
 
     Parameters
     ----------
@@ -168,7 +173,7 @@ class Downloads:
         return host
 
     def _copy_in_turns(self, source: Array, host: np.ndarray) -> None:
-        """Copy through all buffers: threads empty full ones while the device fills others."""
+        """Copy through all buffers: threads empty full buffers while the device fills others."""
         copies: deque[Future[None]] = deque()
         with ThreadPoolExecutor(DOWNLOAD_BUFFERS) as threads:
             for number, first in enumerate(range(0, len(host), BUFFER_BYTES)):
@@ -185,6 +190,6 @@ class Downloads:
 
 
 def _finish(event: Any, staged: np.ndarray, to: np.ndarray) -> None:
-    """Wait until the buffer is filled, then copy it to the array."""
+    """Wait until the device has filled ``staged``, then copy it to the array."""
     event.synchronize()
     to[...] = staged

@@ -1,7 +1,7 @@
 """The inputs of one batch of trees, copied to the device in one transfer.
 
-In a forest, all other data that launches read is the same for all batches. So batches of the same
-kind (`DeviceTask.kind_of`) have the same launches and differ only in these inputs.
+In a forest, all other data from the host that launches read is the same for all batches. So batches
+of the same kind (`DeviceTask.kind_of`) have the same launches and differ only in these inputs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class HostInputs:
     n_features : int
         Number of features of the table.
     max_allowed : int
-        Largest number of allowed features of a tree.
+        Largest number of allowed features of a tree of the batch.
     memory : uint8 (bytes,)
         The arrays of `BatchInputs.columns`, in one piece.
     """
@@ -90,7 +90,7 @@ class HostInputs:
 
 
 class InputsOfRounds:
-    """Inputs of rounds with the same number of trees, made for many rounds at once.
+    """Inputs of rounds with the same number of trees, made for `ROUNDS_AT_ONCE` rounds at once.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class InputsOfRounds:
         self._first, self._made = 0, list[HostInputs]()
 
     def of(self, number: int) -> HostInputs:
-        """Return the inputs of the round ``number``."""
+        """Return the inputs of round ``number``, whose first tree is ``number * n_trees``."""
         if not 0 <= number - self._first < len(self._made):
             n = self._n_trees
             batches = [range(i * n, (i + 1) * n) for i in range(number, number + ROUNDS_AT_ONCE)]
@@ -130,7 +130,8 @@ class BatchInputs:
     Attributes
     ----------
     keys : TreeKeys
-        Seed and numbers of the trees, for the draw of rows.
+        Seed of the task's sampler (of the task without one) and numbers of the trees, with which
+        rows are drawn.
     key : uint64 (trees,)
         Keys of the roots.
     allowed : uint8 (trees, F)
@@ -138,11 +139,11 @@ class BatchInputs:
     unit : float64 (1,)
         `Target.gain_unit`.
     min_hessian : int64 (1,)
-        Smallest hessian of a child.
+        The option ``min_hessian``: smallest hessian of a child.
     regular : float64 (3,)
-        l1, l2 and the largest absolute leaf value, for the criterion NEWTON.
+        Penalties l1 and l2, and the largest absolute leaf value, for the criterion NEWTON.
     memory : uint8 (bytes,)
-        Memory of which the arrays are views.
+        Memory of which the other arrays are views.
     """
 
     keys: TreeKeys
@@ -155,7 +156,7 @@ class BatchInputs:
 
     @staticmethod
     def columns(n_trees: int, n_features: int) -> Columns:
-        """Types and shapes of the arrays of ``n_trees`` trees."""
+        """Types and shapes of the arrays for a batch of ``n_trees`` trees."""
         return {
             "seed": (np.uint64, (1,)),
             "number": (np.uint64, (n_trees,)),

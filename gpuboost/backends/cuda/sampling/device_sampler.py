@@ -1,4 +1,4 @@
-"""A sampler on the device: the keys of its random numbers, and lists of rows."""
+"""A sampler on the device: the keys of its random numbers, and the lists of drawn rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpuboost.engine.sampling import RowSampler
 
 @dataclass(frozen=True)
 class TreeKeys:
-    """Keys of the random numbers of some trees, on the device.
+    """The numbers on the device that are hashed to the keys of some trees' random numbers.
 
     Attributes
     ----------
@@ -36,34 +36,45 @@ class TreeKeys:
 
 @dataclass(frozen=True)
 class RowOrder:
-    """The order in which rows are listed, uint32 (n,); read only if ``ordered``."""
+    """The order in which rows are listed, uint32 (n,), if ``ordered``; else rows ascend."""
 
     order: Array
     ordered: bool
 
 
 def stride_of(drawn: Array, n_trees: int) -> int:
-    """Stride between the draw counts of two trees; 0 if all trees share them."""
+    """Stride between the draw counts ``drawn`` of two trees; 0 if several trees share one row."""
     return drawn.shape[1] if len(drawn) == n_trees else 0
 
 
 class DeviceSampler:
-    """A sampler on the device, with the operations that all drawing methods share."""
+    """A sampler on the device, with the operations that all drawing methods share.
+
+    Attributes
+    ----------
+    runtime : Runtime
+    sampler : RowSampler
+    xp : module
+        The array module of ``runtime``.
+    parts : int
+        Number of parts of the rows, see draw.cu.
+    """
 
     def __init__(self, runtime: Runtime, sampler: RowSampler) -> None:
         self.runtime, self.sampler, self.xp = runtime, sampler, runtime.xp
         self.parts = parts_of(sampler.n_samples, "PART")
 
     def keys(self, trees: Sequence[int]) -> TreeKeys:
-        """Copy the keys of some trees to the device."""
+        """Copy the seed and the numbers of some trees to the device."""
         seed = np.array([self.sampler.seed], dtype=np.uint64)
         numbers = np.array(trees, dtype=np.uint64)
         return TreeKeys(self.runtime.asarray(seed), self.runtime.asarray(numbers))
 
     def place(self, kept: Array) -> tuple[Array, Array]:
-        """Compute offsets of parts and row counts of trees.
+        """Compute where the rows of each part begin in the list of rows, and count rows by tree.
 
-        ``kept`` is the number of rows of each part that are in the tree: int64 (trees, parts).
+        ``kept`` is the number of rows of each part that are in the tree: int64 (trees, parts). The
+        results are int64 (trees, parts) and int64 (trees,).
         """
         first = self.xp.empty(kept.shape, dtype=np.int64)
         count = self.xp.empty(len(kept), dtype=np.int64)
@@ -79,7 +90,10 @@ class DeviceSampler:
         columns: Array,
         rows: DeviceRows,
     ) -> Array:
-        """Write the drawn rows to ``rows``; return their number in each tree, int64 (trees,)."""
+        """Write the drawn rows to ``rows``; return their number in each tree, int64 (trees,).
+
+        ``drawn`` are draw counts as in `draw_counts`, ``columns`` the target, int32 (C, n).
+        """
         runtime, kept = self.runtime, zeros(self.runtime, (n_trees, self.parts), np.int64)
         n_samples = self.sampler.n_samples
         given = {"drawn": drawn, "stride": stride_of(drawn, n_trees), "n_samples": n_samples}

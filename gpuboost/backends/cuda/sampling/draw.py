@@ -1,7 +1,7 @@
 """Rows of trees that are drawn on the device: the launches of draw.cu.
 
-The results equal those of `gpuboost.engine.sampling.RowSampler.rows`, for a batch of trees at once.
-Nothing is read back.
+The rows and weights equal those of `gpuboost.engine.sampling.RowSampler.rows`, for a batch of trees
+at once. Nothing is read back.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class DeviceDrawing:
     Attributes
     ----------
     max_weight : int
-        Upper bound on the weight of a row.
+        Upper bound on the integer weight of a row, see `RowSampler.bounds`.
     rows_per_tree : int
         Upper bound on the number of rows of a tree.
     """
@@ -72,9 +72,9 @@ class DeviceDrawing:
         count : int64 (trees,)
             Number of rows of each tree.
         leaf : LeafColumns or None
-            None if leaf values follow from draw counts alone.
+            None if leaf values need only the integer weights (of the rows of each class).
         max_weight : int
-            Upper bound on the weight of a row.
+            Upper bound on the integer weight of a row.
         """
         drawn, wide = self._counts(keys), self._wide
         capacity = len(keys) * self.rows_per_tree
@@ -109,7 +109,7 @@ def draw_counts(device: DeviceSampler) -> Callable[[TreeKeys], Array]:
     """Return a function that computes the same draw counts as `RowSampler.draw_counts`.
 
     The function takes the keys of some trees and returns uint32 (trees, n), or (1, n) if all trees
-    share the counts. With ``method="all"``, the draw counts are the whole weights of rows, or 1.
+    share the counts. With ``method="all"``, the draw counts are `RowSampler.whole`, or else 1.
     """
     if device.sampler.method == ALL_ROWS:
         return _EveryRow(device)
@@ -118,7 +118,7 @@ def draw_counts(device: DeviceSampler) -> Callable[[TreeKeys], Array]:
 
 
 class _EveryRow:
-    """Draw of every row, with its whole weight, or else 1, as its draw count."""
+    """Draw of every row; its draw count is its weight in `RowSampler.whole`, or else 1."""
 
     def __init__(self, device: DeviceSampler) -> None:
         whole, xp = device.sampler.whole, device.xp
@@ -151,7 +151,17 @@ class _Bootstrap:
 
 @dataclass(frozen=True)
 class Guided:
-    """A running sum of weights, uint64 (n,), and a guide: positions where searches in it begin."""
+    """A running sum of fixed-point weights, and a guide to where searches in it begin.
+
+    Attributes
+    ----------
+    cumulative : uint64 (n,)
+        The running sum.
+    guide : uint32 (entries + 1,)
+        First row that random words with these leading bits can draw; the last row at the end.
+    shift : int
+        Number of the remaining bits of a random word.
+    """
 
     cumulative: Array
     guide: Array
@@ -171,7 +181,11 @@ class Guided:
 
 
 class _WithoutReplacement:
-    """Draw without replacement: the rows with the smallest random keys."""
+    """Draw without replacement: the rows with the smallest random keys.
+
+    Without weights, all rows are equally likely. With weights, the keys are exponentially
+    distributed with the weights as rates.
+    """
 
     def __init__(self, device: DeviceSampler) -> None:
         weights = device.sampler.weights
@@ -197,9 +211,10 @@ class _WithoutReplacement:
 
 
 def _digit_passes() -> Iterator[tuple[int, int, bool]]:
-    """Yield the settled bits, the shift, and whether the row number is searched, for each digit.
+    """Yield, for each digit: mask of the settled bits, shift, whether it is of the row number.
 
-    The last digit of a number can overlap the settled bits, which are the same for all candidates.
+    Digits of the key come first, then digits of the row number. The last digit of either can
+    overlap the settled bits, which are the same for all candidates.
     """
     digit = constant("sampling/draw.cu", "DRAW_DIGITS").bit_length() - 1
     for bits, of_row in ((_KEY_BITS, False), (_ROW_BITS, True)):

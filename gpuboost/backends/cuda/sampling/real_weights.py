@@ -29,6 +29,7 @@ class RealWeights:
     ----------
     device : DeviceSampler
     order : RowOrder
+        The order in which rows are listed.
     factor : float64 (n,)
         Factors of the rows.
     code : int32 (n,)
@@ -37,10 +38,11 @@ class RealWeights:
         Number of bits of the largest integer weight, and the largest exponent of the power of two
         by which weights are scaled.
     n_classes : int
+        Number of classes in ``code``; 1 if weights do not depend on the class.
     balances : bool
-        Whether all classes get the same total weight in the draws of each tree.
+        Whether classes are weighted in inverse proportion to their draws in each tree.
     of_class : float64 (1, c), optional
-        Weights of the classes of a single tree; by default 1.
+        Weights of the classes of a single tree, in place of 1 or of balanced weights.
     """
 
     def __init__(
@@ -61,7 +63,7 @@ class RealWeights:
 
     @classmethod
     def of_sampler(cls, device: DeviceSampler, order: RowOrder) -> RealWeights:
-        """Copy the weights of a sampler to the device."""
+        """Copy the weights of a sampler, which has real-valued weights, to the device."""
         sampler, upload = device.sampler, device.runtime.asarray
         factor = sampler.row_factor if sampler.reweighs else sampler.weights
         code = sampler.balance if sampler.reweighs else None
@@ -78,7 +80,7 @@ class RealWeights:
     def list_rows(
         self, keys: TreeKeys, drawn: Array, columns: Array, rows: DeviceRows
     ) -> tuple[Array, Array | None, Array]:
-        """List the rows of positive weight.
+        """List the rows of positive weight, even if the weight is rounded to zero.
 
         Parameters
         ----------
@@ -86,7 +88,7 @@ class RealWeights:
         drawn : uint32 (trees, n) or (1, n)
             Draw counts.
         columns : int32 (C, n)
-            Target columns.
+            Target columns of all rows.
         rows : DeviceRows
             Arrays that the rows are written to.
 
@@ -95,7 +97,7 @@ class RealWeights:
         count : int64 (trees,)
             Number of rows of each tree.
         wide : int64 (trees, n, 2) or None
-            Leaf columns of each tree; None if all trees share them.
+            Leaf columns of each tree, set for its listed rows only; None if all trees share them.
         unit : float64 (trees,)
             Unit of each tree's integer weights.
         """

@@ -1,4 +1,4 @@
-"""The rows of a batch of trees on the device."""
+"""The rows of a batch of trees on the device, and the columns of their leaf sums."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from gpuboost.engine.growth.frontier import Array
 class DeviceRows:
     """Rows of the nodes of a frontier; the rows of a node are contiguous.
 
-    The arrays have their full capacity of r rows, so they can be longer than the rows. There are C
-    target columns.
+    The arrays have a capacity of r rows, which can be more than there are rows. There are C target
+    columns.
 
     Attributes
     ----------
     row : uint32 (r,)
         Row of the binned matrix.
     weight : uint32 (r,)
-        Integer weight.
+        Integer weight; in boosting, the hessian.
     target : int32 (C, r)
         Regression: quantised value of each output. Two classes: indicator of the second class. More
-        classes: the class, in ascending order in each node. Boosting: gradients. Medians: sign of
-        each output, then rank of each output.
+        classes: the class; the rows of each node are sorted by it. Boosting: gradients, times -1.
+        Medians: sign of each output, then rank of each output.
     """
 
     row: Array
@@ -41,7 +41,7 @@ class DeviceRows:
 
     @classmethod
     def empty(cls, xp: Any, n: int, n_columns: int) -> DeviceRows:
-        """Allocate n rows."""
+        """Allocate uninitialised arrays for n rows."""
         target = xp.empty((n_columns, n), dtype=xp.int32)
         return cls(xp.empty(n, dtype=xp.uint32), xp.empty(n, dtype=xp.uint32), target)
 

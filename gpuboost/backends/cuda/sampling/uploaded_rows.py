@@ -1,4 +1,4 @@
-"""Rows of trees that are made on the host and copied to the device."""
+"""Rows of trees that are made on the host and copied to the device, and columns of targets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ class RowUploads:
         self._wide = None if wide is None else runtime.asarray(wide[None])
 
     def rows(self, trees: Sequence[int]) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
-        """Make the rows of some trees; the results are as in `DeviceDrawing.rows`."""
+        """Make the rows of some trees; the results are as in `DeviceDrawing.rows`.
+
+        Arrays have no unused capacity, and the last result is the largest weight itself.
+        """
         xp = self._xp
         made = [self._task.rows_of(tree) for tree in trees]
         parts = [self._rows_of(tree) for tree in made]
@@ -71,7 +74,8 @@ class RowUploads:
 def target_columns(runtime: Runtime, task: GrowTask) -> Array:
     """Return the target of all rows of the matrix, as in `DeviceRows.target`: int32 (C, n).
 
-    A target on the host is copied to the device.
+    Rows keep the order of the matrix, and the signs about medians are zeros. The target must not
+    have gradients. A target on the host is copied to the device.
     """
     target = task.target
     if isinstance(target, MedianTarget):

@@ -1,4 +1,4 @@
-"""Compiled gradients of every loss formula, equal to `engine.losses` bit for bit.
+"""Gradients of every loss, equal to `engine.losses` bit for bit; those of formulas are compiled.
 
 Rows are cut into chunks for the threads, and chunks into blocks that stay in the L1 cache, so that
 data used twice is read from memory once. The functions of `engine.losses.formulas` have no
@@ -48,7 +48,7 @@ class Directions(NamedTuple):
         One row of weights if these are the hessians of all columns.
     sizes : float64 (chunks, 4)
         For each chunk, the largest and the approximate mean magnitude of the gradients, then of the
-        hessians.
+        hessians. For a loss without a formula, all rows are one chunk.
     """
 
     gradient: np.ndarray
@@ -60,7 +60,7 @@ class Directions(NamedTuple):
 
 
 def _pair_loop(pair: Any) -> Any:
-    """Make the loop for the negative gradients and the hessians of a formula."""
+    """Make the loop that fills the negative gradients and the hessians of a formula."""
 
     @helper
     def fill(y, raw, parameter, g, h):
@@ -103,7 +103,10 @@ _pair_column = loops_by_number(_pair_loop, "pair")
 
 @inlined
 def _note_sizes(values, rows, n_columns, sizes):
-    """Update the largest and mean magnitudes; integer comparisons let the compiler vectorise."""
+    """Update the largest and mean magnitudes of a chunk with those of some values of one column.
+
+    Magnitudes are compared as integers, so that the compiler vectorises the loop.
+    """
     largest, total, sampled = bits_of(sizes[0]), 0.0, 0
     for i in range(values.size):
         largest = max(largest, bits_of(abs(values[i])))
@@ -119,7 +122,8 @@ def _note_sizes(values, rows, n_columns, sizes):
 def column_gradients(formula, y, raw, weights, parameter, g, h, sizes, rows):
     """Fill directions ``g`` and hessians ``h``; column k belongs to output k modulo ``len(y)``.
 
-    ``h`` has no rows if the hessian is the weight; then the formula's hessian is not kept.
+    ``h`` has no rows if the hessian of each row is its weight; the formula's hessians are then
+    discarded.
     """
     not_kept = np.empty(GRADIENT_BLOCK)
     for start in range(rows[0], rows[1], GRADIENT_BLOCK):
@@ -173,7 +177,10 @@ def _class_directions(classes, own, total, weights, parameter, g, h):
 
 @entry
 def softmax_gradients(classes, raw, weights, factor, g, h, losses, sizes, rows):
-    """Fill directions and hessians of several classes, (K, n), and the loss of each row."""
+    """Fill directions and hessians of several classes, (K, n), and the unweighted loss of each row.
+
+    ``factor`` is the parameter of the loss.
+    """
     n_classes, width = raw.shape[1], min(GRADIENT_BLOCK, rows[1] - rows[0])
     space, total, largest = np.empty((width, n_classes)), np.empty(width), np.empty(width)
     for start in range(rows[0], rows[1], GRADIENT_BLOCK):
@@ -201,8 +208,8 @@ def directions(
 ) -> Directions:
     """Gradients, times -1, and hessians of `Loss.gradients`, bit for bit.
 
-    Raw predictions are copied, unless they are row-major (for softmax) or column-major (for other
-    losses).
+    If the loss has a formula, raw predictions are copied, unless they are row-major (for softmax)
+    or column-major (for other losses).
     """
     if not loss.has_formula:
         return _directions_of(*loss.gradients(predicted, parameter))
@@ -223,7 +230,7 @@ def directions(
 def class_directions(
     predicted: Predicted, parameter: np.ndarray, pool: ThreadPool
 ) -> tuple[Directions, np.ndarray]:
-    """The `Directions` of several classes, and the loss of each row."""
+    """The `Directions` of several classes, and the unweighted loss of each row."""
     classes, raw = contiguous(predicted.y, np.int32), contiguous(predicted.raw, np.float64)
     w, n = weights_of(predicted), len(raw)
     g, h, losses = np.empty((raw.shape[1], n)), np.empty((raw.shape[1], n)), np.empty(n)
@@ -250,13 +257,16 @@ def weights_of(predicted: Predicted) -> np.ndarray:
 
 
 def by_chunks(work: Callable[[tuple[int, int]], Any], n: int, pool: ThreadPool) -> list[Any]:
-    """Call ``work`` on threads with the first row and the end of each chunk; return its results."""
+    """Call ``work`` with the first row and the end of each chunk; return the results in order.
+
+    Threads share the chunks, unless there are at most `SHARED_GRADIENTS` rows.
+    """
     chunks = [(at.start, at.stop) for at in row_chunks(n, CHUNK)]
     return pool.results(work, chunks, n > SHARED_GRADIENTS)
 
 
 def arrays_of(loss: Loss, predicted: Predicted) -> tuple[np.ndarray, np.ndarray]:
-    """Target and raw predictions in the layout that compiled code takes."""
+    """Targets (outputs, n) and raw predictions (K, n), in the layout that compiled code takes."""
     y, raw = predicted.y, predicted.raw
     y = y.reshape(len(y), -1).T
     target = contiguous(y, np.int32 if loss.is_classifier else np.float64)

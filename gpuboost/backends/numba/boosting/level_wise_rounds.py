@@ -48,10 +48,11 @@ MIN_LEVEL_WISE_ROWS = 4_000  # with fewer rows depth-first growth is faster (mea
 def grows_by_levels(task: BoostTask) -> bool:
     """Whether the trees of the rounds are grown level by level, by all threads together.
 
-    Level-wise growth requires one channel, no random thresholds, the same limits for all trees of a
-    round, enough candidate features per node, enough memory and enough rows. All other trees are
-    grown depth-first, each by one thread. The subtrees of small nodes in deep trees are also grown
-    depth-first, and all threads share them (`level_wise.subtrees`).
+    Level-wise growth requires one channel, a maximum depth above 0, no random thresholds, the same
+    limits for all trees of a round, enough candidate features per node, enough memory and enough
+    rows. All other trees are grown depth-first, each by one thread. In level-wise growth of deep
+    trees, the subtrees of small nodes are also grown depth-first, and all threads share them
+    (`level_wise.subtrees`).
 
     A round of 200k x 28 with two threads takes, depth-first and level by level: 120 and 39 ms with
     12 levels; 183 and 57 ms with unlimited depth and 20 rows per leaf. With 6 levels: 32 and 8 ms
@@ -70,10 +71,11 @@ def grows_by_levels(task: BoostTask) -> bool:
 
 
 def _has_enough_features(task: BoostTask) -> bool:
-    """Whether nodes consider enough features for histograms of all features to be faster.
+    """Whether nodes have so many candidate features that histograms of all features are faster.
 
     Depth-first growth sums only the candidate features, but for both children, and has only one
-    thread per tree.
+    thread per tree. With interactions, a node is assumed to have as many candidates as the groups
+    of a feature contain on average.
     """
     options, n_features = task.options, task.matrix.n_features
     listed = float(min(options.max_features, options.level_features, n_features))
@@ -88,7 +90,7 @@ def _has_enough_features(task: BoostTask) -> bool:
 
 
 def shape_of(task: BoostTask) -> Shape:
-    """The `Shape` of a fit: sizes of its data, and limits of its trees."""
+    """The `Shape` of a fit: sizes of its data, limits of its trees, and its threads and memory."""
     options, matrix = task.options, task.matrix
     listed = min(options.max_features, options.level_features)
     hessian_counts = task.loss.constant_hessian and task.train.weights is None  # all hessians are 1
@@ -112,9 +114,9 @@ def shape_of(task: BoostTask) -> Shape:
 def hessian_bits(means: tuple[float, float], largest: tuple[int, int]) -> int:
     """Number of bits of a word's hessian field; the gradient field has the remaining bits.
 
-    Both fields overflow after about the same number of rows, which is at least `ROWS_PER_CHECK`.
-    ``means`` and ``largest`` are the mean and largest magnitudes of the integer gradients and
-    hessians.
+    The width is chosen so that sums of both fields overflow after about the same number of rows,
+    and so that neither overflows within `ROWS_PER_CHECK` rows. ``means`` and ``largest`` are the
+    mean and largest magnitudes of the integer gradients and hessians.
     """
     minimum = (ROWS_PER_CHECK * largest[1]).bit_length() + 1
     maximum = 62 - (ROWS_PER_CHECK * largest[0]).bit_length()
@@ -181,7 +183,7 @@ class LevelRounds:
                 space.work.feature_status[place, own] = CANDIDATE
 
     def _problems(self, scale: Scale, weights: Weights, samples: Samples) -> list[Problem]:
-        """The `Problem` of each thread for a round; `of_tree` replaces the features."""
+        """The `Problem` of each thread; `of_tree` sets the fields that differ between trees."""
         options = scale.options(self.task.options, self.task.min_hessian)
         features = np.arange(self.task.matrix.n_features, dtype=np.int32)
         limits = limits_of(options, scale.target(1), weights)
@@ -199,7 +201,7 @@ class LevelRounds:
     ) -> Samples:
         """Pack the gradients and hessians of all rows and trees into words.
 
-        ``columns`` holds the first three arguments of `pack_words`.
+        ``columns`` holds the first three arguments of `pack_words`; ``means`` are as in `grow`.
         """
         whole, word, seed = columns[2], self._word, self.task.seed
         scales = np.array((*two_factors(scale.gradient), *two_factors(scale.hessian)))

@@ -1,4 +1,4 @@
-"""The integers of a round: a compiled `engine.ensembles.boosting.quantised`."""
+"""The integers of a round, as in `engine.ensembles.boosting.quantised`, by compiled loops."""
 
 # mypy: check-untyped-defs=False
 # Numba infers the types of compiled functions.
@@ -38,6 +38,7 @@ def pack_words(gradient, hessian, whole, scales, keys, bits, word, barrier):
     """Fill ``word`` (T, n) with the packed gradients and hessians of all rows and trees.
 
     ``gradient`` is (T, n), ``hessian`` (T, n) or (1, n); ``scales`` holds `two_factors` for each.
+    The low ``bits`` bits of a word are the hessian, and ``keys`` (T,) are the keys of the hashes.
     If hessians are integer weights, they are in ``whole`` (n,), and gradients are rounded to the
     nearest integer; otherwise ``whole`` is empty.
     """
@@ -61,10 +62,11 @@ def pack_words(gradient, hessian, whole, scales, keys, bits, word, barrier):
 
 @entry
 def place_rows(word, bits, inside, row, sums, barrier):
-    """Set the initial positions of the rows of all trees, and sum the words of each chunk.
+    """Write the initial order of the rows of all trees, and sum the words of each chunk.
 
-    ``inside`` holds the uint32 rows in the trees, or is empty for all rows. ``sums``, int64
-    (T * chunks, 2), holds the sums of gradients and of hessians.
+    ``inside`` holds the uint32 rows in the trees, or is empty for all rows. They are written to
+    ``row``, tree after tree. ``sums``, int64 (at least T * chunks, 2), gets the sums of gradients
+    and of hessians.
     """
     n = inside.size if inside.size else word.shape[1]
     chunks, mask = (n + QUANTISE_CHUNK - 1) // QUANTISE_CHUNK, (np.int64(1) << bits) - np.int64(1)
@@ -95,9 +97,9 @@ def add_values(value, leaf, raw, barrier):
 
 @entry
 def integers(gradient, hessian, scales, key, inside, narrow, weight, wide):
-    """Fill the narrow gradients, the weights and the wide integers of the rows of a tree.
+    """Fill the narrow gradients, the weights and the wide integers of all rows, for one tree.
 
-    If ``inside`` is empty, all rows are in the tree.
+    Rows outside the tree get weight 0. If ``inside`` is empty, all rows are in the tree.
     """
     for i in range(gradient.size):
         narrow[i, 0], own = _rounded(gradient, hessian, scales, key, i)

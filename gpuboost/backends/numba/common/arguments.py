@@ -1,4 +1,4 @@
-"""Conversion of the task of a fit to the arguments of compiled functions."""
+"""The arguments of compiled functions: conversion of the task of a fit, and buffers of threads."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Weights:
     root_hessian : int
         Sum of the weights.
     are_ones : bool
-        Whether all weights are 1, so that the hessian of a node counts its rows.
+        Whether every row of the tree has weight 1, so that the hessian of a node counts its rows.
     some_are_zero : bool
         Whether rows of the tree can have weight 0.
     """
@@ -99,7 +99,10 @@ def min_category(options: TreeOptions, root_hessian: int) -> int:
 def make_scratch(
     n_samples: int, n_features: int, n_channels: int = 1, selects: bool = False
 ) -> Scratch:
-    """Zeroed buffers of one thread; ``selects`` is whether medians are found by selection."""
+    """Zeroed buffers of one thread; ``selects`` is whether medians are found by selection.
+
+    ``n_samples`` can be 0 if neither random thresholds nor medians need buffers for rows.
+    """
     scores, fields = np.zeros(SLOTS), n_channels + 2
     return Scratch(
         totals=np.zeros(256, np.int64),

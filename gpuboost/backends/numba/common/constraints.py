@@ -40,7 +40,7 @@ class FeatureConstraints(NamedTuple):
 
 
 def constraints_of(options: TreeOptions, n_features: int) -> FeatureConstraints:
-    """The constraints of each feature, from the options."""
+    """The `FeatureConstraints` that the options define."""
     interactions = options.interactions or ()
     groups = np.zeros((n_features, (len(interactions) + 63) // 64), np.uint64)
     for number, group in enumerate(interactions):
@@ -82,7 +82,8 @@ def constrain_children(problem, nodes, k, open_groups):
     """Set the bounds and the open groups of the children of node ``k``.
 
     Children inherit the bounds of the node; in monotonic splits, the middle of the children's
-    values is a bound, too. Those open groups of the node that contain its feature stay open.
+    values is a bound, too. Those open groups of the node that contain the split's feature stay
+    open.
     """
     node, groups = nodes[k], problem.constraints.groups
     left, right = nodes[node.left], nodes[node.left + 1]
@@ -98,7 +99,10 @@ def constrain_children(problem, nodes, k, open_groups):
 
 @helper
 def _bound_at_middle(problem, node, left, right):
-    """If the split is monotonic, bound one child from above by the middle, the other from below."""
+    """If the split is on a monotonic feature, bound the children by the middle of their values.
+
+    The middle is the upper bound of one child and the lower bound of the other.
+    """
     sign, (regular, bounds) = sign_of(problem, node.feature), value_limits(problem.limits, node)
     gradient, hessian = np.float64(node.left_gradient), np.float64(node.left_hessian)
     of_left = values_in_bounds(gradient, hessian, regular, bounds)

@@ -12,7 +12,7 @@ from gpuboost.backends.numba.compiler import helper, inlined, randomness
 
 feature_rank, level_key = randomness.feature_rank, randomness.level_key
 
-LEVELS = 64  # capacity of the cache of levels, in which a deeper level replaces another
+LEVELS = 64  # capacity of the cache of levels; a level replaces one whose depth is equal modulo 64
 SMALLEST_RANK, LAST_RANK = np.int64(-(2**63)), np.int64(2**63 - 1)
 _SIGN = np.uint64(1 << 63)
 
@@ -25,7 +25,7 @@ def signed_rank(key, feature):
 
 @inlined
 def rank_of(limits, key, feature):
-    """Rank of a feature at a node; the low 32 bits are the feature."""
+    """Rank of a feature at the node with this key; the low 32 bits are the feature."""
     return signed_rank(key, feature) if limits.hashed_order else np.int64(feature)
 
 
@@ -72,7 +72,7 @@ def has_excluded_features(problem):
 
 @helper
 def choose_features(problem, nodes, k, open_groups):
-    """Mark in `Scratch.chosen` the features that node ``k`` may split on."""
+    """Mark in `Scratch.chosen` which of the tree's features node ``k`` may split on."""
     features, limits = problem.features, problem.limits
     key, last = np.uint64(0), LAST_RANK
     if limits.level_features < features.size:

@@ -1,4 +1,4 @@
-"""Nodes of both growers: rules that make a node a leaf, and the records of its children."""
+"""Nodes of both growers, depth-first and level-wise: tests for leaves, and records of children."""
 
 # mypy: check-untyped-defs=False
 # Numba infers the types of compiled functions.
@@ -23,7 +23,7 @@ def is_leaf(limits, node):
 
 @inlined
 def accept(limits, scratch, node):
-    """Copy `Scratch.split` to the node if its gain is large enough; return whether it is."""
+    """Copy `Scratch.split` to the node, with its gain, if that is enough; return whether it is."""
     split, root, unit = scratch.split[0], limits.root_hessian, limits.gain_unit
     gain = gain_of(limits.criterion, split.score, np.float64(node.hessian))
     if not is_enough(gain, root, unit, limits.min_impurity_decrease, limits.needs_gain):
@@ -47,7 +47,7 @@ def set_node(node, start, count, gradient, hessian, key, depth):
 def make_children(problem, nodes, k, n_nodes, n_left, open_groups):
     """Create the children of node ``k``, as nodes ``n_nodes`` and ``n_nodes + 1``.
 
-    The left child has the first ``n_left`` rows of the node.
+    The left child has the first ``n_left`` rows of the node; the right child has the others.
     """
     node, left, right = nodes[k], nodes[n_nodes], nodes[n_nodes + 1]
     node.left = n_nodes
