@@ -1,4 +1,4 @@
-"""Compilation: decorators, and the engine's formulas compiled from their only source.
+"""Decorators that compile functions, and compiled copies of the engine's formulas.
 
 `gpuboost.engine.numerics`, `randomness`, `criteria` and `losses.formulas` are written for arrays.
 Here each module is loaded a second time with its functions compiled for scalars, so that NumPy and

@@ -1,8 +1,8 @@
 """Prediction: rows traverse a tree together, so that their memory accesses overlap.
 
-A chunk of rows traverses tree after tree (a tree's nodes stay in the cache); every row that has not
-reached its leaf takes `STEPS` steps per pass. Each node is packed into one record, and a leaf is
-its own child:
+A chunk of rows traverses tree after tree (a tree's nodes stay in the cache), in blocks of
+`PREDICTION_BLOCK` rows; every row of a block that has not reached its leaf takes `STEPS` steps per
+pass. Each node is packed into one record, and a leaf is its own child:
 
     threshold   +inf in leaves and in categorical splits, so that no value goes right by it
     feature     2 * feature + (missing goes right); 0 in leaves

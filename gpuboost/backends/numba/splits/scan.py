@@ -8,8 +8,8 @@ Each column of `Scratch.sums` is a candidate, given by the sums of its left side
         of several, by their terms                    `criteria.add_terms`, `scores_of_terms`
     best candidate of the feature, and of the node    `best_candidate`, `take_candidate`
 
-If rows are not counted, the criterion is VARIANCE, the sums of the node fit a word, and no value of
-a numeric feature is missing, `evaluate_words` scores the words in `Scratch.prefix` instead.
+`evaluate_words` scores the words in `Scratch.prefix` instead. It requires VARIANCE, uncounted rows,
+sums that fit a word, and a numeric feature without missing values in the node.
 
 `Scratch.split` is the best split so far. The `evaluate_*` functions replace it if they find a
 better one, and return whether the feature can split the node at all.
