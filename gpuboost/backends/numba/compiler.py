@@ -1,4 +1,4 @@
-"""Compilation: decorators, and the engine's formulas compiled from their only source.
+"""Decorators that compile functions, and compiled copies of the engine's formulas.
 
 `gpuboost.engine.numerics`, `randomness`, `criteria` and `losses.formulas` are written for arrays.
 Here each module is loaded a second time with its functions compiled for scalars, so that NumPy and
@@ -33,16 +33,18 @@ from gpuboost.backends.cache import (
     source_stamp,
 )
 
-# Never fastmath: results depend on IEEE arithmetic in the written order. Helpers do not count
-# references (`_nrt`), because counting those to tuples of arrays takes longer than the search of a
-# small node. So helpers must not allocate; the arrays passed to them live until the entry returns.
+# Never fastmath: results depend on IEEE arithmetic in the written order. Most helpers do not count
+# references (`_nrt`), because counting the references to all arrays of their arguments takes longer
+# than the search of a small node. So these helpers must not allocate arrays; the arrays passed to
+# them live until the entry returns.
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 _NOT_COUNTED: dict[str, Any] = {"_nrt": False}
 # A function that LLVM always inlines into its caller.
 inlined: Any = njit(**_OPTIONS, **_NOT_COUNTED, forceinline=True)
 # A function that Numba inlines into its one or two callers, so it is optimised only there. (A chain
 # of functions that LLVM inlines is optimised again in each of its callers.) It counts references if
-# its caller does, so the search of a node is not spliced into functions that allocate.
+# its caller does, so the search of a node is not spliced into functions that allocate. Functions
+# that allocate arrays themselves are `spliced_allocating`.
 spliced: Any = njit(**_OPTIONS, **_NOT_COUNTED, inline="always")
 spliced_allocating: Any = njit(**_OPTIONS, inline="always")
 # A function that LLVM need not inline, because it is large or rarely called.
@@ -52,7 +54,10 @@ allocating: Any = njit(**_OPTIONS)
 
 
 def entry(function: Any) -> Any:
-    """Compile a function for calls from Python, at its first call, and cache it on disk."""
+    """Compile a function for calls from Python, and cache it on disk if a folder is writeable.
+
+    It is compiled at its first call with each combination of argument types.
+    """
     return _kept(njit(**_OPTIONS)(function))
 
 
@@ -76,18 +81,21 @@ def _kept(dispatcher: Any) -> Any:
 
 
 class _MarkingFile(IndexDataCacheFile):
-    """A Numba cache file that also marks compiled programs for code that does not import Numba."""
+    """A Numba cache file that also writes the marker files of `backends.cache`.
+
+    By these, code that does not import Numba finds out which programs are compiled.
+    """
 
     def __init__(self, folder: Path, name: str, program: Callable[[Any], str | None]) -> None:
         super().__init__(str(folder), name, source_stamp())
         self._folder, self._name, self._program = folder, name, program
 
     def save(self, key: Any, data: Any) -> None:
-        """Save a function compiled for the argument types ``key[0]``.
+        """Save a function compiled for the argument types ``key[0]``, and mark its program if any.
 
         Numba numbers new code files after those in the index that it has read. Two processes that
         compile for different types at the same time would use the same number, and one would load
-        the other's code. So the file names contain a hash of the types.
+        the other's code. So the file names contain a hash of the key.
         """
         of_types = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
         self._data_name_pattern = f"{self._name}-{of_types}.{{number:d}}.nbc"
@@ -97,7 +105,8 @@ class _MarkingFile(IndexDataCacheFile):
             mark_compiled(self._folder, program)
 
 
-# For entries that belong to a program, the function that maps argument types to the program.
+# For each entry that belongs to a program of `backends.cache`, a function from the types of its
+# arguments to the program.
 _PROGRAMS: dict[str, Callable[[Any], str | None]] = {
     "grow": lambda arguments: GROW_ONE if types.none in arguments else GROW_MANY,
     "predict_rows": lambda arguments: PREDICT,
@@ -201,9 +210,9 @@ _REPLACED = {"select": select, "bits_of": bits_of, "float_of": float_of}
 def _load_compiled(name: str, known: dict[str, Any]) -> ModuleType:
     """Load a second copy of an engine module with compiled functions; add these to ``known``.
 
-    Functions that the module imports are replaced by the compiled functions in ``known``. Numba
-    compiles a function when it is first called, so functions that work only on arrays do no harm:
-    no compiled code calls them.
+    Functions that the module imports, and those in `_REPLACED`, are replaced by the compiled
+    functions of the same name in ``known``. Numba compiles a function when it is first called, so
+    functions that work only on arrays do no harm: no compiled code calls them.
     """
     spec = importlib.util.find_spec(f"gpuboost.engine.{name}")
     assert spec is not None and spec.loader is not None

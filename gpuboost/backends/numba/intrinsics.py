@@ -1,4 +1,4 @@
-"""Machine instructions that Python lacks: prefetches, and atomic operations on int64 words.
+"""Prefetches, atomic operations on int64 words, and the call that yields the processor.
 
 Everything that a thread wrote before `store_release` is visible to threads that load the stored
 value with `load_acquire`.
@@ -41,7 +41,7 @@ def prefetch(typing_context, array, row, column):
 
 
 def _own_symbol(name: str) -> str:
-    """Register the system call that yields the processor, for compiled code, as ``name``."""
+    """Register the system call that yields the processor as ``name``, and return the name."""
     system = ctypes.CDLL("kernel32" if sys.platform == "win32" else None)
     call = system.SwitchToThread if sys.platform == "win32" else system.sched_yield
     llvm.add_symbol(name, ctypes.cast(call, ctypes.c_void_p).value)

@@ -14,7 +14,7 @@ from gpuboost.engine.task import LEAF
 
 @inlined
 def breadth_first(nodes, n_nodes, order):
-    """Fill ``order`` with nodes level by level: in the order of parents, left before right."""
+    """Fill ``order`` with the nodes level by level, each level in the order of the parents."""
     order[0] = 0
     reached = 1
     for i in range(n_nodes):
@@ -55,7 +55,10 @@ def number_nodes(nodes, n_nodes, masks):
 
 @allocating
 def leaf_sums(nodes, order, left, targets, rows, packing, one_channel):
-    """Column ``sums`` of `GrownTree`: leaves are summed over their rows, parents over children."""
+    """Column ``sums`` of `GrownTree`: leaves are summed over their rows, parents over children.
+
+    With at most two classes and no ``wide``, the sums of a leaf follow from those of its node.
+    """
     n_columns, of_classes = targets.wide.shape[1], targets.classes.size > 0
     if of_classes:
         n_columns = targets.n_classes * max(n_columns, 1)
@@ -86,7 +89,7 @@ def add_up(sums, left):
 
 @inlined
 def _add_rows(sums, i, node, targets, rows, packing, one_channel):
-    """Add the rows of a leaf to its sums; with several channels, a row's word holds its class."""
+    """Add the rows of a leaf to its sums; with several classes, a row's word holds its class."""
     n_planes = targets.wide.shape[1]
     for j in range(node.start, node.start + node.count):
         row, word = rows.row[j], rows.word[j]

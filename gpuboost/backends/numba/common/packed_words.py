@@ -3,9 +3,9 @@
     | gradient (signed)          | hessian        | count      |
       from bit gradient_shift      from count_bits  from 0
 
-Adding words adds all fields at once, exactly, as long as no field overflows. `choose_packing`
-makes the fields wide enough for ``block`` rows at a time; nodes whose sums can be larger add up
-each field separately (see `splits/histograms.py`).
+Adding words adds all fields at once, exactly, as long as no field overflows. `choose_packing` and
+`choose_gradient_packing` make the fields wide enough for any ``block`` rows; in nodes whose sums
+may not fit a word (`fits_word`), each field is summed separately (see `splits/histograms.py`).
 """
 
 # mypy: check-untyped-defs=False
@@ -33,7 +33,7 @@ class Packing(NamedTuple):
     hessian_mask, count_mask : int
         Largest value of each field; ``count_mask`` is 0 without counts.
     block : int
-        Largest number of rows whose sum never overflows, whatever their gradients and weights.
+        Number of rows whose sum never overflows, whatever their gradients and weights.
     max_rows : int
         Largest number of rows of a node whose gradient and count never overflow if its hessian
         fits.
@@ -48,11 +48,16 @@ class Packing(NamedTuple):
 
 
 def choose_packing(largest_value: int, largest_weight: int, with_counts: bool) -> Packing:
-    """The packing with the largest ``block``.
+    """The packing with the largest ``block``, for gradients that are values times weights.
 
     Hessians below 2**h and counts below 2**c leave the other bits to the gradient, whose magnitude
     is at most ``largest_value`` (1 for classes) times the hessian. A row fits if the number of bits
     of the largest value, plus twice the number of bits of the largest weight, is at most 61.
+
+    Raises
+    ------
+    ValueError
+        Not even one row fits.
     """
     weight = max(largest_weight, 1)
     best = (0, 0, 0)
@@ -88,8 +93,13 @@ def choose_gradient_packing(
     """The packing for gradients whose only bound is ``largest_gradient`` per row.
 
     The gradient and hessian fields can hold n times the largest gradient and weight, where n =
-    2**b - 1 for the largest b that fits. The gradient field has all remaining bits, so a node of
-    small hessian can have more than n rows.
+    2**b - 1 for the largest b that fits. The gradient field has all remaining bits, so without
+    counts, a node of small hessian can have more than n rows.
+
+    Raises
+    ------
+    ValueError
+        Not even one row fits.
     """
     gradient, weight = max(largest_gradient, 1), max(largest_weight, 1)
     for bits in range(WORD_BITS // 2, 0, -1):
@@ -116,7 +126,7 @@ def choose_gradient_packing(
 
 @inlined
 def pack(gradient, hessian, packing):
-    """The word of one row."""
+    """The word of one row, with a count of 1 if rows are counted."""
     word = (gradient << packing.gradient_shift) + (hessian << packing.count_bits)
     return word + (np.int64(1) & packing.count_mask)
 

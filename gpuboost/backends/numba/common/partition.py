@@ -58,7 +58,10 @@ def partition(codes, split, mask, rows, start, stop):
 
 @inlined
 def split_of(node, missing_code):
-    """Feature of a split, last code on the left, and the missing code if it goes left (else -1)."""
+    """Feature of a split, last code on the left, and the missing code if it goes left (else -1).
+
+    In categorical splits, the last code has no meaning.
+    """
     also_left = np.int64(missing_code if node.missing == MISSING_LEFT else -1)
     return np.int64(node.feature), np.int64(node.bin), also_left
 

@@ -17,7 +17,7 @@ def precedes(nodes, a, b):
 
 @helper
 def push_heap(heap, size, nodes, k):
-    """Add node ``k`` to a heap of ``size`` nodes."""
+    """Add node ``k`` to a heap of ``size`` nodes; the caller raises ``size``."""
     at = size
     while at > 0:
         above = (at - 1) >> 1
@@ -30,7 +30,7 @@ def push_heap(heap, size, nodes, k):
 
 @helper
 def pop_heap(heap, size, nodes):
-    """Remove the first node from a heap of ``size`` nodes, and return it."""
+    """Remove the first of ``size`` nodes and return it; the caller lowers ``size``."""
     first, last = heap[0], heap[size - 1]
     at = 0
     while True:

@@ -1,6 +1,7 @@
-"""The arguments of compiled functions: named tuples of arrays, and the records of nodes.
+"""The arguments of compiled functions: named tuples of arrays, and the records of nodes and splits.
 
-In shapes, n is the number of rows, F of features and K of channels.
+In shapes, n is the number of rows, F of features, K of channels, and P of terms of a row in the
+leaf sums.
 """
 
 from __future__ import annotations
@@ -86,11 +87,14 @@ class Matrix(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """The `engine.task.TreeOptions` of one tree, with limits that depend on the rows of the tree.
+    """The `engine.task.TreeOptions` of one tree, with facts about its target and its rows.
 
-    ``both_classes``: see `engine.criteria.Criterion`. ``by_median``: gradients are signs about the
-    medians of the node, times weights. ``has_weightless``: rows of the tree can have weight 0.
-    ``l1``, ``l2`` and ``max_value`` are for NEWTON.
+    ``both_classes``: see `engine.criteria.Criterion`. ``is_regression``: the target has no classes.
+    ``has_gradients``: the rows have gradients (boosting). ``by_median``: gradients are signs about
+    the medians of the node, times weights. ``has_weightless``: rows of the tree can have weight 0.
+    ``min_hessian`` includes min_weight_fraction_leaf; if all weights are 1, it also includes
+    min_samples_leaf, and ``min_samples_leaf`` is 1. ``gain_unit``: see `Target.gain_unit`.
+    ``root_hessian`` is the sum of the weights. ``l1``, ``l2`` and ``max_value`` are for NEWTON.
     """
 
     criterion: int
@@ -119,12 +123,12 @@ class Limits(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Rows of a tree, contiguous for each node.
+    """Rows of a tree, or of the subtree below a small node, contiguous for each node.
 
     Attributes
     ----------
     row : uint32 (n,)
-        Row numbers in the matrix.
+        Row numbers in `Matrix.codes`.
     word : int64 (n,)
         Packed word of each row.
     spare_row, spare_word : uint32 (n,), int64 (n,)
@@ -148,7 +152,7 @@ class Scratch(NamedTuple):
     totals : int64 (256,)
         Sum of the words in each bin.
     occupied : uint64 (4,)
-        Bits of the occupied bins.
+        Bits of the bins that have rows of the node; zero between features.
     bins : int64 (SLOTS,)
         Codes of the listed bins.
     prefix : int64 (SLOTS,)
@@ -156,7 +160,8 @@ class Scratch(NamedTuple):
     terms : float64 (3, SLOTS)
         Terms of the criterion for each candidate, with several channels.
     scores, patterns : float64 (SLOTS,), int64 (SLOTS,)
-        Scores of candidates, filled in whole blocks of `LANES`, and the same memory as int64.
+        Scores of candidates (in whole blocks of `LANES` if scored from words), and the same memory
+        as int64.
     wide : int64 (K + 2, 256)
         Sums of each bin, by field.
     sums : int64 (K + 2, SLOTS)
@@ -164,9 +169,9 @@ class Scratch(NamedTuple):
     bundle : int64 (3, 256)
         Histogram of a feature bundle, from which its features are taken out one by one.
     missing : int64 (K + 2,)
-        Sums of the missing bin.
+        Sums of the missing bin and of the rare categories.
     per_bin : int64 (K + 2, 256)
-        Sums of each category.
+        Sums of each occupied category.
     keys, order : float64 (256,), int64 (256,)
         Sort keys of categories, and their positions in sorted order.
     rare : int64 (256,)
@@ -176,15 +181,16 @@ class Scratch(NamedTuple):
     ranks, likely : int64 (F,)
         Ranks of the candidate features, and the small ranks among these.
     chosen : int32 (F,)
-        1 for features that the node may split on; used only if some features are excluded.
+        1 for features that the node may split on, else 0; used only if `has_excluded_features`.
     level_depth, level_last : int64 (LEVELS,)
-        Depths of cached levels, and the rank of the last feature drawn for each.
+        Depths of cached levels (-1 if none), and the rank of the last feature drawn for each.
     mask : uint32 (16,)
         Row of `GrownTree.masks` for the best split, if that is categorical.
     split : SPLIT (1,)
         The best split so far.
     own, own_weights : float64 (n,), int64 (n,)
-        Ranks and weights of the rows of a node whose median is selected; (0,) if none are selected.
+        Ranks and weights of the rows of a node, for finding a median by selection; (0,) if no
+        median is found by selection.
     """
 
     totals: np.ndarray
@@ -233,7 +239,7 @@ class Problem(NamedTuple):
 class Members(NamedTuple):
     """One node: its `NODE` record, and its contiguous rows and words.
 
-    ``is_wide`` is whether the sums of the node can exceed one word.
+    ``is_wide`` is whether the sums of a node of one channel can exceed one word.
     """
 
     node: np.ndarray

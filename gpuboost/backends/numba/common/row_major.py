@@ -1,4 +1,4 @@
-"""Row-major codes, for histograms and for finding the leaf of each row."""
+"""Row-major codes, for level-wise histograms and for finding the leaf of each row."""
 
 # mypy: check-untyped-defs=False
 # Numba infers the types of compiled functions.
@@ -32,7 +32,7 @@ BINNED_NODE = np.dtype(
 
 @entry
 def transpose_codes(codes, by_row, barrier):
-    """Fill ``by_row`` (n, width) from ``codes`` (F, n)."""
+    """Fill the first F columns of ``by_row`` (n, width) from ``codes`` (F, n)."""
     n_features, n = codes.shape
     chunk = next_task(barrier)
     while chunk * ROW_MAJOR_CHUNK < n:
@@ -46,7 +46,10 @@ def transpose_codes(codes, by_row, barrier):
 
 
 def row_major(codes: np.ndarray, pool: ThreadPool) -> np.ndarray:
-    """Row-major codes, uint8 (n, width): the width is a multiple of 8, the first row is aligned."""
+    """Row-major codes, uint8 (n, width), the first row at the start of a cache line.
+
+    The width is the number of features, padded with zeros to a multiple of 8.
+    """
     n_features, n = codes.shape
     width = -(-n_features // 8) * 8
     space = np.zeros(n * width + LINE, np.uint8)
@@ -89,7 +92,8 @@ def _traverse_block(steps, masks, depth, by_row, rows, leaf):
 def traverse(columns, masks, missing_code, depth, by_row, rows, leaf, barrier):
     """Fill ``leaf`` (n,) with the leaf of each of ``rows`` (uint32, or empty for all rows).
 
-    ``columns``: feature, code, left, category, missing_left of `engine.growth.tree.Tree`.
+    Elements of other rows are not changed. ``columns``: feature, code, left, category, missing_left
+    of `engine.growth.tree.Tree`; ``depth`` is the depth of the tree.
     """
     feature, code, left, category, missing_left = columns
     steps = np.empty(feature.size, BINNED_NODE)
@@ -119,7 +123,10 @@ def find_leaves(
     leaf: np.ndarray,
     pool: ThreadPool,
 ) -> None:
-    """Fill ``leaf``, int32 (n,), with the leaf of each of ``rows`` (uint32, empty for all rows)."""
+    """Fill ``leaf``, int32 (n,), with the leaf of each of ``rows`` (uint32, empty for all rows).
+
+    ``by_row`` is the result of `row_major` for the codes of features, not of feature bundles.
+    """
     columns = (
         contiguous(tree.feature, np.int32),
         contiguous(tree.code, np.int16),

@@ -74,7 +74,11 @@ def _find(left, feature, last_bin, next_bin, draw, missing, category, count, low
 
 @inlined
 def _between(low, high, center, ends, draw):
-    """Threshold of a split between two bins, and the last bin whose centre it reaches."""
+    """Threshold of a split between two bins, and its code (see `engine.growth.tree`).
+
+    If ``draw`` is not NaN, it is the threshold before this moves out of the training values of a
+    bin.
+    """
     at = draw
     if draw != draw:
         a, b = high[ends[0]], low[ends[1]]

@@ -31,14 +31,16 @@ from gpuboost.backends.numba.splits.channels import CHANNEL_PACKING
 from gpuboost.backends.numba.splits.search import evaluate
 from gpuboost.engine.task import NO_LIMIT
 
-FIRST_NODES = 1024  # nodes that there is memory for at first
+FIRST_NODES = 1024  # initial capacity of the arrays of nodes
 
 
 @helper
 def load_rows(targets, packing, one_channel, rows):
     """Fill ``rows`` with the rows of the tree; return the root's count, gradient and hessian.
 
-    With several channels, the gradient field of a word holds the class, or 0 for outputs.
+    With several channels, the gradient field of a word holds the class, or 0 for outputs, so the
+    returned gradient has no meaning. For medians of one output, it is 0 until
+    `set_median_gradients` computes the signs.
     """
     n, gradient, hessian = 0, np.int64(0), np.int64(0)
     for i in range(targets.weight.size):
@@ -74,7 +76,7 @@ def add_mask(masks, n_masks, mask):
 
 @allocating
 def enlarge(nodes, waiting, open_groups, medians):
-    """Double the capacity of the nodes, and of the other arrays with one element per node."""
+    """Double the capacity of the nodes, and of the other arrays with an element or row per node."""
     n, size = nodes.size, 2 * nodes.size
     larger, more_waiting = np.empty(size, NODE), np.empty(size, np.int32)
     more_groups = np.empty((size, open_groups.shape[1]), np.uint64)
@@ -129,7 +131,7 @@ def grow_nodes(problem, channels, targets, rows, root):
 
 @entry
 def grow(problem, channels, targets, rows, root_key):
-    """Grow one tree; return the columns of `GrownTree` except ``sums``, and ``sums``.
+    """Grow one tree; return a tuple of the columns of `GrownTree` except ``sums``, and ``sums``.
 
     ``channels`` is None for one channel.
     """

@@ -27,7 +27,12 @@ median_signs = criteria.median_signs
 
 @helper
 def set_median_gradients(problem, channels, targets, rows, node, medians):
-    """Find the medians of a node; set the signs in `Channels.values`, or the gradients in words."""
+    """Find the medians of a node, and set the gradients of its rows.
+
+    With one output, sets the gradient field of each word and the gradient of the node; with several
+    outputs, sets the signs in `Channels.values`. ``medians`` (2 K,) gets the lower and upper rank
+    of each median.
+    """
     row = rows.row[node.start : node.start + node.count]
     if channels is None:
         word = rows.word[node.start : node.start + node.count]
@@ -61,8 +66,9 @@ def _sorted_bounds(problem, targets, node, row, word, medians):
         | rank < lower | lower ... | between | upper ... | rank > upper |
           sign -1        sign -1     sign 0    sign 1      sign 1
 
-    The median is the midpoint of the targets of ranks ``lower`` and ``upper``. Rows between them
-    have no weight. If both are equal, the rows of this rank have sign 0.
+    The median is the midpoint of the targets of ranks ``lower`` and ``upper``, which are written to
+    ``medians``. Rows between them have no weight. If both are equal, the rows of this rank have
+    sign 0.
     """
     ranks, packing, total = targets.ranks, problem.packing, node.hessian
     if targets.median_weight.size:
@@ -139,7 +145,10 @@ def _add_row(targets, row, weight, sums):
 
 
 def by_rank(task: GrowTask) -> GrowTask:
-    """The task with all rows sorted by target if its leaves are medians of one output."""
+    """The task with all rows sorted by target, if its leaves are medians of one output.
+
+    Other tasks are returned unchanged.
+    """
     target = task.target
     if not isinstance(target, MedianTarget) or target.n_channels > 1:
         return task

@@ -10,7 +10,7 @@ the split by its first later feature that could:
     tile 0                          a  -  c    | -  e          c can split: best of a and c
     tile 1                          -  b  -    | d  -          b cannot, d can: d, BEYOND
 
-The node takes the best split that is FOUND; if there is none, the split of smallest rank.
+The node takes the best split that is FOUND; if there is none, the BEYOND split of smallest rank.
 
 If nodes consider all features of their tree, ``node_sampling`` is None, and the code that chooses
 features for each node is not compiled.
@@ -35,16 +35,20 @@ from gpuboost.backends.numba.common.records import Problem
 from gpuboost.backends.numba.compiler import helper, inlined
 from gpuboost.backends.numba.splits.scan import is_better
 
-# Status of a feature at a node: no candidate (or already evaluated), one of the first max_features,
-# a later one, and the later one that is evaluated now.
+# Status of a feature at a node: not a candidate (or a later one already evaluated), one of the
+# first max_features, a later one, and the later one that is evaluated now.
 EXCLUDED, CANDIDATE, RESERVE, CURRENT = range(4)
-# The best split of a tile is by one of the first features, by a later one, or there is none.
+# The best split of a tile is by one of the first features, by a later one, or there is none. (The
+# score of a FOUND split is -1 if no candidate is valid.)
 FOUND, BEYOND, NONE = range(3)
 
 
 @inlined
 def of_tree(problem, state, tree):
-    """The problem with the features of one tree; callers must not count references."""
+    """The problem with the features and ``min_category`` of one tree.
+
+    Callers must not count references.
+    """
     features = state.features[tree, : state.n_features[tree]]
     matrix, _, limits, constraints, packing, scratch, _ = problem
     minimum = state.min_category[tree]
@@ -53,7 +57,7 @@ def of_tree(problem, state, tree):
 
 @inlined
 def row_of(node_sampling, tree, slot):
-    """Row of `LevelWork.feature_status` for a searched node."""
+    """Row of `LevelWork.feature_status` for a searched node: its slot, or its tree."""
     if node_sampling is None:
         return tree
     return slot
@@ -61,7 +65,10 @@ def row_of(node_sampling, tree, slot):
 
 @helper
 def choose(problem, state, status, at, capacity):
-    """Fill ``status`` (F,) for node ``at``; call `clear_level_cache` between trees."""
+    """Fill ``status`` (F,) with the status of each feature at node ``at``.
+
+    Callers must call `clear_level_cache` between trees.
+    """
     tree = at // capacity
     own = of_tree(problem, state, tree)
     status[:] = EXCLUDED
@@ -77,7 +84,10 @@ def choose(problem, state, status, at, capacity):
 
 @helper
 def next_later(problem, columns, node, status, tile):
-    """Make a tile's next `RESERVE` feature in the node's order `CURRENT`, and return it, or -1."""
+    """Set the status of a tile's next `RESERVE` feature to `CURRENT`; return the feature, or -1.
+
+    The next one is that of smallest rank. The previous `CURRENT` feature becomes `EXCLUDED`.
+    """
     best, found = LAST_RANK, np.int64(-1)
     for at in range(columns.first[tile[0]], columns.first[tile[1]]):
         feature = columns.order[at]
@@ -94,7 +104,7 @@ def next_later(problem, columns, node, status, tile):
 
 @inlined
 def is_better_split(split, other, node_sampling):
-    """Whether the split ``other`` of a tile is better than the best ``split`` so far."""
+    """Whether ``other``, the split of a tile, is better than ``split``, the best so far."""
     if node_sampling is None:
         return is_better(split, other.score, other.rank)
     if other.found_at != split.found_at:

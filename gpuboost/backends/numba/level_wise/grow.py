@@ -1,7 +1,7 @@
-"""Growth of all trees of a round, level by level, in one compiled call on all threads.
+"""Growth of all trees of a round, level by level; each thread makes one compiled call.
 
     roots                                      one thread
-    until no node is left:
+    until no node is split:
         sibling pairs                          one thread
         histograms of the smaller siblings     chunks of rows and tiles of columns
         best splits                            sibling pairs and tiles
@@ -11,8 +11,9 @@
         moves of rows to the children          chunks of rows
     leaf sums                                  chunks of rows
 
-The right column lists the tasks that threads take. In deep trees, `subtrees` splits the small nodes
-and computes the leaf sums. The arrays that connect the passes are in `records`.
+The right column says who runs a step: one thread, or all threads, which take tasks of the given
+kind. In deep trees, `subtrees` splits the small nodes and computes the leaf sums, in a second call.
+The arrays that connect the passes are in `records`.
 """
 
 # mypy: check-untyped-defs=False
@@ -49,7 +50,7 @@ def find_splits(problem, samples, state, work, partial, level, barrier):
 
 @spliced
 def part_rows(problem, samples, state, work, level, capacities, barrier):
-    """Create the children of a level, and move the rows to them."""
+    """Create the children of the nodes split on a level, and move the rows to them."""
     missing_code = problem.matrix.missing_code
     decide_chunks(samples, state, work, missing_code, level[CHUNKS], barrier)
     if last_arrives(barrier):
@@ -62,7 +63,8 @@ def part_rows(problem, samples, state, work, level, capacities, barrier):
 def grow_levels(problem, samples, state, work, partial, level, capacities, barrier):
     """Grow trees until no node is split; `plan` must have listed the roots.
 
-    Best-first growth splits one node of each tree at a time.
+    Small nodes are listed, not split. Best-first growth splits one node of each tree per pass,
+    besides nodes whose children have maximum depth and so are not searched.
     """
     while True:
         find_splits(problem, samples, state, work, partial, level, barrier)
@@ -81,7 +83,8 @@ def grow_levels(problem, samples, state, work, partial, level, capacities, barri
 def grow_together(problem, shared, partial, barrier):
     """Grow all trees, and compute the leaf sums of ``level[CHUNKS]`` chunks.
 
-    If small nodes are left, `subtrees.finish_together` computes the leaf sums instead.
+    If small nodes are left, they are not split here, and `subtrees.finish_together` computes the
+    leaf sums instead.
 
     Every thread calls this with the same `records.SharedArrays` as ``shared``, and with its own
     problem and partial sums.

@@ -24,17 +24,18 @@ from gpuboost.backends.numba.level_wise.subtrees import finish_together, make_lo
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine.task import NO_LIMIT, GrownTree
 
-# Rows of the smallest chunk: the histogram of each chunk is zeroed and added up.
+# Nodes with at most this many rows are not cut into chunks: the histogram of each chunk must be
+# written and added up.
 MIN_CHUNK_ROWS = 1 << 12
 CHUNKS_PER_THREAD = 4  # chunks of a level per thread, so that threads finish at about the same time
-SUBTREE_ROWS = 1 << 11  # rows below which one thread grows a subtree (1000 to 4000 measure alike)
+SUBTREE_ROWS = 1 << 11  # smallest `Shape.small` other than 0 (1000 to 4000 rows measure alike)
 # If nodes of the deepest searched level have a mean of SMALL_MEAN rows or more, growth by levels to
-# the end is faster (300 to 800 rows measure alike). Trees of at most SHALLOW levels have no small
-# nodes, so `subtrees` is not compiled for them.
+# the end is faster (300 to 800 rows measure alike). Trees of at most SHALLOW levels and best-first
+# trees have no small nodes, so `subtrees` is not compiled for them.
 SMALL_MEAN, SHALLOW = 200, 7
 _NODE_BYTES = 300  # bytes of a node in all arrays, until it is part of a grown tree
 _ENDLESS = 40  # levels; no tree has 2**40 leaves
-SHARED_CELLS = 1 << 16  # rows times columns for each thread after the first (measured)
+SHARED_CELLS = 1 << 16  # rows of all trees times columns, for each thread after the first
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Shape:
     categorical : bool
         Whether any feature is categorical.
     memory_budget : int
-        Budget in bytes, of which arrays that only save time take at most a quarter.
+        Budget in bytes, of which the histograms of chunks take at most a quarter.
     """
 
     n_samples: int
@@ -77,12 +78,12 @@ class Shape:
 
     @property
     def n_tiles(self) -> int:
-        """Number of tiles of columns, of nearly equal width."""
+        """Number of tiles of columns; all but the last have `tile` columns."""
         return -(-self.n_columns // TILE)
 
     @property
     def tile(self) -> int:
-        """Number of columns of a tile, a multiple of 8, which is the number of codes of a word."""
+        """Number of columns of a tile, a multiple of 8, because a word holds 8 codes."""
         return -(-self.n_columns // (8 * self.n_tiles)) * 8
 
     @property
@@ -98,7 +99,11 @@ class Shape:
 
     @property
     def small(self) -> int:
-        """Number of rows below which one thread splits a node and all its descendants, or 0."""
+        """Number of rows below which one thread splits a node and all its descendants.
+
+        0 if all nodes are split level by level or best-first. The less memory there is for
+        histograms, the larger is the number.
+        """
         deepest = 2 ** min(self.depth - 1, _ENDLESS)
         if self.best_first or self.depth <= SHALLOW or self.n_samples >= SMALL_MEAN * deepest:
             return 0
@@ -107,7 +112,11 @@ class Shape:
 
     @property
     def n_histograms(self) -> int:
-        """Number of histograms of nodes; each split whose children are searched takes one more."""
+        """Number of histograms of nodes.
+
+        A root takes one, and a searched pair of children takes one more than its parent, whose
+        histogram becomes that of the larger child.
+        """
         if self.best_first:
             maximum = self.max_leaf_nodes
         elif self.small:
@@ -118,17 +127,17 @@ class Shape:
 
     @property
     def widest(self) -> int:
-        """Largest number of nodes searched together, siblings included."""
+        """Largest number of nodes searched together, including siblings that are not searched."""
         return 2 * self.n_trees if self.best_first else 2 * self.n_histograms
 
     @property
     def pieces(self) -> int:
-        """Number of chunks that the rows of a level are cut into if all are in one node."""
+        """Largest number of chunks that the rows of a level are cut into if all are in one node."""
         return max(min(CHUNKS_PER_THREAD * self.n_threads, self._max_parts // 2), 1)
 
     @property
     def n_parts(self) -> int:
-        """Number of histograms of chunks, for nodes that have several chunks."""
+        """Number of histograms of chunks, which nodes with several chunks need."""
         return 2 * self.pieces if self.pieces > 1 else 0
 
     @property
@@ -148,8 +157,9 @@ class Shape:
     def fits(self) -> bool:
         """Whether the arrays that are kept from round to round fit the memory budget.
 
-        Node arrays take memory only for nodes that are created, usually far fewer than the
-        capacity. So these arrays can be eight times as large as the budget, which allows trees
+        Histograms, buffers for small nodes, and node arrays are each compared with the budget, not
+        their sum. Node arrays take memory only for nodes that are created, usually far fewer than
+        the capacity. So these arrays can be eight times as large as the budget, which allows trees
         grown to single rows.
         """
         small_nodes = self.n_threads * self.small * (self.n_features + 64)
@@ -165,7 +175,7 @@ def on_cache_lines(n: int, width: int) -> np.ndarray:
 
 
 def _make_state(shape: Shape) -> GrowState:
-    """Allocate the nodes of all trees, and the positions of their rows."""
+    """Allocate the `GrowState`: nodes of all trees, and positions of their rows."""
     n, t, f = shape.n_samples, shape.n_trees, shape.n_features
     nodes, slots = t * shape.capacity, shape.widest
     return GrowState(
@@ -230,7 +240,7 @@ class LevelGrower:
         keys: np.ndarray,
         leaves: Leaves,
     ) -> list[GrownTree]:
-        """Grow the trees of a round on a pool of threads.
+        """Grow the trees of a round on a pool of threads, and fill `Leaves.leaf`.
 
         ``problems`` has one `Problem` per thread. See `records.SharedArrays` for ``roots`` and
         ``keys``.

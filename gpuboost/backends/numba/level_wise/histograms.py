@@ -7,6 +7,7 @@ before a field could overflow, the partial sums are flushed to the int64 totals 
     17   g | h  3 200 7 ...     ->     [column][bin] g | h   -> gradient [column][bin]
     19   g | h  9   0 7 ...                                      hessian  [column][bin]
 
+If a histogram also needs counts of rows, a second pass over the rows adds ones instead of words.
 The rows of a deep node are far apart in memory, so their codes are prefetched some rows ahead.
 """
 
@@ -71,7 +72,7 @@ def _add_rows(samples, tree, rows, tile, partial, counted):
 
 @inlined
 def _flush_words(partial, bits, totals, is_first):
-    """Add partial sums to the totals (or set the totals if ``is_first``), and zero them."""
+    """Add partial sums to the totals (or set these if ``is_first``); zero the partial sums."""
     mask, gradient, hessian = (np.int64(1) << bits) - np.int64(1), totals[0], totals[1]
     for j in range(gradient.size):
         word = partial[j]
@@ -95,7 +96,7 @@ def _field_sums(samples, tree, rows):
 
 @helper
 def sum_words(samples, tree, rows, tile, partial, totals):
-    """Sum the gradients and hessians of rows into ``totals`` (fields, cells of a tile)."""
+    """Set ``totals`` (fields, cells of a tile) to the sums of the rows' gradients and hessians."""
     bits = np.int64(samples.hessian_bits)
     free_g = (np.int64(1) << (63 - bits)) - 1 - ROWS_PER_CHECK * samples.max_gradient
     free_h = (np.int64(1) << bits) - 1 - ROWS_PER_CHECK * samples.max_hessian
@@ -130,7 +131,10 @@ def tile_cells(samples, tile):
 
 @inlined
 def histogram_slot_of(work, owner, piece):
-    """Index of a chunk's histogram, or of the node's histogram if the node has one chunk."""
+    """Index of a chunk's histogram, or of the node's histogram if the node has one chunk.
+
+    ``owner`` is the sibling pair, and ``piece`` the number of the chunk among those of the node.
+    """
     pair = work.pairs[owner]
     return pair.summed_histogram if pair.n_chunks == 1 else pair.first_part + piece
 

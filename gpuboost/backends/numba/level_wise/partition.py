@@ -2,8 +2,8 @@
 
 The partition is stable and takes two passes over chunks: the first determines which rows go left
 and counts them, which gives the positions of every chunk; the second moves the rows, without a
-branch. Rows of children at the maximum depth are not needed again, so they are not moved: the leaf
-of such a row follows from the split of the parent node.
+branch. Rows of children of maximum depth are needed only for leaf sums, so they are not moved: the
+leaf of such a row follows from the split of the parent node.
 """
 
 # mypy: check-untyped-defs=False
@@ -35,9 +35,11 @@ class Leaves(NamedTuple):
     scales : float64 (4,)
         Two factors for gradients and two for hessians: powers of two that scale to wide integers.
     leaf : int32 (T, n)
-        Leaf of each row in each tree.
+        Leaf of each row in each tree, numbered as in `GrownTree`; rows outside the trees are not
+        set.
     sums : int64 (c, 2, 3)
-        For each chunk and side, the number of rows, and sums of wide gradients and hessians.
+        For each of c chunks and each side, the number of rows, and the sums of wide gradients and
+        hessians. All rows of a leaf are on the left side.
     """
 
     gradient: np.ndarray
@@ -49,7 +51,7 @@ class Leaves(NamedTuple):
 
 @inlined
 def _mark_rows(codes, row, split, mask, is_left):
-    """Mark the rows that go left by `goes_left`; return their number."""
+    """Set ``is_left`` to 1 for rows that `goes_left` sends left, else to 0; return their number."""
     (feature, last_left, also_left), n_left, n = split, np.int64(0), np.uint64(row.size)
     for i in range(n):
         prefetch(codes, feature, np.int64(row[min(i + np.uint64(ROWS_AHEAD), n - np.uint64(1))]))
@@ -71,7 +73,7 @@ def decide_rows(samples, state, node, missing_code, chunk):
 
 @helper
 def decide_chunks(samples, state, work, missing_code, n_chunks, barrier):
-    """First pass: count the rows that go left, taking chunks until none is left."""
+    """First pass: mark and count the rows that go left, taking chunks until none is left."""
     at = next_task(barrier)
     while at < n_chunks:
         chunk = work.chunks[at]
@@ -82,7 +84,7 @@ def decide_chunks(samples, state, work, missing_code, n_chunks, barrier):
 
 @inlined
 def move_rows(row, goes_left, to, left, right):
-    """Write each row to the next position of its side."""
+    """Write each row to the next position of its side in ``to``; both sides keep their order."""
     for i in range(np.uint64(row.size)):
         is_left = np.uint64(goes_left[i])
         to[left if is_left else right] = row[i]
@@ -132,7 +134,10 @@ def sum_end(samples, state, leaves, missing_code, capacity, chunk, sums):
 
 @helper
 def sum_ends(samples, state, work, leaves, places, n_chunks, barrier):
-    """Compute the leaf sums of all chunks; ``places`` is (missing code, capacity of a tree)."""
+    """Compute the leaf sums of all chunks and fill `Leaves.leaf`, taking chunks until none is left.
+
+    ``places`` is (missing code, capacity of a tree).
+    """
     at = next_task(barrier)
     while at < n_chunks:
         chunk, sums = work.chunks[at], leaves.sums[at]

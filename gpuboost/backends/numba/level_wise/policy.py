@@ -26,14 +26,15 @@ from gpuboost.backends.numba.compiler import entry, helper, inlined, spliced
 from gpuboost.backends.numba.level_wise.feature_sampling import choose, is_better_split
 from gpuboost.engine.task import NO_LIMIT
 
-# Indices of ``capacities``: largest number of nodes of a tree, number of chunks of the rows of a
-# level, smallest number of rows of a chunk, number of rows below which a node is small.
+# Indices of ``capacities``: largest number of nodes of a tree, number of chunks of a level if all
+# rows are in one node, number of rows up to which a node is one chunk, number of rows below which a
+# node is small.
 CAPACITY, PIECES, MIN_PIECE_ROWS, SMALL = range(4)
 
 
 @inlined
 def _per_chunk(n_rows, capacities):
-    """Number of rows of a chunk, if ``n_rows`` rows are shared by all threads."""
+    """Largest number of rows of a chunk, if all threads share ``n_rows`` rows."""
     return max((n_rows + capacities[PIECES] - 1) // capacities[PIECES], capacities[MIN_PIECE_ROWS])
 
 
@@ -51,7 +52,10 @@ def _cut(chunks, n_chunks, owner, node, per_chunk):
 
 @helper
 def make_roots(problem, state, roots, keys, capacity):
-    """Create the roots of all trees from `SharedArrays.roots`; return the number of trees."""
+    """Create the roots of all trees from `SharedArrays.roots`; return the number of trees.
+
+    Also makes all histograms spare, and empties the list of small nodes.
+    """
     for tree in range(roots.shape[0]):
         node = state.nodes[tree * capacity]
         start, count = roots[tree, 0], roots[tree, 1]
@@ -68,7 +72,7 @@ def make_roots(problem, state, roots, keys, capacity):
 
 @inlined
 def _may_split(problem, state, at, capacities):
-    """Whether a node is searched on this level; small nodes that are not leaves are listed."""
+    """Whether a node is searched on this level; small nodes are listed in `GrowState.small`."""
     state.slot[at] = -1
     if is_leaf(problem.limits, state.nodes[at]):
         return False
@@ -97,7 +101,11 @@ def _choose(problem, state, work, node_sampling, at, capacity):
 
 @spliced
 def _add_sibling_pair(problem, state, work, n_pairs, first, second, capacities):
-    """List a node and its sibling if either is searched; the smaller one is summed from rows."""
+    """List a node and its sibling if either is searched; return the new number of pairs.
+
+    The smaller one is summed from rows, even if only the larger one is searched. A root is both
+    ``first`` and ``second``.
+    """
     if state.nodes[second].count < state.nodes[first].count:
         first, second = second, first
     is_open = _may_split(problem, state, first, capacities)
@@ -197,7 +205,10 @@ def _split_node(problem, state, at, n_left, capacity):
 
 @inlined
 def _go_down(problem, state, at, n_going, capacity):
-    """Split a node: list it in `GrowState.open` or, at the last level, create its children."""
+    """List a node to be split in `GrowState.open`; return the number of listed nodes.
+
+    If its children have maximum depth, they are created here, and the node is not listed.
+    """
     if state.nodes[at].depth + 1 < problem.limits.max_depth:
         state.open[n_going] = at
         return n_going + 1
@@ -208,7 +219,10 @@ def _go_down(problem, state, at, n_going, capacity):
 
 @inlined
 def _best_waiting(problem, state, tree, n_going, capacity):
-    """Split waiting nodes of a tree, best first, until the children of one can be searched."""
+    """Split waiting nodes of a tree, best first, until the children of one can be searched.
+
+    Returns the number of nodes listed in `GrowState.open`.
+    """
     nodes = state.nodes[tree * capacity : (tree + 1) * capacity]
     before = n_going
     while n_going == before:
@@ -224,7 +238,10 @@ def _best_waiting(problem, state, tree, n_going, capacity):
 
 @helper
 def accept_splits(problem, state, work, n_open, capacities):
-    """Accept splits; list the chunks of nodes to be partitioned; return the number of chunks."""
+    """Accept splits; list the chunks of nodes to be partitioned; return the number of chunks.
+
+    In best-first growth, accepted splits join the waiting nodes, of which the best are split.
+    """
     n_going, n_chunks, n_rows = np.int64(0), np.int64(0), np.int64(0)
     capacity = capacities[CAPACITY]
     best_first = problem.limits.max_leaf_nodes != NO_LIMIT
@@ -285,7 +302,10 @@ def _number_nodes(state, tree, capacity):
 
 @helper
 def list_ends(problem, state, work, capacities):
-    """List the chunks of all leaves; for leaves of maximum depth, the chunks of their parent."""
+    """List the chunks of all leaves; for leaves of maximum depth, the chunks of their parent.
+
+    Also numbers the nodes breadth-first. Returns the number of chunks.
+    """
     n_chunks, n_rows, deepest = np.int64(0), np.int64(0), problem.limits.max_depth
     for tree in range(state.n_nodes.size):
         _number_nodes(state, tree, capacities[CAPACITY])
@@ -305,7 +325,10 @@ def list_ends(problem, state, work, capacities):
 
 @entry
 def collect(state, work, leaves, tree, capacity, n_chunks):
-    """The columns of `GrownTree` from ``feature`` to ``hessian``, and its column ``sums``."""
+    """For one tree, the columns of `GrownTree` from ``feature`` to ``hessian``, and ``sums``.
+
+    ``n_chunks`` is the number of chunks of all trees that `list_ends` has listed.
+    """
     first, n_nodes, n_sums = tree * capacity, state.n_nodes[tree], leaves.sums.shape[2] - 1
     nodes, sums = state.nodes[first : first + capacity], np.zeros((n_nodes, n_sums), np.int64)
     for c in range(n_chunks):

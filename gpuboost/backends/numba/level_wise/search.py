@@ -1,8 +1,9 @@
 """Best splits of the nodes of a level, from histograms.
 
-A task is a sibling pair (or a root) and a tile of columns: the chunks of the smaller sibling are
-added up, the larger sibling is the parent minus the smaller, and the features of both are searched
-while their cells are in the cache. If all trees grow depth-first instead, boosting of 100k x 28
+A task is a sibling pair (or a root) and a tile of columns. The histograms of the smaller sibling's
+chunks are added up, the histogram of the larger sibling is the parent's minus the smaller's, and
+the features of both are searched while their cells are in the cache. Siblings that are certain to
+be leaves, or small, are not searched. If all trees grow depth-first instead, boosting of 100k x 28
 takes 1.58 (depth 6) and 1.49 (depth 10) times as long (2026-11).
 """
 
@@ -130,7 +131,8 @@ def _search_features(problem, columns, node, cells, status, tile, wanted):
 def search_node(problem, columns, node, cells, status, node_sampling, tile):
     """Set `Scratch.split` to the best split by the columns of a tile; see `feature_sampling`.
 
-    ``status`` (F,) has the status of each feature; ``tile`` is the range of its columns.
+    ``status`` (F,) has the status of each feature; ``tile`` is the range of its columns. The score
+    is -1 if there is no valid split.
     """
     split, feature = problem.scratch.split[0], np.int64(-1)
     split.score, split.rank, split.feature, split.found_at = -1.0, SMALLEST_RANK, LEAF, FOUND
@@ -160,7 +162,7 @@ def _store(problem, work, slot, tile):
 
 @spliced
 def search_task(problem, samples, state, work, task):
-    """Search one sibling pair and tile."""
+    """Search those nodes of a sibling pair that are to be searched, for the columns of one tile."""
     n_tiles = work.found.shape[1]
     at, tile = task // n_tiles, task % n_tiles
     pair, slot = work.pairs[at], 2 * at

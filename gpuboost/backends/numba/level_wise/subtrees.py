@@ -1,6 +1,6 @@
 """The subtrees below small nodes of deep trees; one thread grows each subtree, depth-first.
 
-A thread copies the codes of a node's rows to its own matrix, which fits its caches, grows the
+A thread copies the codes of a node's rows to its own matrix, small enough for its caches, grows the
 subtree as `depth_first` does, and writes the rows of its leaves to the positions where level-wise
 growth would leave them:
 
@@ -42,6 +42,8 @@ from gpuboost.backends.numba.threads.barrier import barrier_wait, last_arrives, 
 class Local(NamedTuple):
     """The rows of a small node, numbered from 0, and the buffers of one thread to split it.
 
+    In shapes, m is the largest number of rows of a small node.
+
     Attributes
     ----------
     codes : uint8 (F, m)
@@ -72,7 +74,7 @@ def make_local(n_rows: int, n_features: int) -> Local:
 
 @inlined
 def _load_codes(problem, samples, local, count):
-    """Fill `Local.codes`: take the codes of the features from those of the columns."""
+    """Fill `Local.codes` with the codes of the features, taken out of the codes of the columns."""
     columns, by_row, codes, matrix = samples.columns, samples.by_row, local.codes, problem.matrix
     for i in range(np.uint64(count)):
         row = np.uint64(local.row[i])
@@ -107,7 +109,7 @@ def load(problem, samples, state, local, at, tree):
 
 @inlined
 def local_problem(problem, state, local, tree):
-    """The problem with the features of a tree and the codes of a small node."""
+    """`of_tree` with the codes of the rows of a small node."""
     _, n_bins, center, has_missing, is_categorical, missing_code, any_categorical = problem.matrix
     matrix = Matrix(
         local.codes, n_bins, center, has_missing, is_categorical, missing_code, any_categorical
@@ -118,7 +120,10 @@ def local_problem(problem, state, local, tree):
 
 @inlined
 def _put_back(state, local, node, base):
-    """Write the rows of a leaf to its positions in `GrowState.row`."""
+    """Write the rows of a leaf, or of a parent of leaves of maximum depth, to `GrowState.row`.
+
+    Their positions there are those of the node; ``base`` is the first position of the small node.
+    """
     to = state.row[node.depth & 1, node.start : node.start + node.count]
     first = np.uint64(node.start - base)
     for i in range(np.uint64(node.count)):

@@ -1,15 +1,16 @@
 """Prediction: rows traverse a tree together, so that their memory accesses overlap.
 
-A chunk of rows traverses tree after tree (a tree's nodes stay in the cache); every row that has not
-reached its leaf takes `STEPS` steps per pass. Each node is packed into one record, and a leaf is
-its own child:
+A chunk of rows traverses tree after tree (a tree's nodes stay in the cache), in blocks of
+`PREDICTION_BLOCK` rows; every row of a block that has not reached its leaf takes `STEPS` steps per
+pass. Each node is packed into one record, and a leaf is its own child:
 
     threshold   +inf in leaves and in categorical splits, so that no value goes right by it
     feature     2 * feature + (missing goes right); 0 in leaves
     child       left child, followed by the right child; in a leaf, the leaf itself
     category    row of the masks of all trees, or -1
 
-Ensembles of many shallow trees without categorical splits are left to `perfect_trees`.
+Where `are_perfect_faster` holds (many shallow trees, not too sparse, without categorical splits),
+`predict` and `apply` use `perfect_trees` instead.
 """
 
 # mypy: check-untyped-defs=False
@@ -34,8 +35,9 @@ from gpuboost.backends.numba.threads.map import contiguous, in_order, row_chunks
 from gpuboost.engine.bins import round_down_to_float32
 from gpuboost.engine.ensembles.ensemble import Ensemble
 
-# Rows of one task: each tree's nodes are fetched once per task (measured: 110 ns per row and tree
-# with 2**11 rows, 31 ns with 2**16). A copy of the rows has at most `CHUNK_BYTES` bytes.
+# Maximum rows of one task: each tree's nodes are fetched once per task (measured: 110 ns per row
+# and tree with 2**11 rows, 31 ns with 2**16). The values of a task's rows, which are copied unless
+# they are contiguous, take at most `CHUNK_BYTES` bytes, unless a single row takes more.
 PREDICTION_CHUNK = 1 << 16
 CHUNK_BYTES = 1 << 25
 PREDICTION_BLOCK = 1 << 12  # rows that traverse a tree together: their values stay in the cache
@@ -61,7 +63,7 @@ class ForestArrays(NamedTuple):
     nodes : records (n_nodes,)
         Nodes of all trees.
     offset : int64 (n_trees + 1,)
-        Start of each tree in ``nodes``.
+        Start of each tree in ``nodes``, followed by n_nodes.
     has_categories : bool (n_trees,)
         Whether each tree has categorical splits.
     masks : uint32 (c, 8)
@@ -121,7 +123,10 @@ def pack_tree(nodes, thresholds, columns, first_mask):
 
 @inlined
 def _step(nodes, masks, first, k, X, row, is_plain):
-    """Next node of a row after ``k``; if ``is_plain``, nothing is missing or categorical."""
+    """Next node of a row after ``k``.
+
+    If ``is_plain``, no row has missing values, and the tree has no categorical splits.
+    """
     node = nodes[first + k]
     packed = np.uint32(node.feature)
     x = X[row, packed >> np.uint32(1)]
@@ -168,9 +173,10 @@ def _any_missing(X):
 
 @inlined
 def _leaves(forest, tree, X, any_missing, leaf, active):
-    """Find the leaf of every row of ``X`` in one tree; the plain case has its own loop.
+    """Find the leaf of every row of ``X`` in one tree.
 
-    Without this loop, 20 deep trees predict 100k x 28 in 1.54 times the time (2026-11).
+    If no row has missing values and the tree has no categorical splits, a simpler loop is used.
+    Without it, 20 deep trees take 1.54 times as long to predict 100k x 28 (2026-11).
     """
     is_plain = (not any_missing) & (not forest.has_categories[tree])
     for start in range(0, X.shape[0], PREDICTION_BLOCK):
@@ -185,7 +191,8 @@ def _leaves(forest, tree, X, any_missing, leaf, active):
 def predict_rows(forest, value, X, total, found):
     """Add the values of each row's leaves to ``total`` (rows, values), in the order of the trees.
 
-    If ``found`` (rows, trees) is not empty, store the leaves there instead.
+    If ``found`` (rows, trees) is not empty, store the leaves, numbered within their tree, there
+    instead.
     """
     leaf, active = np.empty(X.shape[0], np.uint32), np.empty(PREDICTION_BLOCK, np.uint32)
     any_missing = _any_missing(X)
@@ -205,14 +212,14 @@ def chunks_of(X: np.ndarray, n_threads: int) -> list[slice]:
 
 
 def predict(ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
-    """Sum over trees of the value of each row's leaf."""
+    """Sum over trees of the value of each row's leaf: float64 (n, n_values)."""
     total = np.zeros((len(X), ensemble.n_values))
     _predict(ensemble, X, n_threads, total, np.empty((len(X), 0), np.int32))
     return total
 
 
 def apply(ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
-    """Leaf of each row in each tree."""
+    """Leaf of each row in each tree, numbered within the tree: int32 (n, n_trees)."""
     found = np.empty((len(X), ensemble.n_trees), dtype=np.int32)
     _predict(ensemble, X, n_threads, np.zeros((len(X), 0)), found)
     return found

@@ -2,7 +2,9 @@
 
 Occupied categories are put in an order. Candidate j sends the first j + 1 of them left or, if the
 feature has few categories, only the one at position j. The candidates are evaluated like the bins
-of a numeric feature.
+of a numeric feature. With random thresholds, there is only one candidate, whose categories are
+drawn. If categories are sorted by gradient / hessian, rare ones are left out and go where missing
+values go.
 """
 
 # mypy: check-untyped-defs=False
@@ -74,7 +76,7 @@ def candidate_order(problem, node, feature, keys, codes, m):
 
 @inlined
 def write_mask(mask, codes, order, m, chosen, is_alone):
-    """Write both halves of a row of `GrownTree.masks`: categories that go left, and all."""
+    """Write both halves of a row of `GrownTree.masks`: categories that go left, and all ``m``."""
     mask[:] = 0
     for j in range(m):
         _add_category(mask, codes[order[j]], (j == chosen) if is_alone else (j <= chosen))
@@ -115,9 +117,9 @@ def are_sorted(problem, feature):
 
 @inlined
 def _take_rare(scratch, fields, m, minimum):
-    """Add the rare categories among ``m`` in `Scratch.per_bin` to the missing values.
+    """Move the rare categories among ``m`` from `Scratch.per_bin` to the missing values.
 
-    Stores the codes of rare categories in `Scratch.rare`; returns the numbers of other and of rare
+    Their codes move from `Scratch.bins` to `Scratch.rare`. Returns the numbers of other and of rare
     categories.
     """
     per_bin, bins, kept = scratch.per_bin, scratch.bins, np.int64(0)
@@ -136,7 +138,7 @@ def _take_rare(scratch, fields, m, minimum):
 
 @inlined
 def _sort_keys(scratch, channels, m):
-    """Fill the sort keys: gradient / hessian.
+    """Fill `Scratch.keys`, by which categories are sorted: gradient / hessian.
 
     The gradient is that of the only channel, of the node's largest class, or the sum over outputs.
     """

@@ -1,12 +1,14 @@
 """Preparation of nodes with several channels: more than two classes, or several outputs.
 
-A row's word holds its class in the gradient field. Only the classes that are present in a node are
-considered: absent ones add exactly +0.0 to every score. There are three ways to sum histograms,
-depending on the node:
+A row's word holds its class in the gradient field, or 0 for outputs. Only the classes that are
+present in a node are considered: absent ones add exactly +0.0 to every score. There are three ways
+to sum histograms, depending on the node:
 
-    PAIR        two classes are present: the node is searched like a node of one channel
+    PAIR        two classes are present: the node is searched like a node of one channel (only with
+                a hessian below `PAIR_UP_TO`, and not with NEWTON)
     FIELDS      a word has a field for each class: one histogram, one addition per row
-    HISTOGRAMS  one histogram per class or output, and for outputs one of the hessian
+    HISTOGRAMS  one histogram per class or output, for outputs one of the hessian, and one of the
+                number of rows, if they are counted
 
     a word of FIELDS:    | class 0 | class 1 | class 2 | ... | rows, if they are counted |
 """
@@ -68,7 +70,10 @@ class Channels(NamedTuple):
 
 @inlined
 def is_pure_node(limits, channels, rows, words):
-    """Whether a node is pure; fills ``sums`` and ``present``."""
+    """Whether a node is pure (never in boosting); fills the fields of `Channels` for the node.
+
+    `prepare_words` fills the others.
+    """
     if channels.values.size:
         return _add_outputs(limits, channels, rows, words) and not limits.has_gradients
     return _add_classes(channels, words)
@@ -98,7 +103,10 @@ def _add_outputs(limits, channels, rows, words):
 
 @inlined
 def _add_classes(channels, words):
-    """Sum the weights of the present classes, ascending; return whether there is at most one."""
+    """List the present classes in ascending order and sum the weights of each.
+
+    Returns whether there is at most one.
+    """
     by_class, present = channels.by_class, channels.present
     n_present, n_classes = 0, by_class.size
     for i in range(words.size):
@@ -137,7 +145,7 @@ def _sort_few(items, n):
 
 @inlined
 def prepare_words(problem, channels, node, words):
-    """Choose how to sum the histograms of the node, and fill ``word``."""
+    """Choose how to sum the histograms of the node (see above), and fill ``word``."""
     state, n_present = channels.state, channels.state[0]
     counts = np.int64(problem.limits.min_samples_leaf > 1)
     bits, rest = np.int64(0), max(node.hessian, node.count * counts)
@@ -180,9 +188,9 @@ def _pair_words(channels, node, words, packing):
 
 @inlined
 def ordering_channel(channels):
-    """Range of channels that sort categories: all outputs, or the largest class.
+    """Range of channels by whose sums categories are sorted: all outputs, or the largest class.
 
-    If several classes are largest, the first of them is taken.
+    If several classes have the largest weight, the first of them is taken.
     """
     if channels.values.size:
         return np.int64(0), channels.state[0]
@@ -195,7 +203,7 @@ def ordering_channel(channels):
 
 @inlined
 def field_of(channels, word, p):
-    """Field ``p`` of a word of FIELDS: the weight of a class; the last is the number of rows."""
+    """Field ``p`` of a word of FIELDS: the weight of a class or, after the classes, the count."""
     bits = channels.state[2]
     return (word >> (p * bits)) & ((np.int64(1) << bits) - 1)
 

@@ -5,8 +5,9 @@ each bin as words in `Scratch.prefix`, or with one row per field in `Scratch.sum
 
     | HESSIAN | COUNT | GRADIENT | GRADIENT + 1 | ...    one gradient for each channel
 
-A node whose sums fit a word needs one addition per row. Other nodes are summed in `Scratch.wide`,
-field by field. `Scratch.totals` and `Scratch.wide` are zero again when the sums are stored.
+A node whose sums fit a word needs one addition per row. Other nodes are summed field by field in
+`Scratch.wide`; with one channel, packed partial sums of blocks of rows are added to it, unless the
+blocks are short. `Scratch.totals` and `Scratch.wide` are zero again when the sums are stored.
 """
 
 # mypy: check-untyped-defs=False
@@ -21,11 +22,11 @@ from gpuboost.backends.numba.common.records import COUNT, GRADIENT, HESSIAN
 from gpuboost.backends.numba.compiler import helper, inlined, trailing_zeros
 from gpuboost.backends.numba.splits.channels import FIELDS, add_row, field_of
 
-# Rows up to which only occupied bins are listed. If all nodes list all bins, a random forest of
-# 100k x 28 takes 19% longer (2026-11).
+# Rows up to which only bins that have rows are listed. If all nodes list all bins, a random forest
+# of 100k x 28 takes 19% longer (2026-11).
 SMALL_NODE = 200
-# Packed partial sums of fewer rows cost more time than they save. Without packed partial sums, a
-# regression forest of 50k x 28 with weights up to 100 takes 5.1% longer.
+# Packed partial sums of blocks of fewer rows cost more time than they save. Without packed partial
+# sums, a regression forest of 50k x 28 with weights up to 100 takes 5.1% longer.
 SHORT_BLOCK = 128
 
 _ONE = np.uint64(1)
@@ -39,13 +40,13 @@ def n_fields(channels):
 
 @inlined
 def _mark(occupied, code):
-    """Mark a bin as occupied."""
+    """Mark a bin that has a row."""
     occupied[code >> np.uint8(6)] |= _ONE << (np.uint64(code) & np.uint64(63))
 
 
 @inlined
 def _list_occupied(scratch):
-    """List the marked bins and clear the marks; return the number of bins."""
+    """List the marked bins in `Scratch.bins` and clear the marks; return the number of bins."""
     m = np.uint64(0)
     for quarter in range(4):
         left = scratch.occupied[quarter]
@@ -59,7 +60,11 @@ def _list_occupied(scratch):
 
 @inlined
 def _list_all(problem, feature):
-    """List every bin of a feature, the missing bin (if any) last; return the number of bins."""
+    """List the codes of a feature in `Scratch.bins`; return their number.
+
+    If the feature has missing values, all codes up to the missing code are listed, also those
+    between its value bins and the missing bin, which have no rows.
+    """
     matrix, bins = problem.matrix, problem.scratch.bins
     width = matrix.missing_code + 1 if matrix.has_missing[feature] else matrix.n_bins[feature]
     for code in range(width):
@@ -69,7 +74,7 @@ def _list_all(problem, feature):
 
 @inlined
 def word_prefix(problem, rows, words, feature):
-    """Fill `Scratch.prefix` with the sums up to each bin; return the number of bins."""
+    """Fill `Scratch.prefix` with the sums up to each listed bin; return the number of bins."""
     codes, scratch = problem.matrix.codes, problem.scratch
     totals, running = scratch.totals, np.int64(0)
     if rows.size <= SMALL_NODE:
@@ -96,7 +101,7 @@ def word_prefix(problem, rows, words, feature):
 
 @helper
 def unpack_prefix(problem, channels, m):
-    """Fill `Scratch.sums` from `Scratch.prefix`."""
+    """Fill `Scratch.sums` from `Scratch.prefix`; several channels get counts only if needed."""
     prefix, sums, packing = problem.scratch.prefix, problem.scratch.sums, problem.packing
     if channels is None:
         for j in range(m):
@@ -115,7 +120,7 @@ def unpack_prefix(problem, channels, m):
 
 @inlined
 def add_hessians(channels, sums, m):
-    """Fill the hessians of a node with several classes: the sums of the weights of all classes."""
+    """Fill the hessians of a node with several classes: sums over all classes of their weights."""
     sums[HESSIAN, :m] = 0
     for p in range(channels.state[0]):
         for j in range(m):
@@ -132,7 +137,10 @@ def add_word(problem, to, at, word):
 
 @inlined
 def _wide_totals(problem, members, feature):
-    """Fill `Scratch.wide`, from packed partial sums of ``block`` rows unless blocks are short."""
+    """Fill `Scratch.wide` for one channel.
+
+    Packed partial sums of `Packing.block` rows are used unless blocks are short.
+    """
     codes, scratch, rows, words = problem.matrix.codes, problem.scratch, members.row, members.word
     totals, block = scratch.totals, problem.packing.block
     if block < SHORT_BLOCK:
@@ -177,7 +185,7 @@ def wide_prefix(problem, channels, members, feature):
 
 @inlined
 def fits_words(channels, members):
-    """Whether the sums of a node fit a word."""
+    """Whether the sums of a node fit a word: with several channels, a word of `FIELDS`."""
     return (not members.is_wide) if channels is None else channels.state[1] == FIELDS
 
 
@@ -195,7 +203,10 @@ def prefix_sums(problem, channels, members, feature):
 
 @inlined
 def take_missing(problem, channels, feature, m):
-    """Move the missing bin, if listed, to `Scratch.missing`; return the number of value bins."""
+    """Move the missing bin, if listed, to `Scratch.missing`; return the number of value bins.
+
+    If it is not listed, `Scratch.missing` is set to 0.
+    """
     matrix, sums, missing = problem.matrix, problem.scratch.sums, problem.scratch.missing
     is_listed = matrix.has_missing[feature] and problem.scratch.bins[m - 1] == matrix.missing_code
     m -= np.int64(is_listed)

@@ -8,6 +8,9 @@ Each column of `Scratch.sums` is a candidate, given by the sums of its left side
         of several, by their terms                    `criteria.add_terms`, `scores_of_terms`
     best candidate of the feature, and of the node    `best_candidate`, `take_candidate`
 
+`evaluate_words` scores the words in `Scratch.prefix` instead. It requires VARIANCE, uncounted rows,
+sums that fit a word, and a numeric feature without missing values in the node.
+
 `Scratch.split` is the best split so far. The `evaluate_*` functions replace it if they find a
 better one, and return whether the feature can split the node at all.
 """
@@ -81,7 +84,10 @@ def first_largest(patterns, m):
 
 @inlined
 def _left_hessian(problem, channels, j):
-    """Left hessian of a candidate in `Scratch.prefix`; for classes, `_word_scores` has set it."""
+    """Left hessian of a candidate in `Scratch.prefix`.
+
+    With several channels, `_word_scores` must have computed the hessians.
+    """
     if channels is None:
         return hessian_of(problem.scratch.prefix[j], problem.packing)
     return problem.scratch.sums[HESSIAN, j]
@@ -129,7 +135,7 @@ def _word_scores(problem, channels, node, m):
 
 @inlined
 def evaluate_words(problem, channels, node, feature, rank, m):
-    """Evaluate a numeric feature from ``m`` words of sums in `Scratch.prefix`."""
+    """Evaluate a numeric feature from the sums up to each of ``m`` bins in `Scratch.prefix`."""
     scratch, split = problem.scratch, problem.scratch.split[0]
     j = first_largest(scratch.patterns, _word_scores(problem, channels, node, m))
     if j < 0:
@@ -170,7 +176,8 @@ def keep_occupied(scratch, channels, m):
 def evaluate_number(problem, channels, node, feature, rank, m):
     """Evaluate a numeric feature from the sums up to each of ``m`` bins and the missing values.
 
-    A bin without rows has the same sums as the bin before, which wins because it is lower.
+    A bin without rows has the same sums as the bin before, which wins because it is lower. If only
+    missing values go right, `SPLIT.next_bin` is `ONLY_MISSING_RIGHT`.
     """
     scratch, sums = problem.scratch, problem.scratch.sums
     first, best = 0, best_candidate(problem, channels, node, feature, (np.int64(0), m))
@@ -188,7 +195,10 @@ def evaluate_number(problem, channels, node, feature, rank, m):
 
 @inlined
 def take_candidate(problem, feature, rank, best):
-    """Make ``best`` (candidate, score, side of missing values) the node's split if it is better."""
+    """Make ``best`` the node's split if it is better; return whether it is.
+
+    ``best`` is the result of `best_candidate`. The caller sets the bins of the split.
+    """
     (j, score, direction), scratch = best, problem.scratch
     split, sums, missing = scratch.split[0], scratch.sums, scratch.missing
     if j < 0 or not is_better(split, score, rank):
@@ -208,7 +218,7 @@ def take_candidate(problem, feature, rank, best):
 def missing_directions(problem, node, feature):
     """Whether missing values can go right, and left; without missing values, only right.
 
-    If thresholds are random, they can only go in the drawn direction.
+    If thresholds are random, missing values can only go in the drawn direction.
     """
     if problem.scratch.missing[HESSIAN] == 0:
         return True, False
@@ -220,7 +230,10 @@ def missing_directions(problem, node, feature):
 
 @inlined
 def best_candidate(problem, channels, node, feature, positions):
-    """Best position in a range (first, end), its score, and the side of missing values."""
+    """Best position in a range (first, end), its score, and the direction of missing values.
+
+    The position is -1 if no candidate is valid.
+    """
     arrays = score_arrays_of(problem, feature)
     directions = missing_directions(problem, node, feature)
     j, score, direction = np.int64(-1), -1.0, MISSING_RIGHT
@@ -239,7 +252,7 @@ def best_candidate(problem, channels, node, feature, positions):
 def score_candidates(arrays, channels, node, positions, side):
     """Compute scores of a range of candidates; -1 before the range and for invalid splits.
 
-    ``side`` is 1 if missing values go left, else 0.
+    ``side`` is 1 if missing values go left, else 0. ``positions`` is the range (first, end).
     """
     sums, missing, scores = arrays.sums, arrays.missing, arrays.scores
     limits, (first, last) = arrays.limits, positions
