@@ -104,8 +104,8 @@ def calibrate() -> None:
 def info_text() -> str:
     """The output of ``gpuboost info``.
 
-    It lists the backends and GPUs, what device="auto" chooses and by which speeds, the number of
-    threads, the compile cache of Numba, and the versions of packages.
+    It lists the backends and GPUs, what device="auto" chooses, whether the speeds for this choice
+    were measured, the number of threads, the compile cache of Numba, and the versions of packages.
     """
     from gpuboost.backends.select import available_backends
     from gpuboost.data.parameters import thread_count

@@ -19,8 +19,8 @@ Grown = TypeVar("Grown")
 def in_batches(task: GrowTask, grow: Callable[[Sequence[int]], Grown]) -> Iterator[Grown]:
     """Yield the result of ``grow`` for the trees of each batch, in order.
 
-    A batch has one tree or at most `ROWS_PER_BATCH` rows; batches are smaller if there would be
-    fewer than threads.
+    A batch has one tree or at most `ROWS_PER_BATCH` rows, and no more than its share if the trees
+    are divided among the threads.
     """
     _keep_freed_memory()
     size = max(1, ROWS_PER_BATCH // task.matrix.n_samples)

@@ -1,4 +1,4 @@
-"""The best split of each node: its candidates, all by the feature given for it, are compared."""
+"""The best of the candidates of each node: splits by one feature, which is given for the node."""
 
 from __future__ import annotations
 

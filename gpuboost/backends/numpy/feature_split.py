@@ -142,7 +142,10 @@ class FeatureSplitter:
     def _categorical(
         self, pairs: NodeFeature, groups: CodeGroups, missing: Missing, splits: Splits
     ) -> None:
-        """Split on categorical features: a random set, one category or the lowest g/h go left."""
+        """Split on categorical features.
+
+        The left side is a random set of categories, one category, or the categories of lowest g/h.
+        """
         values = groups.take(np.flatnonzero(groups.code != self.task.matrix.missing_code))
         values = values.take(np.flatnonzero(values.hessian > 0))
         n_categories = self.mapper.n_bins[pairs.feature[values.node]]
