@@ -1,7 +1,7 @@
 """The bins of a table's features, and the binned matrix of their codes.
 
 Value bin ``b`` of a numeric feature holds the values ``edges[b - 1] < x <= edges[b]`` (the first
-and the last bin are open), so the code of a value is the number of edges below it::
+has no lower, the last no upper bound), so the code of a value is the number of edges below it::
 
     edges          e0      e1      e2
     x     ---------|-------|-------|---------
