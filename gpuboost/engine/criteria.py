@@ -197,7 +197,7 @@ def newton_score(sums, hl, h):
 
 
 def is_monotonic(sign, gl, g, hl, h, limits):
-    """Whether values do not fall (``sign`` 1) or rise (-1) from left to right; always true for 0."""
+    """Whether values do not fall (``sign`` 1) or rise (-1) from left to right; true for sign 0."""
     left = values_in_bounds(gl, hl, *limits)
     right = values_in_bounds(g - gl, h - hl, *limits)
     return sign * left <= sign * right
