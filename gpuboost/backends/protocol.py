@@ -7,9 +7,9 @@ float64 formula is written once in `gpuboost.engine`, most of them in `criteria`
 
 **Sums of a node.** ``h`` is the sum of the weights of its rows, ``count`` the number of rows.
 ``g[k]`` is the sum over rows of: weight where the class is k (K > 2 classes), weight where the
-class is 1 (two classes, K = 1), weight * values[:, k] (regression), weight * sign[:, k] about the
-medians of the node, or gradient[:, k] (boosting, where weights are hessians). A bin of a feature is
-*occupied* if its ``h`` is positive.
+class is 1 (one or two classes, K = 1), weight * values[:, k] (regression), weight * sign[:, k]
+about the medians of the node, or gradient[:, k] (boosting, where weights are hessians). A bin of a
+feature is *occupied* if its ``h`` is positive.
 
 **Medians** (`MedianTarget`). Let C(v) be the sum of median_weight (of the tree's weights if
 median_weight is None) over a node's rows with ranks[:, k] <= v, and W the sum over all rows of the
@@ -66,24 +66,25 @@ division), equal ones by code. Here ``g`` is the gradient of the only channel; w
 of the largest class of the node (the first of equals); with several outputs, the sum over outputs.
 The left side of candidate b = 0, 1, ... is the first b + 1 categories in this order. Missing values
 go right or left as for numeric features. They can also be alone on the right, with all occupied
-categories on the left (if categories are sorted, only if the missing bin with the rare categories
-has at least the ``h`` of a category that is not rare). Validity and ties are as for numeric
+categories on the left (if categories are sorted, only if ``h`` of the missing bin, with the rare
+categories, is not below the bound for rare categories). Validity and ties are as for numeric
 features, where b is the position in the order. ``bin`` and ``next_bin`` are 0; a row of ``masks``
 has 16 words: 8 for the occupied categories that go left and 8 for all occupied categories, rare
 ones included (`finish_tree` sends all others where missing values go).
 
-**Score.** VARIANCE is `variance_gain` of the terms, added over k = 0..K-1. ENTROPY adds the terms
-of the classes in order (two classes: first ``h - g``, then ``g``). MISCLASSIFICATION takes maxima
-over the classes instead of sums. TWOING is `twoing_score` of the terms of the classes, added in
-the order of ENTROPY. POISSON is `poisson_score` of `poisson_term`, added over k; it is invalid if
-``g[k]`` of a side is 0. NEWTON is `newton_gain` of `newton_term` of the left, the right and the
-node, each added over k; their values are `values_in_bounds` within the node's bounds. A NEWTON
-candidate is not valid if its score is negative, or if the feature is monotonic and the left value
-is above (direction 1) or below (direction -1) the right value. Features are compared by score; of
-features with equal scores, the one earlier in the node's order wins. ``gain`` is score / h for
-VARIANCE, and the score itself for the other criteria; `GrownTree.gain` holds it. There is no split
-if no candidate is valid, if gain is zero and needs_gain is set, or if
-gain * gain_unit / h_root + 2**-52 < min_impurity_decrease (`Target.gain_unit`).
+**Score.** VARIANCE is `variance_gain` of the terms, added over k = 0..K-1. ENTROPY is
+`entropy_score` of the terms of the classes, added in order (two classes: first ``h - g``, then
+``g``). MISCLASSIFICATION takes maxima over the classes instead of sums. TWOING is `twoing_score` of
+the terms of the classes, added in the order of ENTROPY. POISSON is `poisson_score` of
+`poisson_term`, added over k; it is invalid if ``g[k]`` of a side is 0. NEWTON is `newton_gain` of
+`newton_term` of the left, the right and the node, each added over k; their values are
+`values_in_bounds` within the node's bounds. A NEWTON candidate is not valid if its score is
+negative, or if the feature is monotonic and the left value is above (direction 1) or below
+(direction -1) the right value. Features are compared by score; of features with equal scores, the
+one earlier in the node's order wins. ``gain`` is score / h for VARIANCE, and the score itself for
+the other criteria; `GrownTree.gain` holds it. There is no split if no candidate is valid, if gain
+is zero and needs_gain is set, or if gain * gain_unit / h_root + 2**-52 < min_impurity_decrease
+(`Target.gain_unit`).
 
 **Bounds** (NEWTON). The root's bounds are -max_value and max_value; children inherit the bounds of
 their parent. A split on a monotonic feature also makes the `middle` of its two values the upper
@@ -118,10 +119,11 @@ class Backend(Protocol):
     """A device that can bin, grow and predict.
 
     ``X`` is float32 or float64 (n, F) in any memory order: a NumPy array, or for CUDA also a CuPy
-    array on the device. `predict` and `apply` return NumPy arrays, or CuPy arrays if ``X`` is one;
-    the codes of a `BinnedMatrix` are in the memory that the backend reads. Weights and the arrays
-    of targets and samplers are NumPy arrays; for CUDA they can instead all be on the device.
-    ``n_threads`` is the number of host threads.
+    array on the device. For `Ensemble.on_codes`, it holds codes, NaN where missing. `predict` and
+    `apply` return NumPy arrays, or CuPy arrays if ``X`` is one; the codes of a `BinnedMatrix` are
+    in the memory that the backend reads. Weights and the arrays of targets and samplers are NumPy
+    arrays; for CUDA they can instead all be on the device. ``n_threads`` is the number of host
+    threads.
     """
 
     name: str
@@ -196,8 +198,8 @@ class Booster(Protocol):
 
     The result of a round is defined bit for bit by `engine.ensembles.boosting`, `engine.losses` and
     `Backend.grow`; `backends.host.boosting.HostBooster` is the reference. Row sets are the training
-    rows (number 0) and the watched row sets (1, 2, ...). A watched set with the same matrix and the
-    same initial raw predictions as the training rows shares the raw predictions of these rows.
+    rows (number 0) and the watched row sets (1, 2, ...). A watched set shares the raw predictions
+    of the training rows if its matrix and its initial raw predictions are the same objects.
     """
 
     def boost(self, number: int, learning_rate: float) -> FittedRound:

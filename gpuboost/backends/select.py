@@ -1,9 +1,10 @@
 """Choice of the backend. Only this module creates backends; each is imported on first use.
 
 All backends make the same model, so "auto" chooses by speed alone: the seconds estimated by
-`gpuboost.backends.cost_model` plus the time to start the backend. The choice thus depends on
-earlier work in the process: a backend that is already started costs nothing to start, and the time
-that NumPy has run in place of Numba is subtracted from the time to start Numba.
+`gpuboost.backends.cost_model` plus the time to start the backend. A GPU is chosen if it is at least
+`CUDA_LEAD` times faster than NumPy and Numba. The choice depends on earlier work in the process: a
+backend that is already started costs nothing to start, and in the choice between NumPy and Numba,
+the estimated time that NumPy has run in place of Numba is subtracted from the time to start Numba.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 DEVICES = '"auto", "cpu", "cuda", "cuda:N", "numpy" or "numba"'
 LOAD_SECONDS = 1.5  # import Numba and read compiled functions from disk
 # Compilation takes up to a minute, but only once per installation. At its full cost, nothing would
-# ever be compiled, so it counts as this many seconds, minus the seconds that NumPy has run instead.
+# ever be compiled, so it counts as this many seconds, minus those that NumPy has run instead.
 COMPILE_SECONDS = 5.0
 CUDA_COMPILE_SECONDS = 5.0  # all kernels, once per installation
 CUDA_LEAD = 2.0  # a GPU must be this many times faster: it may be shared, and estimates are rough
@@ -37,7 +38,8 @@ def choose_backend(device: Any, work: WorkTimes) -> Backend:
     Parameters
     ----------
     device : str
-        "auto": the fastest usable backend for the work; "cpu": the faster of NumPy and Numba;
+        "auto": the fastest usable backend for the work, where a GPU (the current device) needs a
+        lead of `CUDA_LEAD`; "cpu": the faster of NumPy and Numba, or NumPy if Numba does not work;
         "numpy", "numba", "cuda" (the current device) or "cuda:N": this backend and device.
     work : WorkTimes
         Estimated seconds of the work in each backend.
@@ -88,19 +90,22 @@ def available_backends() -> list[tuple[str, bool, str]]:
 
 
 _loaded_programs: set[str] = set()  # programs that Numba has run in this process
-_spent: dict[str, float] = {}  # seconds that NumPy has run in place of each Numba program
+_spent: dict[str, float] = {}  # estimated seconds of NumPy in place of a Numba program
 _started_cuda: set[int] = set()  # ids of processes that started CUDA; a forked child has a new id
 
 
 def _numba_pays(work: WorkTimes) -> bool:
-    """Whether Numba can be used and is faster than NumPy, including the start of Numba."""
+    """Whether Numba can be used and is faster than NumPy, counting what is left of its start."""
     saved = work.numpy - work.numba
     lost = _numba_start_seconds(work.program) - _spent.get(work.program, 0.0)
     return saved > max(lost, 0.0) and not _why_no_numba()
 
 
 def _cuda_pays(work: WorkTimes) -> bool:
-    """Whether a GPU is fastest by `CUDA_LEAD` and can be used (checked last: it imports CuPy)."""
+    """Whether a GPU is `CUDA_LEAD` times faster than the other backends, and can be used.
+
+    Whether it can be used is checked last, since that imports CuPy.
+    """
     fastest = min(work.numpy, work.numba + _numba_start_seconds(work.program))
     return CUDA_LEAD * (work.cuda + _cuda_start_seconds()) < fastest and not why_no_cuda()
 
@@ -157,7 +162,7 @@ def _backend_of(number: int) -> CudaBackend:
 
 @cache
 def _why_no_numba() -> str:
-    """The reason why Numba cannot be used; an empty string if it can. This call imports Numba."""
+    """The reason why Numba cannot be used, empty if it can. This imports Numba if installed."""
     if importlib.util.find_spec("numba") is None:
         return "Numba is not installed; pip install numba"
     try:

@@ -34,7 +34,8 @@ def measure(usable: list[str], cpu_rows: int = CPU_ROWS, cuda_rows: int = CUDA_R
     usable : list of str
         Names of the backends that work, as in `gpuboost.backends.select.available_backends`.
     cpu_rows, cuda_rows : int
-        Numbers of rows of the tables that are fitted on the CPU and on the GPU.
+        Numbers of rows of the tables that are fitted on the CPU, and fitted and predicted on the
+        GPU.
     """
     found = {}
     if "numba" in usable:
@@ -79,13 +80,16 @@ def seconds_of_a_byte(device: str, n_rows: int) -> float:
 
 
 def growth_of(n_samples: int, n_trees: int) -> Amount:
-    """Amount of work to fit a forest of fully grown trees."""
+    """Amount of work to fit a forest of fully grown trees on a table that is already binned."""
     shape = (n_samples, N_FEATURES, CANDIDATE_FEATURES, n_trees)
     return growth_amount(GrowthSize(*shape, NO_LIMIT, n_channels=1, value_bytes=1))
 
 
 def forest(device: str, n_trees: int, **parameters: Any) -> Any:
-    """An unfitted random forest: fully grown trees, a few candidate features at each node."""
+    """An unfitted random forest with `CANDIDATE_FEATURES` of `N_FEATURES` at each node.
+
+    Its trees grow fully unless ``parameters`` limit them.
+    """
     make: Any = RandomForestClassifier
     return make(n_trees, random_state=0, device=device, **parameters)
 

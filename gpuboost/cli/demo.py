@@ -19,7 +19,7 @@ REAL_TABLES = ("iris", "wine", "breast_cancer", "digits", "diabetes")
 SYNTHETIC_FEATURES = 16
 TEST_SHARE = 0.25
 MAX_TREES, FEWEST_TREES = 20, 2
-NUMPY_ROWS = 20_000  # rows of the synthetic table if only the NumPy backend can be used
+NUMPY_ROWS = 20_000  # maximum rows of the synthetic table with the NumPy backend
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,10 @@ class DemoOptions:
     device : str
         The `device` of the estimators.
     rows : int
-        Number of rows of the synthetic table.
+        Number of rows of the synthetic table, at most `NUMPY_ROWS` with the NumPy backend.
     seconds : float
-        Intended duration of the whole demonstration, which determines the numbers of trees.
+        Intended duration of the whole demonstration, which determines the numbers of trees of the
+        ensembles on the synthetic table.
     seed : int
         Seed of the synthetic table, the test rows and the estimators.
     """
@@ -52,14 +53,17 @@ def estimator_names(is_classification: bool) -> list[str]:
 
 
 def run(options: DemoOptions, out: TextIO | None = None) -> int:
-    """Train all estimators, show progress and print the results; return the exit status."""
+    """Train all estimators, show progress and print the results.
+
+    Returns the exit status: 1 if the backends grew different forests, else 0.
+    """
     out = out or sys.stdout
     started = time.perf_counter()
     print(f"gpuboost {gpuboost.__version__}, device {options.device!r}\n", file=out)
     real = [load_table(name, options.seed) for name in REAL_TABLES]
     backend = fastest_backend(options.device)
     if backend == "numpy" and options.rows > NUMPY_ROWS:
-        print(f"Only the NumPy backend can be used: {NUMPY_ROWS:,} synthetic rows.", file=out)
+        print(f"The NumPy backend is used: {NUMPY_ROWS:,} synthetic rows.", file=out)
         options = replace(options, rows=NUMPY_ROWS)
     synthetic = make_tables(options.rows, options.seed)
     warm_up(synthetic, backend, options.seed, out)
@@ -131,7 +135,8 @@ def sized(waiting: list[Job], tree_seconds: float, core_seconds: float) -> Job:
     waiting : list of Job
         Ensembles that are not trained yet.
     tree_seconds : float
-        Seconds that scikit-learn took to train a single tree.
+        Seconds that scikit-learn took to train the slowest estimator of a single tree on a
+        synthetic table.
     core_seconds : float
         Time left for all waiting ensembles, in seconds times cores.
     """
@@ -162,7 +167,7 @@ def chosen_sentence(lines: list[Line], options: DemoOptions) -> str:
 
 
 def warm_up(tables: list[DemoTable], backend: str, seed: int, out: TextIO) -> None:
-    """Fit small ensembles, so that no measured fit waits for a compiler, and print the time.
+    """Fit every estimator with few trees, so that compilation is not measured; print the time.
 
     The fits use all training rows: large tables run other compiled programs than small tables.
     """
@@ -188,7 +193,7 @@ def fastest_backend(device: str) -> str:
 
 
 def one_model(tables: list[DemoTable], options: DemoOptions) -> tuple[bool, str]:
-    """Whether all usable backends grow the same forest, and a sentence that says so."""
+    """Whether all usable backends grow the same forest, and a sentence with its fingerprints."""
     from gpuboost.backends.select import available_backends
 
     table = next(table for table in tables if table.name == "digits")
@@ -204,7 +209,10 @@ def one_model(tables: list[DemoTable], options: DemoOptions) -> tuple[bool, str]
 
 
 def compare(job: Job, options: DemoOptions, bar: tqdm) -> Line:
-    """Train our estimator, then scikit-learn's, with the same parameters."""
+    """Train our estimator, then scikit-learn's, with the same parameters.
+
+    If scikit-learn's has ``n_jobs``, it uses all processors.
+    """
     words = {"random_state": options.seed, **job.parameters}
     what = f"{job.estimator} on {job.table.name}"
     _show(bar, what)

@@ -54,7 +54,10 @@ class Job:
 
 @dataclass(frozen=True)
 class FitOutcome:
-    """The seconds of a fit, the score of its model on the test rows, and gpuboost's ``device_``."""
+    """The seconds of a fit, the score of its model on the test rows, and gpuboost's ``device_``.
+
+    ``device`` is empty for scikit-learn.
+    """
 
     seconds: float
     score: float
@@ -75,7 +78,7 @@ _TITLES = "estimator,rows x features,device,seconds,score,sklearn s,score,ratio"
 
 
 def table_text(lines: list[Line]) -> str:
-    """The outcomes as plain text, with a block for each table."""
+    """The outcomes as plain text, with a block for each name of a table."""
     header = _ROW.format(*_TITLES.split(","))
     rule = "-" * len(header)
     text = [header, rule]
@@ -99,7 +102,7 @@ def _row(line: Line) -> str:
 
 
 def footer(lines: list[Line], seconds: float) -> str:
-    """An explanation of the columns, and the total times."""
+    """An explanation of the columns, the times on the synthetic tables and the time of the demo."""
     big = [line for line in lines if line.job.table.name == SYNTHETIC]
     ours = sum(line.ours.seconds for line in big)
     theirs = sum(line.theirs.seconds for line in big)

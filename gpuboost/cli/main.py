@@ -102,7 +102,11 @@ def calibrate() -> None:
 
 
 def info_text() -> str:
-    """The output of ``gpuboost info``: backends, devices, speeds, threads, caches and versions."""
+    """The output of ``gpuboost info``.
+
+    It lists the backends and GPUs, what device="auto" chooses, whether the speeds for this choice
+    were measured, the number of threads, the compile cache of Numba, and the versions of packages.
+    """
     from gpuboost.backends.select import available_backends
     from gpuboost.data.parameters import thread_count
 
@@ -124,7 +128,7 @@ def info_text() -> str:
 
 
 def what_auto_does(usable: Sequence[str]) -> str:
-    """A phrase that names the backends that device="auto" chooses for much and little work."""
+    """A phrase that names what device="auto" chooses for much and little work, or always."""
     order = [name for name in ("cuda", "numba", "numpy") if name in usable]
     if len(order) == 1:
         return f"always {order[0]}"
@@ -154,7 +158,10 @@ def speeds() -> str:
 
 
 def compile_cache() -> str:
-    """Names and folders of the compiled programs of the Numba backend, as one line."""
+    """Names and folders of the compiled programs of the Numba backend, as one line.
+
+    If there are none, the line says why.
+    """
     from gpuboost.backends.cache import compiled_programs
 
     if importlib.util.find_spec("numba") is None:

@@ -53,6 +53,7 @@ def fit_bin_mapper(
 
     A numeric column with at most `max_bins` distinct values gets a bin for each. Otherwise the bins
     are quantiles: a bin with several distinct values has at most `2 / max_bins` of the weight.
+    A categorical column gets a bin for each code up to its largest. NaN has no bin here.
 
     Parameters
     ----------
@@ -61,9 +62,10 @@ def fit_bin_mapper(
     is_categorical : ndarray of bool of shape (n_features,)
         Mask of the categorical features.
     max_bins : int
-        Maximum number of bins per feature, from 2 to `MAX_BINS`.
+        Maximum number of bins per numeric feature, from 2 to `MAX_BINS`.
     weights : ndarray of shape (n_samples,), optional
-        A row of weight k counts as k equal rows; rows of weight 0 are left out.
+        A row of weight k counts as k equal rows; rows of weight 0 are left out. At least one weight
+        is positive.
     n_threads : int
         Number of threads.
 
@@ -146,7 +148,7 @@ def _bins_of_column(column: Floats, counts: NDArray[np.int64] | None, max_bins: 
 def value_bins(
     values_at: Callable[[NDArray[np.intp]], Floats], cumulative: Any, max_bins: int, xp: Any = np
 ) -> ColumnBins:
-    """Return the bins of a numeric column from its distinct values.
+    """Return the bins of a numeric column from its distinct values; without values, one bin for 0.
 
     Parameters
     ----------
@@ -212,7 +214,7 @@ def _code_chunk(
     first: int,
     start: int,
 ) -> list[int]:
-    """Code a chunk of rows of some features; return the number of missing values per feature."""
+    """Code a chunk of rows of some features; return the number of missing codes per feature."""
     rows = slice(start, start + _CODED_ROWS)
     n_missing = []
     columns = np.ascontiguousarray(X[rows, first : first + len(coders)].T)
@@ -257,8 +259,8 @@ def _code_by_buckets(
 ) -> NDArray[np.uint8]:
     """Count the edges below each value: first in lower buckets, then in the value's bucket.
 
-    Buckets increase with the values, so all edges in lower buckets are below the value. Within its
-    bucket, the value is compared with `depth` edges, the largest number of edges in any bucket.
+    The ranks of buckets increase with the values, so all edges in lower buckets are below the
+    value. The value is then compared with the next `depth` edges, since no bucket has more edges.
     """
     codes = below[_buckets(column)]
     for _ in range(depth):

@@ -38,8 +38,9 @@ def class_weights(
     Parameters
     ----------
     class_weight : None, "balanced" or dict
-        "balanced" means weights `n_samples / (n_classes * count)`, as in scikit-learn. Classes that
-        the dict does not contain have weight 1.
+        "balanced" means weights `n_samples / (n_classes * count)`, as in scikit-learn; a class
+        without rows has weight 0 and is not counted in `n_classes`. Classes that the dict does not
+        contain have weight 1.
     codes : NumPy or CuPy array of int32 of shape (n_samples,)
         Index of each row's class in `classes`.
     classes : ndarray of shape (n_classes,)
@@ -52,8 +53,10 @@ def class_weights(
     Raises
     ------
     ValueError
-        If the dict has labels that are not classes and lacks a class, as in scikit-learn, or if a
-        weight is negative or not finite.
+        If `class_weight` is something else, if the dict has labels that are not classes and lacks a
+        class, as in scikit-learn, or if a weight is negative or not finite.
+    TypeError
+        If a weight is not a number.
     """
     check_class_weight(class_weight)
     if class_weight is None:

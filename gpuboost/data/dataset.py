@@ -20,8 +20,8 @@ class Dataset:
 
     Pass a dataset to `fit`, `predict` and `score` in place of `X`. The dataset keeps one byte per
     value, not `X` itself. ``data[rows]`` selects rows by a slice, a mask or indices and keeps the
-    bins of the whole dataset. In cross-validation, the bins therefore depend on the test rows, but
-    nothing else does.
+    bins of the whole dataset. In cross-validation, the bins and the codes of categories therefore
+    depend on the test rows, but nothing else in a fit does.
 
     A dataset holds bin codes only. A value between the training values of two bins may therefore
     fall on the other side of a threshold between these bins than the same value in ``predict(X)``.
@@ -29,13 +29,15 @@ class Dataset:
 
     Parameters
     ----------
-    X : array-like or data frame of shape (n_samples, n_features)
-        NaN means missing. X and weights on a GPU are copied to the host.
+    X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+        NaN means missing. A sparse matrix is converted to a dense array; X and weights on a GPU are
+        copied to the host.
     categorical_features : "from_dtype", None, or array-like of bool, int or str
         Which features are categorical: features with a categorical dtype, no features, or the
         features given by a mask, indices or names.
     max_bins : int
-        Maximum number of bins per feature, from 2 to 255; missing values have an extra bin.
+        Maximum number of bins per numeric feature, from 2 to 255. A categorical feature has up to
+        255 bins. Missing values have an extra bin.
     sample_weight : array-like of shape (n_samples,), optional
         Weights for the bin edges, which are quantiles. Fits use the `sample_weight` of `fit`.
     reference : Dataset, optional
@@ -48,7 +50,7 @@ class Dataset:
     Attributes
     ----------
     schema : FeatureSchema
-        Names and kinds of the features.
+        Names and kinds of the features, and the codes of their categories.
     binned : BinnedMatrix
         Bin codes of the values, and the bins.
     feature_names_in_ : ndarray of str of shape (n_features,)

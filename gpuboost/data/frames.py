@@ -45,7 +45,7 @@ class FeatureSchema:
     codes: tuple[dict[Any, int] | None, ...]
 
     def check_columns(self, names: Names | None, n_features: int, owner: str) -> None:
-        """Check that other data has the same names and number of features."""
+        """Check that other data has the same names (see `check_names`) and number of features."""
         check_names(names, self.names, owner)
         if n_features != self.n_features:
             raise ValueError(
@@ -70,7 +70,7 @@ def fit_schema(
 
     Parameters
     ----------
-    X : array-like or data frame of shape (n_samples, n_features)
+    X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
     categorical_features : "from_dtype", None, or array-like of bool, int or str
         Which features are categorical: features with a categorical dtype, no features, or the
         features given by a mask, indices or names.
@@ -108,7 +108,7 @@ def apply_schema(
 
     Parameters
     ----------
-    X : array-like or data frame of shape (n_samples, n_features)
+    X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
     schema : FeatureSchema
     owner : str
         Name of the class that expects the features, for error messages.
@@ -120,8 +120,9 @@ def apply_schema(
 
     Raises
     ------
-    ValueError
-        If the names, their order or the number of the features differ.
+    TypeError, ValueError
+        If `X` is not a table, if a numeric feature has values that are not numbers, or if the
+        names, their order or the number of the features differ.
     """
     table = read_table(X)
     schema.check_columns(table.names, table.n_features, owner)
@@ -270,7 +271,10 @@ def _level_order(level: Any) -> tuple[bool, Any, str]:
 
 
 def check_names(names: Names | None, fitted: Names | None, owner: str) -> None:
-    """Check feature names against the names in the training data, as scikit-learn does."""
+    """Check feature names against the names in the training data, as scikit-learn does.
+
+    Different names or another order are an error; if only one of the two has names, a warning.
+    """
     if names is None and fitted is None:
         return
     if fitted is None:
@@ -293,5 +297,5 @@ def check_names(names: Names | None, fitted: Names | None, owner: str) -> None:
 
 
 def _bullets(names: list[str]) -> str:
-    """The first five names, one per line."""
+    """The first five names, one per line, and "..." if there are more."""
     return "".join(f"- {name}\n" for name in [*names[:5], *["..."] * (len(names) > 5)])

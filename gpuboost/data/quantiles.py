@@ -27,10 +27,12 @@ Floats = NDArray[np.floating[Any]]
 def weighted_rows(weights: Floats) -> tuple[NDArray[np.intp] | None, NDArray[np.int64] | None]:
     """Indices of the rows of positive weight, and their integer weights.
 
-    The indices are None if all weights are positive, the weights None if they are all equal.
+    The indices are None if all weights are positive, the integer weights None if all positive
+    weights are equal.
 
-    The unit is a power of two that depends only on the largest weight and the number of rows, so
-    sums are exact, independent of order and below 2**_WEIGHT_BITS. No weight rounds to 0.
+    The unit is a power of two that depends only on the largest weight and the number of rows of
+    positive weight, so sums are exact, independent of order and below 2**_WEIGHT_BITS. No positive
+    weight rounds to 0.
     """
     xp = array_module(weights)
     rows = xp.flatnonzero(weights > 0)
@@ -49,7 +51,7 @@ def distinct_values(
 ) -> tuple[Floats, NDArray[np.int64]]:
     """Distinct values of a column in order, and the total weight of the rows up to each value.
 
-    Without ``counts``, ``column`` is sorted in place.
+    NaN is left out. Without ``counts``, each row has weight 1, and ``column`` is sorted in place.
     """
     if counts is None:
         column.sort()  # NaN last
@@ -68,9 +70,10 @@ def distinct_values(
 def limit_heavy(cumulative: Any, max_bins: int, xp: Any = np) -> Any:
     """Limit the weight of heavy values, which get their own bins, to `2 / max_bins` of the total.
 
-    If h heavy values have the limited weight c each and the other values the total weight L, then
-    `c = 2 (L + h c) / max_bins`, so `c = 2 L / (max_bins - 2 h)`. h is the smallest number for
-    which every other value weighs at most c.
+    Returns the cumulative weights after that. If h heavy values have the limited weight c each and
+    the other values the total weight L, then `c = 2 (L + h c) / max_bins`, so
+    `c = 2 L / (max_bins - 2 h)`. h is the smallest number for which every other value weighs at
+    most c.
     """
     counts, total = cumulative.copy(), int(cumulative[-1])
     counts[1:] -= cumulative[:-1]
@@ -94,7 +97,7 @@ def quantile_cuts(cumulative: Any, max_bins: int, xp: Any = np) -> NDArray[np.in
 
     Cutting the total weight into `max_bins` equal shares gives at most `max_bins` bins, but fewer
     if several boundaries fall into one value. Doubling steps and bisection search for the largest
-    number of shares that gives at most `max_bins` bins.
+    number of shares, below 2**_SHARE_BITS, that gives at most `max_bins` bins.
     """
     cuts = _cuts_of_shares(cumulative, max_bins, xp)
     enough, too_many = max_bins, 1 << _SHARE_BITS

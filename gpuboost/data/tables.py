@@ -1,7 +1,8 @@
 """A user's table. Each column is read as numbers, or as codes that are indices of its levels.
 
-Data frames are read through `narwhals`, which does not import data frame libraries; arrays are
-read by functions of `arrays`.
+Data frames are read through `narwhals`, which does not import data frame libraries; only tables
+that it does not know, but that export Arrow streams, need pyarrow. Arrays are read by functions of
+`arrays`.
 """
 
 from __future__ import annotations
@@ -111,7 +112,8 @@ class FrameTable:
         )
 
 
-# `numbers` and `categories` return one column. Codes are indices of levels; -1 means missing.
+# `numbers` and `categories` return one column. Codes are indices of levels; missing values have the
+# code -1 or a level for which `is_missing_label` holds.
 Table = ArrayTable | FrameTable
 
 
@@ -121,7 +123,8 @@ def read_table(X: Any) -> Table:
         X = dense_from_sparse(X, X.dtype if X.dtype.kind == "c" else _float_type(X.dtype))
     if nw.dependencies.is_into_dataframe(X):
         return _read_frame(X)
-    # Arrow record batches, and tables of other libraries with this method; a Series is not a table.
+    # Arrow record batches and tables of other libraries have this method. So have Series of data
+    # frames, which are not tables.
     if hasattr(X, "__arrow_c_stream__") and not nw.dependencies.is_into_series(X):
         return _read_frame(nw.from_arrow(X, backend="pyarrow"))
     array = X if is_cupy_array(X) else as_host_array(X, "X")
@@ -218,7 +221,8 @@ def _encode_pandas(series: nw.Series[Any]) -> tuple[Codes, list[Any]]:
 
 
 def _encode_polars(series: nw.Series[Any]) -> tuple[Codes, list[Any]]:
-    # The codes of a Categorical count the strings of the whole process; those of an Enum do not.
+    # Codes of a Categorical are numbers of strings in the whole process; codes of an Enum are
+    # indices of its own levels.
     text = series.cast(nw.String)
     levels = text.drop_nulls().unique().sort().to_list()
     physical = text.cast(nw.Enum(levels)).to_native().to_physical()

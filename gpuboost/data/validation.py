@@ -99,14 +99,17 @@ def check_features(X: NDArray[np.floating[Any]], names: Any = None) -> NDArray[n
 
 
 def check_weights(weights: Any, n_samples: int) -> NDArray[np.float64] | None:
-    """Return sample weights as float64 of shape (n_samples,) on their device, or None.
+    """Return sample weights as float64 of shape (n_samples,), or None.
 
-    A single number is the weight of every row.
+    CuPy weights stay on the GPU. A single number is the weight of every row.
 
     Raises
     ------
+    TypeError
+        For weights that are not array-like.
     ValueError
-        For a wrong shape, for weights that are negative or not finite, and if all weights are zero.
+        For a wrong shape, for weights that are not numeric, negative or not finite, if all weights
+        are zero, and if the largest weight times `n_samples` is infinite.
     """
     if weights is None:
         return None
@@ -143,7 +146,7 @@ def check_classes(y: Any) -> tuple[NDArray[np.int32], Array]:
 
     Parameters
     ----------
-    y : array-like of shape (n_samples,)
+    y : array-like of shape (n_samples,) or (n_samples, 1)
         Strings, bools or whole numbers.
 
     Returns
@@ -155,8 +158,11 @@ def check_classes(y: Any) -> tuple[NDArray[np.int32], Array]:
 
     Raises
     ------
+    TypeError
+        For labels that are not array-like.
     ValueError
-        For missing labels, numbers that are not whole, labels of mixed types, or several outputs.
+        For missing labels, numbers that are not whole or not finite, other types, labels of mixed
+        types, no labels, or several outputs.
     """
     y = _labels_as_vector(_read_target(y))
     if y.dtype.kind == "O":
@@ -185,12 +191,15 @@ def check_classes(y: Any) -> tuple[NDArray[np.int32], Array]:
 def check_targets(y: Any) -> NDArray[np.float64]:
     """Return regression targets as float64 of shape (n_samples,) or (n_samples, n_outputs).
 
-    The targets stay on their device. A single column becomes a vector.
+    CuPy targets stay on the GPU. A single column becomes a vector.
 
     Raises
     ------
+    TypeError
+        For targets that are not array-like.
     ValueError
-        For targets that are not numeric, not finite, or not of one or two dimensions.
+        For targets that are missing, empty, not numeric, not finite, or not of one or two
+        dimensions.
     """
     y = _read_target(y)
     if y.ndim not in (1, 2) or 0 in y.shape:
@@ -206,7 +215,8 @@ def check_targets(y: Any) -> NDArray[np.float64]:
 def check_counts(y: np.ndarray, inside: np.ndarray | None) -> None:
     """Check that targets (n_samples, n_outputs) are valid for the criterion 'poisson'.
 
-    ``inside`` is the mask of the rows with positive weight; None means all rows.
+    No target may be negative, and a row of positive weight must have a positive target. ``inside``
+    is the mask of the rows with positive weight; None means all rows.
     """
     largest, smallest = float((y if inside is None else y[inside]).max()), float(y.min())
     if smallest < 0.0 or largest == 0.0:
@@ -336,8 +346,8 @@ def _check_finite(values: Array, name: str) -> None:
 def check_flush_to_zero() -> None:
     """Warn if another library made this thread round denormal numbers to zero.
 
-    Loading a library compiled with -ffast-math can switch this mode on for the whole process.
-    Models are then no longer the same on all devices.
+    Loading a library compiled with -ffast-math can switch this mode on for the thread that loads it
+    and for all threads started later. Models may then differ between devices.
 
     Warns
     -----

@@ -30,7 +30,10 @@ def weighted_mean(values: np.ndarray, weights: np.ndarray | None = None) -> np.n
 
 
 def _sum(values: np.ndarray) -> np.ndarray:
-    """Sum of each column, in two planes of fixed-point numbers (`fixed_point.two_planes`)."""
+    """Sum of each column, in two planes of fixed-point numbers (`fixed_point.two_planes`).
+
+    If a value is infinite or NaN, the result is as in `weighted_mean`.
+    """
     largest = np.maximum(values.max(axis=0), -values.min(axis=0))
     if not np.isfinite(largest).all():
         return np.where(np.isfinite(largest), 0.0, np.inf)

@@ -1,14 +1,14 @@
 """The bins of a table's features, and the binned matrix of their codes.
 
-A value bin ``b`` of a feature holds the values ``edges[b - 1] < x <= edges[b]``, so the code of a
-value is the number of edges below it::
+Value bin ``b`` of a numeric feature holds the values ``edges[b - 1] < x <= edges[b]`` (the first
+has no lower, the last no upper bound), so the code of a value is the number of edges below it::
 
     edges          e0      e1      e2
     x     ---------|-------|-------|---------
     code      0        1       2        3         and `missing_code` for NaN
 
-All features share one missing code, the largest number of value bins, so that a histogram has the
-same width for every feature.
+The code of a category is its number. All features share one missing code, the largest number of
+value bins, so that a histogram has the same width for every feature.
 """
 
 from __future__ import annotations
@@ -54,8 +54,9 @@ class BinMapper:
     n_bins : ndarray of int32 of shape (n_features,)
         Number of value bins of each feature, at least 1.
     low, high, center : ndarray of float64 of shape (n_features, width - 1)
-        Smallest and largest training value of each bin, and their midpoint. Entries beyond the bins
-        of a feature repeat its last bin. For categorical features, all three are equal to the code.
+        Smallest and largest training value of each bin, and their midpoint; only rows of positive
+        weight count. Entries beyond the bins of a feature repeat its last bin. For categorical
+        features, all three are equal to the code.
     is_categorical : ndarray of bool of shape (n_features,)
         Mask of the categorical features.
     """
@@ -118,11 +119,11 @@ class BinnedMatrix:
     Attributes
     ----------
     codes : ndarray of uint8 of shape (n_features, n_samples), C-contiguous
-        Number of each value's bin.
+        Number of each value's bin, `missing_code` for missing values; a CuPy array on a GPU.
     mapper : BinMapper
         Bins of the features.
     n_missing : ndarray of int64 of shape (n_features,)
-        Number of samples with the missing code.
+        Number of samples with the missing code, on the host.
     """
 
     codes: NDArray[np.uint8]

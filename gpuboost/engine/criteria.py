@@ -32,8 +32,8 @@ predicts a mean of zero, so a split with such a part is not valid.
 
 TWOING (Breiman, Friedman, Olshen, Stone: Classification and Regression Trees, 1984, section 4.3)
 is for classes: hl hr / h / 4 times the square of sum_k abs(gl_k / hl - gr_k / hr). That is half the
-VARIANCE gain after merging the classes into the two sets that the split separates best. The code
-computes four times this value,
+VARIANCE gain, summed over both sets, after merging the classes into the two sets that the split
+separates best. The code computes four times this value,
 
     (sum_k abs(gl_k h - g_k hl))**2 / (hl hr) / h,
 
@@ -73,7 +73,7 @@ def variance_gain(terms, hl, hr):
 
 
 def add_variance(sums, gl, g, hl, h, limits):
-    """Sums of left, right and node after adding one channel."""
+    """Sums after adding one channel; only the first is used, for the terms of the split."""
     left, right, node = sums
     return left + variance_term(gl, g, hl, h), right, node
 
@@ -84,18 +84,18 @@ def variance_score(sums, hl, h):
 
 
 def entropy_term(g):
-    """f(g) = g log g, 0 at 0; to be summed over channels, separately for left and right."""
+    """f(g) = g log g, 0 at 0; to be summed over channels, separately for left, right and node."""
     return select(g > 0.0, g * log(np.maximum(g, 1.0)), 0.0)
 
 
 def add_entropy(sums, gl, g, hl, h, limits):
-    """Sums of left, right and node after adding one channel."""
+    """Sums of the terms of left, right and node after adding one channel."""
     left, right, node = sums
     return left + entropy_term(gl), right + entropy_term(g - gl), node + entropy_term(g)
 
 
 def entropy_score(sums, hl, h):
-    """Score of a split: the ENTROPY gain."""
+    """Score of a split: the ENTROPY gain, 0 if rounding makes it negative."""
     left, right, node = sums
     parts = (left + right) - (entropy_term(hl) + entropy_term(h - hl))
     return np.maximum(parts - (node - entropy_term(h)), 0.0)
@@ -123,7 +123,7 @@ def poisson_term(gl, g, hl, h):
 
 
 def add_poisson(sums, gl, g, hl, h, limits):
-    """Sums of left, right and node after adding one channel."""
+    """Sums after adding one channel; only the first is used, for the terms of the split."""
     left, right, node = sums
     return left + poisson_term(gl, g, hl, h), right, node
 
@@ -134,7 +134,7 @@ def poisson_score(sums, hl, h):
 
 
 def add_twoing(sums, gl, g, hl, h, limits):
-    """Sums of left, right and node after adding one class; the score squares the first sum."""
+    """Sums after adding one class; only the first is used, and the score squares it."""
     left, right, node = sums
     return left + np.abs(gl * h - g * hl), right, node
 
@@ -182,7 +182,7 @@ def newton_part(g, h, limits):
 
 
 def add_newton(sums, gl, g, hl, h, limits):
-    """Sums of left, right and node after adding one channel."""
+    """Sums of the terms of left, right and node after adding one channel."""
     left, right, node = sums
     left = left + newton_part(gl, hl, limits)
     right = right + newton_part(g - gl, h - hl, limits)
@@ -197,7 +197,7 @@ def newton_score(sums, hl, h):
 
 
 def is_monotonic(sign, gl, g, hl, h, limits):
-    """Whether values do not fall (``sign`` 1) or do not rise (-1) from left to right."""
+    """Whether values do not fall (``sign`` 1) or rise (-1) from left to right; true for sign 0."""
     left = values_in_bounds(gl, hl, *limits)
     right = values_in_bounds(g - gl, h - hl, *limits)
     return sign * left <= sign * right
@@ -250,7 +250,11 @@ def is_enough(gain, root, unit, minimum, needs_gain):
 
 
 def median_signs(ranks, lower, upper):
-    """Signs of ranks about the median: 1 above, -1 below, 0 at the median: int8 (m,)."""
+    """Signs of ranks about the median, int8: -1 up to ``lower``, 1 from ``upper`` on.
+
+    ``lower`` and ``upper`` are the ranks of the two middle targets. If they are the same rank, its
+    sign is 0.
+    """
     return np.int8(ranks >= upper) - np.int8(ranks <= lower)
 
 
@@ -288,12 +292,13 @@ class Criterion:
     number : int
         Number by which backends and ``kernels/common`` choose the functions.
     add, score : callable
-        ``add(sums, gl, g, hl, h, limits)`` adds one channel to the sums of left, right and node,
-        which start as zeros; ``score(sums, hl, h)`` is -1 where a split is not valid.
+        ``add(sums, gl, g, hl, h, limits)`` adds one channel to three sums, usually of left, right
+        and node, which start as zeros; ``score(sums, hl, h)`` is -1 where the criterion does not
+        allow the split.
     impurity : callable
-        Impurity of nodes from class probabilities (m, n_classes).
+        Impurity of nodes from class probabilities (m, n_classes); only classifiers use it.
     class_names, value_names : tuple of str
-        Names for users of the criterion, in classifiers and in regressors.
+        The criterion's names for users, in classifiers and in regressors.
     note : str
         Explanation for users, shown after the names.
     both_classes : bool

@@ -212,7 +212,7 @@ def test_demo_end_to_end(capsys, monkeypatch):
     monkeypatch.setattr(demo, "NUMPY_ROWS", 1000)
     assert demo.run(demo.DemoOptions(device="numpy", rows=5000, seconds=20.0), out) == 0
     text = out.getvalue()
-    assert "Only the NumPy backend can be used: 1,000 synthetic rows" in text
+    assert "The NumPy backend is used: 1,000 synthetic rows" in text
     assert "Warm-up: compiling" in text and "fingerprint" in text
     body = text[text.index("ratio") :]
     for name in demo.estimator_names(True):

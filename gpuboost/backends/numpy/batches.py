@@ -10,14 +10,18 @@ import numpy as np
 
 from gpuboost.engine.task import GrowTask
 
-ROWS_PER_BATCH = 1 << 17  # rows of the trees of a batch, so that its arrays fit the CPU caches
+ROWS_PER_BATCH = 1 << 17  # rows of all trees of a batch, so that its arrays fit the CPU caches
 _LARGEST_KEPT = (32 << 20) - (1 << 16)  # bytes; larger blocks do not raise glibc's threshold
 
 Grown = TypeVar("Grown")
 
 
 def in_batches(task: GrowTask, grow: Callable[[Sequence[int]], Grown]) -> Iterator[Grown]:
-    """Yield the result of ``grow`` for the trees of each batch, in order."""
+    """Yield the result of ``grow`` for the trees of each batch, in order.
+
+    A batch has one tree or at most `ROWS_PER_BATCH` rows, and no more than its share if the trees
+    are divided among the threads.
+    """
     _keep_freed_memory()
     size = max(1, ROWS_PER_BATCH // task.matrix.n_samples)
     size = max(1, min(size, -(-len(task.trees) // task.n_threads)))
@@ -32,7 +36,7 @@ def in_batches(task: GrowTask, grow: Callable[[Sequence[int]], Grown]) -> Iterat
 def _keep_freed_memory() -> None:
     """Make glibc keep freed memory for later temporaries instead of returning it to the system.
 
-    The amount that glibc keeps grows with the largest block freed so far, so one block is allocated
+    The amount that glibc keeps grows with the largest block freed so far, so a block is allocated
     and freed here without being written to. Without this, page faults take a tenth of the time to
     fit a forest on 10,000 rows.
     """

@@ -38,7 +38,11 @@ class NumpyBooster(HostBooster):
         return trees
 
     def leaves(self, tree: Tree, data: BinnedMatrix | np.ndarray, column: int | None) -> np.ndarray:
-        """The leaf of every row: int32 (n,)."""
+        """The leaf of every row: int32 (n,).
+
+        Leaves of training rows are known from growth if the round had all rows and the tree is not
+        pruned afterwards (by ``max_leaf_nodes`` or ``ccp_alpha``).
+        """
         options, all_inside = self.task.options, self._drawn[1] is None
         as_grown = options.max_leaf_nodes == NO_LIMIT and options.ccp_alpha == 0.0
         if column is not None and all_inside and as_grown:
@@ -65,7 +69,7 @@ class _RoundOps(NumpyLevelOps):
     def leaf_sums(
         self, rows: RowBlock, frontier: Frontier, candidates: Candidates, accepted: np.ndarray
     ) -> np.ndarray:
-        """Record the leaf of each row, and return the leaf sums."""
+        """Record the leaf of each row that is in a leaf of this level, and return the leaf sums."""
         leaves = np.flatnonzero(~accepted)
         node = frontier.take(leaves)
         row = rows.row.take(ranges(node.start, node.count))

@@ -1,4 +1,4 @@
-"""The best of the candidate splits of each node by the feature given for it."""
+"""The best of the candidates of each node: splits by one feature, which is given for the node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Missing:
     gradient : int64 (m, K)
         Sum of gradients.
     may_left, may_right : bool (m,)
-        Whether a split of the node may send missing values left, and right.
+        Whether a split of the node may send missing values left; whether it may send them right.
     """
 
     hessian: np.ndarray
@@ -46,7 +46,7 @@ class Best:
     Attributes
     ----------
     node, at : int64 (b,)
-        Node, and index of its best candidate.
+        Node, and index of its best candidate among the candidates of all nodes.
     score : float64 (b,)
         Negative if no candidate is valid.
     missing_left : bool (b,)
@@ -65,7 +65,8 @@ def best_candidates(
     """Evaluate every candidate with missing values right, then left; return the best per node.
 
     ``found`` holds the left sides of the candidates, without missing values, node after node; of
-    candidates with equal scores the first wins. ``limits`` and ``feature`` have one item per node.
+    candidates with equal scores the first wins, then missing values right. ``limits`` and
+    ``feature`` have one item per node.
     """
     node = found.node
 

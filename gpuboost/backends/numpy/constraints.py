@@ -13,7 +13,7 @@ from gpuboost.engine.task import GrowTask
 
 
 class FrontierConstraints:
-    """The constraints of a fit: monotonic features, and groups of features that may interact."""
+    """The constraints of a fit: bounds, monotonic features, and features that may interact."""
 
     def __init__(self, task: GrowTask) -> None:
         options, features = task.options, np.arange(task.matrix.n_features)
@@ -25,7 +25,7 @@ class FrontierConstraints:
         self._groups = np.array(groups, dtype=bool).reshape(len(groups), len(features))
 
     def of_roots(self, m: int) -> dict[str, Any]:
-        """Constraints of m roots, as columns of `Frontier`."""
+        """Constraints of m roots: a dict of columns of `Frontier`."""
         groups = np.ones((m, len(self._groups)), dtype=bool)
         return {"bounds": NodeBounds.of_roots(m, self._max_value), "groups": groups}
 

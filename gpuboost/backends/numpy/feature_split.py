@@ -65,7 +65,7 @@ class FeatureSplitter:
         self.mask_words = 16 if self.mapper.is_categorical.any() else 0
 
     def split(self, pairs: NodeFeature, groups: CodeGroups) -> tuple[Splits, np.ndarray]:
-        """Splits of the nodes in ``pairs``, and the mask of nodes that their feature could split.
+        """Splits of the nodes in ``pairs``, and whether each node could split by its feature: bool.
 
         ``groups.node`` is the position of a node in ``pairs``.
         """
@@ -129,7 +129,10 @@ class FeatureSplitter:
     def _random_threshold(
         self, pairs: NodeFeature, low: np.ndarray, high: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Draw a threshold uniformly between two bin centres; also return the last bin up to it."""
+        """Draw a threshold uniformly between two bin centres; also return the last bin up to it.
+
+        If the two bins are the same, the threshold is NaN and the bin this one.
+        """
         centre, feature = self.mapper.center, pairs.feature
         u = randomness.threshold_draw(pairs.frontier.key, feature.astype(np.uint64))
         draw = centre[feature, low] * (1.0 - u) + centre[feature, high] * u
@@ -139,7 +142,10 @@ class FeatureSplitter:
     def _categorical(
         self, pairs: NodeFeature, groups: CodeGroups, missing: Missing, splits: Splits
     ) -> None:
-        """Split on categorical features: a random set, one category or the least by g/h go left."""
+        """Split on categorical features.
+
+        The left side is a random set of categories, one category, or the categories of lowest g/h.
+        """
         values = groups.take(np.flatnonzero(groups.code != self.task.matrix.missing_code))
         values = values.take(np.flatnonzero(values.hessian > 0))
         n_categories = self.mapper.n_bins[pairs.feature[values.node]]

@@ -1,4 +1,4 @@
-"""Sparse histograms: the occupied bins of each node, for the feature given for it."""
+"""Sparse histograms: the bins of each node that hold rows, for the feature given for it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CodeGroups:
     hessian, count : int64 (m,)
         Sum of the weights, and number of rows (0 if rows are not counted).
     gradient : int64 (m, K)
-        Sum of the gradients.
+        Sums of the gradients, or of the weights of each class if there are more than two.
     """
 
     node: np.ndarray
@@ -70,7 +70,8 @@ def dense_histogram(
 ) -> np.ndarray:
     """Histogram of rows, int64 (P, nodes, width); ``key`` (r,) = node * width + code.
 
-    The P planes are the hessian, K gradients and, if ``counted``, the count.
+    The P planes are the hessian, K gradients (for more than two classes, the weights of the
+    classes) and, if ``counted``, the count.
     """
     n_nodes, width, n_channels = shape
     cells = n_nodes * width
@@ -90,7 +91,7 @@ def dense_histogram(
 
 
 def dense_groups(histogram: np.ndarray, counted: bool) -> CodeGroups:
-    """The cells of a histogram (P, nodes, width) that hold rows."""
+    """The cells of a histogram (P, nodes, width) with rows, or weight if rows are not counted."""
     n_planes, _, width = histogram.shape
     planes = histogram.reshape(n_planes, -1)
     holds = planes[0] != 0

@@ -93,7 +93,8 @@ class HistogramSearch:
     ) -> np.ndarray | None:
         """Scores with missing values on the left, -1 where invalid; None if no value is missing.
 
-        Only rows of positive weight count; if none has a missing value, missing values go right.
+        Only rows of positive weight count: where none has a missing value, there is no such score,
+        and missing values go right.
         """
         has_weight = missing[:, 0] > 0
         seen = np.flatnonzero(has_weight.any(axis=0))

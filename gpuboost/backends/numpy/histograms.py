@@ -13,12 +13,14 @@ from gpuboost.engine.growth.frontier import Frontier
 class SiblingHistograms:
     """The histograms of the last level, from which those of the next level are computed.
 
-    If the histogram of a parent is known, the histogram of its smaller child is built from rows,
-    and the histogram of its larger child is the difference:
+    If the histogram of a parent is known and its larger child is open, the histogram of its smaller
+    child is built from rows, and the histogram of the larger child is the difference:
 
         parent   |##########|       known from the previous level
         smaller  |###|              built from rows
         larger       |#######|      parent - smaller
+
+    All other histograms are built from rows.
     """
 
     def __init__(self) -> None:

@@ -68,7 +68,10 @@ class NumpyLevelOps(RowOps):
         return splits
 
     def _slices(self, count: np.ndarray, nodes: np.ndarray) -> list[np.ndarray]:
-        """Slices of nodes whose rows, but for one node's, fit a thread's memory budget."""
+        """Slices of nodes for passes that fit a thread's memory budget.
+
+        The first node of a slice can exceed the budget.
+        """
         of_row = BYTES_PER_ROW + BYTES_PER_CHANNEL * self.task.target.n_channels
         of_node = BYTES_PER_RANK * self.task.matrix.n_features
         ends = np.cumsum(count[nodes] * of_row + of_node)
@@ -97,7 +100,7 @@ class NumpyLevelOps(RowOps):
             waiting[at[can_split]] = False
 
     def _sorted_ranks(self, key: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-        """Ranks of the features that each node may split on, ascending: uint64 (m, F)."""
+        """Ascending ranks of features that each node may split on, then `UNUSED`: uint64 (m, F)."""
         features = np.arange(self.task.matrix.n_features, dtype=np.uint64)
         ranks = self._ranks(key[:, None], features)
         if not allowed.all():
@@ -113,7 +116,7 @@ class NumpyLevelOps(RowOps):
     def _one_feature(
         self, rows: RowBlock, frontier: Frontier, nodes: np.ndarray, rank: np.ndarray
     ) -> tuple[Splits, np.ndarray]:
-        """The split of each node by the feature in its ``rank``, and whether it can split."""
+        """The split of each node by the feature in its ``rank``, and whether the node can split."""
         matrix = self.task.matrix
         node = frontier.take(nodes)
         feature = (rank & _LOW_HALF).astype(np.int64)
@@ -147,7 +150,7 @@ class NumpyLevelOps(RowOps):
     def _by_histograms(
         self, rows: RowBlock, frontier: Frontier, candidates: Candidates, splits: Splits
     ) -> Splits:
-        """Best splits of the candidates, from histograms that are built or subtracted."""
+        """Set the best splits of the candidates, from histograms that are built or subtracted."""
         open_nodes = candidates.nodes
         if self.task.target.by_median:  # the gradients of a row change from node to node
             self._histograms.forget()

@@ -1,4 +1,4 @@
-"""Prediction in NumPy: in each pass, all rows of a chunk move one level down a tree."""
+"""Prediction in NumPy: in each pass, rows of a chunk that are not in a leaf move down a level."""
 
 from __future__ import annotations
 

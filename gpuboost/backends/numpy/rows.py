@@ -1,4 +1,4 @@
-"""The rows of a batch of trees, and the level operations except the split search."""
+"""The rows of a batch of trees, and the level operations except the search for splits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RowBlock:
         Integer weight.
     gradient : int64 (r, K) or None
         weight * value of each output, weight * [class is 1], the gradient of boosting, or weight
-        * sign about the node's medians; None for more than two classes.
+        * sign about the node's medians (0 until these are known); None for more than two classes.
     label : int64 (r,) or None
         Class, if there are more than two.
     signs : int8 (r, K) or None
@@ -83,7 +83,7 @@ def tree_block(target: Target, rows: TreeRows) -> RowBlock:
 
 
 def segment_sums(column: np.ndarray, start: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """Sums over column[start[i] : start[i] + count[i]], for disjoint and ascending segments."""
+    """Sums over column[start[i] : start[i] + count[i]]: disjoint, ascending, nonempty segments."""
     if not len(start):
         return np.zeros((0, *column.shape[1:]), dtype=column.dtype)
     edges = np.column_stack([start, start + count]).ravel()
@@ -155,7 +155,7 @@ class RowOps:
         return cls(task, trees, tree_rows, roots), joined, roots
 
     def set_median_gradients(self, rows: RowBlock, frontier: Frontier) -> tuple[RowBlock, Frontier]:
-        """Set the gradient of each row to its sign about the medians of its node."""
+        """Set the gradients of rows to weight * sign about their node's medians, and sum them."""
         target, n_rows = self.task.target, len(rows.row)
         assert isinstance(target, MedianTarget)
         weight = rows.hessian if target.median_weight is None else target.median_weight[rows.row]
@@ -184,7 +184,7 @@ class RowOps:
         return np.flatnonzero(large)
 
     def accept(self, frontier: Frontier, splits: Splits) -> np.ndarray:
-        """Nodes whose splits decrease the impurity enough: bool (m,)."""
+        """Mask of the nodes whose splits decrease the impurity enough: bool (m,)."""
         options, target = self.task.options, self.task.target
         gain = gains(options.criterion, splits, frontier)
         return good_enough(gain, frontier, options, target, self._root_weights)
@@ -192,7 +192,7 @@ class RowOps:
     def limit_to_best_first(
         self, frontier: Frontier, splits: Splits, accepted: np.ndarray
     ) -> np.ndarray:
-        """The accepted nodes that best-first growth can still split: bool (m,)."""
+        """Mask of the accepted nodes that best-first growth can still split: bool (m,)."""
         gain = gains(self.task.options.criterion, splits, frontier)
         return self._known.limit_to_best_first(frontier, np.where(accepted, gain, -1.0))
 
@@ -211,7 +211,10 @@ class RowOps:
         return grown_trees(self._levels, len(self.trees), limit, has_all_sums)
 
     def is_pure(self, rows: RowBlock, frontier: Frontier) -> np.ndarray:
-        """Whether all weight of a node is in one class, quantised target or sign: bool (m,)."""
+        """Whether all weight of a node is in one class, quantised target or sign: bool (m,).
+
+        In boosting, no node is pure.
+        """
         target = self.task.target
         if target.has_gradients:
             return np.zeros(len(frontier), dtype=bool)

@@ -18,7 +18,10 @@ RESULTS_AHEAD = 2  # number of results per thread that can wait for the consumer
 def in_order(
     work: Callable[[Item], Result], items: Sequence[Item], n_threads: int
 ) -> Iterator[Result]:
-    """Yield ``work(item)`` in order; at most `RESULTS_AHEAD` items per thread are done ahead."""
+    """Yield ``work(item)`` in order; at most `RESULTS_AHEAD` items per thread are done ahead.
+
+    With one thread, each item is done when its result is asked for.
+    """
     n_threads = min(n_threads, len(items))
     if n_threads <= 1:
         yield from map(work, items)
@@ -42,7 +45,7 @@ def row_chunks(n_rows: int, size: int) -> list[slice]:
 
 
 def contiguous(array: np.ndarray, dtype: Any) -> np.ndarray:
-    """The array as ``dtype`` in native byte order, C order and writeable; copied only if needed.
+    """The array as ``dtype``, native, aligned, C-contiguous and writeable; copied only if needed.
 
     With one layout for all arrays, each function is compiled once.
     """

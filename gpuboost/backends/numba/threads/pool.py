@@ -17,10 +17,11 @@ Result = TypeVar("Result")
 
 
 class ThreadPool:
-    """The calling thread and up to ``n_threads`` - 1 other threads, which `dismiss` ends.
+    """The calling thread and up to ``n_threads`` - 1 other threads.
 
-    The other threads start when they first have work. Threads that meet at a barrier in compiled
-    code must all run at once, which `concurrent.futures.ThreadPoolExecutor` does not guarantee.
+    The other threads start when they first have work, and end with `dismiss` or with the pool.
+    Threads that meet at a barrier in compiled code must all run at once, which
+    `concurrent.futures.ThreadPoolExecutor` does not guarantee.
     """
 
     def __init__(self, n_threads: int) -> None:
@@ -34,9 +35,11 @@ class ThreadPool:
         together: bool = True,
         at_most: int | None = None,
     ) -> None:
-        """Run ``work(thread, barrier)`` on all threads, or on ``at_most`` of them; see `barrier`.
+        """Run ``work(thread, barrier)`` on all or ``at_most`` threads, and wait for all of them.
 
-        If not ``together``, the work is too small to share and runs on the calling thread only.
+        ``thread`` is a number, 0 for the calling thread; ``barrier`` is an array of
+        `barrier.make_barrier`. If not ``together``, the work is too small to share and runs on the
+        calling thread only. An error in any thread cancels the call and is raised here.
         """
         n = min(self.n_threads, at_most or self.n_threads) if together else 1
         if n == 1:
@@ -74,7 +77,7 @@ class ThreadPool:
         return [found[i] for i in range(len(items))]
 
     def dismiss(self) -> None:
-        """End the threads."""
+        """End the other threads; if there is work later, new ones start."""
         _dismiss(self._others)
 
 
@@ -89,7 +92,7 @@ class _Other:
 
 
 def _serve(tasks: SimpleQueue[Any], number: int) -> None:
-    """Run queued tasks until None arrives; report the error of each task, or None."""
+    """Run queued tasks until None arrives; put the error of each task, or None, into its queue."""
     while (task := tasks.get()) is not None:
         work, barrier, done = task
         done.put(_take_part(work, number, barrier))
@@ -99,7 +102,10 @@ def _serve(tasks: SimpleQueue[Any], number: int) -> None:
 def _take_part(
     work: Callable[[int, np.ndarray], Any], number: int, barrier: np.ndarray
 ) -> BaseException | None:
-    """Do the work of one thread and return its error; an error releases the waiting threads."""
+    """Do the work of one thread unless the call is cancelled; return its error, or None.
+
+    An error cancels the call, which releases the waiting threads.
+    """
     try:
         if not is_called_off(barrier):
             work(number, barrier)
