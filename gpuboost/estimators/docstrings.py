@@ -104,8 +104,8 @@ def _classes_of(estimator: type) -> list[type]:
 def _parameters(estimator: type) -> str:
     """The parameters of an estimator, those that only its own class defines first.
 
-    A parameter that a class only redefines, such as a default, is listed with the base class.
-    Parameters without a text in these classes are documented in the tree class.
+    A parameter whose default a class only redefines is listed with the base class that defines it.
+    Parameters that these classes do not document are documented in the tree class.
     """
     classes, trees = _classes_of(estimator), getattr(estimator, "_tree_class", object).__mro__
     entries = _entries([*classes, *trees], "Parameters")

@@ -51,7 +51,8 @@ offset_leaves(In<int32> size, In<uint8> accepted, In<int32> tree, In<int64> coun
 }
 
 // Write keys and weights of the rows of a level's nodes that were not split. row and pieces
-// are as in sums.cu, tree and start as in policy.cu, accepted as in children.cu.
+// are as in sums.cu, tree and start as in policy.cu, accepted as in children.cu. weights int64
+// (n,): integer weights of all rows, read only if `weighted`.
 // Launch: over the pieces of the level.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 key_residuals(In<uint32> row, In<int32> tree, In<uint8> accepted, In<int64> start, In<int64> offset,
@@ -174,7 +175,8 @@ __device__ __forceinline__ double clipped_residual(const Numbers& numbers, int64
 }
 
 // largest uint64 (T,), zero before the launch: bit pattern of each tree's largest absolute term.
-// limit float64 (K,): the limit of each column. Launch: over pieces.
+// centre float64 (g,): the quantile of each group. limit float64 (K,): the limit of each column.
+// Launch: over pieces.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 largest_terms(In<uint64> key, In<int64> weight, int32 weighted, In<int32> n_pieces, In<int32> slot,
               In<int64> first, In<int32> rows, In<double> centre, In<int32> tree_of,
