@@ -17,7 +17,7 @@ from gpuboost.engine.losses.table import CLASSIFICATION, REGRESSION
 
 
 def _criteria(names_of: str) -> str:
-    """The criteria of classifiers or of regressors, synonyms joined by "or"."""
+    """The criteria of classifiers or of regressors with their notes, synonyms joined by "or"."""
     entries = []
     for row in CRITERIA.values():
         if names := getattr(row, names_of):
@@ -102,7 +102,11 @@ def _classes_of(estimator: type) -> list[type]:
 
 
 def _parameters(estimator: type) -> str:
-    """The parameters of an estimator, its own first; some are documented in its tree class."""
+    """The parameters of an estimator, those that only its own class defines first.
+
+    A parameter whose default a class only redefines is listed with the base class that defines it.
+    Parameters that these classes do not document are documented in the tree class.
+    """
     classes, trees = _classes_of(estimator), getattr(estimator, "_tree_class", object).__mro__
     entries = _entries([*classes, *trees], "Parameters")
     default = {item.name: item.default for item in fields(estimator)}  # type: ignore[arg-type]
@@ -118,7 +122,11 @@ def _parameters(estimator: type) -> str:
 
 
 def _attributes(estimator: type) -> str:
-    """The fitted attributes of an estimator, without those "with" a parameter that it lacks."""
+    """The fitted attributes of an estimator.
+
+    If the type of an attribute ends in "with ``name``", the attribute is listed only if the
+    estimator has a parameter of this name.
+    """
     lines = []
     for name, (kind, text) in _entries(_classes_of(estimator), "Attributes").items():
         needs = re.findall(r"with ``(\w+)``", kind)
@@ -129,7 +137,7 @@ def _attributes(estimator: type) -> str:
 
 # Arguments of methods.
 TAKEN = {
-    "X": "array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)",
+    "X": "array-like, sparse matrix, data frame or Dataset of shape (n_samples, n_features)",
     "y": "array-like of shape (n_samples,), or (n_samples, n_outputs) for regressors other than\n"
     "    AdaBoostRegressor",
     "sample_weight": "array-like of shape (n_samples,), optional",

@@ -1,6 +1,6 @@
-// Rounds of gradient boosting: gradients and hessians of the loss, the rows of trees with these as
-// integers, and mean losses; K is the number of raw predictions of a row. The results equal those
-// of gpuboost/engine/ensembles/boosting.py and gpuboost/engine/averages.py.
+// Rounds of gradient boosting: gradients and hessians of the loss, the rows of trees with their
+// gradients and hessians as integers, and mean losses; K is the number of raw predictions of a row.
+// The results equal those of gpuboost/engine/ensembles/boosting.py and gpuboost/engine/averages.py.
 //
 //   y           float64 (Y, n)      targets, Y is K or 1; for classifiers, class codes, Y is 1
 //   raw         float64 (K, n)      raw predictions
@@ -22,15 +22,17 @@
 #define FORMULA 0
 #endif
 
-constexpr int32 LOSS_BLOCKS = 3;  // of kernels that compute the loss; more would spill registers
+// Blocks per multiprocessor of kernels that compute the loss; more would spill registers.
+constexpr int32 LOSS_BLOCKS = 3;
 constexpr int32 LIST_PART = 4096;  // rows that a block counts or lists
+// Bits of narrow gradients and hessians; at most VALUE_BITS of gradients if hessians are whole.
 constexpr int32 GRADIENT_BITS = 24, HESSIAN_BITS = 16, VALUE_BITS = 28;
-constexpr int32 EXACT_BITS = 53;
+constexpr int32 EXACT_BITS = 53;  // sums of gradients below 2**53 are exact in float64
 constexpr int32 MAX_UNIT = 800;  // largest absolute exponent of the unit of gains
 
 // ---- Gradients ---------------------------------------------------------------------------------
 
-// The rows of a loss.
+// Targets and raw predictions of the rows that a loss is computed for.
 struct LossRows {
     In<double> y;
     In<double> raw;
@@ -81,7 +83,8 @@ __device__ __forceinline__ Derivatives derivatives_of(const LossRows& rows, cons
     return derivatives(FORMULA, rows.target(row, k), rows.prediction(row, k), parameter);
 }
 
-// Compute gradient and hessian of every row; largest: zero before the launch. n_hessians is H.
+// Compute the gradients and hessians of every row. largest must be zero before the launch;
+// n_hessians is H.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, LOSS_BLOCKS)
 differentiate(In<double> y, In<double> raw, In<double> weights, int32 weighted,
               In<double> parameter, int64 n, int32 n_outputs, int32 n_columns, int32 n_hessians,
@@ -128,7 +131,8 @@ find_largest(In<double> values, int64 n_values, int32 which, Out<uint64> largest
 //   min_hessian int64 (1,)          smallest hessian of a leaf, in integer units, at least 1
 //   unit        float64 (1,)        unit of gains
 //
-// There are at most 2**n_bits rows. `is_whole`: hessians are whole numbers. Launch: one thread.
+// There are at most 2**n_bits rows. `is_whole`: hessians are whole numbers. n_outputs: columns of a
+// tree. Launch: one thread.
 extern "C" __global__ void __launch_bounds__(1)
 scale_round(In<uint64> largest, In<double> given, int32 n_bits, int32 is_whole, int32 n_outputs,
             Out<int32> exponents, Out<double> regular, Out<int64> min_hessian, Out<double> unit)
@@ -151,8 +155,8 @@ scale_round(In<uint64> largest, In<double> given, int32 n_bits, int32 is_whole, 
 
 // The rows that trees are grown on.
 struct TrainingRows {
-    In<uint32> drawn;  // draw counts; read only if `subset`
-    In<double> weights;
+    In<uint32> drawn;    // draw counts; read only if `subset`
+    In<double> weights;  // read only if `weighted`; rows of weight 0 are left out
     bool subset;
     bool weighted;
 
@@ -209,6 +213,7 @@ struct Quantiser {
 };
 
 // The rows of all trees, one tree after the other; columns of target are `target_stride` apart.
+// wide is indexed by the row of X instead, and not written for rows that are not listed.
 struct RoundRows {
     Out<uint32> row;
     Out<uint32> weight;
@@ -237,7 +242,8 @@ __device__ __forceinline__ void put_row(const RoundRows& rows, const Quantiser& 
     }
 }
 
-// List the rows of T trees, in ascending order. first int64 (parts,), count int64 (1,): from
+// List the rows of T trees, in ascending order. trees uint64 (T,): their numbers in the fit. first
+// int64 (parts,), count int64 (1,): number of rows before each part and in all parts, from
 // roots.cu. count_out int64 (T,): count, for every tree. trees_per_round: K if each column has its
 // own tree, or 1 if one tree fits all columns. is_shared: H is 1.
 // Launch: grid (parts, T).
@@ -321,7 +327,7 @@ row_losses(In<double> y, In<double> raw, In<double> weights, int32 weighted, In<
 
 // Sums of fixed-point numbers in two planes: sums int64 (4, 2), zero before the launch. Nothing is
 // added if the largest summand is not finite. bits: as in `averages.plane_scales`.
-// Launch: grid (any, sums); threads loop over rows.
+// Launch: grid (any, number of sums to compute); threads loop over rows.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 sum_planes(In<double> loss, In<double> weights, int32 weighted, In<uint32> drawn, int32 subset,
            int64 n, In<uint64> largest, int32 bits, Out<int64> sums)

@@ -1,5 +1,6 @@
-// Sets leaf values to quantiles of the residuals of their rows. Each leaf is a group with
-// contiguous residuals, whose quantile quantiles.cu finds.
+// Sets leaf values to quantiles of the residuals of their rows; for the Huber loss, the mean of the
+// clipped residuals about the median is added. Each leaf is a group of residuals, whose quantile
+// quantiles.cu finds. The residuals of a group are contiguous, unless splits were undone.
 //
 //   key, weight, n_pieces, slot, first, rows, size, level   of groups, see quantiles.cu
 //
@@ -15,12 +16,15 @@
 // Make a group of each node of a level that was not split: its number, the offset of its residuals,
 // and their pieces. Group numbers differ from run to run; quantiles do not.
 //
+//   size       int32 (1,)        number of nodes of the level
+//   count      int64 (nodes,)    rows of each node; tree and trees as in leaves.cu
 //   n_with_offset int64 (1,), n_groups and n_cut int32 (1,)    residuals, groups and pieces so far;
 //                                zero before the first level
 //   level_of   float64 (K,)      level of the quantile for each column
 //   offset     int64 (nodes,)    offset of the node's residuals
 //   node_of    int32 (g,)        node of a group: *first_node plus its index in the level
-//   tree_of    int32 (g,)        tree of a group;  level float64 (g,): level of its quantile
+//   tree_of    int32 (g,)        tree of a group
+//   level      float64 (g,)      level of its quantile
 //
 // Launch: over nodes.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
@@ -47,7 +51,8 @@ offset_leaves(In<int32> size, In<uint8> accepted, In<int32> tree, In<int64> coun
 }
 
 // Write keys and weights of the rows of a level's nodes that were not split. row and pieces
-// are as in sums.cu, tree and start as in policy.cu, accepted as in children.cu.
+// are as in sums.cu, tree and start as in policy.cu, accepted as in children.cu. weights int64
+// (n,): integer weights of all rows, read only if `weighted`.
 // Launch: over the pieces of the level.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 key_residuals(In<uint32> row, In<int32> tree, In<uint8> accepted, In<int64> start, In<int64> offset,
@@ -72,7 +77,7 @@ key_residuals(In<uint32> row, In<int32> tree, In<uint8> accepted, In<int64> star
 // ---- Rows that traverse finished trees ---------------------------------------------------------
 
 // Write the nodes of finished trees as the nodes of one level, for offset_leaves; count and taken
-// become zero. size int32 (1,). Launch: over `capacity` nodes.
+// become zero. size int32 (1,): number of nodes of all trees. Launch: over `capacity` nodes.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 mark_leaves(In<int64> table, int32 n_trees, int64 capacity, In<int32> left, Out<int32> size,
             Out<uint8> accepted, Out<int32> tree, Out<int64> count, Out<int64> taken)
@@ -132,7 +137,8 @@ key_traversed(In<uint32> row, In<int64> start, In<int64> n_rows, In<int32> leaf,
 
 // ---- Splits undone -----------------------------------------------------------------------------
 
-// Find the first group of each leaf; a leaf has several groups if splits were undone.
+// Find the first group of each leaf; a leaf has several groups if splits were undone. size int32
+// (1,): number of groups.
 // leaf int32 (places,): place of the leaf that contains each node, see best_first.cu. first_of
 // int32 (places,): the first group of each leaf; the largest int32 before the launch.
 // Launch: over groups.
@@ -143,7 +149,7 @@ first_groups(In<int32> size, In<int32> node_of, In<int32> leaf, Out<int32> first
     if (group < *size) atomicMin(first_of + leaf[node_of[group]], (int32)group);
 }
 
-// Move the pieces of all groups of a leaf to the first one, which becomes the group of the leaf.
+// Assign the pieces of all groups of a leaf to the first one, which becomes the group of the leaf.
 // joined int32 (g,): place of the leaf for a first group, -1 for other groups. Launch: one thread
 // per group or piece, whichever are more, in blocks of BOOST_THREADS.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
@@ -169,7 +175,8 @@ __device__ __forceinline__ double clipped_residual(const Numbers& numbers, int64
 }
 
 // largest uint64 (T,), zero before the launch: bit pattern of each tree's largest absolute term.
-// limit float64 (K,): the limit of each column. Launch: over pieces.
+// centre float64 (g,): the quantile of each group. limit float64 (K,): the limit of each column.
+// Launch: over pieces.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 largest_terms(In<uint64> key, In<int64> weight, int32 weighted, In<int32> n_pieces, In<int32> slot,
               In<int64> first, In<int32> rows, In<double> centre, In<int32> tree_of,
@@ -235,7 +242,7 @@ set_leaf_quantiles(In<int32> size, In<int32> node_of, In<int32> tree_of, In<doub
 {
     const int64 group = row_of_thread();
     const int32 node = group < *size ? node_of[group] : -1;
-    if (node < 0) return;  // no group, or its numbers were moved
+    if (node < 0) return;  // no group, or its pieces were assigned to another group
     double found = centre[group];
     if (clipped != 0) {
         const int32 bits = bits_of_entry(*n_rows);

@@ -5,6 +5,7 @@
 //                                   node_buffer.cu; -1: the tree was not grown on the row
 //   number_of   int32 (places,)     index of the node at each place among the nodes of all trees
 //   value       float64 (., n_outputs)    values of the nodes of all trees
+//   trees       uint64 (T,)         numbers in the fit of the trees of the launch
 //
 // Launch, unless stated otherwise: grid (rows, trees), BOOST_THREADS threads; one thread per
 // row and tree; no shared memory.
@@ -56,7 +57,8 @@ struct RawPredictions {
 };
 
 // Add leaf values to the raw predictions of rows with codes uint8 (F, n). With `follows`, `place`
-// has the leaves of the rows that the tree was grown on; other rows traverse the tree.
+// has the leaves of the rows that the tree was grown on; other rows traverse the tree, and so do
+// all rows without `follows`.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 add_leaves(In<uint8> codes, int64 n, int32 missing_code, In<int64> table, int32 n_trees,
            In<int32> feature, In<uint8> code, In<uint8> missing_left, In<int32> left,

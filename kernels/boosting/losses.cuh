@@ -1,5 +1,6 @@
 // Gradient, hessian and value of each loss, for one row of weight 1 and one column of raw
-// predictions: gpuboost/engine/losses/formulas.py, the same operations in the same order.
+// predictions (the value of the softmax loss is for all columns of a row):
+// gpuboost/engine/losses/formulas.py, the same operations in the same order.
 
 // The losses by number: gpuboost/engine/losses/table.py. ROW(7, log_loss) stands for the functions
 // log_loss and log_loss_loss of the target, the raw prediction and the parameter.
@@ -17,9 +18,9 @@
 
 constexpr int32 SOFTMAX = 8;  // its functions also take values computed from the whole row
 
-constexpr double MAX_RAW = 300.0;
-constexpr double MAX_STEP = 8.0;
-constexpr double SMALL_RESIDUAL = 0.03125;
+constexpr double MAX_RAW = 300.0;           // bound of raw predictions before exp
+constexpr double MAX_STEP = 8.0;            // bound of the Newton step of one row
+constexpr double SMALL_RESIDUAL = 0.03125;  // below it, log_cosh uses series
 
 struct Derivatives {
     double gradient;
@@ -177,7 +178,7 @@ __device__ __forceinline__ double softmax_weight(double raw, double largest)
 }
 
 // Derivatives of the softmax loss with respect to the raw prediction of one of K classes; y is the
-// indicator of the class, `factor` is K / (K - 1).
+// indicator of the class, and `factor`, which multiplies the hessian, is K / (K - 1).
 __device__ __forceinline__ Derivatives softmax(double y, double probability, double factor)
 {
     const double gradient = probability - y;

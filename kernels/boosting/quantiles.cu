@@ -5,7 +5,7 @@
 //
 //   key       uint64 (r,)           numbers as ordered integers
 //   weight    int64 (r,)            read only if `weighted`; else each number counts once
-//   n_pieces  int32 (1,)            at most the length of arrays of pieces
+//   n_pieces  int32 (1,)            number of pieces, at most the length of their arrays
 //   slot, first, rows   int32, int64, int32 (pieces,)    group, first number, count of numbers
 //   size      int32 (1,)            number of groups, at most g
 //   level     float64 (g,)          level of the group's quantile
@@ -14,9 +14,9 @@
 //   total     int64 (g,)            weight of the group
 //   more      uint8 (g,)            whether the numbers up to the one found have exactly the goal
 //                                   weight, so that the quantile also depends on the next number
-//   above     uint64 (g,)           the next number, if `more`
+//   above     uint64 (g,)           the next number, if `more`; BEYOND if there is none
 //   counts    int64 (., KEY_DIGITS) weights by digit, of GROUPS_AT_ONCE groups from first_group on;
-//                                   zero before the first digit and after the last
+//                                   zero before the first digit, and again after each choice
 //
 // Launch over pieces: any number of blocks of BOOST_THREADS threads; blocks loop over pieces.
 // Launch over groups: one thread per group, in blocks of BOOST_THREADS. No dynamic shared memory.
@@ -33,7 +33,7 @@ constexpr uint64 BEYOND = 0xffffffffffffffffull;  // no number has these bits
 
 // ---- Digits ------------------------------------------------------------------------------------
 
-// counts: the weights of the candidates, by their digit at `shift`.
+// Count, for each group, the weights of the candidates by their digit at `shift`.
 // Launch: over pieces.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 count_key_digits(In<uint64> key, In<int64> weight, int32 weighted, In<int32> n_pieces,
@@ -101,7 +101,7 @@ choose_key_digits(In<int32> size, In<double> level, int32 shift, Out<uint64> pre
     }
 }
 
-// above: for groups with `more`, the next number after the one found.
+// Find, for groups with `more`, the next number of positive weight after the one found.
 // Launch: over pieces.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 find_above(In<uint64> key, In<int64> weight, int32 weighted, In<int32> n_pieces, In<int32> slot,

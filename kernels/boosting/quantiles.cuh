@@ -2,7 +2,7 @@
 
 #include "common/rounds.cuh"
 
-constexpr int32 QUANTILE_PIECE = 4096; // largest size of a piece of a group
+constexpr int32 QUANTILE_PIECE = 4096;  // largest number of numbers in a piece of a group
 constexpr uint64 SIGN = 0x8000000000000000ull;
 
 // The key of a number: an integer in the same order; 0.0 and -0.0 have the same key.
@@ -12,6 +12,7 @@ __device__ __forceinline__ uint64 key_of(double number)
     return (bits & SIGN) != 0 ? ~bits : bits | SIGN;
 }
 
+// The number of a key.
 __device__ __forceinline__ double number_of(uint64 key)
 {
     return __longlong_as_double((int64)((key & SIGN) != 0 ? key ^ SIGN : ~key));
@@ -26,7 +27,8 @@ struct Numbers {
     __device__ __forceinline__ int64 weight_of(int64 at) const { return weighted ? weight[at] : 1; }
 };
 
-// Target minus raw prediction; y float64 (n_outputs, n), raw float64 (K, n).
+// Target minus raw prediction; y float64 (n_outputs, n), raw float64 (K, n). n_outputs is K, or 1
+// if all columns have the same target.
 struct Residuals {
     In<double> y;
     In<double> raw;

@@ -31,7 +31,7 @@ __device__ __forceinline__ Chunk chunk_of(int64 n_items, int32 chunk, int32 n_ch
     return {first, min(n_items, first + size)};
 }
 
-// The sum over the chunks before `chunk`. Every thread of the block takes part.
+// The sum over the items of the chunks before `chunk`. Every thread of the block takes part.
 __device__ __forceinline__ int64 sum_before(int64 (&warp_sums)[CHUNK_WARPS],
                                             In<int64> totals, int32 chunk)
 {

@@ -12,7 +12,8 @@ typedef long long int64;
 typedef unsigned long long uint64;
 
 // An array that a kernel only reads (In), or that it writes and may also read (Out). No other
-// pointer aliases it. In a struct member the compiler ignores `__restrict__`.
+// pointer aliases it, with the harmless exceptions that tests/cuda_shim/aliases.py lists. In a
+// struct member the compiler ignores `__restrict__`.
 template <typename T>
 using In = const T* __restrict__;
 template <typename T>
@@ -32,8 +33,8 @@ using Out = T* __restrict__;
 // ---- Constants shared with the host: gpuboost/engine/task.py and criteria.py -------------------
 
 constexpr int32 MISSING_RIGHT = 0, MISSING_LEFT = 1, MISSING_UNSEEN = 2;
-constexpr int32 ONE_HOT_CATEGORIES = 4;
-constexpr int32 ONLY_MISSING_RIGHT = -1;
+constexpr int32 ONE_HOT_CATEGORIES = 4;  // up to this many, a split separates one category
+constexpr int32 ONLY_MISSING_RIGHT = -1;  // next bin of a split that sends every value left
 constexpr int32 LEAF = -1;
 constexpr double EPSILON = 2.220446049250313e-16;  // tolerance of min_impurity_decrease
 constexpr int32 CODE_WORDS = 8;   // 32-bit words of a set of codes
@@ -118,7 +119,7 @@ __device__ __forceinline__ uint64 level_key(uint64 root_key, uint64 depth)
     return hash_index(root_key ^ 0xA0761D6478BD642Full, depth);
 }
 
-// Row of a node in the mask of allowed features.
+// Row of a node, or of its tree, in the mask of allowed features.
 __device__ __forceinline__ int64 allowed_row(int32 node, int32 tree)
 {
     return ALLOWED_BY_NODE ? node : tree;
@@ -191,7 +192,8 @@ __device__ __forceinline__ double half_deviance(double x)
     return ratio * natural_log(ratio) - x;
 }
 
-// Exponential of a float64; results below about 3e-308 are 0, and NaN gives NaN.
+// Exponential of a float64; results below about 3e-308 are 0, results above the largest float64 are
+// infinity, and NaN gives NaN.
 __device__ __forceinline__ double natural_exp(double x)
 {
     constexpr double smallest = -708.0, largest = 709.782712893384, whole = 6755399441055744.0;
@@ -239,7 +241,7 @@ __device__ __forceinline__ void add_to(int64* sum, int64 value)
 
 constexpr int32 WARP = 32;
 
-// Combine the numbers of all lanes, two at a time. Every lane gets the result.
+// Combine the numbers of all lanes, two at a time. Every lane must take part, and gets the result.
 template <typename Number, typename Combine>
 __device__ __forceinline__ Number warp_fold(Number value, const Combine& combine)
 {

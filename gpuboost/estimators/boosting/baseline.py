@@ -14,7 +14,7 @@ from gpuboost.engine.losses import Loss, Predicted
 from gpuboost.engine.losses.links import log_shares
 
 NEWTON_STEPS = 50  # maximum number of steps to a baseline with offsets; about five are enough
-LONGEST_STEP = 2.0
+LONGEST_STEP = 2.0  # maximum absolute change of the baseline in one of these steps
 MIN_INIT_PROBABILITY = 1e-7  # probabilities that an ``init`` estimator predicts are clipped to this
 
 
@@ -26,7 +26,8 @@ def baseline(
     Parameters
     ----------
     offsets : float64 (n, columns) or None
-        Raw predictions that the constant is added to.
+        Raw predictions that the constant is added to. With offsets, unless the loss moves with the
+        target, the constant is found by at most `NEWTON_STEPS` Newton steps.
     """
     if offsets is None:
         return loss.baseline(y, weights)
@@ -52,8 +53,8 @@ def information_of_row(
 ) -> float:
     """Mean hessian of a row before the first round; 1.0 if hessians are not Fisher information.
 
-    The result is the weighted mean over rows, which does not change if all weights are doubled,
-    and the mean over columns.
+    The result is the mean over columns of the weighted mean over rows, which does not change if all
+    weights are doubled.
     """
     if not loss.hessian_is_information:
         return 1.0
@@ -78,7 +79,7 @@ def fitted_init(given: Any, X: Any, y: np.ndarray, weights: np.ndarray | None) -
 
 
 def raw_of_init(init: Any, X: Any, loss: Loss) -> np.ndarray:
-    """Predictions of an ``init`` estimator as raw predictions: float64 (n, columns)."""
+    """Predictions of ``init``, a fitted estimator, as raw predictions: float64 (n, columns)."""
     if not loss.is_classifier:
         values = np.asarray(copy_to_host(init.predict(X)), dtype=np.float64)
         values = loss.facts.link.forward(values.reshape(len(values), -1))
@@ -91,7 +92,10 @@ def raw_of_init(init: Any, X: Any, loss: Loss) -> np.ndarray:
 
 
 def read_offset(given: Any, n: int, columns: int, near: Any = None) -> np.ndarray | None:
-    """The user's offsets: float64 (n, columns), on the device of ``near`` or else on the host."""
+    """The user's offsets: float64 (n, columns), or None if none were given.
+
+    They are on the device of the array ``near``, or on the host if ``near`` is None.
+    """
     if given is None:
         return None
     on_host = near is None or isinstance(near, np.ndarray)
@@ -112,5 +116,8 @@ def read_offset(given: Any, n: int, columns: int, near: Any = None) -> np.ndarra
 
 
 def starting_at(n: int, constant: np.ndarray, offsets: np.ndarray | None) -> np.ndarray:
-    """Raw predictions of n rows before the first round: float64 (n, columns)."""
+    """Raw predictions of n rows before the first round: float64 (n, columns).
+
+    Without offsets, the result is a read-only view of the constant.
+    """
     return np.broadcast_to(constant, (n, len(constant))) if offsets is None else constant + offsets

@@ -28,12 +28,13 @@ class GradientBoostingRegressor(Regressor, GradientBoosting):
     loss : str or object
         {losses of regressors};
         or an object with methods ``gradient(y, raw)`` and ``hessian(y, raw)``, which take and
-        return arrays, and optionally ``loss(y, raw)``, ``predict(raw)`` and
-        ``baseline(y, weights)``.
+        return arrays, or ``gradient_hessian(y, raw)``, which returns both, and optionally
+        ``loss(y, raw)``, ``predict(raw)`` and ``baseline(y, weights)``.
     alpha : float, or list of float for several quantiles
         Quantile level of loss='quantile', or fraction of the residuals that loss='huber' squares.
+        Several quantiles require a single output.
     tweedie_power : float
-        Variance power of loss='tweedie', between 1 and 2.
+        Variance power of loss='tweedie', strictly between 1 and 2.
     """
 
     loss: Any = "squared_error"
@@ -74,8 +75,8 @@ class GradientBoostingClassifier(Classifier, GradientBoosting):
     loss : str or object
         {losses of classifiers} (two classes);
         or an object with methods ``gradient(y, raw)`` and ``hessian(y, raw)``, which take and
-        return arrays, and optionally ``loss(y, raw)``, ``predict(raw)`` and
-        ``baseline(y, weights)``.
+        return arrays, or ``gradient_hessian(y, raw)``, which returns both, and optionally
+        ``loss(y, raw)``, ``predict(raw)`` and ``baseline(y, weights)``.
     """
 
     loss: Any = "log_loss"
@@ -132,7 +133,11 @@ class GradientBoostingClassifier(Classifier, GradientBoosting):
         return map(self._most_probable, self.staged_predict_proba(X, offset))
 
     def _probabilities(self, raw: np.ndarray) -> np.ndarray:
-        """Class probabilities; if a user's loss has no ``predict``, the logistic or softmax."""
+        """Class probabilities.
+
+        If a user's loss has no ``predict``, they are the logistic function or the softmax of the
+        raw predictions.
+        """
         loss: Loss = self._model.loss
         if hasattr(getattr(loss, "objective", loss), "predict"):  # built-in losses always have it
             found = predictions(loss, raw)

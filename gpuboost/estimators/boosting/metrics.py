@@ -22,7 +22,8 @@ class Metric:
     name : str
         Key in ``evals_result_``.
     score : callable
-        ``score(truth, prediction, sample_weight=None) -> float``.
+        ``score(truth, prediction) -> float``, with the keyword ``sample_weight`` if rows have
+        weights other than 1.
     takes : {VALUES, LABELS, SHARES}
         Kind of ``prediction``: values of a regressor, encoded classes, or class probabilities (of
         the second class only if there are two). The truth of a classifier is encoded classes.
@@ -76,8 +77,10 @@ def read_metrics(given: Any, is_classifier: bool) -> list[Metric]:
         Callables are called as ``metric(truth, prediction)``, and with ``sample_weight=...`` if the
         evaluated rows have weights other than 1; rows of weight 0 are left out. The prediction is
         the result of `predict` or, in a classifier, of `predict_proba` (the second column if
-        there are two classes). Smaller values are better unless the callable has a true attribute
-        ``greater_is_better``.
+        there are two classes); with a user-defined loss, it is the result of the ``predict`` of the
+        loss or, without this method, the raw prediction. Smaller values are better unless the
+        callable has a true attribute ``greater_is_better``. The power of 'tweedie_deviance' is 1.5,
+        whatever ``tweedie_power`` is.
     """
     if given is None:
         return []

@@ -30,7 +30,7 @@ class BoostedRounds(FittedTrees):
     baseline : float64 (columns,)
         Raw prediction before the first round, without the predictions of ``init``.
     trees_per_round : int
-        Number of trees of a round. Trees t, t + trees_per_round, ... add to column t; if there is
+        Number of trees of a round. Trees k, k + trees_per_round, ... add to column k; if there is
         one tree per round, it adds to all columns.
     init : estimator or None
         Fitted estimator whose predictions boosting starts from.
@@ -48,7 +48,7 @@ class BoostedRounds(FittedTrees):
 
     @cached_property
     def columns(self) -> tuple[Ensemble, ...]:
-        """The trees of each column of raw predictions."""
+        """The trees of each column of raw predictions; all trees if each adds to all columns."""
         k = self.trees_per_round
         if k == 1:
             return (self.ensemble,)
@@ -73,12 +73,18 @@ class BoostedRounds(FittedTrees):
             yield total
 
     def fingerprint(self) -> str:
-        """SHA-256 of the trees, the number of trees per round and the baseline, in hexadecimal."""
+        """SHA-256 of what `FittedTrees.fingerprint` includes, and of the rounds, in hexadecimal.
+
+        Of the rounds, it includes the number of trees per round and the baseline.
+        """
         own = f"{super().fingerprint()}{self.trees_per_round}".encode()
         return hashlib.sha256(own + np.ascontiguousarray(self.baseline).tobytes()).hexdigest()
 
     def importances(self, n_features: int, kind: str = "gain") -> np.ndarray:
-        """Fraction of the total gain, or of the number of splits, per feature: (n_features,)."""
+        """Fraction of the total gain, or of the number of splits, per feature: (n_features,).
+
+        ``kind`` is "gain" or "count". All fractions are 0 if no tree has a split.
+        """
         total = np.zeros(n_features)
         for tree in self.ensemble.trees:
             if kind == "gain":
@@ -89,7 +95,10 @@ class BoostedRounds(FittedTrees):
 
 
 def predictions(loss: Loss, raw: np.ndarray) -> np.ndarray:
-    """Predictions from raw predictions, by the inverse link or a user's loss, on their device."""
+    """Predictions from raw predictions, by the inverse link or the ``predict`` of a user's loss.
+
+    They are computed on the device of the raw predictions.
+    """
     if loss.has_formula:
         return inverse_link(loss.facts.link, raw)
     with working_on(raw):

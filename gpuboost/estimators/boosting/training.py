@@ -50,7 +50,7 @@ class RoundSetup:
     prepared : Prepared
         The binned data and the plan.
     offsets : float64 (n, columns) or None
-        Offsets plus predictions of ``init``.
+        Offsets plus raw predictions of ``init``; None without both.
     init : estimator or None
         The fitted ``init`` estimator.
     evaluated : list of RowSet
@@ -113,7 +113,7 @@ class RoundSetup:
 
     @cached_property
     def weights(self) -> np.ndarray | None:
-        """Weights for growing trees; rows held out have weight 0."""
+        """Weights for growing trees: rows held out have weight 0. None if all rows count as 1."""
         if self.held_out is None:
             return self.plan.weights
         return np.where(self.held_out, 0.0, self._given_weights)
@@ -125,7 +125,10 @@ class RoundSetup:
 
     @cached_property
     def constant(self) -> np.ndarray:
-        """The baseline, to which offsets and ``init`` are added: float64 (columns,)."""
+        """The baseline, to which offsets and ``init`` are added: float64 (columns,).
+
+        With ``init``, it is 0. A warm start keeps the baseline of the earlier model.
+        """
         if self.before is not None:
             return self.before.baseline
         if self.estimator.init is not None:
@@ -134,13 +137,13 @@ class RoundSetup:
 
     @cached_property
     def train(self) -> RowSet:
-        """The rows that trees are grown on."""
+        """All rows of X with their weights for growing trees; rows held out have weight 0."""
         matrix, y = self.prepared.matrix, self.plan.y
         start = starting_at(len(y), self.constant, self.offsets)
         return RowSet(matrix, y, self.weights, self._so_far(matrix, start))
 
     def _so_far(self, data: BinnedMatrix | np.ndarray, start: np.ndarray) -> np.ndarray:
-        """Raw predictions, including the rounds before a warm start."""
+        """Raw predictions ``start`` plus, in a warm start, those of the earlier rounds."""
         if self.before is None:
             return start
         backend, execution = self.prepared.backend, self.prepared.execution
@@ -214,7 +217,8 @@ class BoostingFit:
     train_scores : list of float
         Mean loss after each round on the rows that the round was fitted on.
     oob_scores, oob_improvements : list of float
-        Mean loss after each round on the rows not drawn for the round, and its decrease.
+        Mean loss after each round on the rows not drawn for the round, and its decrease in the
+        round; empty if each round draws all rows.
     results : dict of str to dict of str to list of float
         ``evals_result_``.
     best_round : int or None
@@ -281,7 +285,10 @@ class BoostingFit:
         unread.clear()
 
     def _early_stopping(self) -> EarlyStopping | None:
-        """Early stopping by the last metric of the last row set, as in XGBoost."""
+        """Early stopping by the last metric of the last row set, as in XGBoost, or None.
+
+        The loss counts as the first metric, so it decides if the user gave no metrics.
+        """
         estimator = self.setup.estimator
         patience = options.patience(estimator.n_iter_no_change)
         tol = number_between("tol", estimator.tol, 0.0)
@@ -292,7 +299,7 @@ class BoostingFit:
 
     @property
     def scores(self) -> list[float]:
-        """The last metric of the last row set, after each round."""
+        """The last metric of the last row set (the loss if there are no metrics), by round."""
         last = self.results[self.setup.monitored[-1].name]
         return last[list(last)[-1]]
 

@@ -42,7 +42,8 @@ class TreeModel(BaseEstimator, ABC):
         'auto', 'cpu', 'cuda', 'cuda:N', or the name of a backend, 'numpy' or 'numba'. 'auto'
         chooses the backend that should be fastest for the size of the data, including the time to
         start a backend that the process has not used yet; 'cpu' chooses 'numpy' or 'numba' in the
-        same way. The model does not depend on ``device``.
+        same way. If X is on a GPU, 'auto' and 'cuda' mean this GPU. The model does not depend on
+        ``device``.
     max_bins : int
         Maximum number of bins per feature, from 2 to 255; missing values have an extra bin.
     categorical_features : 'from_dtype', None, or array-like of bool, int or str
@@ -103,9 +104,10 @@ class TreeModel(BaseEstimator, ABC):
         return one_of("voting", getattr(self, "voting", "soft"), ("soft", "hard"))
 
     def _weights(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
-        """Weights of the rows; rows are drawn in proportion to their weights.
+        """Weights of the rows; if rows are drawn, they are drawn in proportion to these weights.
 
-        In classifiers without a base tree, the weights are multiplied by the class weights.
+        In classifiers without a base tree, the weights are multiplied by the class weights, unless
+        each tree balances the rows drawn for it. None means that all weights are 1.
         """
         return weights
 
@@ -157,7 +159,8 @@ class TreeModel(BaseEstimator, ABC):
     def feature_importances_(self) -> np.ndarray:
         """Normalised impurity decrease of each feature: ndarray of shape (n_features,).
 
-        The mean over the trees; in AdaBoost, the mean is weighted by the trees' weights.
+        It is the mean over the trees; in AdaBoost, the mean is weighted by the trees' weights. All
+        entries are 0 if no tree has a split.
         """
         check_is_fitted(self)
         return self._model.importances(self.n_features_in_)
@@ -165,8 +168,9 @@ class TreeModel(BaseEstimator, ABC):
     def fingerprint(self) -> str:
         """SHA-256 of the trees, the bin edges and the codes of categories.
 
-        Gradient boosting includes the baseline, AdaBoost the weights of the trees. Class labels,
-        ``voting``, the loss and a fitted ``init`` estimator are not included.
+        Gradient boosting includes the number of trees per round and the baseline, AdaBoost the
+        weights of the trees. Class labels, ``voting``, the loss and a fitted ``init`` estimator are
+        not included.
 
         The fingerprint is equal for equal data, parameters and seed, on any device and with any
         number of threads.

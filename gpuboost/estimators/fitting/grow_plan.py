@@ -22,7 +22,7 @@ from gpuboost.estimators.inputs.constraints import with_constraints
 from gpuboost.estimators.inputs.parameters import tree_options
 from gpuboost.estimators.model.fitted import FittedTrees, TreeBatch
 
-LIMITS = ("max_depth", "max_leaf_nodes", "min_samples_leaf", "ccp_alpha")  # fields of `GrowthSize`
+LIMITS = ("max_depth", "max_leaf_nodes", "min_samples_leaf", "ccp_alpha")  # also in `GrowthSize`
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class GrowPlan:
 def tree_plan(
     estimator: Any, inputs: FitInputs, batch: TreeBatch, in_turn: bool = False
 ) -> tuple[GrowPlan, GrowthSize]:
-    """The plan of a batch of trees, and their `GrowthSize`.
+    """The plan of a batch of trees, with the estimator's constraints, and their `GrowthSize`.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def rows_with_weight(sampler: RowSampler, tree: int) -> TreeRows:
 
 
 def with_progress(steps: Iterable[Any], total: int, verbose: int) -> Iterable[Any]:
-    """The steps, with a progress bar on standard error if ``verbose``."""
+    """The steps (trees or rounds), with a progress bar on standard error if ``verbose``."""
     if not verbose:
         return steps
     from tqdm import tqdm  # imported only if used

@@ -34,8 +34,8 @@ class Classifier(ClassifierMixin):
     class_weight : dict or str
         A dict maps class labels to weights; classes that it lacks have weight 1. 'balanced' makes
         the weight of a class inversely proportional to its number of rows; 'balanced_subsample'
-        (forests only) does so for the rows drawn for each tree. None means that all classes have
-        weight 1.
+        (forests only) does so for the rows drawn for each tree, and means 'balanced' if
+        ``bootstrap=False``. None means that all classes have weight 1.
     voting : {'soft', 'hard'}
         Whether to average the trees' class probabilities or to count one vote per tree.
 
@@ -46,8 +46,8 @@ class Classifier(ClassifierMixin):
     n_classes_ : int
         Number of classes.
     oob_decision_function_ : ndarray of shape (n_samples, n_classes), with ``oob_score``
-        Out-of-bag class probabilities; NaN for rows that every tree was grown on (in
-        scikit-learn's forests, 0).
+        Out-of-bag class probabilities (with ``voting='hard'``, fractions of the votes); NaN for
+        rows that every tree was grown on (in scikit-learn's forests, 0).
     """
 
     _labels: ClassVar[Any] = ClassLabels
@@ -85,7 +85,7 @@ class Classifier(ClassifierMixin):
             return self._labels_at(probabilities.argmax(axis=1))
 
     def _labels_at(self: Any, places: np.ndarray) -> np.ndarray:
-        """Class labels at the given indices; string labels are on the host."""
+        """Class labels at the given indices, on their device; string labels are on the host."""
         if self.classes_.dtype.kind not in "biuf":
             return self.classes_.take(copy_to_host(places), axis=0)
         return array_module(places).asarray(self.classes_).take(places, axis=0)

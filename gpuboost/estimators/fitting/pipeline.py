@@ -1,8 +1,9 @@
 """The steps of every fit: prepare, grow, keep.
 
-`prepare` reads the parameters, then X, y and the weights, calls the estimator's ``_plan``, chooses
-a backend and bins X. From the resulting `Prepared` object, the estimator grows its trees or boosts
-its rounds. `keep` replaces the fitted attributes.
+`prepare` reads the parameters of the execution, then X, y and the weights, calls the estimator's
+``_plan``, which reads most of the other parameters, chooses a backend and bins X. From the
+resulting `Prepared` object, the estimator grows its trees or boosts its rounds. `keep` replaces the
+fitted attributes.
 """
 
 from __future__ import annotations
@@ -104,8 +105,10 @@ class Prepared(Generic[Plan]):
 def run_fit(
     estimator: Any, X: Any, y: Any, sample_weight: Any, rounds: RoundInputs | None = None
 ) -> None:
-    """Prepare, grow and keep. The prepared data is released on return, also after an error.
+    """Prepare, grow and keep. The prepared data is released on return.
 
+    After an error, the frames in its traceback keep the data alive; `memory_advice` clears those of
+    a MemoryError.
     ``rounds`` is passed to the ``_grow`` of gradient boosting.
     """
     prepared = prepare(estimator, X, y, sample_weight)
@@ -160,7 +163,7 @@ def keep(
 
 @contextmanager
 def memory_advice() -> Iterator[None]:
-    """Context that adds advice to a MemoryError."""
+    """Context that adds advice to a MemoryError, and releases the arrays in its traceback."""
     try:
         yield
     except MemoryError as error:

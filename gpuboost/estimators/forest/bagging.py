@@ -96,7 +96,10 @@ class BaggingClassifier(Classifier, Bagging):
     _tree_class = DecisionTreeClassifier
 
     def _row_factor(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
-        """Class weight of each row; `_weights` leaves these out, since the base tree has them."""
+        """Class weight of each row, from the ``class_weight`` of the base tree.
+
+        `_weights` does not include class weights, so that rows are not drawn in proportion to them.
+        """
         return self._class_factor(labels, weights)
 
 

@@ -1,4 +1,4 @@
-"""Base of forests and bagging: many trees, each grown on a sample of the rows."""
+"""Base of forests and bagging: many trees, each grown on all rows or on a sample of them."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ from gpuboost.estimators.trees.many_trees import ManyTrees, check_growing
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TreeEnsemble(ManyTrees):
-    """Many trees, each grown on a sample of the rows.
+    """Many trees, each grown on all rows or on a sample of them.
 
     Parameters
     ----------
     bootstrap : bool
         Whether the rows of a tree are drawn with replacement, in proportion to their weights.
-        Otherwise each tree of a forest uses all rows, and bagging draws rows without
-        replacement (pasting).
+        Otherwise each tree of a forest uses all rows, and bagging draws ``max_samples`` rows
+        without replacement (pasting), or uses all rows if these are as many.
     oob_score : bool or callable
         Whether to predict each row with the trees that were not grown on it, and to score these
-        predictions by accuracy or R2. A callable is called as ``oob_score(y_true, y_pred)``, with
-        encoded classes for classifiers, and returns the score.
+        predictions by accuracy or R2; requires ``bootstrap=True``. A callable is called as
+        ``oob_score(y_true, y_pred)``, with encoded classes for classifiers, and returns the score.
     max_samples : int or float
         Number of rows drawn for each tree; a float is a fraction of the number of rows or, with
-        weights, of the sum of the weights. None means the number of rows of X.
+        weights, of the sum of the weights (in forests, times the class weights). None means the
+        number of rows of X.
 
     Attributes
     ----------
@@ -44,7 +45,7 @@ class TreeEnsemble(ManyTrees):
     estimators_samples_ : list of ndarray
         The rows drawn for each tree.
     oob_score_ : float, with ``oob_score``
-        Score of the rows that have an out-of-bag prediction.
+        Score of the rows that have an out-of-bag prediction; NaN if these are too few.
     """
 
     bootstrap: bool = True
@@ -71,7 +72,10 @@ class TreeEnsemble(ManyTrees):
         return None
 
     def _row_factor(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
-        """Factor of each row's draw count, the same in every tree; None if there are none."""
+        """Factors that multiply the draw counts of rows in every tree; None without factors.
+
+        If all rows are used, the factors multiply the weights.
+        """
         return None
 
     # ---- the steps of a fit --------------------------------------------------------------------
@@ -125,7 +129,10 @@ class TreeEnsemble(ManyTrees):
 
 
 def rows_drawn(sampler: RowSampler, tree: int) -> np.ndarray:
-    """Rows of a tree, each repeated as often as it was drawn."""
+    """Rows of a tree, ascending, each repeated as often as it was drawn; all rows without a draw.
+
+    Rows whose weight is 0 are included if all rows are used.
+    """
     rows = np.arange(sampler.n_samples)
     if sampler.method == ALL_ROWS:
         return rows

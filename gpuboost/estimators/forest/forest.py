@@ -43,7 +43,7 @@ class Forest(TreeEnsemble):
 
     @property
     def splitter(self) -> str:
-        """The rule that chooses thresholds: the default of the trees."""
+        """The rule that chooses thresholds, which is the default of the tree class."""
         return self._tree_class.splitter
 
     def _row_draw(self, n_samples: int, weights: np.ndarray | None) -> tuple[str, int]:
@@ -57,7 +57,10 @@ class Forest(TreeEnsemble):
         return ALL_ROWS, n_samples
 
     def _empty_tree(self) -> SingleTree:
-        """A tree without class_weight, which the forest's row weights already include."""
+        """A tree with the forest's parameters, except class_weight.
+
+        The row weights of the forest already include the class weights.
+        """
         own = self.get_params(deep=False)
         names = set(self._tree_class().get_params()) & set(own) - {"class_weight"}
         return self._tree_class(**{name: own[name] for name in names})

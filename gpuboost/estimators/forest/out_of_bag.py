@@ -20,12 +20,12 @@ from gpuboost.estimators.model.fitted import FittedTrees, TreeBatch
 def out_of_bag_means(
     model: FittedTrees, ensemble: Ensemble, matrix: BinnedMatrix, backend: Backend, n_threads: int
 ) -> np.ndarray:
-    """Mean of each row's leaf values over the trees not grown on the row, added in tree order.
+    """Mean of each row's leaf values over the trees not grown on the row, summed in tree order.
 
     Parameters
     ----------
     ensemble : Ensemble
-        The ensemble of the model, or its votes.
+        The ensemble of the model or, with hard voting, its votes.
     matrix : BinnedMatrix
         Training data.
 
@@ -57,7 +57,8 @@ def out_of_bag_facts(
 ) -> dict[str, Any]:
     """Fitted attributes from the out-of-bag means of leaf values or votes.
 
-    Accuracy needs one row with an out-of-bag mean, R2 needs two; with fewer, the score is NaN.
+    The score is that of the rows with an out-of-bag mean. Classifiers need at least one such row,
+    regressors two (R2 is undefined for one); with fewer, the score is NaN.
     """
     y_true, seen = copy_to_host(labels.rows), ~np.isnan(means[:, 0])
     if isinstance(labels, ClassLabels):

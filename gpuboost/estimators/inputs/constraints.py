@@ -1,4 +1,4 @@
-"""Constraints on trees: monotonic features and interaction groups."""
+"""Constraints on trees: monotonic features, interaction groups, and regularised leaf values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INTERACTIONS = ("pairwise", "no_interactions")
 def with_constraints(
     options: TreeOptions, tree: Any, schema: FeatureSchema, labels: ClassLabels | ValueLabels
 ) -> TreeOptions:
-    """Options of a tree with the user's monotonic constraints on its leaf values."""
+    """Options of a tree with the user's monotonic constraints, if any, on its leaf values."""
     given = tree.monotonic_cst
     directions = monotonic_directions(given, schema)
     if directions is None:
@@ -62,7 +62,11 @@ def regularisation(estimator: Any, schema: FeatureSchema, loss: Loss) -> Regular
 
 
 def monotonic_directions(given: Any, schema: FeatureSchema) -> tuple[int, ...] | None:
-    """The direction 1, -1 or 0 of each feature; None if no feature is constrained."""
+    """The direction of each feature; None if no feature is constrained.
+
+    It is 1 if predictions must increase with the feature, -1 if they must decrease, 0 without a
+    constraint.
+    """
     if given is None:
         return None
     if isinstance(given, Mapping):
@@ -85,7 +89,10 @@ def monotonic_directions(given: Any, schema: FeatureSchema) -> tuple[int, ...] |
 
 
 def interaction_groups(given: Any, schema: FeatureSchema) -> tuple[tuple[int, ...], ...] | None:
-    """Groups of features that can share a path; features in no group form one more group."""
+    """Groups of features that can share a path, or None without this constraint.
+
+    Features in no group form one more group.
+    """
     n = schema.n_features
     if given is None:
         return None

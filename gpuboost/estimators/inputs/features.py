@@ -32,7 +32,10 @@ class TrainingTable:
     mapper: BinMapper | None = None  # bins of the model that a warm start adds trees to
 
     def bin(self, weights: np.ndarray | None, backend: Backend, n_threads: int) -> BinnedMatrix:
-        """Codes of the features; bin edges are weighted quantiles unless a mapper is given."""
+        """Codes of the features: those of a `Dataset`, by the given mapper, or by new bins.
+
+        The edges of new bins are quantiles, weighted by ``weights`` unless these are None.
+        """
         if isinstance(self.data, BinnedMatrix):
             return self.data
         if self.mapper is not None:
@@ -92,12 +95,14 @@ def where_they_are(*given: Any) -> AbstractContextManager[Any]:
 def read_targets(
     kind: Any, y: Any, sample_weight: Any, n_samples: int
 ) -> tuple[ClassLabels | ValueLabels, np.ndarray | None]:
-    """Read the labels and weights of a fit; both are on the GPU if one is (`adopt_targets`).
+    """Read the labels and weights of the rows of a fit or of an evaluation set.
+
+    If one of them is on a GPU (see `adopt_targets`), the other is copied there.
 
     Parameters
     ----------
     kind : type
-        `ClassLabels` or `ValueLabels`.
+        `ClassLabels`, `ValueLabels` or a subclass.
     """
     labels = kind.read(y)
     check_same_length(range(n_samples), labels)
@@ -134,7 +139,10 @@ def same_bins(one: BinMapper, other: BinMapper) -> bool:
 def _check_dataset(
     data: Dataset, estimator: Any, before: FittedTrees | None, max_bins: int
 ) -> None:
-    """Check that no parameter contradicts the bins of a Dataset."""
+    """Check that no parameter contradicts the bins of a Dataset.
+
+    In a warm start, the Dataset must have the columns and bins of the earlier model, too.
+    """
     choice = estimator.categorical_features
     if not (isinstance(choice, str) and choice == "from_dtype"):
         raise ValueError(

@@ -91,7 +91,7 @@ def tree_options(
     n_samples, n_features : int
         Numbers of all rows and of the tree's candidate features, to which fractions refer.
     criteria : mapping of str to int
-        Key in `engine.criteria.CRITERIA` of each criterion, by its name.
+        Numbers of the criteria, the keys of `engine.criteria.CRITERIA`, by the names for users.
     """
     return TreeOptions(
         criterion=criterion_number(tree.criterion, criteria),
@@ -131,7 +131,7 @@ def criterion_number(criterion: Any, criteria: Mapping[str, int]) -> int:
 
 
 def feature_count(max_features: Any, n_features: int) -> int:
-    """Number of features to draw from ``n_features``; larger integers mean all of them."""
+    """Number of features to draw from ``n_features``: at least 1, and at most all of them."""
     if max_features is None:
         return n_features
     roots = {"sqrt": math.isqrt(n_features), "log2": n_features.bit_length() - 1}
@@ -142,7 +142,10 @@ def feature_count(max_features: Any, n_features: int) -> int:
 
 
 def whole_or_share(name: str, value: Any, total: int, allowed: str) -> int:
-    """A count given as an integer of at least 1 or as a fraction in (0, 1] of ``total``."""
+    """A count given as an integer of at least 1 or as a fraction in (0, 1] of ``total``.
+
+    Fractions are rounded down, but to at least 1. ``allowed`` is for the error message.
+    """
     message = f"{name} must be {allowed}, got {value!r}"
     if isinstance(value, (str, bool, np.bool_)) or not isinstance(value, Real):
         raise (ValueError if isinstance(value, str) else TypeError)(message)
@@ -153,7 +156,7 @@ def whole_or_share(name: str, value: Any, total: int, allowed: str) -> int:
 
 
 def _rows(tree: Any, name: str, minimum: int, n_samples: int) -> int:
-    """A number of rows given as an integer or as a fraction of all rows, rounded up."""
+    """A number of rows given as an integer or as a fraction of all rows, which is rounded up."""
     value = getattr(tree, name)
     if isinstance(value, Real) and not isinstance(value, (Integral, bool)):
         return math.ceil(fraction(name, value, one=name == "min_samples_split") * n_samples)
@@ -174,13 +177,14 @@ def _limit(tree: Any, name: str, minimum: int) -> int:
 def draw_count(
     max_samples: Any, n_samples: int, weights: np.ndarray | None, maximum: float = math.inf
 ) -> int:
-    """Number of rows drawn for a tree.
+    """Number of rows drawn for a tree; warns if a float draws surprisingly few or many rows.
 
     Parameters
     ----------
     max_samples : None, int or float
         None means the number of rows, an int is the number itself, and a float is a fraction of
-        the number of rows or, with weights, of the sum of the weights.
+        the number of rows or, with weights, of the sum of the weights. The product is rounded down,
+        but to at least 1.
     maximum : float
         Largest float that is allowed for ``max_samples``.
     """

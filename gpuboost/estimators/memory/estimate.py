@@ -37,10 +37,11 @@ def estimate_memory(
 ) -> int:
     """Estimate the peak memory of a fit on a CUDA device, in bytes.
 
-    X is assumed to be on the host. Trees of bounded depth are assumed to be full, and other trees
-    to have about as many nodes as rows. For trees of more than a dozen levels, this is more than
-    most data need. The estimate excludes the memory of CUDA itself (a few hundred MB per process)
-    and, for boosting, the rows of ``eval_set`` and the arrays of a user-defined loss.
+    X is assumed to be on the host. Trees of bounded depth are assumed to be full, as far as the
+    number of rows allows, and other trees to have about as many nodes as rows. For trees of more
+    than a dozen levels, this is more than most data need. The estimate excludes the memory of CUDA
+    itself (a few hundred MB per process) and, for boosting, the rows of ``eval_set`` and the arrays
+    of a user-defined loss.
 
     Parameters
     ----------
@@ -72,9 +73,9 @@ def estimate_memory(
     Raises
     ------
     TypeError
-        If ``estimator`` is not a gpuboost estimator.
+        If ``estimator`` is not a gpuboost estimator, or a number or a parameter has a wrong type.
     ValueError
-        If a number or a parameter of the estimator is out of range.
+        If a number or a parameter of the estimator is out of range, or ``dtype`` is another type.
 
     Examples
     --------
@@ -114,7 +115,11 @@ def _growing_peak(estimator: Any, table: ShapeOnlyTable, budget: int, shape: Dev
 
 
 def _budget(given: int | None) -> tuple[int, DeviceShape]:
-    """Bytes that a fit can use, and the shape of the device; no limit without a device."""
+    """Bytes that a fit can use, and the shape of the device.
+
+    Without a given budget and without a device, there is no limit. With a given budget, the shape
+    is the default of `DeviceShape`, even if there is a device.
+    """
     if given is not None:
         return integer_at_least("memory_budget", given, 1), DeviceShape()
     if why_no_cuda():

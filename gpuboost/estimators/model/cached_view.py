@@ -9,9 +9,10 @@ VIEWS = "_views"  # attribute that caches the views; it is not part of the pickl
 
 
 class ModelView:
-    """Decorator that turns a method into an attribute, computed once and read-only.
+    """Decorator that turns a method into a read-only attribute, computed once after each fit.
 
-    Prediction reads the model itself, so an assigned view would have no effect.
+    Prediction reads the model itself, so an assigned view would have no effect. If the value is a
+    list, each access returns a copy.
     """
 
     def __init__(self, make: Callable[[Any], Any]) -> None:

@@ -54,7 +54,8 @@ class TreeBatch:
     sampler : RowSampler
         Sampler of the rows of each tree.
     feature_draw : FeatureDraw or None
-        Draw of the features of each tree; None if each tree uses all features.
+        Draw of the features of each tree; None if each tree uses all features. It is always None
+        in boosting, whose trees have all features even if some were drawn to grow them.
     """
 
     trees: range
@@ -62,7 +63,7 @@ class TreeBatch:
     feature_draw: FeatureDraw | None
 
     def features(self, tree: int) -> np.ndarray | None:
-        """Features drawn for the tree; None if the tree uses all features."""
+        """Features drawn for the tree; None without `feature_draw`."""
         if self.feature_draw is None:
             return None
         return self.feature_draw.features(self.sampler.seed, tree)
@@ -123,7 +124,7 @@ class FittedTrees:
         return self.ensemble.importances(n_features)
 
     def fingerprint(self) -> str:
-        """SHA-256 of the trees, the bin edges and the codes of categories, in hexadecimal."""
+        """SHA-256 of the trees, the bin edges and any codes of categories, in hexadecimal."""
         found = self.ensemble.fingerprint(self.mapper)
         if not self.schema.is_categorical.any():
             return found
@@ -132,7 +133,10 @@ class FittedTrees:
         return sha.hexdigest()
 
     def _trees_for(self, data: np.ndarray | BinnedMatrix, hard: bool = False) -> Ensemble:
-        """The ensemble for columns or codes; always the same object, by which backends cache it."""
+        """The ensemble, or with ``hard`` the votes, for columns or for codes.
+
+        Repeated calls return the same object, since backends cache data by the object's id.
+        """
         chosen = self.votes if hard else self.ensemble
         return chosen.on_codes if isinstance(data, BinnedMatrix) else chosen
 

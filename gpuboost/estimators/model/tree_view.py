@@ -36,8 +36,9 @@ class TreeView:
 
     Attributes
     ----------
-    node_count, max_depth, n_leaves, n_features, n_outputs, max_n_classes : int
-        Sizes of the tree; the depth is 0 if the root is a leaf.
+    node_count, capacity, max_depth, n_leaves, n_features, n_outputs, max_n_classes : int
+        Sizes of the tree. The capacity is the number of nodes; the depth is 0 if the root is a
+        leaf.
     n_classes : ndarray of int of shape (n_outputs,)
         Number of classes of each output; 1 in a regression.
     children_left, children_right : ndarray of int64 of shape (node_count,)
@@ -101,12 +102,12 @@ class TreeView:
         return gains / total if normalize and total > 0 else gains
 
     def _columns(self, X: Any, schema: FeatureSchema) -> np.ndarray:
-        """The columns of X: numeric values as floats, categories as codes."""
+        """The checked columns of X on the host: numeric values as floats, categories as codes."""
         here = X if is_sparse(X) else as_host_array(X, "X")
         return check_features(apply_schema(here, schema, "tree_"))
 
     def predict(self, X: Any) -> np.ndarray:
-        """Value of each row's leaf: (n, classes), or (n, outputs, 1) for a regression."""
+        """Value of each row's leaf: (n, classes), or (n, outputs, 1) for values or one class."""
         values = self.value[self.apply(X)]
         return values[:, 0] if self.max_n_classes > 1 else values
 
@@ -127,7 +128,7 @@ class TreeView:
         """Add to ``out`` the mean prediction with the target features set to each row of ``grid``.
 
         A split on another feature sends every row both ways, in proportion to the training weight
-        of its children (Friedman 2001, section 8.2).
+        of its children (Friedman 2001, section 8.2). The prediction is that of the first output.
         """
         grid = self._columns(grid, select_columns(self._schema, np.asarray(target_features)))
         tree, share = self._tree, np.zeros((len(grid), self.node_count))

@@ -12,7 +12,7 @@ OF_THE_ENSEMBLE = ("device", "n_jobs", "max_bins", "categorical_features")
 def checked_tree(
     tree: Any, tree_class: type[SingleTree], ensemble: str, also: str = ""
 ) -> SingleTree:
-    """Check that a base learner is a gpuboost tree, and return it.
+    """Check that a base learner is a gpuboost tree that an ensemble can use, and return it.
 
     Parameters
     ----------
@@ -24,6 +24,13 @@ def checked_tree(
         Name of the ensemble, the same as in scikit-learn.
     also : str
         Other allowed base learners, for the error message.
+
+    Raises
+    ------
+    TypeError
+        If the base learner is not a tree of ``tree_class``.
+    ValueError
+        If it sets a parameter that belongs to the ensemble (`OF_THE_ENSEMBLE`).
     """
     if not isinstance(tree, tree_class):
         allowed = " or ".join(each.__name__ for each in (tree_class, *tree_class.__subclasses__()))

@@ -40,7 +40,8 @@ class ManyTrees(TreeModel):
         Number of trees; the maximum number if the fit can stop early.
     warm_start : bool
         Whether `fit` adds trees to the existing trees and keeps the bins and categories of the
-        first fit. On the same data, the model is the same as if all trees were grown at once.
+        first fit. On the same data and with the same other parameters, the model is the same as if
+        all trees were grown at once.
     verbose : int
         If above 0, a progress bar is shown.
 
@@ -88,7 +89,7 @@ class ManyTrees(TreeModel):
         Returns
         -------
         indicator : csr_matrix of shape (n_samples, n_nodes)
-            1 where the row passes through the node.
+            1 where the row passes through the node. If X is on a GPU, a CuPy matrix of float64.
         n_nodes_ptr : ndarray of int64 of shape (n_trees + 1,)
             The nodes of tree t are the columns n_nodes_ptr[t] to n_nodes_ptr[t + 1] - 1.
         """
@@ -110,7 +111,10 @@ class ManyTrees(TreeModel):
         return ((t, batch) for batch in self._model.batches for t in batch.trees)
 
     def _tree_estimator(self, t: int, batch: TreeBatch) -> SingleTree:
-        """Tree ``t`` as an estimator; its classes are encoded as in scikit-learn."""
+        """Tree ``t`` as an estimator; its classes are encoded as in scikit-learn.
+
+        If features were drawn for the tree, it has only these, numbered from 0 and without names.
+        """
         tree, mapper = self._ensemble.trees[t], self._model.mapper
         schema = replace(self._model.schema, names=None)
         features = batch.features(t)

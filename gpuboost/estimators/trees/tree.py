@@ -55,8 +55,9 @@ class SingleTree(TreeModel):
         rows are their hessians here.
     max_features : int, float, 'sqrt', 'log2' or None
         Number of features drawn at each node as candidates for its split; a float is a
-        fraction of all features. None means all features. If none of the drawn features can split
-        the node, further features are tried.
+        fraction of all features or, if features are drawn for the whole tree or for a level, of
+        these. None means all of them. If none of the drawn features can split the node, further
+        features are tried.
     max_leaf_nodes : int
         Maximum number of leaves; the tree is then grown best-first. None means no limit.
     min_impurity_decrease : float
@@ -127,6 +128,8 @@ class SingleTree(TreeModel):
     def cost_complexity_pruning_path(self, X: Any, y: Any, sample_weight: Any = None) -> Bunch:
         """Values of ``ccp_alpha`` at which pruning removes splits of the tree grown on this data.
 
+        The tree is grown with the parameters of this estimator, but with ``ccp_alpha=0``.
+
         Returns
         -------
         Bunch
@@ -164,7 +167,7 @@ class SingleTree(TreeModel):
         Returns
         -------
         csr_matrix of shape (n_samples, n_nodes)
-            1 where the row passes through the node.
+            1 where the row passes through the node. If X is on a GPU, a CuPy matrix of float64.
         """
         boolean("check_input", check_input)
         check_is_fitted(self)
@@ -195,6 +198,8 @@ class DecisionTreeClassifier(Classifier, SingleTree):
 
     def predict_proba(self, X: Any, check_input: bool = True) -> np.ndarray:
         """Probability of each class: its weighted fraction of the training rows in the leaf.
+
+        With ``monotonic_cst``, the fraction is clipped to the bounds that the constraints set.
 
         Returns
         -------
