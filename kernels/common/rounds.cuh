@@ -19,7 +19,7 @@ __device__ __forceinline__ int64 row_of_thread()
 
 // Raise *largest, the bit pattern of a float64, to the largest `size` of the block. Sizes must not
 // be negative. Every thread of the block takes part; of_warp uint64 (BOOST_WARPS,) is shared
-// memory. A block needs only one atomic, because all blocks update the same word.
+// memory. There is only one atomic per block, because the atomics of all blocks collide.
 __device__ __forceinline__ void update_largest(uint64* of_warp, uint64* largest, double size)
 {
     const int32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;

@@ -17,10 +17,10 @@
 //                                     i has place *first + i, see node_buffer.cu
 //   length        int32 (trees,)      number of splits that each queue has taken, zero before the
 //                                     first level
-//   gain, key, node   float64, uint64, int32 (trees, capacity)   of the splits taken, in this
-//                                     order; `node` is a place
-//   turn          int32 (trees, capacity)   entry i of a tree: position in this order of the i-th
-//                                     node that was split in the last level
+//   gain, key, node   float64, uint64, int32 (trees, capacity)   gain, key and place of the node of
+//                                     each split taken, in the order of the queue
+//   turn          int32 (trees, capacity)   entry i of a tree: position in the order of the queue
+//                                     of the i-th node of the level before whose split was taken
 //   parent        int32 (places,)     place of the parent, NO_PARENT for roots; NO_NODE before the
 //                                     first level
 //
@@ -33,7 +33,7 @@ constexpr int32 QUEUE_THREADS = 256;
 constexpr int32 QUEUE_BLOCKS = 2;  // per multiprocessor, at least
 constexpr int32 QUEUE_WARPS = QUEUE_THREADS / WARP;
 constexpr int32 NO_PARENT = -1, NO_NODE = -2;
-constexpr int32 NO_SLOT = 0x7FFFFFFF;  // the slot (see take_splits) without an accepted split
+constexpr int32 NO_SLOT = 0x7FFFFFFF;  // slot of a node without an accepted split; see take_splits
 constexpr int32 GROUP = 128;  // number of earlier splits that a node can skip at once
 
 // Gains and keys of splits, indexed by position in the order or by node.

@@ -3,7 +3,8 @@
 // gpuboost/engine/growth/tree.py and gpuboost/engine/targets.py.
 //
 //   table, order, category, level_end   the numbers of the nodes, from node_buffer.cu
-//   left, count, ..., sums              the node buffer, in which left is now the number of a node
+//   left, count, ..., sums              the node buffer, in which left is now the number of the
+//                                       left child in its tree
 //   center, low, high                   float64 (n_features, width), see thresholds.cuh
 //
 // Output: the arrays of a `Tree`, with integers as narrow as possible. Node i of tree t is written
@@ -52,8 +53,8 @@ struct BufferedSplits {
     In<int8> missing;
     bool has_draws;
 
-    // Whether missing values go left, given the places of a node's children. If the node has no
-    // missing values, they go to the larger child, or right if the children have equal counts.
+    // Whether missing values go left, given the places of a node's children. If the search saw none
+    // in the node, they go to the child with more rows, or right if both have the same number.
     __device__ __forceinline__ bool missing_go_left(int64 place, int64 first, int64 second) const
     {
         return missing[place] == MISSING_LEFT
@@ -148,9 +149,9 @@ struct FinishedNodes {
 //   number_of       int32 (places,)   index of the node at each place among the nodes of all trees;
 //                                     written only if `numbers`
 //
-// If all rows of a tree have weight zero, the tree is only a root, whose `left` is set to 0 and
-// whose other numbers are undefined. In boosting, all its numbers are computed nevertheless,
-// because rows may read its step before the host raises the error.
+// If all rows of a tree have weight zero, the tree is only a root: its `left` is 0, and its other
+// numbers are undefined. In boosting, they are computed nevertheless, because rows may read the
+// root's step before the host raises the error.
 //
 // Launch: any number of blocks of FINISH_THREADS threads, which loop over nodes with the stride of
 // the grid; no shared memory.

@@ -359,8 +359,8 @@ histogram_classes(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> 
     }
 }
 
-// Zero the histograms of the `n_slots` slots from `first_slot` on, of which only the first sizes[0]
-// slots of the level (see policy.cu) exist; each histogram has n_cells int64 numbers.
+// Zero the histograms of the `n_slots` slots from `first_slot` on, but only of slots that exist:
+// the level has sizes[0] slots, see policy.cu. Each histogram has n_cells int64 numbers.
 // Launch: any number of blocks of HISTOGRAM_THREADS threads.
 extern "C" __global__ void __launch_bounds__(HISTOGRAM_THREADS)
 zero_histograms(In<int32> sizes, int32 first_slot, int32 n_slots, int64 n_cells,

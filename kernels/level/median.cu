@@ -9,8 +9,8 @@
 //   n_pieces      int32 (1,)        number of pieces, at most the length of their arrays
 //   slot, first, rows   int32, int64, int32 (pieces,)    node, position of the piece's first
 //                                                        row, number of rows
-//   lower, upper  int32 (nodes, n_outputs)   smallest rank up to which the targets have at least
-//                                   half of the node's weight, and up to which more than half
+//   lower, upper  int32 (nodes, n_outputs)   smallest ranks up to which the targets have at least
+//                                   half (lower) and more than half (upper) of the node's weight
 //
 // `lower` is found by radix select, see radix_select.cuh. Digits are narrow, because deep levels
 // have many nodes: a thread counts the weights of its rows in registers.
@@ -136,7 +136,7 @@ __device__ __forceinline__ int32 side_of_median(int32 rank, int32 lower, int32 u
 }
 
 // Write sign, int32 (n_outputs, n_rows): the sign of each target's deviation from the median of its
-// node; 0 if its rank is `lower` and `upper`.
+// node, 0 at the median.
 extern "C" __global__ void __launch_bounds__(MEDIAN_THREADS, SIGNS_BLOCKS)
 put_signs(In<int32> rank, In<int32> n_pieces, In<int32> slot, In<int64> first, In<int32> rows,
           int64 n_rows, int32 n_outputs, In<int32> lower, In<int32> upper, Out<int32> sign)

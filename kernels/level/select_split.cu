@@ -4,8 +4,10 @@
 //   score, splittable, ...   (slots, n_listed)   from split.cu or next_feature.cu
 //   listed      int32 (slots, n_listed) or (n_listed,)    features of the lists, see histogram.cu
 //   histogram   int64 (slots, n_listed, width, 2 + n_channels)   see split.cu
-//   size, slot, open                 see policy.cu; key, tree, hessian of the nodes
-//   root_hessian int64 (trees,)      allowed uint8 (trees or nodes, n_features), see split.cu
+//   size, slot, open                 see policy.cu
+//   key, tree, hessian               uint64, int32, int64 (nodes,)
+//   root_hessian int64 (trees,)      weights of the roots
+//   allowed     uint8 (trees, n_features) or (nodes, n_features)   see split.cu
 //   unit        float64 (1,)         factor from a gain to a decrease of weight times impurity
 //
 // Launch: any number of blocks of (WARP, SELECT_WARPS) threads; warps loop over nodes with the

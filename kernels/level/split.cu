@@ -4,7 +4,8 @@
 //                                     number of rows (if counted), gradients; the last code is the
 //                                     missing code
 //   previous    histograms of all slots of the level before, with the same features; read only for
-//                                     nodes with a `source`
+//                                     nodes with a `source`, in levels without slices: then all
+//                                     slots are searched in one launch, and first_slot is 0
 //   sizes       int32 (3,)            the first entry is the number of slots
 //   node_of_slot   int32 (slots,)     slot, source int32 (nodes,)   open uint8 (nodes,)
 //                                     see policy.cu
