@@ -12,8 +12,8 @@
 //   target, row_out, weight_out, target_out    see row_list.cuh
 //
 // Launch, unless stated otherwise: one block of DRAW_THREADS threads for each part of each tree;
-// the blocks of the first tree come first. A part is PART contiguous rows, in `order` where a
-// kernel has it. No dynamic shared memory.
+// the blocks of the first tree come first. A part is PART contiguous rows or, if `ordered`, PART
+// contiguous entries of `order`. No dynamic shared memory.
 
 #include "common/block_rank.cuh"
 #include "common/float_exponent.cuh"
