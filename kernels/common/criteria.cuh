@@ -23,8 +23,9 @@ struct ValueBounds {
 };
 
 // Write the bounds of a split's children: the bounds of the node, except that the midpoint of the
-// children's values `left` and `right` separates the children if `sign` is 1 (values increase with
-// the feature) or -1 (they decrease). `child` is the left child, `child` + 1 the right one.
+// children's values `left` and `right` separates the children if `sign` is 1 (values must not
+// decrease with the feature) or -1 (they must not increase). `child` is the index of the left child
+// in `lower` and `upper`, and `child` + 1 that of the right child.
 __device__ __forceinline__ void write_child_bounds(const ValueBounds& node, int32 sign, double left,
                                                    double right, int64 child, double* lower,
                                                    double* upper)
@@ -36,7 +37,8 @@ __device__ __forceinline__ void write_child_bounds(const ValueBounds& node, int3
     upper[child + 1] = sign < 0 ? between : node.upper;
 }
 
-// NEWTON: penalties, the bounds on values, and the direction of a monotonic feature, else 0.
+// The regularisation of NEWTON; other criteria do not read it. `sign` is 1 if values must not
+// decrease with the split's feature, -1 if they must not increase, else 0.
 struct Regular {
     double l1;
     double l2;
@@ -47,7 +49,7 @@ struct Regular {
     {
         return bounds.clip(newton_value(g, h, l1, l2));
     }
-    // The term of a part that has this value.
+    // The NEWTON term of a part that has this value.
     __device__ __forceinline__ double term(double g, double h, double value) const
     {
         return value * (2.0 * g - (h + l2) * value) - 2.0 * l1 * fabs(value);
@@ -57,19 +59,23 @@ struct Regular {
 // ---- The criteria ------------------------------------------------------------------------------
 //
 // A criterion adds one channel after the other to `Terms`, whose sums begin at 0, then computes the
-// score, which is -1 if the split is not valid.
+// score. NEWTON and POISSON return a score of -1 for splits that they rule out; split.cuh tests the
+// limits that all criteria share before it calls a criterion.
 
-// Defaults that criteria override: the attributes of `Criterion` with the same names, and the
-// impurity, by default Gini. add_share adds one class probability after the other to a sum that
-// begins at 0 (MISCLASSIFICATION finds their maximum), which `impurity` converts.
+// Defaults that criteria override: the attributes of `Criterion` (engine/criteria.py) with the same
+// names, and the impurity of class probabilities, by default Gini. `add_share` adds a probability
+// to a sum that begins at 0 (for MISCLASSIFICATION, it takes the maximum); `impurity` converts the
+// sum over all classes.
 struct CriterionFacts {
     static constexpr bool BOTH_CLASSES = true, TIMES_HESSIAN = false, COMPILED_APART = false;
     static __device__ double add_share(double sum, double share) { return sum + share * share; }
     static __device__ double impurity(double sum) { return 1.0 - sum; }
 };
 
-// Sums over the channels of a candidate split; maxima for MISCLASSIFICATION. `ordered`: whether the
-// values keep the direction of a monotonic feature; NEWTON only.
+// Sums over the channels of a candidate split, by part; maxima for MISCLASSIFICATION. VARIANCE,
+// POISSON and TWOING have one term per channel, which they add to `left`. `ordered` begins as true
+// and becomes false if the children's values violate the direction of a monotonic feature; only
+// NEWTON updates it.
 struct Terms {
     double left;
     double right;
@@ -205,7 +211,8 @@ struct Newton : CriterionFacts {
 
 constexpr bool NEWTON_CRITERION = CRITERION == Newton::NUMBER;
 
-// Results of the criterion with a given number, even if it is compiled apart.
+// `gain`, `add_share` and `impurity` of the criterion with a given number, even if it is compiled
+// apart. The last two trap if no criterion has this number.
 template <typename... All>
 struct CriterionTable {
     // The gain of a valid split from its score.
@@ -231,8 +238,9 @@ using Criteria = CriterionTable<Variance, Entropy, Misclassification, Twoing, Ne
 template <typename Own>
 constexpr bool is_compiled = CRITERION < 0 ? !Own::COMPILED_APART : CRITERION == Own::NUMBER;
 
-// Call `use` with the only criterion that the kernel is compiled for; if there are several, with
-// the one that has this number. The last one is called without a comparison, which saves registers.
+// Call `use` with the criterion `number` and the values. `number` is ignored if the kernel is
+// compiled for one criterion only. The last of several criteria is called without a comparison,
+// which saves registers.
 template <typename Own, typename... Others, typename Use, typename... Values>
 __device__ __forceinline__ auto with_criterion(CriterionTable<Own, Others...>, int32 number,
                                                const Use& use, Values&&... values)
@@ -247,7 +255,8 @@ __device__ __forceinline__ auto with_criterion(CriterionTable<Own, Others...>, i
 // Functions that are passed to with_criterion. They are structs because NVRTC before 13 treats a
 // lambda with an `auto` parameter as a host function.
 
-// Add a channel. The first of two classes is added only if the criterion has BOTH_CLASSES.
+// Add a channel. With `of_first_class`, the channel is the first of two classes, which is added
+// only if the criterion has BOTH_CLASSES.
 struct AddChannel {
     bool of_first_class;
 

@@ -1,7 +1,8 @@
 // Fills arrays with one value, or with 0, step, 2 * step, ...
 //
-//   to      uint8, uint32 or uint64 (n,)    the array, as words of the size of its items; int32 for
-//                                           count_up
+//   to      uint8, uint32 or uint64 (n,)    the array, viewed as unsigned integers of the size of
+//                                           its items; int32 for count_up
+//   value                                   the bits of the value, as an integer of the same size
 //
 // Launch: any number of blocks of FILL_THREADS threads, which loop over items with the stride of
 // the grid. No shared memory.
@@ -34,7 +35,7 @@ fill_longs(Out<uint64> to, int64 n, uint64 value)
     fill_items(to, n, value);
 }
 
-// 0, step, 2 * step, ...
+// Write 0, step, 2 * step, ... to the array.
 extern "C" __global__ void __launch_bounds__(FILL_THREADS, FILL_BLOCKS)
 count_up(Out<int32> to, int64 n, int32 step)
 {

@@ -1,4 +1,5 @@
-// Which child a row goes to, in partitions, subtrees, finished trees and predictions.
+// Which child a row goes to, in partitions, subtrees, finished trees and predictions; also which
+// codes of a histogram belong to the left child.
 //
 //   x                           the row goes left if
 //   missing                     the split sends missing values left
@@ -9,15 +10,17 @@
 //
 //   is_missing(x)    missing_left()    is_categorical()    in_set(x)    at_most(x)
 
-constexpr int32 LAST_CODE = 255;  // the largest code that a set may contain
+// The largest code that a set may contain. Larger values of a categorical feature are replaced by
+// it: no category has this code, so they go where the split sends unknown categories.
+constexpr int32 LAST_CODE = 255;
 
-// Whether a set of codes contains `code`; `word` is word code / WARP of the set.
+// Whether a set of codes contains `code`, given word number code / WARP of the set.
 __device__ __forceinline__ bool has_code(uint32 word, uint32 code)
 {
     return (word >> (code % WARP) & 1) != 0;
 }
 
-// `x` is a code or a value.
+// Whether a row goes left; `x` is its code or its value.
 template <typename Split, typename Value>
 __device__ __forceinline__ bool goes_left(const Split& split, Value x)
 {

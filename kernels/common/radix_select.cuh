@@ -1,5 +1,6 @@
-// Radix select: find the smallest number of a group such that the numbers up to it have at least a
-// goal weight. Nothing is sorted; the number is found digit by digit, leading digit first.
+// Radix select: find the smallest number of a group for which the numbers up to it have at least a
+// given total weight, the goal. Nothing is sorted; the number is found digit by digit, leading
+// digit first.
 //
 //   count     sum the weights of the candidates by their next digit; candidates are the numbers
 //             that begin with the digits found so far
@@ -21,7 +22,7 @@ __device__ __forceinline__ Number bits_above(int32 shift, int32 bits)
     return ~(Number)0 << shift << bits;  // two shifts, because one by all bits is undefined
 }
 
-// Whether a number agrees with `found` in the settled bits.
+// Whether a number agrees with `found` in the bits of the mask `settled`.
 template <typename Number>
 __device__ __forceinline__ bool is_candidate(Number number, Number found, Number settled)
 {
@@ -33,10 +34,10 @@ __device__ __forceinline__ bool is_candidate(Number number, Number found, Number
 struct DigitWeights {
     int64 before;  // weight of the digits of the lanes before this one
     int64 own;     // weight of the digits of this lane
-    int64 all;
+    int64 all;     // weight of all digits
 };
 
-// All lanes take part.
+// Sum `counts` (DIGITS,), the weights of the candidates by digit. All lanes take part.
 template <int32 LANES, int32 DIGITS, typename Count>
 __device__ __forceinline__ DigitWeights digit_weights(const Count* counts)
 {
@@ -50,8 +51,8 @@ __device__ __forceinline__ DigitWeights digit_weights(const Count* counts)
 }
 
 struct ChosenDigit {
-    int32 digit;   // -1 if another lane has the digit
-    int64 below;   // weight of all smaller numbers
+    int32 digit;   // -1 if another lane has the digit; then the other fields are 0
+    int64 below;   // weight of all numbers smaller than the candidates that have this digit
     int64 weight;  // weight of the candidates that have this digit
 };
 

@@ -1,13 +1,15 @@
-// Definitions shared by the kernels of boosting rounds and of AdaBoost rounds.
+// Definitions shared by the kernels of boosting rounds, of AdaBoost rounds and, for the exponents,
+// of finished nodes.
 
 #include "common/float_exponent.cuh"
 
 constexpr int32 BOOST_THREADS = 256, BOOST_WARPS = BOOST_THREADS / WARP;
 constexpr int32 BOOST_BLOCKS = 4;  // per multiprocessor; more would spill registers
 
-constexpr int32 SUM_BITS = 62;   // bits of a sum of fixed-point numbers
+constexpr int32 SUM_BITS = 62;   // largest number of bits of a sum of fixed-point numbers
 
-// Indices in an array of exponents: of narrow gradients and hessians, then of wide ones.
+// Indices in the exponents of a round: those of the narrow integers, by which splits are chosen,
+// then those of the wide integers, from which leaf values are computed.
 constexpr int32 NARROW_GRADIENT = 0, NARROW_HESSIAN = 1, WIDE_GRADIENT = 2, WIDE_HESSIAN = 3;
 
 __device__ __forceinline__ int64 row_of_thread()
@@ -15,9 +17,9 @@ __device__ __forceinline__ int64 row_of_thread()
     return (int64)blockIdx.x * BOOST_THREADS + threadIdx.x;
 }
 
-// Raise *largest, a bit pattern, to the largest `size` of the block. Every thread of the block
-// takes part; of_warp uint64 (BOOST_WARPS,) is shared memory. There is one atomic per block,
-// because all blocks update the same word.
+// Raise *largest, the bit pattern of a float64, to the largest `size` of the block. Sizes must not
+// be negative. Every thread of the block takes part; of_warp uint64 (BOOST_WARPS,) is shared
+// memory. There is only one atomic per block, because the atomics of all blocks collide.
 __device__ __forceinline__ void update_largest(uint64* of_warp, uint64* largest, double size)
 {
     const int32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;

@@ -4,14 +4,17 @@
 //
 //   X          float32 or float64 (n, F), strides counted in values; NaN is missing
 //   edges      the same type, (F, n_edges), padded with infinity; float32 edges are rounded down
-//   n_bins     int32 (F,)       number of value bins, or of categories; read for categories only
+//   n_bins     int32 (F,)       number of categories; for a numeric feature, number of value bins,
+//                               which is not used
+//   is_categorical  uint8 (F,)
 //   codes      uint8 (F, n_total); columns first, ..., first + n - 1 are written
-//   n_missing  int64 (F,)       the numbers of missing codes are added to it
+//   n_missing  int64 (F,)       the numbers of rows with missing_code are added to it
 //
 // Launch of bin_values: grid (blocks of rows, blocks of BIN_FEATURES features), BIN_THREADS
 // threads, no dynamic shared memory. A block takes `rows_per_block` rows, BIN_THREADS at a time. It
-// copies their values to shared memory by coalesced reads. Then each thread has one row, all lanes
-// search the edges of one feature, and a warp writes 32 contiguous codes.
+// copies their values to shared memory, by coalesced reads if the rows or the columns of X are
+// contiguous. Then each thread has one row, all lanes search the edges of one feature, and a warp
+// writes 32 contiguous codes.
 //
 // To find edges, columns are sorted by the keys of `sort_keys`: integers in the order of the
 // values, so that a radix sort can be used and denormal numbers are not flushed to zero.
@@ -20,10 +23,11 @@
 
 constexpr int32 BIN_THREADS = 256;
 constexpr int32 MAX_EDGES = 256;
-constexpr int32 BIN_BYTES = 64;  // of a row that a block reads; shared memory stays below 48 KiB
+constexpr int32 BIN_BYTES = 64;  // bytes of a row that a block reads; shared memory is below 48 KiB
 constexpr int32 BIN_FEATURES = BIN_BYTES / sizeof(Value);
 
-// The number of edges below a value, bit by bit from `top`, a power of two.
+// The number of edges below a value, found bit by bit from `top`, the largest power of two that is
+// at most the number of edges (1 without edges). The edges must be padded with infinity.
 __device__ __forceinline__ int32 edges_below(const Value* edges, Value x, int32 top)
 {
     int32 found = 0;
@@ -41,7 +45,7 @@ __device__ __forceinline__ int32 code_of(Value x, const Value* edges, int32 top,
     return x != x || x >= (Value)n_bins ? missing_code : (int32)x;
 }
 
-// Copy the edges of `n_own` features from feature `f0` on, and pad them with infinity.
+// Copy the edges of `n_own` features from feature `f0` on to shared memory, padded with infinity.
 __device__ __forceinline__ void load_edges(Value (*edge)[MAX_EDGES], In<Value> edges, int32 n_edges,
                                            int32 f0, int32 n_own)
 {
@@ -52,7 +56,8 @@ __device__ __forceinline__ void load_edges(Value (*edge)[MAX_EDGES], In<Value> e
     }
 }
 
-// Copy the values of some rows and features to shared memory, by coalesced reads.
+// Copy the values of `n_rows` rows and `n_own` features to shared memory; `corner` points to the
+// first value. Neighbouring threads read along the contiguous dimension of X.
 __device__ __forceinline__ void load_tile(Value (*tile)[BIN_THREADS + 1], const Value* corner,
                                           int64 row_stride, int64 column_stride, int32 n_rows,
                                           int32 n_own)
@@ -120,12 +125,13 @@ __device__ __forceinline__ Key sort_key(Value x)
 #else
     const Key bits = __float_as_int(x);
 #endif
-    const Key key = bits ^ (bits >> BITS & LARGEST);  // bits of negative values descend
+    const Key key = bits ^ (bits >> BITS & LARGEST);  // reverse the order of negative values
     return key == -1 ? 0 : key;
 }
 
-// keys (n,): keys of the values x[start + row[i] * stride], with i in place of row[i] unless
-// `picked`. row int64 (n,). Launch: one thread per key, in blocks of BIN_THREADS.
+// Compute keys (n,), the keys of n values of a column: of x[start + row[i] * stride], row int64
+// (n,), if `picked`; otherwise of x[start + i * stride]. Launch: one thread per key, in blocks of
+// BIN_THREADS.
 extern "C" __global__ void __launch_bounds__(BIN_THREADS)
 sort_keys(In<Value> x, In<int64> row, int32 picked, int64 n, int64 stride, int64 start,
           Out<Key> keys)

@@ -10,16 +10,17 @@
 //   gains before     9 7 8 2 5         a (gain 6) is a child of 7; b (gain 1) is a child of 8
 //   after            9 7 8 a 2 5 b     splits beyond `capacity` are undone
 //
-//   size, tree, key, accepted   of the nodes of a level, see policy.cu and select_split.cu
-//   gain          float64 (nodes,)    gains of their splits
+//   size, tree, accepted   of the nodes of a level, see policy.cu and select_split.cu
+//   key           uint64 (nodes,)     keys of the nodes' random numbers
+//   gain          float64 (nodes,)    gains of the nodes' splits
 //   first         int32 (1,)          place of the first node of the level in the node buffer; node
 //                                     i has place *first + i, see node_buffer.cu
 //   length        int32 (trees,)      number of splits that each queue has taken, zero before the
 //                                     first level
-//   gain, key, node   float64, uint64, int32 (trees, capacity)   of the splits taken, in this
-//                                     order; `node` is a place
-//   turn          int32 (trees, capacity)   entry i of a tree: position in this order of the i-th
-//                                     node that was split in the last level
+//   gain, key, node   float64, uint64, int32 (trees, capacity)   gain, key and place of the node of
+//                                     each split taken, in the order of the queue
+//   turn          int32 (trees, capacity)   entry i of a tree: position in the order of the queue
+//                                     of the i-th node of the level before whose split was taken
 //   parent        int32 (places,)     place of the parent, NO_PARENT for roots; NO_NODE before the
 //                                     first level
 //
@@ -32,7 +33,7 @@ constexpr int32 QUEUE_THREADS = 256;
 constexpr int32 QUEUE_BLOCKS = 2;  // per multiprocessor, at least
 constexpr int32 QUEUE_WARPS = QUEUE_THREADS / WARP;
 constexpr int32 NO_PARENT = -1, NO_NODE = -2;
-constexpr int32 NO_SLOT = 0x7FFFFFFF;  // the slot of a node without an accepted split
+constexpr int32 NO_SLOT = 0x7FFFFFFF;  // slot of a node without an accepted split; see take_splits
 constexpr int32 GROUP = 128;  // number of earlier splits that a node can skip at once
 
 // Gains and keys of splits, indexed by position in the order or by node.
@@ -47,7 +48,8 @@ struct SplitOrder {
     }
 };
 
-// The first node of tree `wanted` or of a later tree; nodes are sorted by tree.
+// The first node of tree `wanted` or of a later tree, n_nodes if there is none; nodes are sorted by
+// tree.
 __device__ __forceinline__ int64 first_of_tree(const int32* tree, int64 n_nodes, int32 wanted)
 {
     return first_not((int64)0, n_nodes, [&](int64 node) { return tree[node] < wanted; });
@@ -67,9 +69,9 @@ struct NodeOrder {
     }
 };
 
-// Find the last split, by SplitOrder, of each group of GROUP earlier splits: a node that does not
-// precede it precedes none of the group. Searches begin after the first split, so no node skips
-// group 0.
+// Write to worst[g] the position of the last split, by SplitOrder, of group g of GROUP earlier
+// splits: a node that does not precede this split precedes none of the group. Searches begin after
+// the first split, so no node skips group 0, which has no entry.
 __device__ __forceinline__ void find_last_of_groups(const SplitOrder& taken, int64 n_taken,
                                                     int32* worst)
 {
@@ -83,8 +85,8 @@ __device__ __forceinline__ void find_last_of_groups(const SplitOrder& taken, int
     }
 }
 
-// Position of the first earlier split from `at` on that a node precedes; `n_taken` if there is
-// none.
+// Position of the first earlier split, from position `at` on, that a node's split precedes;
+// `n_taken` if there is none.
 __device__ __forceinline__ int64 find_slot(const SplitOrder& nodes, int64 node,
                                            const SplitOrder& taken, int64 n_taken,
                                            const int32* worst, int64 at)
@@ -135,9 +137,9 @@ __device__ __forceinline__ int64 nodes_before(const int32* slot, const int32* so
     return first_not(begin, end, [&](int64 at) { return slot[sorted[at]] <= place; }) - begin;
 }
 
-// Clear `accepted` for nodes whose splits the queue does not take, and write `turn` for the others.
-// Returns the number of splits taken in the low half, and the number of nodes that were accepted
-// before the call in the high half. Every thread of the block takes part.
+// Clear `accepted` for nodes whose splits the queue does not take, and write `turn` for nodes whose
+// splits it takes. Returns the number of splits taken in the low half, and the number of nodes that
+// were accepted before the call in the high half. Every thread of the block takes part.
 __device__ __forceinline__ int64 mark_taken(int64 (&warp_sums)[QUEUE_WARPS], int64 begin, int64 end,
                                             int32 capacity, const int32* place, uint8* accepted,
                                             int32* turn)
@@ -155,14 +157,15 @@ __device__ __forceinline__ int64 mark_taken(int64 (&warp_sums)[QUEUE_WARPS], int
     return counted;
 }
 
-// Insert the splits of a level into the queues. On return `accepted` marks the splits taken.
+// Insert the accepted splits of a level into the queues, and write the parents of its nodes. On
+// return, `accepted` marks the nodes of the level whose splits were taken.
 //
 //   gain_before, ..., node_before   the old order; gain_after, ..., node_after: the new order
 //   worst           int32 (trees, capacity / GROUP + 1)   scratch of `find_last_of_groups`
 //   slot            int32 (nodes,)   scratch: number of earlier splits before each node in the new
 //                                    order; NO_SLOT if its split is not accepted
-//   place           int32 (nodes,)   scratch: position of each node in the new order, at most
-//                                    `capacity`
+//   place           int32 (nodes,)   scratch: position of each accepted node in the new order, at
+//                                    most `capacity`; not a place in the node buffer
 //   sorted, other   int32 (nodes,)   scratch of `sort_nodes`
 //
 // Launch: over trees.
@@ -220,8 +223,8 @@ take_splits(In<int32> size, In<int32> tree, In<uint64> key, In<double> gain, Out
 
 // ---- When all levels are grown -----------------------------------------------------------------
 
-// is_split uint8 (places,), zero before the launch: whether a node stays split. node: `node_after`
-// of the last level. Launch: over trees.
+// Write is_split, uint8 (places,), zero before the launch: whether a node stays split. node:
+// `node_after` of the last level. Launch: over trees.
 extern "C" __global__ void __launch_bounds__(QUEUE_THREADS, QUEUE_BLOCKS)
 mark_splits(In<int32> length, In<int32> node, int32 capacity, Out<uint8> is_split)
 {
@@ -231,8 +234,8 @@ mark_splits(In<int32> length, In<int32> node, int32 capacity, Out<uint8> is_spli
     }
 }
 
-// Place of the leaf that contains a node: the node itself, or an ancestor if splits were undone.
-// For a split node, its own place.
+// Place of the leaf that contains a node: the node itself or, if splits above it were undone, the
+// ancestor that becomes a leaf. For a node that stays split, its own place.
 __device__ __forceinline__ int32 leaf_above(int32 place, In<int32> parent, In<uint8> is_split)
 {
     int32 found = place;
@@ -253,7 +256,7 @@ __device__ __forceinline__ void add_to_leaf(int64* sums, int32 n_sums, int32 pla
 // Make leaves of the nodes of the node buffer (node_buffer.cu) whose splits were undone. Their
 // descendants stay in the node buffer, but cannot be reached from the root.
 //
-//   leaf   int32 (places,)           see `leaf_above`
+//   leaf   int32 (places,)           see `leaf_above`; undefined for places without a node
 //   sums   int64 (places, n_sums)    sums of leaves, zero for other nodes. On return, the sums of a
 //                                    leaf include the sums of its former descendants. If all nodes
 //                                    have sums already, n_sums is 0 and nothing is added
@@ -276,8 +279,8 @@ cut_nodes(int32 n_places, In<int32> parent, In<uint8> is_split, int32 n_sums, Ou
     }
 }
 
-// number_of int32 (places,): numbers of nodes, from finish_nodes. Former descendants of a leaf get
-// the number of the leaf. Launch: over places.
+// Give the former descendants of a leaf the number of the leaf, in number_of, int32 (places,), from
+// finish_nodes. Launch: over places.
 extern "C" __global__ void __launch_bounds__(QUEUE_THREADS, QUEUE_BLOCKS)
 hand_numbers(int32 n_places, In<int32> parent, In<int32> leaf, int32* number_of)
 {

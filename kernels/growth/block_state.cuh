@@ -22,14 +22,15 @@ constexpr int32 STACK = BY_WARP ? 6 : 10;
 
 // A node on the stack, yet to be grown.
 struct OpenNode {
-    uint64 key;
-    int32 start;  // first place of its rows in `order`
-    int32 count;
+    uint64 key;    // of the node's random numbers
+    int32 start;   // first place of its rows in `order`
+    int32 count;   // number of rows
     int32 levels;  // largest number of levels below the node
     int32 place;   // place of the node in the node buffer
 };
 
-// The best split found so far for the node that is grown.
+// The best split found so far for the node that is searched; see split.cu for the fields. `mask` is
+// written only for a categorical feature.
 struct NodeSplit {
     double score;
     double draw;
@@ -41,8 +42,8 @@ struct NodeSplit {
 
 // Data that the nodes of a tree share.
 struct Tree {
-    In<uint8> allowed;
-    In<int64> wide;
+    In<uint8> allowed;  // (n_features,)
+    In<int64> wide;     // (n_samples, n_columns)
     int64 min_hessian;
     int64 min_category;
     int64 root_hessian;
@@ -51,20 +52,20 @@ struct Tree {
 struct BlockState {
     Workspace space;
     Tree tree;
-    Node searched;
+    Node searched;  // the node on top of the stack, for candidates.cuh
     OpenNode stack[STACK];
     NodeSplit split;
-    uint64 warp_rank[SPLIT_WARPS];
-    int32 left_of_warp[SPLIT_WARPS];
-    uint32 row[MAX_ROWS];
+    uint64 warp_rank[SPLIT_WARPS];    // scratch of `next_rank`
+    int32 left_of_warp[SPLIT_WARPS];  // scratch of `block_rank`
+    uint32 row[MAX_ROWS];             // rows of the matrix
     uint32 weight[MAX_ROWS];
     uint16 order[MAX_ROWS];
-    uint16 moved[MAX_ROWS];
-    uint32 present[CODE_WORDS];  // codes of values in the node; zero between features
-    uint8 codes[SPLIT_THREADS + 1];  // of cells: see `Feature`
+    uint16 moved[MAX_ROWS];      // scratch of `partition`
+    uint32 present[CODE_WORDS];  // codes of values in the node (BY_WARP); zero between features
+    uint8 codes[SPLIT_THREADS + 1];  // codes of cells (BY_WARP): see `Feature`
 };
 
-// The binned matrix.
+// The binned matrix; see subtrees.cu.
 struct Matrix {
     In<uint8> tiles;
     In<int32> n_bins;
@@ -83,16 +84,16 @@ struct SubtreeLimits {
     AcceptRule accept;
 };
 
-// The columns that are summed to leaf sums; if n_columns is 0, leaf sums are the weights of
-// classes.
+// The columns of `wide` whose sums are the leaf sums; if n_columns is 0, the leaf sums are the
+// weights of classes.
 struct LeafColumns {
     int32 n_columns;
     int32 n_classes;
     bool draws;  // whether the columns are multiplied by the weights of rows
 };
 
-// Data of all trees of the batch. `wide` consists of parts of `wide_size` numbers each; `wide_of`
-// is the part of each tree.
+// Data of all trees of the batch. `wide` consists of parts of `wide_size` numbers each; wide_of[t]
+// is the index of the part of tree t.
 struct Trees {
     In<int64> min_hessian;
     In<int64> min_category;
@@ -139,7 +140,8 @@ struct Task {
 // ---- Dynamic shared memory ---------------------------------------------------------------------
 
 // Sums in two 32-bit halves, because only 32-bit shared atomics are native: the gradient of each
-// channel, the hessian and, only in `low`, the place of a row of positive weight, plus one.
+// channel, the hessian and, only in `low`, the largest place of a row of positive weight, plus one
+// (0 if there is none).
 struct Sums {
     uint32* low;
     uint32* high;
@@ -150,8 +152,9 @@ struct Sums {
     }
 };
 
-// The histogram of one feature; `counts` is null if rows are not counted. `high` is null for
-// classes, because weights of classes fit 32 bits.
+// The histogram of one feature, by cell: a code or, with BY_WARP, a cell of candidates.cuh. Planes
+// have `width` entries. `counts` is null if rows are not counted. `high` is null for classes,
+// because weights of classes fit 32 bits.
 struct BlockHistogram {
     uint32* weights;
     uint32* counts;
@@ -180,7 +183,7 @@ struct Layout {
     int64* gradient;  // of the node that is searched
     uint32* sums;     // of two nodes
     BlockHistogram cells;
-    int32* target;    // columns MAX_ROWS apart
+    int32* target;    // of the rows in shared memory; columns are MAX_ROWS apart
     int32 n_words;    // of sums and cells together, which are contiguous
 };
 
@@ -211,7 +214,7 @@ __device__ __forceinline__ Sums sums_of(const Layout& shared, int32 n_channels, 
 
 // ---- Sums of a node ----------------------------------------------------------------------------
 
-// Add the rows of a node to its sums. Warps without rows return at once.
+// Add the rows of a node to its sums, which must be zero. Warps without rows return at once.
 __device__ __forceinline__ void add_rows(const BlockState& state, const Layout& shared,
                                          const Sums& sums, const OpenNode& node,
                                          const Options& options)
@@ -244,8 +247,8 @@ __device__ __forceinline__ void add_rows(const BlockState& state, const Layout& 
     }
 }
 
-// Whether this thread found that the node is not pure or, with more than two classes, that it is
-// pure.
+// Whether this thread found that the node is pure (with more than two classes) or that it is not
+// pure (otherwise).
 __device__ __forceinline__ bool knows_purity(const BlockState& state, const Layout& shared,
                                              const Sums& sums, const OpenNode& node,
                                              const Options& options)
@@ -273,7 +276,8 @@ __device__ __forceinline__ bool knows_purity(const BlockState& state, const Layo
     return differs;
 }
 
-// Whether the node is large, shallow and impure enough. Every thread of the block takes part.
+// Whether the node is large, shallow and impure enough to be searched; with GRADIENTS, purity is
+// not tested. Every thread of the block takes part.
 __device__ __forceinline__ bool is_splittable(const BlockState& state, const Layout& shared,
                                               const Sums& sums, const OpenNode& node,
                                               const SubtreeLimits& limits)
@@ -288,7 +292,8 @@ __device__ __forceinline__ bool is_splittable(const BlockState& state, const Lay
 
 // ---- Rows --------------------------------------------------------------------------------------
 
-// Rows of the level, and the first row of one node.
+// Rows of the level, see subtrees.cu; `start` is the position of one node's first row, and
+// `n_columns` the number of columns of `target`.
 struct LevelRows {
     uint32* row;
     uint32* weight;
@@ -330,7 +335,7 @@ __device__ __forceinline__ void clear_all(BlockState& state, const Layout& share
     if (t == 0) state.codes[SPLIT_THREADS] = NO_CODE;
 }
 
-// Zero the sums of the previous node, for the next node.
+// Zero the set of sums that the previous node used.
 __device__ __forceinline__ void clear_sums(const Sums& sums, int32 n_channels)
 {
     #pragma unroll 1

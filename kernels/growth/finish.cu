@@ -1,13 +1,14 @@
-// Finishes the nodes of the node buffer: computes thresholds, directions of missing values, values,
-// impurities and impurity decreases, by the same operations in the same order as
-// gpuboost/engine/growth/tree.py.
+// Finishes the nodes of the node buffer: computes thresholds, masks, directions of missing values,
+// values, weights, impurities and impurity decreases, by the same operations in the same order as
+// gpuboost/engine/growth/tree.py and gpuboost/engine/targets.py.
 //
 //   table, order, category, level_end   the numbers of the nodes, from node_buffer.cu
-//   left, count, ..., sums              the node buffer, in which left is now the number of a node
+//   left, count, ..., sums              the node buffer, in which left is now the number of the
+//                                       left child in its tree
 //   center, low, high                   float64 (n_features, width), see thresholds.cuh
 //
 // Output: the arrays of a `Tree`, with integers as narrow as possible. Node i of tree t is written
-// to index table[NODE_ROW][t] + i:
+// to index table[NODE_ROW, t] + i:
 //
 //   feature int16 or int32              threshold float64      code, missing_left uint8
 //   left, category int32                masks uint32 (masks, CODE_WORDS)
@@ -27,10 +28,11 @@ constexpr int32 ORDER_BLOCKS = 2;  // per multiprocessor
 
 struct Masks {
     In<uint32> from;  // (places, MASK_WORDS), of the node buffer
-    Out<uint32> to;
+    Out<uint32> to;   // (masks, CODE_WORDS), of the finished trees
 };
 
-// Write the codes that go left; codes that are not occupied go where missing values go.
+// Write the set of codes that go left to mask `to`; codes that are not occupied go where missing
+// values go, left if `to_left`.
 __device__ __forceinline__ void write_mask(const Masks& masks, int64 place, int64 to, bool to_left)
 {
     const uint32* own = masks.from + place * MASK_WORDS;
@@ -51,8 +53,8 @@ struct BufferedSplits {
     In<int8> missing;
     bool has_draws;
 
-    // Whether missing values go left, given the places of a node's children; if none was seen, they
-    // go to the larger child.
+    // Whether missing values go left, given the places of a node's children. If the search saw none
+    // in the node, they go to the child with more rows, or right if both have the same number.
     __device__ __forceinline__ bool missing_go_left(int64 place, int64 first, int64 second) const
     {
         return missing[place] == MISSING_LEFT
@@ -70,12 +72,13 @@ struct FinishedSplit {
     double decrease = 0.0;
     Threshold at = {0, __longlong_as_double(0x7FF8000000000000ll)};
     int32 category = -1;
-    bool to_left = false;
+    bool to_left = false;  // whether missing values go left
 };
 
 // The split of a node, given the places of the root of its tree, of the node and of its children.
-// `unit` is the impurity decrease per unit of gain. `category` is the index of the node's mask
-// among the masks of its tree, which begin at `first_mask`; -1 if the split is numeric.
+// `unit` is the impurity decrease per unit of gain; for medians, the decrease is computed from sums
+// instead. `category` is the index of the node's mask among the masks of its tree, which begin at
+// `first_mask`; -1 if the split is numeric.
 __device__ __forceinline__ FinishedSplit finish_split(const BufferedSplits& buffered,
                                                       const ValueRule& rule, const Bins& bins,
                                                       const NodeSummary& own, double unit,
@@ -95,7 +98,7 @@ __device__ __forceinline__ FinishedSplit finish_split(const BufferedSplits& buff
     return split;
 }
 
-// The arrays that finished nodes are written to.
+// The arrays that finished nodes are written to; placeholders stand for arrays that are not made.
 struct FinishedNodes {
     Out<int16> narrow_feature;
     Out<int32> wide_feature;
@@ -135,15 +138,20 @@ struct FinishedNodes {
     }
 };
 
-// `unit`, float64 (1,): factor of weights, not used for steps; `unit_of_gain`, float64 (1,): factor
-// of gains, not used for medians. `has_draws`, `has_masks`: whether the node buffer has `draw` and
-// `mask`. `is_narrow`: whether features are written to `narrow_feature`, else to `wide_feature`.
-// `is_whole`: whether weights are written to `whole_weight`, else to `weight`.
-// `number_of`, int32 (places,), written only if `numbers`: index of the node at each place among
-// the nodes of all trees.
+// Write the finished nodes of all trees. The arguments from `exponents` to `square_unit` are those
+// of ValueRule.
 //
-// If all rows of a tree have weight zero, the tree is a root without a value. In boosting, the step
-// of the root is computed nevertheless, because rows may read it before the host raises the error.
+//   unit            float64 (1,)      factor of weights, not used for steps
+//   unit_of_gain    float64 (1,)      factor of gains, not used for medians
+//   has_draws, has_masks              whether the node buffer has `draw` and `mask`
+//   is_narrow       whether features are written to `narrow_feature`, else to `wide_feature`
+//   is_whole        whether weights are written to `whole_weight`, else to `weight`
+//   number_of       int32 (places,)   index of the node at each place among the nodes of all trees;
+//                                     written only if `numbers`
+//
+// If all rows of a tree have weight zero, the tree is only a root: its `left` is 0, and its other
+// numbers are undefined. In boosting, they are computed nevertheless, because rows may read the
+// root's step before the host raises the error.
 //
 // Launch: any number of blocks of FINISH_THREADS threads, which loop over nodes with the stride of
 // the grid; no shared memory.
@@ -207,9 +215,11 @@ finish_nodes(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels,
 // ---- Values in monotonic order -----------------------------------------------------------------
 
 // Clip the values of each tree (with two classes, the probability of the second class) to the
-// bounds set by the monotonic splits above each node: `in_monotonic_order` of
-// gpuboost/engine/growth/constraints.py. Then multiply them by the rate.
+// largest absolute leaf value and to the bounds set by the monotonic splits above each node, as
+// `in_monotonic_order` of gpuboost/engine/growth/constraints.py does. Then multiply them by the
+// rate. Trees whose rows all have weight zero are left out.
 //
+//   value          float64 (nodes, n_values)   values of the finished trees
 //   largest, rate  float64 (1,)          largest absolute leaf value, and factor of clipped
 //                                        values
 //   feature        int32 (places,)       of the node buffer

@@ -1,12 +1,17 @@
 // The node buffer of a batch of trees: each level is appended after it is grown, and nodes are
 // numbered at the end.
 //
-// The arrays of the node buffer have capacity for m nodes, the largest possible number. The root of
-// tree t has place t:
+// The arrays of the node buffer have capacity for m nodes, the largest possible number. The index
+// of a node is its place; the root of tree t has place t.
 //
-//   left     int32, place of the left child, 0 in leaves    feature, bin, next_bin, draw, missing,
-//   count    uint32                                         mask   as in select_split.cu
-//   hessian  int64          gain   float64, -1 in leaves    sums   int64 (m, n_sums), of leaves
+//   left     int32 (m,)          place of the left child, before the right one; 0 in leaves
+//   count    uint32 (m,)         number of rows
+//   hessian  int64 (m,)          sum of the rows' hessians
+//   gain     float64 (m,)        gain of the split; -1 in leaves
+//   feature  int32 (m,)          feature of the split; LEAF in leaves
+//   bin, next_bin, draw, missing, mask   the split, as in select_split.cu; undefined in leaves
+//   sums     int64 (m, n_sums)   sums of leaves; of split nodes only with `all_sums`, or after
+//                                number_nodes with `adds`
 //
 // draw is empty if no threshold is random; mask is empty if no feature is categorical.
 
@@ -22,12 +27,14 @@ constexpr int32 NUMBER_WARPS = NUMBER_THREADS / WARP;
 // Kinds of `level_sums`: leaf sums; weights of the second of two classes; weights of all classes.
 constexpr int32 LEAF_SUMS = 0, OF_SECOND_CLASS = 1, OF_CLASSES = 2;
 
+// The sums of the nodes of a level.
 struct LeafSums {
     In<int64> sums;
     In<int64> hessian;
     int32 kind;
     int32 n_sums;
 
+    // Sum j of a node.
     __device__ __forceinline__ int64 of(int64 node, int32 j) const
     {
         if (kind != OF_SECOND_CLASS) return sums[node * n_sums + j];
@@ -37,15 +44,16 @@ struct LeafSums {
 
 // Write the nodes of a level to the node buffer: node i to place *first + i. The children of split
 // nodes get the places after all stored nodes, by the rank of their parent. Nodes with at most
-// `small_rows` rows are skipped, because subtrees.cu stores them. `all_sums`: whether the sums of
-// split nodes are also written.
+// `small_rows` rows are skipped, because subtrees.cu has stored them. `all_sums`: whether the sums
+// of split nodes are also written.
 //
 //   size, count, hessian                  of the level, see policy.cu
 //   accepted, gain, ..., mask             of the level, see select_split.cu
 //   rank, next_size                       of the level, see children.cu
 //   level_sums  int64 (nodes, n_sums)     sums of the kind `kind`; one per node for OF_SECOND_CLASS
 //   first       int32 (1,)    place of the first node of the level
-//   stored      int32 (1,)    size of the node buffer with this level, without its children
+//   stored      int32 (1,)    size of the node buffer with this level and the subtrees of its small
+//                             nodes, without the children of the other nodes
 //   following   int32 (1,)    size of the node buffer with the children of this level
 //
 // Launch: any number of blocks of STORE_THREADS threads, which loop over nodes with the stride of
@@ -98,21 +106,20 @@ struct StoredNodes {
     bool has_masks;
 };
 
-// How many levels, nodes and categorical splits a tree has.
+// Numbers of levels, nodes and categorical splits of a tree.
 struct Numbered {
     int64 levels;
     int64 nodes;
     int64 masks;
 };
 
-// Number the nodes of a tree breadth-first: order[i] becomes the place of node i in the node
-// buffer, left the number of the left child, and category[i] the index of the node's split among
-// the tree's categorical splits, or -1. Level l ends before node ends[l]. Every thread of the block
-// takes part.
+// Number the nodes of the tree whose root has place `root`, breadth-first: order[i] becomes the
+// place of node i in the node buffer, left the number of the left child, and category[i] (written
+// only with masks) the index of the node's split among the tree's categorical splits, or -1. Level
+// l ends before node ends[l]. Every thread of the block takes part.
 //
 //   level    a   b   c         d   e   f   g        two children for each inner node (>): a running
 //   left     >   0   >    ->   a's     c's          sum of inner nodes gives their numbers
-
 __device__ __forceinline__ Numbered number_below(int64 (&warp_sums)[NUMBER_WARPS],
                                                  const StoredNodes& stored, int32 root,
                                                  int32* order, int32* category, int32* ends)
@@ -172,9 +179,10 @@ __device__ __forceinline__ void sum_children(const StoredNodes& stored, const in
 }
 
 // Number the nodes of each tree. Each tree has its own part of order, category (used only with
-// `has_masks`) and level_end, with the capacity given in node_buffer.cuh. The table gets how many
-// nodes and masks each tree has, and the weight of its root. `adds`: also compute the sums of inner
-// nodes.
+// `has_masks`) and level_end, with the capacity given in node_buffer.cuh. Writes to the table the
+// numbers of nodes and masks of each tree, which place_trees turns into indices, and the integer
+// weight of its root; for a single tree, writes the indices itself. `adds`: also compute the sums
+// of inner nodes from those of leaves.
 //
 // Launch: one block of NUMBER_THREADS threads per tree, no dynamic shared memory.
 extern "C" __global__ void __launch_bounds__(NUMBER_THREADS, NUMBER_BLOCKS)
@@ -201,7 +209,8 @@ number_nodes(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels,
 }
 
 // Turn the first two rows of the table into running sums: the index of each tree's first node and
-// first mask among those of all trees. With a single tree, number_nodes writes the running sums.
+// first mask among the nodes and masks of all trees, with the total at the end. Not launched for a
+// single tree, whose running sums number_nodes writes.
 // Launch: one block of NUMBER_THREADS threads, which loops over tiles of trees, one tree per
 // thread.
 extern "C" __global__ void __launch_bounds__(NUMBER_THREADS, NUMBER_BLOCKS)

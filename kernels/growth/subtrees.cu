@@ -11,24 +11,28 @@
 //   row, weight   uint32 (n_rows,)   target int32 (columns, n_rows)   rows of the level, see
 //                                                                     histogram.cu
 //   small         int32 (nodes,)   roots of the subtrees, sizes[2] of them, from policy.cu
-//   tree, key, start, count        of the nodes of the level
+//   tree, key, start, count        of the nodes of the level, see policy.cu
 //   min_hessian, min_category, root_hessian   int64 (trees,)
 //   allowed       uint8 (trees, n_features)
 //   tiles         uint8 (n_tiles, n_samples, tile)    a row's codes of the features of a tile are
 //                                                     side by side
 //   n_bins, is_categorical   int32, uint8 (n_features,)   center float64 (n_features, width - 1)
 //   wide, wide_of   see sums.cu; n_columns is 0 if leaf sums are the weights of classes
+//   regular, unit   see split.cu and select_split.cu
 //
-// The second list. The rows of its nodes are written back to global memory in their new order,
-// over the rows of the subtree's root:
+// The second list (the tiny nodes). The rows of its nodes are written back to global memory in
+// their new order, over the rows of the subtree's root:
 //
 //   n_tiny      int32 (1,)                      number of nodes; zero before the first launch
 //   place       int32 (tiny nodes,)             place of each node in the node buffer
-//   tiny_tree, tiny_count, tiny_levels   int32 (tiny nodes,)
-//   tiny_start, tiny_key                 int64, uint64 (tiny nodes,)
+//   tiny_tree, tiny_count, tiny_levels   int32 (tiny nodes,)   tree, number of rows, largest number
+//                                        of levels below each node
+//   tiny_start, tiny_key   int64, uint64 (tiny nodes,)   position of the first row, key of the
+//                                        random numbers
 //
 // Output: nodes in the node buffer of subtree.cuh, in which node i of the level has place
-// *first + i. draw is empty if no threshold is random; mask is empty if no feature is categorical.
+// *first + i. n_stored is the size of the node buffer. draw is empty if no threshold is random;
+// mask is empty if no feature is categorical.
 //
 // Launch: any number of blocks of SPLIT_THREADS threads, dynamic shared memory as in
 // block_state.cuh. Blocks loop over nodes; a block grows the whole subtree of a node before it
@@ -84,8 +88,8 @@ __device__ __forceinline__ void append_tiny(const BlockState& state, const Layou
     tiny.key[at] = node.key;
 }
 
-// Grow a node to its leaves, or until nodes are tiny. `turn`, 0 or 1, is the set of sums to use
-// next.
+// Grow a node to its leaves or, without BY_WARP, until nodes have at most WARP rows. `turn`, 0 or
+// 1, is the set of sums to use next.
 __device__ __forceinline__ void grow_subtree(BlockState& state, const Layout& shared,
                                              const LevelRows& rows, const Task& task,
                                              const OpenNode& root, const Tree& tree,

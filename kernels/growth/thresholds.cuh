@@ -1,7 +1,7 @@
 // Thresholds of numeric splits, equal to `engine.growth.tree.find_thresholds`.
 
-// Bins of features: centres, smallest and largest values, float64 (n_features, width). Here,
-// `width` is the number of codes without the missing code.
+// Centre, smallest and largest value of each bin, float64 (n_features, width). Here, `width` is the
+// number of codes without the missing code.
 struct Bins {
     In<double> center;
     In<double> low;
@@ -9,8 +9,8 @@ struct Bins {
     int32 width;
 };
 
-// The midpoint of a and b, a < b, if it is below b after rounding, else a: `midpoint` of
-// gpuboost/engine/numerics.py.
+// The midpoint of a and b, a < b, if it is below b after rounding, else a; never -0.0. The same as
+// `midpoint` of gpuboost/engine/numerics.py.
 __device__ __forceinline__ double midpoint(double a, double b)
 {
     const double total = a + b;
@@ -26,7 +26,9 @@ struct Threshold {
     double value;
 };
 
-// The threshold of a split by feature f; `draw` is NaN if the threshold is not random.
+// The threshold of a split by feature f: midway between bins `bin` and `next_bin`, or `draw` unless
+// that is NaN (the threshold is not random). A threshold among the training values of a bin moves
+// out of them. If only missing values go right, the threshold is infinity.
 __device__ __forceinline__ Threshold threshold_of(const Bins& bins, int32 f, int32 bin,
                                                   int32 next_bin, double draw)
 {

@@ -3,11 +3,14 @@
 #include "common/goes_left.cuh"
 #include "growth/node_buffer.cuh"
 
-//   table   int64 (3, trees + 1), see node_buffer.cuh
-//   feature, left, category int32    code, missing_left uint8    masks uint32 (., CODE_WORDS)
+// The arrays of finished trees, except values, concatenated over all trees:
 //
-// are concatenated over all trees; left and category are indices within each tree. category and
-// masks are read only if `has_masks`.
+//   table   int64 (3, trees + 1), see node_buffer.cuh
+//   feature, left, category int32 (nodes,)       code, missing_left uint8 (nodes,)
+//   masks   uint32 (masks, CODE_WORDS)
+//
+// left and category are indices within each tree; left is 0 in leaves. category and masks are read
+// only if `has_masks`.
 struct FinishedTrees {
     In<int64> table;
     int32 n_trees;
@@ -19,7 +22,8 @@ struct FinishedTrees {
     In<int32> category;
     In<uint32> masks;
 
-    // The split of a node for `goes_left`, by codes or by values.
+    // The split of a node for `goes_left`: the methods that splits by codes and by values share.
+    // `node` is an index among the nodes of all trees.
     struct Split {
         const FinishedTrees& trees;
         int64 tree;
@@ -54,8 +58,8 @@ struct FinishedTrees {
         __device__ __forceinline__ bool at_most(double x) const { return x <= threshold[node]; }
     };
 
-    // The leaf of a row in one tree, as an index among the nodes of all trees; codes uint8
-    // (features, n) of n rows.
+    // The leaf of a row in one tree, as an index among the nodes of all trees. codes uint8
+    // (n_features, n): the codes of n rows.
     __device__ __forceinline__ int64 leaf_of(In<uint8> codes, int64 n, int64 row,
                                              int32 missing_code, int64 tree) const
     {
@@ -69,8 +73,8 @@ struct FinishedTrees {
         return node;
     }
 
-    // The same for a row of values, given its first value and the stride of columns; NaN is
-    // missing.
+    // The leaf of a row of values, given a pointer to its first value and the stride of columns;
+    // NaN is missing. threshold float64 (nodes,).
     template <typename Value>
     __device__ __forceinline__ int64 leaf_of(In<Value> values, int64 column_stride,
                                              In<double> threshold, int64 tree) const

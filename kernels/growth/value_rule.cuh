@@ -12,12 +12,18 @@ constexpr int32 SHARES = 0, MEANS = 1, POISSON_MEANS = 2, MEDIANS = 3, STEPS = 4
 //   exponents     int32 (n_planes,)    exponents of the planes of sums; empty if the sums of
 //                                      classes are whole numbers. For steps, the exponents of the
 //                                      round, see scale_round of gradients.cu
-//   mean          float64 (n_values,)  means of the outputs
+//   mean          float64 (n_values,)  for means and medians: mean of each output, which was
+//                                      subtracted from the targets before they were summed
 //   distinct_targets  float64          for medians: the sorted distinct targets of each output, one
 //                                      output after the other
 //   first_target  int32 (n_values,)    index of each output's first target in distinct_targets
 //   given         float64 (3,)         for steps: l1, l2 and the largest absolute step
 //   rate          float64 (1,)         factor of steps
+//   kind, criterion                    kind of values, and number of the criterion
+//   n_values      number of classes or outputs
+//   n_sums        number of sums of a node; n_planes is the length of `exponents`
+//   square_unit   for means: exponent by which targets are scaled down before they are squared
+//                 (with POISSON, multiplied by their logarithm)
 struct ValueRule {
     In<int32> exponents;
     In<double> mean;
@@ -32,11 +38,13 @@ struct ValueRule {
     int32 n_planes;
     int32 square_unit;
 
-    // A sum in two planes; `e` is the index of the first plane's exponent.
+    // The value of a sum that is stored in two planes; `e` is the index of the exponent of the
+    // first plane.
     __device__ __forceinline__ double planes(const int64* sums, int32 e) const
     {
         return ldexp((double)sums[0], -exponents[e]) + ldexp((double)sums[1], -exponents[e + 1]);
     }
+    // The weight of class k.
     __device__ __forceinline__ double of_class(const int64* sums, int32 k) const
     {
         return n_planes == 0 ? (double)sums[k] : planes(sums + 2 * k, 0);
@@ -50,7 +58,7 @@ struct NodeSummary {
 
 __device__ __forceinline__ double at_least_zero(double x) { return x > 0.0 ? x : 0.0; }
 
-// Class probabilities, and their impurity.
+// Write the class probabilities; return their impurity and the weight.
 __device__ __forceinline__ NodeSummary summarise_classes(const ValueRule& rule, const int64* sums,
                                                          double* value)
 {
@@ -66,7 +74,8 @@ __device__ __forceinline__ NodeSummary summarise_classes(const ValueRule& rule, 
     return {Criteria::impurity(rule.criterion, sum), weight};
 }
 
-// Means, and the mean over outputs of the variance or half Poisson deviance.
+// Write the means; return the variance or half Poisson deviance, averaged over outputs, and the
+// weight.
 __device__ __forceinline__ NodeSummary summarise_means(const ValueRule& rule, const int64* sums,
                                                        int64 hessian, double* value)
 {
@@ -92,7 +101,8 @@ __device__ __forceinline__ NodeSummary summarise_means(const ValueRule& rule, co
     return {ldexp(at_least_zero(spread) / (double)n, squared), weight};
 }
 
-// Medians (if `value` is given), and the mean absolute deviation, averaged over outputs.
+// Write the medians unless `value` is null; return the mean absolute deviation, averaged over
+// outputs, and the weight.
 __device__ __forceinline__ NodeSummary summarise_medians(const ValueRule& rule, const int64* sums,
                                                          double* value)
 {
@@ -115,8 +125,8 @@ __device__ __forceinline__ NodeSummary summarise_medians(const ValueRule& rule, 
     return {deviation / weight / (double)n, weight};
 }
 
-// Steps, with a hessian per output or a shared one: `engine.ensembles.boosting.newton_steps`. The
-// impurity is NaN.
+// Write the steps, from a hessian per output or a shared one, as
+// `engine.ensembles.boosting.newton_steps` does; return the weight, and NaN for the impurity.
 __device__ __forceinline__ NodeSummary summarise_steps(const ValueRule& rule, const int64* sums,
                                                        int64 hessian, double* value)
 {
@@ -150,8 +160,9 @@ __device__ __forceinline__ double weighted_deviation(const ValueRule& rule, cons
     return summary.impurity * summary.weight;
 }
 
-// The decrease of the root's mean absolute deviation by a split. `own` is the summary of the node;
-// `root`, `left` and `right` are places in the node buffer.
+// The impurity decrease of a split with medians: the decrease of the sum of absolute deviations,
+// averaged over outputs, per weight of the root. `own` is the summary of the node; `root`, `left`
+// and `right` are places in the node buffer.
 __device__ __forceinline__ double decrease_of_medians(const ValueRule& rule, const int64* sums,
                                                       int64 root, const NodeSummary& own,
                                                       int64 left, int64 right)

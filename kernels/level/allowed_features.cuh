@@ -1,11 +1,12 @@
-// The features that a node may split on, in the node's order. One warp processes a node.
+// The features that a node may split on, in the node's order; or those that a tree may use, in the
+// order of a level. One warp processes a node or a tree; threadIdx.x is the lane.
 
 struct AllowedFeatures {
-    In<uint8> allowed;
-    uint64 key;
+    In<uint8> allowed;  // (n_features,)
+    uint64 key;         // of the order, if it is hashed
     int32 n_features;
 
-    // The rank of a feature; EVERY_RANK if the node may not split on it.
+    // The rank of a feature; EVERY_RANK if the feature is not allowed.
     __device__ __forceinline__ uint64 rank(int32 f) const
     {
         if (f >= n_features || allowed[f] == 0) return EVERY_RANK;
@@ -13,7 +14,7 @@ struct AllowedFeatures {
     }
 };
 
-// Number of features whose rank is at most `rank`. Every lane takes part.
+// Number of allowed features whose rank is at most `rank`. Every lane takes part.
 __device__ __forceinline__ int32 count_up_to(const AllowedFeatures& choice, uint64 rank)
 {
     int32 count = 0;
@@ -24,8 +25,8 @@ __device__ __forceinline__ int32 count_up_to(const AllowedFeatures& choice, uint
     return count;
 }
 
-// The largest rank of the first `max_features` features, found by bisection; EVERY_RANK if no
-// other feature is allowed. Every lane takes part.
+// The largest rank of the first `max_features` allowed features, found by bisection; EVERY_RANK if
+// no other feature is allowed. Every lane takes part.
 __device__ __forceinline__ uint64 last_rank(const AllowedFeatures& choice, int32 max_features)
 {
     if (count_up_to(choice, EVERY_RANK) <= max_features) return EVERY_RANK;

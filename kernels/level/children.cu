@@ -1,7 +1,8 @@
 // The next level: the children of accepted nodes, and the new positions of their rows. Arrays of
 // the nodes of a level, as in policy.cu:
 //
-//   accepted   uint8 (nodes,)    n_left int64 (nodes,)       rows of accepted nodes that go left
+//   accepted   uint8 (nodes,)    whether the node is split
+//   n_left     int64 (nodes,)    number of the node's rows that go left; read for accepted nodes
 //   rank       int32 (nodes,)    number of accepted nodes before this one; the children of this one
 //                                are nodes 2 rank and 2 rank + 1
 //   to         int64 (nodes,)    new position of the first row of the left child
@@ -38,11 +39,11 @@ struct Parents {
     int32 piece_rows;
 };
 
-// Counts that are summed over nodes.
+// Counts that are summed over nodes; all are 0 for a node that is not accepted.
 struct NodeCounts {
-    int64 numbers;  // of accepted nodes, packed with those of pieces of their children
-    int64 rows;
-    int64 left;
+    int64 numbers;  // number of accepted nodes, packed with the number of their children's pieces
+    int64 rows;     // number of rows of accepted nodes
+    int64 left;     // number of these rows that go left
 };
 
 __device__ __forceinline__ NodeCounts counts_of(const Parents& parents, int64 node, bool inside)
@@ -170,11 +171,12 @@ __device__ __forceinline__ void place_chunk_of_pieces(int64 (&warp_sums)[CHUNK_W
 
 // ---- Launches ----------------------------------------------------------------------------------
 
-// Compute the places of nodes, and the sum of `left` over each chunk of pieces, totals int64
-// (chunks,).
-// Launch: one block of CHUNK_THREADS threads per chunk of nodes, then one per chunk of pieces.
+// Compute the places of nodes, and sum `left` over the pieces whose rows move.
+// Launch: one block of CHUNK_THREADS threads for each of the `n_chunks` chunks of nodes, then one
+// for each chunk of pieces.
 //
-//   node_totals   from count_children; not needed for one chunk of nodes
+//   node_totals   int64 (3, n_chunks)         from count_children; not read if n_chunks is 1
+//   totals        int64 (chunks of pieces,)   sums of `left` over each chunk of pieces
 extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
 place_nodes(In<int32> size, In<int64> start, In<int64> count, In<uint8> accepted, In<int64> n_left,
             In<int32> n_pieces, In<int32> piece_node, In<int64> first, In<int64> left,
@@ -195,8 +197,8 @@ place_nodes(In<int32> size, In<int64> start, In<int64> count, In<uint8> accepted
     }
 }
 
-// Compute the places of pieces, after place_nodes. Launch: one block of CHUNK_THREADS threads per
-// chunk of pieces.
+// Compute the places of pieces, after place_nodes, which computes `totals`. Launch: one block of
+// CHUNK_THREADS threads per chunk of pieces.
 extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
 place_pieces(In<int64> start, In<uint8> accepted, In<int64> n_left, In<int32> n_pieces,
              In<int32> piece_node, In<int64> first, In<int64> left, In<int64> totals, In<int64> to,
@@ -240,9 +242,9 @@ __device__ __forceinline__ int64 last_up_to(In<int32> numbers, int64 n, int64 va
 //
 //   left_hessian int64 (nodes,)   left_gradient int64 (nodes, K)    sums of left children
 //
-// A piece belongs to a child of the last node whose `cut` is at most the index of the piece. A node
-// that is not accepted has no pieces: the next node has the same `cut`, so it is never the last
-// one.
+// A piece belongs to a child of the last node whose `cut` is at most the index of the piece. This
+// node is accepted: the children of other nodes have no pieces, so the `cut` of such a node equals
+// that of the next node or, for the last node of the level, the number of all pieces.
 //
 // Launch: any number of blocks of CHILD_THREADS threads, which loop over nodes and then over
 // pieces.

@@ -3,15 +3,18 @@
 //   size        int32 (1,)     number of nodes, at most the length of arrays of nodes
 //   regular     float64 (3,)   l1, l2, largest absolute leaf value
 //   lower, upper   float64 (nodes,)      bounds on the values of each node and its descendants
-//   groups      uint32 (nodes, n_words)  a bit for each group with all features of the node's path
-//   of_feature  uint32 (n_features, n_words)   a bit for each group that contains the feature
+//   groups      uint32 (nodes, n_words)  one bit per group, set if the group contains all features
+//                                        that the ancestors of the node are split on
+//   of_feature  uint32 (n_features, n_words)   one bit per group, set if the group contains the
+//                                        feature
 //   monotonic   int8 (n_features,)   1 if leaf values must not decrease with a feature, -1 if
 //                                    they must not increase, else 0
 //
-// lower and upper exist only if a feature is monotonic; n_words is 0 without groups.
+// lower and upper exist only if a feature is monotonic (`bounded_nodes`); n_words is 0 without
+// groups.
 //
-// Launch: any number of blocks of CONSTRAINT_THREADS threads, which loop over nodes with the stride
-// of the grid; no shared memory.
+// Launch, unless stated otherwise: any number of blocks of CONSTRAINT_THREADS threads, which loop
+// over nodes with the stride of the grid; no shared memory.
 
 #include "level/allowed_features.cuh"
 
@@ -24,7 +27,7 @@ __device__ __forceinline__ int64 first_of_thread()
 
 __device__ __forceinline__ int64 thread_count() { return (int64)gridDim.x * CONSTRAINT_THREADS; }
 
-// Write the constraints of the roots, whose paths have no splits.
+// Write the constraints of the roots, which have no ancestors.
 extern "C" __global__ void __launch_bounds__(CONSTRAINT_THREADS)
 hold_roots(In<int32> size, In<double> regular, int32 bounded_nodes, int32 n_words,
            Out<double> lower, Out<double> upper, Out<uint32> groups)
@@ -67,8 +70,8 @@ hold_children(In<int32> size, In<uint8> accepted, In<int32> rank, In<int32> feat
     }
 }
 
-// allowed_out uint8 (nodes, n_features): mask of the features that both the node's groups and its
-// tree allow. allowed uint8 (trees, n_features).
+// Write allowed_out, uint8 (nodes, n_features): mask of the features that both the node's groups
+// and its tree allow. allowed: uint8 (trees, n_features). Threads loop over nodes and features.
 extern "C" __global__ void __launch_bounds__(CONSTRAINT_THREADS)
 allow_by_groups(In<int32> size, In<int32> tree, In<uint32> groups, In<uint32> of_feature,
                 In<uint8> allowed, int32 n_features, int32 n_words, Out<uint8> allowed_out)
@@ -86,7 +89,8 @@ allow_by_groups(In<int32> size, In<int32> tree, In<uint32> groups, In<uint32> of
 
 // Draw the features that each tree may split on in a level: the first `count` allowed features in
 // a hashed order, even if nodes consider features by number (this file always has the default
-// HASHED_ORDER). Launch: grid (trees), blocks of one warp.
+// HASHED_ORDER). root_key: uint64 (trees,); allowed, allowed_out: uint8 (trees, n_features).
+// Launch: grid (trees), blocks of one warp.
 extern "C" __global__ void __launch_bounds__(WARP)
 draw_level(In<uint64> root_key, In<uint8> allowed, int32 depth, int32 n_features, int32 count,
            Out<uint8> allowed_out)

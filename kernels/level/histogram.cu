@@ -2,9 +2,10 @@
 //
 //   codes      uint8 (tiles, n_samples, tile)    a row's codes of the features of a tile are side
 //                                                by side
-//   listed     int32 (slots, n_listed) or (n_listed,)    features whose histograms are built, then
-//                                                -1; lists of slots are `stride` entries apart (0:
-//                                                one list for all)
+//   listed     int32 (slots, n_listed) or (n_listed,)    features whose histograms are built;
+//                                                unused entries at the end are -1. `stride` is the
+//                                                distance of the lists of two slots, 0 if all
+//                                                slots share one list
 //   row        uint32 (n_rows,)                  rows of the matrix; a node's rows are contiguous
 //   weight     uint32 (n_rows,)                  at most 2**31 - 1
 //   target     int32 (columns, n_rows)           a value or gradient per channel; two classes: 1
@@ -12,14 +13,15 @@
 //                                                class, ascending in each node
 //   n_pieces   int32 (1,)                        number of pieces, at most the length of arrays
 //   slot, first, rows   int32, int64, int32 (pieces,)    pieces of rows, from policy.cu
-//   histogram  int64 (slots, n_listed, width, 2 + channels)   sum of weights, number of rows, and
-//                                                gradients; zero before the launch
+//   histogram  int64 (slots, n_listed, width, 2 + channels)   sum of weights, number of rows (only
+//                                                if `counted`), and gradients; zero before the
+//                                                launch
 //
 // Launch: grid (any, n_listed / TILE rounded up, channels; 1 with more than two classes),
 // HISTOGRAM_THREADS threads, shared memory below. Blocks loop over the pieces of the `n_slots`
 // slots from `first_slot` on; pieces are sorted by slot. All rows of a piece belong to one node
-// (slot). A block adds the rows for TILE features: to one channel of gradients, or with more than
-// two classes to all channels. A warp takes 32 / TILE rows at a time, and a lane takes one feature:
+// (slot). A block sums the rows for TILE features: one channel of gradients or, with more than two
+// classes, all channels. A warp takes 32 / TILE rows at a time, and a lane takes one feature:
 //
 //                lane 0   lane 1   ...  lane 31
 //   row 7        code 3   code 9        code 3
@@ -27,15 +29,16 @@
 //
 // Shared memory: uint32 [plane][width][TILE]. Only 32-bit shared atomics are native. So weights
 // must not overflow their plane (the host limits the rows of a piece by the largest weight), and a
-// gradient has two planes, with a carry from the low half to the high half.
+// gradient has two planes, with a carry from the low half to the high half. With more than two
+// classes, gradients are weights, and one plane is enough.
 
 #ifndef TILE
 #define TILE 32  // features per block: fewer if few are listed or shared memory is small
 #endif
 
 constexpr int32 HISTOGRAM_THREADS = 512;
-constexpr int32 VALUE_PLANES = 4;        // low and high half, weight; rows if counted
-constexpr int32 CLASS_PLANES = 3;        // weight of one class, of all classes; rows if counted
+constexpr int32 VALUE_PLANES = 4;        // low and high half; weight; number of rows if counted
+constexpr int32 CLASS_PLANES = 3;        // weight of one class; of all classes; rows if counted
 constexpr int32 CLASS_STATIC_BYTES = 16;  // static shared memory, apart from the planes
 constexpr int32 HISTOGRAM_BLOCKS = 2;    // per multiprocessor; more would spill registers
 constexpr int32 ROWS_AHEAD = 4;          // rows that a lane loads before it adds them
@@ -77,7 +80,8 @@ struct ValuePlanes {
 };
 
 // Regression, and two classes: channel blockIdx.z is the sum of weight * target[blockIdx.z]; for
-// gradients, the sum of target[blockIdx.z]. Channel 0 also sums weights and counts rows.
+// gradients, the sum of target[blockIdx.z]. Blocks of channel 0 also sum weights and, if `counted`,
+// count rows.
 extern "C" __global__ void __launch_bounds__(HISTOGRAM_THREADS, HISTOGRAM_BLOCKS)
 histogram_values(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> target,
                  In<int32> n_pieces, In<int32> slot, In<int64> first, In<int32> rows,
@@ -132,17 +136,17 @@ histogram_values(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> t
 
 // ---- More than two classes ---------------------------------------------------------------------
 //
-// The rows of a node are sorted by class, so a piece consists of segments of one class each, and a
-// code is read once whatever the number of classes:
+// The rows of a node are sorted by class, so a piece consists of segments of one class each. A code
+// is read only once, regardless of the number of classes:
 //
 //   class       0 0 0 0 0 0 0 0   1 1   2   3 3 3 3 3 3 3 3 3
 //   added to    shared, flushed | global  | shared, flushed
 //
 // Long segments are summed in shared memory and flushed. A flush reads every cell, so the rows of
-// short segments are added directly to global memory, which takes about as many global
-// atomics as a flush. The weights of all classes together, and row counts, are also summed in
-// shared memory and flushed once per piece. Computing them from the sums of classes later would be
-// exact too, but would read a number per class for each cell even if a node has few rows.
+// short segments are added directly to global memory, which takes about as many global atomics as a
+// flush. The weights of all classes together, and row counts, are also summed in shared memory and
+// flushed once per piece. Computing the total weights from the sums of classes later would be
+// exact, too, but would read one number per class for each cell even if a node has few rows.
 
 // Segments of at least width / SHORT rows are flushed. A 64-bit global atomic is assumed to cost as
 // much as reading SHORT * SHORT * 2 words of shared memory: r rows spread evenly over `width` codes
@@ -159,9 +163,9 @@ struct ClassRows {
 
 // Planes in shared memory.
 struct ClassPlanes {
-    uint32* weights;  // of one segment
-    uint32* totals;
-    uint32* counts;  // null if rows are not counted
+    uint32* weights;  // of the rows of one segment
+    uint32* totals;   // weights of all rows of the piece
+    uint32* counts;   // null if rows are not counted
 };
 
 // The histogram of a slot in global memory.
@@ -178,7 +182,8 @@ struct Output {
     }
 };
 
-// First and end row of the segments found in this iteration and the next.
+// First and end row of the segments found in this iteration and the next, which alternate between
+// the two entries.
 struct Segment {
     int32 first[2];
     int32 end[2];
@@ -188,9 +193,9 @@ static_assert(sizeof(Segment) <= CLASS_STATIC_BYTES, "the host leaves no memory 
 constexpr int32 ANY_CLASS = -1;
 
 struct ClassEntry {
-    uint32 cell;  // NO_CELL if there is no row, or if it has another class
+    uint32 cell;  // NO_CELL if there is no row, or if its class is not the wanted one
     uint32 weight;
-    int32 own;
+    int32 own;  // the row's class
 };
 
 __device__ __forceinline__ ClassEntry class_entry(const LaneColumn& column, const ClassRows& rows,
@@ -206,8 +211,8 @@ __device__ __forceinline__ ClassEntry class_entry(const LaneColumn& column, cons
 }
 
 // The first row from `at` on where a segment of at least `minimum` rows begins; rows.count if there
-// is none. A segment must begin at `at`, and *first must be rows.count. Every thread of the block
-// takes part; the function has a barrier.
+// is none. A segment must begin at `at`, and *first, in shared memory, must be rows.count. Every
+// thread of the block takes part; the function has a barrier.
 __device__ __forceinline__ int32 find_segment(const ClassRows& rows, int32 at, int32 minimum,
                                               int32* first)
 {
@@ -221,8 +226,8 @@ __device__ __forceinline__ int32 find_segment(const ClassRows& rows, int32 at, i
     }
 }
 
-// Add the rows from `first` to `end` to the histogram in global memory, whatever their classes, and
-// to the totals and counts in shared memory.
+// Add the rows from `first` to `end`, of any classes, to the histogram in global memory, and to the
+// totals and counts in shared memory.
 __device__ __forceinline__ void add_scattered(const LaneColumn& column, const ClassRows& rows,
                                               int32 first, int32 end, const ClassPlanes& planes,
                                               const Output& output)
@@ -245,8 +250,8 @@ __device__ __forceinline__ void add_scattered(const LaneColumn& column, const Cl
     }
 }
 
-// Add the rows of the segment that begins at `first` to shared memory. *end must be rows.count and
-// becomes the end of the segment.
+// Add the rows of the segment that begins at `first` to the weights and counts in shared memory.
+// *end must be rows.count before the call, and is the end of the segment after the next barrier.
 __device__ __forceinline__ void add_segment(const LaneColumn& column, const ClassRows& rows,
                                             int32 first, const ClassPlanes& planes, int32* end)
 {
@@ -273,7 +278,8 @@ __device__ __forceinline__ void add_segment(const LaneColumn& column, const Clas
     if (threadIdx.x % TILE == 0 && beyond < rows.count) atomicMin(end, beyond);
 }
 
-// Add the sums of one class to global memory and to the totals of all classes, and clear them.
+// Add the weights of a segment, of class `own`, to global memory and to the totals of all classes,
+// and clear them.
 __device__ __forceinline__ void flush_segment(const ClassPlanes& planes, const Output& output,
                                               int32 cells, int32 own)
 {
@@ -306,7 +312,8 @@ __device__ __forceinline__ void add_classes(const LaneColumn& column, const Clas
     }
 }
 
-// Channel k is the weight of class k; the hessian is the weight of all classes.
+// Channel k is the weight of class k; the sum of weights is that of all classes. Rows are counted
+// if `counted`.
 extern "C" __global__ void __launch_bounds__(HISTOGRAM_THREADS, HISTOGRAM_BLOCKS)
 histogram_classes(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> target,
                   In<int32> n_pieces, In<int32> slot, In<int64> first, In<int32> rows,
@@ -352,8 +359,8 @@ histogram_classes(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> 
     }
 }
 
-// Zero the histograms of the `n_slots` slots from `first_slot` on, up to the last slot of the level
-// (sizes[0] of policy.cu); each has n_cells int64 numbers.
+// Zero the histograms of the `n_slots` slots from `first_slot` on, but only of slots that exist:
+// the level has sizes[0] slots, see policy.cu. Each histogram has n_cells int64 numbers.
 // Launch: any number of blocks of HISTOGRAM_THREADS threads.
 extern "C" __global__ void __launch_bounds__(HISTOGRAM_THREADS)
 zero_histograms(In<int32> sizes, int32 first_slot, int32 n_slots, int64 n_cells,

@@ -1,14 +1,16 @@
 // Medians of nodes: the sign of each row's deviation from its node's median, and sums of
 // deviations.
 //
-//   row, weight   uint32 (n_rows,)  rank int32 (n_outputs, n_rows): ranks of targets, from 0
-//   heavy         int64 (rows of the matrix,)   weights in medians, if has_heavy; otherwise medians
-//                                   use the weights in the tree
+//   row, weight   uint32 (n_rows,)  see histogram.cu
+//   rank          int32 (n_outputs, n_rows)   ranks of the rows' targets among the distinct targets
+//                                   of an output, from 0
+//   heavy         int64 (rows of the matrix,)   weights in medians, read only if `has_heavy`;
+//                                   otherwise, medians use the weights in the tree
 //   n_pieces      int32 (1,)        number of pieces, at most the length of their arrays
 //   slot, first, rows   int32, int64, int32 (pieces,)    node, position of the piece's first
 //                                                        row, number of rows
-//   lower, upper  int32 (nodes, n_outputs)   smallest ranks such that the targets up to them have
-//                                   at least half, and more than half, of the node's weight
+//   lower, upper  int32 (nodes, n_outputs)   smallest ranks up to which the targets have at least
+//                                   half (lower) and more than half (upper) of the node's weight
 //
 // `lower` is found by radix select, see radix_select.cuh. Digits are narrow, because deep levels
 // have many nodes: a thread counts the weights of its rows in registers.
@@ -39,8 +41,8 @@ struct MedianWeights {
     }
 };
 
-// counts int64 (nodes, n_outputs, RANK_DIGITS), zero before the first launch: weights of the
-// candidates by their digit at bit `shift`.
+// Sum the weights of the candidates by their digit at bit `shift`: counts int64 (nodes, n_outputs,
+// RANK_DIGITS), zero before each launch.
 extern "C" __global__ void __launch_bounds__(MEDIAN_THREADS, MEDIAN_BLOCKS)
 count_ranks(In<uint32> row, In<uint32> weight, In<int32> rank, In<int64> heavy, int32 has_heavy,
             In<int32> n_pieces, In<int32> slot, In<int64> first, In<int32> rows, int64 n_rows,
@@ -75,12 +77,13 @@ count_ranks(In<uint32> row, In<uint32> weight, In<int32> rank, In<int64> heavy, 
 
 // Find the next digit of `lower`, which is zero before the first launch. Sets the counts to zero.
 //
-//   below, total  int64 (nodes, n_outputs)   weight of the ranks below all candidates, written by
-//                                    each launch, and of the node, written by the first launch
+//   below         int64 (nodes, n_outputs)   weight of the ranks below all candidates; written by
+//                                    each launch
+//   total         int64 (nodes, n_outputs)   weight of the node; written by the first launch
 //
-// With the last digit, at shift 0: if ranks up to `lower` have more than half the weight, `upper`
-// is `lower`; if exactly half, `below` is NOT_FOUND, and `upper` is NO_RANK until find_next_ranks
-// sets it.
+// The last launch finds the digit at shift 0. If the ranks up to `lower` have more than half of the
+// weight, it sets `upper` to `lower`. If they have exactly half, it sets `below` to NOT_FOUND and
+// `upper` to NO_RANK, and find_next_ranks finds `upper`.
 // Launch: blocks of MEDIAN_THREADS threads, one thread for each node and output.
 extern "C" __global__ void __launch_bounds__(MEDIAN_THREADS, MEDIAN_BLOCKS)
 choose_rank_digits(In<int32> size, int32 n_outputs, int32 shift, int32 is_first, Out<int64> counts,
@@ -102,7 +105,8 @@ choose_rank_digits(In<int32> size, int32 n_outputs, int32 shift, int32 is_first,
     below[cell] = is_half ? NOT_FOUND : chosen.below;
 }
 
-// Set `upper` to the next rank above `lower` if ranks up to `lower` have exactly half the weight.
+// Set `upper` to the next rank above `lower` of a row of positive weight, if the ranks up to
+// `lower` have exactly half of the node's weight.
 extern "C" __global__ void __launch_bounds__(MEDIAN_THREADS, MEDIAN_BLOCKS)
 find_next_ranks(In<uint32> row, In<uint32> weight, In<int32> rank, In<int64> heavy, int32 has_heavy,
                 In<int32> n_pieces, In<int32> slot, In<int64> first, In<int32> rows, int64 n_rows,
@@ -131,7 +135,8 @@ __device__ __forceinline__ int32 side_of_median(int32 rank, int32 lower, int32 u
     return (int32)(rank >= upper) - (int32)(rank <= lower);
 }
 
-// sign int32 (n_outputs, n_rows): the sign of each target's deviation from the median of its node.
+// Write sign, int32 (n_outputs, n_rows): the sign of each target's deviation from the median of its
+// node, 0 at the median.
 extern "C" __global__ void __launch_bounds__(MEDIAN_THREADS, SIGNS_BLOCKS)
 put_signs(In<int32> rank, In<int32> n_pieces, In<int32> slot, In<int64> first, In<int32> rows,
           int64 n_rows, int32 n_outputs, In<int32> lower, In<int32> upper, Out<int32> sign)
@@ -148,8 +153,9 @@ put_signs(In<int32> rank, In<int32> n_pieces, In<int32> slot, In<int64> first, I
     }
 }
 
-// Sum a column of `wide` over a warp's rows, times `sign` unless it is null and times the weight if
-// `draws`, and add the result to `sum`.
+// Sum a column of `wide` over the `end` rows of a piece, and add the result to `sum`, by one atomic
+// per warp. Each term is multiplied by the row's sign unless `sign` is null, and by the row's
+// weight if `draws`.
 __device__ __forceinline__ void add_column(const int64* wide, int32 n_columns, int32 column,
                                            const uint32* row, const uint32* weight,
                                            const int32* sign, int32 end, bool draws, int64* sum)
@@ -164,8 +170,9 @@ __device__ __forceinline__ void add_column(const int64* wide, int32 n_columns, i
     add_warp(sum, own);
 }
 
-// sums int64 (nodes, 6 K + 2) for K outputs, zero before the launch: see
-// gpuboost/backends/protocol.py. wide int64 (rows of the matrix, 2 K + 2); start int64 (nodes,).
+// Compute sums, int64 (nodes, 6 K + 2) for K outputs, zero before the launch: see
+// gpuboost/backends/protocol.py. wide int64 (rows of the matrix, 2 K + 2): two planes of each
+// centred target and of the weight. start int64 (nodes,): position of each node's first row.
 extern "C" __global__ void __launch_bounds__(MEDIAN_THREADS, MEDIAN_BLOCKS)
 median_sums(In<uint32> row, In<uint32> weight, In<int32> sign, In<int64> wide, In<int32> n_pieces,
             In<int32> slot, In<int64> first, In<int32> rows, int64 n_rows, int32 n_outputs,

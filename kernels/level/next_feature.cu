@@ -1,8 +1,9 @@
-// Try further features for nodes that no listed feature can split, until one can. Such nodes are
-// rare: each listed feature is constant over their rows.
+// Try further features, in the order of each node, for nodes that no listed feature can split,
+// until one can: until a feature has two occupied codes, the missing code included. Such nodes are
+// rare: each listed feature has the same code in all their rows of positive weight.
 //
-//   undecided   uint8 (nodes,)        from select_split.cu
-//   last        uint64 (slots,)       from select_split.cu
+//   undecided   uint8 (nodes,)        whether to try further features, from select_split.cu
+//   last        uint64 (slots,)       largest rank of a listed feature, from select_split.cu
 //   histogram   int64 (slots, width, 2 + n_channels)      scratch, for one feature
 //   codes       uint8 (n_features, n_samples)
 //   row, weight, target               see histogram.cu; columns of target are n_rows apart
@@ -51,8 +52,9 @@ __device__ __forceinline__ void build_histogram(int64* cells, In<uint8> codes, c
     __syncthreads();
 }
 
-// For the slot of each undecided node: listed int32, the next feature that can split the node, -1
-// if none can; and the split by this feature, as split.cu writes it for an entry of its lists.
+// Write, for the slot of each undecided node: listed int32 (slots,), the next feature that can
+// split the node, -1 if none can; and the split by this feature, as split.cu writes it, with one
+// entry per slot. Only slots among the `n_slots` from `first_slot` on are processed.
 extern "C" __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
 try_next_features(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> target,
                   In<int32> size, In<int32> slot, In<uint8> undecided, In<int64> start,

@@ -30,17 +30,18 @@ struct PieceWorkspace {
 struct Work {
     Out<int32> slot;   // node or slot that a piece belongs to
     Out<int64> first;  // position of a piece's first row
-    Out<int32> rows;
-    int32 capacity;  // largest number of rows of a piece
+    Out<int32> rows;   // number of rows of a piece
+    int32 capacity;    // largest number of rows of a piece
 };
 
-// Append the pieces of the rows of a tile of nodes to a list of `made` pieces; `pieces` is the
-// number of pieces of this thread's node. Returns the new length. Every thread of the block takes
-// part.
+// Append the pieces of the rows of a tile of nodes, the first of which is node `tile`, to a list of
+// `made` pieces; `pieces` is the number of pieces of this thread's node. Blocks with the same
+// blockIdx.x write a share each. Returns the new length. Every thread of the block takes part.
 //
 //   thread        0        1   2
 //   pieces     a a a a           c c       end   4 4 6
-//   written by 0 1 2 3           4 5       each finds its owner: the first thread with a larger end
+//   written by 0 1 2 3           4 5       thread i writes piece i, which belongs to the node of
+//                                          the first thread whose end is larger than i
 __device__ __forceinline__ int64 append_work(PieceWorkspace& space, const Work& work, int64 made,
                                              int64 tile, int32 slot, int64 pieces, In<int64> start,
                                              In<int64> count)
@@ -82,18 +83,18 @@ cut_roots(In<int32> size, In<int64> start, In<int64> count, int32 piece_rows, Ou
 
 // ---- Which nodes are searched ------------------------------------------------------------------
 
-// Limits that a node must meet to be searched.
+// Limits that decide whether a node is searched.
 struct NodeLimits {
-    In<int64> min_hessian;  // (trees,)
+    In<int64> min_hessian;  // (trees,): smallest hessian of a child
     int64 smallest;         // smallest number of rows of a node that may be split
-    int64 small_rows;       // largest number of rows of the nodes that subtrees.cu grows
+    int64 small_rows;       // largest number of rows of the nodes that subtrees.cu grows; 0 if none
     int32 n_channels;
     int32 purity;                           // how nodes are tested for purity
     bool deeper;                            // whether the depth allows children
 };
 
-// How nodes are tested for purity: by two classes in one channel; by one channel per class; by the
-// range of the targets; not at all (gradients).
+// How nodes are tested for purity: by the one channel of two classes; by the channels of more
+// classes; by the ranges of the targets; not at all (gradients).
 constexpr int32 TWO_CLASSES = 0, CLASSES = 1, RANGES = 2, NEVER = 3;
 
 struct Nodes {
@@ -102,8 +103,8 @@ struct Nodes {
     In<int64> count;
     In<int64> hessian;
     In<int64> gradient;
-    In<int32> low;  // (nodes, n_channels): smallest target of the rows of positive weight
-    In<int32> high;  // the same for the largest target
+    In<int32> low;   // (nodes, n_channels): smallest target of the rows of positive weight
+    In<int32> high;  // (nodes, n_channels): largest target of these rows; read only with RANGES
     In<int32> parent;
 };
 
@@ -145,7 +146,7 @@ __device__ __forceinline__ bool is_larger(const Nodes& nodes, int64 node)
 // The decisions of the policy for a node.
 struct Role {
     bool is_open;  // whether the node is searched in this level
-    bool has_histogram;
+    bool has_histogram;   // whether the node gets a slot
     bool by_subtraction;  // whether its histogram is the parent's minus the sibling's
     bool is_small;        // whether subtrees.cu grows the node
 };
@@ -168,9 +169,11 @@ __device__ __forceinline__ int64 pieces_in(const Nodes& nodes, const Role& role,
     return role.has_histogram && !role.by_subtraction ? pieces_of(nodes.count[node], capacity) : 0;
 }
 
-// Sums over each chunk, needed before open_nodes if there are several chunks. Launch: one share.
+// Compute sums over each chunk, which open_nodes needs if there are several chunks. Launch: one
+// share.
 //
-//   totals   int64 (2, chunks)    number of slots packed with that of small nodes; number of pieces
+//   totals   int64 (2, chunks)    number of slots packed with the number of small nodes; number of
+//                                 pieces of rows to sum
 extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
 count_open(In<int32> size, In<int32> tree, In<int64> start, In<int64> count, In<int64> hessian,
            In<int64> gradient, In<int32> low, In<int32> high, In<int32> parent,
@@ -195,15 +198,16 @@ count_open(In<int32> size, In<int32> tree, In<int64> start, In<int64> count, In<
 // Assign histogram slots to the nodes that need one: the open nodes, and the smaller siblings of
 // open nodes whose parent's histogram was kept.
 //
-//   totals   from count_open
+//   totals   from count_open; not read if there is one chunk
 //   slot     int32 (nodes,)    slot of the node, -1 for none
 //   node_of_slot  int32 (nodes,)    node of the slot
 //   source   int32 (nodes,)    FROM_ROWS, or the slot of the parent's histogram in the level
 //                              before, from which the sibling's histogram is subtracted
 //   open     uint8 (nodes,)    whether the node is searched in this level
-//   small    int32 (nodes,)    the nodes that subtrees.cu grows
+//   small    int32 (nodes,)    the nodes that subtrees.cu grows, ascending; sizes[2] entries
 //   sizes    int32 (3,)        numbers of slots, of pieces of rows to sum, and of small nodes
-//   work_slot, work_first, work_rows   these pieces, which belong to slots
+//   work_slot, work_first, work_rows   int32, int64, int32 (pieces,)   slot, position of the first
+//                                      row and number of rows of each piece to sum
 extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
 open_nodes(In<int32> size, In<int32> tree, In<int64> start, In<int64> count, In<int64> hessian,
            In<int64> gradient, In<int32> low, In<int32> high, In<int32> parent,

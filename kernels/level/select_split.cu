@@ -3,13 +3,16 @@
 //
 //   score, splittable, ...   (slots, n_listed)   from split.cu or next_feature.cu
 //   listed      int32 (slots, n_listed) or (n_listed,)    features of the lists, see histogram.cu
-//   size, slot, open                 see policy.cu; key, tree, hessian of the nodes
-//   root_hessian int64 (trees,)      allowed uint8 (trees or nodes, n_features), see split.cu
+//   histogram   int64 (slots, n_listed, width, 2 + n_channels)   see split.cu
+//   size, slot, open                 see policy.cu
+//   key, tree, hessian               uint64, int32, int64 (nodes,)
+//   root_hessian int64 (trees,)      weights of the roots
+//   allowed     uint8 (trees, n_features) or (nodes, n_features)   see split.cu
 //   unit        float64 (1,)         factor from a gain to a decrease of weight times impurity
 //
 // Launch: any number of blocks of (WARP, SELECT_WARPS) threads; warps loop over nodes with the
-// stride of the grid; no shared memory. Only nodes whose slots are among the `n_slots` from
-// `first_slot` on are processed.
+// stride of the grid; no shared memory. Of the open nodes, only those whose slots are among the
+// `n_slots` from `first_slot` on are processed.
 
 #include "common/goes_left.cuh"
 #include "level/accept.cuh"
@@ -24,8 +27,8 @@ __device__ __forceinline__ int32 nodes_at_once() { return gridDim.x * SELECT_WAR
 
 // ---- Feature lists -----------------------------------------------------------------------------
 
-// List the allowed features of every open node that are first in the node's order, by ascending
-// number: listed int32 (slots, max_features); unused entries are -1. last uint64 (slots,): the
+// List the first `max_features` allowed features in the order of every open node, sorted by number:
+// listed int32 (slots, max_features); unused entries at the end are -1. last uint64 (slots,): the
 // largest rank of a listed feature, EVERY_RANK if all allowed features are listed.
 extern "C" __global__ void __launch_bounds__(WARP * SELECT_WARPS, SELECT_BLOCKS)
 choose_features(In<int32> size, In<int32> slot, In<uint8> open, In<uint64> key, In<int32> tree,
@@ -54,7 +57,7 @@ choose_features(In<int32> size, In<int32> slot, In<uint8> open, In<uint64> key, 
     }
 }
 
-// The splits of split.cu or next_feature.cu, by slot and entry of its list.
+// The splits of split.cu or next_feature.cu, by slot and entry of the slot's list.
 struct ListedSplits {
     In<double> score;
     In<uint8> splittable;
@@ -65,14 +68,15 @@ struct ListedSplits {
     In<uint32> mask;
 };
 
-// The list of one node; its splits are those of `ListedSplits` from `first` on.
+// The list of one node; its entry j has index `first` + j in `ListedSplits`.
 struct Entries {
     In<int32> listed;
     int64 first;
     int32 n_listed;
 };
 
-// The smallest rank of a feature that can split the node. Every lane takes part.
+// The smallest rank of a listed feature that can split the node, EVERY_RANK if there is none. Every
+// lane takes part.
 __device__ __forceinline__ uint64 first_splittable(const AllowedFeatures& choice,
                                                    const ListedSplits& found,
                                                    const Entries& entries)
@@ -91,7 +95,8 @@ struct BestEntry {
     int32 entry;
 };
 
-// The entry of the best split by a feature of rank at most `last`. Every lane takes part.
+// The entry of the best split by a feature of rank at most `last`; if scores are equal, that with
+// the smaller rank. Every lane takes part.
 __device__ __forceinline__ BestEntry best_entry(const AllowedFeatures& choice,
                                                 const ListedSplits& found, const Entries& entries,
                                                 uint64 last)
@@ -122,7 +127,8 @@ __device__ __forceinline__ BestEntry best_entry(const AllowedFeatures& choice,
 
 // ---- The best split ----------------------------------------------------------------------------
 
-// The splits of the level, by node, as in `engine.growth.frontier.Splits`.
+// The splits of the level, by node, as in `engine.growth.frontier.Splits`; `accepted` says whether
+// the node is split.
 struct Splits {
     Out<double> gain;
     Out<int32> feature;
@@ -152,8 +158,8 @@ __device__ __forceinline__ void write_none(const Splits& splits, int64 node, int
     for (int32 w = 0; w < MASK_WORDS; ++w) splits.mask[node * MASK_WORDS + w] = 0;
 }
 
-// Sum of one plane of a histogram over the codes that go left: bit j of `left_codes` is set if code
-// lane + 32 j goes left. Every lane takes part and gets the sum.
+// Sum of one plane of a histogram over the codes that go left: bit j of a lane's `left_codes` is
+// set if code lane + 32 j goes left. Every lane takes part and gets the sum.
 __device__ __forceinline__ int64 sum_left(const int64* cells, uint32 left_codes, int32 planes,
                                           int32 plane)
 {
@@ -185,7 +191,7 @@ struct EntrySplit {
     __device__ __forceinline__ bool at_most(int32 code) const { return code <= found.bin[at]; }
 };
 
-// The codes that go left, for `sum_left`. Every lane takes part.
+// The codes of this lane that go left, for `sum_left`. Every lane takes part.
 __device__ __forceinline__ uint32 codes_left(const ListedSplits& found, int64 at, bool categorical,
                                              int32 width)
 {
@@ -233,7 +239,9 @@ __device__ __forceinline__ void write_split(const Splits& splits, int64 node, do
 // Write the best split of every open node if it is accepted; otherwise, mark the node as not split.
 // With `fill`, nodes that are not open are marked as not split, too. undecided uint8 (nodes,), zero
 // before the launch: whether no listed feature can split the node, but other features are left.
-// `last_listed` is `last` of choose_features.
+// `last_listed` is `last` of choose_features. A `stride` of 0 means that all features are listed;
+// then the split is by one of the first max_features features in the node's order or, if none of
+// them can split the node, by the first one that can.
 extern "C" __global__ void __launch_bounds__(WARP * SELECT_WARPS, SELECT_BLOCKS)
 decide_splits(In<int32> size, In<int32> slot, In<uint8> open, In<uint64> key, In<int32> tree,
               In<int64> hessian, In<int64> root_hessian, In<uint8> allowed,

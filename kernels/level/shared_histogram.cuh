@@ -1,6 +1,7 @@
 // The histogram of a block in shared memory, and the pieces of rows that it sums: for histogram.cu.
 
-// Index of the first piece whose slot is at least `first_slot`; pieces are sorted by slot.
+// Index of the first piece whose slot is at least `first_slot`, n_pieces if there is none; pieces
+// are sorted by slot.
 __device__ __forceinline__ int32 first_piece(In<int32> slot, int32 n_pieces, int32 first_slot)
 {
     const int32 end = first_slot == 0 ? 0 : n_pieces;
@@ -9,16 +10,16 @@ __device__ __forceinline__ int32 first_piece(In<int32> slot, int32 n_pieces, int
 
 // The numbers of one row, which a lane adds to a cell of its feature.
 struct Entry {
-    uint32 cell = NO_CELL;
+    uint32 cell = NO_CELL;  // index in a plane of shared memory; NO_CELL if there is no row
     uint32 weight;
-    int64 value;
+    int64 value;  // gradient, or weight times target
 };
 
 // The codes of one lane's feature.
 struct LaneColumn {
     const uint8* codes;  // null if the lane has no feature
-    int64 stride;
-    int32 lane;
+    int64 stride;        // from one row to the next
+    int32 lane;          // among the TILE lanes of a row
 
     __device__ __forceinline__ uint32 cell(uint32 row) const
     {
@@ -26,7 +27,7 @@ struct LaneColumn {
     }
 };
 
-// The entry of the feature list that a lane sums.
+// The entry of the feature list whose histogram a lane adds rows to.
 __device__ __forceinline__ int32 entry_of(int32 lane) { return (int32)blockIdx.y * TILE + lane; }
 
 __device__ __forceinline__ LaneColumn lane_column(const uint8* codes, const int32* listed,
@@ -43,7 +44,8 @@ __device__ __forceinline__ void zero(uint32* cells, int32 n_cells)
     for (int32 i = threadIdx.x; i < n_cells; i += HISTOGRAM_THREADS) cells[i] = 0;
 }
 
-// The place in the global histogram of a cell in shared memory; null beyond the end of the list.
+// Pointer to the sums of a cell of shared memory in the global histogram, where `slot` counts from
+// the first slot of the launch; null if the cell's entry is beyond the end of the list.
 __device__ __forceinline__ int64* output_cell(int64* histogram, int32 slot, int32 n_listed,
                                               int32 width, int32 planes, int32 cell)
 {
@@ -52,7 +54,7 @@ __device__ __forceinline__ int64* output_cell(int64* histogram, int32 slot, int3
     return histogram + (((int64)slot * n_listed + entry) * width + cell / TILE) * planes;
 }
 
-// Return the sum in a cell and clear it for the next piece.
+// Return the sum in a cell and clear it for the next piece or segment.
 __device__ __forceinline__ uint32 take(uint32* cell)
 {
     const uint32 sum = *cell;

@@ -1,8 +1,11 @@
 // The best split of every open node by each listed feature; select_split.cu takes the best feature.
 //
 //   histogram   int64 (slots, n_listed, width, 2 + n_channels)   of each code: sum of weights,
-//                                     number of rows, gradients; the last code is the missing code
-//   previous    histograms of the level before
+//                                     number of rows (if counted), gradients; the last code is the
+//                                     missing code
+//   previous    histograms of all slots of the level before, with the same features; read only for
+//                                     nodes with a `source`, in levels without slices: then all
+//                                     slots are searched in one launch, and first_slot is 0
 //   sizes       int32 (3,)            the first entry is the number of slots
 //   node_of_slot   int32 (slots,)     slot, source int32 (nodes,)   open uint8 (nodes,)
 //                                     see policy.cu
@@ -12,7 +15,8 @@
 //   allowed     uint8 (trees, n_features)   features that nodes may split on; (nodes, n_features)
 //                                     with ALLOWED_BY_NODE
 //   regular     float64 (3,)          l1, l2, largest absolute leaf value
-//   lower, upper   float64 (nodes,)   bounds on values; read only with MONOTONIC
+//   lower, upper   float64 (nodes,)   bounds on values of nodes and their descendants; read only
+//                                     with MONOTONIC
 //   listed      int32 (slots, n_listed) or (n_listed,)    features of the histograms, see
 //                                     histogram.cu
 //   n_bins, is_categorical, monotonic   int32, uint8, int8 (n_features,)
@@ -21,8 +25,9 @@
 // A block of SPLIT_THREADS threads searches one listed feature of one slot, then the same entry of
 // another slot. If the histogram is found by subtraction, the block writes the difference first.
 //
-// Launch: grid (any, entries), from entry `first_entry` of the lists on, because a grid has at most
-// 65535 rows; slots are the `n_slots` from `first_slot` on. Static shared memory only.
+// Launch: grid (any, entries); the entries of the lists begin at `first_entry`, because a grid has
+// at most 65535 rows and longer lists take several launches. Slots are the `n_slots` from
+// `first_slot` on. Static shared memory only.
 
 #include "level/histogram_view.cuh"
 #include "level/split.cuh"
@@ -34,10 +39,11 @@ __device__ __forceinline__ void subtract(int64* own, const int64* parent, const 
     __syncthreads();
 }
 
-// Per slot and feature: score float64, splittable uint8, bin and next_bin int16, draw float64,
-// missing int8 (slots, n_listed); mask uint32 (slots, n_listed, MASK_WORDS) of categorical
-// features. A score of -1 means no valid split: then only `splittable` is defined, which says
-// whether the feature has two occupied codes.
+// Write the best split by slot and listed feature: score float64, splittable uint8, bin and
+// next_bin int16, draw float64, missing int8 (slots, n_listed); mask uint32 (slots, n_listed,
+// MASK_WORDS), for categorical features only. `splittable` says whether the feature is allowed and
+// has two occupied codes, the missing code included. A score of -1 means that there is no valid
+// split; the other arrays are then undefined. Slots of nodes that are not open are left out.
 extern "C" __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
 split_features(int64* histogram, In<int64> previous, In<int32> sizes, In<int32> node_of_slot,
                In<int32> slot, In<int32> source, In<uint8> open, In<int64> hessian, In<int64> count,

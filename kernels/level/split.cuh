@@ -6,7 +6,7 @@
 
 // ---- Features in order -------------------------------------------------------------------------
 
-// The smallest rank of an allowed feature that is at least `minimum`; EVERY_RANK if there is none.
+// The smallest rank, at least `minimum`, of an allowed feature; EVERY_RANK if there is none.
 // `of_warp` is scratch, one rank per warp. Every thread of the block takes part; a barrier is
 // needed before the next call.
 __device__ __forceinline__ uint64 next_rank(uint64 (&of_warp)[SPLIT_WARPS], In<uint8> allowed,
@@ -29,11 +29,12 @@ __device__ __forceinline__ uint64 next_rank(uint64 (&of_warp)[SPLIT_WARPS], In<u
 // ---- Sums of the left side ---------------------------------------------------------------------
 
 struct Sum {
-    int64 left;
-    int64 all;  // over all items taken; 0 if left is one item alone
+    int64 left;  // over the items of the left side
+    int64 all;   // over all items taken; 0 if the left side is one item alone
 };
 
-// Sum of one plane over the left side of this thread's candidate, without missing values.
+// Sum of one plane over the left side of this thread's candidate, without missing values and rare
+// categories. Every thread of the block takes part.
 template <class HistogramView>
 __device__ __forceinline__ Sum left_sum(Workspace& space, const HistogramView& cells,
                                         const Item& item, int32 plane)
@@ -72,11 +73,11 @@ __device__ __forceinline__ bool is_valid(const Node& node, const Options& option
 struct Scores {
     double missing_right;
     double missing_left;
-    bool seen;  // whether any value is missing or rare
+    bool seen;  // whether any row of positive weight has a missing value or a rare category
 };
 
-// Scores of this thread's candidate, -1 where it is not valid. Every thread of the block takes
-// part.
+// Scores of this thread's candidate if missing values go right, and if they go left; -1 if that
+// direction is not tried or the split is not valid. Every thread of the block takes part.
 template <class HistogramView>
 __device__ __forceinline__ Scores scores_of(Workspace& space, const HistogramView& cells,
                                             const Item& item, const Node& node,
@@ -143,8 +144,8 @@ __device__ __forceinline__ int32 best_position(Workspace& space, double score, b
 
 // ---- The search --------------------------------------------------------------------------------
 
-// Bounds on the values of nodes: arrays (nodes,) with MONOTONIC, else only the largest absolute
-// value.
+// Bounds on the values of nodes, for NEWTON: arrays (nodes,) with MONOTONIC, else only the largest
+// absolute value, regular[2].
 struct Bounds {
     In<double> regular;
     In<double> lower;
@@ -157,7 +158,7 @@ struct Bounds {
     }
 };
 
-// Data that the search of a node and feature reads, as in split.cu.
+// The arrays that a search reads, by node, tree or feature; see split.cu.
 struct SearchInputs {
     In<int64> hessian;
     In<int64> count;
@@ -191,9 +192,9 @@ struct Best {
     int32 position;      // position of the best candidate; the thread there has its item and score
     double score;        // score of this thread's candidate
     bool missing_left;   // whether this thread's candidate sends missing values left
-    bool seen;           // whether any value is missing or rare
+    bool seen;           // as in `Scores`
     bool rare_left;      // whether rare categories go left in the best split
-    Item item;
+    Item item;           // item at this thread's position
 };
 
 // Whether this thread's cell is in the left set of the best split, which must be categorical.
@@ -219,7 +220,8 @@ __device__ __forceinline__ Item item_of(Workspace& space, const HistogramView& c
     return random_numeric_item(space, cells.missing_code(), node, feature);
 }
 
-// The best split; `space.occupied` must be set. Every thread of the block takes part.
+// The best split of a node by a feature; `space.occupied` must be set. If no split is valid, the
+// score at the best position is -1. Every thread of the block takes part.
 template <class HistogramView>
 __device__ __forceinline__ Best best_split(Workspace& space, const HistogramView& cells,
                                            const Node& node, const Options& options,
@@ -245,7 +247,7 @@ __device__ __forceinline__ Best best_split(Workspace& space, const HistogramView
     return best;
 }
 
-// Arrays to write the best split to; `mask` only for categorical features.
+// Arrays to write the best split to; `mask` is written only for categorical features.
 struct SplitOutput {
     Out<double> score;
     Out<int16> bin;
@@ -255,7 +257,7 @@ struct SplitOutput {
     Out<uint32> mask;
 };
 
-// Convert a set of cells to word `word` of a set of codes, with BY_WARP.
+// Word number `word` of the set of the codes of some cells, with BY_WARP.
 __device__ __forceinline__ uint32 word_of_codes(const Feature& feature, uint32 cells, int32 word)
 {
     uint32 bits = 0;
@@ -266,7 +268,8 @@ __device__ __forceinline__ uint32 word_of_codes(const Feature& feature, uint32 c
     return bits;
 }
 
-// Write whether a feature has two occupied codes, and that no split is found yet.
+// Write, for an entry of a list, whether the feature can split the node, and that no split has been
+// found.
 __device__ __forceinline__ void begin_entry(Out<uint8> splittable, Out<double> score, int64 at,
                                             bool has_choice)
 {
@@ -275,7 +278,9 @@ __device__ __forceinline__ void begin_entry(Out<uint8> splittable, Out<double> s
     score[at] = -1.0;
 }
 
-// Write the best split (by the thread that holds it) and its mask (by all threads).
+// Write the best split (by the thread at its position, if its score is not -1) and, for a
+// categorical feature, its mask (by all threads): the set of codes that go left, then the set of
+// occupied codes, both without the missing code.
 template <class HistogramView>
 __device__ __forceinline__ void write_best(const Best& best, const Workspace& space,
                                            const HistogramView& cells, const Feature& feature,

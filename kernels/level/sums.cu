@@ -1,5 +1,5 @@
-// Sums over the rows of nodes: gradients and hessians (of roots; with medians, of all nodes),
-// ranges of targets, leaf sums.
+// Sums over the rows of nodes: hessians and gradients of nodes (of the roots only, unless leaf
+// values are medians), ranges of targets, and leaf sums.
 //
 //   row, weight   uint32 (n_rows,)   target int32 (columns, n_rows), see histogram.cu
 //   n_pieces      int32 (1,)       number of pieces, at most the length of their arrays
@@ -7,14 +7,15 @@
 //                                                        row, number of rows
 //
 // Launch: any number of blocks of SUMS_THREADS threads, no shared memory. Blocks loop over pieces
-// with the stride of the grid. Each warp sums over its rows and adds one number per column to the
-// sums of the node in global memory, by integer atomics.
+// with the stride of the grid. Each warp sums over its rows, or finds their smallest and largest
+// target, and updates the numbers of the node in global memory by one integer atomic each.
 
 constexpr int32 SUMS_THREADS = 256;
 constexpr int32 SUMS_BLOCKS = 4;  // per multiprocessor; more would spill registers
 constexpr int32 RANGES_BLOCKS = 8;  // per multiprocessor, for target_ranges
 
-// The range of classes in a piece. If there are more than two classes, rows are sorted by class.
+// The range of classes in a piece. With more than two classes, rows are sorted by class, so it is
+// found from the first and last row; otherwise, it contains all classes.
 struct Classes {
     int32 first;
     int32 end;
@@ -26,9 +27,9 @@ __device__ __forceinline__ Classes classes_of(const int32* target, int32 rows, i
     return {target[0], target[rows - 1] + 1};
 }
 
-// hessian int64 (nodes,), gradient int64 (nodes, n_channels), zero before the launch. by_class:
-// gradients are the weights of classes; otherwise they are sums of weight * target[k], or of
-// target[k] if targets are gradients.
+// Compute hessian int64 (nodes,) and gradient int64 (nodes, n_channels), both zero before the
+// launch. With by_class (more than two classes), gradients are the weights of the classes;
+// otherwise, they are sums of weight * target[k], or of target[k] if targets are gradients.
 extern "C" __global__ void __launch_bounds__(SUMS_THREADS, SUMS_BLOCKS)
 node_sums(In<uint32> weight, In<int32> target, In<int32> n_pieces, In<int32> slot, In<int64> first,
           In<int32> rows, int64 n_rows, int32 n_channels, int32 by_class, Out<int64> hessian,
@@ -55,8 +56,8 @@ node_sums(In<uint32> weight, In<int32> target, In<int32> n_pieces, In<int32> slo
     }
 }
 
-// low, high int32 (nodes, n_channels): smallest and largest target of the rows of positive weight;
-// before the launch, low must be 2**31 - 1 and high must be -(2**31 - 1).
+// Find low and high, int32 (nodes, n_channels): smallest and largest target of the rows of positive
+// weight. Before the launch, low must be 2**31 - 1 and high must be -(2**31 - 1).
 extern "C" __global__ void __launch_bounds__(SUMS_THREADS, RANGES_BLOCKS)
 target_ranges(In<uint32> weight, In<int32> target, In<int32> n_pieces, In<int32> slot,
               In<int64> first, In<int32> rows, int64 n_rows, int32 n_channels, Out<int32> low,
@@ -83,10 +84,10 @@ target_ranges(In<uint32> weight, In<int32> target, In<int32> n_pieces, In<int32>
     }
 }
 
-// sums int64 (nodes, n_classes * n_columns), zero before the launch: for every node of more than
-// `small_rows` rows that is not split, the sums per class of the columns of `wide`, times the
-// weight if `draws`; n_classes = 1 sums over all rows. wide int64 (1 or trees, n_samples,
-// n_columns); wide_of int32 (trees,): index of each tree in `wide`.
+// Compute sums, int64 (nodes, n_classes * n_columns), zero before the launch: for every node of
+// more than `small_rows` rows that is not split, the sums of the columns of `wide` (times the
+// weight, if `draws`) over the rows of each class; with n_classes = 1, over all rows. wide int64 (1
+// or trees, n_samples, n_columns); wide_of int32 (trees,): index of each tree in `wide`.
 extern "C" __global__ void __launch_bounds__(SUMS_THREADS, SUMS_BLOCKS)
 leaf_sums(In<uint32> row, In<uint32> weight, In<int32> target, In<int64> wide, In<int32> wide_of,
           In<int32> tree, In<int64> count, In<uint8> accepted, In<int32> n_pieces, In<int32> slot,

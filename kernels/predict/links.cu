@@ -1,10 +1,10 @@
-// Inverse links, from raw predictions to predictions: gpuboost/engine/losses/links.py, the same
-// operations in the same order.
+// Inverse links, from raw predictions to predictions, and logarithms of class probabilities: the
+// same operations in the same order as in gpuboost/engine/losses/links.py.
 //
-//   raw float64 (n, K)
+//   raw float64 (n, K): raw predictions of n rows in K columns
 //
-// Launch: one thread per row (for means and logarithms, per number), in blocks of LINK_THREADS; no
-// shared memory.
+// Launch: one thread per row (for means_of_logs and logs_of_shares, per number), in blocks of
+// LINK_THREADS; no shared memory.
 
 #include "boosting/losses.cuh"
 
@@ -19,7 +19,7 @@ __device__ __forceinline__ int64 own_place()
     return (int64)blockIdx.x * LINK_THREADS + threadIdx.x;
 }
 
-// mean float64 (n,): the means for n raw predictions, which can have any shape.
+// Compute mean, float64 (n,): the exponentials of n raw predictions, which can have any shape.
 extern "C" __global__ void __launch_bounds__(LINK_THREADS, LINK_BLOCKS)
 means_of_logs(In<double> raw, int64 n, Out<double> mean)
 {
@@ -27,8 +27,8 @@ means_of_logs(In<double> raw, int64 n, Out<double> mean)
     if (at < n) mean[at] = natural_exp(inside(raw[at]));
 }
 
-// share float64 (n, 2): the class probabilities. K is 1. factor: 2 if raw is half the log-odds,
-// else 1.
+// Compute share, float64 (n, 2): the probabilities of two classes. K is 1. factor: 2 if raw is half
+// the log-odds of the second class, 1 if it is the log-odds.
 extern "C" __global__ void __launch_bounds__(LINK_THREADS, LINK_BLOCKS)
 shares_of_odds(In<double> raw, int64 n, double factor, Out<double> share)
 {
@@ -39,7 +39,7 @@ shares_of_odds(In<double> raw, int64 n, double factor, Out<double> share)
     share[2 * row + 1] = second;
 }
 
-// share float64 (n, K): the class probabilities.
+// Compute share, float64 (n, K), K = n_columns: the probabilities of K classes, the softmax of raw.
 extern "C" __global__ void __launch_bounds__(LINK_THREADS, LINK_BLOCKS)
 shares_of_logs(In<double> raw, int64 n, int32 n_columns, Out<double> share)
 {
@@ -58,7 +58,8 @@ shares_of_logs(In<double> raw, int64 n, int32 n_columns, Out<double> share)
     for (int32 k = 0; k < n_columns; ++k) to[k] = to[k] / total;
 }
 
-// logs float64 (n,): the logarithms of n probabilities; minus infinity for 0.
+// Compute logs, float64 (n,): the logarithms of n probabilities, which can have any shape; minus
+// infinity for 0, NaN for NaN.
 extern "C" __global__ void __launch_bounds__(LINK_THREADS, LINK_BLOCKS)
 logs_of_shares(In<double> share, int64 n, Out<double> logs)
 {

@@ -1,16 +1,19 @@
 // Draws the rows of trees: draw counts, weights, and the list of the rows of each tree. The results
 // equal those of gpuboost/engine/sampling.py, for a batch of trees at once.
 //
-//   seed        uint64 (1,)     seed of the random numbers, hashed with the number of the tree
+//   seed        uint64 (1,)     seed of the random numbers, hashed with their purpose and the
+//                               number of the tree
 //   trees       uint64 (T,)     numbers of the trees
 //   drawn       uint32 (T, n)   draw counts; (1, n) with a `stride` of 0 if all trees share them,
 //                               else `stride` is n
 //   kept        int64 (T, parts)    number of rows of each part that are in the tree
-//   order       uint32 (n,)     the order in which rows are listed, if `ordered`
+//   order       uint32 (n,)     the order in which rows are listed, read only if `ordered`;
+//                               otherwise, rows are listed by number
+//   target, row_out, weight_out, target_out    see row_list.cuh
 //
-// Launch, unless stated otherwise: one block of DRAW_THREADS threads for each part of each tree,
-// those of the first tree first. A part is PART contiguous rows (in `order`, if `ordered`), or PART
-// draws. No dynamic shared memory.
+// Launch, unless stated otherwise: one block of DRAW_THREADS threads for each part of each tree;
+// the blocks of the first tree come first. A part is PART contiguous rows or, if `ordered`, PART
+// contiguous entries of `order`. No dynamic shared memory.
 
 #include "common/block_rank.cuh"
 #include "common/float_exponent.cuh"
@@ -45,7 +48,8 @@ __device__ __forceinline__ int64 first_above(In<uint64> sum, int64 low, int64 hi
     return first_not(low, high, [&](int64 entry) { return __ldg(sum + entry) <= value; });
 }
 
-// Draw rows with equal probability. drawn: zero before the launch. A part is PART draws.
+// Draw rows with equal probability: add the draws to `drawn`, zero before the launch. A part is
+// PART draws.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
 draw_uniform(In<uint64> trees, In<uint64> seed, int64 n_samples, int64 n_draws, Out<uint32> drawn)
 {
@@ -57,8 +61,8 @@ draw_uniform(In<uint64> trees, In<uint64> seed, int64 n_samples, int64 n_draws, 
     }
 }
 
-// Make a guide to the rows at which searches in the running sum begin: guide[j] is the row drawn
-// by the smallest random word with leading bits j, and guide[last] is the last row.
+// Make a guide to the rows at which searches in the running sum begin and end: guide[j] is the row
+// drawn by the smallest random word with leading bits j, and guide[last] is the last row.
 //
 //   cumulative uint64 (n,)    running sum of fixed-point weights
 //   guide uint32 (last + 1,)  `last` is a power of two, 2**(64 - shift)
@@ -75,7 +79,8 @@ make_guide(In<uint64> cumulative, int64 n_samples, int32 shift, int64 last, Out<
     guide[j] = (uint32)(inside ? first_above(cumulative, 0, n_samples, smallest) : n_samples - 1);
 }
 
-// Draw rows in proportion to their weights. drawn: zero before the launch. A part is PART draws.
+// Draw rows with probabilities proportional to their weights: add the draws to `drawn`, zero before
+// the launch. A part is PART draws.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
 draw_weighted(In<uint64> trees, In<uint64> seed, In<uint64> cumulative, In<uint32> guide,
               int32 shift, int64 n_samples, int64 n_draws, Out<uint32> drawn)
@@ -95,19 +100,22 @@ draw_weighted(In<uint64> trees, In<uint64> seed, In<uint64> cumulative, In<uint3
 //
 // Rows are ordered by their keys, then by their numbers, so no two rows tie. The last row that is
 // drawn is found by radix select, see radix_select.cuh: first the digits of its key, then the
-// digits of its number.
+// digits of its number. A candidate is a row whose digits agree with those found so far.
 //
 //   last     uint64 (T, 2)    key and number of the last row drawn: the digits found so far, then
 //                             zeros; once all candidates are drawn, ones
-//   wanted   int64 (T,)       rows still to be found among the candidates; 0: `last` is complete
-//   settled  bits of the number (key, or row if `of_row`) that earlier digits have settled
-//   digits   uint32 (T, DRAW_DIGITS)    candidates by next digit; zero before the first launch
+//   wanted   int64 (T,)       number of rows to draw from the candidates; 0: `last` is complete
+//   settled  mask of the bits that have been found, of the key or, with `of_row`, of the number
+//   shift    position of the lowest bit of the next digit
+//   weights  float64 (n,)     weights of the rows, read only if `weighted`
+//   digits   uint32 (T, DRAW_DIGITS)    number of candidates by next digit; zero before the first
+//                             launch
 
 constexpr int32 DRAW_DIGITS = 2048;
 constexpr double HALF_STEP = 5.551115123125783e-17;  // 2**-54: added to uniform numbers, to avoid 0
 
-// Sort key of a row: a random word; if rows have weights, the bits of an exponentially distributed
-// float64 whose rate is the weight (infinity for weight 0).
+// Sort key of a row: a random word or, if `weighted`, the bits of an exponentially distributed
+// float64 whose rate is the row's weight (infinity for weight 0).
 __device__ __forceinline__ uint64 order_key(uint64 key, int64 row, In<double> weights,
                                             bool weighted)
 {
@@ -166,7 +174,7 @@ choose_digit(Out<uint32> digits, Out<uint64> last, Out<int64> wanted, int32 shif
     wanted[tree] = all ? 0 : rest;
 }
 
-// Write drawn: 1 for the rows with the smallest keys, else 0. A part is PART rows.
+// Write drawn: 1 for the rows up to `last`, the rows with the smallest keys, else 0.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
 mark_smallest(In<uint64> trees, In<uint64> seed, In<double> weights, int32 weighted,
               int64 n_samples, In<uint64> last, Out<uint32> drawn)
@@ -207,8 +215,8 @@ __device__ __forceinline__ double row_weight(const Weights& weights, int64 tree,
            * weights.class_weight[tree * weights.n_classes + code];
 }
 
-// Count the draws of each class: in_class int64 (T, n_classes), zero before the launch.
-// Launch: grid (parts of all trees, ranges of CLASS_COUNTS classes).
+// Count the draws of each class: in_class int64 (T, n_classes), zero before the launch. The trees
+// must not share draw counts. Launch: grid (parts of all trees, ranges of CLASS_COUNTS classes).
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
 count_classes(In<uint32> drawn, In<int32> code, int64 n_samples, int32 n_classes,
               Out<int64> in_class)
@@ -232,7 +240,8 @@ count_classes(In<uint32> drawn, In<int32> code, int64 n_samples, int32 n_classes
 
 // ---- The list of a tree's rows -----------------------------------------------------------------
 
-// Count the rows that are drawn. kept: zero before the launch, also for count_weighted.
+// Count the rows of each part that are drawn. kept: zero before the launch, also for
+// count_weighted.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
 count_drawn(In<uint32> drawn, int64 stride, In<uint32> order, int32 ordered, int64 n_samples,
             Out<int64> kept)
@@ -246,8 +255,8 @@ count_drawn(In<uint32> drawn, int64 stride, In<uint32> order, int32 ordered, int
     add_warp(kept + blockIdx.x, own);
 }
 
-// Count the rows of positive weight. largest uint64 (T,): bit pattern of each tree's largest weight
-// as float64; zero before the launch.
+// Count the rows of each part that have positive weight, and find the largest weight of each tree:
+// largest uint64 (T,), its bit pattern as float64; zero before the launch.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
 count_weighted(In<uint32> drawn, int64 stride, In<double> factor, In<int32> code,
                In<double> class_weight, int32 n_classes, In<uint32> order, int32 ordered,
@@ -270,7 +279,8 @@ count_weighted(In<uint32> drawn, int64 stride, In<double> factor, In<int32> code
     }
 }
 
-// List the rows that are drawn. first int64 (T, parts): place of each part's first row in the list.
+// List the rows that are drawn, with their draw counts as weights. first int64 (T, parts): position
+// of each part's first row in the list, from roots.cu.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
 list_drawn(In<uint32> drawn, int64 stride, In<int64> first, In<uint32> order, int32 ordered,
            In<int32> target, int64 n_samples, int32 n_columns, int64 target_stride,
@@ -293,8 +303,9 @@ list_drawn(In<uint32> drawn, int64 stride, In<int64> first, In<uint32> order, in
 }
 
 // List the rows of positive weight. Weights are scaled by 2**exponent[tree], then rounded up or
-// down by a hash of the row. With own_sums, leaf sums are computed from columns of each tree: wide
-// int64 (T, n, 2), two planes of the weights of listed rows, scaled by 2**high and 2**(high + low).
+// down at random, by a hash of the row, without bias. With own_sums, also write the columns that
+// leaf sums are computed from, which differ between trees: wide int64 (T, n, 2), two planes of the
+// weights of listed rows, scaled by 2**high and 2**(high + low); other rows are not written.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
 list_weighted(In<uint64> trees, In<uint64> seed, In<uint32> drawn, int64 stride, In<double> factor,
               In<int32> code, In<double> class_weight, int32 n_classes, In<int32> exponent,

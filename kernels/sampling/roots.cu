@@ -1,5 +1,5 @@
-// The roots of a batch of T trees: a few numbers for each tree, from the results of draw.cu and
-// sums.cu. The rows of each tree are in n_parts parts.
+// The roots of a batch of T trees, and numbers that each tree needs before it grows, computed from
+// the results of draw.cu and sums.cu. The rows of each tree are in n_parts parts, see draw.cu.
 //
 // Launch of all kernels: one block of ROOTS_THREADS threads, no dynamic shared memory. Threads loop
 // over trees with stride ROOTS_THREADS, unless stated otherwise.
@@ -8,7 +8,7 @@
 #include "common/running_sum.cuh"
 
 constexpr int32 ROOTS_THREADS = 1024;
-constexpr int32 ROOTS_BLOCKS = 1;  // in total; more would leave fewer registers
+constexpr int32 ROOTS_BLOCKS = 1;  // a launch has one block; a larger bound leaves fewer registers
 constexpr int32 ROOTS_WARPS = ROOTS_THREADS / WARP;
 
 // Find the first row of each part of each tree, and the number of rows of each tree.
@@ -17,8 +17,8 @@ constexpr int32 ROOTS_WARPS = ROOTS_THREADS / WARP;
 //   first   int64 (T, n_parts)    number of rows of all earlier parts, including other trees
 //   count   int64 (T,)            number of rows of each tree
 //
-// A thread sums n_each contiguous parts, then writes their offsets; after that, threads loop over
-// trees.
+// Each thread sums n_each contiguous parts, then writes the offsets of their rows. After that,
+// threads loop over trees.
 extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
 place_parts(In<int64> kept, int64 n_trees, int64 n_parts, int64* first, Out<int64> count)
 {
@@ -40,7 +40,11 @@ place_parts(In<int64> kept, int64 n_trees, int64 n_parts, int64* first, Out<int6
     }
 }
 
-// Make the nodes of the first level, in the order of the trees; arrays of nodes end in `_out`.
+// Make the nodes of the first level, in the order of the trees; arrays of nodes end in `_out`, see
+// policy.cu.
+//
+//   count   int64 (T,)     number of rows of each tree
+//   key     uint64 (T,)    keys of the roots' random numbers
 extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
 make_roots(In<int64> count, In<uint64> key, int32 n_trees, Out<int32> size_out, Out<int32> tree_out,
            Out<uint64> key_out, Out<int64> start_out, Out<int64> count_out, Out<int32> parent_out)
@@ -63,11 +67,14 @@ make_roots(In<int64> count, In<uint64> key, int32 n_trees, Out<int32> size_out, 
     if (threadIdx.x == 0) *size_out = n_trees;
 }
 
-// Compute, for each tree, the smallest weight of a child and of a category that is not rare, as
-// fractions of the weight of the root, rounded up.
+// Compute, for each tree, the smallest weight of a child and of a category that is not rare, from
+// the weight of the root.
 //
-//   smallest       int64 (T,)    the fraction `share`, but at least `minimum`, int64 (1,)
-//   min_category   int64 (T,)    the fraction `category_share`
+//   hessian        int64 (T,)    weight of the root
+//   minimum        int64 (1,)    smallest weight of a child of any tree
+//   smallest       int64 (T,)    `share` times the weight of the root, rounded up, but at least
+//                                `minimum`
+//   min_category   int64 (T,)    `category_share` times the weight of the root, rounded up
 extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
 limit_hessian(In<int64> hessian, int32 n_trees, double share, double category_share,
               In<int64> minimum, Out<int64> smallest, Out<int64> min_category)
@@ -80,12 +87,12 @@ limit_hessian(In<int64> hessian, int32 n_trees, double share, double category_sh
 
 // ---- Real-valued weights -----------------------------------------------------------------------
 
-// Compute the largest power of two that keeps the weights of each tree below 2**bits; its exponent
-// is at most `capacity`.
+// Compute the power of two by which the weights of each tree are scaled: the largest that keeps
+// them below 2**bits and has an exponent of at most `capacity`.
 //
 //   largest    uint64 (T,)    bit pattern of the largest weight as float64
-//   exponent   int32 (T,)     exponent of the power
-//   unit       float64 (T,)   reciprocal of the power
+//   exponent   int32 (T,)     exponent of the power of two
+//   unit       float64 (T,)   reciprocal of the power of two
 extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
 scale_trees(In<uint64> largest, int32 n_trees, int32 bits, int32 capacity, Out<int32> exponent,
             Out<double> unit)
@@ -96,11 +103,14 @@ scale_trees(In<uint64> largest, int32 n_trees, int32 bits, int32 capacity, Out<i
     }
 }
 
-// Compute class weights such that all classes that are drawn have the same total weight in the
-// tree. A warp processes one tree at a time.
+// Compute class weights such that, in each tree, all classes that are drawn have the same total of
+// draw counts times class weight, and the totals sum to `n_draws`. A warp processes one tree at a
+// time.
 //
-//   in_class       int64 (T, n_classes)      draws of each class
-//   class_weight   float64 (T, n_classes)    a class that is not drawn counts as drawn once
+//   in_class       int64 (T, n_classes)      number of draws of each class
+//   n_draws                                  number of draws of a tree
+//   class_weight   float64 (T, n_classes)    weight of each class; a class that is not drawn gets
+//                                            the weight of a class that is drawn once
 extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
 balance_classes(In<int64> in_class, int32 n_trees, int32 n_classes, int64 n_draws,
                 Out<double> class_weight)

@@ -1,4 +1,4 @@
-// The rows of all trees, one tree after the other, for draw.cu.
+// The list of the rows of all trees and the order of its rows, for draw.cu.
 
 // The order in which the rows of a tree are listed, the same for every tree.
 struct Order {
@@ -8,14 +8,14 @@ struct Order {
     __device__ __forceinline__ int64 row(int64 place) const { return given ? rows[place] : place; }
 };
 
-// The rows of all trees, one tree after the other.
+// The rows of all trees, one tree after the other, and the targets from which the list is made.
 struct RowList {
-    In<int32> target;  // (C, n)
+    In<int32> target;      // (n_columns, n_samples), of the rows of the matrix
     int64 n_samples;
     int32 n_columns;
-    int64 target_stride;  // between columns of target_out
-    Out<uint32> row;
-    Out<uint32> weight;
+    int64 target_stride;   // between columns of target_out
+    Out<uint32> row;       // rows of the matrix
+    Out<uint32> weight;    // integer weights of the rows in their trees
     Out<int32> target_out;
 };
 
