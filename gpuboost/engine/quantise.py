@@ -156,7 +156,7 @@ def centre_targets(y: np.ndarray, inside: np.ndarray | None) -> tuple[np.ndarray
 def _value_bits(facts: WeightFacts) -> int:
     """Bits of a quantised target.
 
-    With integer weights, sums are exact in float64 if `MIN_VALUE_BITS` allows it; with real-valued
+    With integer weights, sums are exact in float64 if that leaves `MIN_VALUE_BITS`; with real
     weights, equal means differ in the last bit anyway. In any case, weight times target and weight
     fit in one packed word, and sums fit in an int64.
     """
