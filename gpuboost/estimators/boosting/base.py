@@ -53,8 +53,8 @@ class GradientBoosting(ManyTrees):
     min_hessian_leaf : float
         Minimum sum of hessians in a leaf. With squared error, the hessian of a row is its weight;
         with log loss, its weight times p (1 - p), where p is the predicted probability (for more
-        than two classes, times n_classes / (n_classes - 1)). Small hessians are raised, so that
-        the Newton step of a single row is at most 8.
+        than two classes, times n_classes / (n_classes - 1)). Built-in losses raise small hessians,
+        so that the Newton step of a single row is at most 8.
     min_samples_category : int, float or 'auto'
         Categories with fewer rows than this in a node are rare: they go where missing values go
         and are never split off alone. Rows are counted by their hessians, in units of the tree's
@@ -95,7 +95,8 @@ class GradientBoosting(ManyTrees):
     multi_strategy : {'auto', 'one_output_per_tree', 'multi_output_tree'}
         Whether each round grows one tree per class or output, or one tree whose leaves hold the
         values of all classes or outputs. 'auto' grows one tree for all outputs of a regression
-        with loss='squared_error', otherwise one tree per class or output.
+        with loss='squared_error', otherwise one tree per class or output. 'multi_output_tree' is
+        for this loss and for log loss of more than two classes.
     init : estimator or 'zero'
         Estimator whose predictions boosting starts from. None means the best constant; 'zero'
         means raw predictions of 0.
