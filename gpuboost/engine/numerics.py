@@ -1,8 +1,8 @@
 """Floating-point functions with the same IEEE operations on every backend.
 
 NumPy's and Numba's ``log`` and ``exp`` differ in the last bit, so splits and gradients are computed
-with these functions. They are branch-free and take arrays (NumPy) or scalars (Numba);
-``kernels/common/common.cuh`` holds a copy.
+with these functions. Those that Numba compiles are branch-free and take arrays (NumPy) or scalars
+(Numba); ``kernels/common/common.cuh`` has copies of those that kernels need.
 """
 
 import numpy as np
@@ -112,7 +112,7 @@ def exp(x):
 
 
 def midway(total, a, b):
-    """Values v with a <= v < b, midway if possible; ``total`` is a + b, which may overflow.
+    """Values v with a <= v < b, midway if possible, for a < b; ``total`` is a + b, maybe infinite.
 
     Halving first would round denormals, and adding first overflows above 9e307. The result is never
     -0.0.
@@ -130,7 +130,7 @@ def midpoint(a, b):
 
 
 def in_order(columns):
-    """Sum over the columns of an array (m, V), from first to last, on its device."""
+    """Sum over the columns of an array (m, k), from first to last, on its device: (m,)."""
     total = 0.0
     for k in range(columns.shape[1]):
         total = total + columns[:, k]

@@ -156,9 +156,9 @@ def centre_targets(y: np.ndarray, inside: np.ndarray | None) -> tuple[np.ndarray
 def _value_bits(facts: WeightFacts) -> int:
     """Bits of a quantised target.
 
-    With integer weights, sums are exact in float64 if `MIN_VALUE_BITS` allows it; with real-valued
-    weights, equal means differ in the last bit anyway. In any case, weight times target and weight
-    fit in one packed word, and sums fit in an int64.
+    With integer weights, sums are exact in float64 if this leaves `MIN_VALUE_BITS`.
+    With real-valued weights, equal means differ in the last bit anyway. In any case, weight times
+    target and weight fit in one packed word, and sums fit in an int64.
     """
     sums = EXACT_BITS if facts.real is None else SUM_BITS
     exact = max(MIN_VALUE_BITS, min(VALUE_BITS, sums - sum_bits(facts.total)))

@@ -27,7 +27,7 @@ from gpuboost.engine.fixed_point import (
 from gpuboost.engine.numerics import log
 from gpuboost.engine.tree_rows import TreeRows
 
-FACTOR_BITS = 40  # factors below 2**-40 of the largest are lost in the leaf sums
+FACTOR_BITS = 40  # factors below 2**-40 of the largest, which leaf sums would lose, become 0
 ALL_ROWS, WITH_REPLACEMENT, WITHOUT_REPLACEMENT = "all", "bootstrap", "subset"
 
 
@@ -112,7 +112,7 @@ class RowSampler:
 
     @property
     def reweighs(self) -> bool:
-        """Whether draw counts are multiplied by weights; each tree then has its own ``wide``."""
+        """Whether draw counts are multiplied by factors; each tree then has its own ``wide``."""
         factors = self.balance is not None or self.row_factor is not None
         return self.method != ALL_ROWS and factors
 
@@ -124,7 +124,7 @@ class RowSampler:
 
     @cached_property
     def bounds(self) -> tuple[float, float]:
-        """Upper bounds of the sum of a tree's integer weights, and of each integer weight.
+        """Upper bounds on the sum of a tree's integer weights, and of each integer weight.
 
         The probability that a row drawn m times on average is drawn more than 2 m + 64 times is
         negligible: below exp(-60).
@@ -155,7 +155,10 @@ class RowSampler:
 
     @property
     def lost_fraction(self) -> float:
-        """Expected fraction of rows with positive weight whose integer weight is 0."""
+        """Expected fraction of rows with positive weight whose integer weight is 0.
+
+        Computed for "all" only; 0.0 for other methods.
+        """
         if self.method != ALL_ROWS or not self.has_real_weights:
             return 0.0
         assert self.weights is not None
@@ -231,7 +234,7 @@ class RowSampler:
         return balanced_weights(np.bincount(self.balance, weights=draws))[self.balance]
 
     def draw_counts(self, tree: int) -> np.ndarray:
-        """Draw count of each row in the tree: int32 (n_samples,), 0 for out-of-bag rows."""
+        """Draw count of each row, unless all rows are used: int32 (n_samples,), 0 if out of bag."""
         if self.method == WITH_REPLACEMENT:
             key = randomness.stream_key(self.seed, randomness.DRAW_ROWS, tree)
             words = randomness.hash_index(key, np.arange(self.n_draws, dtype=np.uint64))
@@ -276,7 +279,7 @@ class RowSampler:
 
 
 def balanced_weights(counts: np.ndarray) -> np.ndarray:
-    """Return `n / (n_classes * count)` for classes that occur, and 0 for other classes."""
+    """Class weights `n / (k * count)` of the k classes that occur, and 0 for other classes."""
     present = counts > 0
     weights = np.zeros(len(counts), dtype=np.float64)
     total = float(counts.sum())
@@ -313,7 +316,8 @@ def integer_weights(weights: np.ndarray) -> np.ndarray:
 def whole_weights(weights: np.ndarray) -> tuple[np.ndarray | None, float]:
     """Weights as exact multiples of a unit, at most 2**WEIGHT_BITS: int32 (n,) or None; the unit.
 
-    The unit is 1 or the smallest positive weight, so equal weights become ones.
+    The unit is 1 if all weights are then integers, else the smallest positive weight, so that equal
+    weights of 0.1 become ones.
     """
     xp, largest = array_module(weights), float(weights.max())
     smallest_weight = float(xp.where(weights > 0, weights, np.inf).min())
@@ -357,7 +361,7 @@ def draw_features(seed: int, tree: int, n_features: int, count: int, replace: bo
 
 
 def root_key(seed: int, tree: int) -> int:
-    """Key of a tree's root node, from which all random numbers of the tree are derived."""
+    """Key of a tree's root node, from which all random numbers of its growth are derived."""
     return int(randomness.stream_key(seed, randomness.GROW, tree)[0])
 
 

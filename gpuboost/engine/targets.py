@@ -1,4 +1,4 @@
-"""Targets in integers, the same for all trees of a fit: classes, values, medians or gradients.
+"""Targets in integers: classes, values or medians for all trees of a fit, or gradients of a round.
 
 All targets have these attributes and methods, which backends use:
 
@@ -101,7 +101,7 @@ class ClassTarget(_Target):
         return "CLASSES" if self.is_multiclass else "TWO_CLASSES"
 
     def gain_unit(self, criterion: int) -> float:
-        """The criterion's unit, times 2 if only one of two classes with equal terms is added."""
+        """The criterion's unit, times 2 if it adds one of two classes, whose terms are equal."""
         of = CRITERIA[criterion]
         return of.class_unit * (1.0 if of.both_classes or self.is_multiclass else 2.0)
 
@@ -163,10 +163,12 @@ class ValueTarget(_OfOutputs):
     Attributes
     ----------
     values : int32 (n, K)
-        The centred target (POISSON: the target, not centred), times 2**value_exponent, rounded.
+        The centred target (POISSON: the target, not centred), times 2**value_exponent, rounded
+        (POISSON: positive targets to at least 1).
     wide : int64 (n, P)
-        Planes of the centred targets, of the sum of their squares (POISSON: of the targets and of
-        y log y) after division by 2**square_unit, and of the weight if it is real-valued.
+        Planes of the centred targets (POISSON: of the targets), then of the sum over outputs of
+        their squares (POISSON: of y log y) after division by 2**square_unit. If weights are
+        real-valued, all of these are times the weight, and the planes of the weight follow.
     exponents : int64 (P,)
         Exponents of the planes.
     mean : float64 (K,)
@@ -190,7 +192,7 @@ class ValueTarget(_OfOutputs):
     def node_values(
         self, sums: np.ndarray, hessian: np.ndarray, rows: TreeRows, criterion: int
     ) -> NodeValues:
-        """Means, variances or half Poisson deviances averaged over outputs, and weights."""
+        """Means of outputs; variances or half Poisson deviances, averaged over outputs; weights."""
         exponents = self.exponents if rows.exponents is None else rows.exponents
         found, k, unit = planes_to_float(sums, exponents), self.n_channels, self.square_unit
         weight = found[:, k + 1] if found.shape[1] > k + 1 else hessian.astype(np.float64)
@@ -210,10 +212,10 @@ class ValueTarget(_OfOutputs):
 class MedianTarget(_OfOutputs):
     """Values for trees of the absolute error, whose leaves are medians.
 
-    The absolute error of a node is least at the median of its targets, and its gradient is the sign
-    of a target's difference from the median. Trees of the absolute error split by these signs, as
-    other trees split by targets minus their mean. Each node uses its own median: below the first
-    split, signs about the root's median would carry little information.
+    The absolute error of a node is least at the median of its targets. The gradient of a row (times
+    -1) is the sign of its target's difference from the median. Trees of the absolute error split by
+    these signs, as other trees split by targets minus their mean. Each node uses its own median:
+    below the first split, signs about the root's median would carry little information.
 
     A median is the midpoint of two targets (`order_statistics`). Targets are identified by their
     ranks, so medians are exact, and splits depend only on the order of the targets.

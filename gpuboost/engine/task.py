@@ -25,8 +25,9 @@ ONLY_MISSING_RIGHT = -1  # `next_bin` of a split that sends every value left
 
 @dataclass(frozen=True)
 class Regularisation:
-    """Penalties and constraints of NEWTON leaf values, in integer units.
+    """Penalties and constraints of NEWTON leaf values.
 
+    They are in integer units, but in `BoostTask.options` in the units of the loss.
     A value is a gradient divided by a hessian; integer units are the units of the integers that a
     tree is grown on (`targets.GradientTarget`).
 
@@ -50,6 +51,8 @@ class Regularisation:
 @dataclass(frozen=True)
 class TreeOptions:
     """Options of one tree; options not listed here are scikit-learn's parameters of that name.
+
+    Numbers of rows and features are absolute, and `NO_LIMIT` stands for None.
 
     Attributes
     ----------
@@ -122,7 +125,7 @@ class TreeOptions:
         return min(self.max_depth, self.max_leaf_nodes - 1)
 
     def max_splits(self, depth: int) -> int:
-        """Maximum number of nodes of a tree that can split at a depth under ``max_leaf_nodes``.
+        """Upper bound on the number of a tree's nodes that split at a depth, by ``max_leaf_nodes``.
 
         The ancestors of these nodes are split, too: ``m + 1`` nodes have at least ``m // 2 + 1``
         parents, which have at least ``m // 4 + 1`` parents, and so on. In total, these are
@@ -189,7 +192,7 @@ class GrownTree:
     bin, next_bin : int16 (m,)
         Last occupied bin that goes left, and first occupied bin that goes right
         (`ONLY_MISSING_RIGHT` if no value does). For random thresholds, the bin of the threshold and
-        the next bin.
+        the next bin. 0 in leaves and categorical splits.
     draw : float64 (m,)
         The random threshold, NaN without one.
     missing : int8 (m,)

@@ -26,7 +26,8 @@ class TreeRows:
     exponents : int64 (P,) or None
         Exponents of ``wide``, in place of ``Target.exponents``.
     unit : float
-        Factor from the weights in leaf sums to the user's weights.
+        Factor from the weights in leaf sums to the user's weights or, in AdaBoost, to the weights
+        of the round.
     gradient : int32 (n, K) or None
         In boosting, the direction in which raw predictions should move, in place of ``weight``
         times a target (Friedman's pseudo-residual; the loss's gradient times -1).

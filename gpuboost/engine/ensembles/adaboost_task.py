@@ -39,7 +39,7 @@ class ClassObjective:
     target : ClassTarget
         Target of all trees.
     bits : WeightBits
-        Bits of the integer weights.
+        Maximum bits of the integer weights and of their sum.
     """
 
     codes: np.ndarray
@@ -53,17 +53,20 @@ class ClassObjective:
     def of(
         cls, codes: np.ndarray, n_classes: int, learning_rate: float, may_reverse: bool
     ) -> ClassObjective:
-        """The objective of a fit; trees of more than two classes are never reversed."""
+        """The objective of a fit; only trees for two classes can be reversed."""
         target = class_target(codes, n_classes, weight_facts(cls.bits))
         return cls(codes, n_classes, learning_rate, may_reverse and n_classes == 2, target)
 
     @property
     def chance(self) -> float:
-        """The error of random guessing."""
+        """The error of random guessing; 1.0 for a single class, where no tree has errors."""
         return 1.0 - 1.0 / self.n_classes if self.n_classes > 1 else 1.0
 
     def look(self, tree: Tree, leaves: np.ndarray, weights: np.ndarray) -> tuple[Tree, Any, float]:
-        """The tree (reversed if `reverses`), the mask of misclassified rows, and the error."""
+        """The tree (reversed if `reverses` says so), the misclassified rows, and the error.
+
+        The rows are a mask, bool (n,). The error is weighted by ``weights``.
+        """
         wrong = predicted_classes(tree)[leaves] != self.codes
         error = adaboost.class_error(weights, wrong)
         if self.reverses(error):
@@ -76,7 +79,7 @@ class ClassObjective:
         return self.may_reverse and error > self.chance
 
     def outcome(self, seen: Any, weights: np.ndarray, error: float) -> Outcome:
-        """The vote of the tree, and the weights of the next round."""
+        """Result of the round, with the vote of the tree; ``seen`` is the mask of `look`."""
         return adaboost.class_round(weights, seen, error, self.n_classes, self.learning_rate)
 
 
@@ -95,7 +98,7 @@ class ValueObjective:
     target : RegressionTarget
         Target of all trees.
     bits : WeightBits
-        Bits of the integer weights.
+        Maximum bits of the integer weights and of their sum.
     chance : float
         No round follows a round with at least this error.
     """
@@ -122,12 +125,12 @@ class ValueObjective:
         return tree, losses, adaboost.value_error(weights, losses)
 
     def outcome(self, seen: Any, weights: np.ndarray, error: float) -> Outcome:
-        """The vote of the tree, and the weights of the next round."""
+        """Result of the round, with the vote of the tree; ``seen`` are the losses of `look`."""
         return adaboost.value_round(weights, seen, error, self.learning_rate)
 
 
 def weight_facts(bits: WeightBits) -> WeightFacts:
-    """The facts that a target depends on; they hold for the weights of all rounds."""
+    """The facts about weights that a target depends on; they hold in all rounds."""
     return WeightFacts(float(2**bits.total), float(2**bits.largest))
 
 
@@ -137,7 +140,7 @@ def predicted_classes(tree: Tree) -> np.ndarray:
 
 
 def reversed_tree(tree: Tree) -> Tree:
-    """The tree of two classes that predicts the other class everywhere."""
+    """The tree, changed to predict the other one of its two classes everywhere."""
     return replace(tree, value=adaboost.swapped(tree.value))
 
 
@@ -160,7 +163,7 @@ class Round:
 
     @classmethod
     def last(cls, read_tree: Callable[[], Tree], error: float) -> Round:
-        """The last round, whose tree has no errors or is no better than chance."""
+        """A round that ends the fit: its tree has no errors or is no better than chance."""
         return cls(read_tree, error, PERFECT_VOTE, PERFECT_BOUND if error == 0.0 else 1.0)
 
 
@@ -188,8 +191,9 @@ class ReweightTask:
         weight.
     n_rounds : int
         Maximum number of rounds.
-    of_class : float64 (K,) or None
-        Class weights up to 1, which multiply the weights in trees but not the weights in errors.
+    of_class : float64 (n_classes,) or None
+        Class weights up to 1, which multiply the weights that trees are grown with, but not those
+        of errors.
     n_threads : int
         Number of threads.
     memory_budget : int
@@ -207,7 +211,7 @@ class ReweightTask:
     memory_budget: int = 256 * 2**20
 
     def starts_whole(self) -> bool:
-        """Whether the first tree uses the weights unchanged, because they are small integers."""
+        """Whether the first tree uses exact weights, as small integer multiples of a unit."""
         facts, bits = self.sampler.weight_facts, self.objective.bits
         if self.of_class is not None or self.boosting != REWEIGHTING or facts.real is not None:
             return False

@@ -2,15 +2,17 @@
 
 A round fits trees to the direction in which raw predictions should move (Friedman, Greedy function
 approximation, 2001; Newton steps as in Chen and Guestrin, XGBoost, 2016). With ``gradient`` the
-loss's derivative times -1 and ``hessian`` its second derivative, both times the row's weight, a
-leaf moves the raw prediction of its rows by sum(gradient) / sum(hessian).
+loss's derivative times -1 and ``hessian`` its second derivative (or a value above it, see
+`losses.formulas.raised`), both times the row's weight, a leaf moves the raw prediction of its rows
+by sum(gradient) / sum(hessian), times the learning rate. Regularisation changes this value, and a
+loss with a `LeafRule` replaces it.
 
 As for other trees there are two sets of integers: narrow ones choose splits, wide ones give leaf
 values. If hessians are integer weights, the same in all rounds, they are used unchanged and
-gradients are rounded to nearest, so a round is the regression tree of the residuals, including
-ties. Otherwise gradients and hessians are rounded up or down by a hash of the row, so that sums are
-unbiased even if the rows span many orders of magnitude. No integer hessian is below 1, which is
-about 2**-HESSIAN_BITS of the largest hessian, so each row of a tree has weight.
+gradients are rounded to nearest, so a round of squared error is the regression tree of the
+residuals, including ties. Otherwise gradients and hessians are rounded up or down by a hash of the
+row, so that sums are unbiased even if the rows span many orders of magnitude. No integer hessian is
+below 1, which is about 2**-HESSIAN_BITS of the largest hessian, so each row of a tree has weight.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ class Gradients:
     hessian : float64 (n, K), or (n, 1) if it is the same for all columns
         Hessian of each row and column.
     whole : int32 (n,) or None
-        Hessian of each row if it is the same in all rounds and an integer up to 2**WEIGHT_BITS.
+        Hessian of each row; None unless it is the same in all rounds and an integer up to
+        2**WEIGHT_BITS.
     inside : bool (n,) or None
         Mask of the rows that trees are grown on; None means all rows.
     """
@@ -106,7 +109,7 @@ class Scale:
 
 
 def quantised(made: Gradients, scale: Scale, columns: slice, key: np.ndarray) -> TreeRows:
-    """The rows of a tree for some gradient columns; ``key``, uint64 (1,), seeds the rounding."""
+    """The rows of a tree for some columns of gradients; ``key``, uint64 (1,), seeds rounding."""
     gradient = made.gradient[:, columns]
     hessian = made.hessian if made.hessian.shape[1] == 1 else made.hessian[:, columns]
     planes = (
@@ -150,9 +153,9 @@ def finish_boosted(
     learning_rate: float,
     threshold_finder: ThresholdFinder | None = None,
 ) -> Tree:
-    """Compute thresholds and Newton steps from the integers of a grown tree, and prune it.
+    """Compute thresholds and values from the integers of a grown tree, and prune it.
 
-    ``options`` are in the units of the loss.
+    The values are Newton steps times the learning rate. ``options`` are in the units of the loss.
     """
     values = newton_steps(grown, scale, n_outputs, options.regularisation) * learning_rate
     weight = np.ldexp(grown.hessian.astype(np.float64), -scale.hessian)
@@ -165,7 +168,10 @@ def finish_boosted(
 def newton_steps(
     grown: GrownTree, scale: Scale, n_outputs: int, regular: Regularisation
 ) -> np.ndarray:
-    """The regularised Newton step of each node and column: float64 (m, n_outputs)."""
+    """The regularised Newton step of each node and column: float64 (m, n_outputs).
+
+    It is 0 where the hessians of a node were rounded to zero (and ``l2`` is 0).
+    """
     gradient = np.ldexp(grown.sums[:, :n_outputs].astype(np.float64), -scale.wide_gradient)
     hessian = np.ldexp(grown.sums[:, n_outputs:].astype(np.float64), -scale.wide_hessian)
     flat = hessian + regular.l2 <= 0.0  # hessians so small that they were rounded to zero
@@ -175,7 +181,7 @@ def newton_steps(
 
 
 def with_leaf_values(tree: Tree, values: np.ndarray) -> Tree:
-    """The tree with the given leaf values (n_leaves,), in the order of nodes."""
+    """The tree of one column with the given leaf values (n_leaves,), in the order of nodes."""
     value = tree.value.copy()
     value[tree.left == 0, 0] = values
     return replace(tree, value=value)

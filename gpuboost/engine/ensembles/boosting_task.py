@@ -21,7 +21,7 @@ class RowSet:
     Attributes
     ----------
     data : BinnedMatrix, or float32 or float64 (n, F)
-        Features. Evaluation rows that are not binned are compared with thresholds.
+        Features. If evaluation rows are not binned, their values are compared with thresholds.
     y : float64 (n,) or (n, n_outputs), or class codes int32 (n,)
         Targets.
     weights : float64 (n,) or None
@@ -53,7 +53,8 @@ class BoostTask:
     options : TreeOptions
         Options with the regularisation in the units of the loss.
     min_hessian : float
-        Minimum sum of the hessians in a leaf, in the units of the loss.
+        Minimum sum of the hessians in a leaf, in the units of the loss. If a tree holds all
+        columns, a row counts with the mean of its hessians.
     sums_outputs : bool
         Whether one tree per round holds all columns in its leaves; else each column has a tree.
     sampler : RowSampler
@@ -83,11 +84,11 @@ class BoostTask:
 
     @property
     def trees_per_round(self) -> int:
-        """1, or the number of columns of raw predictions."""
+        """1 if one tree holds all columns of raw predictions, else their number."""
         return 1 if self.sums_outputs else self.loss.columns
 
     def whole_hessian(self) -> np.ndarray | None:
-        """Hessians, int32 (n,), if they are the same integers in every round, else None."""
+        """Hessians, int32 (n,), if they are the same small integers in every round, else None."""
         weights = self.train.weights
         if not self.loss.constant_hessian:
             return None

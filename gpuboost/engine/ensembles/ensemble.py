@@ -24,9 +24,9 @@ class Ensemble(NodeArrays):
 
     Attributes
     ----------
-    offset : int64 (T + 1,)
+    offset : int64 (n_trees + 1,)
         The nodes of tree t are offset[t] to offset[t + 1] - 1; ``left`` is relative to offset[t].
-    mask_offset : int64 (T + 1,)
+    mask_offset : int64 (n_trees + 1,)
         The masks of tree t are the rows mask_offset[t] to mask_offset[t + 1] - 1 of ``masks``;
         ``category`` is relative to mask_offset[t].
     """
@@ -81,7 +81,7 @@ class Ensemble(NodeArrays):
 
     @property
     def n_values(self) -> int:
-        """Number of values of a leaf: classes, outputs or columns of raw predictions."""
+        """Number of values per leaf: classes, outputs, or raw predictions that a tree adds to."""
         return self.value.shape[1]
 
     @cached_property
@@ -101,7 +101,10 @@ class Ensemble(NodeArrays):
         return tuple(found)
 
     def importances(self, n_features: int) -> np.ndarray:
-        """Mean over trees of the normalised impurity decrease per feature; sums to 1, or 0."""
+        """Mean over trees of the normalised impurity decrease per feature.
+
+        The means are scaled to sum to 1; they are zeros if no split decreases the impurity.
+        """
         total = np.zeros(n_features)
         for tree in self.trees:
             gains = impurity_decrease_per_feature(tree, n_features)
@@ -110,7 +113,7 @@ class Ensemble(NodeArrays):
         return total / total.sum() if total.sum() > 0 else total
 
     def fingerprint(self, mapper: BinMapper) -> str:
-        """SHA-256 of the arrays that prediction reads and of the bin edges, in hexadecimal."""
+        """SHA-256 of the arrays that prediction reads and of the bins, in hexadecimal."""
         sha = hashlib.sha256()
         names = "offset feature threshold code missing_left left category masks value"
         for name in names.split():
@@ -142,7 +145,7 @@ def _is_cut_into(whole: np.ndarray, parts: list[np.ndarray]) -> bool:
 
 
 def impurity_decrease_per_feature(tree: Tree, n_features: int) -> np.ndarray:
-    """Total impurity decrease of each feature's splits."""
+    """Total impurity decrease of each feature's splits: float64 (n_features,)."""
     inner = tree.feature >= 0
     return np.bincount(tree.feature[inner], tree.impurity_decrease[inner], minlength=n_features)
 

@@ -1,4 +1,4 @@
-"""The leaf of each training row in a tree, found from the codes that the tree was grown on."""
+"""The leaf of each row of a binned matrix in a tree, for training and evaluation rows."""
 
 from __future__ import annotations
 

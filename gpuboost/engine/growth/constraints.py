@@ -13,7 +13,10 @@ from gpuboost.engine.task import GrownTree, Regularisation
 
 @dataclass(frozen=True)
 class NodeBounds:
-    """Bounds on the values of nodes and their descendants, in integer units: float64 (m,) each."""
+    """Bounds on the values of nodes and their descendants: float64 (m,) each.
+
+    During growth the bounds are in integer units, in a finished tree in the units of its values.
+    """
 
     lower: np.ndarray
     upper: np.ndarray
@@ -27,7 +30,11 @@ class NodeBounds:
         return NodeBounds(self.lower[nodes], self.upper[nodes])
 
     def of_children(self, sign: np.ndarray, left: np.ndarray, right: np.ndarray) -> NodeBounds:
-        """The bounds of all children, left and right alternating, from the children's values."""
+        """The bounds of all children, left and right alternating.
+
+        ``sign`` is the direction of each node's split, 0 without a constraint; ``left`` and
+        ``right`` are the children's values, which are clipped to the bounds of their parent first.
+        """
         bounds = self.lower, self.upper
         values = bounded(left, *bounds), bounded(right, *bounds)
         of_left, of_right = bounds_of_children(sign, *values, bounds)
@@ -40,12 +47,12 @@ def by_turns(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def in_monotonic_order(value: np.ndarray, grown: GrownTree, regular: Regularisation) -> np.ndarray:
-    """Values of nodes (m, V), clipped to the bounds of the monotonic splits above each node.
+    """Values of nodes (m, n_values), clipped to the bounds set by monotonic splits above them.
 
     The bounds are defined as in `backends.protocol`, but computed from these values instead of the
     values by which splits were chosen. Without monotonic features the values are unchanged.
     Monotonic features require one output, or two classes: then the probability of the second class
-    is clipped.
+    is clipped, and the first gets the rest.
     """
     if regular.monotonic is None:
         return value

@@ -32,13 +32,14 @@ class Frontier:
         First position and number of the node's rows.
     hessian : int64 (m,)
         Sum of the rows' hessians.
-    gradient : int64 (m, K)
+    gradient : int64 (m, n_channels)
         Sums of the rows' gradients.
     bounds : NodeBounds
         Bounds on the node's values, which only NEWTON uses.
     groups : bool (m, G)
-        Interaction groups that contain all features split on above the node; G = 0 without groups.
-    medians : int64 (m, 2 K) or None
+        Mask of the G interaction groups that contain all features split on above the node; G = 0
+        without groups.
+    medians : int64 (m, 2 n_channels) or None
         Ranks of the two middle targets of each output; None unless gradients are signs about the
         medians of nodes.
     """
@@ -70,16 +71,16 @@ class Splits:
     Attributes
     ----------
     score : float64 (m,)
-        Score of the split; with VARIANCE the gain times the node's hessian.
+        Score of the split; with VARIANCE, this is the gain times the node's hessian.
     rank : uint64 (m,)
         Sort key of the feature in the node's order; of equal scores, the lower rank wins.
     feature : int32 (m,)
-        Feature of the split.
+        Feature of the split, `LEAF` without one.
     bin, next_bin, draw, missing : int16, int16, float64 and int8 (m,)
         As in `task.GrownTree`.
     left_hessian : int64 (m,)
         Sum of the hessians of the left child.
-    left_gradient : int64 (m, K)
+    left_gradient : int64 (m, n_channels)
         Sums of the gradients of the left child.
     categorical : bool (m,)
         Whether the feature is categorical.

@@ -98,7 +98,11 @@ def joined(levels: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
 
 
 def children_by_level(split: list[np.ndarray]) -> np.ndarray:
-    """Left child of each node, int64, 0 for leaves; ``split`` has one mask of nodes per level."""
+    """Left child of each node, int64, 0 for leaves; ``split`` has one mask of nodes per level.
+
+    Nodes are numbered through all levels; children of the last level are numbered, too, although
+    their level is not given.
+    """
     left, size = [], 0
     for level in split:
         size += len(level)

@@ -13,13 +13,14 @@ class LevelOps(Protocol[Grown_co]):
     """The operations that grow the levels of one batch of trees.
 
     All arguments but ``depth`` are objects of the backend: ``rows`` has the rows of all open nodes
-    with their statistics, contiguous for each node; ``frontier`` has the open nodes; candidates,
-    splits, accepted and sums have one entry per node. An operation can grow some nodes to their
-    leaves outside the level loop, which treats such a node as not split.
+    with their gradients and weights, contiguous for each node; ``frontier`` has the open nodes;
+    ``candidates`` says which of them are searched, and for which features; ``splits``, ``accepted``
+    and ``sums`` have one entry per node. An operation can grow some nodes to their leaves outside
+    the level loop, which treats such a node as not split.
     """
 
     def set_median_gradients(self, rows: Any, frontier: Any) -> tuple[Any, Any]:
-        """Rows and nodes with gradients about each node's median; called only for medians."""
+        """Set gradients to signs about the medians of nodes; called only if leaves are medians."""
 
     def finished(self, frontier: Any) -> bool:
         """Whether the frontier is known to be empty; a device may find out one level late."""
@@ -34,7 +35,7 @@ class LevelOps(Protocol[Grown_co]):
         """Whether each node has a split that decreases the impurity enough."""
 
     def leaf_sums(self, rows: Any, frontier: Any, candidates: Any, accepted: Array) -> Any:
-        """Leaf sums of nodes that are not split, or of all nodes for medians: int64 (m, P)."""
+        """Leaf sums of nodes that are not split (of all nodes for medians), as in `GrownTree`."""
 
     def partition(
         self,

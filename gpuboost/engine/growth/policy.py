@@ -21,7 +21,10 @@ def smallest_hessian(xp: Any, fraction: float, root_hessian: Array, minimum: int
 def may_split(
     frontier: Frontier, depth: int, options: TreeOptions, min_hessian: np.ndarray
 ) -> np.ndarray:
-    """Mask of the nodes that are large and shallow enough to be searched: bool (m,)."""
+    """Mask of the nodes that are large and shallow enough to be searched: bool (m,).
+
+    ``min_hessian``, (n_trees,), is the minimum hessian of a child in each tree.
+    """
     smallest = min_hessian[frontier.tree]
     return is_large(frontier.count, frontier.hessian, options, smallest) & (depth < options.deepest)
 
@@ -34,6 +37,6 @@ def gains(criterion: int, splits: Splits, frontier: Frontier) -> np.ndarray:
 def good_enough(
     gain: np.ndarray, frontier: Frontier, options: TreeOptions, target: Target, roots: np.ndarray
 ) -> np.ndarray:
-    """Mask of the splits that decrease the impurity enough; ``roots``: hessians of the roots."""
+    """Mask of the nodes whose split has enough gain; ``roots`` are the hessians of the roots."""
     unit, root = target.gain_unit(options.criterion), roots[frontier.tree]
     return is_enough(gain, root, unit, options.min_impurity_decrease, options.needs_gain)

@@ -1,6 +1,6 @@
 """Minimal cost-complexity pruning of finished trees.
 
-The cost of a tree is the impurity of its leaves, weighted by their share of the weight, plus
+The cost of a tree is the impurity of its leaves, weighted by their fraction of the weight, plus
 ``ccp_alpha`` per leaf. The result is the smallest subtree of least cost. Let gain(node) be the
 impurity decrease of all splits from a node downwards. These splits reduce the cost if ``ccp_alpha``
 is below ::
@@ -89,7 +89,7 @@ def pruning_path(tree: Tree) -> tuple[np.ndarray, np.ndarray]:
     ccp_alphas : float64 (n_steps + 1,)
         Ascending; the first is 0, for the whole tree.
     impurities : float64 (n_steps + 1,)
-        Total impurity of the leaves, weighted by their share of the weight.
+        Total impurity of the leaves, weighted by their fraction of the weight.
     """
     leaves = tree.left == 0
     impurity = float((tree.impurity[leaves] * tree.weight[leaves]).sum() / tree.weight[0])
@@ -103,10 +103,12 @@ def pruning_path(tree: Tree) -> tuple[np.ndarray, np.ndarray]:
 class _Links:
     """The nodes of a tree that still split, with the gain of their splits.
 
+    Links whose alpha is above ``maximum`` are never removed.
+
     Attributes
     ----------
     gain : list of float
-        Total gain of the splits from each node downwards.
+        Total impurity decrease of the splits from each node downwards.
     n_splits : list of int
         Number of these splits.
     """

@@ -22,8 +22,8 @@ Arrays: ``y`` is float64 (n,) or (n, n_outputs), for classifiers the int32 codes
 Attributes of a loss, which follow from its row in the table (`table`) or its class:
 
 facts : LossFacts
-    The row: name, link, kinds of hessian and target, and whether the leaves of one tree can hold
-    all columns (outputs of one regression, classes).
+    The row: number, name, link, kinds of hessian and target, and whether the leaves of one tree can
+    hold all columns (outputs of one regression, classes).
 formula : int
     Number by which backends choose the functions of the loss in `formulas`, or `USER`.
 has_formula : bool
@@ -42,7 +42,7 @@ takes_rows : bool
 hessian_is_information : bool
     Whether the hessians of rows with weight 1 are Fisher information: the variance of the best raw
     prediction for some rows is about 1 over the sum of their hessians. Such hessians do not depend
-    on the target or its units.
+    on the target or its units, except where `formulas.raised` raises them.
 leaf_rule : LeafRule or None
     If not None, leaves get its `leaf_values` instead of Newton steps -G / (H + lambda): the
     quantile of the residuals at ``leaf_quantile_level`` (columns,). Huber adds a second step

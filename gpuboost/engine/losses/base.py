@@ -63,7 +63,7 @@ class LossFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class LossRow(LossFacts):
-    """A row of `engine.losses.table`: a loss, and the functions of `engine.losses.formulas`.
+    """A row of `engine.losses.table`: a loss, with its functions in `engine.losses.formulas`.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class LossRow(LossFacts):
 
     @property
     def value(self) -> Callable[..., Any]:
-        """The function that computes the loss of a row and column: `pair` with suffix ``_loss``."""
+        """The function of `formulas` that computes losses: `pair` with the suffix ``_loss``."""
         return getattr(formulas, f"{self.pair.__name__}_loss")
 
 
@@ -132,12 +132,15 @@ class LeafRule(Protocol):
     def leaf_values(
         self, rows: Predicted, groups: order_statistics.Groups, column: int, parameter: np.ndarray
     ) -> np.ndarray:
-        """Constant to add to one column of ``raw`` in each leaf: float64 (n_leaves,)."""
+        """Constant to add to one column of ``raw`` in each leaf: float64 (n_leaves,).
+
+        Group i of ``groups`` is the rows of leaf i. The learning rate is applied afterwards.
+        """
 
 
 @dataclass(frozen=True)
 class Loss(ABC):
-    """A loss for targets with a given number of columns."""
+    """A loss with a given number of columns of raw predictions."""
 
     facts: LossFacts
     columns: int = 1
@@ -188,8 +191,8 @@ class Loss(ABC):
         Raises
         ------
         ValueError
-            If the loss is for positive means and a target is negative, a target is zero but the
-            loss is not defined there, or all targets are zero.
+            If the loss is for positive means and all targets are zero, or one is negative, or one
+            is zero and the loss is not defined for zeros.
         """
         if self.facts.target not in (NOT_NEGATIVE, POSITIVE):
             return
@@ -212,7 +215,7 @@ class Loss(ABC):
         return self.facts.link.forward(weighted_mean(as_columns(y), weights))
 
     def round_parameter(self, rows: Predicted) -> np.ndarray:
-        """The ``parameter`` of the formulas in the current round: float64 (columns,)."""
+        """The ``parameter`` of the formulas in this round, float64 (columns,): zeros if unused."""
         return np.zeros(self.columns)
 
     @abstractmethod
@@ -283,7 +286,7 @@ class FormulaLoss(Loss):
         return found
 
     def _values(self, y: np.ndarray, raw: np.ndarray, parameter: np.ndarray) -> np.ndarray:
-        """Losses of some rows."""
+        """Losses of some rows, averaged over columns: float64 (n,)."""
         values = self.facts.value(as_columns(y), raw, parameter)
         total = np.zeros(len(raw))
         for k in range(self.columns):

@@ -1,4 +1,4 @@
-"""Losses of several classes. Targets are int32 codes 0 to n_classes - 1."""
+"""The loss for more than two classes. Targets are int32 codes 0 to n_classes - 1."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from gpuboost.engine.losses.links import row_largest, row_weights
 class SoftmaxLoss(FormulaLoss):
     """Negative log of the softmax probability of the row's class, for K raw predictions.
 
-    Hessians are the diagonal of the Hessian matrix times K / (K - 1). So Newton steps have the
-    factor (K - 1) / K of Friedman (2001, algorithm 6); for K = 2 they equal the steps of binary log
-    loss.
+    Hessians are the diagonal of the Hessian matrix (raised as in `formulas.raised`) times
+    K / (K - 1). So Newton steps have the factor (K - 1) / K of Friedman (2001, algorithm 6); for
+    K = 2, the difference of the two steps would equal the step of binary log loss.
     """
 
     def round_parameter(self, rows: Predicted) -> np.ndarray:
@@ -26,7 +26,7 @@ class SoftmaxLoss(FormulaLoss):
         return np.full(self.columns, self.columns / (self.columns - 1.0))
 
     def baseline(self, y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-        """Logarithms of the classes' shares of the total weight, minus their mean."""
+        """Logarithms of the classes' fractions of the total weight, minus their mean."""
         shares = [
             weighted_mean((y == k).astype(np.float64)[:, None], weights)
             for k in range(self.columns)

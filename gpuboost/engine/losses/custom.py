@@ -26,7 +26,8 @@ class UserLoss(Loss):
         returns both. ``raw`` and the results are (n,) for one column, else (n, columns); ``y`` is
         the target, with codes for classes. Arrays are on the device in use. Optional methods are
         ``loss(y, raw)``, the loss of each row (else scores are NaN), ``predict(raw)`` (else the raw
-        prediction is the prediction) and ``baseline(y, weights)`` (else 0).
+        prediction is the prediction) and ``baseline(y, weights)`` (else 0), whose arrays are on
+        the host, and whose ``weights`` are None without weights.
     """
 
     objective: Any = None
@@ -79,7 +80,7 @@ class UserLoss(Loss):
     def mean_loss(self, rows: Predicted, parameter: np.ndarray) -> float:
         """Weighted mean of `row_losses`; NaN if the objective has no ``loss``.
 
-        Losses on a device are copied to the host, whose sums do not depend on the order.
+        Losses on a device are copied to the host and summed there, independently of the order.
         """
         if not hasattr(self.objective, "loss"):
             return float("nan")

@@ -22,9 +22,11 @@ class Link:
     Attributes
     ----------
     forward : callable
-        Maps a constant prediction (columns,) to raw predictions (columns,).
+        Maps constant predictions (columns,) to raw predictions (columns,); for two classes, the
+        prediction is the probability of the second. All but `SOFTMAX` are elementwise.
     inverse : callable
-        Maps raw predictions (n, columns) to predictions (n, ...).
+        Maps raw predictions (n, columns) to predictions of the same shape, or to class
+        probabilities (n, n_classes).
     """
 
     forward: Callable[[np.ndarray], np.ndarray]
@@ -37,7 +39,7 @@ def row_largest(raw: np.ndarray) -> np.ndarray:
 
 
 def row_weights(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Unnormalised probabilities (n, K), and their sums over the classes in order (n, 1)."""
+    """Unnormalised probabilities (n, n_classes), and their sums over classes, in order (n, 1)."""
     weights = softmax_weight(raw, row_largest(raw))
     total = weights[:, 0]
     for k in range(1, raw.shape[1]):

@@ -24,7 +24,7 @@ class QuantileBaseline(FormulaLoss):
         return np.full(self.columns, 0.5)
 
     def baseline(self, y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-        """Weighted quantile of each output; its midpoint if the quantile is an interval."""
+        """Weighted quantile for each column; its midpoint if the quantile is an interval."""
         start = Predicted(y, np.zeros((len(y), self.columns)), weights)
         values = (self.residuals(start, k) for k in range(self.columns))
         return _quantiles(start, values, self.leaf_quantile_level)
@@ -41,7 +41,7 @@ class OrderStatisticLoss(QuantileBaseline):
 
     If ``clip_level`` is not None, the parameter of a round is a limit: the quantile of the absolute
     residuals at this level. Leaf values are then medians plus the mean of the residuals around the
-    median, clipped at this limit.
+    median, clipped at this limit (`Huber`).
     """
 
     clip_level: float | None = None
@@ -56,8 +56,8 @@ class OrderStatisticLoss(QuantileBaseline):
     ) -> np.ndarray:
         """Best constant to add to one column of ``raw`` in each leaf: float64 (n_leaves,).
 
-        The constant is the weighted quantile of the leaf's residuals (Friedman 2001, algorithms 3
-        and 4).
+        The constant is the weighted quantile of the leaf's residuals (Friedman 2001, algorithm 3,
+        and the first step of algorithm 4).
         """
         integers = rows.order.integer_weights(rows.weights, len(rows.y))
         level = float(self.leaf_quantile_level[column])
@@ -110,7 +110,7 @@ class Quantile(OrderStatisticLoss):
 
     @classmethod
     def make(cls, facts: LossRow, columns: int, given: Any = 0.9) -> Quantile:
-        """Check the levels and make the loss: one level per output, or several for one output."""
+        """Check the levels and make the loss: one for all outputs, or several for one output."""
         what = f"loss={facts.name!r}"
         levels = list(given) if isinstance(given, Iterable) else [given]
         if not levels:

@@ -41,7 +41,7 @@ from gpuboost.estimators.trees.tree import DecisionTreeClassifier, DecisionTreeR
 
 OF_THE_ESTIMATOR = ("max_depth", "criterion")  # parameters that ``estimator`` sets
 BOOSTING = (REWEIGHTING, RESAMPLING)
-LEAVES_AT_A_TIME = 2**22  # leaf values per block of medians
+LEAVES_AT_A_TIME = 2**22  # number of leaf values in a block of rows whose medians are computed
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -61,7 +61,9 @@ class AdaBoost(ManyTrees):
     estimator_ : tree estimator
         The unfitted template of the trees.
     estimator_weights_ : ndarray of shape (n_trees,)
-        Weight of each tree; in a classifier, twice the alpha of Freund and Schapire (1997).
+        Weight of each tree. In a classifier of two classes, this is ``learning_rate`` times twice
+        the alpha of Schapire and Singer (1999), at most 700. A tree without errors has weight 1,
+        as has the only tree of a regression that stopped in the first round.
     estimator_errors_ : ndarray of shape (n_trees,)
         Weighted error of each tree in its round; in a regressor, the weighted mean loss.
     """
@@ -81,7 +83,7 @@ class AdaBoost(ManyTrees):
 
     @property
     def _tree(self) -> SingleTree:
-        """An unfitted tree with the parameters of all trees."""
+        """A tree estimator, of which only the parameters count: all trees get them."""
         if self.estimator is None:
             own = {name: getattr(self, name) for name in OF_THE_ESTIMATOR}
             return self._tree_class(**own)
@@ -106,7 +108,7 @@ class AdaBoost(ManyTrees):
         """The objective, which computes the errors and votes of the rounds."""
 
     def _weights_of_classes(self, labels: Any) -> np.ndarray | None:
-        """Class weights, at most 1: float64 (n_classes,); None without class weights."""
+        """Class weights, scaled to a maximum of 1: float64 (n_classes,); None without any."""
         return None
 
     def _plan(self, inputs: FitInputs) -> tuple[GrowPlan, GrowthSize]:
@@ -161,8 +163,8 @@ class AdaBoostClassifier(Classifier, AdaBoost):
     Attributes
     ----------
     training_error_bound_ : ndarray of shape (n_trees,)
-        Upper bound on the training error after each round: the product of the factors Z_t that
-        normalise the weights (Schapire and Singer, 1999).
+        Upper bound on the training error, weighted by ``sample_weight``, after each round: the
+        product of the factors Z_t that normalise the weights (Schapire and Singer, 1999).
     """
 
     _tree_class = DecisionTreeClassifier
@@ -193,7 +195,8 @@ class AdaBoostClassifier(Classifier, AdaBoost):
         ndarray of float64 of shape (n_samples,) or (n_samples, n_classes)
             Defined as in scikit-learn. Two classes: from -2 (all trees vote for the first class)
             to 2 (all trees vote for the second). Several classes: one column per class, 1 if all
-            trees vote for the class and -1 / (n_classes - 1) if no tree does.
+            trees vote for the class and -1 / (n_classes - 1) if no tree does. A single class: zeros
+            of shape (n_samples, 1).
         """
         return self._as_decision(self._run(X, BoostedTrees.decision))
 
@@ -208,7 +211,9 @@ class AdaBoostClassifier(Classifier, AdaBoost):
         return self._class_of(self.decision_function(X))
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probability of each class: softmax of the votes divided by n_classes - 1.
+        """Probability of each class: softmax of `decision_function` divided by n_classes - 1.
+
+        With two classes, the softmax of -d / 2 and d / 2, where d is `decision_function`.
 
         Returns
         -------
@@ -276,8 +281,8 @@ class AdaBoostRegressor(Regressor, AdaBoost):
     Parameters
     ----------
     loss : {'linear', 'square', 'exponential'}
-        Function of a row's absolute error, divided by the largest. Rows of larger loss get more
-        weight in the next round.
+        Loss of a row as a function of r, its absolute error divided by the largest absolute error:
+        r, r**2 or 1 - exp(-r). Rows with larger losses get more weight in the next round.
     """
 
     loss: str = "linear"

@@ -33,7 +33,8 @@ class BoostedTrees(FittedTrees):
     tree_votes : float64 (n_trees,)
         Weight of each tree.
     errors, bounds : float64 (n_trees,)
-        Weighted error of each round, and its Z_t (see ``engine.ensembles.adaboost``).
+        Weighted error of each round, and its Z_t (see ``engine.ensembles.adaboost``); in a
+        regression, the weighted mean loss, and 1.
     """
 
     tree_votes: np.ndarray
@@ -53,14 +54,14 @@ class BoostedTrees(FittedTrees):
 
     @cached_property
     def votes(self) -> Ensemble:
-        """The trees with votes in the leaves: their contributions to the decision function."""
+        """A classifier's trees, whose leaves hold contributions to the sum of the votes."""
         vote = np.repeat(self.tree_votes, np.diff(self.ensemble.offset))
         return replace(self.ensemble, value=adaboost.votes_of(self.ensemble.value, vote))
 
     def decision(
         self, data: np.ndarray | BinnedMatrix, backend: Backend, n_threads: int
     ) -> np.ndarray:
-        """Sum of the votes divided by the sum of the trees' weights.
+        """Decision function of a classifier: sum of the votes over the sum of the trees' weights.
 
         float64 (n, 1) for one or two classes, else (n, n_classes).
         """
@@ -71,12 +72,12 @@ class BoostedTrees(FittedTrees):
         return total
 
     def fingerprint(self) -> str:
-        """SHA-256 of the trees and their weights, in hexadecimal."""
+        """SHA-256 of the trees, the bins and the trees' weights, in hexadecimal."""
         own = super().fingerprint().encode() + self.tree_votes.astype("<f8").tobytes()
         return hashlib.sha256(own).hexdigest()
 
     def importances(self, n_features: int) -> np.ndarray:
-        """Mean of the trees' normalised gains per feature, weighted by the trees' weights."""
+        """Mean over trees, by their weights, of the normalised impurity decrease per feature."""
         total = np.zeros(n_features)
         for tree, vote in zip(self.ensemble.trees, self.tree_votes, strict=True):
             gains = impurity_decrease_per_feature(tree, n_features)
@@ -89,7 +90,7 @@ class OneValueLabels(ValueLabels):
 
     @classmethod
     def read(cls, y: Any) -> ValueLabels:
-        """Read and check a user's targets."""
+        """Read and check a user's targets; warn if they are a column."""
         labels = super().read(y)
         if labels.rows.ndim > 1:
             raise ValueError(

@@ -41,7 +41,8 @@ def reweight_task(
 def rounds_of(task: ReweightTask, backend: Backend) -> Iterator[Round]:
     """The rounds of a fit, until a tree has no errors or is no better than chance.
 
-    A tree that is no better than chance is left out, except the first of a regression.
+    A tree that is no better than chance is left out, except the first of a regression. There, no
+    better than chance means a weighted mean loss of at least 0.5.
 
     Raises
     ------

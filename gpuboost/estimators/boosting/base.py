@@ -52,7 +52,9 @@ class GradientBoosting(ManyTrees):
         gradient boosting, 2002).
     min_hessian_leaf : float
         Minimum sum of hessians in a leaf. With squared error, the hessian of a row is its weight;
-        with log loss, its weight times p (1 - p), where p is the predicted probability.
+        with log loss, its weight times p (1 - p), where p is the predicted probability (for more
+        than two classes, times n_classes / (n_classes - 1)). Built-in losses raise small hessians,
+        so that the Newton step of a single row is at most 8.
     min_samples_category : int, float or 'auto'
         Categories with fewer rows than this in a node are rare: they go where missing values go
         and are never split off alone. Rows are counted by their hessians, in units of the tree's
@@ -69,7 +71,9 @@ class GradientBoosting(ManyTrees):
         Number of features drawn for each tree. None means all features.
     l1_regularization : float
         L1 penalty on leaf values: a leaf is 0 if the absolute value of the sum of its gradients is
-        at most this value.
+        at most this value. This penalty, ``l2_regularization`` and ``max_delta_step`` affect only
+        the splits with the losses 'absolute_error', 'huber' and 'quantile', whose leaf values are
+        quantiles of residuals.
     l2_regularization : float
         L2 penalty on leaf values.
     max_delta_step : float
@@ -82,7 +86,8 @@ class GradientBoosting(ManyTrees):
     monotonic_cst : array-like of int of shape (n_features,), or dict
         1 if predictions must increase with the feature, -1 if they must decrease, 0 for no
         constraint; or a dict mapping feature names to these numbers. Not supported for more than
-        two classes, several outputs or several quantiles.
+        two classes, several outputs or several quantiles. With 'absolute_error', 'huber' and
+        'quantile', only splits are constrained; leaf values can break the order.
     interaction_cst : 'pairwise', 'no_interactions', or sequence of sets of int or str
         Groups of features that can occur together on a path from the root to a leaf. Features
         in no group form one more group. 'pairwise' allows up to two features on a path,
@@ -90,7 +95,8 @@ class GradientBoosting(ManyTrees):
     multi_strategy : {'auto', 'one_output_per_tree', 'multi_output_tree'}
         Whether each round grows one tree per class or output, or one tree whose leaves hold the
         values of all classes or outputs. 'auto' grows one tree for all outputs of a regression
-        with loss='squared_error', otherwise one tree per class or output.
+        with loss='squared_error', otherwise one tree per class or output. 'multi_output_tree' is
+        for this loss and for log loss of more than two classes.
     init : estimator or 'zero'
         Estimator whose predictions boosting starts from. None means the best constant; 'zero'
         means raw predictions of 0.
@@ -99,7 +105,7 @@ class GradientBoosting(ManyTrees):
         `fit` gets no ``eval_set``.
     n_iter_no_change : int
         Stop after this many rounds without an improvement (see ``tol``). These rounds stay in the
-        model; ``best_iteration_`` is the last improvement. None means no early stopping.
+        model; ``best_iteration_`` is the last round that improved. None means no early stopping.
     tol : float
         A round is an improvement if its score is better than that of the last improvement by more
         than this.
@@ -110,8 +116,9 @@ class GradientBoosting(ManyTrees):
         'auc', 'average_precision'. A callable is called as ``metric(y_true, y_pred)``, and with
         the keyword ``sample_weight`` if the evaluated rows have weights other than 1 (from
         ``sample_weight``, ``class_weight`` or ``eval_set``); rows of weight 0 are left out. In a
-        classifier, the arguments are encoded classes and probabilities. Smaller values are better
-        unless the callable has a true attribute ``greater_is_better``.
+        classifier, the arguments are encoded classes and probabilities (with two classes, only
+        those of the second). Smaller values are better unless the callable has a true attribute
+        ``greater_is_better``.
     callbacks : callable, or list of these
         Called after each round with one argument, whose attributes are the ``number``,
         ``learning_rate`` and ``train_score`` of the round, and ``scores``, which is
@@ -216,9 +223,9 @@ class GradientBoosting(ManyTrees):
             exposure. There is one column per output, quantile level or class, but only one for two
             classes. `predict` also needs the offsets of the rows that it predicts.
         eval_set : list of (X, y), (X, y, sample_weight) or (X, y, sample_weight, offset), optional
-            Row sets whose loss and ``eval_metric`` are recorded in ``evals_result_``. With
-            ``n_iter_no_change``, the last metric of the last set decides when to stop, and no
-            training rows are set aside.
+            Row sets whose loss and ``eval_metric`` are recorded in ``evals_result_``; a single
+            tuple is allowed, too. With ``n_iter_no_change``, the last metric (the loss, if there is
+            no other) of the last set decides when to stop, and no training rows are set aside.
 
         Returns
         -------
