@@ -176,8 +176,8 @@ def test_facts_about_weights(kind: str, method: str, machine: fake_cupy.Machine)
         vars(found.weight_facts).values(), vars(expected.weight_facts).values(), strict=True
     ):
         assert_equal(one, other)
-    assert vars(found.brief).keys() == vars(expected.brief).keys()
-    assert found.brief.unit == expected.brief.unit
+    assert vars(found.shared_rows).keys() == vars(expected.shared_rows).keys()
+    assert found.shared_rows.unit == expected.shared_rows.unit
 
 
 @pytest.mark.parametrize("kind", WEIGHT_CASES)
@@ -187,7 +187,7 @@ def test_factors_of_draws(kind: str, machine: fake_cupy.Machine) -> None:
     expected, found = samplers("bootstrap", **words)
     assert_equal(found.row_factor, expected.row_factor)
     assert found.bounds == expected.bounds and found.max_rows == expected.max_rows
-    assert_equal(found.brief.exponents, expected.brief.exponents)
+    assert_equal(found.shared_rows.exponents, expected.shared_rows.exponents)
 
 
 @pytest.mark.parametrize("kind", [None, *WEIGHT_CASES])
