@@ -99,10 +99,15 @@ def word_prefix(problem, rows, words, feature):
     return m
 
 
-@helper
+@inlined
 def unpack_prefix(problem, channels, m):
     """Fill `Scratch.sums` from `Scratch.prefix`; several channels get counts only if needed."""
-    prefix, sums, packing = problem.scratch.prefix, problem.scratch.sums, problem.packing
+    scratch, needs_counts = problem.scratch, problem.limits.min_samples_leaf > 1
+    _unpack(scratch.prefix, scratch.sums, problem.packing, channels, np.uint64(m), needs_counts)
+
+
+@helper
+def _unpack(prefix, sums, packing, channels, m, needs_counts):
     if channels is None:
         for j in range(m):
             sums[GRADIENT, j] = gradient_of(prefix[j], packing)
@@ -113,7 +118,7 @@ def unpack_prefix(problem, channels, m):
         for j in range(m):
             sums[GRADIENT + p, j] = field_of(channels, prefix[j], p)
     add_hessians(channels, sums, m)
-    if problem.limits.min_samples_leaf > 1:
+    if needs_counts:
         for j in range(m):
             sums[COUNT, j] = field_of(channels, prefix[j], channels.state[0])
 

@@ -162,14 +162,13 @@ def keep_occupied(scratch, channels, m):
     """Drop bins of weight 0; their rows are counted in the sums up to the next bin."""
     sums, bins, kept, before = scratch.sums, scratch.bins, np.uint64(0), np.int64(0)
     for j in range(np.uint64(m)):
-        if sums[HESSIAN, j] == before:
-            continue
-        before = sums[HESSIAN, j]
-        if kept < j:  # nothing is moved until a bin is dropped
-            bins[kept] = bins[j]
-            for field in range(n_fields(channels)):
-                sums[field, kept] = sums[field, j]
-        kept += np.uint64(1)
+        if sums[HESSIAN, j] != before:
+            before = sums[HESSIAN, j]
+            if kept < j:  # nothing is moved until a bin is dropped
+                bins[kept] = bins[j]
+                for field in range(n_fields(channels)):
+                    sums[field, kept] = sums[field, j]
+            kept += np.uint64(1)
     return np.int64(kept)
 
 
