@@ -1,6 +1,7 @@
 // Sets leaf values to quantiles of the residuals of their rows; for the Huber loss, the mean of the
-// clipped residuals about the median is added. Each leaf is a group of residuals, whose quantile
-// quantiles.cu finds. The residuals of a group are contiguous, unless splits were undone.
+// clipped differences between residuals and median is added. Each leaf is a group of residuals,
+// whose quantile quantiles.cu finds. The residuals of a group are contiguous, unless splits were
+// undone.
 //
 //   key, weight, n_pieces, slot, first, rows, size, level   of groups, see quantiles.cu
 //

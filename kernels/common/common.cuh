@@ -1,6 +1,6 @@
 // Prelude of every kernel file: spliced in front of the source text before compilation, never
 // included. It must compile under NVRTC and under g++ (tests/cuda_shim), so: no standard headers,
-// no initialisers on __shared__, integer types of a written width.
+// no initialisers on __shared__, and integer types whose names give their width.
 
 typedef signed char int8;
 typedef unsigned char uint8;
@@ -30,7 +30,8 @@ using Out = T* __restrict__;
     type* name = reinterpret_cast<type*>(dynamic_shared_bytes)
 #endif
 
-// ---- Constants shared with the host: gpuboost/engine/task.py and criteria.py -------------------
+// ---- Constants shared with the host ------------------------------------------------------------
+// They are copied from gpuboost/engine/task.py and criteria.py, except the numbers of words.
 
 constexpr int32 MISSING_RIGHT = 0, MISSING_LEFT = 1, MISSING_UNSEEN = 2;
 constexpr int32 ONE_HOT_CATEGORIES = 4;  // up to this many, a split separates one category
@@ -181,7 +182,7 @@ __device__ __forceinline__ double binary_log(double x)
     return exponent + natural_log(mantissa) * 1.44269504088896338700e00;
 }
 
-// (1 + x) log(1 + x) - x: half the Poisson deviance of 1 + x from 1.
+// (1 + x) log(1 + x) - x for x >= -1: half the Poisson deviance of 1 + x from 1.
 __device__ __forceinline__ double half_deviance(double x)
 {
     if (fabs(x) < 0.25) {

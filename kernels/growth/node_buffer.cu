@@ -4,7 +4,8 @@
 // The arrays of the node buffer have capacity for m nodes, the largest possible number. The index
 // of a node is its place; the root of tree t has place t.
 //
-//   left     int32 (m,)          place of the left child, before the right one; 0 in leaves
+//   left     int32 (m,)          place of the left child, directly before the right one; 0 in
+//                                leaves. number_nodes replaces places by numbers in the tree
 //   count    uint32 (m,)         number of rows
 //   hessian  int64 (m,)          sum of the rows' hessians
 //   gain     float64 (m,)        gain of the split; -1 in leaves

@@ -44,8 +44,8 @@ __device__ __forceinline__ void zero(uint32* cells, int32 n_cells)
     for (int32 i = threadIdx.x; i < n_cells; i += HISTOGRAM_THREADS) cells[i] = 0;
 }
 
-// Pointer to the sums of a cell of shared memory in the global histogram, where `slot` counts from
-// the first slot of the launch; null if the cell's entry is beyond the end of the list.
+// Pointer to the sums in the global histogram that a cell of shared memory is added to; null if the
+// cell's entry is beyond the end of the list. `slot` counts from the first slot of the launch.
 __device__ __forceinline__ int64* output_cell(int64* histogram, int32 slot, int32 n_listed,
                                               int32 width, int32 planes, int32 cell)
 {

@@ -123,7 +123,7 @@ class LeafRule(Protocol):
 
     @property
     def clip_level(self) -> float | None:
-        """Level of the quantile of absolute residuals at which residuals are clipped."""
+        """Level of the quantile of absolute residuals that limits this step (`Huber`)."""
 
     @property
     def leaf_quantile_level(self) -> np.ndarray:

@@ -40,8 +40,8 @@ class OrderStatisticLoss(QuantileBaseline):
     """A loss whose baseline is a quantile of the target; leaf values are quantiles of residuals.
 
     If ``clip_level`` is not None, the parameter of a round is a limit: the quantile of the absolute
-    residuals at this level. Leaf values are then medians plus the mean of the residuals around the
-    median, clipped at this limit (`Huber`).
+    residuals at this level. Leaf values are then medians plus the mean of the differences between
+    residuals and median, each clipped to [-limit, limit] (`Huber`).
     """
 
     clip_level: float | None = None
@@ -94,7 +94,10 @@ class Huber(OrderStatisticLoss):
     def leaf_values(
         self, rows: Predicted, groups: Groups, column: int, parameter: np.ndarray
     ) -> np.ndarray:
-        """Median plus mean of the residuals around it, clipped at delta (Friedman 2001, alg. 4)."""
+        """Median of the residuals, plus the mean of their differences from it, clipped at delta.
+
+        Each difference is clipped, not the mean (Friedman 2001, algorithm 4).
+        """
         medians = super().leaf_values(rows, groups, column, parameter)
         residuals, limit = self.residuals(rows, column), float(parameter[column])
         integers = rows.order.integer_weights(rows.weights, len(rows.y))
@@ -103,14 +106,14 @@ class Huber(OrderStatisticLoss):
 
 @dataclass(frozen=True)
 class Quantile(OrderStatisticLoss):
-    """Pinball loss at one or several quantile levels, with one column per level."""
+    """Pinball loss: one column per quantile level or, with a single level, one per output."""
 
     levels: tuple[float, ...] = (0.5,)
     parameter = "alpha"
 
     @classmethod
     def make(cls, facts: LossRow, columns: int, given: Any = 0.9) -> Quantile:
-        """Check the levels and make the loss: one for all outputs, or several for one output."""
+        """Check ``given``, one level for all outputs or several for one, and make the loss."""
         what = f"loss={facts.name!r}"
         levels = list(given) if isinstance(given, Iterable) else [given]
         if not levels:
@@ -144,7 +147,7 @@ class PositiveLoss(FormulaLoss):
         if not (mean > 0.0).all():
             raise ValueError(
                 f"loss={self.facts.name!r} needs a target whose weighted sum is above 0 in every "
-                f"output, got means {mean.tolist()}; give weight to rows of positive target, or "
+                f"output, got means {mean.tolist()}; give weight to rows with y > 0, or "
                 "use loss='squared_error'"
             )
         return self.facts.link.forward(mean)

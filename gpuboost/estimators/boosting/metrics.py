@@ -73,7 +73,7 @@ def read_metrics(given: Any, is_classifier: bool) -> list[Metric]:
 
     Parameters
     ----------
-    given : None, str, callable, or a list of these
+    given : str, callable, list of these, or None
         Callables are called as ``metric(truth, prediction)``, and with ``sample_weight=...`` if the
         evaluated rows have weights other than 1; rows of weight 0 are left out. The prediction is
         the result of `predict` or, in a classifier, of `predict_proba` (the second column if

@@ -34,7 +34,7 @@ class TreeModel(BaseEstimator, ABC):
     ----------
     random_state : int, RandomState or None
         Source of randomness; an int makes the model reproducible.
-    n_jobs : int
+    n_jobs : int or None
         Number of threads. None means one thread per processor that the process can use, but at
         most ``OMP_NUM_THREADS``; -1 means the same without this limit. The model does not depend
         on ``n_jobs``.
@@ -104,10 +104,11 @@ class TreeModel(BaseEstimator, ABC):
         return one_of("voting", getattr(self, "voting", "soft"), ("soft", "hard"))
 
     def _weights(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
-        """Weights of the rows; if rows are drawn, they are drawn in proportion to these weights.
+        """Weights of the rows; in forests and bagging, rows are drawn in proportion to them.
 
-        In classifiers without a base tree, the weights are multiplied by the class weights, unless
-        each tree balances the rows drawn for it. None means that all weights are 1.
+        Boosting draws rows with equal probability and multiplies gradients by the weights. In
+        classifiers without a base tree, the weights include the class weights, unless each tree
+        balances the rows drawn for it. None means that all weights are 1.
         """
         return weights
 
@@ -160,7 +161,7 @@ class TreeModel(BaseEstimator, ABC):
         """Normalised impurity decrease of each feature: ndarray of shape (n_features,).
 
         It is the mean over the trees; in AdaBoost, the mean is weighted by the trees' weights. All
-        entries are 0 if no tree has a split.
+        entries are 0 if no split decreases the impurity.
         """
         check_is_fitted(self)
         return self._model.importances(self.n_features_in_)

@@ -1,7 +1,7 @@
 """Leaf values that are quantiles of the residuals of their rows: launches of leaf_quantiles.cu.
 
-If the loss clips residuals (Huber loss), the mean of the clipped residuals is added. The results
-equal those of `gpuboost.engine.order_statistics`.
+For the Huber loss, the mean of the residuals' clipped differences from their median is added. The
+results equal those of `gpuboost.engine.order_statistics`.
 """
 
 from __future__ import annotations
@@ -157,14 +157,15 @@ class LeafQuantiles:
         value: Array,
         places: PlacedLeaves | None = None,
     ) -> None:
-        """Write the values of all leaves: quantiles, plus means of clipped residuals, times rate.
+        """Write the values of all leaves: quantiles (for Huber, plus the second step), times rate.
 
         Parameters
         ----------
         trees : uint64 (trees,)
             Numbers of the trees.
         parameter : float64 (columns,)
-            Parameter of the loss: the sizes at which residuals are clipped. Read only in that case.
+            Parameter of the loss: limits on the absolute differences from the quantiles. Read only
+            if the leaf rule has a ``clip_level``.
         n_rows : int64 (1,)
             Number of rows of each tree.
         rate : float64 (1,)

@@ -39,7 +39,7 @@ class MedianKernels:
 
     @classmethod
     def of(cls, runtime: Runtime, target: Target) -> MedianKernels | None:
-        """Copy a target's median weights to the device; return None for other targets."""
+        """Copy the median weights of a `MedianTarget` to the device; None for other targets."""
         if not isinstance(target, MedianTarget):
             return None
         weight = target.median_weight

@@ -43,12 +43,13 @@ def plan_arena(sizes: Sequence[int], ends: Sequence[int]) -> ArenaPlan:
     sizes : sequence of int
         Bytes of each array, multiples of the alignment.
     ends : sequence of int
-        Allocation ``i`` is freed before allocation ``ends[i]`` is made.
+        Allocation ``i`` is freed before allocation ``ends[i]`` is made; ``len(sizes)`` if it is
+        not freed before all allocations are made.
 
     References
     ----------
     Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020: greedy by
-    size.
+    size. They choose the smallest gap that is large enough, instead of the lowest.
     """
     size, end = np.array(sizes, dtype=np.int64), np.array(ends, dtype=np.int64)
     start = np.arange(len(size))
