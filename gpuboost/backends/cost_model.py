@@ -1,12 +1,13 @@
 """Estimates of the time to fit or predict in each backend, used by ``device="auto"``.
 
 Work in Numba and CUDA is counted in four units: visits of a row for a feature in Numba, bytes that
-kernels read or write, launches, and bytes copied to or from a GPU. Most other costs of these
-backends are expressed in these units. The costs of NumPy, of binning on the CPU and of each fit and
-tree are constants in seconds. `Speed` holds the seconds per unit: its defaults were measured on two
-cores of a server processor or counted from the kernels, and ``gpuboost info --calibrate`` measures
-them on the user's machine, for the backends that work there. Estimates can be wrong by a factor of
-two. They are accurate enough to avoid the start of a compiler or a GPU for a small fit.
+kernels read or write, launches, and bytes copied to or from a GPU. Other work of these backends,
+such as the search of a node, is converted to these units. The costs of NumPy, of binning on the CPU
+and of each fit, tree and prediction are constants in seconds. `Speed` holds the seconds per unit:
+its default for Numba was measured on two cores of a server processor, and those for CUDA are
+assumptions. ``gpuboost info --calibrate`` measures the seconds per unit on the user's machine, for
+the backends that work there. Estimates can be wrong by a factor of two. They are accurate enough to
+avoid the start of a compiler or a GPU for a small fit.
 """
 
 from __future__ import annotations
@@ -27,14 +28,15 @@ from gpuboost.engine.task import NO_LIMIT
 # (FEATURE), and sorts the rows of small nodes (SORTED). CALL: seconds per feature, level and batch
 # of trees; VISIT: seconds per row, feature and level.
 NUMPY_BATCH_ROWS = 1 << 17  # rows of the trees that grow together
-UNSORTED_ROWS = 32  # if nodes have fewer rows than this on average, the rows are sorted
+UNSORTED_ROWS = 32  # nodes with fewer rows than this on average are assumed to be sorted
 WHOLE_CALL, FEATURE_CALL = 4e-5, 2.2e-4
 WHOLE_VISIT, FEATURE_VISIT, SORTED_VISIT = 2.5e-9, 7e-9, 5e-8
 NUMPY_STEP = 20e-9  # seconds per row and level of a tree, in prediction
 
-# Costs in Numba visits. NODE: search of one feature of a node. ALONE: factor if one thread does all
-# the work. ROUND: one row, feature and level of a boosting round, which sums only half of the rows.
-# ROUND_ROW: gradient, weight and leaf of one row in a round. STEP: one row and level in prediction.
+# Costs in Numba visits. NODE: search of one feature of a node. ALONE: factor if only one tree grows
+# at a time: one thread then does all the work (in rounds, the factor applies to searches only).
+# ROUND: one row, feature and level of a round, which sums only half of the rows. ROUND_ROW:
+# gradient, weight and leaf of one row in a round. STEP: one row and level in prediction.
 NODE_VISITS, ALONE, ROUND_VISIT, ROUND_ROW_VISITS, STEP_VISITS = 125, 2, 0.2, 45, 2
 TREE_SECONDS, BIN_SECONDS = 3e-4, 1e-8  # seconds per tree, and per value that is binned
 
@@ -42,8 +44,9 @@ CUDA_BATCH_ROWS = 1 << 27  # rows of the trees that a GPU grows together, limite
 CUDA_NODES = 2**31 - 1  # largest number of nodes of a tree: their indices are int32
 CUDA_START_SECONDS = 1.5  # first use of CUDA in a process, with compiled kernels on disk
 # A GPU grows trees of at most this depth, or this many leaves, without the host reading the number
-# of nodes. Few trees go deeper than 1.5 log2(n), which is 32 levels for two million rows, and an
-# empty level still costs its launches. With higher limits the host reads the number of nodes.
+# of nodes, except in levels with many slices (see cuda/level/slices.py). With higher limits, the
+# host reads it: few trees go deeper than 1.5 log2(n), which is 32 levels for two million rows, so
+# most of the levels below would be empty, and an empty level still costs its launches.
 SYNC_FREE_DEPTH, SYNC_FREE_LEAVES = 32, 64
 
 # BINNING: launches to bin a feature, most of them to sort its values. PREDICTION: launches to
@@ -52,10 +55,11 @@ SYNC_FREE_DEPTH, SYNC_FREE_LEAVES = 32, 64
 BINNING_LAUNCHES, PREDICTION_LAUNCHES = 20, 4
 REPLAY_LAUNCHES, KERNEL_LAUNCHES = 1.5, 0.075
 
-# Bytes that kernels read and write; a sector is the 32 bytes that a memory access transfers at
-# least. ROW, per row and level: a sector of codes and a word for the histograms, a sector and the
-# positions for the partition. VISIT, per row, feature and level: part of a sector, and the time of
-# an addition, as bytes. NODE, per node and feature: cells that are cleared, added to and searched.
+# Bytes that kernels read and write. A memory access transfers at least one sector, 32 bytes. ROW,
+# per row and level: the histograms read a sector of codes and the row's number, weight and target;
+# the partition reads the number and a sector of codes, then reads and writes number, weight and
+# target. VISIT, per row, feature and level: part of a sector, and the time of an addition,
+# converted to bytes. NODE, per node and feature: cells that are cleared, added to and searched.
 # STEP, per row and level of a tree, in prediction.
 ROW_TRAFFIC, VISIT_TRAFFIC, NODE_TRAFFIC = 32 + 12 + (4 + 32) + 24, 2.5, 3 * 24 * 256
 STEP_TRAFFIC = 10
@@ -63,7 +67,15 @@ STEP_TRAFFIC = 10
 
 @dataclass(frozen=True)
 class Launches:
-    """Launches (kernels and fills) of a batch of trees: before the first level, and per level."""
+    """Launches (kernels and fills) of a batch of trees.
+
+    Attributes
+    ----------
+    start : int
+        Launches before the first level and after the last one.
+    level : int
+        Launches per level.
+    """
 
     start: int
     level: int
@@ -122,7 +134,7 @@ class WorkTimes:
     The start is the time to import or initialise the backend and to compile its code.
     """
 
-    program: str  # the Numba program that does the work; it is compiled once
+    program: str  # Numba code that does the work, one of `cache.PROGRAMS`; it is compiled once
     numpy: float
     numba: float
     cuda: float = math.inf
@@ -162,16 +174,20 @@ class GrowthSize:
 
     @property
     def is_sync_free(self) -> bool:
-        """Whether a GPU grows the trees without the host reading the number of nodes."""
+        """Whether a GPU grows the trees without the host reading the number of nodes.
+
+        Levels with many slices, in which the host reads it nonetheless, are not taken into account.
+        """
         return self.max_depth <= SYNC_FREE_DEPTH or self.max_leaf_nodes <= SYNC_FREE_LEAVES
 
     @property
     def is_replayed(self) -> bool:
-        """Whether a GPU replays the rounds as a graph; pruned rounds are finished by the host.
+        """Whether a GPU replays whole rounds as a graph.
 
-        The estimate ignores memory: rounds whose levels take more than about 15 slices (with
-        millions of rows, dozens; see cuda/level/slices.py) are not replayed either, but their
-        launches matter little.
+        If trees are pruned, only their growth is replayed, because the host prunes them. The
+        estimate ignores memory: rounds are not replayed either if a level takes more than about 15
+        slices (dozens, if there are millions of rows; see cuda/level/slices.py), but their launches
+        matter little.
         """
         return self.n_rounds > 1 and self.is_sync_free and self.ccp_alpha == 0.0
 
@@ -179,7 +195,8 @@ class GrowthSize:
 def growth_work(growth: GrowthSize) -> WorkTimes:
     """Estimated seconds to grow trees in each backend.
 
-    They are infinite for CUDA if a tree could have more nodes than `CUDA_NODES`.
+    They are infinite for CUDA if a tree could have more nodes than `CUDA_NODES` by its number of
+    rows and its depth, unless it has at most `SYNC_FREE_LEAVES` leaves.
     """
     amount, speed = growth_amount(growth), measured_speed()
     host = 0.001 + TREE_SECONDS * growth.n_rounds * growth.n_trees
@@ -220,14 +237,18 @@ def growth_amount(growth: GrowthSize) -> Amount:
 
 
 def _launches(growth: GrowthSize) -> float:
-    """Number of launches on a GPU; sync-free growth launches every level that the limits allow."""
+    """Launches on a GPU, and the cost of replayed rounds in launches.
+
+    Sync-free growth launches every level that the limits allow.
+    """
     kind = TREE_LAUNCHES if growth.n_candidate_features == growth.n_features else FOREST_LAUNCHES
     n_rounds, levels = growth.n_rounds, growth.levels
     if growth.is_sync_free:
         levels = min(growth.max_depth, growth.max_leaf_nodes - 1)
     of_batch = (BOOSTING_LAUNCHES if n_rounds > 1 else kind).of(levels)
     binning = BINNING_LAUNCHES * growth.n_features if growth.value_bytes > 1 else 0
-    if growth.is_replayed:  # the first two rounds are launched: one is recorded, one captured
+    # The host makes all launches of the first two rounds: it records one, then captures one.
+    if growth.is_replayed:
         replay = REPLAY_LAUNCHES + KERNEL_LAUNCHES * of_batch
         return 2 * of_batch + (n_rounds - 2) * replay + binning
     batches = n_rounds * math.ceil(growth.n_trees * growth.n_samples / CUDA_BATCH_ROWS)
@@ -235,7 +256,7 @@ def _launches(growth: GrowthSize) -> float:
 
 
 def _numpy_seconds(growth: GrowthSize) -> float:
-    """Seconds that NumPy needs to search all levels; the cost of a row depends on node sizes."""
+    """Seconds that NumPy needs to search all levels; the time per row depends on node sizes."""
     n, n_candidates, depth = growth.n_samples, growth.n_candidate_features, growth.depth
     # Number of levels of a complete tree whose nodes have at least `UNSORTED_ROWS` rows on average.
     unsorted = min(max(0.0, 1 + math.log2(n / UNSORTED_ROWS)), depth)

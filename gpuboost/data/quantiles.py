@@ -49,7 +49,7 @@ def weighted_rows(weights: Floats) -> tuple[NDArray[np.intp] | None, NDArray[np.
 def distinct_values(
     column: Floats, counts: NDArray[np.int64] | None
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """Distinct values of a column in order, and the total weight of the rows up to each value.
+    """Distinct values of a column, ascending, and the weight of all rows up to each value.
 
     NaN is left out. Without ``counts``, each row has weight 1, and ``column`` is sorted in place.
     """
@@ -68,10 +68,10 @@ def distinct_values(
 
 
 def limit_heavy(cumulative: Any, max_bins: int, xp: Any = np) -> Any:
-    """Limit the weight of heavy values, which get their own bins, to `2 / max_bins` of the total.
+    """Limit heavy values, which get their own bins, to `2 / max_bins` of the limited total weight.
 
-    Returns the cumulative weights after that. If h heavy values have the limited weight c each and
-    the other values the total weight L, then `c = 2 (L + h c) / max_bins`, so
+    Returns the cumulative weights after limiting. If h heavy values have the limited weight c each
+    and the other values have the total weight L, then `c = 2 (L + h c) / max_bins`, so
     `c = 2 L / (max_bins - 2 h)`. h is the smallest number for which every other value weighs at
     most c.
     """
@@ -96,8 +96,9 @@ def quantile_cuts(cumulative: Any, max_bins: int, xp: Any = np) -> NDArray[np.in
     """Indices of the first values of all bins but the first, for as many bins as possible.
 
     Cutting the total weight into `max_bins` equal shares gives at most `max_bins` bins, but fewer
-    if several boundaries fall into one value. Doubling steps and bisection search for the largest
-    number of shares, below 2**_SHARE_BITS, that gives at most `max_bins` bins.
+    if several boundaries fall into one value. The number of shares is then increased in steps that
+    double, followed by bisection, until there are `max_bins` bins or one more share would give more
+    than that. It stays below 2**_SHARE_BITS.
     """
     cuts = _cuts_of_shares(cumulative, max_bins, xp)
     enough, too_many = max_bins, 1 << _SHARE_BITS
@@ -122,7 +123,8 @@ def _cuts_of_shares(cumulative: Any, n_shares: int, xp: Any) -> NDArray[np.intp]
         cuts              |         |                |   |
 
     So a bin of several values contains at most one boundary, in its first value, and weighs less
-    than two shares. No bin ends before the first value, so its first boundary cuts after it.
+    than two shares. The first value starts a bin anyway, so the first boundary inside it already
+    cuts after it.
     """
     total = int(cumulative[-1])
     boundaries = np.arange(1, n_shares) * total // n_shares

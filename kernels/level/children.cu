@@ -2,9 +2,10 @@
 // the nodes of a level, as in policy.cu:
 //
 //   accepted   uint8 (nodes,)    whether the node is split
-//   n_left     int64 (nodes,)    number of the node's rows that go left; read for accepted nodes
+//   n_left     int64 (nodes,)    number of the node's rows that go left; only read for accepted
+//                                nodes
 //   rank       int32 (nodes,)    number of accepted nodes before this one; the children of this one
-//                                are nodes 2 rank and 2 rank + 1
+//                                are nodes 2 rank and 2 rank + 1 of the next level
 //   to         int64 (nodes,)    new position of the first row of the left child
 //   gone       int64 (nodes,)    number of rows that go left in all accepted nodes before this one
 //   cut        int32 (nodes,)    number of pieces of the children of all nodes before this one
@@ -16,6 +17,8 @@
 //   left_at, right_at    int64 (pieces,)    new position of the piece's first row that goes left,
 //                                           or right; the rows of siblings are contiguous, left
 //                                           before right
+//
+// left, left_at and right_at are undefined for pieces of nodes that are not accepted.
 //
 // Running sums are computed by chunks, see chunks.cuh. The launches depend on the level's capacity:
 //
@@ -55,8 +58,8 @@ __device__ __forceinline__ NodeCounts counts_of(const Parents& parents, int64 no
     return {packed(1, pieces), rows, left};
 }
 
-// totals int64 (3, chunks): sums of the fields of NodeCounts over each chunk. Launch: grid
-// (chunks of nodes), CHUNK_THREADS threads.
+// Sum the counts of nodes by chunks, if there are several. totals int64 (3, chunks): sums of the
+// fields of NodeCounts over each chunk. Launch: grid (chunks of nodes), CHUNK_THREADS threads.
 extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
 count_children(In<int32> size, In<int64> count, In<uint8> accepted, In<int64> n_left,
                int32 piece_rows, Out<int64> totals)
@@ -142,8 +145,9 @@ __device__ __forceinline__ void count_chunk_of_pieces(int64 (&warp_sums)[CHUNK_W
     write_total(warp_sums, totals + number, own);
 }
 
-// Write the places of the pieces of a chunk. The number of the node's rows that go left before a
-// piece is the sum over all earlier pieces minus the sum over earlier nodes.
+// Write the places of the pieces of a chunk. Of the rows that a piece's node has before the piece,
+// `of_node` rows go left: the sum of `left` over all earlier pieces of accepted nodes, minus
+// `gone`, the part of that sum that belongs to earlier nodes.
 __device__ __forceinline__ void place_chunk_of_pieces(int64 (&warp_sums)[CHUNK_WARPS],
                                                       const Pieces& pieces, int64 n_pieces,
                                                       In<int64> totals, int32 number,
@@ -243,8 +247,8 @@ __device__ __forceinline__ int64 last_up_to(In<int32> numbers, int64 n, int64 va
 //   left_hessian int64 (nodes,)   left_gradient int64 (nodes, K)    sums of left children
 //
 // A piece belongs to a child of the last node whose `cut` is at most the index of the piece. This
-// node is accepted: the children of other nodes have no pieces, so the `cut` of such a node equals
-// that of the next node or, for the last node of the level, the number of all pieces.
+// node is accepted: a node that is not accepted has no children and adds no pieces, so its `cut`
+// equals that of the next node or, if it is the last node of the level, the number of all pieces.
 //
 // Launch: any number of blocks of CHILD_THREADS threads, which loop over nodes and then over
 // pieces.

@@ -1,4 +1,4 @@
-"""Sparse histograms: the bins of each node that hold rows, for the feature given for it."""
+"""Sparse histograms: sums of the bins that hold rows, for one feature of each node."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ class CodeGroups:
         node   0  0  0 | 1  1 | 3  3  3  3
         code   2  5  M | 0  7 | 1  2  8  M
         first  0         3      5            first group of each node that has rows
+
+    ``first`` is not stored. If rows are not counted, groups of weight 0 can be left out.
 
     Attributes
     ----------
@@ -44,7 +46,7 @@ class CodeGroups:
 def group_rows(
     rows: RowBlock, node: np.ndarray, code: np.ndarray, shape: tuple[int, int, int], counted: bool
 ) -> CodeGroups:
-    """Group rows by node and code.
+    """Group rows by node and code, from a dense histogram or by sorting, whichever is faster.
 
     Parameters
     ----------
@@ -91,7 +93,10 @@ def dense_histogram(
 
 
 def dense_groups(histogram: np.ndarray, counted: bool) -> CodeGroups:
-    """The cells of a histogram (P, nodes, width) with rows, or weight if rows are not counted."""
+    """The groups of a histogram, (P, nodes, width).
+
+    They are its cells that hold rows or, if rows are not counted, its cells of positive weight.
+    """
     n_planes, _, width = histogram.shape
     planes = histogram.reshape(n_planes, -1)
     holds = planes[0] != 0

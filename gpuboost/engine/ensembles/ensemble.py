@@ -47,8 +47,8 @@ class Ensemble(NodeArrays):
         """Concatenate finished trees, column by column, in the types of `TREE_TYPES`.
 
         The trees of a generator are consumed one by one, and their arrays are released as they are
-        joined, so that memory never holds all trees twice. If the trees are slices that cover one
-        array, this array is used without a copy.
+        joined, so that memory never holds all trees twice. If a column's arrays are slices that
+        together cover one array of the right type, this array is used without a copy.
         """
         pieces: dict[str, list[np.ndarray]] = {f.name: [] for f in fields(Tree)}
         for tree in trees:
@@ -69,7 +69,7 @@ class Ensemble(NodeArrays):
 
     @classmethod
     def of_one(cls, tree: Tree) -> Ensemble:
-        """The ensemble of one tree, sharing its arrays."""
+        """The ensemble of one tree, which shares its arrays; they become read-only."""
         columns = {f.name: getattr(tree, f.name) for f in fields(Tree)}
         starts = offsets([tree.node_count]), offsets([len(tree.masks)])
         return cls(offset=starts[0], mask_offset=starts[1], **columns)
@@ -113,7 +113,10 @@ class Ensemble(NodeArrays):
         return total / total.sum() if total.sum() > 0 else total
 
     def fingerprint(self, mapper: BinMapper) -> str:
-        """SHA-256 of the arrays that prediction reads and of the bins, in hexadecimal."""
+        """SHA-256 of the arrays that prediction reads and of the bins, in hexadecimal.
+
+        ``mask_offset`` is left out, since it follows from ``offset`` and ``category``.
+        """
         sha = hashlib.sha256()
         names = "offset feature threshold code missing_left left category masks value"
         for name in names.split():
@@ -125,7 +128,7 @@ class Ensemble(NodeArrays):
 
 
 def _joined(parts: list[np.ndarray], kind: type) -> np.ndarray:
-    """The concatenated parts; if the parts are slices that cover one array, this array."""
+    """The concatenated parts; if they are slices that cover one array of this type, the array."""
     whole = parts[0].base
     if isinstance(whole, np.ndarray) and whole.dtype == kind and _is_cut_into(whole, parts):
         return whole

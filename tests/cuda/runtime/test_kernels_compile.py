@@ -2,7 +2,7 @@
 
 The PTX shows whether code is exact: it has every operation with its rounding, so a product
 contracted into a sum, a flushed denormal or an approximation is visible by name. (In machine code,
-even an exact division contains fused steps, and an exact float32 division flushes denormals.)
+even a correctly rounded division contains fused steps, and in float32 it flushes denormals.)
 The machine code and the compiler's report show the costs: stack, spilled registers, and atomics
 in shared memory that are loops.
 """

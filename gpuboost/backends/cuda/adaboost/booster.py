@@ -39,7 +39,8 @@ class CudaReweighter:
     ----------
     runtime : Runtime
     task : ReweightTask
-        ``memory_budget`` is the number of bytes for all arrays of the fit.
+        ``memory_budget`` is the number of bytes for the arrays of a round, in addition to the data
+        that all rounds share.
 
     Attributes
     ----------

@@ -1,9 +1,10 @@
 """Gradient boosting on a device; see `gpuboost.backends.protocol.Booster`.
 
 Targets, weights, raw predictions, gradients, the rows of trees and their codes stay on the device.
-A round whose levels are launched without waiting for the device (see `is_sync_free`) is one
-recording (`TreeGrower`): gradients, rows, levels, finished trees, updated raw predictions and mean
-losses. The derivatives and mean losses of a user-defined loss are computed outside the recording.
+If all levels of a round are launched without waiting for the device (see `is_sync_free`) and its
+arrays fit in memory at once, the round is one recording (`TreeGrower`): gradients, rows, levels,
+finished trees, updated raw predictions and mean losses. The derivatives and mean losses of a
+user-defined loss are computed outside the recording.
 If the arrays of the trees are small, the host reads the trees and the losses in one copy while the
 next round runs; otherwise it waits for the size of the trees first. If trees are pruned, or a whole
 round does not fit in memory, the host finishes the trees and copies them to the device, and all
@@ -50,7 +51,8 @@ class CudaBooster:
     ----------
     runtime : Runtime
     task : BoostTask
-        ``memory_budget`` is the number of bytes for all arrays of the fit.
+        ``memory_budget`` is the number of bytes for the arrays of a batch of trees, in addition to
+        the data that all rounds share.
 
     Attributes
     ----------
@@ -77,7 +79,7 @@ class CudaBooster:
 
         self._grower = TreeGrower(runtime, growing, task.memory_budget, maker)
         self.rounds = self._grower.rounds
-        self._pending: BoostedRound | None = None  # the last round, until it is read
+        self._pending: BoostedRound | None = None  # the round launched last, if it is read later
         self._sets = self.rounds.sets
 
     # ---- the Booster protocol ------------------------------------------------------------------
@@ -102,7 +104,7 @@ class CudaBooster:
     def raw_predictions(self, rows: int = 0) -> np.ndarray:
         """Copy the raw predictions so far to the host: float64 (n, columns).
 
-        ``rows`` is the index of a row set: 0 for the training rows, then the watched row sets.
+        ``rows`` is the index of a row set: 0 for the training rows, 1, 2, ... for the watched sets.
         """
         with self._runtime.active():
             return self._runtime.to_host(self._sets[rows].raw).T

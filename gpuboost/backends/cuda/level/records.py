@@ -233,7 +233,8 @@ class Left:
 class Places:
     """New positions of the rows of accepted nodes; written by children.cu.
 
-    ``rank``, ``to`` and ``gone`` are undefined for other nodes.
+    ``rank``, ``to``, ``gone``, ``left_at`` and ``right_at`` are undefined for other nodes and their
+    pieces.
 
     Attributes
     ----------

@@ -1,7 +1,7 @@
 """Machine code of the kernels, compiled with NVRTC on first use and then kept on disk.
 
 CuPy's own compilation is not used: it always adds the option ``-ftz=true``, which would flush
-float32 denormals.
+float32 denormals to zero.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any
 
 from gpuboost.backends.cache import keep, recall
 
-# The same arithmetic as NumPy's: no fused multiply-add, denormals kept, exact division.
+# The same arithmetic as NumPy's: no fused multiply-add, denormals kept, and divisions and square
+# roots correctly rounded.
 OPTIONS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true")
 FOLDER = "kernels"  # in the user's cache
 
@@ -39,7 +40,7 @@ def choose_architecture(capability: int, known: Collection[int]) -> str:
     Raises
     ------
     RuntimeError
-        The device is older than all that the compiler supports.
+        The device is older than all devices that the compiler supports.
     """
     older = [one for one in known if one <= capability]
     if not older:
@@ -62,7 +63,7 @@ class CubinStore:
     capability : int
         Compute capability of the device, 90 for 9.0.
     folder : Path
-        Folder in which compiled code is kept, for all devices and versions.
+        Folder in which compiled code is kept, for all devices and all versions of NVRTC.
     """
 
     nvrtc: Any

@@ -1,4 +1,4 @@
-"""Rows of trees that are made on the host and copied to the device, and columns of targets."""
+"""Rows of trees, made on the host and copied to the device, and columns of targets."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from gpuboost.engine.tree_rows import TreeRows
 
 
 class RowUploads:
-    """Makes the rows of batches of trees from ``rows_of``; the target is copied once.
+    """Makes the rows of batches of trees from `GrowTask.rows_of`; the target is copied once.
 
-    Estimators do not use this class. The protocol requires it for tasks that give their rows only
-    by ``rows_of``, for example with arbitrary gradients, and the dry run of boosting uses it.
+    Fits of estimators do not use this class. It grows tasks without a sampler, which the protocol
+    allows: their rows, for example with arbitrary gradients, come only from ``rows_of``. It is also
+    used in the dry run that chooses how many trees of a boosting round grow together.
     """
 
     def __init__(self, runtime: Runtime, task: GrowTask) -> None:

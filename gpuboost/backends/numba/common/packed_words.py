@@ -4,8 +4,9 @@
       from bit gradient_shift      from count_bits  from 0
 
 Adding words adds all fields at once, exactly, as long as no field overflows. `choose_packing` and
-`choose_gradient_packing` make the fields wide enough for any ``block`` rows; in nodes whose sums
-may not fit a word (`fits_word`), each field is summed separately (see `splits/histograms.py`).
+`choose_gradient_packing` make the fields wide enough for any ``block`` rows. In nodes whose sums
+may not fit a word (`fits_word`), at most this many rows are summed in words at a time, and each
+field of their sums is added to an integer of its own (see `splits/histograms.py`).
 """
 
 # mypy: check-untyped-defs=False
@@ -35,8 +36,8 @@ class Packing(NamedTuple):
     block : int
         Number of rows whose sum never overflows, whatever their gradients and weights.
     max_rows : int
-        Largest number of rows of a node whose gradient and count never overflow if its hessian
-        fits.
+        If a node has at most this many rows and its hessian fits, its gradient and its count fit,
+        too.
     """
 
     gradient_shift: int
@@ -52,7 +53,8 @@ def choose_packing(largest_value: int, largest_weight: int, with_counts: bool) -
 
     Hessians below 2**h and counts below 2**c leave the other bits to the gradient, whose magnitude
     is at most ``largest_value`` (1 for classes) times the hessian. A row fits if the number of bits
-    of the largest value, plus twice the number of bits of the largest weight, is at most 61.
+    of the largest value, plus twice the number of bits of the largest weight, is at most 63, or 62
+    with counts.
 
     Raises
     ------
@@ -75,7 +77,8 @@ def choose_packing(largest_value: int, largest_weight: int, with_counts: bool) -
     if block == 0:
         raise ValueError(
             f"values up to {largest_value} and weights up to {largest_weight} do not fit a word "
-            f"of {WORD_BITS} bits; a value's bits plus twice a weight's bits must be at most 61"
+            f"of {WORD_BITS} bits; a value's bits plus twice a weight's bits must be at most 63, "
+            "62 with counts"
         )
     return Packing(
         gradient_shift=hessian_bits + count_bits,
