@@ -20,7 +20,7 @@ class UserLosses:
     Parameters
     ----------
     rounds : RoundRows
-        Device data of the fit. The rows of the current round are drawn here, too.
+        Device data of the fit, whose ``draw`` also draws the rows of the round for this object.
     task : BoostTask
     number : int
         Number of the round.

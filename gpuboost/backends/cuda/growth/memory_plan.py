@@ -23,7 +23,7 @@ HISTOGRAM_SHARE = 0.5
 # Bytes per row that finding the bins of a column takes besides the column's sort keys, see
 # `backends.cuda.data.edges.learn_column`.
 COLUMN_BYTES, WEIGHTED_COLUMN_BYTES = 17, 41
-ROWS_OF_FULL_LEVEL = 4  # rows per node in the last level assumed to be full
+ROWS_OF_FULL_LEVEL = 4  # smallest number of rows per node of a level that is assumed to be full
 
 
 @dataclass(frozen=True)
