@@ -162,7 +162,8 @@ class LeafQuantiles:
     ) -> None:
         """Write the values of all leaves: quantiles, times the learning rate.
 
-        For the Huber loss, the mean of the clipped differences is added to the quantiles first.
+        For the Huber loss, the mean of the residuals' clipped differences from the quantile (their
+        median) is added before.
 
         Parameters
         ----------

@@ -33,7 +33,7 @@ class MemoryEstimate:
     Attributes
     ----------
     lasting : int
-        Bytes of the binned matrix and the target, which all batches share.
+        Bytes of the data that all batches share, such as the binned matrix and the target.
     peak : int
         Peak bytes while a batch of trees grows, including ``lasting``.
     needs_size_readback : bool
