@@ -119,7 +119,10 @@ def marker(program: str) -> Path:
 
 
 def compiled_programs() -> dict[str, Path]:
-    """Programs compiled from the current sources, with the folders of their machine code."""
+    """Programs compiled from the current sources, with the folders of their machine code.
+
+    Programs whose folders no longer have machine code are left out; without Numba, all are.
+    """
     try:
         kept = {program: recall(marker(program)) or b"" for program in PROGRAMS}
     except metadata.PackageNotFoundError:  # Numba is not installed

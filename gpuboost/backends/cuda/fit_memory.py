@@ -13,8 +13,9 @@ from gpuboost.engine.ensembles.boosting_task import BoostTask
 def boosting_peak(task: BoostTask, shape: DeviceShape) -> int:
     """Return the peak bytes of a fit of boosting with batches planned for ``task.memory_budget``.
 
-    The dry run launches one round and then sums its losses, the last step of a round whose trees
-    the host finishes. Arrays that a user-defined loss allocates are not counted.
+    The dry run launches the first batch of trees of a round and then sums the losses, the last step
+    of a round whose trees the host finishes. Arrays that a user-defined loss allocates, and arrays
+    of trees that the host has finished, are not counted.
     """
     n, n_trees = task.matrix.n_samples, task.trees_per_round
     runtime = shape_runtime(shape, n_trees, n, task.options)
@@ -28,8 +29,9 @@ def boosting_peak(task: BoostTask, shape: DeviceShape) -> int:
 def reweighting_peak(task: ReweightTask, shape: DeviceShape) -> int:
     """Return the peak bytes of a fit of AdaBoost, which grows one tree at a time.
 
-    The dry run has two rounds. The first is not recorded. The second is recorded if it can be and
-    more rounds follow; its memory then stays allocated.
+    The dry run has up to two rounds. The first is not recorded. The second is recorded if it can be
+    and more rounds follow; its memory then stays allocated. The evaluation of trees that the host
+    has pruned is not counted.
     """
     runtime = shape_runtime(shape, 1, task.matrix.n_samples, task.options)
     reweighter = CudaReweighter(runtime, task)

@@ -2,10 +2,10 @@
 
 Weights, targets and codes stay on the device. The device finishes and evaluates the tree of a round
 and computes the factors of the weights. If the arrays of a tree are small, the host reads them and
-the results of the round in one copy, after it has launched the next round, if rounds are recorded.
-Otherwise it reads the results first, then the used part of the arrays. Trees that are pruned (with
-``ccp_alpha`` or ``min_impurity_decrease``) are copied to the host, pruned there, and copied back to
-be evaluated.
+the results of the round in one copy; if rounds are recorded, it launches the next round first. If
+the arrays are large, it reads the results, then the used part of the arrays. Trees that are pruned
+(with ``ccp_alpha`` or ``min_impurity_decrease``) are copied to the host, pruned there, and copied
+back to be evaluated.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ class CudaReweighter:
     def boost(self, number: int) -> Round:
         """Grow and evaluate the tree of a round.
 
-        If rounds are recorded and copied whole, and trees are not pruned, the next round is
-        launched before this one is read. If boosting stops at this round, the next round is
-        discarded.
+        If rounds are recorded and copied whole, and trees are not pruned, the next round, if there
+        is one, is launched before this one is read. If boosting stops at this round, the next round
+        is discarded.
         """
         with self._runtime.active():
             if not self._evaluates_as_grown:
@@ -98,7 +98,10 @@ class CudaReweighter:
         return PendingRound(self._read_facts)
 
     def _read_facts(self) -> tuple[Facts, TreesReader]:
-        """Wait for the results of a round, then copy the used part of its tree's arrays."""
+        """Wait for the results of a round, then start to copy the used part of its tree's arrays.
+
+        Returns the results and a function that waits for the copy and returns the tree.
+        """
         runtime, rows = self._runtime, self.rows
         facts = Facts.of(runtime.read_later(rows.readback.arrays["facts"])())
         later = rows.finished.read_later(runtime, facts.n_nodes, facts.n_masks)

@@ -37,7 +37,7 @@ class Facts:
         Error of the tree (after reversal, if it is reversed), and its vote. The vote is 0 if the
         error is 0 or no better than chance; the host then sets it.
     bound : float
-        Factor of the training error bound; 1 in a regression.
+        Factor of the training error bound; 1 in a regression, and if the vote is 0.
     is_reversed : bool
         Whether the tree's predictions are reversed.
     n_nodes, n_masks : int

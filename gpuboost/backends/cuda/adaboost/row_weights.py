@@ -14,7 +14,7 @@ from gpuboost.engine.ensembles.adaboost_task import ClassObjective, ReweightTask
 from gpuboost.engine.growth.frontier import Array
 
 _LOSSES = {"linear": "LINEAR", "square": "SQUARE", "exponential": "EXPONENTIAL"}
-_ROW_BLOCKS = 8  # per multiprocessor, in launches whose threads loop over rows
+_ROW_BLOCKS = 8  # largest number per multiprocessor; threads loop over rows or nodes
 
 
 class RowWeights:

@@ -1,7 +1,8 @@
-"""The rows of the trees of AdaBoost, made on the device: launches of draw.cu and adaboost.cu.
+"""The rows of the trees of AdaBoost: launches of draw.cu, roots.cu and adaboost.cu.
 
-The results equal those of `reweighted_rows` and `resampled_rows` of `engine.ensembles.adaboost`.
-Nothing is read back, so all rounds but the first have the same launches.
+The rows equal those of `reweighted_rows` and `resampled_rows` of `engine.ensembles.adaboost` or, in
+the first round if `ReweightTask.starts_whole`, those of `RowSampler.rows`. Making them reads
+nothing back, so all rounds but the first have the same launches.
 """
 
 from __future__ import annotations
@@ -195,7 +196,7 @@ class Resampling:
     Attributes
     ----------
     unit : float64 (1,)
-        Factor by which draw counts are multiplied.
+        Factor from draw counts to the weights of the round: 1 / n_samples.
     """
 
     def __init__(

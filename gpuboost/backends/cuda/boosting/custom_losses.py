@@ -20,7 +20,7 @@ class UserLosses:
     Parameters
     ----------
     rounds : RoundRows
-        Device data of the fit. The rows of the current round are drawn here, too.
+        Device data of the fit. Its ``draw`` is used here, too, to find the rows of the round.
     task : BoostTask
     number : int
         Number of the round.

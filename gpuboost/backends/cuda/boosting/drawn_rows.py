@@ -112,7 +112,7 @@ class DrawnRows:
     weighted : bool
         Whether rows have sample weights.
     first : int64 (parts,)
-        Offset in the list of each part's rows; a part is LIST_PART consecutive rows.
+        Offset of each part's rows in the list; a part is up to LIST_PART consecutive rows.
     count : int64 (1,)
         Number of rows in the list: drawn rows of positive weight.
     """
@@ -126,5 +126,5 @@ class DrawnRows:
 
     @property
     def n_parts(self) -> int:
-        """Number of parts that all rows are divided into; one block lists one part."""
+        """Number of parts that all rows are divided into; a block lists one part for one tree."""
         return len(self.first)

@@ -31,7 +31,8 @@ class RoundGradients:
     exponents : int32 (4,)
         Fields of `engine.ensembles.boosting.Scale` for the round.
     given : float64 (4,)
-        l1, l2, the largest leaf value and the smallest hessian of a leaf, in units of the loss.
+        l1, l2, the largest absolute leaf value and the smallest hessian of a leaf, in units of the
+        loss.
     whole : int32 (n,)
         Hessians, if they are the same whole numbers in every round; otherwise a placeholder.
     is_whole : bool
@@ -116,7 +117,7 @@ class RoundGradients:
         self.kernels.keep_largest(self.hessian, 1, self.largest)
 
     def scale(self, inputs: BatchInputs) -> None:
-        """Find the exponents; write regularisation, smallest hessian and unit to ``inputs``."""
+        """Find exponents; write regularisation, smallest hessian and gain unit to ``inputs``."""
         self.kernels.launch("scale_round", 1, self, inputs)
 
     def read_scale(self) -> Scale:

@@ -107,7 +107,10 @@ class LeafQuantiles:
     def _offsets(
         self, nodes: DeviceFrontier | _MarkedNodes, first: Array, given: dict[str, Any]
     ) -> Array:
-        """Make each leaf of a level a group with space for its residuals; return their offsets."""
+        """Make each leaf of ``nodes`` a group with space for its residuals; return their offsets.
+
+        The offsets of nodes that are split are undefined.
+        """
         own, n = self._groups, len(nodes.tree)
         found = {"offset": self._runtime.xp.empty(n, dtype=np.int64), **self._of_groups}
         sizes = {"n_groups": own.size, "n_cut": own.pieces.n_pieces}
@@ -157,7 +160,10 @@ class LeafQuantiles:
         value: Array,
         places: PlacedLeaves | None = None,
     ) -> None:
-        """Write the values of all leaves: quantiles (for Huber, plus the second step), times rate.
+        """Write the values of all leaves: quantiles, times the learning rate.
+
+        For the Huber loss, the mean of the residuals' clipped differences from the quantile (their
+        median) is added before.
 
         Parameters
         ----------

@@ -46,7 +46,7 @@ MONITORED_DEPTH = 12
 class RoundLeaves(LeavesOfRound):
     """Keeps the leaves of each round, if the device finishes its trees.
 
-    It does so if all trees of a round grow in one batch and are not pruned.
+    The device finishes them if all trees of a round grow in one batch and are not pruned.
 
     Parameters
     ----------

@@ -38,7 +38,8 @@ class GroupedNumbers:
     level : float64 (groups,)
         Level of each group's quantile, between 0 and 1.
     prefix, above : uint64 (groups,)
-        Key of the quantile, with the digits found so far; key of the next number, if ``more``.
+        Digits found so far of the quantile's key; if ``more``, the key of the next number (all bits
+        set if there is none).
     below, total : int64 (groups,)
         Weight of the numbers below all candidates; weight of the group.
     more : uint8 (groups,)

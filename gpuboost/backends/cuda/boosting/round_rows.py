@@ -1,7 +1,7 @@
 """The rows of the trees of a boosting round, made on the device: launches of gradients.cu.
 
-The results equal those of `engine.ensembles.boosting.quantised`. Nothing is read back, so all
-rounds have the same launches.
+The rows equal those of `engine.ensembles.boosting.quantised`. Making them reads nothing back, so
+all rounds have the same launches.
 """
 
 from __future__ import annotations
@@ -132,10 +132,10 @@ class RoundRows(RowsOfRounds):
     def make(self, inputs: BatchInputs) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
         """Make the rows of some trees of the round, one tree after the other.
 
-        Their gradients are computed first. If the round draws rows, the losses of the training rows
-        are summed before raw predictions change. The results are as in `DeviceDrawing.rows`. The
-        regularisation, smallest hessian and gain unit of the trees, which depend on the round's
-        integer units, are written to ``inputs``.
+        Unless the loss is user-defined, their gradients are computed first and, if the round draws
+        rows, the losses of the training rows are summed before raw predictions change. The results
+        are as in `DeviceDrawing.rows`. The regularisation, smallest hessian and gain unit of the
+        trees, which depend on the round's integer units, are written to ``inputs``.
         """
         if self.leaves is not None:
             self._read = self.leaves.begin(self._columns_read(), inputs.keys.trees)

@@ -29,7 +29,7 @@ class DeviceRowSet:
     y : float64 (n_outputs, n)
         Targets; for classifiers, one row of class codes.
     raw : float64 (columns, n)
-        Raw predictions; row sets of the same rows share them.
+        Raw predictions; a watched row set that is the training rows shares theirs.
     weights : float64 (n,) or None
         Sample weights; None if all are 1.
     """

@@ -18,8 +18,8 @@ from gpuboost.engine.growth.frontier import Array
 
 # Largest number of rows of a block, which copies the edges to shared memory once for all its rows.
 ROWS_PER_BLOCK = 4096
-# Bytes per row that finding the bins of a column takes besides X: keys, their order, cumulative
-# weights and temporary memory of a sort.
+# Bytes per row that are allowed for finding the bins of a column, besides X: keys, their order,
+# cumulative weights and temporary memory of a sort.
 LEARNING_BYTES = 64
 
 

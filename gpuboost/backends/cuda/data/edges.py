@@ -40,7 +40,7 @@ def learn_column(
     rows : int64 (m,), or None for all
         Rows to use.
     counts : int64 (m,), or None
-        Number of times that each of these rows counts; None if each counts once.
+        Integer weights of these rows (`data.quantiles.weighted_rows`); None if all are equal.
     max_bins : int, or None for a categorical feature
         Maximum number of value bins.
     """

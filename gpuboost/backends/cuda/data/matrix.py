@@ -29,7 +29,7 @@ class DeviceMatrix:
     is_categorical : uint8 (F,)
         Whether each feature is categorical.
     center : float64 (F, width - 1)
-        Midpoint of the smallest and the largest training value of each bin.
+        As in `BinMapper`: midpoint of the smallest and the largest training value of each bin.
     width : int
         Number of bins of a histogram: the value bins and the bin for missing values.
     missing_code, n_samples, n_features : int

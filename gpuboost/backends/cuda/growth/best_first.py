@@ -103,7 +103,8 @@ class SplitQueue:
         Returns
         -------
         leaf : int32 (places,)
-            Place of the leaf that contains each node; for split nodes, their own place.
+            Place of the leaf that contains each node; for split nodes, their own place. Undefined
+            for places without a node.
         """
         leaf = self._runtime.xp.empty(self._n_places, dtype=np.int32)
         own = {"leaf": leaf, "n_sums": nodes.sums.shape[1] if adds else 0}

@@ -61,7 +61,7 @@ class DeviceTask(Generic[Rounds_co]):
     constraints : DeviceConstraints
         Value bounds, feature groups and the features drawn per level.
     medians : MedianKernels or None
-        None unless leaf values are medians.
+        None unless the target is a `MedianTarget`.
     rounds : RowsOfRounds or None
         Result of ``maker``.
     is_sync_free : bool

@@ -61,9 +61,9 @@ class Finisher:
     def of(cls, runtime: Runtime, task: GrowTask) -> Finisher | None:
         """Make the finisher of a task; return None if the host or a round finishes the trees.
 
-        A round has its own finisher or leaves it to the host. Other trees are finished by the host
-        if they are grown on gradients, or if their rows come from ``rows_of``, because their leaf
-        sums can then be of any kind.
+        A round has its own finisher, or the host finishes its trees. Other trees are finished by
+        the host if they are grown on gradients, or if their rows come from ``rows_of``, because
+        their leaf sums can then be of any kind.
         """
         if task.sampler is None or task.target.has_gradients:
             return None
@@ -184,7 +184,7 @@ class Finisher:
 
 
 def _has_whole_weights(task: GrowTask, n_planes: int) -> bool:
-    """Whether node weights are sums of draw counts, which fit 32-bit integers."""
+    """Whether node weights are sums of integer weights of unit 1, which fit in 32 bits."""
     target, sampler = task.target, task.sampler
     assert sampler is not None
     own_planes = 0 if target.by_class else 2 * (target.n_channels + 1)

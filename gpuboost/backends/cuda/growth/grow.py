@@ -19,8 +19,8 @@ from gpuboost.engine.task import GrownTree, GrowTask
 def grow_trees(runtime: Runtime, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
     """Grow the trees of a task, as specified in `gpuboost.backends.protocol.Backend.grow`.
 
-    The trees of a batch share one frontier. If possible, the launches of the first batch are
-    recorded and replayed for other batches of the same kind (`DeviceTask.kind_of`).
+    The trees of a batch share one frontier. If possible, the launches of a batch are recorded, and
+    replayed for the following batches of the same kind (`DeviceTask.kind_of`).
     """
     for grower, host, again in _batches(runtime, task):
         yield from zip(host.trees, grower.grow(host, again), strict=True)

@@ -141,8 +141,8 @@ class CudaLevelOps:
 
         A level's histograms are kept for subtraction in the next level if both levels' histograms
         fit the memory budget (never with feature lists or medians). If the histograms of one level
-        do not fit, they are built and searched in slices. Then small nodes are grown to their
-        leaves.
+        do not fit, they are built and searched in slices. After the search, small nodes are grown
+        to their leaves.
         """
         xp, capacity, depth = self._runtime.xp, frontier.capacity, candidates.depth
         allowed = self._shared.constraints.allowed(frontier, self._inputs, depth)

@@ -23,7 +23,7 @@ HISTOGRAM_SHARE = 0.5
 # Bytes per row that finding the bins of a column takes besides the column's sort keys, see
 # `backends.cuda.data.edges.learn_column`.
 COLUMN_BYTES, WEIGHTED_COLUMN_BYTES = 17, 41
-ROWS_OF_FULL_LEVEL = 4  # rows per node in the last level assumed to be full
+ROWS_OF_FULL_LEVEL = 4  # smallest number of rows per node of a level that is assumed to be full
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class MemoryEstimate:
     Attributes
     ----------
     lasting : int
-        Bytes of the binned matrix and the target, which all batches share.
+        Bytes of the data that all batches share, such as the binned matrix and the target.
     peak : int
         Peak bytes while a batch of trees grows, including ``lasting``.
     needs_size_readback : bool

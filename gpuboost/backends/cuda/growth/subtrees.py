@@ -24,7 +24,7 @@ KERNELS = "growth/subtrees.cu"
 # Bounds on the rows of a small node. With a larger bound, fewer nodes need histograms in global
 # memory. But a block grows a subtree one node at a time, so each multiprocessor needs several
 # subtrees. A node of at most MIN_SUBTREE_ROWS rows is grown by one warp. MAX_SUBTREE_ROWS is two
-# rows for each thread of a block; 512 rows take 6 KiB of shared memory.
+# rows for each thread of a block; 512 rows take 6 KiB of shared memory, without their targets.
 MIN_SUBTREE_ROWS, MAX_SUBTREE_ROWS = 32, 512
 SUBTREES_WANTED = 8  # per multiprocessor
 BLOCKS = 64  # largest number per multiprocessor; blocks loop over nodes
@@ -56,8 +56,7 @@ def small_rows_for(runtime: Runtime, task: GrowTask, n_rows: int, max_weight: in
 
     The result is 0 if a histogram does not fit in shared memory (for example, with many classes),
     with ``max_leaf_nodes`` (which requires all splits of a level), with constraints that a block
-    does not store (value bounds, feature groups, features per level), and if leaf values are
-    medians.
+    does not store (value bounds, feature groups, features per level), and for a `MedianTarget`.
 
     Parameters
     ----------

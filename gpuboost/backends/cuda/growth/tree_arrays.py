@@ -73,7 +73,7 @@ class Finished:
 
     @property
     def of_traversal(self) -> dict[str, Any]:
-        """Columns needed to traverse the trees, as arguments of leaves.cu.
+        """Columns needed to traverse the trees, as arguments of leaves.cu and leaf_quantiles.cu.
 
         The kernels require features of type int32.
         """
