@@ -185,7 +185,8 @@ def max_children(parents: int, n_rows: int, options: TreeOptions, small_rows: in
 def max_large(n_rows: int, options: TreeOptions, small_rows: int = 0) -> int:
     """Largest number of nodes of a level that are large enough to be split in the level loop.
 
-    They have at least `min_rows` rows, and more than ``small_rows``.
+    They have at least `min_rows` rows, and more than ``small_rows``. All nodes of the level have
+    at most ``n_rows`` rows together.
     """
     return n_rows // max(small_rows + 1, min_rows(options))
 
