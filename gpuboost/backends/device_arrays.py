@@ -1,4 +1,4 @@
-"""Arrays that are already on a GPU: inputs that a fit there does not copy; operations on them."""
+"""Arrays that can be on a GPU: inputs, which fits there do not copy, and operations on them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def adopt_features(X: Any, device: Any) -> tuple[Any, Any]:
     TypeError
         The features are on a GPU, and ``device`` is "cpu", "numpy" or "numba".
     ValueError
-        The features are on another GPU than ``device``, or ``device`` is not a device's name.
+        The features are on another GPU than "cuda:N", or ``device`` is not a device's name. With
+        "cuda", they can be on any GPU.
     RuntimeError
         The GPU, or ``device``, cannot be used; the message says why.
     """
@@ -82,8 +83,10 @@ def adopt_targets(values: Any, device: Any) -> Any:
 
     Raises
     ------
+    ValueError
+        Values are on a GPU, and ``device`` begins with "cuda" but is not a device's name.
     RuntimeError
-        ``device`` is a GPU that cannot be used; the message says why.
+        Values are on a GPU, and ``device`` is a GPU that cannot be used; the message says why.
     """
     if not is_on_device(values):
         return values

@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass
 from functools import cache
 
-OLDEST = 75  # lowest compute capability (times 10) that the kernels are compiled for and checked on
+OLDEST = 75  # lowest compute capability (times 10) for which tests compile the kernels
 # In older versions a sort that ran out of memory for its workspace returned a wrong order without
 # an error: https://github.com/cupy/cupy/issues/9894.
 OLDEST_CUPY = (14, 1)

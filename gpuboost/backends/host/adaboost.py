@@ -47,7 +47,8 @@ class HostReweighter:
     def _rows(self, number: int) -> TreeRows:
         """The rows of a round's tree, with integer weights rounded by a hash, or resampled.
 
-        If `ReweightTask.starts_whole`, the first round uses the sampler's weights unchanged.
+        The weights are those of the round, times the class weights, if there are any. If
+        `ReweightTask.starts_whole`, the first round uses the sampler's weights unchanged.
         """
         task, weights = self._task, self._weights
         if number == 0 and task.starts_whole():

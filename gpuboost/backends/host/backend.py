@@ -25,7 +25,7 @@ from gpuboost.engine.task import GrowTask
 class HostBackend(Backend):
     """Methods that NumPy and Numba share; they call the other methods of `Backend`.
 
-    Numba overrides `booster`.
+    Both backends override `booster`, with subclasses of `HostBooster`.
     """
 
     threshold_finder: ThresholdFinder | None = None

@@ -28,12 +28,12 @@ from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.task import TreeOptions
 
-PIECE_ROWS = 1024  # largest number of rows of a piece: PIECE_WORDS words of 32, see partition.cu
+PIECE_ROWS = 1024  # most rows of a piece: PIECE_WORDS words of 32 rows each, see partition.cu
 
 
 @dataclass(frozen=True)
 class Policy:
-    """Chooses which nodes to search, and bounds the number of nodes of a level.
+    """Chooses which nodes to search, bounds the number of nodes of a level, and makes the next one.
 
     Parameters
     ----------
@@ -185,7 +185,8 @@ def max_children(parents: int, n_rows: int, options: TreeOptions, small_rows: in
 def max_large(n_rows: int, options: TreeOptions, small_rows: int = 0) -> int:
     """Largest number of nodes of a level that are large enough to be split in the level loop.
 
-    They have at least `min_rows` rows, and more than ``small_rows``.
+    They have at least `min_rows` rows, and more than ``small_rows``. All nodes of the level have
+    at most ``n_rows`` rows together.
     """
     return n_rows // max(small_rows + 1, min_rows(options))
 
@@ -199,7 +200,7 @@ def is_sync_free(options: TreeOptions) -> bool:
     """Whether levels are launched without reading back their numbers of nodes.
 
     The host then does not wait for the device, except for levels with many slices (see
-    `Slices.are_few`). Deep trees are not grown in this way: most of their levels could be empty,
-    and an empty level still costs its launches.
+    `Slices.are_few`). Trees that can be deep and have many leaves are not grown in this way: most
+    of their levels could be empty, and an empty level still costs its launches.
     """
     return options.deepest <= SYNC_FREE_DEPTH or options.max_leaf_nodes <= SYNC_FREE_LEAVES

@@ -55,7 +55,7 @@ class DeviceFrontier:
     tree : int32 (m,)
         Position of each node's tree in the batch.
     key : uint64 (m,)
-        Hash of the left and right turns from the root to each node.
+        Hash of the root's key and of the left and right turns from the root to each node.
     start, count : int64 (m,)
         Position of each node's first row, and number of its rows.
     hessian : int64 (m,)
@@ -182,8 +182,8 @@ class NodeConstraints:
     lower, upper : float64 (m,)
         Bounds on leaf values; of shape (0,) if no feature is monotonic.
     groups : uint32 (m, words)
-        Bit set of the feature groups that contain all features of the node's path; no words
-        without groups.
+        Bit set of the feature groups that contain all features of the node's path; of shape (m, 0)
+        if there are no groups.
     """
 
     lower: Array = column(np.float64, "n_bounded")

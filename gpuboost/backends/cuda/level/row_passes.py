@@ -1,4 +1,4 @@
-"""Passes over the rows of a batch of trees, which sum the rows, find ranges or move rows."""
+"""Passes over the rows of a level: sums, ranges of targets, and the partition of the rows."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ class RowKernels:
     ) -> None:
         """Add the leaf columns of each leaf's rows to ``sums``, int64 (nodes, n_sums), zero before.
 
-        Rows are summed by class if ``leaf`` has classes, and times their integer weights if its
-        ``draws`` is set.
-        Leaves with at most ``small_rows`` rows are left out: subtrees.cu has stored their sums.
+        If ``leaf.n_classes`` is above 1, the rows of each class are summed separately. If
+        ``leaf.draws`` is set, the columns are multiplied by the rows' integer weights. Leaves with
+        at most ``small_rows`` rows are left out: subtrees.cu has stored their sums.
         """
         own = {"accepted": accepted, "small_rows": small_rows, "sums": sums}
         self._sum("leaf_sums", frontier.pieces, rows, frontier, leaf, self.matrix, **own)

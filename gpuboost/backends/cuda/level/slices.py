@@ -10,11 +10,11 @@ from gpuboost.backends.cuda.level.policy import Policy
 # With feature lists, four more launches choose the lists, clear the mask of undecided nodes, try
 # the next features of undecided nodes and select splits again.
 SLICE_LAUNCHES, LISTED_SLICE_LAUNCHES = 4, 8
-# Largest number of launches of slices after the first for an empty level, if rows are few. In a
-# replayed batch they take 1.5 us each, 84 us in all. Reading back the number of nodes takes the
-# same time, because the host must then make the 14 launches of a level one by one. Searching
-# ROWS_OF_LEVEL rows also takes this time; each row moves `gpuboost.backends.cost_model.ROW_TRAFFIC`
-# bytes.
+# Largest number of launches of slices after the first for an empty level, if rows are few. These
+# times are assumed: in a replayed batch, such launches take 1.5 us each, 84 us in all. Reading back
+# the number of nodes takes the same time, because the host must then make the 14 launches of a
+# level one by one. Searching ROWS_OF_LEVEL rows also takes this time; each row moves
+# `gpuboost.backends.cost_model.ROW_TRAFFIC` bytes.
 EMPTY_LAUNCHES, ROWS_OF_LEVEL = 56, 1 << 20
 
 

@@ -20,12 +20,12 @@ from gpuboost.backends.cuda.sampling.rows import DeviceRows
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.task import GrowTask
 
-TILES = (32, 16)  # features per block; the largest tile that fits in shared memory is chosen
-# With fewer features, lanes stay idle: a smaller tile would add more rows at once, and their atomic
-# additions would collide.
+TILES = (32, 16)  # most features of a block; the larger is chosen if it fits in shared memory
+# Smallest tile. With fewer features, lanes stay idle: a smaller tile would add more rows at once,
+# and their atomic additions would collide.
 MIN_TILE = 4
-# Rows per block. With fewer rows, clearing a block's histogram takes longer than summing its rows;
-# with more rows, there are too few blocks for all multiprocessors.
+# Rows that a block sums at a time. With fewer rows, clearing its histogram takes longer than
+# summing them; with more rows, there are too few blocks for all multiprocessors.
 MIN_BLOCK_ROWS, MAX_BLOCK_ROWS = 1024, 16384
 BLOCKS_WANTED = 4  # per multiprocessor, unless there are more than two classes
 _GRID_ROWS = 65535
@@ -63,9 +63,9 @@ def choose_tile(shared_memory: int, width: int, planes: int) -> int:
 def use_feature_lists(max_features: int, n_allowed: int) -> bool:
     """Whether histograms have only each node's listed features instead of all features.
 
-    Histograms of all features are summed over at most half of the rows, because histograms of
+    Histograms of all features are usually summed over at most half of the rows, because those of
     larger siblings are computed by subtraction. Histograms of listed features are summed over all
-    rows, so lists are used only if they have at most half of the features.
+    rows, so lists are used only if they have at most half of the allowed features.
     """
     return 2 * max_features <= n_allowed
 
@@ -112,7 +112,7 @@ class HistogramBuilder:
     counted : bool
         Whether rows are counted.
     max_weight : int
-        Largest weight of a row; the weights that a block sums must stay below 2**32.
+        Largest weight of a row, or 1 if all rows weigh less than 2**32, the bound on a block's sum.
     n_listed : int
         Number of features of a node's histogram.
     flags : CompileFlags
@@ -143,7 +143,7 @@ class HistogramBuilder:
         return 1 if self.by_class else self.n_channels
 
     def rows_per_block(self, n_rows: int) -> int:
-        """Number of rows that a block sums, small enough to keep all multiprocessors busy."""
+        """Number of rows that a block sums at a time, to keep all multiprocessors busy."""
         grid = -(-self.n_listed // self.tile) * self._channel_blocks
         blocks = (
             constant("level/histogram.cu", "HISTOGRAM_BLOCKS") if self.by_class else BLOCKS_WANTED
@@ -200,7 +200,7 @@ class _FeatureSplits:
 
 @dataclass(frozen=True)
 class SplitSearch:
-    """Finds the best splits of nodes from their histograms, by split.cu and select_split.cu.
+    """Finds the best splits of nodes with split.cu, select_split.cu and next_feature.cu.
 
     Parameters
     ----------

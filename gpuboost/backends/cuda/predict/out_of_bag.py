@@ -1,4 +1,4 @@
-"""Out-of-bag sums on the device: rows are drawn again, and leaf values of the others are added."""
+"""Out-of-bag sums on the device: rows are drawn again; leaf values of those not drawn are added."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.sampling import RowSampler
 
-BYTES_PER_DRAW = 12  # per row and tree: draw count, leaf, and scratch memory of drawing
+BYTES_PER_DRAW = 12  # per row and tree: leaf, draw count, and draw count of the group before
 OUT_OF_BAG_TREES = 64  # trees drawn together, at most; they fill a device even if rows are few
 
 

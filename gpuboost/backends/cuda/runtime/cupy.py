@@ -1,10 +1,10 @@
 """Kernels and arrays on an NVIDIA GPU through CuPy.
 
-No other module imports CuPy at its top. These parts of CuPy 14 are used: arrays and their
+No other module imports CuPy at its top. gpuboost uses these parts of CuPy 14: arrays and their
 functions, `cupy.cuda.Device` as a context, memory pools and pinned memory, events, streams and
-their capture as graphs, NVRTC, modules of machine code, and a few functions and errors of
-`cupy.cuda.runtime` and `cupy.cuda.driver`. As in CuPy, work runs on the stream that is current when
-a method is called.
+their capture as graphs, NVRTC, modules of machine code, a few functions and errors of
+`cupy.cuda.runtime` and `cupy.cuda.driver`, and `cupyx.scipy.sparse.csr_matrix`. As in CuPy, work
+runs on the stream that is current when a method is called.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class PendingRead:
         self._copied.record()
 
     def __call__(self) -> np.ndarray:
-        """Wait for the copy and return it; its memory is not reused while the array exists."""
+        """Wait for the copy and return it; its memory is not reused while it or a view exists."""
         self._wait()
         return self._host
 

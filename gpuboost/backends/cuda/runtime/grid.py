@@ -10,13 +10,14 @@ from __future__ import annotations
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
 
-FEW_TILES = 4  # one block processes this many tiles in less time than another launch takes
+FEW_TILES = 4  # one block is assumed to process these in less time than another launch takes
 MAX_CHUNKS = 256  # two blocks per multiprocessor of a large device
 MAX_BLOCKS = 1024  # of a launch whose threads loop over items
 MAX_LIGHT_BLOCKS = 1 << 12  # the same, for kernels with little work per item
 # Blocks per multiprocessor of a kernel whose blocks loop over items. In sync-free growth the
-# capacity is far above the number of items, and a block without items costs two nanoseconds. Only
-# a fraction of the blocks runs at once, so that all multiprocessors finish at about the same time.
+# capacity is far above the number of items, and a block without items is assumed to cost two
+# nanoseconds. Only a fraction of the blocks runs at once, so that all multiprocessors finish at
+# about the same time.
 STRIDING_BLOCKS = 16
 
 

@@ -55,7 +55,7 @@ def launch(
     name : str
         Name of the kernel, unique among all kernel files.
     grid : int or tuple of int
-        Number of blocks, along each axis if it is a tuple; if it is 0, nothing is launched.
+        Number of blocks, along each axis if it is a tuple; if any is 0, nothing is launched.
     *records : dataclass instances
         Each provides at least one parameter.
     out : dataclass instance, optional

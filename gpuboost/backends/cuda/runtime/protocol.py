@@ -24,9 +24,9 @@ class Runtime(Protocol):
     name : str
         For example "cuda:0".
     xp : module
-        The array module of all arrays: numpy, cupy, or an object with the functions of theirs that
-        are used. If its attribute ``separate`` is true, arrays that usually share one piece of
-        memory are allocated one by one.
+        The array module of all arrays: numpy, cupy, or an object that has those of their functions
+        and types that are used. If its attribute ``separate`` is true, arrays that usually share
+        one piece of memory are allocated one by one.
     shared_memory : int
         Maximum shared memory of a block, in bytes.
     n_multiprocessors : int

@@ -12,10 +12,10 @@ from gpuboost.backends.cuda.runtime.arrays import Columns, allocate_with_memory,
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.engine.growth.frontier import Array
 
-# Largest buffer of finished trees, in bytes, that is copied with its unused part. A byte takes
-# 0.02 ns on the bus and no host time. To copy only the used part, the host would wait 20 us for the
-# table of trees and start a copy of each array, 10 us each, before it launches the next round. This
-# takes 0.14 ms, in which the bus carries 7 MB.
+# Largest buffer of finished trees, in bytes, that is copied with its unused part. These times are
+# assumed: a byte takes 0.02 ns on the bus and no host time. To copy only the used part, the host
+# would wait 20 us for the table of trees and start a copy of each array, 10 us each, before it
+# launches the next round. This takes 0.14 ms, in which the bus carries 7 MB.
 MAX_WHOLE = 8 << 20
 _SPARED = 1 << 14  # bytes; copies up to this are kept whole, which is faster than extracting parts
 _ITEM_ALIGNMENT = 8  # bytes; arrays begin at multiples of this

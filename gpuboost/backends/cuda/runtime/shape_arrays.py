@@ -29,7 +29,7 @@ class Meter:
     def __init__(self) -> None:
         self.now = self.peak = 0
         self.sizes: list[int] = []  # of all allocations so far
-        self.ends: list[int | None] = []  # number of allocations made before each was freed
+        self.ends: list[int | None] = []  # allocations made before each was freed, or None
 
     def take(self, size: int) -> int:
         """Allocate bytes; return the number of the allocation."""
@@ -235,7 +235,7 @@ class ShapeRuntime:
     def read_later(self, array: Any) -> Callable[[], np.ndarray]:
         """Return a function that returns the assumed number of nodes, in the shape of ``array``.
 
-        It counts the nodes of the last level or, after the last level, of all levels.
+        This is the number of nodes of the newest level or, once no level follows, of all levels.
         """
         self.was_read = True
         levels = range(0 if self._all_known else self._depth, self._depth + 1)

@@ -18,7 +18,7 @@ import numpy as np
 
 from gpuboost.engine.growth.frontier import Array
 
-BUFFER_BYTES = 4 << 20  # copying 4 MiB takes 80 us at 50 GB/s; the event and the call take 10 us
+BUFFER_BYTES = 4 << 20  # assumed: a copy takes 80 us, at 50 GB/s; its call and event take 10 us
 UPLOAD_BUFFERS = 4
 # The device fills one buffer while threads empty the others. One thread copies 4 GB/s to newly
 # allocated memory, two copy 5.7 GB/s (on two busy cores).

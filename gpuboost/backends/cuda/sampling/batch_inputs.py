@@ -127,11 +127,14 @@ def allowed_features(task: GrowTask, numbers: np.ndarray) -> np.ndarray:
 class BatchInputs:
     """`HostInputs` on the device.
 
+    Each round of boosting overwrites ``unit``, ``min_hessian`` and ``regular``, which depend on its
+    integer units.
+
     Attributes
     ----------
     keys : TreeKeys
-        Seed of the task's sampler (of the task without one) and numbers of the trees, with which
-        rows are drawn.
+        Seed of the task's sampler, or of the task if it has no sampler, and numbers of the trees:
+        they give the random numbers that draw rows and round their weights.
     key : uint64 (trees,)
         Keys of the roots.
     allowed : uint8 (trees, F)

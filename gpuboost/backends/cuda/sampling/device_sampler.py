@@ -22,7 +22,7 @@ class TreeKeys:
     Attributes
     ----------
     seed : uint64 (1,)
-        Seed of the sampler.
+        Seed of the sampler, or of the task if it has no sampler.
     trees : uint64 (trees,)
         Numbers of the trees.
     """
@@ -43,7 +43,7 @@ class RowOrder:
 
 
 def stride_of(drawn: Array, n_trees: int) -> int:
-    """Stride between the draw counts ``drawn`` of two trees; 0 if several trees share one row."""
+    """Stride between the draw counts ``drawn`` of two trees; 0 if several trees share them."""
     return drawn.shape[1] if len(drawn) == n_trees else 0
 
 

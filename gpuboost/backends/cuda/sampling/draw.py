@@ -158,7 +158,8 @@ class Guided:
     cumulative : uint64 (n,)
         The running sum.
     guide : uint32 (entries + 1,)
-        First row that random words with these leading bits can draw; the last row at the end.
+        First row that random words can draw, for each value of their leading bits; then the last
+        row.
     shift : int
         Number of the remaining bits of a random word.
     """
