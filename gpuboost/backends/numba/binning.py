@@ -14,7 +14,7 @@ from gpuboost.backends.numba.threads.map import contiguous, in_order, row_chunks
 from gpuboost.engine.bins import BinMapper, BinnedMatrix
 
 BINNING_CHUNK = 1 << 14  # rows of one task
-BINNING_BLOCK = 256  # rows whose values stay in the L1 cache while all features are binned
+BINNING_BLOCK = 256  # rows binned feature by feature, so few that they stay in the L1 or L2 cache
 TABLE_WIDTH = 256  # edges per feature, with padding so that a search never leaves the table
 
 

@@ -56,7 +56,8 @@ allocating: Any = njit(**_OPTIONS)
 def entry(function: Any) -> Any:
     """Compile a function for calls from Python, and cache it on disk if a folder is writeable.
 
-    It is compiled at its first call with each combination of argument types.
+    It is compiled, or read from the cache, at its first call with each combination of argument
+    types.
     """
     return _kept(njit(**_OPTIONS)(function))
 

@@ -41,7 +41,7 @@ def prefetch(typing_context, array, row, column):
 
 
 def _own_symbol(name: str) -> str:
-    """Register the system call that yields the processor as ``name``, and return the name."""
+    """Register, as ``name``, the system's function that yields the processor; return the name."""
     system = ctypes.CDLL("kernel32" if sys.platform == "win32" else None)
     call = system.SwitchToThread if sys.platform == "win32" else system.sched_yield
     llvm.add_symbol(name, ctypes.cast(call, ctypes.c_void_p).value)

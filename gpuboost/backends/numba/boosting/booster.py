@@ -1,7 +1,7 @@
 """Rounds of boosting as compiled passes over the rows, shared by all threads.
 
 gradients   gradients and hessians; their largest magnitudes, which set the round's scale; and their
-            mean magnitudes, which level-wise growth needs to pack them into words
+            approximate mean magnitudes, by which level-wise growth packs them into words
 grow        all trees of the round, level by level (`level_wise_rounds`) or depth-first
 leaves      known from level-wise growth; for other rows and trees, found from the codes or, for
             evaluation rows that are not binned, from the values
@@ -60,9 +60,10 @@ class NumbaBooster(HostBooster):
     # ---- the steps of a round ------------------------------------------------------------------
 
     def gradients(self, number: int) -> Gradients:
-        """Gradients of the loss at the training rows, and the mask of the rows in this round.
+        """Gradients (times -1) and hessians of the training rows, and the mask of this round.
 
-        The largest and mean magnitudes of gradients and hessians are kept for `scale` and `grow`.
+        The largest and approximate mean magnitudes of gradients and hessians are kept for `scale`
+        and `grow`.
         """
         loss, rows = self.task.loss, self._predicted()
         if loss.takes_rows:

@@ -1,8 +1,9 @@
-"""Gradients of every loss, equal to `engine.losses` bit for bit; those of formulas are compiled.
+"""Gradients, times -1, and hessians of every loss, as in `engine.losses` bit for bit.
 
-Rows are cut into chunks for the threads, and chunks into blocks that stay in the L1 cache, so that
-data used twice is read from memory once. The functions of `engine.losses.formulas` have no
-branches, so the compiler vectorises the loops over the rows of one column.
+Formulas are compiled. Rows are cut into chunks for the threads, and chunks into blocks that stay in
+the L1 and L2 caches, so that data used twice is read from memory once. The functions of
+`engine.losses.formulas` have no branches, so the compiler vectorises the loops over the rows of one
+column.
 """
 
 # mypy: check-untyped-defs=False
@@ -38,7 +39,7 @@ SAMPLED = 8  # one row in this many is sampled for the mean magnitude
 
 
 class Directions(NamedTuple):
-    """Directions (negative gradients) and hessians of the loss in each of K columns.
+    """Directions (negative gradients) and hessians of the loss in K columns, times the weights.
 
     Attributes
     ----------
@@ -48,7 +49,8 @@ class Directions(NamedTuple):
         One row of weights if these are the hessians of all columns.
     sizes : float64 (chunks, 4)
         For each chunk, the largest and the approximate mean magnitude of the gradients, then of the
-        hessians. For a loss without a formula, all rows are one chunk.
+        hessians. Hessians that are weights have the values of all rows in each chunk. For a loss
+        without a formula, all rows are one chunk.
     """
 
     gradient: np.ndarray
@@ -84,7 +86,7 @@ def _times(weights, values):
 def loops_by_number(make: Callable[[Any], Any], kind: str) -> Any:
     """One function for all formulas, whose first argument is the number of the formula.
 
-    ``kind`` is "pair" or "value", a field of `engine.losses.base.LossRow`. Formulas of several
+    ``kind`` is "pair" or "value", an attribute of `engine.losses.base.LossRow`. Formulas of several
     classes are left out.
     """
     names = {row.number: getattr(row, kind).__name__ for row in TABLE if row.target != CLASSES}
@@ -166,7 +168,10 @@ def _class_weights(raw, out, total, largest):
 
 @inlined
 def _class_directions(classes, own, total, weights, parameter, g, h):
-    """Fill directions and hessians of one class, whose unnormalised probabilities are ``own``."""
+    """Fill directions and hessians of one class, whose unnormalised probabilities are ``own``.
+
+    ``classes`` is (class of each row, number of this class).
+    """
     for i in range(classes[0].size):
         y = 1.0 if classes[0][i] == classes[1] else 0.0
         gradient, hessian = formulas.softmax(y, own[i] / total[i], parameter)

@@ -49,8 +49,9 @@ def grows_by_levels(task: BoostTask) -> bool:
     """Whether the trees of the rounds are grown level by level, by all threads together.
 
     Level-wise growth requires one channel, a maximum depth above 0, no random thresholds, the same
-    limits for all trees of a round, enough candidate features per node, enough memory and enough
-    rows. All other trees are grown depth-first, each by one thread. In level-wise growth of deep
+    limits for all trees of a round (so with several trees, neither min_weight_fraction_leaf nor
+    min_impurity_decrease), enough candidate features per node, enough memory and enough rows. All
+    other trees are grown depth-first, each by one thread. In level-wise growth of deep
     trees, the subtrees of small nodes are also grown depth-first, and all threads share them
     (`level_wise.subtrees`).
 
@@ -74,8 +75,8 @@ def _has_enough_features(task: BoostTask) -> bool:
     """Whether nodes have so many candidate features that histograms of all features are faster.
 
     Depth-first growth sums only the candidate features, but for both children, and has only one
-    thread per tree. With interactions, a node is assumed to have as many candidates as the groups
-    of a feature contain on average.
+    thread per tree. With interactions, the number of a node's candidates is assumed to be at most
+    the number of features in the groups that contain a feature, averaged over all features.
     """
     options, n_features = task.options, task.matrix.n_features
     listed = float(min(options.max_features, options.level_features, n_features))
@@ -115,8 +116,8 @@ def hessian_bits(means: tuple[float, float], largest: tuple[int, int]) -> int:
     """Number of bits of a word's hessian field; the gradient field has the remaining bits.
 
     The width is chosen so that sums of both fields overflow after about the same number of rows,
-    and so that neither overflows within `ROWS_PER_CHECK` rows. ``means`` and ``largest`` are the
-    mean and largest magnitudes of the integer gradients and hessians.
+    and so that neither overflows within `ROWS_PER_CHECK` rows. ``means`` are the approximate mean
+    magnitudes of the integer gradients and hessians, and ``largest`` are bounds on them.
     """
     minimum = (ROWS_PER_CHECK * largest[1]).bit_length() + 1
     maximum = 62 - (ROWS_PER_CHECK * largest[0]).bit_length()
@@ -148,8 +149,8 @@ class LevelRounds:
     ) -> list[GrownTree]:
         """Grow the trees of one round, numbered ``trees``; write the leaf of each row to `leaf`.
 
-        The leaves of rows outside the trees are not set. ``means`` are the mean magnitudes of the
-        gradients and hessians.
+        The leaves of rows outside the trees are not set. ``means`` are the approximate mean
+        magnitudes of the gradients and hessians.
         """
         gradient, hessian = (contiguous(x.T, np.float64) for x in (made.gradient, made.hessian))
         rows = np.zeros(0, np.uint32)  # all rows

@@ -74,7 +74,8 @@ def largest_product(values, weights, rows):
 def plane_sums(values, weights, scales, rows):
     """Sums of the two planes of value times weight (`engine.fixed_point.two_planes`).
 
-    Empty weights are ones; ``scales`` (3,) is a column of those of `engine.averages.plane_scales`.
+    Empty weights are ones; ``scales`` (3,) is a column of the scales from
+    `engine.averages.plane_scales`.
     """
     high_sum, low_sum = np.int64(0), np.int64(0)
     for i in range(rows[0], rows[1]):

@@ -18,7 +18,7 @@ from gpuboost.engine.tree_rows import TreeRows
 hash_index = randomness.hash_index
 
 QUANTISE_CHUNK = 1 << 13  # rows of one task
-SHARED_ROWS = 1 << 15  # with fewer rows one thread is faster (measured)
+SHARED_ROWS = 1 << 15  # with fewer rows, added up over the trees, one thread is faster (measured)
 _S32 = np.uint64(32)
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 _UNIT = 2.0**-32
@@ -99,7 +99,8 @@ def add_values(value, leaf, raw, barrier):
 def integers(gradient, hessian, scales, key, inside, narrow, weight, wide):
     """Fill the narrow gradients, the weights and the wide integers of all rows, for one tree.
 
-    Rows outside the tree get weight 0. If ``inside`` is empty, all rows are in the tree.
+    Rows outside the tree get weight 0. ``inside`` is the mask of the rows in the tree, empty if all
+    rows are. ``scales`` (8,) holds `two_factors` for gradients and hessians, narrow and then wide.
     """
     for i in range(gradient.size):
         narrow[i, 0], own = _rounded(gradient, hessian, scales, key, i)

@@ -50,7 +50,10 @@ def clear_level_cache(scratch):
 
 @helper
 def last_of_level(problem, key, depth):
-    """Rank of the last feature drawn for the level with this key and depth; cached."""
+    """Rank of the last feature drawn for the level with this key and depth; cached.
+
+    Overwrites `Scratch.ranks` if the rank is not in the cache.
+    """
     scratch, slot = problem.scratch, depth % LEVELS
     if scratch.level_depth[slot] != depth:
         n_features = problem.features.size

@@ -57,7 +57,7 @@ def number_nodes(nodes, n_nodes, masks):
 def leaf_sums(nodes, order, left, targets, rows, packing, one_channel):
     """Column ``sums`` of `GrownTree`: leaves are summed over their rows, parents over children.
 
-    With at most two classes and no ``wide``, the sums of a leaf follow from those of its node.
+    With at most two classes and no ``wide``, a leaf's sums follow from its gradient and hessian.
     """
     n_columns, of_classes = targets.wide.shape[1], targets.classes.size > 0
     if of_classes:

@@ -176,7 +176,7 @@ class Scratch(NamedTuple):
         Sort keys of categories, and their positions in sorted order.
     rare : int64 (256,)
         Codes of the rare categories, which go where missing values go.
-    codes : uint8 (n,)
+    codes : uint8 (n,), or (0,) in level-wise growth
         Codes of a node's rows for one feature, used for random thresholds.
     ranks, likely : int64 (F,)
         Ranks of the candidate features, and the small ranks among these.

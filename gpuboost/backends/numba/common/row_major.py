@@ -48,7 +48,8 @@ def transpose_codes(codes, by_row, barrier):
 def row_major(codes: np.ndarray, pool: ThreadPool) -> np.ndarray:
     """Row-major codes, uint8 (n, width), the first row at the start of a cache line.
 
-    The width is the number of features, padded with zeros to a multiple of 8.
+    ``codes`` is (columns, n), for features or feature bundles. The width is their number, rounded
+    up to a multiple of 8; the additional columns are zeros.
     """
     n_features, n = codes.shape
     width = -(-n_features // 8) * 8

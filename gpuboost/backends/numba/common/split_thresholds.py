@@ -76,8 +76,8 @@ def _find(left, feature, last_bin, next_bin, draw, missing, category, count, low
 def _between(low, high, center, ends, draw):
     """Threshold of a split between two bins, and its code (see `engine.growth.tree`).
 
-    If ``draw`` is not NaN, it is the threshold before this moves out of the training values of a
-    bin.
+    The threshold is ``draw`` or, if this is NaN, midway between the bins. A threshold among the
+    training values of a bin moves out of them.
     """
     at = draw
     if draw != draw:

@@ -5,9 +5,9 @@
         take a node, partition its rows
         evaluate both children: a child is a leaf, or its split is found and it waits
 
-A node is evaluated when it is created, while its rows are in the cache. Without max_leaf_nodes, the
-order of growth does not change the tree: keys depend on the path from the root, and nodes are
-numbered breadth-first at the end.
+A node is evaluated when it is created: its rows have just been moved and, unless they are many, are
+in the cache. Without max_leaf_nodes, the order of growth does not change the tree: keys depend on
+the path from the root, and nodes are numbered breadth-first at the end.
 """
 
 # mypy: check-untyped-defs=False
@@ -90,7 +90,8 @@ def enlarge(nodes, waiting, open_groups, medians):
 def grow_nodes(problem, channels, targets, rows, root):
     """Grow the tree of ``root``; return the nodes, their number, masks and medians.
 
-    ``root`` is (number of rows, gradient, hessian, key). A node waits after its split is found.
+    ``root`` is (number of rows, gradient, hessian, key). A node whose split is found waits to be
+    split.
     """
     # Reading an array from a record here counts a reference, so none is read in the loop.
     limits, matrix, (n_rows, gradient, hessian, key) = problem.limits, problem.matrix, root

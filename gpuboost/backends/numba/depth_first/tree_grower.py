@@ -109,7 +109,10 @@ class DepthFirstGrower:
             self._largest_value = int(np.abs(task.target.values).max(initial=1))
 
     def grow_all(self) -> Iterator[tuple[int, GrownTree]]:
-        """Yield (number, tree) in order; a few trees per thread are grown ahead of the consumer."""
+        """Yield (number, tree) in order.
+
+        With several threads, a few trees per thread are grown ahead of the consumer.
+        """
         trees = list(self.task.trees)
         yield from zip(trees, in_order(self.grow_tree, trees, self.task.n_threads), strict=True)
 
@@ -132,7 +135,10 @@ class DepthFirstGrower:
         return GrownTree(*(*columns, sums))
 
     def _packing(self, rows: TreeRows, with_counts: bool) -> Packing:
-        """The packing for the largest target or gradient and the largest weight of a tree."""
+        """The packing for the largest weight of a tree, and its largest gradient or target.
+
+        The largest target is that of all rows of the task.
+        """
         heaviest = int(rows.weight.max())
         if rows.gradient is None:
             return choose_packing(self._largest_value, heaviest, with_counts)

@@ -52,7 +52,7 @@ class FeatureBundles(NamedTuple):
 def plan_bundles(matrix: Matrix) -> FeatureBundles:
     """Assign features with few values to shared columns, and each other feature to its own column.
 
-    Columns are filled in ascending order of the number of values.
+    Shared columns are filled with features in ascending order of their numbers of values.
     """
     n_values = np.maximum(matrix.n_bins + matrix.has_missing, 1)
     few = np.flatnonzero(n_values <= MAX_BUNDLED_VALUES)

@@ -50,7 +50,10 @@ def find_splits(problem, samples, state, work, partial, level, barrier):
 
 @spliced
 def part_rows(problem, samples, state, work, level, capacities, barrier):
-    """Create the children of the nodes split on a level, and move the rows to them."""
+    """Create the children of the nodes split on a level, and move the rows to them.
+
+    Children of maximum depth exist already, and no rows are moved to them.
+    """
     missing_code = problem.matrix.missing_code
     decide_chunks(samples, state, work, missing_code, level[CHUNKS], barrier)
     if last_arrives(barrier):
@@ -81,7 +84,7 @@ def grow_levels(problem, samples, state, work, partial, level, capacities, barri
 
 @entry_without_counts
 def grow_together(problem, shared, partial, barrier):
-    """Grow all trees, and compute the leaf sums of ``level[CHUNKS]`` chunks.
+    """Grow all trees, and compute the leaf sums of chunks; set ``level[CHUNKS]`` to their number.
 
     If small nodes are left, they are not split here, and `subtrees.finish_together` computes the
     leaf sums instead.

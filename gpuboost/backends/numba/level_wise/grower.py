@@ -30,10 +30,10 @@ MIN_CHUNK_ROWS = 1 << 12
 CHUNKS_PER_THREAD = 4  # chunks of a level per thread, so that threads finish at about the same time
 SUBTREE_ROWS = 1 << 11  # smallest `Shape.small` other than 0 (1000 to 4000 rows measure alike)
 # If nodes of the deepest searched level have a mean of SMALL_MEAN rows or more, growth by levels to
-# the end is faster (300 to 800 rows measure alike). Trees of at most SHALLOW levels and best-first
-# trees have no small nodes, so `subtrees` is not compiled for them.
+# the end is not slower (with 300 to 800 rows, both ways measure alike). Trees of at most SHALLOW
+# levels and best-first trees have no small nodes, so `subtrees` is not compiled for them.
 SMALL_MEAN, SHALLOW = 200, 7
-_NODE_BYTES = 300  # bytes of a node in all arrays, until it is part of a grown tree
+_NODE_BYTES = 300  # approximate bytes of a node in all arrays, until it is part of a grown tree
 _ENDLESS = 40  # levels; no tree has 2**40 leaves
 SHARED_CELLS = 1 << 16  # rows of all trees times columns, for each thread after the first
 
@@ -127,7 +127,7 @@ class Shape:
 
     @property
     def widest(self) -> int:
-        """Largest number of nodes searched together, including siblings that are not searched."""
+        """Largest number of slots of a level: two for each pair with a node that is searched."""
         return 2 * self.n_trees if self.best_first else 2 * self.n_histograms
 
     @property
@@ -158,9 +158,9 @@ class Shape:
         """Whether the arrays that are kept from round to round fit the memory budget.
 
         Histograms, buffers for small nodes, and node arrays are each compared with the budget, not
-        their sum. Node arrays take memory only for nodes that are created, usually far fewer than
-        the capacity. So these arrays can be eight times as large as the budget, which allows trees
-        grown to single rows.
+        their sum; arrays with an entry per row are not counted. Node arrays take memory only for
+        nodes that are created, usually far fewer than the capacity. So these arrays can be eight
+        times as large as the budget, which allows trees grown to single rows.
         """
         small_nodes = self.n_threads * self.small * (self.n_features + 64)
         nodes = self.n_trees * self.capacity * _NODE_BYTES

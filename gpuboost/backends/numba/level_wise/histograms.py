@@ -8,7 +8,8 @@ before a field could overflow, the partial sums are flushed to the int64 totals 
     19   g | h  9   0 7 ...                                      hessian  [column][bin]
 
 If a histogram also needs counts of rows, a second pass over the rows adds ones instead of words.
-The rows of a deep node are far apart in memory, so their codes are prefetched some rows ahead.
+The rows of a deep node are far apart in memory, so their codes and words are prefetched some rows
+ahead.
 """
 
 # mypy: check-untyped-defs=False
@@ -27,7 +28,8 @@ from gpuboost.backends.numba.threads.barrier import next_task
 # 48 KiB of L1, 24 to 56 columns measure alike; with two tiles, rows are read twice, which takes
 # 1.15 times as long.
 TILE = 32
-CODES_AHEAD = 16  # rows between the prefetch of codes and their use (8 to 32 measure alike)
+# Rows between the prefetch of codes and words, and their use (8 to 32 measure alike).
+CODES_AHEAD = 16
 ROWS_PER_CHECK = 256  # rows between two checks whether partial sums can overflow
 
 LOW_BYTE = np.uint64(255)

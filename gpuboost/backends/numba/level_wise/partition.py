@@ -29,7 +29,7 @@ class Leaves(NamedTuple):
     Attributes
     ----------
     gradient : float64 (T, n)
-        Gradient of each row in each tree.
+        Gradient of each row in each tree, times -1.
     hessian : float64 (T, n) or (1, n)
         One row if the hessian is the same for all trees.
     scales : float64 (4,)
@@ -39,7 +39,7 @@ class Leaves(NamedTuple):
         set.
     sums : int64 (c, 2, 3)
         For each of c chunks and each side, the number of rows, and the sums of wide gradients and
-        hessians. All rows of a leaf are on the left side.
+        hessians. In a chunk of a leaf, not of its parent, all rows are on the left side.
     """
 
     gradient: np.ndarray
@@ -51,7 +51,7 @@ class Leaves(NamedTuple):
 
 @inlined
 def _mark_rows(codes, row, split, mask, is_left):
-    """Set ``is_left`` to 1 for rows that `goes_left` sends left, else to 0; return their number."""
+    """Set ``is_left`` to 1 for rows that `goes_left` sends left, else to 0; count the ones."""
     (feature, last_left, also_left), n_left, n = split, np.int64(0), np.uint64(row.size)
     for i in range(n):
         prefetch(codes, feature, np.int64(row[min(i + np.uint64(ROWS_AHEAD), n - np.uint64(1))]))

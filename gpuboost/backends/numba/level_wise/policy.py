@@ -54,7 +54,8 @@ def _cut(chunks, n_chunks, owner, node, per_chunk):
 def make_roots(problem, state, roots, keys, capacity):
     """Create the roots of all trees from `SharedArrays.roots`; return the number of trees.
 
-    Also makes all histograms spare, and empties the list of small nodes.
+    Also lists the roots in `GrowState.open`, makes all histograms spare, and empties the list of
+    small nodes.
     """
     for tree in range(roots.shape[0]):
         node = state.nodes[tree * capacity]
@@ -132,7 +133,10 @@ def _add_sibling_pair(problem, state, work, n_pairs, first, second, capacities):
 
 @helper
 def plan(problem, state, work, n_open, capacities):
-    """List the sibling pairs and chunks of a level; return their numbers."""
+    """List the sibling pairs and chunks of a level; return their numbers.
+
+    Also chooses the candidate features of the searched nodes.
+    """
     n_pairs, n_chunks, n_rows, i = np.int64(0), np.int64(0), np.int64(0), 0
     last_tree = np.int64(-1)
     while i < n_open:
@@ -171,7 +175,10 @@ def _take_best(scratch, work, slot):
 
 @spliced
 def _take_split(problem, state, work, at):
-    """Store the best split of a searched node if its gain is large enough; return whether it is."""
+    """Store the best split of a node if its gain is large enough; return whether it is.
+
+    Returns False for a node that was not searched.
+    """
     slot = np.int64(state.slot[at])
     if slot < 0:
         return False
@@ -205,7 +212,7 @@ def _split_node(problem, state, at, n_left, capacity):
 
 @inlined
 def _go_down(problem, state, at, n_going, capacity):
-    """List a node to be split in `GrowState.open`; return the number of listed nodes.
+    """List, in `GrowState.open`, a node that is to be split; return the number of listed nodes.
 
     If its children have maximum depth, they are created here, and the node is not listed.
     """
@@ -221,7 +228,8 @@ def _go_down(problem, state, at, n_going, capacity):
 def _best_waiting(problem, state, tree, n_going, capacity):
     """Split waiting nodes of a tree, best first, until the children of one can be searched.
 
-    Returns the number of nodes listed in `GrowState.open`.
+    That node is only listed. Stops earlier if no node is left, or if the tree has max_leaf_nodes
+    leaves. Returns the number of nodes listed in `GrowState.open`.
     """
     nodes = state.nodes[tree * capacity : (tree + 1) * capacity]
     before = n_going
@@ -270,7 +278,10 @@ def accept_splits(problem, state, work, n_open, capacities):
 
 @helper
 def assign_children(problem, state, work, n_chunks, capacity):
-    """Set the new positions of each chunk's rows; create children, and return their number."""
+    """Set the new positions of each chunk's rows; create the children, and return their number.
+
+    The children are listed in `GrowState.open`.
+    """
     n_open, first = 0, 0
     while first < n_chunks:
         at, last, n_left = work.chunks[first].owner, first, np.int64(0)

@@ -34,7 +34,7 @@ SIBLING_PAIR = np.dtype(
     [
         ("tree", np.int64),
         ("summed", np.int64),  # node whose histogram is summed from its rows
-        ("other", np.int64),  # its larger sibling, summed by subtraction; -1 if none is searched
+        ("other", np.int64),  # its larger sibling, summed by subtraction; -1 if it is not searched
         ("is_open", np.int64),  # whether ``summed`` itself is searched
         ("summed_histogram", np.int64),  # index of the histogram of ``summed``
         ("other_histogram", np.int64),  # index of the histogram of ``other``, at first its parent's
@@ -106,7 +106,7 @@ class GrowState(NamedTuple):
         In best-first growth, the numbers of waiting nodes and of leaves of each tree.
     masks : uint32 (T * capacity, 16)
         Row of `GrownTree.masks` for a node's split; (0, 16) if no feature is categorical.
-    open : int64 (m,)
+    open : int64 (max(slots, T) + 2,)
         The open nodes of a level, including leaves and small nodes, which are not searched; once
         splits are accepted, the nodes whose rows are partitioned. Sorted by tree, then from left to
         right.
@@ -121,7 +121,7 @@ class GrowState(NamedTuple):
     groups : uint64 (T * capacity, W)
         Interaction groups that are open at a node (see `common.constraints`), one bit per group in
         W words; W is 0 without interactions.
-    small : int64 (m,)
+    small : int64 (T * capacity,), or (1,) if no node can be small
         Small nodes; one thread grows all descendants of each.
     n_small : int64 (1,)
         Number of small nodes.
@@ -159,7 +159,7 @@ class LevelWork(NamedTuple):
 
     Attributes
     ----------
-    pairs : SIBLING_PAIR (m,)
+    pairs : SIBLING_PAIR (slots,)
         Pairs with at least one searched node.
     chunks : NODE_CHUNK (c,)
         Chunks of rows: tasks of the threads.
