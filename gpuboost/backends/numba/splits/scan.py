@@ -257,7 +257,8 @@ def score_candidates(arrays, channels, node, positions, side):
     sums, missing, scores = arrays.sums, arrays.missing, arrays.scores
     limits, (first, last) = arrays.limits, positions
     hessian, count = missing[HESSIAN] * side, missing[COUNT] * side
-    h_values = (node.hessian - hessian) * side  # hessian of the rows that have a value
+    # Hessian of the rows that have a value; 0 if missing values go right, which needs no check.
+    h_values = (node.hessian - hessian) * side
     scores[:first] = -1.0
     if channels is None:
         one_channel_scores(arrays, node, positions, (missing[GRADIENT] * side, hessian))
