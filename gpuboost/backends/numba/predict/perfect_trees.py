@@ -7,9 +7,9 @@ addition, without a check whether a row has reached its leaf. Nodes have the pos
     position  1        root; the children of k are 2 k and 2 k + 1
     the last  2**depth positions are the leaves; ``leaf`` has their numbers in the original tree
 
-The bits of a float are compared as an integer of the same order, which has a lower latency than a
-float comparison. A block of rows goes through all trees; ``values`` holds the integers of the block
-column by column:
+The bits of a float are compared as an integer of the same order, since comparisons of integers have
+a lower latency than those of floats. A block of rows goes through all trees; ``values`` holds the
+integers of the block column by column:
 
     values    column f:      feature f; a missing value is the largest integer and goes right
               column F + f:  feature f; a missing value is the smallest integer and goes left
