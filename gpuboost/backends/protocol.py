@@ -18,7 +18,9 @@ median of output k is midway between the targets of these ranks (`engine.order_s
 sign of a row is (ranks[:, k] >= upper) - (ranks[:, k] <= lower). Every node has ``sums``, whose
 columns are: lower and upper of every k; for every k the sums of sign * wide for the two planes of
 the centred y[:, k] and the two planes of the weight; and the sums of the two planes of the weight.
-If ``TreeRows.draws`` is set, each term of these sums is multiplied by the weight of its row.
+In ``wide``, the centred y is multiplied by the weight if weights are real-valued; otherwise, the
+weight is 1. If ``TreeRows.draws`` is set, each term of these sums is multiplied by the weight of
+its row.
 
 **Leaves before any search.** A node is not searched if depth == max_depth,
 count < min_samples_split, count < 2 * min_samples_leaf, h < 2 * min_hessian, or it is pure.
@@ -74,11 +76,11 @@ ones included (`finish_tree` sends all others where missing values go).
 
 **Score.** VARIANCE is `variance_gain` of the terms, added over k = 0..K-1. ENTROPY is
 `entropy_score` of the terms of the classes, added in order (two classes: first ``h - g``, then
-``g``). MISCLASSIFICATION takes maxima over the classes instead of sums. TWOING is `twoing_score` of
-the terms of the classes, added in the order of ENTROPY. POISSON is `poisson_score` of
-`poisson_term`, added over k; it is invalid if ``g[k]`` of a side is 0. NEWTON is `newton_gain` of
-`newton_term` of the left, the right and the node, each added over k; their values are
-`values_in_bounds` within the node's bounds. A NEWTON candidate is not valid if its score is
+``g``). MISCLASSIFICATION is `misclassification_score` of maxima over the classes. TWOING is
+`twoing_score` of the terms of the classes, added in the order of ENTROPY. POISSON is
+`poisson_score` of `poisson_term`, added over k; it is invalid if ``g[k]`` of a side is 0. NEWTON is
+`newton_gain` of `newton_term` of the left, the right and the node, each added over k; their values
+are `values_in_bounds` within the node's bounds. A NEWTON candidate is not valid if its score is
 negative, or if the feature is monotonic and the left value is above (direction 1) or below
 (direction -1) the right value. Features are compared by score; of features with equal scores, the
 one earlier in the node's order wins. ``gain`` is score / h for VARIANCE, and the score itself for

@@ -5,6 +5,7 @@ All backends make the same model, so "auto" chooses by speed alone: the seconds 
 `CUDA_LEAD` times faster than NumPy and Numba. The choice depends on earlier work in the process: a
 backend that is already started costs nothing to start, and in the choice between NumPy and Numba,
 the estimated time that NumPy has run in place of Numba is subtracted from the time to start Numba.
+Numba starts separately for each program (`cache.PROGRAMS`), such as growth or prediction.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 DEVICES = '"auto", "cpu", "cuda", "cuda:N", "numpy" or "numba"'
 LOAD_SECONDS = 1.5  # import Numba and read compiled functions from disk
-# Compilation takes up to a minute, but only once per installation. At its full cost, nothing would
-# ever be compiled, so it counts as this many seconds, minus those that NumPy has run instead.
+# Compilation takes up to a minute, but only once per installation. Counted in full, it would pay in
+# the largest fits only, so it counts as this many seconds, minus those that NumPy has run instead.
 COMPILE_SECONDS = 5.0
 CUDA_COMPILE_SECONDS = 5.0  # all kernels, once per installation
 CUDA_LEAD = 2.0  # a GPU must be this many times faster: it may be shared, and estimates are rough
@@ -84,7 +85,10 @@ def check_device(device: Any) -> None:
 
 
 def available_backends() -> list[tuple[str, bool, str]]:
-    """The name of every backend, whether it can be used, and the reason if it cannot."""
+    """The name of every backend, whether it can be used, and the reason if it cannot.
+
+    "cuda" stands for the current device.
+    """
     reasons = {"numpy": "", "numba": _why_no_numba(), "cuda": why_no_cuda()}
     return [(name, not reason, reason) for name, reason in reasons.items()]
 
@@ -95,7 +99,10 @@ _started_cuda: set[int] = set()  # ids of processes that started CUDA; a forked 
 
 
 def _numba_pays(work: WorkTimes) -> bool:
-    """Whether Numba can be used and is faster than NumPy, counting what is left of its start."""
+    """Whether Numba can be used and is faster than NumPy.
+
+    The time to start Numba counts, minus the time that NumPy has run in place of this program.
+    """
     saved = work.numpy - work.numba
     lost = _numba_start_seconds(work.program) - _spent.get(work.program, 0.0)
     return saved > max(lost, 0.0) and not _why_no_numba()
@@ -104,7 +111,8 @@ def _numba_pays(work: WorkTimes) -> bool:
 def _cuda_pays(work: WorkTimes) -> bool:
     """Whether a GPU is `CUDA_LEAD` times faster than the other backends, and can be used.
 
-    Whether it can be used is checked last, since that imports CuPy.
+    Whether it can be used is checked last, since that imports CuPy. Whether Numba can be used is
+    not checked.
     """
     fastest = min(work.numpy, work.numba + _numba_start_seconds(work.program))
     return CUDA_LEAD * (work.cuda + _cuda_start_seconds()) < fastest and not why_no_cuda()
@@ -119,7 +127,7 @@ def _cuda_start_seconds() -> float:
 
 
 def _numba_start_seconds(program: str) -> float:
-    """Seconds that Numba needs to load or compile a program: 0 if it is loaded."""
+    """Seconds that count for loading or compiling a program with Numba: 0 if it is loaded."""
     if program in _loaded_programs:
         return 0.0
     return LOAD_SECONDS if program in _programs_on_disk() else COMPILE_SECONDS

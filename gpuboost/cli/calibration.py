@@ -1,4 +1,4 @@
-"""``gpuboost info --calibrate``: measures the constants of `gpuboost.backends.cost_model`.
+"""``gpuboost info --calibrate``: measures the `Speed` of `gpuboost.backends.cost_model`.
 
 All times are measured through the public estimators.
 """
@@ -27,7 +27,7 @@ SMALLEST_SECONDS = 1e-13  # lower bound of seconds per unit; a noisy difference 
 
 
 def measure(usable: list[str], cpu_rows: int = CPU_ROWS, cuda_rows: int = CUDA_ROWS) -> Speed:
-    """The constants of this machine; constants that are not measured keep their defaults.
+    """The `Speed` of this machine; constants of backends that do not work keep their defaults.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def seconds_of_a_fit(device: str, n_rows: int, n_trees: int) -> float:
 
 
 def seconds_of_a_byte(device: str, n_rows: int) -> float:
-    """Seconds per byte copied to the GPU, from a prediction that mostly copies its rows."""
+    """Seconds per byte copied to or from the GPU, by a prediction that mostly copies its rows."""
     X, y = table(n_rows)
     model = forest(device, FEW_TREES, max_depth=1).fit(X[:SMALL_ROWS], y[:SMALL_ROWS])
     X = X.astype(np.float64)

@@ -13,7 +13,7 @@ from importlib import metadata
 
 from gpuboost import __version__
 
-MAX_DEMO_ROWS = 100_000_000  # limit of --rows; the two synthetic tables then take 13 GB
+MAX_DEMO_ROWS = 100_000_000  # limit of --rows; X of the two synthetic tables then takes 13 GB
 _SECONDS = sys.float_info.min, sys.float_info.max  # limits of --seconds: above 0 and finite
 PACKAGES = ("numpy", "scikit-learn", "numba", "cupy-cuda12x", "cupy-cuda13x", "pandas", "polars")
 
@@ -85,7 +85,7 @@ def run_info(args: argparse.Namespace) -> int:
 
 
 def calibrate() -> None:
-    """Measure and save the constants that device="auto" uses to choose a backend."""
+    """Measure and save the `Speed` of this machine, by which device="auto" chooses a backend."""
     from gpuboost.backends.cost_model import keep_speed
     from gpuboost.backends.select import available_backends
     from gpuboost.cli.calibration import machine_name, measure
@@ -128,7 +128,10 @@ def info_text() -> str:
 
 
 def what_auto_does(usable: Sequence[str]) -> str:
-    """A phrase that names what device="auto" chooses for much and little work, or always."""
+    """A phrase that names the backends that device="auto" chooses for much and for little work.
+
+    If only one backend is usable, the phrase says that it is always chosen.
+    """
     order = [name for name in ("cuda", "numba", "numpy") if name in usable]
     if len(order) == 1:
         return f"always {order[0]}"
@@ -152,7 +155,7 @@ def speeds() -> str:
     """Origin of the constants that device="auto" uses: the file of measurements, or defaults."""
     from gpuboost.backends.cost_model import measured_speed, speed_file
 
-    measured_speed()  # warns if the file cannot be used
+    measured_speed()  # warns if the content of the file is not valid
     path = speed_file()
     return f"measured, in {path}" if path.is_file() else "default values; --calibrate measures them"
 

@@ -23,7 +23,7 @@ from gpuboost.engine.bins import MAX_BINS, BinMapper, BinnedMatrix
 from gpuboost.engine.numerics import midpoint
 
 _COLUMN_BLOCK = 4  # columns that a thread copies at once: neighbours share cache lines of X
-_CODER_BLOCK = 16  # columns coded at once; their bucket tables (64 KiB each) fit the L2 cache
+_CODER_BLOCK = 16  # columns coded at once; their bucket tables (64 KiB each) fit 1 MiB of cache
 _CODED_ROWS = 1 << 15  # rows coded at once
 _MIN_ROWS = 1 << 12  # rows from which a bucket table beats binary search (measured: 3,000)
 _DEEPEST_BUCKET = 8  # most edges per bucket; with more, binary search is as fast

@@ -19,8 +19,9 @@ Grown = TypeVar("Grown")
 def in_batches(task: GrowTask, grow: Callable[[Sequence[int]], Grown]) -> Iterator[Grown]:
     """Yield the result of ``grow`` for the trees of each batch, in order.
 
-    A batch has one tree or at most `ROWS_PER_BATCH` rows, and no more than its share if the trees
-    are divided among the threads.
+    A batch has one tree, or several that together have at most `ROWS_PER_BATCH` rows, where all
+    rows of the matrix count for each tree. It has no more trees than each thread gets if they are
+    divided equally.
     """
     _keep_freed_memory()
     size = max(1, ROWS_PER_BATCH // task.matrix.n_samples)

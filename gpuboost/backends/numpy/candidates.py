@@ -1,4 +1,4 @@
-"""The best of the candidates of each node: splits by one feature, which is given for the node."""
+"""The best candidate of each node; candidates are splits by the feature given for the node."""
 
 from __future__ import annotations
 

@@ -131,7 +131,8 @@ class FeatureSplitter:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Draw a threshold uniformly between two bin centres; also return the last bin up to it.
 
-        If the two bins are the same, the threshold is NaN and the bin this one.
+        This bin is ``low`` at least, and below ``high``. If both are the same bin, the threshold is
+        NaN, and this bin is returned.
         """
         centre, feature = self.mapper.center, pairs.feature
         u = randomness.threshold_draw(pairs.frontier.key, feature.astype(np.uint64))

@@ -70,7 +70,7 @@ class NumpyLevelOps(RowOps):
     def _slices(self, count: np.ndarray, nodes: np.ndarray) -> list[np.ndarray]:
         """Slices of nodes for passes that fit a thread's memory budget.
 
-        The first node of a slice can exceed the budget.
+        A slice can exceed the budget by at most the size of its first node.
         """
         of_row = BYTES_PER_ROW + BYTES_PER_CHANNEL * self.task.target.n_channels
         of_node = BYTES_PER_RANK * self.task.matrix.n_features

@@ -35,7 +35,8 @@ class RowBlock:
         Integer weight.
     gradient : int64 (r, K) or None
         weight * value of each output, weight * [class is 1], the gradient of boosting, or weight
-        * sign about the node's medians (0 until these are known); None for more than two classes.
+        * sign about the node's medians (until these are known, about its parent's; 0 in roots);
+        None for more than two classes.
     label : int64 (r,) or None
         Class, if there are more than two.
     signs : int8 (r, K) or None

@@ -14,7 +14,7 @@ from gpuboost.engine.growth.constraints import NodeBounds
 from gpuboost.engine.growth.frontier import Frontier
 from gpuboost.engine.task import GrowTask
 
-_NO_SPLIT = 0.5  # left hessian of invalid splits: not an integer, so neither side divides by 0
+_NO_SPLIT = 0.5  # left hessian of invalid splits: not an integer, so neither side has hessian 0
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ to sum histograms, depending on the node:
 
     PAIR        two classes are present: the node is searched like a node of one channel (only with
                 a hessian below `PAIR_UP_TO`, and not with NEWTON)
-    FIELDS      a word has a field for each class: one histogram, one addition per row
+    FIELDS      a word of 64 bits has room for a field for each class: one histogram, one addition
+                per row
     HISTOGRAMS  one histogram per class or output, for outputs one of the hessian, and one of the
                 number of rows, if they are counted
 
@@ -55,7 +56,7 @@ class Channels(NamedTuple):
         Weight of each class; zero between nodes.
     sums, present, position : int64 (K,)
         For the node: sums of the present classes or of the outputs, present classes in ascending
-        order, and the position of each class among these.
+        order, and the position of each of these classes (undefined for others, and for outputs).
     word : int64 (n,)
         For the node: the word of each row, to be summed in histograms.
     """
@@ -71,9 +72,9 @@ class Channels(NamedTuple):
 
 @inlined
 def is_pure_node(limits, channels, rows, words):
-    """Whether a node is pure (never in boosting); fills the fields of `Channels` for the node.
+    """Whether a node is pure (never in boosting); counts, lists and sums its channels.
 
-    `prepare_words` fills the others.
+    `prepare_words` fills the other fields of `Channels` for the node.
     """
     if channels.values.size:
         return _add_outputs(limits, channels, rows, words) and not limits.has_gradients

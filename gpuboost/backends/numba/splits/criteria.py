@@ -145,7 +145,7 @@ def scores_of_terms(arrays, node, positions, extra_hessian):
 
 @helper
 def _refuse_not_monotonic(arrays, g, h, limits, positions, extra):
-    """Set to -1 the scores of candidates that are not monotonic as their sign requires."""
+    """Set to -1 the scores of candidates that are not monotonic as the feature's sign requires."""
     sums, scores, sign = arrays.sums, arrays.scores, arrays.sign
     for j in range(np.uint64(positions[0]), np.uint64(positions[1])):
         gl, hl = np.float64(sums[GRADIENT, j] + extra[0]), np.float64(sums[HESSIAN, j] + extra[1])

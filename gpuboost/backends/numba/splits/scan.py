@@ -9,7 +9,8 @@ Each column of `Scratch.sums` is a candidate, given by the sums of its left side
     best candidate of the feature, and of the node    `best_candidate`, `take_candidate`
 
 `evaluate_words` scores the words in `Scratch.prefix` instead. It requires VARIANCE, uncounted rows,
-sums that fit a word, and a numeric feature without missing values in the node.
+sums that fit a word, and a numeric feature that is not missing in any row of the node that has
+weight.
 
 `Scratch.split` is the best split so far. The `evaluate_*` functions replace it if they find a
 better one, and return whether the feature can split the node at all.
@@ -47,7 +48,10 @@ def is_better(split, score, rank):
 
 @inlined
 def set_best(split, score, rank, feature, left_gradient, left_hessian):
-    """Make a candidate the best so far; the caller sets its bins and whether it is categorical."""
+    """Make a candidate the best so far; the caller sets its bins and direction of missing values.
+
+    For a categorical split or a random threshold, it also sets ``categorical`` or ``draw``.
+    """
     split.score, split.rank, split.feature = score, rank, feature
     split.left_gradient, split.left_hessian = left_gradient, left_hessian
     split.draw, split.categorical = NAN, 0
@@ -197,7 +201,8 @@ def evaluate_number(problem, channels, node, feature, rank, m):
 def take_candidate(problem, feature, rank, best):
     """Make ``best`` the node's split if it is better; return whether it is.
 
-    ``best`` is the result of `best_candidate`. The caller sets the bins of the split.
+    ``best`` is the result of `best_candidate`. The caller sets the bins of the split and, for a
+    categorical split or a random threshold, ``categorical`` or ``draw``.
     """
     (j, score, direction), scratch = best, problem.scratch
     split, sums, missing = scratch.split[0], scratch.sums, scratch.missing
@@ -257,7 +262,8 @@ def score_candidates(arrays, channels, node, positions, side):
     sums, missing, scores = arrays.sums, arrays.missing, arrays.scores
     limits, (first, last) = arrays.limits, positions
     hessian, count = missing[HESSIAN] * side, missing[COUNT] * side
-    h_values = (node.hessian - hessian) * side  # hessian of the rows that have a value
+    # Hessian of the rows that have a value; 0 if missing values go right, which needs no check.
+    h_values = (node.hessian - hessian) * side
     scores[:first] = -1.0
     if channels is None:
         one_channel_scores(arrays, node, positions, (missing[GRADIENT] * side, hessian))

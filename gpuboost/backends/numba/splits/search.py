@@ -173,9 +173,10 @@ def is_pure(limits, words, node, packing):
 
 @inlined
 def evaluate(problem, channels, rows, nodes, k, open_groups, base):
-    """Find the split of new node ``k`` and store it in the node; return False if it is a leaf.
+    """Find the split of new node ``k`` and store it in the node; return False if ``k`` is a leaf.
 
-    ``base`` is the `NODE.start` that corresponds to the first row of ``rows``.
+    The mask of a categorical split stays in `Scratch.mask`. ``base`` is the `NODE.start` that
+    corresponds to the first row of ``rows``.
     """
     limits, node = problem.limits, nodes[k]
     if is_leaf(limits, node):
