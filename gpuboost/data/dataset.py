@@ -39,7 +39,8 @@ class Dataset:
         Maximum number of bins per numeric feature, from 2 to 255. A categorical feature has up to
         255 bins. Missing values have an extra bin.
     sample_weight : array-like of shape (n_samples,), optional
-        Weights for the bin edges, which are quantiles. Fits use the `sample_weight` of `fit`.
+        Weights of the rows in the quantiles that become bin edges; rows of weight 0 are left out.
+        Fits use the `sample_weight` of `fit`.
     reference : Dataset, optional
         Dataset whose features and bins are used; for test data, pass the training dataset. With a
         reference, the parameters above other than `X` must keep their defaults.

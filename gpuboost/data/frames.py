@@ -2,8 +2,9 @@
 
 A data frame or an array becomes a `Table` (columns as numbers or as categories), so all inputs are
 treated alike. The matrix is float32 if that is exact for the types of all numeric columns, else
-float64; a categorical column becomes its codes. The levels of a feature are coded in sorted order,
-so the codes depend only on the values, not on the library of the data frame.
+float64; a categorical column becomes its codes. The categories of a feature ("levels" below) are
+coded in sorted order (see `FeatureSchema.codes`), so the codes depend only on the values, not on
+the library of the data frame.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class FeatureSchema:
 def fit_schema(
     X: Any, categorical_features: Any = "from_dtype"
 ) -> tuple[NDArray[np.floating[Any]], FeatureSchema]:
-    """Learn the columns of `X` and return it as a matrix; a CuPy array stays on its device.
+    """Return `X` as a matrix, and the schema of its columns; a CuPy array stays on its device.
 
     Parameters
     ----------
@@ -84,8 +85,8 @@ def fit_schema(
     Raises
     ------
     TypeError, ValueError
-        If `X` is not a table, if a column is neither numeric nor categorical, or if
-        `categorical_features` is invalid.
+        If `X` is not a table, if column names are repeated or only some are strings, if a column
+        is neither numeric nor categorical, or if `categorical_features` is invalid.
     """
     table = read_table(X)
     is_categorical = _resolve_categorical(categorical_features, table)
@@ -116,7 +117,7 @@ def apply_schema(
     Returns
     -------
     ndarray of float32 or float64 of shape (n_samples, n_features)
-        NaN where a category is missing or unknown.
+        NaN where a value is missing or a category is unknown.
 
     Raises
     ------
@@ -250,7 +251,7 @@ def _code_of(level: Any, known: dict[Any, int]) -> float:
 
 
 def _level_text(level: Any) -> str:
-    """A level as text, equal for levels that are equal."""
+    """A level as text; equal ints, floats and bools have the same text."""
     if isinstance(level, str):
         return f"text {level}"
     if isinstance(level, Integral) or (isinstance(level, float) and level.is_integer()):

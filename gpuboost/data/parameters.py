@@ -56,7 +56,10 @@ def number_between(
     low_included: bool = True,
     high_included: bool = True,
 ) -> float:
-    """Return `value` as float if it is a finite number between `low` and `high`."""
+    """Return `value` as float if it is a finite number between `low` and `high`.
+
+    `low_included` and `high_included` say whether `low` and `high` themselves are allowed.
+    """
     allowed = f"a number {'>=' if low_included else '>'} {low}"
     if high < math.inf:
         allowed += f" and {'<=' if high_included else '<'} {high}"
@@ -76,9 +79,9 @@ def fraction(name: str, value: Any, *, one: bool = True) -> float:
 
 
 def thread_count(n_jobs: Any) -> int:
-    """Return the number of threads that `n_jobs` stands for; -1 is all processors, as in joblib.
+    """Return the number of threads that `n_jobs` stands for; below 0 as in joblib (-1 means all).
 
-    None is all processors that the process can use, but at most ``OMP_NUM_THREADS``. joblib sets
+    None means all processors that the process can use, but at most ``OMP_NUM_THREADS``. joblib sets
     this variable in its worker processes, so a grid search over several processes does not start
     more threads than there are processors.
     """

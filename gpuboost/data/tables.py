@@ -221,8 +221,8 @@ def _encode_pandas(series: nw.Series[Any]) -> tuple[Codes, list[Any]]:
 
 
 def _encode_polars(series: nw.Series[Any]) -> tuple[Codes, list[Any]]:
-    # Codes of a Categorical are numbers of strings in the whole process; codes of an Enum are
-    # indices of its own levels.
+    # Codes of a Categorical are indices of strings that the whole process shares; codes of an Enum
+    # are indices of its own levels.
     text = series.cast(nw.String)
     levels = text.drop_nulls().unique().sort().to_list()
     physical = text.cast(nw.Enum(levels)).to_native().to_physical()

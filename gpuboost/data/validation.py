@@ -108,7 +108,7 @@ def check_weights(weights: Any, n_samples: int) -> NDArray[np.float64] | None:
     TypeError
         For weights that are not array-like.
     ValueError
-        For a wrong shape, for weights that are not numeric, negative or not finite, if all weights
+        For a wrong shape, for weights that are negative, not finite or not numeric, if all weights
         are zero, and if the largest weight times `n_samples` is infinite.
     """
     if weights is None:
@@ -163,6 +163,11 @@ def check_classes(y: Any) -> tuple[NDArray[np.int32], Array]:
     ValueError
         For missing labels, numbers that are not whole or not finite, other types, labels of mixed
         types, no labels, or several outputs.
+
+    Warns
+    -----
+    DataConversionWarning
+        For labels of shape (n_samples, 1).
     """
     y = _labels_as_vector(_read_target(y))
     if y.dtype.kind == "O":
@@ -215,8 +220,8 @@ def check_targets(y: Any) -> NDArray[np.float64]:
 def check_counts(y: np.ndarray, inside: np.ndarray | None) -> None:
     """Check that targets (n_samples, n_outputs) are valid for the criterion 'poisson'.
 
-    No target may be negative, and a row of positive weight must have a positive target. ``inside``
-    is the mask of the rows with positive weight; None means all rows.
+    No target may be negative, and at least one row of positive weight must have a positive target.
+    ``inside`` is the mask of the rows with positive weight; None means all rows.
     """
     largest, smallest = float((y if inside is None else y[inside]).max()), float(y.min())
     if smallest < 0.0 or largest == 0.0:
@@ -347,7 +352,7 @@ def check_flush_to_zero() -> None:
     """Warn if another library made this thread round denormal numbers to zero.
 
     Loading a library compiled with -ffast-math can switch this mode on for the thread that loads it
-    and for all threads started later. Models may then differ between devices.
+    and for all threads that it starts later. Models may then differ between devices.
 
     Warns
     -----

@@ -21,7 +21,8 @@ def weighted_mean(values: np.ndarray, weights: np.ndarray | None = None) -> np.n
     Returns
     -------
     float64 (K,)
-        If a value is infinite or NaN, infinity for its column and 0 for the columns without one.
+        If a value, or its product with the weight, is infinite or NaN: infinity for its column and
+        0 for the columns without such a value.
     """
     if weights is None:
         return _sum(values) / float(len(values))

@@ -7,8 +7,9 @@ has no lower, the last no upper bound), so the code of a value is the number of 
     x     ---------|-------|-------|---------
     code      0        1       2        3         and `missing_code` for NaN
 
-The code of a category is its number. All features share one missing code, the largest number of
-value bins, so that a histogram has the same width for every feature.
+The values of a categorical feature are category codes 0, 1, ..., which binning keeps. All features
+share one missing code, the largest number of value bins, so that a histogram has the same width for
+every feature.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class BinMapper:
         Upper edges of all value bins but the last, strictly increasing. Empty for categorical
         features.
     n_bins : ndarray of int32 of shape (n_features,)
-        Number of value bins of each feature, at least 1.
+        Number of value bins of each feature, at least 1: a feature without values has a bin for 0.
     low, high, center : ndarray of float64 of shape (n_features, width - 1)
         Smallest and largest training value of each bin, and their midpoint; only rows of positive
         weight count. Entries beyond the bins of a feature repeat its last bin. For categorical
@@ -119,7 +120,8 @@ class BinnedMatrix:
     Attributes
     ----------
     codes : ndarray of uint8 of shape (n_features, n_samples), C-contiguous
-        Number of each value's bin, `missing_code` for missing values; a CuPy array on a GPU.
+        Index of each value's bin, `missing_code` for missing values and unknown categories; a CuPy
+        array on a GPU.
     mapper : BinMapper
         Bins of the features.
     n_missing : ndarray of int64 of shape (n_features,)

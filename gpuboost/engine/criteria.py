@@ -306,7 +306,8 @@ class Criterion:
     times_hessian : bool
         Whether scores are gains times the node's hessian, which is the same for all candidates.
     class_unit : float
-        Factor from gains to the decrease of weight times impurity of classes.
+        Factor from gains to the decrease of weight times impurity of classes. It is doubled
+        (`ClassTarget.gain_unit`) if only one of two classes is added.
     power : int
         The unit of gains is the unit of targets to this power.
     counts : bool

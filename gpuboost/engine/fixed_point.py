@@ -4,10 +4,10 @@ Sums of integers do not depend on their order, which is why all backends produce
 There are two kinds of integers. *Split statistics* (`ValueTarget.values`, `TreeRows.weight`) are
 narrow and fast; their rounding can only decide between nearly equal splits. Targets that differ by
 less than about 2**-28 of their range count as equal (so if one outlier is 1e9 times the rest, the
-rest is one leaf). With many rows or real-valued weights there are fewer bits, so that sums fit
-(`quantise`). *Leaf sums* (``wide``) are fixed-point numbers in two planes, each of about
-62 - log2(n) bits, which give leaf values to about the precision of float64, whatever the range of
-targets and weights.
+rest is one leaf), except in trees of medians, which use ranks. With many rows or real-valued
+weights there are fewer bits, so that sums fit (`quantise`). *Leaf sums* (``wide``) are fixed-point
+numbers in two planes, each of about 62 - log2(n) bits, which give leaf values to about the
+precision of float64, whatever the range of targets and weights.
 
 Arrays with one entry per row stay on their device; arrays with one entry per column are on the
 host. Floating-point operations are elementwise, except for maxima and minima, so all devices
@@ -23,9 +23,11 @@ import numpy as np
 
 from gpuboost.engine.array_modules import array_module, copy_to_host
 
-WEIGHT_BITS = 16  # bits of a weight; integer weights up to 2**16 are exact
-MEAN_BITS = 12  # bits of the mean weight, if real-valued weights span a wide range
-CLASS_WEIGHT_BITS, VALUE_WEIGHT_BITS = 28, 20  # maximum bits of the largest weight then
+WEIGHT_BITS = 16  # bits of the largest rounded weight; integer weights up to 2**16 are exact
+# If real-valued weights span a wide range, the largest has more bits, so that the mean has
+# MEAN_BITS; but at most CLASS_WEIGHT_BITS in a classification, VALUE_WEIGHT_BITS in a regression.
+MEAN_BITS = 12
+CLASS_WEIGHT_BITS, VALUE_WEIGHT_BITS = 28, 20
 SUM_BITS = 62  # no sum of a fit reaches 2**63
 
 
@@ -38,7 +40,8 @@ class WeightFacts:
     total, largest : float
         Upper bounds of the sum of a tree's integer weights, and of each integer weight.
     real : float64 (n,) or None
-        Real-valued weights for leaf values, below 1; None if leaf values use integer weights.
+        Real-valued weights for leaf values, below 1; None if leaf values use integer weights or
+        each tree has its own `TreeRows.wide`.
     inside : bool (n,) or None
         Mask of the rows that can be in a tree; None means all rows.
     """

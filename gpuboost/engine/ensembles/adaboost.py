@@ -266,7 +266,8 @@ def value_round(
 ) -> Outcome:
     """Multiply weights by beta ** (1 - loss) [4] and normalise; the vote is log(1 / beta).
 
-    beta is (e / (1 - e)) ** learning_rate, but at least exp(-`LARGEST_STEP`) in the weights.
+    beta is (e / (1 - e)) ** learning_rate, but at least exp(-`LARGEST_STEP`) in the weights and
+    exp(-`LARGEST_VOTE`) in the vote.
     """
     vote = class_vote(error, 2, learning_rate)
     return Outcome(error, vote, 1.0, normalised(weights * exp((losses - 1.0) * value_step(vote))))

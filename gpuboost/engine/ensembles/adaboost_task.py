@@ -163,7 +163,10 @@ class Round:
 
     @classmethod
     def last(cls, read_tree: Callable[[], Tree], error: float) -> Round:
-        """A round that ends the fit: its tree has no errors or is no better than chance."""
+        """A round that ends the fit: its tree has no errors or is no better than chance.
+
+        Its vote is `PERFECT_VOTE` in both cases.
+        """
         return cls(read_tree, error, PERFECT_VOTE, PERFECT_BOUND if error == 0.0 else 1.0)
 
 

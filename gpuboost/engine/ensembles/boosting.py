@@ -11,8 +11,9 @@ As for other trees there are two sets of integers: narrow ones choose splits, wi
 values. If hessians are integer weights, the same in all rounds, they are used unchanged and
 gradients are rounded to nearest, so a round of squared error is the regression tree of the
 residuals, including ties. Otherwise gradients and hessians are rounded up or down by a hash of the
-row, so that sums are unbiased even if the rows span many orders of magnitude. No integer hessian is
-below 1, which is about 2**-HESSIAN_BITS of the largest hessian, so each row of a tree has weight.
+row, so that sums are unbiased even if the rows span many orders of magnitude. But no integer
+hessian is below 1, about 2**-HESSIAN_BITS of the largest hessian, so each row of a tree has weight;
+smaller hessians therefore count as 1 in the choice of splits.
 """
 
 from __future__ import annotations

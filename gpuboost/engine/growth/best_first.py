@@ -2,7 +2,7 @@
 
 The split of a node does not depend on when it is split, so best-first growth only chooses *which*
 nodes are split. This choice can be replayed over the nodes known so far: a node that the queue does
-not reach now is never reached, since nodes found later can only come before it in the queue.
+not reach now is never reached, since nodes found later can only delay it in the queue.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ Array = Any  # an array of the backend's module: numpy.ndarray or cupy.ndarray
 class Frontier:
     """Nodes of one depth, ordered by tree, then left to right; CUDA has a class `DeviceFrontier`.
 
-    The rows of node i are the ``count[i]`` rows from position ``start[i]`` of the partition:
+    The rows of node i are the ``count[i]`` rows from position ``start[i]`` of the partitioned rows:
 
         rows  | node 0 ....... | node 1 ... | node 2 ......... |
                 start[0]         start[1]     start[2]

@@ -23,7 +23,7 @@ COLUMNS = (
 def grown_trees(
     levels: list[dict[str, np.ndarray]], n_trees: int, max_leaf_nodes: int, has_all_sums: bool
 ) -> list[GrownTree]:
-    """Split the nodes of all levels into trees, whose nodes are in breadth-first order.
+    """Make trees from the nodes of all levels; the nodes of a tree are in breadth-first order.
 
     A level is a dict of its `COLUMNS`, with nodes ordered by tree. The children of its split nodes
     form the next level, in the same order. Unless ``has_all_sums``, only leaves have sums, and the
@@ -100,8 +100,8 @@ def joined(levels: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
 def children_by_level(split: list[np.ndarray]) -> np.ndarray:
     """Left child of each node, int64, 0 for leaves; ``split`` has one mask of nodes per level.
 
-    Nodes are numbered through all levels; children of the last level are numbered, too, although
-    their level is not given.
+    Nodes are numbered consecutively over all levels; children of the last level are numbered, too,
+    although their level is not given.
     """
     left, size = [], 0
     for level in split:

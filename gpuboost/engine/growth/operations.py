@@ -23,7 +23,11 @@ class LevelOps(Protocol[Grown_co]):
         """Set gradients to signs about the medians of nodes; called only if leaves are medians."""
 
     def finished(self, frontier: Any) -> bool:
-        """Whether the frontier is known to be empty; a device may find out one level late."""
+        """Whether the frontier is known to be empty.
+
+        With a device, the host may know this a level late or, if growth is sync free, only after
+        the largest depth.
+        """
 
     def candidates(self, rows: Any, frontier: Any, depth: int) -> Any:
         """Nodes that are large, shallow and impure enough to be searched for splits."""

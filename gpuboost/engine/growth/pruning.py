@@ -7,8 +7,8 @@ is below ::
 
     alpha(node) = gain(node) / number of splits from the node downwards
 
-The weakest link, the node with the smallest alpha, becomes a leaf, which lowers the alphas above
-it. This step is repeated while the smallest alpha is at most ``ccp_alpha``. Pruning works on
+The weakest link, the node with the smallest alpha, becomes a leaf, which never lowers the alphas
+above it. This step is repeated while the smallest alpha is at most ``ccp_alpha``. Pruning works on
 finished trees, in the same way for all backends.
 
 References

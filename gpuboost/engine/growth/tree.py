@@ -54,7 +54,8 @@ class NodeArrays:
         Class probabilities, the mean or median of each output, the votes of AdaBoost or, in
         boosting, contributions to raw predictions.
     impurity_decrease : float64 (m,)
-        Weighted impurity decrease of the split in units of the target, per unit of root weight.
+        Weighted impurity decrease of the split per unit of root weight, in the units of the
+        impurity (in boosting, the square of those of raw predictions).
     impurity, weight : float64 (m,)
         Impurity of the node (NaN in boosting), and total weight of its rows (in boosting, total
         hessian).
@@ -229,17 +230,19 @@ def find_thresholds(grown: GrownTree, mapper: BinMapper) -> SplitThresholds:
     """Threshold, its code and the direction of missing values of each node.
 
     Between the occupied bins b and b' of a node, there can be bins without rows in the node. The
-    threshold is midway between the largest value of b and the smallest of b', as if values were not
-    binned; with random thresholds, it is the number drawn. The threshold's code is the last bin
-    from b on and before b' whose centre is at most the threshold, or b if there is none:
+    threshold is midway between the largest value of b and the smallest of b' (if bins hold single
+    values, as without bins); with random thresholds, it is the number drawn. The threshold's code
+    is the last bin from b on and before b' whose centre is at most the threshold, or b if there is
+    none:
 
         |  b  |     |     |  b' |      occupied: b, b'
              x        ^        x       x: largest value of b, smallest value of b'
                code                    ^: threshold
 
     A threshold among the training values of a bin moves out of them, so that ``x <= threshold``
-    and ``code(x) <= code`` agree for each training row. If only missing values go right, the
-    threshold is +inf, and its code is the largest code of a value, ``missing_code - 1``.
+    and ``code(x) <= code`` agree for each training row of positive weight. If only missing values
+    go right, the threshold is +inf, and its code is the largest code of a value,
+    ``missing_code - 1``.
     """
     m = len(grown.feature)
     threshold, code = np.full(m, np.nan), np.zeros(m, dtype=np.int16)

@@ -40,9 +40,10 @@ is_classifier : bool
 takes_rows : bool
     Whether the formulas take probabilities, which depend on all columns of a row.
 hessian_is_information : bool
-    Whether the hessians of rows with weight 1 are Fisher information: the variance of the best raw
-    prediction for some rows is about 1 over the sum of their hessians. Such hessians do not depend
-    on the target or its units, except where `formulas.raised` raises them.
+    Whether the hessians of rows with weight 1 are Fisher information (times K / (K - 1) for K > 2
+    classes): the variance of the best raw prediction for some rows is about 1 over the sum of their
+    hessians. Such hessians do not depend on the target or its units, except where `formulas.raised`
+    raises them.
 leaf_rule : LeafRule or None
     If not None, leaves get its `leaf_values` instead of Newton steps -G / (H + lambda): the
     quantile of the residuals at ``leaf_quantile_level`` (columns,). Huber adds a second step

@@ -123,7 +123,7 @@ class LeafRule(Protocol):
 
     @property
     def clip_level(self) -> float | None:
-        """Level of the quantile of absolute residuals that limits this step (`Huber`)."""
+        """Level of the quantile of absolute residuals that limits the step (`Huber`), or None."""
 
     @property
     def leaf_quantile_level(self) -> np.ndarray:
@@ -226,10 +226,10 @@ class Loss(ABC):
     def row_losses(self, rows: Predicted, parameter: np.ndarray) -> np.ndarray:
         """Loss of each row, float64 (n,): the mean over its columns.
 
-        Units follow scikit-learn's GradientBoosting: squared error and binary log loss are not
-        halved, although their gradients are (HistGradientBoosting reports half of each). Poisson,
-        gamma and tweedie losses are half the deviance without the terms that depend only on y, as
-        in scikit-learn.
+        Units follow scikit-learn's GradientBoosting: squared error and the binomial deviance, twice
+        the log loss of two classes, are not halved, although their gradients are
+        (HistGradientBoosting reports half of each). Poisson, gamma and tweedie losses are half the
+        deviance without the terms that depend only on y, as in scikit-learn.
         """
 
     def mean_loss(self, rows: Predicted, parameter: np.ndarray) -> float:

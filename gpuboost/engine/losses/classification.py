@@ -26,7 +26,10 @@ class SoftmaxLoss(FormulaLoss):
         return np.full(self.columns, self.columns / (self.columns - 1.0))
 
     def baseline(self, y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-        """Logarithms of the classes' fractions of the total weight, minus their mean."""
+        """Logarithms of the classes' fractions of the total weight, minus the logarithms' mean.
+
+        Fractions below `links.SMALLEST_SHARE` are raised to it.
+        """
         shares = [
             weighted_mean((y == k).astype(np.float64)[:, None], weights)
             for k in range(self.columns)

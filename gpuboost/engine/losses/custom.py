@@ -24,10 +24,11 @@ class UserLoss(Loss):
     objective : object
         Has ``gradient(y, raw)`` and ``hessian(y, raw)``, or ``gradient_hessian(y, raw)`` that
         returns both. ``raw`` and the results are (n,) for one column, else (n, columns); ``y`` is
-        the target, with codes for classes. Arrays are on the device in use. Optional methods are
-        ``loss(y, raw)``, the loss of each row (else scores are NaN), ``predict(raw)`` (else the raw
-        prediction is the prediction) and ``baseline(y, weights)`` (else 0), whose arrays are on
-        the host, and whose ``weights`` are None without weights.
+        the target, with codes for classes. Optional methods are ``loss(y, raw)``, the loss of each
+        row (else scores are NaN), ``predict(raw)`` (else the raw prediction is the prediction) and
+        ``baseline(y, weights)`` (else 0), where ``weights`` is None without weights. In rounds,
+        arrays are on the device in use; for metrics and the baseline (which needs gradients if
+        there are offsets), they are on the host; in predictions, they are where ``X`` is.
     """
 
     objective: Any = None

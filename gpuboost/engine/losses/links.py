@@ -1,4 +1,4 @@
-"""Link functions between raw predictions and means or class probabilities of the target."""
+"""Link functions between raw predictions and predictions: values or class probabilities."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from gpuboost.engine.losses.formulas import inside, sigmoid, softmax_weight
 from gpuboost.engine.numerics import exp, log, select
 
-SMALLEST_SHARE = 2.0**-52  # lower bound of a class probability before its logarithm is taken
+SMALLEST_SHARE = 2.0**-52  # links of classifiers clip probabilities to this and 1 minus this
 _SMALL_SHARE, _LARGER = 2.0**-1000, 2.0**64
 _LOG_OF_LARGER = 44.3614195558365
 
@@ -39,7 +39,7 @@ def row_largest(raw: np.ndarray) -> np.ndarray:
 
 
 def row_weights(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Unnormalised probabilities (n, n_classes), and their sums over classes, in order (n, 1)."""
+    """Unnormalised probabilities (n, n_classes), and their sums, in class order, (n, 1)."""
     weights = softmax_weight(raw, row_largest(raw))
     total = weights[:, 0]
     for k in range(1, raw.shape[1]):
