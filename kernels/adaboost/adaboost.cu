@@ -34,7 +34,8 @@ __device__ __forceinline__ int64 fixed_point(double weight)
     return (int64)rint(weight * FIXED_POINT);
 }
 
-constexpr int32 NODES = 2 * NODE_ROW + 1, MASKS = 2 * MASK_ROW + 1;  // of the table of one tree
+// Indices of the numbers of nodes and masks in the table of one tree.
+constexpr int32 NODES = 2 * NODE_ROW + 1, MASKS = 2 * MASK_ROW + 1;
 
 __device__ __forceinline__ int64 threads_of_grid() { return (int64)gridDim.x * BOOST_THREADS; }
 
@@ -219,7 +220,7 @@ __device__ __forceinline__ double share_of(int64 part, int64 whole)
 // chance, the vote is 0 (the host sets it), and the factors leave the weights unchanged up to
 // rounding, so the next round can be launched before the host has read the error.
 //
-//   chance       error of a random guess
+//   chance       error of a random guess; 0.5 for regression, 1 for a single class
 //   n_classes    2 for regression
 //   may_reverse  whether the predictions of a tree that is worse than chance are reversed
 //   facts        float64 (6,): error, vote, factor of the bound on the training error, whether the

@@ -1,7 +1,7 @@
-// Sets leaf values to quantiles of the residuals of their rows; for the Huber loss, the mean of the
-// clipped differences between residuals and median is added. Each leaf is a group of residuals,
-// whose quantile quantiles.cu finds. The residuals of a group are contiguous, unless splits were
-// undone.
+// Sets the values of leaves to quantiles of the residuals of their rows, times the learning rate;
+// for the Huber loss, the mean of the clipped differences between residuals and median is added to
+// the quantile. Each leaf is a group of residuals, whose quantile quantiles.cu finds. The residuals
+// of a group are contiguous, unless splits were undone.
 //
 //   key, weight, n_pieces, slot, first, rows, size, level   of groups, see quantiles.cu
 //
@@ -14,11 +14,12 @@
 
 // ---- Leaves of a level -------------------------------------------------------------------------
 
-// Make a group of each node of a level that was not split: its number, the offset of its residuals,
-// and their pieces. Group numbers differ from run to run; quantiles do not.
+// For each node of a level that was not split, make a group: number it, reserve a range for its
+// residuals, and cut the range into pieces. Group numbers differ from run to run; quantiles do not.
 //
 //   size       int32 (1,)        number of nodes of the level
-//   count      int64 (nodes,)    rows of each node; tree and trees as in leaves.cu
+//   count      int64 (nodes,)    rows of each node; tree as in policy.cu, accepted as in
+//                                children.cu, trees as in leaves.cu
 //   n_with_offset int64 (1,), n_groups and n_cut int32 (1,)    residuals, groups and pieces so far;
 //                                zero before the first level
 //   level_of   float64 (K,)      level of the quantile for each column

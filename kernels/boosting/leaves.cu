@@ -57,8 +57,8 @@ struct RawPredictions {
 };
 
 // Add leaf values to the raw predictions of rows with codes uint8 (F, n). With `follows`, `place`
-// has the leaves of the rows that the tree was grown on; other rows traverse the tree, and so do
-// all rows without `follows`.
+// has the leaves of the rows that the tree was grown on, and other rows traverse the tree.
+// Otherwise, all rows traverse it.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 add_leaves(In<uint8> codes, int64 n, int32 missing_code, In<int64> table, int32 n_trees,
            In<int32> feature, In<uint8> code, In<uint8> missing_left, In<int32> left,

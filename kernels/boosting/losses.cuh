@@ -1,5 +1,6 @@
 // Gradient, hessian and value of each loss, for one row of weight 1 and one column of raw
-// predictions (the value of the softmax loss is for all columns of a row):
+// predictions (the value of the softmax loss is for all columns of a row; the values of
+// squared_error and log_loss are twice the functions that are differentiated):
 // gpuboost/engine/losses/formulas.py, the same operations in the same order.
 
 // The losses by number: gpuboost/engine/losses/table.py. ROW(7, log_loss) stands for the functions

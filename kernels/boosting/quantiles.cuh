@@ -18,7 +18,7 @@ __device__ __forceinline__ double number_of(uint64 key)
     return __longlong_as_double((int64)((key & SIGN) != 0 ? key ^ SIGN : ~key));
 }
 
-// The numbers of all groups; the numbers of a group are contiguous.
+// The numbers of all groups; the numbers of a piece are contiguous.
 struct Numbers {
     In<uint64> key;
     In<int64> weight;

@@ -63,9 +63,9 @@ struct Regular {
 // limits that all criteria share before it calls a criterion.
 
 // Defaults that criteria override: the attributes of `Criterion` (engine/criteria.py) with the same
-// names, and the impurity of class probabilities, by default Gini. `add_share` adds a probability
-// to a sum that begins at 0 (for MISCLASSIFICATION, it takes the maximum); `impurity` converts the
-// sum over all classes.
+// names, and the impurity of class probabilities, by default Gini. `add_share` adds the term of a
+// probability to a sum that begins at 0 (for MISCLASSIFICATION, it takes the maximum); `impurity`
+// converts the sum over all classes.
 struct CriterionFacts {
     static constexpr bool BOTH_CLASSES = true, TIMES_HESSIAN = false, COMPILED_APART = false;
     static __device__ double add_share(double sum, double share) { return sum + share * share; }

@@ -17,8 +17,9 @@
 //                                     i has place *first + i, see node_buffer.cu
 //   length        int32 (trees,)      number of splits that each queue has taken, zero before the
 //                                     first level
-//   gain, key, node   float64, uint64, int32 (trees, capacity)   gain, key and place of the node of
-//                                     each split taken, in the order of the queue
+//   gain_before, key_before, node_before   float64, uint64, int32 (trees, capacity)   gain, key and
+//                                     place of the node of each split taken, in the order of the
+//                                     queue; gain_after, ... for the new order
 //   turn          int32 (trees, capacity)   entry i of a tree: position in the order of the queue
 //                                     of the i-th node of the level before whose split was taken
 //   parent        int32 (places,)     place of the parent, NO_PARENT for roots; NO_NODE before the

@@ -139,9 +139,9 @@ struct Task {
 
 // ---- Dynamic shared memory ---------------------------------------------------------------------
 
-// Sums in two 32-bit halves, because only 32-bit shared atomics are native: the gradient of each
-// channel, the hessian and, only in `low`, the largest place of a row of positive weight, plus one
-// (0 if there is none).
+// Sums in two 32-bit halves, because 64-bit atomic addition is not native in shared memory: the
+// gradient of each channel, the hessian and, only in `low`, the largest place of a row of positive
+// weight, plus one (0 if there is none).
 struct Sums {
     uint32* low;
     uint32* high;
@@ -154,7 +154,7 @@ struct Sums {
 
 // The histogram of one feature, by cell: a code or, with BY_WARP, a cell of candidates.cuh. Planes
 // have `width` entries. `counts` is null if rows are not counted. `high` is null for classes,
-// because weights of classes fit 32 bits.
+// because weights of classes fit in 32 bits.
 struct BlockHistogram {
     uint32* weights;
     uint32* counts;

@@ -28,15 +28,15 @@ class TreeEnsemble(ManyTrees):
     bootstrap : bool
         Whether the rows of a tree are drawn with replacement, in proportion to their weights.
         Otherwise each tree of a forest uses all rows, and bagging draws ``max_samples`` rows
-        without replacement (pasting), or uses all rows if these are as many.
+        without replacement (pasting); if that is the number of rows, each tree uses all of them.
     oob_score : bool or callable
         Whether to predict each row with the trees that were not grown on it, and to score these
         predictions by accuracy or R2; requires ``bootstrap=True``. A callable is called as
         ``oob_score(y_true, y_pred)``, with encoded classes for classifiers, and returns the score.
     max_samples : int or float
         Number of rows drawn for each tree; a float is a fraction of the number of rows or, with
-        weights, of the sum of the weights (in forests, times the class weights). None means the
-        number of rows of X.
+        weights (in forests, also with class weights), of the sum of the rows' weights. In forests,
+        the fraction can be above 1. None means the number of rows of X.
 
     Attributes
     ----------
@@ -129,9 +129,9 @@ class TreeEnsemble(ManyTrees):
 
 
 def rows_drawn(sampler: RowSampler, tree: int) -> np.ndarray:
-    """Rows of a tree, ascending, each repeated as often as it was drawn; all rows without a draw.
+    """Rows of a tree, ascending, each repeated as often as it was drawn.
 
-    Rows whose weight is 0 are included if all rows are used.
+    If all rows are used, each row occurs once, including rows whose weight is 0.
     """
     rows = np.arange(sampler.n_samples)
     if sampler.method == ALL_ROWS:

@@ -1,8 +1,9 @@
 """Parameters of an estimator, checked once and converted for the engine.
 
-The estimators' classes only define names and defaults. Parameters of trees, of draws and of the
-execution are checked here, with `data.parameters`. Parameters that depend on X or on the classes
-are checked where X and y are read.
+The estimators' classes define names and defaults, and check a few parameters of their own.
+Parameters of trees, of draws and of the execution are checked here, with `data.parameters`.
+Constraints are checked in `inputs.constraints`, parameters of boosting in `boosting.parameters`,
+categorical features and class weights in `data`.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def execution_of(estimator: Any) -> Execution:
 def draw_seed(random_state: Any, before: Any = None) -> int:
     """The seed of a fit, from 0 to 2**32 - 1.
 
-    A warm start keeps the seed of the model ``before`` unless ``random_state`` is an integer.
+    A warm start keeps the last seed of the model ``before`` unless ``random_state`` is an integer.
     """
     if before is not None and not isinstance(random_state, (int, np.integer)):
         return before.batches[-1].sampler.seed
@@ -89,7 +90,8 @@ def tree_options(
     ----------
     tree : object with the parameters of a tree as attributes
     n_samples, n_features : int
-        Numbers of all rows and of the tree's candidate features, to which fractions refer.
+        Numbers of all rows and of the tree's candidate features, to which fractions refer. A
+        feature that is drawn several times for the tree counts as often.
     criteria : mapping of str to int
         Numbers of the criteria, the keys of `engine.criteria.CRITERIA`, by the names for users.
     """

@@ -151,7 +151,10 @@ def _some_rows_on_host(
 
 
 def _warn_of_small_weights(sampler: RowSampler) -> None:
-    """Warn if the weights of more than half of the rows round to 0, so that splits ignore them."""
+    """Warn if more than half of the positive weights are expected to round to 0 in a tree.
+
+    Splits ignore the rows of these weights.
+    """
     if sampler.lost_fraction > 0.5:
         assert sampler.weights is not None
         positive = sampler.weights[sampler.weights > 0]

@@ -37,11 +37,12 @@ def estimate_memory(
 ) -> int:
     """Estimate the peak memory of a fit on a CUDA device, in bytes.
 
-    X is assumed to be on the host. Trees of bounded depth are assumed to be full, as far as the
-    number of rows allows, and other trees to have about as many nodes as rows. For trees of more
-    than a dozen levels, this is more than most data need. The estimate excludes the memory of CUDA
-    itself (a few hundred MB per process) and, for boosting, the rows of ``eval_set`` and the arrays
-    of a user-defined loss.
+    X is assumed to be on the host. Trees of limited depth (at most 32) or number of leaves (at most
+    64) are assumed to be full, as far as the number of rows allows, and other trees to have about
+    as many nodes as rows, or as ``max_leaf_nodes`` allows. For trees of more than a dozen levels,
+    this is more than most data need. The estimate excludes the memory of CUDA itself (a few hundred
+    MB per process), the out-of-bag predictions of ``oob_score`` and, for boosting, the rows of
+    ``eval_set`` and the arrays of a user-defined loss.
 
     Parameters
     ----------
@@ -61,9 +62,10 @@ def estimate_memory(
     dtype : float32 or float64
         Data type of X.
     memory_budget : int, optional
-        Bytes that the fit can use in addition to the binned matrix. With a smaller budget, fewer
-        trees grow at once and levels are searched in slices. None means the memory that a fit on
-        the current device could use now, or no limit without a device.
+        Bytes that the fit can use in addition to the binned matrix, the targets and other arrays
+        that all trees share. With a smaller budget, fewer trees grow at once and levels are
+        searched in slices. None means the memory that a fit on the current device could use now,
+        or no limit without a device.
 
     Returns
     -------

@@ -31,7 +31,7 @@ class TreeView:
 
     Nodes are numbered breadth-first (scikit-learn: depth-first). Categorical splits have a NaN
     threshold, which scikit-learn's `export_text` and `plot_tree` print as nan;
-    ``categories_left(node)`` returns the categories that a split sends left. Methods take an X as
+    ``categories_left(node)`` returns the codes that a split sends left. Methods take an X as
     `predict` of the estimator does, but not a `Dataset`, and match columns by position.
 
     Attributes
@@ -46,15 +46,18 @@ class TreeView:
     feature : ndarray of int64 of shape (node_count,)
         Split feature; -2 in leaves.
     threshold : ndarray of float64 of shape (node_count,)
-        ``x <= threshold`` goes left; -2 in leaves, NaN in categorical splits.
+        ``x <= threshold`` goes left; +inf if only missing values go right, -2 in leaves, NaN in
+        categorical splits.
     missing_go_to_left : ndarray of uint8 of shape (node_count,)
         1 where missing values go left.
     impurity, weighted_n_node_samples : ndarray of float64 of shape (node_count,)
-        Impurity of each node, and total weight of its training rows.
+        Impurity of each node, and total weight of its training rows; in gradient boosting, NaN and
+        total hessian.
     n_node_samples : ndarray of int64 of shape (node_count,)
         Number of training rows in each node.
     value : ndarray of float64 of shape (node_count, n_outputs, max_n_classes)
-        Class probabilities or, for a regression, values (the last axis has length 1).
+        Class probabilities or, for a regression, values (the last axis has length 1); in gradient
+        boosting, contributions to raw predictions.
     """
 
     def __init__(self, tree: Tree, schema: FeatureSchema, n_classes: int) -> None:
@@ -79,10 +82,11 @@ class TreeView:
         self.missing_go_to_left = (tree.missing_left & ~leaf).astype(np.uint8)
 
     def categories_left(self, node: int) -> np.ndarray:
-        """Codes of the categories that a categorical split sends left.
+        """Codes of the categories that a categorical split sends left; the other codes go right.
 
-        The other codes go right, except codes absent from the node's training rows, which go where
-        missing and unknown categories go (see ``missing_go_to_left``).
+        Codes absent from the node's training rows go where missing and unknown categories go. If
+        these go left (see ``missing_go_to_left``), the result includes all absent codes up to 255,
+        even those of no category.
         """
         if self._tree.category[node] < 0:
             raise ValueError(
@@ -128,7 +132,8 @@ class TreeView:
         """Add to ``out`` the mean prediction with the target features set to each row of ``grid``.
 
         A split on another feature sends every row both ways, in proportion to the training weight
-        of its children (Friedman 2001, section 8.2). The prediction is that of the first output.
+        of its children (Friedman 2001, section 8.2). The prediction is that of the first output or,
+        for a classification, the probability of the first class.
         """
         grid = self._columns(grid, select_columns(self._schema, np.asarray(target_features)))
         tree, share = self._tree, np.zeros((len(grid), self.node_count))
@@ -160,7 +165,7 @@ def node_paths(ensemble: Ensemble, leaves: np.ndarray) -> csr_matrix:
 
 
 def _columns_of_paths(ensemble: Ensemble, leaves: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes on the paths to the leaves of each row, and the start of each row's nodes.
+    """Nodes on the paths to each row's leaves, as indices and index pointer of a CSR matrix.
 
     Nodes are numbered breadth-first, so a path from the root visits them in ascending order. Each
     path is written from its leaf backwards; each step moves up one node in all rows and trees.

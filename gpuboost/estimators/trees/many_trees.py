@@ -41,7 +41,8 @@ class ManyTrees(TreeModel):
     warm_start : bool
         Whether `fit` adds trees to the existing trees and keeps the bins and categories of the
         first fit. On the same data and with the same other parameters, the model is the same as if
-        all trees were grown at once.
+        all trees were grown at once (in gradient boosting, only up to rounding errors, and early
+        stopping begins anew).
     verbose : int
         If above 0, a progress bar is shown.
 

@@ -62,8 +62,8 @@ class SingleTree(TreeModel):
         Maximum number of leaves; the tree is then grown best-first. None means no limit.
     min_impurity_decrease : float
         A node is split only if the split decreases the impurity, weighted by the node's fraction
-        of the total weight, by at least this value. With 'absolute_error', splits below this value
-        are removed after the tree is grown.
+        of the total weight, by at least this value. With 'absolute_error', splits with a smaller
+        decrease, and all splits of their descendants, are removed after the tree is grown.
     ccp_alpha : float
         Complexity parameter of minimal cost-complexity pruning: the cost of each leaf, added to
         its impurity times its fraction of the total weight. The smallest subtree of least cost is
@@ -78,8 +78,8 @@ class SingleTree(TreeModel):
     ----------
     tree_ : TreeView
         The nodes, as arrays with scikit-learn's names. Categorical splits have a NaN threshold
-        (`export_text` prints nan); ``tree_.categories_left(node)`` returns the categories that
-        go left.
+        (`export_text` prints nan); ``tree_.categories_left(node)`` returns the codes of the
+        categories that go left.
     max_features_ : int
         Number of candidate features at each node.
     """
