@@ -1,6 +1,7 @@
 // Finishes the nodes of the node buffer: computes thresholds, masks, directions of missing values,
 // values, weights, impurities and impurity decreases, by the same operations in the same order as
-// gpuboost/engine/growth/tree.py and gpuboost/engine/targets.py.
+// gpuboost/engine/growth/tree.py and gpuboost/engine/targets.py (for the steps of boosting, as
+// gpuboost/engine/ensembles/boosting.py).
 //
 //   table, order, category, level_end   the numbers of the nodes, from node_buffer.cu
 //   left, count, ..., sums              the node buffer, in which left is now the number of the
@@ -13,7 +14,7 @@
 //   feature int16 or int32              threshold float64      code, missing_left uint8
 //   left, category int32                masks uint32 (masks, CODE_WORDS)
 //   value float64 (nodes, n_values)     impurity_decrease, impurity float64
-//   weight float64, or uint32 if weights are whole numbers     count uint32
+//   weight float64, or uint32 if weights of nodes are whole numbers below 2**32     count uint32
 
 #include "growth/node_buffer.cuh"
 #include "growth/thresholds.cuh"
@@ -141,8 +142,9 @@ struct FinishedNodes {
 // Write the finished nodes of all trees. The arguments from `exponents` to `square_unit` are those
 // of ValueRule.
 //
-//   unit            float64 (1,)      factor of weights, not used for steps
-//   unit_of_gain    float64 (1,)      factor of gains, not used for medians
+//   unit            float64 (1,)      unit of the integer weights, not used for steps
+//   unit_of_gain    float64 (1,)      factor from a gain to a decrease of weight times impurity,
+//                                     not used for medians
 //   has_draws, has_masks              whether the node buffer has `draw` and `mask`
 //   is_narrow       whether features are written to `narrow_feature`, else to `wide_feature`
 //   is_whole        whether weights are written to `whole_weight`, else to `weight`
@@ -217,7 +219,8 @@ finish_nodes(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels,
 // Clip the values of each tree (with two classes, the probability of the second class) to the
 // largest absolute leaf value and to the bounds set by the monotonic splits above each node, as
 // `in_monotonic_order` of gpuboost/engine/growth/constraints.py does. Then multiply them by the
-// rate. Trees whose rows all have weight zero are left out.
+// rate. With two classes, the first class gets the rest, 1 minus the result. Trees whose rows all
+// have weight zero are left out.
 //
 //   value          float64 (nodes, n_values)   values of the finished trees
 //   largest, rate  float64 (1,)          largest absolute leaf value, and factor of clipped

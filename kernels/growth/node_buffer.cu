@@ -10,7 +10,8 @@
 //   hessian  int64 (m,)          sum of the rows' hessians
 //   gain     float64 (m,)        gain of the split; -1 in leaves
 //   feature  int32 (m,)          feature of the split; LEAF in leaves
-//   bin, next_bin, draw, missing, mask   the split, as in select_split.cu; undefined in leaves
+//   bin, next_bin, draw, missing, mask   the split, as in select_split.cu; undefined in leaves,
+//                                        mask also in numeric splits
 //   sums     int64 (m, n_sums)   sums of leaves; of split nodes only with `all_sums`, or after
 //                                number_nodes with `adds`
 //

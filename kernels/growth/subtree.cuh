@@ -10,12 +10,13 @@
 //   hessian   int64 (m,)          sum of the rows' hessians
 //   gain      float64 (m,)        gain of the split; -1 in leaves
 //   feature   int32 (m,)          feature of the split; LEAF in leaves
-//   bin, next_bin, draw, missing, mask   the split, as in select_split.cu; undefined in leaves
+//   bin, next_bin, draw, missing, mask   the split, as in select_split.cu; undefined in leaves,
+//                                        mask also in numeric splits
 //   sums      int64 (m, n_sums)   leaf sums; written only for leaves
 //
-// Each numeric feature of a node costs a pass over the node's rows, whose codes are in the cache, a
-// scan of the cells and, in a block of several warps with K channels, 7 + 2 K barriers (9 + 2 K if
-// rows are counted).
+// Each numeric feature that could split a node costs a pass over the node's rows, whose codes are
+// usually in the cache, a scan of the cells and, in a block of several warps with K channels,
+// 7 + 2 K barriers (two more if rows are counted, one more if thresholds are random).
 
 #include "common/block_rank.cuh"
 #include "common/goes_left.cuh"
@@ -116,7 +117,7 @@ __device__ __forceinline__ void add_to_cells(BlockState& state, const Layout& sh
     }
 }
 
-// Zero the histogram.
+// Zero the histogram and, with BY_WARP, the set of its codes.
 __device__ __forceinline__ void clear_cells(BlockState& state, const BlockHistogram& cells,
                                             int32 n_channels)
 {
@@ -194,10 +195,11 @@ __device__ __forceinline__ void evaluate_feature(BlockState& state, const Layout
     clear_cells(state, cells, options.n_channels);
 }
 
-// Write the best split of a node to `state.split`, and return its feature. The first max_features
-// features in the node's order are searched; if none of them has two occupied codes, also the
-// following ones up to the first that does. If all features are candidates, they are searched by
-// number, because their order only decides ties. Every thread of the block takes part.
+// Write the best split of a node to `state.split`, and return its score and feature; the score is
+// -1 if there is no split. The first max_features features in the node's order are searched; if
+// none of them has two occupied codes, also the following ones up to the first that does. If all
+// features are candidates, they are searched by number, because their order only decides ties.
+// Every thread of the block takes part.
 __device__ __forceinline__ BestFeature find_split(BlockState& state, const Layout& shared,
                                                   const Sums& sums, const Task& task,
                                                   const OpenNode& node)
@@ -285,9 +287,9 @@ __device__ __forceinline__ int32 partition(BlockState& state, const Matrix& matr
 
 // ---- Results -----------------------------------------------------------------------------------
 
-// Write leaf sums. Without columns, each thread writes the weight of one class; otherwise, each
-// warp, whose lanes loop over rows, writes the sum of one column (over the rows of one class, if
-// there are classes).
+// Write leaf sums. Without columns, threads loop over classes and write their weights. Otherwise,
+// warps loop over sums, each of one column (over the rows of one class, if there are classes), and
+// the lanes of a warp loop over rows.
 __device__ __forceinline__ void write_sums(const BlockState& state, const Layout& shared,
                                            const Sums& sums, const OpenNode& node,
                                            const Options& options, const LeafColumns& wide,

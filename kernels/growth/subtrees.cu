@@ -12,8 +12,8 @@
 //                                                                     histogram.cu
 //   small         int32 (nodes,)   roots of the subtrees, sizes[2] of them, from policy.cu
 //   tree, key, start, count        of the nodes of the level, see policy.cu
-//   min_hessian, min_category, root_hessian   int64 (trees,)
-//   allowed       uint8 (trees, n_features)
+//   min_hessian, min_category, root_hessian   int64 (trees,)   see split.cu and select_split.cu
+//   allowed       uint8 (trees, n_features)    features that the nodes of a tree may split on
 //   tiles         uint8 (n_tiles, n_samples, tile)    a row's codes of the features of a tile are
 //                                                     side by side
 //   n_bins, is_categorical   int32, uint8 (n_features,)   center float64 (n_features, width - 1)

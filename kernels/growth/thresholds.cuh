@@ -26,8 +26,8 @@ struct Threshold {
     double value;
 };
 
-// The threshold of a split by feature f: midway between bins `bin` and `next_bin`, or `draw` unless
-// that is NaN (the threshold is not random). A threshold among the training values of a bin moves
+// The threshold of a split by feature f: `draw` or, if that is NaN (the threshold is not random),
+// midway between bins `bin` and `next_bin`. A threshold among the training values of a bin moves
 // out of them. If only missing values go right, the threshold is infinity.
 __device__ __forceinline__ Threshold threshold_of(const Bins& bins, int32 f, int32 bin,
                                                   int32 next_bin, double draw)

@@ -17,8 +17,9 @@ constexpr int32 SHARES = 0, MEANS = 1, POISSON_MEANS = 2, MEDIANS = 3, STEPS = 4
 //   distinct_targets  float64          for medians: the sorted distinct targets of each output, one
 //                                      output after the other
 //   first_target  int32 (n_values,)    index of each output's first target in distinct_targets
-//   given         float64 (3,)         for steps: l1, l2 and the largest absolute step
-//   rate          float64 (1,)         factor of steps
+//   given         float64 (3,) or (4,)   for steps: l1, l2 and the largest absolute step; a fourth
+//                                      number is not read
+//   rate          float64 (1,)         factor of steps; 1 if order_values multiplies them later
 //   kind, criterion                    kind of values, and number of the criterion
 //   n_values      number of classes or outputs
 //   n_sums        number of sums of a node; n_planes is the length of `exponents`

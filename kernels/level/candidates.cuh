@@ -105,10 +105,11 @@ struct Feature {
     int32 index;
     int32 n_bins;
     bool categorical;
-    int32 sign;          // 1 if leaf values must not decrease with it, -1 if not increase, else 0
+    // 1 if leaf values must not decrease with the feature, -1 if they must not increase, else 0.
+    int32 sign;
     In<double> center;   // centres of the feature's bins
-    // Codes of the cells in use, NO_CODE for the others (the entry of the missing cell can also be
-    // the missing code); null if cells are codes.
+    // (SPLIT_THREADS + 1,): codes of the cells in use, NO_CODE for the others and for the missing
+    // cell; null if cells are codes.
     const uint8* codes;
 
     __device__ __forceinline__ int32 code(int32 cell) const

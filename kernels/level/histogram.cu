@@ -8,9 +8,9 @@
 //                                                slots share one list
 //   row        uint32 (n_rows,)                  rows of the matrix; a node's rows are contiguous
 //   weight     uint32 (n_rows,)                  at most 2**31 - 1
-//   target     int32 (columns, n_rows)           a value or gradient per channel; two classes: 1
-//                                                for the second class, else 0; more classes: the
-//                                                class, ascending in each node
+//   target     int32 (columns, n_rows)           a value, sign (for medians) or gradient per
+//                                                channel; two classes: 1 for the second class, else
+//                                                0; more classes: the class, ascending in each node
 //   n_pieces   int32 (1,)                        number of pieces, at most the length of arrays
 //   slot, first, rows   int32, int64, int32 (pieces,)    pieces of rows, from policy.cu
 //   histogram  int64 (slots, n_listed, width, 2 + channels)   sum of weights, number of rows (only
@@ -19,9 +19,10 @@
 //
 // Launch: grid (any, n_listed / TILE rounded up, channels; 1 with more than two classes),
 // HISTOGRAM_THREADS threads, shared memory below. Blocks loop over the pieces of the `n_slots`
-// slots from `first_slot` on; pieces are sorted by slot. All rows of a piece belong to one node
-// (slot). A block sums the rows for TILE features: one channel of gradients or, with more than two
-// classes, all channels. A warp takes 32 / TILE rows at a time, and a lane takes one feature:
+// slots from `first_slot` on, with which `listed` and `histogram` begin; pieces are sorted by slot.
+// All rows of a piece belong to one node (slot). A block sums the rows for TILE features: one
+// channel of gradients or, with more than two classes, all channels. A warp takes 32 / TILE rows at
+// a time, and a lane takes one feature:
 //
 //                lane 0   lane 1   ...  lane 31
 //   row 7        code 3   code 9        code 3
@@ -149,8 +150,8 @@ histogram_values(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> t
 // exact, too, but would read one number per class for each cell even if a node has few rows.
 
 // Segments of at least width / SHORT rows are flushed. A 64-bit global atomic is assumed to cost as
-// much as reading SHORT * SHORT * 2 words of shared memory: r rows spread evenly over `width` codes
-// save r * r / (2 * width) atomics of a lane, whose cells are `width` words.
+// much as reading SHORT * SHORT * 2 words of shared memory: for each feature, a flush of r rows
+// with random codes reads `width` words and saves about r * r / (2 * width) atomics.
 constexpr int32 SHORT = 5;
 
 // The rows of a piece.
@@ -274,12 +275,13 @@ __device__ __forceinline__ void add_segment(const LaneColumn& column, const Clas
             if (planes.counts != nullptr) atomicAdd(planes.counts + cell, 1u);
         }
     }
-    // The TILE threads of a row find the same end; only the first of them must write it.
+    // The TILE threads of a row find the same end, so only the first of them writes it; that thread
+    // always has a feature.
     if (threadIdx.x % TILE == 0 && beyond < rows.count) atomicMin(end, beyond);
 }
 
 // Add the weights of a segment, of class `own`, to global memory and to the totals of all classes,
-// and clear them.
+// and clear the weights.
 __device__ __forceinline__ void flush_segment(const ClassPlanes& planes, const Output& output,
                                               int32 cells, int32 own)
 {

@@ -13,7 +13,7 @@
 //                                   half (lower) and more than half (upper) of the node's weight
 //
 // `lower` is found by radix select, see radix_select.cuh. Digits are narrow, because deep levels
-// have many nodes: a thread counts the weights of its rows in registers.
+// have many nodes: a thread sums the weights of its rows by digit in registers.
 //
 // Launch, unless stated otherwise: any number of blocks of MEDIAN_THREADS threads, no shared
 // memory; blocks loop over pieces with the stride of the grid.

@@ -54,7 +54,8 @@ __device__ __forceinline__ void build_histogram(int64* cells, In<uint8> codes, c
 
 // Write, for the slot of each undecided node: listed int32 (slots,), the next feature that can
 // split the node, -1 if none can; and the split by this feature, as split.cu writes it, with one
-// entry per slot. Only slots among the `n_slots` from `first_slot` on are processed.
+// entry per slot. Only slots among the `n_slots` from `first_slot` on are processed; arrays (slots,
+// ...) begin with the first of these.
 extern "C" __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
 try_next_features(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> target,
                   In<int32> size, In<int32> slot, In<uint8> undecided, In<int64> start,

@@ -16,7 +16,8 @@
 
 #include "common/chunks.cuh"
 
-constexpr int32 FROM_ROWS = -1;  // `source` of a histogram that is summed from rows
+// `source` of a node whose histogram is summed from rows, or which has no histogram.
+constexpr int32 FROM_ROWS = -1;
 
 // Shared memory of `append_work`.
 struct PieceWorkspace {

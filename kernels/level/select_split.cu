@@ -12,7 +12,7 @@
 //
 // Launch: any number of blocks of (WARP, SELECT_WARPS) threads; warps loop over nodes with the
 // stride of the grid; no shared memory. Of the open nodes, only those whose slots are among the
-// `n_slots` from `first_slot` on are processed.
+// `n_slots` from `first_slot` on are processed; arrays (slots, ...) begin with the first of these.
 
 #include "common/goes_left.cuh"
 #include "level/accept.cuh"

@@ -11,7 +11,8 @@
 //                                     see policy.cu
 //   hessian, count   int64 (nodes,)   gradient int64 (nodes, n_channels)   sums
 //   key uint64 (nodes,)               tree int32 (nodes,)
-//   min_hessian, min_category   int64 (trees,)
+//   min_hessian, min_category   int64 (trees,)   smallest weight of a child, and of a category that
+//                                     is not rare
 //   allowed     uint8 (trees, n_features)   features that nodes may split on; (nodes, n_features)
 //                                     with ALLOWED_BY_NODE
 //   regular     float64 (3,)          l1, l2, largest absolute leaf value
@@ -27,7 +28,8 @@
 //
 // Launch: grid (any, entries); the entries of the lists begin at `first_entry`, because a grid has
 // at most 65535 rows and longer lists take several launches. Slots are the `n_slots` from
-// `first_slot` on. Static shared memory only.
+// `first_slot` on; except node_of_slot, arrays (slots, ...) begin with the first of these. Static
+// shared memory only.
 
 #include "level/histogram_view.cuh"
 #include "level/split.cuh"
@@ -43,7 +45,7 @@ __device__ __forceinline__ void subtract(int64* own, const int64* parent, const 
 // next_bin int16, draw float64, missing int8 (slots, n_listed); mask uint32 (slots, n_listed,
 // MASK_WORDS), for categorical features only. `splittable` says whether the feature is allowed and
 // has two occupied codes, the missing code included. A score of -1 means that there is no valid
-// split; the other arrays are then undefined. Slots of nodes that are not open are left out.
+// split; bin to mask are then undefined. Slots of nodes that are not open are left out.
 extern "C" __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
 split_features(int64* histogram, In<int64> previous, In<int32> sizes, In<int32> node_of_slot,
                In<int32> slot, In<int32> source, In<uint8> open, In<int64> hessian, In<int64> count,

@@ -19,7 +19,8 @@ __device__ __forceinline__ int64 own_place()
     return (int64)blockIdx.x * LINK_THREADS + threadIdx.x;
 }
 
-// Compute mean, float64 (n,): the exponentials of n raw predictions, which can have any shape.
+// Compute mean, float64 (n,): the exponentials of n raw predictions, which are first clipped to
+// [-MAX_RAW, MAX_RAW] and can have any shape.
 extern "C" __global__ void __launch_bounds__(LINK_THREADS, LINK_BLOCKS)
 means_of_logs(In<double> raw, int64 n, Out<double> mean)
 {

@@ -4,8 +4,9 @@
 //   seed        uint64 (1,)     seed of the random numbers, hashed with their purpose and the
 //                               number of the tree
 //   trees       uint64 (T,)     numbers of the trees
-//   drawn       uint32 (T, n)   draw counts; (1, n) with a `stride` of 0 if all trees share them,
-//                               else `stride` is n
+//   drawn       uint32 (T, n)   draw counts (if trees use all rows, their whole weights, or 1);
+//                               (1, n) with a `stride` of 0 if all trees share them, else `stride`
+//                               is n
 //   kept        int64 (T, parts)    number of rows of each part that are in the tree
 //   order       uint32 (n,)     the order in which rows are listed, read only if `ordered`;
 //                               otherwise, rows are listed by number

@@ -1,5 +1,6 @@
 // The roots of a batch of T trees, and numbers that each tree needs before it grows, computed from
-// the results of draw.cu and sums.cu. The rows of each tree are in n_parts parts, see draw.cu.
+// the results of sums.cu and of the kernels that count rows: those of draw.cu or, in a round of
+// boosting, gradients.cu. The rows of each tree are in n_parts parts, see draw.cu.
 //
 // Launch of all kernels: one block of ROOTS_THREADS threads, no dynamic shared memory. Threads loop
 // over trees with stride ROOTS_THREADS, unless stated otherwise.
@@ -14,11 +15,12 @@ constexpr int32 ROOTS_WARPS = ROOTS_THREADS / WARP;
 // Find the first row of each part of each tree, and the number of rows of each tree.
 //
 //   kept    int64 (T, n_parts)    number of rows of each part
-//   first   int64 (T, n_parts)    number of rows of all earlier parts, including other trees
+//   first   int64 (T, n_parts)    number of rows of all earlier parts, also those of other trees
 //   count   int64 (T,)            number of rows of each tree
 //
-// Each thread sums n_each contiguous parts, then writes the offsets of their rows. After that,
-// threads loop over trees.
+// AdaBoost also sums the fixed-point weights of parts of the rows in this way. Each thread sums
+// n_each contiguous parts, then writes the offsets of their rows. After that, threads loop over
+// trees.
 extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
 place_parts(In<int64> kept, int64 n_trees, int64 n_parts, int64* first, Out<int64> count)
 {
