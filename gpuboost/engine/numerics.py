@@ -7,7 +7,7 @@ with these functions. Those that Numba compiles are branch-free and take arrays 
 
 import numpy as np
 
-_LN2_HIGH = 6.93147180369123816490e-01  # the first 33 bits of ln 2: e * _LN2_HIGH is exact
+_LN2_HIGH = 6.93147180369123816490e-01  # the first 32 bits of ln 2: e * _LN2_HIGH is exact
 _LN2_LOW = 1.90821492927058770002e-10
 _SQRT2_MANTISSA = np.int64(0x6A09E667F3BCD)
 _MANTISSA = np.int64(0xFFFFFFFFFFFFF)

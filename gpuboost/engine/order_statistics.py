@@ -7,8 +7,9 @@ the group, and ``cut = level * W`` (float64, rounded once)::
     lower = smallest v with C(v) >= cut         upper = smallest v with C(v) > cut
 
 Every value between ``lower`` and ``upper`` minimises the loss. The quantile is their midpoint: the
-usual median for an even number of equal weights. (scikit-learn's boosting takes the lower value if
-rows have weights and otherwise interpolates by position.)
+usual median for an even number of equal weights. (In leaves, scikit-learn's GradientBoosting takes
+the lower value, and so does its HistGradientBoosting if rows have weights; without weights, the
+latter interpolates by position.)
 """
 
 from __future__ import annotations
@@ -154,6 +155,7 @@ def mean_of_clipped(
     Returns
     -------
     float64 (n_groups,)
+        0 for a group of weight 0.
     """
     of_rows = weights[groups.rows]
     left = np.clip(values[groups.rows] - groups.spread(centres), -limit, limit)

@@ -22,7 +22,7 @@ from gpuboost.engine.targets import ClassTarget, MedianTarget, RegressionTarget,
 VALUE_BITS = 28  # bits of a centred target; weight * value and a 17-bit weight fit in 62 bits
 EXACT_BITS = 53  # sums of targets below 2**53 are exact in float64, so equal means have gain 0
 MAX_SUM = 2.0**1000  # largest sum of targets that are not centred; leaves a margin for weights
-MIN_VALUE_BITS = 12  # minimum bits of a target, even if sums can then exceed EXACT_BITS
+MIN_VALUE_BITS = 12  # minimum bits (unless weights reach 2**25), even if sums exceed EXACT_BITS
 
 
 def class_target(classes: np.ndarray, n_classes: int, facts: WeightFacts) -> ClassTarget:

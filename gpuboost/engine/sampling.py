@@ -124,7 +124,7 @@ class RowSampler:
 
     @cached_property
     def bounds(self) -> tuple[float, float]:
-        """Upper bounds on the sum of a tree's integer weights, and of each integer weight.
+        """Upper bounds on the sum of a tree's integer weights, and on each integer weight.
 
         The probability that a row drawn m times on average is drawn more than 2 m + 64 times is
         negligible: below exp(-60).
@@ -234,7 +234,7 @@ class RowSampler:
         return balanced_weights(np.bincount(self.balance, weights=draws))[self.balance]
 
     def draw_counts(self, tree: int) -> np.ndarray:
-        """Draw count of each row, unless all rows are used: int32 (n_samples,), 0 if out of bag."""
+        """Draw count of each row, 0 if out of bag: int32 (n_samples,). Not for method "all"."""
         if self.method == WITH_REPLACEMENT:
             key = randomness.stream_key(self.seed, randomness.DRAW_ROWS, tree)
             words = randomness.hash_index(key, np.arange(self.n_draws, dtype=np.uint64))
@@ -279,7 +279,7 @@ class RowSampler:
 
 
 def balanced_weights(counts: np.ndarray) -> np.ndarray:
-    """Class weights `n / (k * count)` of the k classes that occur, and 0 for other classes."""
+    """Weights n / (k * count) of the k classes that occur, 0 of others; n is the sum of counts."""
     present = counts > 0
     weights = np.zeros(len(counts), dtype=np.float64)
     total = float(counts.sum())
@@ -371,7 +371,7 @@ def root_keys(seed: int, trees: np.ndarray) -> np.ndarray:
 
 
 def _largest_share(sampler: RowSampler) -> float:
-    """Probability of the row that is most likely to be drawn."""
+    """Probability that a single draw takes the row that is most likely to be drawn."""
     cumulative = sampler.cumulative
     if cumulative is None:
         return 1.0 / sampler.n_samples

@@ -26,7 +26,8 @@ All targets have these attributes and methods, which backends use:
     Contributions of the given rows of a tree to the channels: gradients int64 (r, K) and None, or
     for more than two classes None and the class of each row, int64 (r,).
 ``node_values(sums, hessian, rows, criterion)``
-    `NodeValues` of a finished tree. (A round of boosting finishes its trees without this method.)
+    `NodeValues` of a finished tree. (`GradientTarget` lacks this method: boosting finishes trees
+    without it.)
 """
 
 from __future__ import annotations
@@ -230,7 +231,8 @@ class MedianTarget(_OfOutputs):
     distinct_targets : K arrays of float64
         The distinct targets of each output.
     wide : int64 (n, P)
-        Planes of the centred targets and of the weight.
+        Planes of the centred targets, times the weight if weights are real-valued, then of the
+        weight (of 1 if weights are integers).
     exponents : int64 (P,)
         Exponents of the planes.
     mean : float64 (K,)

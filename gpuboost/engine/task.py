@@ -196,8 +196,8 @@ class GrownTree:
     draw : float64 (m,)
         The random threshold, NaN without one.
     missing : int8 (m,)
-        `MISSING_RIGHT`, `MISSING_LEFT`, or `MISSING_UNSEEN` if the value is missing in no row of
-        the node that has weight.
+        `MISSING_RIGHT`, `MISSING_LEFT`, or `MISSING_UNSEEN` if no row of positive weight in the
+        node has a missing value.
     left : int32 (m,)
         Left child, which the right child follows; 0 in leaves.
     gain : float64 (m,)

@@ -88,8 +88,9 @@ def make_loss(name: str, n_outputs: int = 1, n_classes: int = 0, **parameters: A
         Number of classes, 0 for real-valued targets.
     **parameters
         Parameters of losses; a loss ignores the parameters of other losses. For huber, ``alpha`` is
-        the quantile level of absolute residuals above which the loss is linear; for quantile,
-        ``alpha`` is one or several levels; for tweedie, ``power`` is the power of the variance.
+        the level of the quantile of absolute residuals above which the loss is linear; for
+        quantile, it is one or several levels; for tweedie, ``power`` is the power of the mean to
+        which the variance is proportional.
 
     Raises
     ------

@@ -61,9 +61,11 @@ class AdaBoost(ManyTrees):
     estimator_ : tree estimator
         The unfitted template of the trees.
     estimator_weights_ : ndarray of shape (n_trees,)
-        Weight of each tree. In a classifier of two classes, this is ``learning_rate`` times twice
-        the alpha of Schapire and Singer (1999), at most 700. A tree without errors has weight 1,
-        as has the only tree of a regression that stopped in the first round.
+        Weight of each tree, at most 700: ``learning_rate`` times log((1 - e) / e), where e is the
+        error of the tree, or times log((n_classes - 1) (1 - e) / e) in a classifier. For two
+        classes and a learning rate of 1, this is twice the alpha of Schapire and Singer (1999). A
+        tree without errors has weight 1, as has the only tree of a regression that stopped in the
+        first round.
     estimator_errors_ : ndarray of shape (n_trees,)
         Weighted error of each tree in its round; in a regressor, the weighted mean loss.
     """

@@ -34,7 +34,7 @@ class BoostedTrees(FittedTrees):
         Weight of each tree.
     errors, bounds : float64 (n_trees,)
         Weighted error of each round, and its Z_t (see ``engine.ensembles.adaboost``); in a
-        regression, the weighted mean loss, and 1.
+        regression, the weighted mean loss, and a number without meaning.
     """
 
     tree_votes: np.ndarray
@@ -72,7 +72,7 @@ class BoostedTrees(FittedTrees):
         return total
 
     def fingerprint(self) -> str:
-        """SHA-256 of the trees, the bins and the trees' weights, in hexadecimal."""
+        """SHA-256 of `FittedTrees.fingerprint` and the trees' weights, in hexadecimal."""
         own = super().fingerprint().encode() + self.tree_votes.astype("<f8").tobytes()
         return hashlib.sha256(own).hexdigest()
 

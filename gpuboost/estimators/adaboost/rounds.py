@@ -41,8 +41,8 @@ def reweight_task(
 def rounds_of(task: ReweightTask, backend: Backend) -> Iterator[Round]:
     """The rounds of a fit, until a tree has no errors or is no better than chance.
 
-    A tree that is no better than chance is left out, except the first of a regression. There, no
-    better than chance means a weighted mean loss of at least 0.5.
+    A tree that is no better than chance is left out, except the first of a regression. In a
+    regression, a tree is no better than chance if its weighted mean loss is at least 0.5.
 
     Raises
     ------

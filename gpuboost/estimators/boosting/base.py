@@ -51,10 +51,12 @@ class GradientBoosting(ManyTrees):
         Fraction of the rows drawn for each round, without replacement (Friedman, Stochastic
         gradient boosting, 2002).
     min_hessian_leaf : float
-        Minimum sum of hessians in a leaf. With squared error, the hessian of a row is its weight;
-        with log loss, its weight times p (1 - p), where p is the predicted probability (for more
-        than two classes, times n_classes / (n_classes - 1)). Built-in losses raise small hessians,
-        so that the Newton step of a single row is at most 8.
+        Minimum sum of hessians in a leaf. With 'squared_error', 'absolute_error', 'huber' and
+        'quantile', the hessian of a row is its weight; with log loss, its weight times p (1 - p),
+        where p is the predicted probability (for more than two classes, times
+        n_classes / (n_classes - 1); if one tree holds all classes, the mean over these). Built-in
+        losses other than those four raise small hessians, so that the Newton step of a single row
+        is at most 8.
     min_samples_category : int, float or 'auto'
         Categories with fewer rows than this in a node are rare: they go where missing values go
         and are never split off alone. Rows are counted by their hessians, in units of the tree's
@@ -65,15 +67,16 @@ class GradientBoosting(ManyTrees):
         With 0, no category is rare. HistGradientBoosting and LightGBM (``cat_smooth``) use 10, and
         smooth in addition.
     max_features_per_level : int, float, 'sqrt', 'log2' or None
-        Number of features drawn for each level from the features of the tree. None means all of
-        these.
+        Number of features drawn for each level from the features of the tree; a float is a fraction
+        of these. None means all of them.
     max_features_per_tree : int, float, 'sqrt', 'log2' or None
-        Number of features drawn for each tree. None means all features.
+        Number of features drawn for each tree; a float is a fraction of all features. None means
+        all features.
     l1_regularization : float
         L1 penalty on leaf values: a leaf is 0 if the absolute value of the sum of its gradients is
-        at most this value. This penalty, ``l2_regularization`` and ``max_delta_step`` affect only
-        the splits with the losses 'absolute_error', 'huber' and 'quantile', whose leaf values are
-        quantiles of residuals.
+        at most this value. With the losses 'absolute_error', 'huber' and 'quantile', whose leaf
+        values follow from quantiles of residuals, this penalty, ``l2_regularization`` and
+        ``max_delta_step`` affect only the splits.
     l2_regularization : float
         L2 penalty on leaf values.
     max_delta_step : float
@@ -93,13 +96,14 @@ class GradientBoosting(ManyTrees):
         in no group form one more group. 'pairwise' allows up to two features on a path,
         'no_interactions' a single feature. None means no constraint.
     multi_strategy : {'auto', 'one_output_per_tree', 'multi_output_tree'}
-        Whether each round grows one tree per class or output, or one tree whose leaves hold the
-        values of all classes or outputs. 'auto' grows one tree for all outputs of a regression
-        with loss='squared_error', otherwise one tree per class or output. 'multi_output_tree' is
-        for this loss and for log loss of more than two classes.
+        Whether each round grows one tree per class, output or quantile level (a single tree for two
+        classes), or one tree whose leaves hold the values of all classes or outputs. 'auto' grows
+        one tree for all outputs of a regression with loss='squared_error', and otherwise one tree
+        for each. 'multi_output_tree' is for this loss and for log loss of more than two classes.
     init : estimator or 'zero'
-        Estimator whose predictions boosting starts from. None means the best constant; 'zero'
-        means raw predictions of 0.
+        Estimator whose predictions boosting starts from. None means the best constant (with 'huber'
+        and 'log_cosh', the median; with a user-defined loss, its ``baseline``). 'zero' means raw
+        predictions of 0.
     validation_fraction : float
         Fraction of the rows set aside for early stopping, if ``n_iter_no_change`` is set and
         `fit` gets no ``eval_set``.
@@ -112,12 +116,13 @@ class GradientBoosting(ManyTrees):
     eval_metric : str, callable, or list of these
         Metrics evaluated in addition to the loss, on ``eval_set`` or on the rows set aside.
         Regressors: 'rmse', 'mse', 'mae', 'mape', 'r2', 'poisson_deviance', 'gamma_deviance',
-        'tweedie_deviance'. Classifiers: 'accuracy', 'balanced_accuracy', 'error', 'log_loss',
-        'auc', 'average_precision'. A callable is called as ``metric(y_true, y_pred)``, and with
-        the keyword ``sample_weight`` if the evaluated rows have weights other than 1 (from
+        'tweedie_deviance' (of power 1.5). Classifiers: 'accuracy', 'balanced_accuracy', 'error',
+        'log_loss', 'auc', 'average_precision'. A callable is called as ``metric(y_true, y_pred)``,
+        and with the keyword ``sample_weight`` if the evaluated rows have weights other than 1 (from
         ``sample_weight``, ``class_weight`` or ``eval_set``); rows of weight 0 are left out. In a
         classifier, the arguments are encoded classes and probabilities (with two classes, only
-        those of the second). Smaller values are better unless the callable has a true attribute
+        those of the second). With a user-defined loss without ``predict``, metrics get raw
+        predictions. Smaller values are better unless the callable has a true attribute
         ``greater_is_better``.
     callbacks : callable, or list of these
         Called after each round with one argument, whose attributes are the ``number``,
@@ -139,8 +144,9 @@ class GradientBoosting(ManyTrees):
         Number of trees grown in each round.
     max_features_ : int
         Number of candidate features at each node.
-    baseline_ : ndarray
-        Raw prediction before the first round, without that of ``init``.
+    baseline_ : ndarray of shape (columns,)
+        Raw prediction before the first round, without offsets and the predictions of ``init``; with
+        ``init``, it is 0. Its columns are those of ``offset`` in `fit`.
     init_ : estimator
         The fitted ``init`` estimator, if there is one.
     train_score_ : ndarray of shape (n_estimators_,)
@@ -153,7 +159,7 @@ class GradientBoosting(ManyTrees):
     best_iteration_ : int
         Number of the round of the last improvement, from 0, with ``n_iter_no_change``.
     oob_scores_ : ndarray of shape (n_estimators_,)
-        Mean loss after each round on the rows not drawn for the round, with ``subsample``.
+        Mean loss after each round on the rows not drawn for the round, if ``subsample`` is below 1.
     oob_improvement_ : ndarray of shape (n_estimators_,)
         Decrease of the out-of-bag loss in each round.
     oob_score_ : float

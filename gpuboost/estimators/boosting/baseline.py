@@ -21,13 +21,14 @@ MIN_INIT_PROBABILITY = 1e-7  # probabilities that an ``init`` estimator predicts
 def baseline(
     loss: Loss, y: np.ndarray, weights: np.ndarray | None, offsets: np.ndarray | None
 ) -> np.ndarray:
-    """Raw prediction of the best constant model: float64 (columns,).
+    """Raw prediction of the best constant model, or of one close to it: float64 (columns,).
 
     Parameters
     ----------
     offsets : float64 (n, columns) or None
-        Raw predictions that the constant is added to. With offsets, unless the loss moves with the
-        target, the constant is found by at most `NEWTON_STEPS` Newton steps.
+        Raw predictions that the constant is added to. Without offsets, it is `Loss.baseline`. With
+        offsets, unless the loss moves with the target, it is found by at most `NEWTON_STEPS` Newton
+        steps.
     """
     if offsets is None:
         return loss.baseline(y, weights)
@@ -53,8 +54,9 @@ def information_of_row(
 ) -> float:
     """Mean hessian of a row before the first round; 1.0 if hessians are not Fisher information.
 
-    The result is the mean over columns of the weighted mean over rows, which does not change if all
-    weights are doubled.
+    Hessians are those of rows of weight 1 and target 0; the target matters only where
+    `formulas.raised` raises them. The result is the mean over columns of the weighted mean over
+    rows, which does not change if all weights are doubled.
     """
     if not loss.hessian_is_information:
         return 1.0
@@ -79,7 +81,10 @@ def fitted_init(given: Any, X: Any, y: np.ndarray, weights: np.ndarray | None) -
 
 
 def raw_of_init(init: Any, X: Any, loss: Loss) -> np.ndarray:
-    """Predictions of ``init``, a fitted estimator, as raw predictions: float64 (n, columns)."""
+    """Predictions of ``init``, a fitted estimator, as raw predictions: float64 (n, columns).
+
+    They are made from ``predict_proba`` for a built-in loss of classes, else from ``predict``.
+    """
     if not loss.is_classifier:
         values = np.asarray(copy_to_host(init.predict(X)), dtype=np.float64)
         values = loss.facts.link.forward(values.reshape(len(values), -1))

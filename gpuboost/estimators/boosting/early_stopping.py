@@ -94,7 +94,7 @@ class EarlyStopping:
     waited: int = field(init=False, default=0)
 
     def stops(self, number: int, score: float) -> bool:
-        """Whether to stop after the round of the given number and score."""
+        """Record the score of a round; return whether to stop after this round."""
         value = -score if self.greater_is_better else score
         if value < self.best - self.tol:
             self.best, self.best_round, self.waited = value, number, 0

@@ -27,9 +27,13 @@ class GradientBoostingRegressor(Regressor, GradientBoosting):
     ----------
     loss : str or object
         {losses of regressors};
-        or an object with methods ``gradient(y, raw)`` and ``hessian(y, raw)``, which take and
-        return arrays, or ``gradient_hessian(y, raw)``, which returns both, and optionally
-        ``loss(y, raw)``, ``predict(raw)`` and ``baseline(y, weights)``.
+        or an object with methods ``gradient(y, raw)`` and ``hessian(y, raw)``, or
+        ``gradient_hessian(y, raw)``, which returns both. ``raw`` and the results are NumPy arrays
+        (on a GPU, CuPy arrays) of shape (n_samples,), or (n_samples, n_outputs) for several
+        outputs. Optional methods are ``loss(y, raw)``, the loss of each row (else scores are NaN),
+        ``predict(raw)``, which always returns (n_samples, n_outputs) (else the raw predictions are
+        the predictions), and ``baseline(y, weights)``, the raw prediction before the first round
+        (else 0).
     alpha : float, or list of float for several quantiles
         Quantile level of loss='quantile', or fraction of the residuals that loss='huber' squares.
         Several quantiles require a single output.
@@ -74,9 +78,13 @@ class GradientBoostingClassifier(Classifier, GradientBoosting):
     ----------
     loss : str or object
         {losses of classifiers} (two classes);
-        or an object with methods ``gradient(y, raw)`` and ``hessian(y, raw)``, which take and
-        return arrays, or ``gradient_hessian(y, raw)``, which returns both, and optionally
-        ``loss(y, raw)``, ``predict(raw)`` and ``baseline(y, weights)``.
+        or an object with methods ``gradient(y, raw)`` and ``hessian(y, raw)``, or
+        ``gradient_hessian(y, raw)``, which returns both. ``y`` holds encoded classes; ``raw`` and
+        the results are NumPy arrays (on a GPU, CuPy arrays) of shape (n_samples,) for two classes,
+        else (n_samples, n_classes). Optional methods are ``loss(y, raw)``, the loss of each row
+        (else scores are NaN), ``predict(raw)``, the probabilities (n_samples, n_classes) (else the
+        logistic function or the softmax of ``raw``), and ``baseline(y, weights)``, the raw
+        prediction before the first round (else 0).
     """
 
     loss: Any = "log_loss"
@@ -125,6 +133,7 @@ class GradientBoostingClassifier(Classifier, GradientBoosting):
         Returns
         -------
         ndarray of shape (n_samples,)
+            On the GPU if X is on the GPU, except for string classes, which are on the host.
         """
         return self._most_probable(self.predict_proba(X, offset))
 

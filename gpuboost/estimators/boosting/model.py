@@ -73,10 +73,7 @@ class BoostedRounds(FittedTrees):
             yield total
 
     def fingerprint(self) -> str:
-        """SHA-256 of what `FittedTrees.fingerprint` includes, and of the rounds, in hexadecimal.
-
-        Of the rounds, it includes the number of trees per round and the baseline.
-        """
+        """SHA-256 of `FittedTrees.fingerprint`, the number of trees per round and the baseline."""
         own = f"{super().fingerprint()}{self.trees_per_round}".encode()
         return hashlib.sha256(own + np.ascontiguousarray(self.baseline).tobytes()).hexdigest()
 

@@ -40,8 +40,8 @@ class FeatureCounts:
     def of(cls, estimator: Any, n_features: int) -> FeatureCounts:
         """The counts that an estimator's parameters ask for.
 
-        A fraction of features refers, for a tree, to all features, for a level, to the features of
-        the tree, and for a node, to the features of the level.
+        Fractions refer to all features for a tree, to the features of the tree for a level, and to
+        the features of the level for a node.
         """
         tree = feature_count(estimator.max_features_per_tree, n_features)
         level = feature_count(estimator.max_features_per_level, tree)

@@ -213,7 +213,7 @@ class BoostingFit:
     setup : RoundSetup
         The inputs of the rounds.
     trees : list of Tree
-        Trees of all rounds.
+        Trees of the rounds of this fit, without those of the model that a warm start adds to.
     train_scores : list of float
         Mean loss after each round on the rows that the round was fitted on.
     oob_scores, oob_improvements : list of float

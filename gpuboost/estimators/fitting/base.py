@@ -104,11 +104,12 @@ class TreeModel(BaseEstimator, ABC):
         return one_of("voting", getattr(self, "voting", "soft"), ("soft", "hard"))
 
     def _weights(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
-        """Weights of the rows; in forests and bagging, rows are drawn in proportion to them.
+        """Weights of the rows; None means that all weights are 1.
 
-        Boosting draws rows with equal probability and multiplies gradients by the weights. In
-        classifiers without a base tree, the weights include the class weights, unless each tree
-        balances the rows drawn for it. None means that all weights are 1.
+        Where forests and bagging draw rows, they draw them in proportion to the weights. Boosting
+        draws rows with equal probability and multiplies gradients by the weights. In classifiers
+        without a base tree, the weights include the class weights, unless each tree balances the
+        rows drawn for it.
         """
         return weights
 

@@ -85,7 +85,7 @@ class Classifier(ClassifierMixin):
             return self._labels_at(probabilities.argmax(axis=1))
 
     def _labels_at(self: Any, places: np.ndarray) -> np.ndarray:
-        """Class labels at the given indices, on their device; string labels are on the host."""
+        """Class labels at the given indices, on the device of these; strings are on the host."""
         if self.classes_.dtype.kind not in "biuf":
             return self.classes_.take(copy_to_host(places), axis=0)
         return array_module(places).asarray(self.classes_).take(places, axis=0)

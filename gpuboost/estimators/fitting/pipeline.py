@@ -1,7 +1,7 @@
 """The steps of every fit: prepare, grow, keep.
 
-`prepare` reads the parameters of the execution, then X, y and the weights, calls the estimator's
-``_plan``, which reads most of the other parameters, chooses a backend and bins X. From the
+`prepare` reads the parameters of the execution, then X, y and the weights. It calls the estimator's
+``_plan``, which reads most of the other parameters; then it chooses a backend and bins X. From the
 resulting `Prepared` object, the estimator grows its trees or boosts its rounds. `keep` replaces the
 fitted attributes.
 """
