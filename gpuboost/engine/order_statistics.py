@@ -1,4 +1,4 @@
-"""Exact weighted quantiles of groups of rows, such as the residuals in each leaf.
+"""Exact weighted quantiles of values in groups of rows, such as the residuals in each leaf.
 
 Weights are integers, so cumulative weights are exact and do not depend on the order of rows. A
 quantile minimises the pinball loss. Let C(v) be the weight of the values up to v, W the weight of
@@ -75,10 +75,11 @@ def _grouped(group: np.ndarray) -> np.ndarray:
 
 
 def integer_weights(weights: np.ndarray | None, n: int) -> np.ndarray:
-    """Weights as multiples of a power of two, on their device: int64 (n,).
+    """Weights as integer multiples of a unit, on their device: int64 (n,).
 
-    The unit depends only on the largest weight and the number of rows. No positive weight rounds
-    to 0. If all positive weights are equal, they become ones.
+    If all positive weights are equal, or ``weights`` is None, they become ones. Otherwise, the unit
+    is a power of two that depends only on the largest weight and the number of rows. No positive
+    weight rounds to 0.
     """
     if weights is None:
         return np.ones(n, dtype=np.int64)
@@ -121,7 +122,8 @@ def quantile_bounds(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Lower and upper value of the quantile of each group, and the weight of the group.
 
-    ``values`` (n,) can have any numeric type. For groups of weight 0 the results are arbitrary.
+    ``values`` (n,) can have any numeric type. For groups of weight 0, the lower and
+    the upper value are arbitrary.
     """
     n_groups = len(groups.starts) - 1
     of_rows = values[groups.rows]

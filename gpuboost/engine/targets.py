@@ -17,9 +17,11 @@ All targets have these attributes and methods, which backends use:
     rows' values or signs ("RANGES"), or "NEVER" if no node is pure.
 ``wide``
     int64 (n, P): terms of the leaf values, summed exactly over each leaf's rows (times the row's
-    draw count if ``TreeRows.draws``). ``exponents`` (P,) are the powers of two of its columns (see
-    `fixed_point.two_planes`). None if leaf values need only integer weights, or if each tree has
-    its own `TreeRows.wide`.
+    draw count if ``TreeRows.draws``). None if leaf values need only integer weights, or if each
+    tree has its own `TreeRows.wide`.
+``exponents``
+    int64 (P,): column i of ``wide`` is in units of 2**-exponents[i] (see `fixed_point.two_planes`).
+    Empty if ``wide`` is None.
 ``gain_unit(criterion)``
     Factor from `GrownTree.gain` to the decrease of weight times impurity.
 ``row_channels(row, rows)``
@@ -150,7 +152,8 @@ class _OfOutputs(_Target):
         power = CRITERIA[criterion].power
         exponent = -power * self.value_exponent
         if power > 1:
-            # Squares of targets beyond 1e120 would overflow; gains then have another unit.
+            # Squares of targets beyond 1e120 would overflow, and squares of targets below
+            # about 1e-112 would underflow; gains then have another unit.
             exponent = min(max(exponent, -800), 800)
         return float(np.ldexp(1.0 / self.n_channels, exponent))
 
@@ -169,7 +172,7 @@ class ValueTarget(_OfOutputs):
     wide : int64 (n, P)
         Planes of the centred targets (POISSON: of the targets), then of the sum over outputs of
         their squares (POISSON: of y log y) after division by 2**square_unit. If weights are
-        real-valued, all of these are times the weight, and the planes of the weight follow.
+        real-valued, all of these are multiplied by the weight, and the planes of the weight follow.
     exponents : int64 (P,)
         Exponents of the planes.
     mean : float64 (K,)

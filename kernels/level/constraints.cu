@@ -1,6 +1,6 @@
 // Constraints of nodes: bounds on their values, and the features that they may split on.
 //
-//   size        int32 (1,)     number of nodes, at most the length of arrays of nodes
+//   size        int32 (1,)     number of nodes, at most the length of the arrays of nodes
 //   regular     float64 (3,)   l1, l2, largest absolute leaf value
 //   lower, upper   float64 (nodes,)      bounds on the values of each node and its descendants
 //   groups      uint32 (nodes, n_words)  one bit per group, set if the group contains all features

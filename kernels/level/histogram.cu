@@ -4,14 +4,15 @@
 //                                                by side
 //   listed     int32 (slots, n_listed) or (n_listed,)    features whose histograms are built;
 //                                                unused entries at the end are -1. `stride` is the
-//                                                distance of the lists of two slots, 0 if all
-//                                                slots share one list
+//                                                number of entries from the list of a slot to that
+//                                                of the next, 0 if all slots share one list
 //   row        uint32 (n_rows,)                  rows of the matrix; a node's rows are contiguous
 //   weight     uint32 (n_rows,)                  at most 2**31 - 1
 //   target     int32 (columns, n_rows)           a value, sign (for medians) or gradient per
 //                                                channel; two classes: 1 for the second class, else
 //                                                0; more classes: the class, ascending in each node
-//   n_pieces   int32 (1,)                        number of pieces, at most the length of arrays
+//   n_pieces   int32 (1,)                        number of pieces, at most the length of the
+//                                                arrays of pieces
 //   slot, first, rows   int32, int64, int32 (pieces,)    pieces of rows, from policy.cu
 //   histogram  int64 (slots, n_listed, width, 2 + channels)   sum of weights, number of rows (only
 //                                                if `counted`), and gradients; zero before the
@@ -19,14 +20,16 @@
 //
 // Launch: grid (any, n_listed / TILE rounded up, channels; 1 with more than two classes),
 // HISTOGRAM_THREADS threads, shared memory below. Blocks loop over the pieces of the `n_slots`
-// slots from `first_slot` on, with which `listed` and `histogram` begin; pieces are sorted by slot.
+// slots from `first_slot` on; pieces are sorted by slot. The first item of `histogram`, and of
+// `listed` if slots have their own lists, belongs to `first_slot`.
 // All rows of a piece belong to one node (slot). A block sums the rows for TILE features: one
 // channel of gradients or, with more than two classes, all channels. A warp takes 32 / TILE rows at
 // a time, and a lane takes one feature:
 //
 //                lane 0   lane 1   ...  lane 31
 //   row 7        code 3   code 9        code 3
-//   adds to      [3][0]   [9][1]        [3][31]    of a plane [bin][lane]: every lane its own bank
+//   adds to      [3][0]   [9][1]        [3][31]    of a plane [bin][lane]: with TILE = 32, every
+//                                                lane has its own bank
 //
 // Shared memory: uint32 [plane][width][TILE]. Only 32-bit shared atomics are native. So weights
 // must not overflow their plane (the host limits the rows of a piece by the largest weight), and a

@@ -2,7 +2,7 @@
 // histograms get; children.cu makes the next level. The host launches kernels for the largest
 // possible number of nodes; kernels read the actual number from device memory.
 //
-//   size       int32 (1,)      number of nodes, at most the length of arrays of nodes
+//   size       int32 (1,)      number of nodes, at most the length of the arrays of nodes
 //   tree       int32 (nodes,)  start, count, hessian  int64 (nodes,)
 //   gradient   int64 (nodes, n_channels)
 //   parent     int32 (nodes,)  slot of the parent's histogram in the level before, -1 if not kept

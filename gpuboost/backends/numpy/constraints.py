@@ -57,9 +57,10 @@ class FrontierConstraints:
         return self._regular, (bounds.lower, bounds.upper)
 
     def in_order(self, valid: np.ndarray, feature: np.ndarray, *parts: Any) -> np.ndarray:
-        """Restrict the ``valid`` splits to those that are monotonic as ``feature`` requires.
+        """Restrict the mask ``valid`` to splits whose values are in the order ``feature`` requires.
 
-        ``parts`` are the arguments of `criteria.is_monotonic` after the sign.
+        ``feature`` is the feature of each split. ``parts`` are the arguments of
+        `criteria.is_monotonic` after the sign.
         """
         if self._directions is None:
             return valid

@@ -25,8 +25,8 @@ class UserLoss(Loss):
         Has ``gradient(y, raw)`` and ``hessian(y, raw)``, or ``gradient_hessian(y, raw)`` that
         returns both. ``raw`` and the results are (n,) for one column, else (n, columns); ``y`` is
         the target, with codes for classes. Optional methods are ``loss(y, raw)``, the loss of each
-        row (else scores are NaN), ``predict(raw)`` (else the raw prediction is the prediction) and
-        ``baseline(y, weights)`` (else 0), where ``weights`` is None without weights. In rounds,
+        row (else mean losses are NaN), ``predict(raw)`` (else the raw prediction is the prediction)
+        and ``baseline(y, weights)`` (else 0), where ``weights`` is None without weights. In rounds,
         arrays are on the device in use; for metrics and the baseline (which needs gradients if
         there are offsets), they are on the host; in predictions, they are where ``X`` is.
     """

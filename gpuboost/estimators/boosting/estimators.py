@@ -28,12 +28,15 @@ class GradientBoostingRegressor(Regressor, GradientBoosting):
     loss : str or object
         {losses of regressors};
         or an object with methods ``gradient(y, raw)`` and ``hessian(y, raw)``, or
-        ``gradient_hessian(y, raw)``, which returns both. ``raw`` and the results are NumPy arrays
-        (on a GPU, CuPy arrays) of shape (n_samples,), or (n_samples, n_outputs) for several
-        outputs. Optional methods are ``loss(y, raw)``, the loss of each row (else scores are NaN),
-        ``predict(raw)``, which always returns (n_samples, n_outputs) (else the raw predictions are
-        the predictions), and ``baseline(y, weights)``, the raw prediction before the first round
-        (else 0).
+        ``gradient_hessian(y, raw)``, which returns both: the first and second derivative of each
+        row's loss with respect to ``raw``, not multiplied by the row's weight. ``y``, ``raw`` and
+        the results have the shape (n_samples,), or (n_samples, n_outputs) for several outputs.
+        Optional methods are ``loss(y, raw)``, the loss of each row (else recorded losses are NaN),
+        ``predict(raw)``, which must return (n_samples, n_outputs) even for one output (else the raw
+        predictions are the predictions), and ``baseline(y, weights)``, the raw prediction before
+        the first round (else 0), where ``weights`` is None without weights. In rounds on a GPU, and
+        in predictions for an X on the GPU, the methods get and return CuPy arrays; everywhere else,
+        for the baseline and for metrics too, NumPy arrays.
     alpha : float, or list of float for several quantiles
         Quantile level of loss='quantile', or fraction of the residuals that loss='huber' squares.
         Several quantiles require a single output.
@@ -79,12 +82,16 @@ class GradientBoostingClassifier(Classifier, GradientBoosting):
     loss : str or object
         {losses of classifiers} (two classes);
         or an object with methods ``gradient(y, raw)`` and ``hessian(y, raw)``, or
-        ``gradient_hessian(y, raw)``, which returns both. ``y`` holds encoded classes; ``raw`` and
-        the results are NumPy arrays (on a GPU, CuPy arrays) of shape (n_samples,) for two classes,
-        else (n_samples, n_classes). Optional methods are ``loss(y, raw)``, the loss of each row
-        (else scores are NaN), ``predict(raw)``, the probabilities (n_samples, n_classes) (else the
-        logistic function or the softmax of ``raw``), and ``baseline(y, weights)``, the raw
-        prediction before the first round (else 0).
+        ``gradient_hessian(y, raw)``, which returns both: the first and second derivative of each
+        row's loss with respect to ``raw``, not multiplied by the row's weight. ``y`` holds encoded
+        classes, shape (n_samples,); ``raw`` and the results have the shape (n_samples,) for two
+        classes, else (n_samples, n_classes). Optional methods are ``loss(y, raw)``, the loss of
+        each row (else recorded losses are NaN), ``predict(raw)``, the probabilities (n_samples,
+        n_classes) (else the logistic function or the softmax of ``raw``), and
+        ``baseline(y, weights)``, the raw prediction before the first round (else 0), where
+        ``weights`` is None without weights. In rounds on a GPU, and in predictions for an X on the
+        GPU, the methods get and return CuPy arrays; everywhere else, for the baseline and for
+        metrics too, NumPy arrays.
     """
 
     loss: Any = "log_loss"
@@ -106,7 +113,7 @@ class GradientBoostingClassifier(Classifier, GradientBoosting):
 
         Returns
         -------
-        ndarray of float64 of shape (n_samples,) or (n_samples, n_classes)
+        ndarray of float64 of shape (n_samples,) with two classes, else (n_samples, n_classes)
         """
         return _of_one_column(self._raw_predictions(X, offset))
 

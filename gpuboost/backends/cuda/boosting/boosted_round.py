@@ -1,4 +1,4 @@
-"""A round of boosting whose trees and losses the host reads while the next round runs."""
+"""A round of boosting whose trees and losses the host can read while the next round runs."""
 
 from __future__ import annotations
 

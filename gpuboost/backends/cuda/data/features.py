@@ -59,10 +59,11 @@ def copy_to_device(runtime: Runtime, X: Array) -> DeviceFeatures:
 def parts_on_device(
     runtime: Runtime, X: Array, row_bytes: int = 0
 ) -> Iterator[tuple[slice, DeviceFeatures]]:
-    """Yield a device matrix as a whole, and a host matrix in parts of consecutive rows.
+    """Yield a device matrix as a whole, or a host matrix in parts of consecutive rows.
 
-    Neither the values of a part nor its results, of ``row_bytes`` bytes per row, exceed
-    `HOST_BYTES`, unless the part is a single row.
+    Each item is the slice of a part's rows, and the part on the device. In a host matrix, neither
+    the values of a part nor its results, of ``row_bytes`` bytes per row, exceed `HOST_BYTES`,
+    unless the part is a single row.
     """
     step = len(X)
     if not isinstance(X, runtime.xp.ndarray):

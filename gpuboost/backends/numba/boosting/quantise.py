@@ -18,7 +18,7 @@ from gpuboost.engine.tree_rows import TreeRows
 hash_index = randomness.hash_index
 
 QUANTISE_CHUNK = 1 << 13  # rows of one task
-SHARED_ROWS = 1 << 15  # with fewer rows, added up over the trees, one thread is faster (measured)
+SHARED_ROWS = 1 << 15  # up to this number of rows of all trees, one thread is faster (measured)
 _S32 = np.uint64(32)
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 _UNIT = 2.0**-32
@@ -37,10 +37,11 @@ def _rounded(gradient, hessian, scales, key, i):
 def pack_words(gradient, hessian, whole, scales, keys, bits, word, barrier):
     """Fill ``word`` (T, n) with the packed gradients and hessians of all rows and trees.
 
-    ``gradient`` is (T, n), ``hessian`` (T, n) or (1, n); ``scales`` holds `two_factors` for each.
-    The low ``bits`` bits of a word are the hessian, and ``keys`` (T,) are the keys of the hashes.
-    If hessians are integer weights, they are in ``whole`` (n,), and gradients are rounded to the
-    nearest integer; otherwise ``whole`` is empty.
+    ``gradient`` is (T, n), ``hessian`` (T, n), or (1, n) if it is the same for all trees;
+    ``scales`` (4,) holds `two_factors` for gradients, then for hessians. The low ``bits`` bits of a
+    word are the hessian, and ``keys`` (T,) are the keys of the hashes. If hessians are integer
+    weights, they are in ``whole`` (n,), and gradients are rounded to the nearest integer; otherwise
+    ``whole`` is empty.
     """
     n = word.shape[1]
     chunks = (n + QUANTISE_CHUNK - 1) // QUANTISE_CHUNK
@@ -65,8 +66,8 @@ def place_rows(word, bits, inside, row, sums, barrier):
     """Write the initial order of the rows of all trees, and sum the words of each chunk.
 
     ``inside`` holds the uint32 rows in the trees, or is empty for all rows. They are written to
-    ``row``, tree after tree. ``sums``, int64 (at least T * chunks, 2), gets the sums of gradients
-    and of hessians.
+    ``row``, tree after tree. ``sums``, int64 (at least T * chunks, 2), gets the sum of gradients
+    and the sum of hessians of each chunk: first of all chunks of the first tree, then of the next.
     """
     n = inside.size if inside.size else word.shape[1]
     chunks, mask = (n + QUANTISE_CHUNK - 1) // QUANTISE_CHUNK, (np.int64(1) << bits) - np.int64(1)
