@@ -77,8 +77,7 @@ def choose_packing(largest_value: int, largest_weight: int, with_counts: bool) -
     if block == 0:
         raise ValueError(
             f"values up to {largest_value} and weights up to {largest_weight} do not fit a word "
-            f"of {WORD_BITS} bits; a value's bits plus twice a weight's bits must be at most 63, "
-            "62 with counts"
+            f"of {WORD_BITS} bits; value bits + 2 * weight bits must be at most 63, 62 with counts"
         )
     return Packing(
         gradient_shift=hessian_bits + count_bits,
