@@ -43,10 +43,8 @@ _NOT_COUNTED: dict[str, Any] = {"_nrt": False}
 inlined: Any = njit(**_OPTIONS, **_NOT_COUNTED, forceinline=True)
 # A function that Numba inlines into its one or two callers, so it is optimised only there. (A chain
 # of functions that LLVM inlines is optimised again in each of its callers.) It counts references if
-# its caller does, so the search of a node is not spliced into functions that allocate. Functions
-# that allocate arrays themselves are `spliced_allocating`.
+# its caller does, so it is not spliced into functions that allocate arrays.
 spliced: Any = njit(**_OPTIONS, **_NOT_COUNTED, inline="always")
-spliced_allocating: Any = njit(**_OPTIONS, inline="always")
 # A function that LLVM need not inline, because it is large or rarely called.
 helper: Any = njit(**_OPTIONS, **_NOT_COUNTED)
 # A helper that allocates arrays.

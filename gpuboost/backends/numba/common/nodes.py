@@ -44,6 +44,14 @@ def set_node(node, start, count, gradient, hessian, key, depth):
 
 
 @inlined
+def keep_mask(nodes, masks, at, mask):
+    """Store the categories of the split of node ``at``."""
+    nodes[at].category = at
+    for word in range(16):
+        masks[at, word] = mask[word]
+
+
+@inlined
 def make_children(problem, nodes, k, n_nodes, n_left, open_groups):
     """Create the children of node ``k``, as nodes ``n_nodes`` and ``n_nodes + 1``.
 

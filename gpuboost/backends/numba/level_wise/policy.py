@@ -19,7 +19,7 @@ import numpy as np
 
 from gpuboost.backends.numba.common.constraints import constrain_root
 from gpuboost.backends.numba.common.feature_sampling import clear_level_cache
-from gpuboost.backends.numba.common.nodes import accept, is_leaf, make_children, set_node
+from gpuboost.backends.numba.common.nodes import accept, is_leaf, keep_mask, make_children, set_node
 from gpuboost.backends.numba.common.numbering import add_up, breadth_first, number_nodes
 from gpuboost.backends.numba.common.queue import pop_heap, push_heap
 from gpuboost.backends.numba.compiler import entry, helper, inlined, spliced
@@ -186,17 +186,8 @@ def _take_split(problem, state, work, at):
     if not accept(problem.limits, problem.scratch, state.nodes[at]):
         return False
     if problem.scratch.split[0].categorical:
-        keep_mask(state, at, True, work.found_mask[slot, best])
+        keep_mask(state.nodes, state.masks, at, work.found_mask[slot, best])
     return True
-
-
-@inlined
-def keep_mask(state, at, is_categorical, mask):
-    """Store the categories of a split, if it is categorical."""
-    if is_categorical:
-        state.nodes[at].category = at
-        for word in range(16):
-            state.masks[at, word] = mask[word]
 
 
 @inlined

@@ -24,7 +24,7 @@ import numpy as np
 
 from gpuboost.backends.numba.common.arguments import make_rows
 from gpuboost.backends.numba.common.feature_sampling import clear_level_cache
-from gpuboost.backends.numba.common.nodes import make_children
+from gpuboost.backends.numba.common.nodes import keep_mask, make_children
 from gpuboost.backends.numba.common.packed_words import pack
 from gpuboost.backends.numba.common.partition import split_rows
 from gpuboost.backends.numba.common.records import Matrix, Problem, Rows
@@ -34,7 +34,7 @@ from gpuboost.backends.numba.level_wise.feature_sampling import of_tree
 from gpuboost.backends.numba.level_wise.grow import CHUNKS
 from gpuboost.backends.numba.level_wise.histograms import LOW_BYTE
 from gpuboost.backends.numba.level_wise.partition import sum_ends
-from gpuboost.backends.numba.level_wise.policy import CAPACITY, keep_mask, list_ends
+from gpuboost.backends.numba.level_wise.policy import CAPACITY, list_ends
 from gpuboost.backends.numba.splits.search import evaluate
 from gpuboost.backends.numba.threads.barrier import barrier_wait, last_arrives, next_task, release
 
@@ -146,7 +146,8 @@ def _grow_below(problem, samples, state, local, at, capacity):
         if not evaluate(own, None, local.rows, nodes, k, groups, base):
             _put_back(state, local, nodes[k], base)
             continue
-        keep_mask(state, first + k, problem.scratch.split[0].categorical, problem.scratch.mask)
+        if problem.scratch.split[0].categorical:
+            keep_mask(state.nodes, state.masks, first + k, problem.scratch.mask)
         child = 1 + 2 * raise_by_one(state.n_splits, tree)
         if nodes[k].depth + 1 == problem.limits.max_depth:
             _put_back(state, local, nodes[k], base)
