@@ -1,11 +1,11 @@
 """The user's cache folder: compiled kernels, measured speeds, and markers of Numba programs.
 
 The cache is optional: if its folder cannot be written or a file is damaged, kernels are compiled
-again, and ``device="auto"`` assumes default speeds and that no Numba program is compiled.
+again, and ``device="auto"`` uses default speeds and assumes that no Numba program is compiled.
 Numba stores its machine code itself. For each program (one of `PROGRAMS`), a marker file in the
 cache names the folder of the machine code, so that ``device="auto"`` finds compiled programs
-without importing Numba. A marker holds for one installation and state of its sources, one version
-of Python and of Numba, one processor architecture and one ``NUMBA_CACHE_DIR``.
+without importing Numba. A marker is for one installation and state of its sources, one version of
+Python and of Numba, one processor architecture and one ``NUMBA_CACHE_DIR``.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def cache_folder() -> Path:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file atomically: concurrent readers see the old content or the new one.
+    """Write a file atomically: concurrent readers see the old or the new content.
 
     Missing folders of its path are created.
 
@@ -133,7 +133,7 @@ def compiled_programs() -> dict[str, Path]:
 
 
 def mark_compiled(folder: Path, program: str) -> None:
-    """Record that the folder has the machine code of a program, compiled from current sources.
+    """Record that the folder has the machine code of a program, compiled from the current sources.
 
     If the cache cannot be written, nothing is recorded.
     """

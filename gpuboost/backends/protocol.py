@@ -74,19 +74,17 @@ features, where b is the position in the order. ``bin`` and ``next_bin`` are 0; 
 has 16 words: 8 for the occupied categories that go left and 8 for all occupied categories, rare
 ones included (`finish_tree` sends all others where missing values go).
 
-**Score.** VARIANCE is `variance_gain` of the terms, added over k = 0..K-1. ENTROPY is
-`entropy_score` of the terms of the classes, added in order (two classes: first ``h - g``, then
-``g``). MISCLASSIFICATION is `misclassification_score` of maxima over the classes. TWOING is
-`twoing_score` of the terms of the classes, added in the order of ENTROPY. POISSON is
-`poisson_score` of `poisson_term`, added over k; it is invalid if ``g[k]`` of a side is 0. NEWTON is
-`newton_gain` of `newton_term` of the left, the right and the node, each added over k; their values
-are `values_in_bounds` within the node's bounds. A NEWTON candidate is not valid if its score is
-negative, or if the feature is monotonic and the left value is above (direction 1) or below
-(direction -1) the right value. Features are compared by score; of features with equal scores, the
-one earlier in the node's order wins. ``gain`` is score / h for VARIANCE, and the score itself for
-the other criteria; `GrownTree.gain` holds it. There is no split if no candidate is valid, if gain
-is zero and needs_gain is set, or if gain * gain_unit / h_root + 2**-52 < min_impurity_decrease
-(`Target.gain_unit`).
+**Score.** The row of `criteria.CRITERIA` for the criterion has two functions. From three sums of
+zero, ``add`` adds the channels in the order k = 0..K-1; its ``limits`` are the penalties and the
+bounds of the node. With one or two classes, a row with both_classes adds the first class,
+``h - g``, before the only channel, ``g``. The score of a candidate is ``score`` of these sums. A
+candidate is not valid if its score is negative, or if its feature is monotonic and, in a channel,
+the left value is above (direction 1) or below (direction -1) the right value; these values are
+`values_in_bounds` within the node's bounds. Features are compared by score; of features with equal
+scores, the one earlier in the node's order wins. ``gain`` is `gain_of` of the score: score / h if
+the row has times_hessian, else the score itself; `GrownTree.gain` holds it. There is no split if no
+candidate is valid, if gain is zero and needs_gain is set, or if
+gain * gain_unit / h_root + 2**-52 < min_impurity_decrease (`Target.gain_unit`).
 
 **Bounds** (NEWTON). The root's bounds are -max_value and max_value; children inherit the bounds of
 their parent. A split on a monotonic feature also makes the `middle` of its two values the upper

@@ -54,8 +54,23 @@ class Dataset:
         Names and kinds of the features, and the codes of their categories.
     binned : BinnedMatrix
         Bin codes of the values, and the bins.
+    mapper : BinMapper
+        Bins of the features.
+    n_samples, n_features : int
+        Number of rows and number of features.
+    shape : tuple of int
+        ``(n_samples, n_features)``.
     feature_names_in_ : ndarray of str of shape (n_features,)
         Names of the features, if all of them are strings.
+
+    Raises
+    ------
+    TypeError, ValueError
+        X, a weight or a parameter is invalid; the message says what is allowed.
+    MemoryError
+        There is not enough memory, for example to convert a sparse matrix to a dense array.
+    ImportError
+        X is an Arrow table of another library than pandas or polars, and pyarrow is not installed.
 
     Examples
     --------
@@ -116,12 +131,29 @@ class Dataset:
 
     @property
     def feature_names_in_(self) -> np.ndarray[Any, np.dtype[np.object_]]:
+        """Names of the features, if all of them are strings.
+
+        Raises
+        ------
+        AttributeError
+            The features have no such names.
+        """
         if self.schema.names is None:
             raise AttributeError("this Dataset has no feature_names_in_: X had no string names")
         return self.schema.names
 
     def __getitem__(self, rows: Any) -> Dataset:
-        """Return the rows given by a slice, a mask or indices as a dataset."""
+        """Return the rows given by a slice, a mask or indices as a dataset.
+
+        Raises
+        ------
+        TypeError
+            ``rows`` is not a slice or an array of bools or integers.
+        ValueError
+            ``rows`` selects no row, or is not a valid slice or array.
+        IndexError
+            An index is out of range, or a mask has another length than the dataset.
+        """
         if isinstance(rows, tuple) and len(rows) == 2 and rows[1] is Ellipsis:
             rows = rows[0]  # scikit-learn indexes rows this way
         chosen = rows if isinstance(rows, slice) else np.asarray(rows)

@@ -4,10 +4,10 @@ Sums of integers do not depend on their order, which is why all backends produce
 There are two kinds of integers. *Split statistics* (`ValueTarget.values`, `TreeRows.weight`) are
 narrow and fast; their rounding can only decide between nearly equal splits. Targets that differ by
 less than about 2**-28 of their range count as equal (so if one outlier is 1e9 times the rest, the
-rest is one leaf), except in trees of medians, which use ranks. With many rows or real-valued
-weights there are fewer bits, so that sums fit (`quantise`). *Leaf sums* (``wide``) are fixed-point
-numbers in two planes, each of about 62 - log2(n) bits, which give leaf values to about the
-precision of float64, whatever the range of targets and weights.
+rest is one leaf), except in trees of medians, which use ranks. With many rows, or large or
+real-valued weights, there can be fewer bits, so that sums fit (`quantise`). *Leaf sums* (``wide``)
+are fixed-point numbers in two planes, each of about 62 - log2(n) bits, which give leaf values to
+about the precision of float64, whatever the range of targets and weights.
 
 Arrays with one entry per row stay on their device; arrays with one entry per column are on the
 host. Floating-point operations are elementwise, except for maxima and minima, so all devices

@@ -2,7 +2,7 @@
 
 #include "common/rounds.cuh"
 
-constexpr int32 QUANTILE_PIECE = 4096;  // largest number of numbers in a piece of a group
+constexpr int32 QUANTILE_PIECE = 4096;  // maximum size of a piece of a group, in numbers
 constexpr uint64 SIGN = 0x8000000000000000ull;
 
 // The key of a number: an integer in the same order; 0.0 and -0.0 have the same key.

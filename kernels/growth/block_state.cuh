@@ -152,7 +152,7 @@ struct Sums {
     }
 };
 
-// The histogram of one feature, by cell: a code or, with BY_WARP, a cell of candidates.cuh. Planes
+// The histogram of one feature, by cell. A cell is a code; with BY_WARP, see candidates.cuh. Planes
 // have `width` entries. `counts` is null if rows are not counted. `high` is null for classes,
 // because weights of classes fit in 32 bits.
 struct BlockHistogram {

@@ -214,7 +214,7 @@ place_pieces(In<int64> start, In<uint8> accepted, In<int64> n_left, In<int32> n_
                           left_at, right_at);
 }
 
-// Compute the places of nodes and pieces, if one chunk has all pieces. A level takes 14 launches
+// Compute the places of nodes and pieces, if one chunk holds all pieces. A level takes 14 launches
 // (docs/gpu.md); without this kernel it would take 15, which is 7% more time if launches dominate.
 // Launch: one block of CHUNK_THREADS threads.
 extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)

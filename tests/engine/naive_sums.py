@@ -159,13 +159,15 @@ class NaiveSums:
         if self.options.criterion == criteria.MISCLASSIFICATION:
             parts = [max(a[0] for a, _ in pairs), max((b - a)[0] for a, b in pairs)]
             return float((parts[0] + parts[1]) - max(b[0] for _, b in pairs))
-        sides = [np.zeros(1) for _ in range(3)]
-        for a, b in pairs:
-            for i, x in enumerate((a, b - a, b)):
-                sides[i] = sides[i] + criteria.entropy_term(x)
-        own, of_left, of_right = (criteria.entropy_term(x) for x in (fh, fhl, fh - fhl))
-        gain = ((sides[0] + sides[1]) - (of_left + of_right)) - (sides[2] - own)
-        return max(float(gain[0]), 0.0)
+        if self.options.criterion == criteria.ENTROPY:
+            sides = [np.zeros(1) for _ in range(3)]
+            for a, b in pairs:
+                for i, x in enumerate((a, b - a, b)):
+                    sides[i] = sides[i] + criteria.entropy_term(x)
+            own, of_left, of_right = (criteria.entropy_term(x) for x in (fh, fhl, fh - fhl))
+            gain = ((sides[0] + sides[1]) - (of_left + of_right)) - (sides[2] - own)
+            return max(float(gain[0]), 0.0)
+        raise NotImplementedError(f"criterion {self.options.criterion}")
 
     def is_leaf(self, node: Node) -> bool:
         h, g, count = node.sums

@@ -7,14 +7,7 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
-from gpuboost.engine.criteria import (
-    ENTROPY,
-    MISCLASSIFICATION,
-    NEWTON,
-    POISSON,
-    TWOING,
-    VARIANCE,
-)
+from gpuboost.engine.criteria import ABSOLUTE, CRITERIA, NEWTON, VARIANCE
 from gpuboost.engine.task import NO_LIMIT, Regularisation, TreeOptions
 from tests.engine.harness import (
     COLUMN_KINDS,
@@ -26,14 +19,23 @@ from tests.engine.harness import (
 )
 
 LEVELS = (2, 4, 7, 40)  # of categorical columns, below and above ONE_HOT_CATEGORIES
+# Criteria of trees for classes, for targets of at least 0, and for real-valued targets.
+FOR_CLASSES = tuple(row.number for row in CRITERIA.values() if row.class_names)
+FOR_COUNTS = tuple(row.number for row in CRITERIA.values() if row.value_names and row.counts)
+FOR_VALUES = tuple(
+    row.number
+    for row in CRITERIA.values()
+    if row.value_names and not row.counts and not row.by_median
+)
+FOR_MEDIANS, FOR_BOOSTING = (ABSOLUTE,), (VARIANCE, NEWTON)
 
 
 @st.composite
 def tree_options(draw: st.DrawFn, classification: bool, target_kind: str) -> TreeOptions:
     """Draw tree options, most of them at their defaults."""
-    scores = (VARIANCE, ENTROPY, MISCLASSIFICATION, TWOING) if classification else (VARIANCE,)
+    scores = FOR_CLASSES if classification else FOR_VALUES
     if target_kind in ("counts", "amounts"):
-        scores = (POISSON, POISSON, VARIANCE)
+        scores = (*FOR_COUNTS, *FOR_COUNTS, *FOR_VALUES)
     return TreeOptions(
         criterion=draw(st.sampled_from(scores)),
         random_thresholds=draw(st.booleans()),

@@ -5,10 +5,25 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 
 from gpuboost.backends.numpy.backend import NumpyBackend
+from gpuboost.engine.criteria import CRITERIA
 from tests.engine.exact import assert_same_fields
 from tests.engine.harness import Problem
 from tests.engine.naive import NaiveBackend
-from tests.engine.strategies import boosting_problems, median_problems, problems
+from tests.engine.strategies import (
+    FOR_BOOSTING,
+    FOR_CLASSES,
+    FOR_COUNTS,
+    FOR_MEDIANS,
+    FOR_VALUES,
+    boosting_problems,
+    median_problems,
+    problems,
+)
+
+
+def test_problems_are_drawn_for_every_criterion() -> None:
+    drawn = (*FOR_CLASSES, *FOR_COUNTS, *FOR_VALUES, *FOR_MEDIANS, *FOR_BOOSTING)
+    assert set(drawn) == set(CRITERIA)
 
 
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])

@@ -45,7 +45,7 @@ class HostReweighter:
         return Round(lambda: tree, error, outcome.vote, outcome.bound)
 
     def _rows(self, number: int) -> TreeRows:
-        """The rows of a round's tree, with integer weights rounded by a hash, or resampled.
+        """The rows of a round's tree, with weights rounded to integers by a hash, or resampled.
 
         The weights are those of the round, times the class weights, if there are any. If
         `ReweightTask.starts_whole`, the first round uses the sampler's weights unchanged.

@@ -1,4 +1,4 @@
-"""The best split of each node by the feature given for it, from the occupied bins."""
+"""The best split of each node by its given feature, among the occupied bins."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class NodeFeature:
 
 
 class FeatureSplitter:
-    """Finds the best split of each node by the feature given for it, numeric or categorical.
+    """Finds the best split of each node by its given feature, numeric or categorical.
 
     Parameters
     ----------
@@ -65,9 +65,9 @@ class FeatureSplitter:
         self.mask_words = 16 if self.mapper.is_categorical.any() else 0
 
     def split(self, pairs: NodeFeature, groups: CodeGroups) -> tuple[Splits, np.ndarray]:
-        """Splits of the nodes in ``pairs``, and whether each node could split by its feature: bool.
+        """Splits of the nodes in ``pairs``, and a mask of the nodes that their feature could split.
 
-        ``groups.node`` is the position of a node in ``pairs``.
+        ``groups.node`` holds positions of nodes in ``pairs``.
         """
         m = len(pairs.feature)
         n_channels = pairs.frontier.gradient.shape[1]
@@ -131,8 +131,8 @@ class FeatureSplitter:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Draw a threshold uniformly between two bin centres; also return the last bin up to it.
 
-        This bin is ``low`` at least, and below ``high``. If both are the same bin, the threshold is
-        NaN, and this bin is returned.
+        This bin is at least ``low`` and below ``high``. If ``low == high``, the threshold is NaN,
+        and the bin is ``low``.
         """
         centre, feature = self.mapper.center, pairs.feature
         u = randomness.threshold_draw(pairs.frontier.key, feature.astype(np.uint64))

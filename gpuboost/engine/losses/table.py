@@ -1,7 +1,8 @@
 """The table of losses, and `make_loss`, which makes a loss by its name.
 
 Each loss has one row here, two functions in `formulas`, and copies of both functions in
-``kernels/boosting/losses.cuh``. Backends, checks of parameters and docstrings follow the table.
+``kernels/boosting/losses.cuh``. Backends, checks of parameters and docstrings follow the table,
+except for the lists in ``estimators/boosting/base.py``, which a test compares with it.
 """
 
 from __future__ import annotations

@@ -54,18 +54,18 @@ class GradientBoosting(ManyTrees):
         Minimum sum of hessians in a leaf. With 'squared_error', 'absolute_error', 'huber' and
         'quantile', the hessian of a row is its weight; with log loss, its weight times p (1 - p),
         where p is the predicted probability (for more than two classes, times
-        n_classes / (n_classes - 1); if one tree holds all classes, the mean over these). Built-in
-        losses other than those four raise small hessians, so that the Newton step of a single row
-        is at most 8.
+        n_classes / (n_classes - 1); if one tree holds all classes, the mean over these). All
+        built-in losses but those whose hessian is the weight raise small hessians, so that the
+        Newton step of a single row is at most 8.
     min_samples_category : int, float or 'auto'
         Categories with fewer rows than this in a node are rare: they go where missing values go
         and are never split off alone. Rows are counted by their hessians, in units of the tree's
         mean hessian per row; a float is a fraction of all rows. The parameter applies to features
-        with more than 4 categories. 'auto' means 20 rows; with log loss and poisson, it means the
-        number of rows with a total hessian of 5 before the first round, if that number is larger
-        (105 if one row in 20 is positive). In small tables, 'auto' is at most one row in a hundred.
-        With 0, no category is rare. HistGradientBoosting and LightGBM (``cat_smooth``) use 10, and
-        smooth in addition.
+        with more than 4 categories. 'auto' means 20 rows; with 'log_loss' and 'poisson', it means
+        the number of rows with a total hessian of 5 before the first round, if that number is
+        larger (105 if one row in 20 is positive). In small tables, 'auto' is at most one row in a
+        hundred. With 0, no category is rare. HistGradientBoosting and LightGBM (``cat_smooth``) use
+        10, and smooth in addition.
     max_features_per_level : int, float, 'sqrt', 'log2' or None
         Number of features drawn for each level from the features of the tree; a float is a fraction
         of these. None means all of them.
@@ -99,11 +99,11 @@ class GradientBoosting(ManyTrees):
         Whether each round grows one tree per class, output or quantile level (a single tree for two
         classes), or one tree whose leaves hold the values of all classes or outputs. 'auto' grows
         one tree for all outputs of a regression with loss='squared_error', and otherwise one tree
-        for each. 'multi_output_tree' is for this loss and for log loss of more than two classes.
+        for each. 'multi_output_tree' is for this loss and for 'log_loss' of more than two classes.
     init : estimator or 'zero'
-        Estimator whose predictions boosting starts from. None means the best constant (with 'huber'
-        and 'log_cosh', the median; with a user-defined loss, its ``baseline``). 'zero' means raw
-        predictions of 0.
+        Estimator whose predictions boosting starts from. None means the best constant (the median
+        if there is no formula for the best constant; with a user-defined loss, its ``baseline``).
+        'zero' means raw predictions of 0.
     validation_fraction : float
         Fraction of the rows set aside for early stopping, if ``n_iter_no_change`` is set and
         `fit` gets no ``eval_set``.

@@ -87,6 +87,13 @@ class TreeView:
         Codes absent from the node's training rows go where missing and unknown categories go. If
         these go left (see ``missing_go_to_left``), the result includes all absent codes up to 255,
         even those of no category.
+
+        Raises
+        ------
+        ValueError
+            The node is a leaf or a split on a numeric feature.
+        IndexError
+            There is no such node.
         """
         if self._tree.category[node] < 0:
             raise ValueError(
@@ -111,19 +118,43 @@ class TreeView:
         return check_features(apply_schema(here, schema, "tree_"))
 
     def predict(self, X: Any) -> np.ndarray:
-        """Value of each row's leaf: (n, classes), or (n, outputs, 1) for values or one class."""
+        """Value of each row's leaf: (n, classes), or (n, outputs, 1) for values or one class.
+
+        Raises
+        ------
+        TypeError, ValueError
+            X does not fit the tree; the message says what is allowed.
+        MemoryError
+            There is not enough memory.
+        """
         values = self.value[self.apply(X)]
         return values[:, 0] if self.max_n_classes > 1 else values
 
     def apply(self, X: Any) -> np.ndarray:
-        """Leaf of each row: int64 (n,)."""
+        """Leaf of each row: int64 (n,).
+
+        Raises
+        ------
+        TypeError, ValueError
+            X does not fit the tree; the message says what is allowed.
+        MemoryError
+            There is not enough memory.
+        """
         ensemble, columns = Ensemble.of_one(self._tree), self._columns(X, self._schema)
         row_bytes = columns.shape[1] * columns.itemsize
         backend = choose_backend("cpu", prediction_work(len(columns), row_bytes, ensemble))
         return backend.apply(ensemble, columns, 1)[:, 0].astype(np.int64)
 
     def decision_path(self, X: Any) -> csr_matrix:
-        """Matrix (n, node_count) with ones at the nodes that each row passes through."""
+        """Matrix (n, node_count) with ones at the nodes that each row passes through.
+
+        Raises
+        ------
+        TypeError, ValueError
+            X does not fit the tree; the message says what is allowed.
+        MemoryError
+            There is not enough memory.
+        """
         return node_paths(Ensemble.of_one(self._tree), self.apply(X)[:, None])
 
     def compute_partial_dependence(
@@ -134,6 +165,13 @@ class TreeView:
         A split on another feature sends every row both ways, in proportion to the training weight
         of its children (Friedman 2001, section 8.2). The prediction is that of the first output or,
         for a classification, the probability of the first class.
+
+        Raises
+        ------
+        TypeError, ValueError
+            ``grid`` does not fit the target features, or ``out`` does not have one entry per row.
+        IndexError
+            There is no such feature.
         """
         grid = self._columns(grid, select_columns(self._schema, np.asarray(target_features)))
         tree, share = self._tree, np.zeros((len(grid), self.node_count))

@@ -51,8 +51,8 @@ class SingleTree(TreeModel):
     min_samples_leaf : int or float
         Minimum number of rows in a leaf; a float is a fraction of all rows.
     min_weight_fraction_leaf : float
-        Minimum fraction of the total weight in a leaf, from 0 to 0.5. In boosting, the weights of
-        rows are their hessians here.
+        Minimum fraction of the total weight in a leaf, from 0 to 0.5. In boosting, hessians take
+        the place of weights.
     max_features : int, float, 'sqrt', 'log2' or None
         Number of features drawn at each node as candidates for its split; a float is a
         fraction of all features or, if features are drawn for the whole tree or for a level, of
@@ -231,7 +231,7 @@ class DecisionTreeRegressor(Regressor, SingleTree):
     def _compute_partial_dependence_recursion(
         self, grid: np.ndarray, target_features: np.ndarray
     ) -> np.ndarray:
-        """Partial dependence by recursion, which scikit-learn's `partial_dependence` calls."""
+        """Partial dependence by recursion; called by scikit-learn's `partial_dependence`."""
         out = np.zeros(len(grid))
         self.tree_.compute_partial_dependence(grid, target_features, out)
         return out

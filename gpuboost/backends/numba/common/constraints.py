@@ -1,7 +1,7 @@
 """Constraints that nodes inherit from their ancestors: value bounds and open interaction groups.
 
 An interaction group is *open* at a node if it contains every feature split on between the root and
-the node. Each node has one bit per group, and only features with an open group are candidates.
+the node. Each node has one bit per group, and only features in an open group are candidates.
 """
 
 # mypy: check-untyped-defs=False
@@ -28,8 +28,8 @@ class FeatureConstraints(NamedTuple):
     Attributes
     ----------
     monotonic : int64 (F,), or empty
-        1 if leaf values must not decrease with the feature, -1 if they must not increase, else 0
-        (NEWTON).
+        With NEWTON: 1 if leaf values must not decrease with the feature, -1 if they must not
+        increase, else 0.
     groups : uint64 (F, W)
         Interaction groups that contain each feature, one bit per group in W words; W is 0 without
         interactions.
@@ -57,7 +57,7 @@ def constrain_root(limits, node, open_groups):
 
 @inlined
 def is_open(constraints, feature, open_groups):
-    """Whether one of the groups that contain a feature is open; False without interactions."""
+    """Whether one of the groups of the feature is open; False without interactions."""
     found = False
     for word in range(constraints.groups.shape[1]):
         found |= (constraints.groups[feature, word] & open_groups[word]) != 0

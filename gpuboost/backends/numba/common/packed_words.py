@@ -5,7 +5,7 @@
 
 Adding words adds all fields at once, exactly, as long as no field overflows. `choose_packing` and
 `choose_gradient_packing` make the fields wide enough for any ``block`` rows. In nodes whose sums
-may not fit a word (`fits_word`), at most this many rows are summed in words at a time, and each
+might overflow a word (`fits_word`), at most this many rows are summed in words at a time, and each
 field of their sums is added to an integer of its own (see `splits/histograms.py`).
 """
 
