@@ -99,6 +99,7 @@ ONE_MEANING = {
     "place": "where an item is or goes: an index or an address",
     "table": "rows of the same columns: X, the losses, edges by feature, trees of a batch",
     "label": "what names a class or a feature",
+    "level": "nodes of one depth in a tree; the level of a quantile is a `quantile_level`",
     "kind": "which of several alternatives something is",
     "view": "something that shows the data of another object without a copy",
     "stored": "written to the node buffer",

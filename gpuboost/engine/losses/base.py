@@ -118,12 +118,13 @@ def as_columns(y: np.ndarray) -> np.ndarray:
 class LeafRule(Protocol):
     """How a loss computes leaf values that are not Newton steps.
 
-    They are quantiles of the residuals in each leaf, plus a step if ``clip_level`` is not None.
+    They are quantiles of the residuals in each leaf, plus a step if ``clip_quantile_level`` is not
+    None.
     """
 
     @property
-    def clip_level(self) -> float | None:
-        """Level of the quantile of absolute residuals that limits the step (`Huber`), or None."""
+    def clip_quantile_level(self) -> float | None:
+        """Quantile level of absolute residuals that limits the step (`Huber`), or None."""
 
     @property
     def leaf_quantile_level(self) -> np.ndarray:
