@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuboost.data.advice import warn_user
-from gpuboost.data.arrays import Array, array_module, is_missing_label
+from gpuboost.data.arrays import array_module, is_missing_label
 from gpuboost.data.tables import ArrayTable, Codes, Names, Table, read_table, to_floats
 from gpuboost.engine.bins import MAX_BINS
 
@@ -92,7 +92,7 @@ def fit_schema(
     is_categorical = _resolve_categorical(categorical_features, table)
     known: list[dict[Any, int] | None] = [None] * table.n_features
 
-    def learn(feature: int) -> Array:
+    def learn(feature: int) -> np.ndarray:
         codes, values = table.categories(feature)
         counts = np.bincount(codes + 1, minlength=len(values) + 1)[1:]
         of_feature = known[feature] = _choose_codes(values, counts)
@@ -128,7 +128,7 @@ def apply_schema(
     table = read_table(X)
     schema.check_columns(table.names, table.n_features, owner)
 
-    def code(feature: int) -> Array:
+    def code(feature: int) -> np.ndarray:
         codes, values = table.categories(feature)
         return _look_up(codes, values, schema.codes[feature] or {})
 
@@ -139,8 +139,8 @@ def apply_schema(
 
 
 def _assemble(
-    table: Table, is_categorical: NDArray[np.bool_], encode: Callable[[int], Array]
-) -> Array:
+    table: Table, is_categorical: NDArray[np.bool_], encode: Callable[[int], np.ndarray]
+) -> np.ndarray:
     """The table as one matrix of numbers and category codes."""
     if isinstance(table, ArrayTable) and not is_categorical.any():
         return to_floats(table.array, None)
@@ -148,7 +148,7 @@ def _assemble(
     narrow = all(table.fits_float32(feature) for feature in numeric.tolist())
     shape = (table.n_features, table.n_samples)
     xp = array_module(table.array) if isinstance(table, ArrayTable) else np
-    matrix: Array = xp.empty(shape, dtype=np.float32 if narrow else np.float64).T
+    matrix: np.ndarray = xp.empty(shape, dtype=np.float32 if narrow else np.float64).T
     for feature in range(table.n_features):
         column = encode if is_categorical[feature] else table.numbers
         matrix[:, feature] = xp.asarray(column(feature))
@@ -185,7 +185,7 @@ def _resolve_categorical(choice: Any, table: Table) -> NDArray[np.bool_]:
     return mask
 
 
-def _feature_places(chosen: Array, table: Table) -> Any:
+def _feature_places(chosen: np.ndarray, table: Table) -> Any:
     """Indices of the features given by name or index."""
     if chosen.dtype.kind in "iu":
         outside = chosen[(chosen < 0) | (chosen >= table.n_features)]

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuboost.data.arrays import (
-    Array,
     as_host_array,
     copy_to_host,
     dense_from_sparse,
@@ -40,7 +39,7 @@ Names = NDArray[np.object_]
 class ArrayTable:
     """A 2-d NumPy or CuPy array, whose categories are read on the host."""
 
-    array: Array
+    array: np.ndarray
     n_samples: int
     n_features: int
     names = None
@@ -49,7 +48,7 @@ class ArrayTable:
     def fits_float32(self, feature: int) -> bool:
         return _float_type(self.array.dtype) == np.float32
 
-    def numbers(self, feature: int) -> Array:
+    def numbers(self, feature: int) -> np.ndarray:
         return to_floats(self.array[:, feature], feature_label(feature, None))
 
     def categories(self, feature: int) -> tuple[Codes, list[Any]]:
@@ -78,7 +77,7 @@ class FrameTable:
     def fits_float32(self, feature: int) -> bool:
         return isinstance(self.columns[feature].dtype, _EXACT_IN_FLOAT32)
 
-    def numbers(self, feature: int) -> Array:
+    def numbers(self, feature: int) -> np.ndarray:
         series, label = self.columns[feature], feature_label(feature, self.names)
         if isinstance(series.dtype, _CATEGORIES):
             codes, values = self.categories(feature)
@@ -166,7 +165,7 @@ def _float_type(dtype: np.dtype[Any]) -> type[np.floating[Any]]:
     return np.float32 if dtype.kind in "fbiu" and dtype.itemsize <= small else np.float64
 
 
-def to_floats(values: Array, label: str | None) -> Array:
+def to_floats(values: np.ndarray, label: str | None) -> np.ndarray:
     """Convert an array to floats; `label` names the column in errors and is None for a matrix."""
     kind = values.dtype.kind
     if kind in "fbiu":
@@ -193,7 +192,7 @@ def to_floats(values: Array, label: str | None) -> Array:
 # ---- categories ---------------------------------------------------------------------------------
 
 
-def _categories_of_numbers(column: Array) -> tuple[Codes, list[Any]]:
+def _categories_of_numbers(column: np.ndarray) -> tuple[Codes, list[Any]]:
     """Codes and categories of numbers; integral categories become int for readability."""
     values, codes = np.unique(column, return_inverse=True)
     categories = [int(v) if v.is_integer() else v for v in values.tolist()]

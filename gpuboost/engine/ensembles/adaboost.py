@@ -221,25 +221,25 @@ def votes_of(shares: np.ndarray, vote: np.ndarray) -> np.ndarray:
 # ---- regression ----------------------------------------------------------------------------------
 
 
-def linear_loss(share: np.ndarray) -> np.ndarray:
+def linear_adaboost_loss(share: np.ndarray) -> np.ndarray:
     """Absolute error, relative to the largest absolute error [4]."""
     return share
 
 
-def square_loss(share: np.ndarray) -> np.ndarray:
+def square_adaboost_loss(share: np.ndarray) -> np.ndarray:
     """Square of the relative absolute error [4]."""
     return share * share
 
 
-def exponential_loss(share: np.ndarray) -> np.ndarray:
+def exponential_adaboost_loss(share: np.ndarray) -> np.ndarray:
     """1 - exp(-relative absolute error) [4]."""
     return 1.0 - exp(-share)
 
 
 ADABOOST_LOSSES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "linear": linear_loss,
-    "square": square_loss,
-    "exponential": exponential_loss,
+    "linear": linear_adaboost_loss,
+    "square": square_adaboost_loss,
+    "exponential": exponential_adaboost_loss,
 }
 
 
