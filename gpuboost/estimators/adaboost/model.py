@@ -25,7 +25,7 @@ from gpuboost.estimators.model.fitted import FittedTrees, TreeBatch, run_in_bloc
 
 
 @dataclass(frozen=True, eq=False)
-class BoostedTrees(FittedTrees):
+class AdaBoostTrees(FittedTrees):
     """A fitted model of AdaBoost.
 
     Attributes
@@ -42,7 +42,7 @@ class BoostedTrees(FittedTrees):
     bounds: np.ndarray
 
     @classmethod
-    def of(cls, rounds: list[Round], prepared: Prepared[GrowPlan]) -> BoostedTrees:
+    def of(cls, rounds: list[Round], prepared: Prepared[GrowPlan]) -> AdaBoostTrees:
         """The model of the rounds of a fit."""
         sampler = prepared.plan.batch.sampler
         n = sampler.n_samples
