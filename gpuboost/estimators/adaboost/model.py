@@ -80,8 +80,8 @@ class AdaBoostTrees(FittedTrees):
         """Mean over trees, by their weights, of the normalised impurity decrease per feature."""
         total = np.zeros(n_features)
         for tree, vote in zip(self.ensemble.trees, self.tree_votes, strict=True):
-            gains = impurity_decrease_per_feature(tree, n_features)
-            total += vote * gains / gains.sum() if gains.sum() > 0 else 0.0
+            decreases = impurity_decrease_per_feature(tree, n_features)
+            total += vote * decreases / decreases.sum() if decreases.sum() > 0 else 0.0
         return total / np.cumsum(self.tree_votes)[-1]
 
 
