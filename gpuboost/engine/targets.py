@@ -134,8 +134,8 @@ class ClassTarget(_Target):
             exponents = self.exponents if rows.exponents is None else rows.exponents
             per_class = planes_to_float(sums.reshape(len(sums), -1, 2), exponents)[..., 0]
         weight = sum_in_order(per_class)
-        share = per_class / weight[:, None]
-        return NodeValues(share, CRITERIA[criterion].impurity(share), weight)
+        probability = per_class / weight[:, None]
+        return NodeValues(probability, CRITERIA[criterion].impurity(probability), weight)
 
 
 @dataclass(frozen=True)
