@@ -99,6 +99,7 @@ ONE_MEANING = {
     "place": "where an item is or goes: an index or an address",
     "table": "rows of the same columns: X, the losses, edges by feature, trees of a batch",
     "label": "what names a class or a feature",
+    "level": "nodes of one depth in a tree; the level of a quantile is a `quantile_level`",
     "kind": "which of several alternatives something is",
     "view": "something that shows the data of another object without a copy",
     "stored": "written to the node buffer",
@@ -215,13 +216,13 @@ def test_words_of_finds_names_in_every_spelling() -> None:
     assert len(glossary()) > 20 and "frontier" in glossary()
 
 
-# ---- constants and classes -----------------------------------------------------------------------
+# ---- constants, classes and types ----------------------------------------------------------------
 
-_CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*")
+_CONSTANT_OR_TYPE = re.compile(r"_?[A-Z][A-Za-z0-9_]*")
 
 
-def constants_and_classes_of(text: str) -> Iterator[str]:
-    """Names of the constants and classes that a module defines, without those that it imports."""
+def constants_and_types_of(text: str) -> Iterator[str]:
+    """Names of the constants, classes and type aliases that a module defines, not imports."""
     for node in ast.parse(text).body:
         if isinstance(node, ast.ClassDef):
             yield node.name
@@ -229,14 +230,14 @@ def constants_and_classes_of(text: str) -> Iterator[str]:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             names = [part for target in targets for part in ast.walk(target)]
             found = [part.id for part in names if isinstance(part, ast.Name)]
-            yield from filter(_CONSTANT.fullmatch, found)
+            yield from filter(_CONSTANT_OR_TYPE.fullmatch, found)
 
 
-def test_a_constant_or_class_has_one_definition() -> None:
+def test_a_constant_or_type_has_one_definition() -> None:
     """Private constants, such as masks, may be repeated with the same value."""
     modules: dict[str, list[str]] = defaultdict(list)
     for path in SOURCES:
-        for name in constants_and_classes_of(path.read_text(encoding="utf-8")):
+        for name in constants_and_types_of(path.read_text(encoding="utf-8")):
             modules[name].append(module_of(path))
     repeated = {name: own for name, own in modules.items() if len(own) > 1}
     offenders = {
@@ -249,8 +250,8 @@ def test_a_constant_or_class_has_one_definition() -> None:
 
 
 def test_definitions_are_found() -> None:
-    text = "from a import B\nC, _D = 1, 2\nE: int = 3\nf = 4\nclass G: H = 5"
-    assert list(constants_and_classes_of(text)) == ["C", "_D", "E", "G"]
+    text = "from a import B\nC, _D = 1, 2\nE: int = 3\nf = 4\nclass G: H = 5\nKind = int | str"
+    assert list(constants_and_types_of(text)) == ["C", "_D", "E", "G", "Kind"]
 
 
 # ---- names in prose ------------------------------------------------------------------------------

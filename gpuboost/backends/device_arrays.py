@@ -114,9 +114,9 @@ def inverse_link(link: Link, raw: Any) -> Any:
     return backend_of(raw).inverse_link(link, raw) if is_on_device(raw) else link.inverse(raw)
 
 
-def log_shares(share: Any) -> Any:
+def log_probabilities(p: Any) -> Any:
     """Logarithms of probabilities, computed where these are; all devices give the same bits."""
-    return backend_of(share).log_shares(share) if is_on_device(share) else links.log_shares(share)
+    return backend_of(p).log_probabilities(p) if is_on_device(p) else links.log_probabilities(p)
 
 
 def matrix_of_ones(indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:

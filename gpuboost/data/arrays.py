@@ -10,14 +10,12 @@ import scipy.sparse
 
 from gpuboost.engine.array_modules import array_module, copy_to_host, is_cupy_array
 
-Array = np.ndarray[Any, Any]
-
 _CUDA_DEVICES = (2, 13)  # kDLCUDA and kDLCUDAManaged of DLPack
 _SMALLEST_FLOAT32 = 2.0**-149  # smallest positive float32, a denormal number
 _NORMAL_FLOAT32 = 0x00800000  # bits of the smallest normal float32
 
 
-def as_host_array(values: Any, name: str) -> Array:
+def as_host_array(values: Any, name: str) -> np.ndarray:
     """Return `values` as a host ndarray of any dtype, without a copy where possible.
 
     Parameters
@@ -45,7 +43,7 @@ def as_host_array(values: Any, name: str) -> Array:
     )
 
 
-def dense_from_sparse(values: Any, dtype: Any) -> Array:
+def dense_from_sparse(values: Any, dtype: Any) -> np.ndarray:
     """Return a SciPy sparse matrix as an ndarray, in Fortran order if it is a CSC matrix.
 
     Raises
@@ -73,7 +71,7 @@ def refuse_sparse(values: Any) -> Any:
     )
 
 
-def copy_device_array_to_host(values: Any) -> Array:
+def copy_device_array_to_host(values: Any) -> np.ndarray:
     """Copy an array from a GPU to the host, by its own method if it has one, else by DLPack."""
     if hasattr(values, "cpu"):  # PyTorch
         return values.detach().cpu().numpy()
@@ -124,7 +122,7 @@ def to_module_of(array: Any, other: Any) -> Any:
     return array
 
 
-def _masked_to_array(values: np.ma.MaskedArray[Any, Any]) -> Array:
+def _masked_to_array(values: np.ma.MaskedArray[Any, Any]) -> np.ndarray:
     """Return a plain array in which masked entries are NaN."""
     if not np.ma.is_masked(values):
         return np.asarray(values.data)
@@ -139,7 +137,7 @@ def is_sparse(values: Any) -> bool:
     return bool(scipy.sparse.issparse(values))
 
 
-_ARRAY_KINDS: list[tuple[Callable[[Any], bool], Callable[[Any], Array]]] = [
+_ARRAY_KINDS: list[tuple[Callable[[Any], bool], Callable[[Any], np.ndarray]]] = [
     (lambda values: isinstance(values, np.ma.MaskedArray), _masked_to_array),
     (lambda values: isinstance(values, np.ndarray), np.asarray),
     (is_sparse, refuse_sparse),

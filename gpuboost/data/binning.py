@@ -36,8 +36,6 @@ _RANK_OF_BUCKET = np.where(
     _N_BUCKETS - 1 - np.arange(_N_BUCKETS),
 )
 
-Codes = NDArray[Any]
-
 
 # ---- edges --------------------------------------------------------------------------------------
 
@@ -209,7 +207,7 @@ def bin_columns(X: Floats, mapper: BinMapper, n_threads: int = 1) -> BinnedMatri
 def _code_chunk(
     X: Floats,
     mapper: BinMapper,
-    coders: list[Callable[[Floats], Codes]],
+    coders: list[Callable[[Floats], NDArray[Any]]],
     codes: NDArray[np.uint8],
     first: int,
     start: int,
@@ -232,7 +230,7 @@ def _code_chunk(
 
 def _column_coder(
     mapper: BinMapper, feature: int, dtype: np.dtype[Any], n_samples: int
-) -> Callable[[Floats], Codes]:
+) -> Callable[[Floats], NDArray[Any]]:
     """Return the coder of a column: a cast for categories, else buckets or binary search."""
     if mapper.is_categorical[feature]:
         return lambda column: column.astype(np.uint8)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuboost.data.arrays import Array, array_module, copy_to_host
+from gpuboost.data.arrays import array_module, copy_to_host
 from gpuboost.data.parameters import number_between
 from gpuboost.engine.sampling import balanced_weights
 
@@ -31,7 +31,7 @@ def check_class_weight(class_weight: Any, choices: Collection[str] = ("balanced"
 
 
 def class_weights(
-    class_weight: Any, codes: NDArray[np.int32], classes: Array
+    class_weight: Any, codes: NDArray[np.int32], classes: np.ndarray
 ) -> NDArray[np.float64] | None:
     """Return the weight of each class for the given rows; None if `class_weight` is None.
 

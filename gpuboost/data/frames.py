@@ -2,9 +2,9 @@
 
 A data frame or an array becomes a `Table` (columns as numbers or as categories), so all inputs are
 treated alike. The matrix is float32 if that is exact for the types of all numeric columns, else
-float64; a categorical column becomes its codes. The categories of a feature ("levels" below) are
-coded in sorted order (see `FeatureSchema.codes`), so the codes depend only on the values, not on
-the library of the data frame.
+float64; a categorical column becomes its codes. The categories of a feature are coded in sorted
+order (see `FeatureSchema.codes`), so the codes depend only on the values, not on the library of the
+data frame.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuboost.data.advice import warn_user
-from gpuboost.data.arrays import Array, array_module, is_missing_label
+from gpuboost.data.arrays import array_module, is_missing_label
 from gpuboost.data.tables import ArrayTable, Codes, Names, Table, read_table, to_floats
 from gpuboost.engine.bins import MAX_BINS
 
@@ -59,8 +59,8 @@ class FeatureSchema:
         for feature in np.flatnonzero(self.is_categorical).tolist():
             known = self.codes[feature] or {}
             sha.update(f"feature {feature}: {len(known)} categories".encode())
-            for level, code in known.items():
-                text = _level_text(level).encode("utf-8", "surrogatepass")
+            for category, code in known.items():
+                text = _category_text(category).encode("utf-8", "surrogatepass")
                 sha.update(f"{code} {len(text)} ".encode() + text)
 
 
@@ -92,7 +92,7 @@ def fit_schema(
     is_categorical = _resolve_categorical(categorical_features, table)
     known: list[dict[Any, int] | None] = [None] * table.n_features
 
-    def learn(feature: int) -> Array:
+    def learn(feature: int) -> np.ndarray:
         codes, values = table.categories(feature)
         counts = np.bincount(codes + 1, minlength=len(values) + 1)[1:]
         of_feature = known[feature] = _choose_codes(values, counts)
@@ -128,7 +128,7 @@ def apply_schema(
     table = read_table(X)
     schema.check_columns(table.names, table.n_features, owner)
 
-    def code(feature: int) -> Array:
+    def code(feature: int) -> np.ndarray:
         codes, values = table.categories(feature)
         return _look_up(codes, values, schema.codes[feature] or {})
 
@@ -139,8 +139,8 @@ def apply_schema(
 
 
 def _assemble(
-    table: Table, is_categorical: NDArray[np.bool_], encode: Callable[[int], Array]
-) -> Array:
+    table: Table, is_categorical: NDArray[np.bool_], encode: Callable[[int], np.ndarray]
+) -> np.ndarray:
     """The table as one matrix of numbers and category codes."""
     if isinstance(table, ArrayTable) and not is_categorical.any():
         return to_floats(table.array, None)
@@ -148,7 +148,7 @@ def _assemble(
     narrow = all(table.fits_float32(feature) for feature in numeric.tolist())
     shape = (table.n_features, table.n_samples)
     xp = array_module(table.array) if isinstance(table, ArrayTable) else np
-    matrix: Array = xp.empty(shape, dtype=np.float32 if narrow else np.float64).T
+    matrix: np.ndarray = xp.empty(shape, dtype=np.float32 if narrow else np.float64).T
     for feature in range(table.n_features):
         column = encode if is_categorical[feature] else table.numbers
         matrix[:, feature] = xp.asarray(column(feature))
@@ -185,7 +185,7 @@ def _resolve_categorical(choice: Any, table: Table) -> NDArray[np.bool_]:
     return mask
 
 
-def _feature_places(chosen: Array, table: Table) -> Any:
+def _feature_places(chosen: np.ndarray, table: Table) -> Any:
     """Indices of the features given by name or index."""
     if chosen.dtype.kind in "iu":
         outside = chosen[(chosen < 0) | (chosen >= table.n_features)]
@@ -216,56 +216,56 @@ def _feature_places(chosen: Array, table: Table) -> Any:
 
 
 def _choose_codes(values: Sequence[Any], counts: NDArray[np.int64]) -> dict[Any, int]:
-    """Codes of the levels that occur, in sorted order; of more than 255, the rarest share one."""
+    """Codes of the categories that occur, in sorted order; of over 255, the rarest share one."""
     weight: dict[Any, int] = {}
     for value, count in zip(values, counts.tolist(), strict=True):
         if count and not is_missing_label(value):
             weight[value] = weight.get(value, 0) + count
-    ordered = sorted(weight, key=_level_order)
+    ordered = sorted(weight, key=_category_order)
     rare: set[Any] = set()
     if len(ordered) > MAX_BINS:
-        by_count = sorted(ordered, key=lambda level: -weight[level])  # stable: ties stay sorted
+        by_count = sorted(ordered, key=lambda category: -weight[category])  # ties stay sorted
         rare = set(by_count[MAX_BINS - 1 :])
-    common = [level for level in ordered if level not in rare]
-    last = dict.fromkeys((level for level in ordered if level in rare), MAX_BINS - 1)
-    return {level: code for code, level in enumerate(common)} | last
+    common = [category for category in ordered if category not in rare]
+    last = dict.fromkeys((category for category in ordered if category in rare), MAX_BINS - 1)
+    return {category: code for code, category in enumerate(common)} | last
 
 
 def _look_up(codes: Codes, values: Sequence[Any], known: dict[Any, int]) -> NDArray[np.float32]:
-    """The code of each row's level; NaN where the level is missing or unknown."""
+    """The code of each row's category; NaN where the category is missing or unknown."""
     table = [np.nan if is_missing_label(value) else _code_of(value, known) for value in values]
     return np.array([*table, np.nan], dtype=np.float32)[codes]  # code -1 is the last entry
 
 
-def _code_of(level: Any, known: dict[Any, int]) -> float:
-    """The code of a level; NaN if the level is unknown.
+def _code_of(category: Any, known: dict[Any, int]) -> float:
+    """The code of a category; NaN if the category is unknown.
 
     A float also matches its nearest float32: 0.2 is found if the training data was float32, in
     which 0.2 is 0.20000000298.
     """
-    code = known.get(level, np.nan)
-    if code != code and isinstance(level, float):
+    code = known.get(category, np.nan)
+    if code != code and isinstance(category, float):
         with np.errstate(over="ignore", under="ignore"):
-            return known.get(float(np.float32(level)), np.nan)
+            return known.get(float(np.float32(category)), np.nan)
     return code
 
 
-def _level_text(level: Any) -> str:
-    """A level as text; equal ints, floats and bools have the same text."""
-    if isinstance(level, str):
-        return f"text {level}"
-    if isinstance(level, Integral) or (isinstance(level, float) and level.is_integer()):
-        return f"number {int(level)}"
-    if isinstance(level, Real):
-        return f"number {float(level)!r}"
-    return f"{type(level).__name__} {level!r}"
+def _category_text(category: Any) -> str:
+    """A category as text; equal ints, floats and bools have the same text."""
+    if isinstance(category, str):
+        return f"text {category}"
+    if isinstance(category, Integral) or (isinstance(category, float) and category.is_integer()):
+        return f"number {int(category)}"
+    if isinstance(category, Real):
+        return f"number {float(category)!r}"
+    return f"{type(category).__name__} {category!r}"
 
 
-def _level_order(level: Any) -> tuple[bool, Any, str]:
-    """Sort key of a level: numbers come first, by value, then everything else as text."""
-    if isinstance(level, Number):
-        return False, level, ""
-    return True, 0, str(level)
+def _category_order(category: Any) -> tuple[bool, Any, str]:
+    """Sort key of a category: numbers come first, by value, then everything else as text."""
+    if isinstance(category, Number):
+        return False, category, ""
+    return True, 0, str(category)
 
 
 # ---- names --------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A user's table. Each column is read as numbers, or as codes that are indices of its levels.
+"""A user's table. Each column is read as numbers, or as codes that are indices of its categories.
 
 Data frames are read through `narwhals`, which does not import data frame libraries; only tables
 that it does not know, but that export Arrow streams, need pyarrow. Arrays are read by functions of
@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuboost.data.arrays import (
-    Array,
     as_host_array,
     copy_to_host,
     dense_from_sparse,
@@ -40,7 +39,7 @@ Names = NDArray[np.object_]
 class ArrayTable:
     """A 2-d NumPy or CuPy array, whose categories are read on the host."""
 
-    array: Array
+    array: np.ndarray
     n_samples: int
     n_features: int
     names = None
@@ -49,7 +48,7 @@ class ArrayTable:
     def fits_float32(self, feature: int) -> bool:
         return _float_type(self.array.dtype) == np.float32
 
-    def numbers(self, feature: int) -> Array:
+    def numbers(self, feature: int) -> np.ndarray:
         return to_floats(self.array[:, feature], feature_label(feature, None))
 
     def categories(self, feature: int) -> tuple[Codes, list[Any]]:
@@ -78,7 +77,7 @@ class FrameTable:
     def fits_float32(self, feature: int) -> bool:
         return isinstance(self.columns[feature].dtype, _EXACT_IN_FLOAT32)
 
-    def numbers(self, feature: int) -> Array:
+    def numbers(self, feature: int) -> np.ndarray:
         series, label = self.columns[feature], feature_label(feature, self.names)
         if isinstance(series.dtype, _CATEGORIES):
             codes, values = self.categories(feature)
@@ -112,8 +111,8 @@ class FrameTable:
         )
 
 
-# `numbers` and `categories` return one column. Codes are indices of levels; missing values have the
-# code -1 or a level for which `is_missing_label` holds.
+# `numbers` and `categories` return one column. Codes are indices of categories; missing values have
+# the code -1 or a category for which `is_missing_label` holds.
 Table = ArrayTable | FrameTable
 
 
@@ -166,7 +165,7 @@ def _float_type(dtype: np.dtype[Any]) -> type[np.floating[Any]]:
     return np.float32 if dtype.kind in "fbiu" and dtype.itemsize <= small else np.float64
 
 
-def to_floats(values: Array, label: str | None) -> Array:
+def to_floats(values: np.ndarray, label: str | None) -> np.ndarray:
     """Convert an array to floats; `label` names the column in errors and is None for a matrix."""
     kind = values.dtype.kind
     if kind in "fbiu":
@@ -193,17 +192,17 @@ def to_floats(values: Array, label: str | None) -> Array:
 # ---- categories ---------------------------------------------------------------------------------
 
 
-def _categories_of_numbers(column: Array) -> tuple[Codes, list[Any]]:
-    """Codes and levels of numbers; integral levels become int for readability."""
+def _categories_of_numbers(column: np.ndarray) -> tuple[Codes, list[Any]]:
+    """Codes and categories of numbers; integral categories become int for readability."""
     values, codes = np.unique(column, return_inverse=True)
-    levels = [int(v) if v.is_integer() else v for v in values.tolist()]
-    return np.where(np.isnan(column), -1, codes), levels
+    categories = [int(v) if v.is_integer() else v for v in values.tolist()]
+    return np.where(np.isnan(column), -1, codes), categories
 
 
 def _categories_of_objects(values: list[Any], label: str) -> tuple[Codes, list[Any]]:
-    """Codes and levels of arbitrary Python objects."""
+    """Codes and categories of arbitrary Python objects."""
     try:
-        place: dict[Hashable, int] = {level: i for i, level in enumerate(dict.fromkeys(values))}
+        place: dict[Hashable, int] = {value: i for i, value in enumerate(dict.fromkeys(values))}
     except TypeError as error:
         raise TypeError(
             f"{label} is categorical but has a value that cannot be one ({error}); "
@@ -222,11 +221,11 @@ def _encode_pandas(series: nw.Series[Any]) -> tuple[Codes, list[Any]]:
 
 def _encode_polars(series: nw.Series[Any]) -> tuple[Codes, list[Any]]:
     # Codes of a Categorical are indices of strings that the whole process shares; codes of an Enum
-    # are indices of its own levels.
+    # are indices of its own categories.
     text = series.cast(nw.String)
-    levels = text.drop_nulls().unique().sort().to_list()
-    physical = text.cast(nw.Enum(levels)).to_native().to_physical()
-    return physical.cast(int).fill_null(-1).to_numpy(), levels
+    categories = text.drop_nulls().unique().sort().to_list()
+    physical = text.cast(nw.Enum(categories)).to_native().to_physical()
+    return physical.cast(int).fill_null(-1).to_numpy(), categories
 
 
 def _encode_arrow(series: nw.Series[Any]) -> tuple[Codes, list[Any]]:

@@ -19,7 +19,6 @@ from sklearn.exceptions import DataConversionWarning
 
 from gpuboost.data.advice import warn_user
 from gpuboost.data.arrays import (
-    Array,
     array_module,
     as_host_array,
     copy_to_host,
@@ -41,7 +40,7 @@ def feature_label(feature: int, names: Any) -> str:
     return f"feature {feature}" + (f" ({str(names[feature])!r})" if names is not None else "")
 
 
-def check_shape(X: Array) -> None:
+def check_shape(X: np.ndarray) -> None:
     """Check that X is a table with at least one feature and 1 to `MAX_ROWS` rows.
 
     Raises
@@ -141,7 +140,7 @@ def check_weights(weights: Any, n_samples: int) -> NDArray[np.float64] | None:
 # ---- targets -----------------------------------------------------------------------------------
 
 
-def check_classes(y: Any) -> tuple[NDArray[np.int32], Array]:
+def check_classes(y: Any) -> tuple[NDArray[np.int32], np.ndarray]:
     """Return the class index of each row, and the sorted classes.
 
     Parameters
@@ -242,7 +241,7 @@ def check_same_length(X: Any, y: Any) -> None:
         )
 
 
-def _read_target(y: Any) -> Array:
+def _read_target(y: Any) -> np.ndarray:
     if y is None:
         raise ValueError("fit requires y to be passed, but the target y is None")
     y = _where_it_is(y, "y")
@@ -251,12 +250,12 @@ def _read_target(y: Any) -> Array:
     return y
 
 
-def _where_it_is(values: Any, name: str) -> Array:
+def _where_it_is(values: Any, name: str) -> np.ndarray:
     """Return a CuPy array unchanged, anything else as a host array."""
     return values if is_cupy_array(values) else as_host_array(values, name)
 
 
-def _labels_as_vector(y: Array) -> Array:
+def _labels_as_vector(y: np.ndarray) -> np.ndarray:
     """Return one label per row; a single column becomes a vector, with scikit-learn's warning."""
     if y.ndim == 2 and y.shape[1] == 1:
         warn_of_column()
@@ -283,7 +282,7 @@ def warn_of_column() -> None:
     )
 
 
-def _code_dense(y: Array, lowest: int, dtype: Any) -> tuple[NDArray[np.int32], Array]:
+def _code_dense(y: np.ndarray, lowest: int, dtype: Any) -> tuple[NDArray[np.int32], np.ndarray]:
     """Code whole numbers of a small range without sorting them; classes have type ``dtype``."""
     xp = array_module(y)
     place = y.astype(np.int64) - lowest
@@ -292,7 +291,7 @@ def _code_dense(y: Array, lowest: int, dtype: Any) -> tuple[NDArray[np.int32], A
     return number[place], (copy_to_host(xp.flatnonzero(present)) + lowest).astype(dtype)
 
 
-def _code_objects(y: Array) -> tuple[NDArray[np.int32], Array]:
+def _code_objects(y: np.ndarray) -> tuple[NDArray[np.int32], np.ndarray]:
     """Code labels that are Python objects; if all are numbers, the classes are numeric."""
     labels = y.tolist()
     try:
@@ -322,7 +321,7 @@ def _code_objects(y: Array) -> tuple[NDArray[np.int32], Array]:
     return codes, classes
 
 
-def _to_numbers(values: Array, name: str) -> NDArray[np.float64]:
+def _to_numbers(values: np.ndarray, name: str) -> NDArray[np.float64]:
     """Return a numeric or convertible array as float64, on its device."""
     if values.dtype.kind in "fbiuOUST":
         try:
@@ -334,7 +333,7 @@ def _to_numbers(values: Array, name: str) -> NDArray[np.float64]:
     raise ValueError(f"{name} must be numeric, got type {values.dtype}; convert it to numbers")
 
 
-def _check_finite(values: Array, name: str) -> None:
+def _check_finite(values: np.ndarray, name: str) -> None:
     xp = array_module(values)
     finite = xp.isfinite(values)
     if not finite.all():

@@ -53,7 +53,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.engine.numerics import half_deviance, in_order, log, log2, select
+from gpuboost.engine.numerics import half_deviance, log, log2, select, sum_in_order
 
 VARIANCE, ENTROPY, MISCLASSIFICATION, NEWTON, POISSON = 0, 1, 2, 3, 4
 ABSOLUTE, TWOING = 5, 6  # ABSOLUTE needs a `MedianTarget`; its trees are grown with VARIANCE
@@ -268,19 +268,19 @@ def is_large(count, hessian, options, min_hessian):
     return (count >= smallest) & (hessian >= 2 * min_hessian)
 
 
-def gini(share):
+def gini(probability):
     """Gini impurity of class probabilities (m, n_classes)."""
-    return 1.0 - in_order(np.square(share))
+    return 1.0 - sum_in_order(np.square(probability))
 
 
-def entropy(share):
+def entropy(probability):
     """Entropy of class probabilities (m, n_classes), in bits."""
-    return in_order(-share * log2(np.where(share > 0.0, share, 1.0)))
+    return sum_in_order(-probability * log2(np.where(probability > 0.0, probability, 1.0)))
 
 
-def misclassification_rate(share):
+def misclassification_rate(probability):
     """1 minus the largest of the class probabilities (m, n_classes)."""
-    return 1.0 - share.max(axis=1)
+    return 1.0 - probability.max(axis=1)
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,7 @@ def midpoint(a, b):
     return midway(total, a, b)
 
 
-def in_order(columns):
+def sum_in_order(columns):
     """Sum over the columns of an array (m, k), from first to last, on its device: (m,)."""
     total = 0.0
     for k in range(columns.shape[1]):

@@ -2,7 +2,7 @@
 
 Weights are integers, so cumulative weights are exact and do not depend on the order of rows. A
 quantile minimises the pinball loss. Let C(v) be the weight of the values up to v, W the weight of
-the group, and ``cut = level * W`` (float64, rounded once)::
+the group, and ``cut = quantile_level * W`` (float64, rounded once)::
 
     lower = smallest v with C(v) >= cut         upper = smallest v with C(v) > cut
 
@@ -92,7 +92,7 @@ def integer_weights(weights: np.ndarray | None, n: int) -> np.ndarray:
 
 
 def weighted_quantiles(
-    values: np.ndarray, weights: np.ndarray, groups: Groups, level: float
+    values: np.ndarray, weights: np.ndarray, groups: Groups, quantile_level: float
 ) -> np.ndarray:
     """Quantile of the values of each group, 0 for a group of weight 0.
 
@@ -101,14 +101,14 @@ def weighted_quantiles(
     values : float64 (n,)
     weights : int64 (n,)
         From `integer_weights`.
-    level : float
-        Quantile level, strictly between 0 and 1.
+    quantile_level : float
+        Strictly between 0 and 1.
 
     Returns
     -------
     float64 (n_groups,)
     """
-    lower, upper, totals = quantile_bounds(values, weights, groups, level)
+    lower, upper, totals = quantile_bounds(values, weights, groups, quantile_level)
     return np.where(totals > 0, between(lower, upper), 0.0) + 0.0
 
 
@@ -118,7 +118,7 @@ def between(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
 
 
 def quantile_bounds(
-    values: np.ndarray, weights: np.ndarray, groups: Groups, level: float
+    values: np.ndarray, weights: np.ndarray, groups: Groups, quantile_level: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Lower and upper value of the quantile of each group, and the weight of the group.
 
@@ -132,7 +132,7 @@ def quantile_bounds(
     ordered, first, last = of_rows[order], groups.starts[:-1], groups.starts[1:] - 1
     until = np.append(0, np.cumsum(weights[groups.rows][order]))
     before, totals = until[first], until[groups.starts[1:]] - until[first]
-    cut = groups.spread(level * totals.astype(np.float64))
+    cut = groups.spread(quantile_level * totals.astype(np.float64))
     inside = (until[1:] - groups.spread(before)).astype(np.float64)
     lower = ordered[np.minimum(first + groups.sum((inside < cut).astype(np.int64)), last)]
     upper = ordered[np.minimum(first + groups.sum((inside <= cut).astype(np.int64)), last)]

@@ -15,7 +15,7 @@ from gpuboost.engine.fixed_point import (
     sum_bits,
     two_planes,
 )
-from gpuboost.engine.numerics import in_order, log
+from gpuboost.engine.numerics import log, sum_in_order
 from gpuboost.engine.order_statistics import integer_weights
 from gpuboost.engine.targets import ClassTarget, MedianTarget, RegressionTarget, ValueTarget
 
@@ -69,7 +69,7 @@ def value_target(y: np.ndarray, facts: WeightFacts, criterion: int = VARIANCE) -
         values = xp.maximum(values, (centred > 0.0).astype(np.int32))
     scaled = scale_by_power(centred, -unit)
     terms = _y_log_y(scaled) if counts else scaled * scaled
-    columns = [centred, in_order(terms)[:, None]]
+    columns = [centred, sum_in_order(terms)[:, None]]
     if facts.real is not None:
         columns.append(xp.ones((len(y), 1)))
     wide, exponents = _leaf_columns(xp.concatenate(columns, axis=1), facts)

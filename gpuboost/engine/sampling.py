@@ -86,7 +86,7 @@ class RowSampler:
     def __post_init__(self) -> None:
         unit, known = 1.0, vars(self)  # `vars` can set fields of a frozen class
         if self.weights is not None and self.method == WITH_REPLACEMENT:
-            fixed = integer_weights(self.weights)
+            fixed = fixed_point_weights(self.weights)
             known["cumulative"] = array_module(fixed).cumsum(fixed, dtype=np.uint64)
         if self.weights is not None and self.method == ALL_ROWS:
             known["whole"], unit = whole_weights(self.weights)
@@ -307,7 +307,7 @@ def planes_at(x: np.ndarray, exponents: np.ndarray) -> np.ndarray:
     return np.column_stack([high, low]).astype(np.int64)
 
 
-def integer_weights(weights: np.ndarray) -> np.ndarray:
+def fixed_point_weights(weights: np.ndarray) -> np.ndarray:
     """Weights (n,) as integers whose sum fits in 64 bits: uint64 (n,), on their device."""
     exponent = SUM_BITS - sum_bits(len(weights)) - exponent_of(weights[:, None])[0]
     return array_module(weights).rint(scale_by_power(weights, exponent)).astype(np.uint64)

@@ -42,7 +42,7 @@ import numpy as np
 
 from gpuboost.engine.criteria import CRITERIA
 from gpuboost.engine.fixed_point import planes_to_float
-from gpuboost.engine.numerics import in_order, log
+from gpuboost.engine.numerics import log, sum_in_order
 from gpuboost.engine.order_statistics import between
 from gpuboost.engine.tree_rows import TreeRows
 
@@ -133,9 +133,9 @@ class ClassTarget(_Target):
         if self.wide is not None or rows.wide is not None:
             exponents = self.exponents if rows.exponents is None else rows.exponents
             per_class = planes_to_float(sums.reshape(len(sums), -1, 2), exponents)[..., 0]
-        weight = in_order(per_class)
-        share = per_class / weight[:, None]
-        return NodeValues(share, CRITERIA[criterion].impurity(share), weight)
+        weight = sum_in_order(per_class)
+        probability = per_class / weight[:, None]
+        return NodeValues(probability, CRITERIA[criterion].impurity(probability), weight)
 
 
 @dataclass(frozen=True)
@@ -204,9 +204,9 @@ class ValueTarget(_OfOutputs):
         if CRITERIA[criterion].counts:
             means = np.ldexp(centred, -unit)
             known = np.where(means > 0.0, means, 1.0)
-            spread = found[:, k] / weight - in_order(means * log(known))
+            spread = found[:, k] / weight - sum_in_order(means * log(known))
             return NodeValues(centred, np.ldexp(np.maximum(spread, 0.0) / k, unit), weight)
-        squares = found[:, k] / weight - in_order(np.square(np.ldexp(centred, -unit)))
+        squares = found[:, k] / weight - sum_in_order(np.square(np.ldexp(centred, -unit)))
         with np.errstate(over="ignore", under="ignore"):
             impurity = np.ldexp(np.maximum(squares, 0.0) / k, 2 * unit)
         return NodeValues(self.mean + centred, impurity, weight)

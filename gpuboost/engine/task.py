@@ -107,7 +107,7 @@ class TreeOptions:
         """`Regularisation.monotonic` with NEWTON, whose nodes have bounds, else None."""
         return self.regularisation.monotonic if self.criterion == NEWTON else None
 
-    def as_grown(self) -> TreeOptions:
+    def for_growing(self) -> TreeOptions:
         """Options for growing; they differ for trees of medians.
 
         The decrease of the absolute error by a split is known only when its children have medians.

@@ -3,7 +3,7 @@
 // the quantile. Each leaf is a group of residuals, whose quantile quantiles.cu finds. The residuals
 // of a group are contiguous, unless splits were undone.
 //
-//   key, weight, n_pieces, slot, first, rows, size, level   of groups, see quantiles.cu
+//   key, weight, n_pieces, slot, first, rows, size, quantile_level   of groups, see quantiles.cu
 //
 // Launch over pieces: any number of blocks of BOOST_THREADS threads; blocks loop over pieces.
 // Launch over groups or nodes: one thread per group or node, in blocks of BOOST_THREADS. No dynamic
@@ -22,18 +22,18 @@
 //                                children.cu, trees as in leaves.cu
 //   n_with_offset int64 (1,), n_groups and n_cut int32 (1,)    residuals, groups and pieces so far;
 //                                zero before the first level
-//   level_of   float64 (K,)      level of the quantile for each column
+//   quantile_level_of float64 (K,)   quantile level of each column
 //   offset     int64 (nodes,)    offset of the node's residuals
 //   node_of    int32 (g,)        node of a group: *first_node plus its index in the level
 //   tree_of    int32 (g,)        tree of a group
-//   level      float64 (g,)      level of its quantile
+//   quantile_level float64 (g,)  quantile level of a group
 //
 // Launch: over nodes.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 offset_leaves(In<int32> size, In<uint8> accepted, In<int32> tree, In<int64> count, In<uint64> trees,
-              int32 trees_per_round, In<double> level_of, In<int32> first_node,
+              int32 trees_per_round, In<double> quantile_level_of, In<int32> first_node,
               Out<int64> n_with_offset, Out<int32> n_groups, Out<int32> n_cut, Out<int64> offset,
-              Out<int32> node_of, Out<int32> tree_of, Out<double> level, Out<int32> slot,
+              Out<int32> node_of, Out<int32> tree_of, Out<double> quantile_level, Out<int32> slot,
               Out<int64> first, Out<int32> rows)
 {
     const int64 node = row_of_thread();
@@ -44,7 +44,7 @@ offset_leaves(In<int32> size, In<uint8> accepted, In<int32> tree, In<int64> coun
     offset[node] = begin;
     node_of[group] = *first_node + (int32)node;
     tree_of[group] = tree[node];
-    level[group] = level_of[trees[tree[node]] % (uint64)trees_per_round];
+    quantile_level[group] = quantile_level_of[trees[tree[node]] % (uint64)trees_per_round];
     for (int64 i = 0; i < n_own; ++i) {
         slot[piece + i] = group;
         first[piece + i] = begin + i * QUANTILE_PIECE;

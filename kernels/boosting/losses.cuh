@@ -76,14 +76,14 @@ __device__ __forceinline__ double huber_loss(double y, double raw, double delta)
     return near * (size - 0.5 * near);
 }
 
-__device__ __forceinline__ Derivatives quantile(double y, double raw, double level)
+__device__ __forceinline__ Derivatives quantile(double y, double raw, double quantile_level)
 {
-    return {raw > y ? 1.0 - level : raw < y ? -level : 0.0, 1.0};
+    return {raw > y ? 1.0 - quantile_level : raw < y ? -quantile_level : 0.0, 1.0};
 }
 
-__device__ __forceinline__ double quantile_loss(double y, double raw, double level)
+__device__ __forceinline__ double quantile_loss(double y, double raw, double quantile_level)
 {
-    return raw > y ? (1.0 - level) * (raw - y) : level * (y - raw);
+    return raw > y ? (1.0 - quantile_level) * (raw - y) : quantile_level * (y - raw);
 }
 
 __device__ __forceinline__ Derivatives log_cosh(double y, double raw, double)

@@ -8,7 +8,7 @@
 //   n_pieces  int32 (1,)            number of pieces, at most the length of their arrays
 //   slot, first, rows   int32, int64, int32 (pieces,)    group, first number, count of numbers
 //   size      int32 (1,)            number of groups, at most g
-//   level     float64 (g,)          level of the group's quantile
+//   quantile_level   float64 (g,)   quantile level of the group
 //   prefix    uint64 (g,)           digits found so far
 //   below     int64 (g,)            weight of the numbers below all candidates
 //   total     int64 (g,)            weight of the group
@@ -69,10 +69,10 @@ count_key_digits(In<uint64> key, In<int64> weight, int32 weighted, In<int32> n_p
 }
 
 // Find the digit at `shift` of the smallest number such that the numbers up to it have at least the
-// fraction `level` of the group's weight.
+// fraction `quantile_level` of the group's weight.
 // Launch: any number of blocks of BOOST_THREADS threads; warps loop over groups.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-choose_key_digits(In<int32> size, In<double> level, int32 shift, Out<uint64> prefix,
+choose_key_digits(In<int32> size, In<double> quantile_level, int32 shift, Out<uint64> prefix,
                   Out<int64> below, Out<int64> total, Out<uint8> more, Out<uint64> above,
                   int32 first_group, Out<int64> counts)
 {
@@ -86,7 +86,7 @@ choose_key_digits(In<int32> size, In<double> level, int32 shift, Out<uint64> pre
         const bool is_first = shift == FIRST_SHIFT;
         const int64 all = is_first ? weights.all : total[group];
         const int64 before = is_first ? 0 : below[group];
-        const double cut = (double)all * level[group];
+        const double cut = (double)all * quantile_level[group];
         __syncwarp();  // one lane writes what all have read
         const ChosenDigit chosen = next_digit<WARP, KEY_DIGITS>(
             own, weights, before, [&](int64 sum) { return (double)sum >= cut; });

@@ -63,12 +63,12 @@ struct Regular {
 // limits that all criteria share before it calls a criterion.
 
 // Defaults that criteria override: the attributes of `Criterion` (engine/criteria.py) with the same
-// names, and the impurity of class probabilities, by default Gini. `add_share` adds the term of a
-// probability to a sum that begins at 0 (for MISCLASSIFICATION, it takes the maximum); `impurity`
-// converts the sum over all classes.
+// names, and the impurity of class probabilities, by default Gini. `add_probability` adds the term
+// of a probability to a sum that begins at 0 (for MISCLASSIFICATION, it takes the maximum);
+// `impurity` converts the sum over all classes.
 struct CriterionFacts {
     static constexpr bool BOTH_CLASSES = true, TIMES_HESSIAN = false, COMPILED_APART = false;
-    static __device__ double add_share(double sum, double share) { return sum + share * share; }
+    static __device__ double add_probability(double sum, double p) { return sum + p * p; }
     static __device__ double impurity(double sum) { return 1.0 - sum; }
 };
 
@@ -107,9 +107,9 @@ __device__ __forceinline__ double entropy_term(double g)
 struct Entropy : CriterionFacts {
     static constexpr int32 NUMBER = 1;
 
-    static __device__ double add_share(double sum, double share)
+    static __device__ double add_probability(double sum, double p)
     {
-        return sum + -share * binary_log(share > 0.0 ? share : 1.0);
+        return sum + -p * binary_log(p > 0.0 ? p : 1.0);
     }
     static __device__ double impurity(double sum) { return sum; }
     static __device__ __forceinline__ void add(Terms& terms, const Regular&, double gl, double g,
@@ -129,7 +129,7 @@ struct Entropy : CriterionFacts {
 struct Misclassification : CriterionFacts {
     static constexpr int32 NUMBER = 2;
 
-    static __device__ double add_share(double sum, double share) { return max(sum, share); }
+    static __device__ double add_probability(double sum, double p) { return max(sum, p); }
     static __device__ __forceinline__ void add(Terms& terms, const Regular&, double gl, double g,
                                                double, double)
     {
@@ -211,8 +211,8 @@ struct Newton : CriterionFacts {
 
 constexpr bool NEWTON_CRITERION = CRITERION == Newton::NUMBER;
 
-// `gain`, `add_share` and `impurity` of the criterion with a given number, even if it is compiled
-// apart. The last two trap if no criterion has this number.
+// `gain`, `add_probability` and `impurity` of the criterion with a given number, even if it is
+// compiled apart. The last two trap if no criterion has this number.
 template <typename... All>
 struct CriterionTable {
     // The gain of a valid split from its score.
@@ -220,9 +220,9 @@ struct CriterionTable {
     {
         return ((All::TIMES_HESSIAN && number == All::NUMBER) || ...) ? score / hessian : score;
     }
-    static __device__ double add_share(int32 number, double sum, double share)
+    static __device__ double add_probability(int32 number, double sum, double p)
     {
-        if (!((number == All::NUMBER && (sum = All::add_share(sum, share), 1)) || ...)) __trap();
+        if (!((number == All::NUMBER && (sum = All::add_probability(sum, p), 1)) || ...)) __trap();
         return sum;
     }
     static __device__ double impurity(int32 number, double sum)

@@ -4,7 +4,7 @@
 
 // Kinds of values: class probabilities; means; means with the criterion POISSON; medians; steps of
 // boosting.
-constexpr int32 SHARES = 0, MEANS = 1, POISSON_MEANS = 2, MEDIANS = 3, STEPS = 4;
+constexpr int32 PROBABILITIES = 0, MEANS = 1, POISSON_MEANS = 2, MEDIANS = 3, STEPS = 4;
 
 // The rule by which values are computed from sums: `node_values` of the targets in
 // gpuboost/engine/targets.py.
@@ -68,9 +68,9 @@ __device__ __forceinline__ NodeSummary summarise_classes(const ValueRule& rule, 
     for (int32 k = 0; k < rule.n_values; ++k) weight = weight + rule.of_class(sums, k);
     #pragma unroll 1
     for (int32 k = 0; k < rule.n_values; ++k) {
-        const double share = rule.of_class(sums, k) / weight;
-        value[k] = share;
-        sum = Criteria::add_share(rule.criterion, sum, share);
+        const double probability = rule.of_class(sums, k) / weight;
+        value[k] = probability;
+        sum = Criteria::add_probability(rule.criterion, sum, probability);
     }
     return {Criteria::impurity(rule.criterion, sum), weight};
 }
@@ -149,7 +149,7 @@ __device__ __forceinline__ NodeSummary summarise_steps(const ValueRule& rule, co
 __device__ __forceinline__ NodeSummary summarise(const ValueRule& rule, const int64* sums,
                                                  int64 hessian, double* value)
 {
-    if (rule.kind == SHARES) return summarise_classes(rule, sums, value);
+    if (rule.kind == PROBABILITIES) return summarise_classes(rule, sums, value);
     if (rule.kind == MEDIANS) return summarise_medians(rule, sums, value);
     if (rule.kind == STEPS) return summarise_steps(rule, sums, hessian, value);
     return summarise_means(rule, sums, hessian, value);

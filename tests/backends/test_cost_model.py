@@ -43,8 +43,8 @@ from gpuboost.engine.task import NO_LIMIT
 from gpuboost.estimators.fitting import pipeline as template
 from gpuboost.estimators.memory.shape_only_fit import (
     ShapeOnlyTable,
+    adaboost_reweight_task,
     boost_task,
-    boosted_trees_task,
     grow_task,
 )
 
@@ -236,7 +236,7 @@ def test_launches_of_a_round_are_those_of_the_host_code(depth, launches):
     assert cost.BOOSTING_LAUNCHES.of(depth) == pytest.approx(len(launches) / 2, rel=0.15)
 
     trees = DecisionTreeClassifier(max_depth=depth)
-    task = boosted_trees_task(AdaBoostClassifier(trees, random_state=0), TABLE)
+    task = adaboost_reweight_task(AdaBoostClassifier(trees, random_state=0), TABLE)
     reweighter = CudaReweighter(runtime, replace(task, memory_budget=BUDGET))
     reweighter.launch(0)
     launches.clear()

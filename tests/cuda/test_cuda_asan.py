@@ -95,7 +95,7 @@ with pytest.MonkeyPatch.context() as patch:
     test_cuda_best_first.test_kernels_are_sound("asan", fit_on)
     for name in test_cuda_links.LINKS:
         test_cuda_links.test_links_have_the_bits_of_the_engine(name, "asan")
-    test_cuda_links.test_logarithms_of_shares("asan")
+    test_cuda_links.test_logarithms_of_probabilities("asan")
 print(sorted(launched))
 """
 FILES_OF_ROUNDS = """

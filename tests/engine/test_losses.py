@@ -332,6 +332,6 @@ def test_invalid_losses_are_refused(given: dict[str, Any], message: str) -> None
 
 def test_one_quantile_level_serves_several_outputs() -> None:
     loss = make_loss("quantile", n_outputs=2, alpha=0.3)
-    assert loss == Quantile(loss.facts, 2, levels=(0.3, 0.3))
+    assert loss == Quantile(loss.facts, 2, quantile_levels=(0.3, 0.3))
     y = np.arange(20.0).reshape(10, 2)
     np.testing.assert_array_equal(loss.baseline(y), [5.0, 6.0])

@@ -23,7 +23,11 @@ from gpuboost.backends.cuda.boosting.booster import CudaBooster
 from gpuboost.backends.cuda.runtime.arrays import cut
 from gpuboost.backends.cuda.runtime.readback import Readback
 from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape, ShapeRuntime
-from gpuboost.estimators.memory.shape_only_fit import ShapeOnlyTable, boost_task, boosted_trees_task
+from gpuboost.estimators.memory.shape_only_fit import (
+    ShapeOnlyTable,
+    adaboost_reweight_task,
+    boost_task,
+)
 
 TABLE = ShapeOnlyTable(1_000_000, 28, 2, 1, 0, False, np.dtype(np.float32))
 BUDGET = 80 << 30
@@ -72,7 +76,7 @@ def boosting(depth: int) -> float:
 def adaboost(depth: int) -> float:
     """Host seconds of a round of AdaBoost with a tree of this depth."""
     tree = DecisionTreeClassifier(max_depth=depth)
-    task = boosted_trees_task(AdaBoostClassifier(tree, n_estimators=ROUNDS), TABLE)
+    task = adaboost_reweight_task(AdaBoostClassifier(tree, n_estimators=ROUNDS), TABLE)
     runtime = AnsweringRuntime()
     reweighter = CudaReweighter(runtime, replace(task, memory_budget=BUDGET))
     reweighter.launch(0)

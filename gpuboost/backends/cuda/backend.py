@@ -108,12 +108,12 @@ class CudaBackend:
         with self.runtime.active():
             return inverse(self.runtime, link, raw)
 
-    def log_shares(self, share: np.ndarray) -> np.ndarray:
+    def log_probabilities(self, p: np.ndarray) -> np.ndarray:
         """Compute the logarithms of probabilities; both arrays are on the device."""
-        from gpuboost.backends.cuda.predict.inverse_links import log_shares
+        from gpuboost.backends.cuda.predict.inverse_links import log_probabilities
 
         with self.runtime.active():
-            return log_shares(self.runtime, share)
+            return log_probabilities(self.runtime, p)
 
     def sum_out_of_bag(
         self,

@@ -129,7 +129,7 @@ class HostBooster:
         """Mask of the rows that the trees of a round are grown on: bool (n,), or None for all."""
         if self._drawn[0] != number:
             draw = self.task.sampler.draw_counts
-            self._drawn = number, rows_with_weight(self.task, number, draw)
+            self._drawn = number, mask_with_weight(self.task, number, draw)
         return self._drawn[1]
 
     def mean_loss(self, rows: int = 0, weights: np.ndarray | None = None) -> float:
@@ -192,7 +192,7 @@ class HostBooster:
         raw[:, column : column + tree.value.shape[1]] += tree.value[leaf]
 
 
-def rows_with_weight(
+def mask_with_weight(
     task: BoostTask, number: int, draw: Callable[[int], np.ndarray]
 ) -> np.ndarray | None:
     """Mask of the rows of a round that have positive weight: bool (n,), or None for all.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpuboost.backends.numba.compiler import entry, inlined
-from gpuboost.backends.numba.threads.map import contiguous, in_order, row_chunks
+from gpuboost.backends.numba.threads.map import contiguous, map_in_order, row_chunks
 from gpuboost.engine.bins import BinMapper, BinnedMatrix
 
 BINNING_CHUNK = 1 << 14  # rows of one task
@@ -104,5 +104,5 @@ def bin_matrix(X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix
         code_rows(coder, contiguous(X[rows], X.dtype), rows.start, codes, n_missing)
         return n_missing
 
-    counts = list(in_order(code_chunk, row_chunks(n_samples, BINNING_CHUNK), n_threads))
+    counts = list(map_in_order(code_chunk, row_chunks(n_samples, BINNING_CHUNK), n_threads))
     return BinnedMatrix(codes, mapper, np.sum(counts, axis=0, dtype=np.int64))

@@ -182,20 +182,20 @@ def class_factors(error: float, vote: float) -> tuple[np.ndarray, float]:
     return np.array([right_factor, wrong_factor]) / bound, bound
 
 
-def swapped(shares: np.ndarray) -> np.ndarray:
+def swapped(probabilities: np.ndarray) -> np.ndarray:
     """Class probabilities (m, 2) of the tree that predicts the other class everywhere."""
-    opposite = shares[:, ::-1].copy()
+    opposite = probabilities[:, ::-1].copy()
     tied = opposite[:, 0] == opposite[:, 1]  # the first class is predicted for equal probabilities
     opposite[tied, 0] = np.nextafter(opposite[tied, 0], 0.0)
     return opposite
 
 
-def votes_of(shares: np.ndarray, vote: np.ndarray) -> np.ndarray:
+def votes_of(probabilities: np.ndarray, vote: np.ndarray) -> np.ndarray:
     """Contributions of leaves to the decision function.
 
     Parameters
     ----------
-    shares : float64 (m, K)
+    probabilities : float64 (m, K)
         Class probabilities of leaves.
     vote : float64 (m,)
         Weight of each leaf's tree.
@@ -207,13 +207,13 @@ def votes_of(shares: np.ndarray, vote: np.ndarray) -> np.ndarray:
         the weight for the predicted class, and -1 / (K - 1) times the weight for each other class,
         equation (6) of [3]. A single class: zeros.
     """
-    n_classes = shares.shape[1]
+    n_classes = probabilities.shape[1]
     if n_classes == 1:
-        return np.zeros_like(shares)
-    largest = shares.argmax(axis=1)
+        return np.zeros_like(probabilities)
+    largest = probabilities.argmax(axis=1)
     if n_classes == 2:
         return (vote * np.where(largest == 1, 2.0, -2.0))[:, None]
-    code = np.full(shares.shape, -1.0 / (n_classes - 1))
+    code = np.full(probabilities.shape, -1.0 / (n_classes - 1))
     code[np.arange(len(code)), largest] = 1.0
     return code * vote[:, None]
 
@@ -221,25 +221,25 @@ def votes_of(shares: np.ndarray, vote: np.ndarray) -> np.ndarray:
 # ---- regression ----------------------------------------------------------------------------------
 
 
-def linear_loss(share: np.ndarray) -> np.ndarray:
+def linear_adaboost_loss(share: np.ndarray) -> np.ndarray:
     """Absolute error, relative to the largest absolute error [4]."""
     return share
 
 
-def square_loss(share: np.ndarray) -> np.ndarray:
+def square_adaboost_loss(share: np.ndarray) -> np.ndarray:
     """Square of the relative absolute error [4]."""
     return share * share
 
 
-def exponential_loss(share: np.ndarray) -> np.ndarray:
+def exponential_adaboost_loss(share: np.ndarray) -> np.ndarray:
     """1 - exp(-relative absolute error) [4]."""
     return 1.0 - exp(-share)
 
 
 ADABOOST_LOSSES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "linear": linear_loss,
-    "square": square_loss,
-    "exponential": exponential_loss,
+    "linear": linear_adaboost_loss,
+    "square": square_adaboost_loss,
+    "exponential": exponential_adaboost_loss,
 }
 
 

@@ -29,7 +29,7 @@ from gpuboost.engine.fixed_point import SUM_BITS, exponent_of, sum_bits
 from gpuboost.engine.growth.constraints import in_monotonic_order
 from gpuboost.engine.growth.pruning import pruned
 from gpuboost.engine.growth.tree import ThresholdFinder, Tree, with_values
-from gpuboost.engine.numerics import in_order
+from gpuboost.engine.numerics import sum_in_order
 from gpuboost.engine.quantise import EXACT_BITS, VALUE_BITS
 from gpuboost.engine.targets import GradientTarget, NodeValues
 from gpuboost.engine.task import GrownTree, Regularisation, TreeOptions
@@ -142,7 +142,7 @@ def unit_draws(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def mean_of_columns(hessian: np.ndarray) -> np.ndarray:
     """Mean hessian of each row, its weight in the splits of a tree of several columns: (n,)."""
-    return in_order(hessian) * (1.0 / hessian.shape[1])
+    return sum_in_order(hessian) * (1.0 / hessian.shape[1])
 
 
 def finish_boosted(

@@ -107,9 +107,9 @@ class Ensemble(NodeArrays):
         """
         total = np.zeros(n_features)
         for tree in self.trees:
-            gains = impurity_decrease_per_feature(tree, n_features)
-            if gains.sum() > 0:
-                total += gains / gains.sum()
+            decreases = impurity_decrease_per_feature(tree, n_features)
+            if decreases.sum() > 0:
+                total += decreases / decreases.sum()
         return total / total.sum() if total.sum() > 0 else total
 
     def fingerprint(self, mapper: BinMapper) -> str:

@@ -40,7 +40,7 @@ def grown_trees(
             sum_children(own["left"], own["sums"])
         if max_leaf_nodes != NO_LIMIT:
             own = _pruned(own, max_leaf_nodes)
-        trees.append(as_grown(own))
+        trees.append(grown_tree(own))
     return trees
 
 
@@ -148,7 +148,7 @@ def breadth_first(left: np.ndarray) -> np.ndarray:
         found.append(np.column_stack([inner, inner + 1]).ravel())
 
 
-def as_grown(own: dict[str, np.ndarray]) -> GrownTree:
+def grown_tree(own: dict[str, np.ndarray]) -> GrownTree:
     """Make a `GrownTree` from the columns of one tree."""
     inner = own["left"] > 0
     categorical = own["categorical"] & inner

@@ -1,11 +1,11 @@
 """Minimal cost-complexity pruning of finished trees.
 
 The cost of a tree is the impurity of its leaves, weighted by their fraction of the weight, plus
-``ccp_alpha`` per leaf. The result is the smallest subtree of least cost. Let gain(node) be the
+``ccp_alpha`` per leaf. The result is the smallest subtree of least cost. Let decrease(node) be the
 impurity decrease of all splits from a node downwards. These splits reduce the cost if ``ccp_alpha``
 is below ::
 
-    alpha(node) = gain(node) / number of splits from the node downwards
+    alpha(node) = decrease(node) / number of splits from the node downwards
 
 The weakest link, the node with the smallest alpha, becomes a leaf, which never lowers the alphas
 above it. This step is repeated while the smallest alpha is at most ``ccp_alpha``. Pruning works on
@@ -94,20 +94,20 @@ def pruning_path(tree: Tree) -> tuple[np.ndarray, np.ndarray]:
     leaves = tree.left == 0
     impurity = float((tree.impurity[leaves] * tree.weight[leaves]).sum() / tree.weight[0])
     alphas, impurities = [0.0], [impurity]
-    for alpha, gain in _Links(tree, np.inf).weakest():
+    for alpha, decrease in _Links(tree, np.inf).weakest():
         alphas.append(max(alpha, alphas[-1]))
-        impurities.append(impurities[-1] + gain)
+        impurities.append(impurities[-1] + decrease)
     return np.array(alphas), np.array(impurities)
 
 
 class _Links:
-    """The nodes of a tree that still split, with the gain of their splits.
+    """The nodes of a tree that still split, with the impurity decreases of their splits.
 
     Links whose alpha is above ``maximum`` are never removed.
 
     Attributes
     ----------
-    gain : list of float
+    decrease : list of float
         Total impurity decrease of the splits from each node downwards.
     n_splits : list of int
         Number of these splits.
@@ -116,18 +116,18 @@ class _Links:
     def __init__(self, tree: Tree, maximum: float) -> None:
         self._left, self._maximum = tree.left.tolist(), maximum
         parent = np.full(tree.node_count, -1)
-        gain, n_splits = tree.impurity_decrease.copy(), (tree.left > 0).astype(np.int64)
+        decrease, n_splits = tree.impurity_decrease.copy(), (tree.left > 0).astype(np.int64)
         for nodes in reversed(levels(tree.left)):
             inner = np.flatnonzero(tree.left[nodes]) + nodes.start
             left = tree.left[inner]
             parent[left] = parent[left + 1] = inner
-            gain[inner] += gain[left] + gain[left + 1]
+            decrease[inner] += decrease[left] + decrease[left + 1]
             n_splits[inner] += n_splits[left] + n_splits[left + 1]
         self._parent = parent.tolist()
-        self.gain, self.n_splits = gain.tolist(), n_splits.tolist()
+        self.decrease, self.n_splits = decrease.tolist(), n_splits.tolist()
 
     def weakest(self) -> Iterator[tuple[float, float]]:
-        """Turn one weakest link after another into a leaf; yield its alpha and its gain."""
+        """Turn one weakest link after another into a leaf; yield its alpha and its decrease."""
         inner = (node for node, left in enumerate(self._left) if left)
         queue = [(self._alpha(node), node) for node in inner if self._alpha(node) <= self._maximum]
         heapify(queue)
@@ -135,18 +135,18 @@ class _Links:
             alpha, node = heappop(queue)
             if self.n_splits[node] == 0 or alpha != self._alpha(node):
                 continue  # the node is now below a leaf, or has changed since it was queued
-            gain, n_splits, above = self.gain[node], self.n_splits[node], self._parent[node]
+            decrease, n_splits, above = self.decrease[node], self.n_splits[node], self._parent[node]
             self._empty(node)
             while above >= 0:
-                self.gain[above] -= gain
+                self.decrease[above] -= decrease
                 self.n_splits[above] -= n_splits
                 if self._alpha(above) <= self._maximum:
                     heappush(queue, (self._alpha(above), above))
                 above = self._parent[above]
-            yield alpha, gain
+            yield alpha, decrease
 
     def _alpha(self, node: int) -> float:
-        return self.gain[node] / self.n_splits[node]
+        return self.decrease[node] / self.n_splits[node]
 
     def _empty(self, node: int) -> None:
         """Remove the splits of a node and of all nodes below it."""

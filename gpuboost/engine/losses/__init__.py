@@ -47,7 +47,7 @@ hessian_is_information : bool
 leaf_rule : LeafRule or None
     If not None, leaves get its `leaf_values` instead of Newton steps -G / (H + lambda): the
     quantile of the residuals at ``leaf_quantile_level`` (columns,). Huber adds a second step
-    (``clip_level``).
+    (``clip_quantile_level``).
 """
 
 from gpuboost.engine.losses.base import USER, LeafRule, Loss, Predicted

@@ -105,7 +105,7 @@ class Predicted:
     order: Any = order_statistics
 
 
-def blocks(n: int) -> list[slice]:
+def loss_blocks(n: int) -> list[slice]:
     """Slices of `LOSS_BLOCK` rows, few enough that intermediate arrays stay in the cache."""
     return [slice(start, start + LOSS_BLOCK) for start in range(0, n, LOSS_BLOCK)]
 
@@ -118,12 +118,13 @@ def as_columns(y: np.ndarray) -> np.ndarray:
 class LeafRule(Protocol):
     """How a loss computes leaf values that are not Newton steps.
 
-    They are quantiles of the residuals in each leaf, plus a step if ``clip_level`` is not None.
+    They are quantiles of the residuals in each leaf, plus a step if ``clip_quantile_level`` is not
+    None.
     """
 
     @property
-    def clip_level(self) -> float | None:
-        """Level of the quantile of absolute residuals that limits the step (`Huber`), or None."""
+    def clip_quantile_level(self) -> float | None:
+        """Quantile level of absolute residuals that limits the step (`Huber`), or None."""
 
     @property
     def leaf_quantile_level(self) -> np.ndarray:
@@ -264,7 +265,7 @@ class FormulaLoss(Loss):
         raw, weights = rows.raw, rows.weights
         g = np.empty(raw.shape)
         h = None if self.constant_hessian else np.empty(raw.shape)
-        for block in blocks(len(raw)):
+        for block in loss_blocks(len(raw)):
             own_g, own_h = self._unweighted(rows.y[block], raw[block], parameter)
             weight = 1.0 if weights is None else weights[block, None]
             g[block] = own_g * weight
@@ -281,7 +282,7 @@ class FormulaLoss(Loss):
     def row_losses(self, rows: Predicted, parameter: np.ndarray) -> np.ndarray:
         """Losses of rows by the formulas, computed in blocks of rows: float64 (n,)."""
         found = np.empty(len(rows.raw))
-        for block in blocks(len(found)):
+        for block in loss_blocks(len(found)):
             found[block] = self._values(rows.y[block], rows.raw[block], parameter)
         return found
 

@@ -28,13 +28,13 @@ class SoftmaxLoss(FormulaLoss):
     def baseline(self, y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
         """Logarithms of the classes' fractions of the total weight, minus the logarithms' mean.
 
-        Fractions below `links.SMALLEST_SHARE` are raised to it.
+        Fractions below `links.SMALLEST_PROBABILITY` are raised to it.
         """
-        shares = [
+        probabilities = [
             weighted_mean((y == k).astype(np.float64)[:, None], weights)
             for k in range(self.columns)
         ]
-        return self.facts.link.forward(np.concatenate(shares))
+        return self.facts.link.forward(np.concatenate(probabilities))
 
     def _unweighted(self, y: np.ndarray, raw: np.ndarray, parameter: np.ndarray) -> Any:
         probabilities = self.facts.link.inverse(raw)

@@ -94,7 +94,7 @@ def huber_loss(y, raw, parameter):
 
 
 def quantile(y, raw, parameter):
-    """Pinball loss of level ``parameter``; its gradient is 0 where raw is y."""
+    """Pinball loss of quantile level ``parameter``; its gradient is 0 where raw is y."""
     return select(raw > y, 1.0 - parameter, select(raw < y, -parameter, 0.0)), 1.0
 
 

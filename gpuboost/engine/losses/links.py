@@ -10,8 +10,8 @@ import numpy as np
 from gpuboost.engine.losses.formulas import inside, sigmoid, softmax_weight
 from gpuboost.engine.numerics import exp, log, select
 
-SMALLEST_SHARE = 2.0**-52  # links of classifiers clip probabilities to this and 1 minus this
-_SMALL_SHARE, _LARGER = 2.0**-1000, 2.0**64
+SMALLEST_PROBABILITY = 2.0**-52  # links of classifiers clip probabilities to this and 1 minus this
+_SMALL_PROBABILITY, _LARGER = 2.0**-1000, 2.0**64
 _LOG_OF_LARGER = 44.3614195558365
 
 
@@ -47,11 +47,11 @@ def row_weights(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return weights, total[:, None]
 
 
-def log_shares(share: np.ndarray) -> np.ndarray:
+def log_probabilities(p: np.ndarray) -> np.ndarray:
     """Logarithms of probabilities; the logarithm of 0 is minus infinity."""
-    small = share < _SMALL_SHARE  # possibly denormal
-    logs = log(select(small, share * _LARGER, share)) - select(small, _LOG_OF_LARGER, 0.0)
-    return select(share > 0.0, logs, select(share == share, -np.inf, np.nan))
+    small = p < _SMALL_PROBABILITY  # possibly denormal
+    logs = log(select(small, p * _LARGER, p)) - select(small, _LOG_OF_LARGER, 0.0)
+    return select(p > 0.0, logs, select(p == p, -np.inf, np.nan))
 
 
 def _same(x: np.ndarray) -> np.ndarray:
@@ -62,17 +62,17 @@ def _exp(raw: np.ndarray) -> np.ndarray:
     return exp(inside(raw))
 
 
-def _shares(p: np.ndarray) -> np.ndarray:
-    return np.clip(p, SMALLEST_SHARE, 1.0 - SMALLEST_SHARE)
+def _clipped(p: np.ndarray) -> np.ndarray:
+    return np.clip(p, SMALLEST_PROBABILITY, 1.0 - SMALLEST_PROBABILITY)
 
 
 def _logit(p: np.ndarray) -> np.ndarray:
-    p = _shares(p)
+    p = _clipped(p)
     return log(p / (1.0 - p))
 
 
 def _centred_log(p: np.ndarray) -> np.ndarray:
-    logs = log(_shares(p))
+    logs = log(_clipped(p))
     return logs - np.cumsum(logs)[-1] / float(len(logs))  # summed first to last
 
 

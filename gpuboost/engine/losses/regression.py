@@ -39,12 +39,12 @@ class QuantileBaseline(FormulaLoss):
 class OrderStatisticLoss(QuantileBaseline):
     """A loss whose baseline is a quantile of the target; leaf values are quantiles of residuals.
 
-    If ``clip_level`` is not None, the parameter of a round is a limit: the quantile of the absolute
-    residuals at this level. Leaf values are then medians plus the mean of the differences between
-    residuals and median, each clipped to [-limit, limit] (`Huber`).
+    If ``clip_quantile_level`` is not None, the parameter of a round is a limit: the quantile of the
+    absolute residuals at this quantile level. Leaf values are then medians plus the mean of the
+    differences between residuals and median, each clipped to [-limit, limit] (`Huber`).
     """
 
-    clip_level: float | None = None
+    clip_quantile_level: float | None = None
 
     @property
     def leaf_rule(self) -> LeafRule:
@@ -60,36 +60,39 @@ class OrderStatisticLoss(QuantileBaseline):
         and the first step of algorithm 4).
         """
         integers = rows.order.integer_weights(rows.weights, len(rows.y))
-        level = float(self.leaf_quantile_level[column])
-        return rows.order.weighted_quantiles(self.residuals(rows, column), integers, groups, level)
+        residuals, at = self.residuals(rows, column), float(self.leaf_quantile_level[column])
+        return rows.order.weighted_quantiles(residuals, integers, groups, at)
 
 
 def _quantiles(
-    rows: Predicted, columns: Iterable[np.ndarray], levels: Iterable[float]
+    rows: Predicted, columns: Iterable[np.ndarray], quantile_levels: Iterable[float]
 ) -> np.ndarray:
-    """Quantile of each column over all rows, at its level: float64 (columns,)."""
+    """Quantile of each column over all rows, at its quantile level: float64 (columns,)."""
     n, order = len(rows.y), rows.order
     groups, integers = one_group(n), order.integer_weights(rows.weights, n)
-    pairs = zip(columns, levels, strict=True)
+    pairs = zip(columns, quantile_levels, strict=True)
     found = [order.weighted_quantiles(own, integers, groups, float(at)) for own, at in pairs]
     return np.concatenate(found)
 
 
 @dataclass(frozen=True)
 class Huber(OrderStatisticLoss):
-    """Huber loss: quadratic up to delta, the ``clip_level`` quantile of absolute residuals."""
+    """Huber loss: quadratic up to delta, a quantile of the absolute residuals.
+
+    ``clip_quantile_level`` is the level of this quantile.
+    """
 
     parameter = "alpha"
 
     @classmethod
     def make(cls, facts: LossRow, columns: int, given: Any = 0.9) -> Huber:
-        """Check the level and make the loss."""
-        return cls(facts, columns, _level(given, f"alpha of loss={facts.name!r}"))
+        """Check the quantile level and make the loss."""
+        return cls(facts, columns, _quantile_level(given, f"alpha of loss={facts.name!r}"))
 
     def round_parameter(self, rows: Predicted) -> np.ndarray:
         """Delta of each column: the loss is linear above it (Friedman 2001, algorithm 4)."""
         sizes = (np.abs(self.residuals(rows, k)) for k in range(self.columns))
-        return _quantiles(rows, sizes, np.full(self.columns, self.clip_level))
+        return _quantiles(rows, sizes, np.full(self.columns, self.clip_quantile_level))
 
     def leaf_values(
         self, rows: Predicted, groups: Groups, column: int, parameter: np.ndarray
@@ -108,33 +111,33 @@ class Huber(OrderStatisticLoss):
 class Quantile(OrderStatisticLoss):
     """Pinball loss: one column per quantile level or, with a single level, one per output."""
 
-    levels: tuple[float, ...] = (0.5,)
+    quantile_levels: tuple[float, ...] = (0.5,)
     parameter = "alpha"
 
     @classmethod
     def make(cls, facts: LossRow, columns: int, given: Any = 0.9) -> Quantile:
         """Check ``given``, one level for all outputs or several for one, and make the loss."""
         what = f"loss={facts.name!r}"
-        levels = list(given) if isinstance(given, Iterable) else [given]
-        if not levels:
+        quantile_levels = list(given) if isinstance(given, Iterable) else [given]
+        if not quantile_levels:
             raise ValueError(f"alpha of {what} holds no level; give one or several in (0, 1)")
-        checked = tuple(_level(level, f"alpha of {what}") for level in levels)
+        checked = tuple(_quantile_level(own, f"alpha of {what}") for own in quantile_levels)
         if columns > 1 and len(checked) > 1:
             raise ValueError(
                 f"{what} takes several levels for one output, or one level for several outputs, "
                 f"got {len(checked)} levels and y with {columns} columns; fit each output by itself"
             )
         checked = checked * columns
-        return cls(facts, len(checked), levels=checked)
+        return cls(facts, len(checked), quantile_levels=checked)
 
     @property
     def leaf_quantile_level(self) -> np.ndarray:
         """Quantile level of each column."""
-        return np.array(self.levels)
+        return np.array(self.quantile_levels)
 
     def round_parameter(self, rows: Predicted) -> np.ndarray:
         """Quantile level of each column."""
-        return np.array(self.levels)
+        return np.array(self.quantile_levels)
 
 
 @dataclass(frozen=True)
@@ -170,11 +173,11 @@ class Tweedie(PositiveLoss):
         return np.full(self.columns, self.power)
 
 
-def _level(level: float | Sequence[float], what: str) -> float:
+def _quantile_level(given: float | Sequence[float], what: str) -> float:
     """Check a quantile level and return it as a float."""
-    if isinstance(level, Real) and 0.0 < float(level) < 1.0:
-        return float(level)
-    raise ValueError(f"{what} must be strictly between 0 and 1, got {level!r}")
+    if isinstance(given, Real) and 0.0 < float(given) < 1.0:
+        return float(given)
+    raise ValueError(f"{what} must be strictly between 0 and 1, got {given!r}")
 
 
 def _power(power: float) -> float:

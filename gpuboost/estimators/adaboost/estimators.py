@@ -25,7 +25,7 @@ from gpuboost.engine.ensembles.adaboost_task import (
 )
 from gpuboost.engine.losses.links import LOGIT, SOFTMAX
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler
-from gpuboost.estimators.adaboost.model import BoostedTrees, OneValueLabels
+from gpuboost.estimators.adaboost.model import AdaBoostTrees, OneValueLabels
 from gpuboost.estimators.adaboost.rounds import reweight_task, rounds_of
 from gpuboost.estimators.docstrings import documented
 from gpuboost.estimators.fitting.grow_plan import GrowPlan, tree_plan, with_progress
@@ -124,7 +124,7 @@ class AdaBoost(ManyTrees):
         sampler = RowSampler(ALL_ROWS, n, n, seed, weights, max_weight_bits=bits)
         return tree_plan(self, inputs, TreeBatch(range(n_rounds), sampler, None), in_turn=True)
 
-    def _grow(self, prepared: Prepared[GrowPlan]) -> tuple[BoostedTrees, dict[str, Any]]:
+    def _grow(self, prepared: Prepared[GrowPlan]) -> tuple[AdaBoostTrees, dict[str, Any]]:
         """Run the rounds."""
         with where_they_are(prepared.labels.rows):
             objective = self._objective(prepared, float(self.learning_rate))
@@ -132,7 +132,7 @@ class AdaBoost(ManyTrees):
         task = reweight_task(prepared, objective, str(self.boosting), of_class)
         rounds = rounds_of(task, prepared.backend)
         shown = with_progress(rounds, task.n_rounds, prepared.execution.verbose)
-        model = BoostedTrees.of(list(shown), prepared)
+        model = AdaBoostTrees.of(list(shown), prepared)
         return model, {
             "estimator_": self._empty_tree(),
             "estimator_weights_": model.tree_votes.copy(),
@@ -185,7 +185,7 @@ class AdaBoostClassifier(Classifier, AdaBoost):
         may_reverse = options.regularisation.monotonic is None
         return ClassObjective.of(labels.rows, len(labels.classes), learning_rate, may_reverse)
 
-    def _grow(self, prepared: Prepared[GrowPlan]) -> tuple[BoostedTrees, dict[str, Any]]:
+    def _grow(self, prepared: Prepared[GrowPlan]) -> tuple[AdaBoostTrees, dict[str, Any]]:
         model, facts = super()._grow(prepared)
         return model, {**facts, "training_error_bound_": np.cumprod(model.bounds)}
 
@@ -200,7 +200,7 @@ class AdaBoostClassifier(Classifier, AdaBoost):
             trees vote for the class and -1 / (n_classes - 1) if no tree does. A single class: zeros
             of shape (n_samples, 1).
         """
-        return self._as_decision(self._run(X, BoostedTrees.decision))
+        return self._as_decision(self._run(X, AdaBoostTrees.decision))
 
     def predict(self, X: Any) -> np.ndarray:
         """Class with most votes; ties go to the first class.

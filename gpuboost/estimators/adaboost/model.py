@@ -25,7 +25,7 @@ from gpuboost.estimators.model.fitted import FittedTrees, TreeBatch, run_in_bloc
 
 
 @dataclass(frozen=True, eq=False)
-class BoostedTrees(FittedTrees):
+class AdaBoostTrees(FittedTrees):
     """A fitted model of AdaBoost.
 
     Attributes
@@ -42,7 +42,7 @@ class BoostedTrees(FittedTrees):
     bounds: np.ndarray
 
     @classmethod
-    def of(cls, rounds: list[Round], prepared: Prepared[GrowPlan]) -> BoostedTrees:
+    def of(cls, rounds: list[Round], prepared: Prepared[GrowPlan]) -> AdaBoostTrees:
         """The model of the rounds of a fit."""
         sampler = prepared.plan.batch.sampler
         n = sampler.n_samples
@@ -80,8 +80,8 @@ class BoostedTrees(FittedTrees):
         """Mean over trees, by their weights, of the normalised impurity decrease per feature."""
         total = np.zeros(n_features)
         for tree, vote in zip(self.ensemble.trees, self.tree_votes, strict=True):
-            gains = impurity_decrease_per_feature(tree, n_features)
-            total += vote * gains / gains.sum() if gains.sum() > 0 else 0.0
+            decreases = impurity_decrease_per_feature(tree, n_features)
+            total += vote * decreases / decreases.sum() if decreases.sum() > 0 else 0.0
         return total / np.cumsum(self.tree_votes)[-1]
 
 

@@ -11,7 +11,7 @@ from gpuboost.backends.device_arrays import adopt_targets
 from gpuboost.data.arrays import array_module, copy_to_host, is_cupy_array, to_float64
 from gpuboost.engine.averages import weighted_mean
 from gpuboost.engine.losses import Loss, Predicted
-from gpuboost.engine.losses.links import log_shares
+from gpuboost.engine.losses.links import log_probabilities
 
 NEWTON_STEPS = 50  # maximum number of steps to a baseline with offsets; about five are enough
 LONGEST_STEP = 2.0  # maximum absolute change of the baseline in one of these steps
@@ -89,11 +89,11 @@ def raw_of_init(init: Any, X: Any, loss: Loss) -> np.ndarray:
         values = np.asarray(copy_to_host(init.predict(X)), dtype=np.float64)
         values = loss.facts.link.forward(values.reshape(len(values), -1))
         return np.broadcast_to(values, (len(values), loss.columns)).copy()
-    shares = np.asarray(copy_to_host(init.predict_proba(X)), dtype=np.float64)
-    shares = np.clip(shares, MIN_INIT_PROBABILITY, 1.0 - MIN_INIT_PROBABILITY)
+    probabilities = np.asarray(copy_to_host(init.predict_proba(X)), dtype=np.float64)
+    probabilities = np.clip(probabilities, MIN_INIT_PROBABILITY, 1.0 - MIN_INIT_PROBABILITY)
     if loss.columns == 1:
-        return loss.facts.link.forward(shares[:, 1])[:, None]
-    return log_shares(shares)
+        return loss.facts.link.forward(probabilities[:, 1])[:, None]
+    return log_probabilities(probabilities)
 
 
 def read_offset(given: Any, n: int, columns: int, near: Any = None) -> np.ndarray | None:

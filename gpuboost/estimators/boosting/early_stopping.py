@@ -11,7 +11,7 @@ import numpy as np
 from gpuboost.backends.protocol import Booster
 from gpuboost.engine.ensembles.boosting_task import RowSet
 from gpuboost.engine.losses import Loss
-from gpuboost.estimators.boosting.metrics import LABELS, SHARES, Metric
+from gpuboost.estimators.boosting.metrics import LABELS, PROBABILITIES, Metric
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ def as_metric_takes(metric: Metric, prediction: np.ndarray) -> np.ndarray:
     """Predictions in the form that a metric takes: classes, class probabilities or values."""
     if metric.takes == LABELS:
         return prediction.argmax(axis=1)
-    if metric.takes == SHARES and prediction.shape[1] == 2:
+    if metric.takes == PROBABILITIES and prediction.shape[1] == 2:
         return prediction[:, 1]
     return prediction[:, 0] if prediction.shape[1] == 1 else prediction
 

@@ -60,7 +60,7 @@ class GradientBoostingRegressor(Regressor, GradientBoosting):
         Returns
         -------
         ndarray of float64 of shape (n_samples,) or (n_samples, n_outputs)
-            With several levels of ``loss="quantile"``, (n_samples, n_levels).
+            With several levels of ``loss="quantile"``, (n_samples, n_quantile_levels).
         """
         return self._shaped(self._raw_predictions(X, offset))
 

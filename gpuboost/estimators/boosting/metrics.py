@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn import metrics
 
-VALUES, LABELS, SHARES = "values", "classes", "probabilities"
+VALUES, LABELS, PROBABILITIES = "values", "classes", "probabilities"
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +24,7 @@ class Metric:
     score : callable
         ``score(truth, prediction) -> float``, with the keyword ``sample_weight`` if rows have
         weights other than 1.
-    takes : {VALUES, LABELS, SHARES}
+    takes : {VALUES, LABELS, PROBABILITIES}
         Kind of ``prediction``: values of a regressor, encoded classes, or class probabilities (of
         the second class only if there are two). The truth of a classifier is encoded classes.
     greater_is_better : bool
@@ -37,15 +37,15 @@ class Metric:
     greater_is_better: bool = False
 
 
-def _area_under_roc(truth: np.ndarray, shares: np.ndarray, sample_weight: Any = None) -> float:
-    several = {} if shares.ndim == 1 else {"multi_class": "ovr"}
-    return float(metrics.roc_auc_score(truth, shares, sample_weight=sample_weight, **several))
+def _area_under_roc(truth: np.ndarray, predicted: np.ndarray, sample_weight: Any = None) -> float:
+    several = {} if predicted.ndim == 1 else {"multi_class": "ovr"}
+    return float(metrics.roc_auc_score(truth, predicted, sample_weight=sample_weight, **several))
 
 
-def _log_loss(truth: np.ndarray, shares: np.ndarray, sample_weight: Any = None) -> float:
-    n_classes = 2 if shares.ndim == 1 else shares.shape[1]
+def _log_loss(truth: np.ndarray, predicted: np.ndarray, sample_weight: Any = None) -> float:
+    n_classes = 2 if predicted.ndim == 1 else predicted.shape[1]
     labels = np.arange(n_classes)
-    return float(metrics.log_loss(truth, shares, sample_weight=sample_weight, labels=labels))
+    return float(metrics.log_loss(truth, predicted, sample_weight=sample_weight, labels=labels))
 
 
 _OF_VALUES = (
@@ -62,9 +62,11 @@ _OF_CLASSES = (
     Metric("accuracy", metrics.accuracy_score, LABELS, greater_is_better=True),
     Metric("balanced_accuracy", metrics.balanced_accuracy_score, LABELS, greater_is_better=True),
     Metric("error", metrics.zero_one_loss, LABELS),
-    Metric("log_loss", _log_loss, SHARES),
-    Metric("auc", _area_under_roc, SHARES, greater_is_better=True),
-    Metric("average_precision", metrics.average_precision_score, SHARES, greater_is_better=True),
+    Metric("log_loss", _log_loss, PROBABILITIES),
+    Metric("auc", _area_under_roc, PROBABILITIES, greater_is_better=True),
+    Metric(
+        "average_precision", metrics.average_precision_score, PROBABILITIES, greater_is_better=True
+    ),
 )
 
 
@@ -94,7 +96,7 @@ def _metric(given: Any, known: dict[str, Metric], is_classifier: bool) -> Metric
         return known[given]
     if callable(given):
         name = getattr(given, "__name__", type(given).__name__)
-        takes = SHARES if is_classifier else VALUES
+        takes = PROBABILITIES if is_classifier else VALUES
         return Metric(name, given, takes, bool(getattr(given, "greater_is_better", False)))
     kind = "classifier" if is_classifier else "regressor"
     raise ValueError(

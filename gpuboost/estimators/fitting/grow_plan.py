@@ -53,7 +53,7 @@ def tree_plan(
     options = tree_options(tree, len(labels), n_features, labels.criteria)
     options = with_constraints(options, tree, schema, labels)
     target = labels.target(batch.sampler, options.criterion)
-    options = options.as_grown()
+    options = options.for_growing()
     n_trees, n_rounds = (1, len(batch.trees)) if in_turn else (len(batch.trees), 1)
     growth = growth_of(inputs, vars(options), (n_trees, n_rounds, target.n_channels))
     return GrowPlan(options, batch, target), growth

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 
-from gpuboost.backends.device_arrays import log_shares
+from gpuboost.backends.device_arrays import log_probabilities
 from gpuboost.data.arrays import array_module, copy_device_array_to_host, copy_to_host, is_on_device
 from gpuboost.data.class_weight import check_class_weight
 from gpuboost.engine.array_modules import working_on
@@ -67,7 +67,7 @@ class Classifier(ClassifierMixin):
 
     def predict_log_proba(self: Any, X: Any) -> np.ndarray:
         """Logarithm of `predict_proba`; minus infinity where a probability is 0."""
-        return log_shares(self.predict_proba(X))
+        return log_probabilities(self.predict_proba(X))
 
     def predict(self: Any, X: Any) -> np.ndarray:
         """Most probable class of each row; ties go to the first class.

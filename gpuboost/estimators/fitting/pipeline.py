@@ -28,7 +28,7 @@ from gpuboost.estimators.inputs.parameters import Execution, execution_of
 from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
 from gpuboost.estimators.model.fitted import FittedTrees
 
-Labels = ClassLabels | ValueLabels
+AnyLabels = ClassLabels | ValueLabels
 Plan = TypeVar("Plan")
 
 
@@ -50,7 +50,7 @@ class FitInputs:
         The model that a warm start adds trees to.
     """
 
-    labels: Labels
+    labels: AnyLabels
     weights: np.ndarray | None
     schema: FeatureSchema
     value_bytes: int = 4
@@ -95,7 +95,7 @@ class Prepared(Generic[Plan]):
 
     schema: FeatureSchema
     matrix: BinnedMatrix
-    labels: Labels
+    labels: AnyLabels
     plan: Plan
     backend: Backend
     execution: Execution
@@ -134,7 +134,7 @@ def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Prepared[Any]
     return Prepared(table.schema, matrix, labels, plan, backend, execution, before)
 
 
-def check_same_labels(estimator: Any, labels: Labels) -> None:
+def check_same_labels(estimator: Any, labels: AnyLabels) -> None:
     """Check that a warm start keeps the classes and the number of outputs."""
     for name, value in labels.attributes().items():
         if not np.array_equal(getattr(estimator, name), value):

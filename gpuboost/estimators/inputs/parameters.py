@@ -107,13 +107,13 @@ def tree_limits(tree: Any, n_samples: int, n_features: int) -> dict[str, Any]:
     leaf = _rows(tree, "min_samples_leaf", 1, n_samples)
     split = max(2, _rows(tree, "min_samples_split", 2, n_samples))
     minimum = number_between("min_weight_fraction_leaf", tree.min_weight_fraction_leaf, 0.0, 0.5)
-    gain = number_between("min_impurity_decrease", tree.min_impurity_decrease, 0.0)
+    decrease = number_between("min_impurity_decrease", tree.min_impurity_decrease, 0.0)
     return {
         "max_depth": _limit(tree, "max_depth", 1),
         "min_samples_split": max(split, 2 * leaf),
         "min_samples_leaf": leaf,
         "min_weight_fraction_leaf": minimum,
-        "min_impurity_decrease": gain,
+        "min_impurity_decrease": decrease,
         "max_features": feature_count(tree.max_features, n_features),
         "max_leaf_nodes": _limit(tree, "max_leaf_nodes", 2),
         "ccp_alpha": number_between("ccp_alpha", tree.ccp_alpha, 0.0),

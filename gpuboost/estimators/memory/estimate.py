@@ -110,7 +110,7 @@ def _growing_peak(estimator: Any, table: ShapeOnlyTable, budget: int, shape: Dev
         task = shape_only_fit.boost_task(estimator, table)
         return boosting_peak(replace(task, memory_budget=budget), shape)
     if isinstance(estimator, AdaBoost):
-        rounds = shape_only_fit.boosted_trees_task(estimator, table)
+        rounds = shape_only_fit.adaboost_reweight_task(estimator, table)
         return reweighting_peak(replace(rounds, memory_budget=budget), shape)
     trees = shape_only_fit.grow_task(estimator, table)
     return fit_peak(replace(trees, memory_budget=int(HISTOGRAM_SHARE * budget)), budget, shape)

@@ -129,7 +129,7 @@ def grow_task(estimator: Any, table: ShapeOnlyTable) -> GrowTask:
     return GrowTask(matrix, plan.target, plan.options, sampler.rows, trees, seed=0, sampler=sampler)
 
 
-def boosted_trees_task(estimator: Any, table: ShapeOnlyTable) -> ReweightTask:
+def adaboost_reweight_task(estimator: Any, table: ShapeOnlyTable) -> ReweightTask:
     """The task of an AdaBoost fit."""
     prepared = prepare(estimator, table)
     labels, plan = prepared.labels, prepared.plan

@@ -108,9 +108,9 @@ class TreeView:
 
     def compute_feature_importances(self, normalize: bool = True) -> np.ndarray:
         """Weighted impurity decrease per feature, as a fraction of the total if ``normalize``."""
-        gains = impurity_decrease_per_feature(self._tree, self.n_features)
-        total = gains.sum()
-        return gains / total if normalize and total > 0 else gains
+        decreases = impurity_decrease_per_feature(self._tree, self.n_features)
+        total = decreases.sum()
+        return decreases / total if normalize and total > 0 else decreases
 
     def _columns(self, X: Any, schema: FeatureSchema) -> np.ndarray:
         """The checked columns of X on the host: numeric values as floats, categories as codes."""

@@ -42,7 +42,7 @@ def quantiles(
     pieces = pieces_of(runtime, np.cumsum(count) - count, count, PIECE)
     size, key = np.array([len(count)], dtype=np.int32), keys_of(values)
     made = GroupedNumbers.empty(np, size, len(count) + 3, pieces, key, weights)
-    made.level[...] = level
+    made.quantile_level[...] = level
     found = np.full(len(count) + 3, np.nan)
     made.find(runtime, found)
     assert np.isnan(found[len(count) :]).all()

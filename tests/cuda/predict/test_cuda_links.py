@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpuboost import GradientBoostingClassifier, GradientBoostingRegressor
-from gpuboost.backends.cuda.predict.inverse_links import inverse, log_shares
+from gpuboost.backends.cuda.predict.inverse_links import inverse, log_probabilities
 from gpuboost.engine.losses import links
 from gpuboost.engine.losses.links import HALF_LOGIT, IDENTITY, LOG, LOGIT, SOFTMAX
 from tests import cuda_shim
@@ -37,16 +37,16 @@ def test_links_have_the_bits_of_the_engine(name: str, flavour: str) -> None:
         np.testing.assert_array_equal(found.view(np.uint64), expected.view(np.uint64))
 
 
-SHARES = [0.0, 5e-324, 1e-310, 2.0**-1022, 2.0**-1000, 1e-9, 0.3, np.nextafter(1.0, 0.0), 1.0]
+CASES = [0.0, 5e-324, 1e-310, 2.0**-1022, 2.0**-1000, 1e-9, 0.3, np.nextafter(1.0, 0.0), 1.0]
 
 
 @pytest.mark.parametrize("flavour", ["plain", "guard"])
-def test_logarithms_of_shares(flavour: str) -> None:
-    share = np.append(SHARES, np.random.default_rng(0).random(601)).reshape(-1, 2)
-    found, expected = log_shares(ShimRuntime(flavour), share), links.log_shares(share)
+def test_logarithms_of_probabilities(flavour: str) -> None:
+    p = np.append(CASES, np.random.default_rng(0).random(601)).reshape(-1, 2)
+    found, expected = log_probabilities(ShimRuntime(flavour), p), links.log_probabilities(p)
     np.testing.assert_array_equal(found.view(np.uint64), expected.view(np.uint64))
     with np.errstate(divide="ignore"):
-        np.testing.assert_allclose(expected, np.log(share), rtol=1e-15)
+        np.testing.assert_allclose(expected, np.log(p), rtol=1e-15)
 
 
 def test_the_identity_launches_nothing() -> None:

@@ -119,11 +119,11 @@ extern "C" __global__ void criteria(int32* facts)
     put_facts(Criteria(), facts);
 }
 
-extern "C" __global__ void gains(int32 number, double score, double h, int32 n, const double* share,
+extern "C" __global__ void gains(int32 number, double score, double h, int32 n, const double* p,
                                  double* out)
 {
     double sum = 0.0;
-    for (int32 k = 0; k < n; ++k) sum = Criteria::add_share(number, sum, share[k]);
+    for (int32 k = 0; k < n; ++k) sum = Criteria::add_probability(number, sum, p[k]);
     out[0] = Criteria::gain(number, score, h);
     out[1] = Criteria::impurity(number, sum);
 }
@@ -373,15 +373,15 @@ def test_kernels_have_all_criteria() -> None:
 @needs_compiler
 @pytest.mark.parametrize("number", ROWS)
 def test_gains_and_impurities(number: int) -> None:
-    share = np.array([0.5, 0.0, 0.125, 0.375])
-    expected = [criteria.gain_of(number, 5.0, 3.0), *ROWS[number].impurity(share[None])]
-    assert_same_bits(gain_and_impurity(number, share), np.array(expected))
+    probability = np.array([0.5, 0.0, 0.125, 0.375])
+    expected = [criteria.gain_of(number, 5.0, 3.0), *ROWS[number].impurity(probability[None])]
+    assert_same_bits(gain_and_impurity(number, probability), np.array(expected))
 
 
-def gain_and_impurity(number: int, share: np.ndarray) -> np.ndarray:
+def gain_and_impurity(number: int, probability: np.ndarray) -> np.ndarray:
     """The gain of score 5 and hessian 3, and the impurity, by the criterion of a number."""
     out, given = np.empty(2), (np.int32(number), np.float64(5.0), np.float64(3.0))
-    kernel("gains")((1,), (1,), (*given, np.int32(len(share)), share, out))
+    kernel("gains")((1,), (1,), (*given, np.int32(len(probability)), probability, out))
     return out
 
 

@@ -54,11 +54,11 @@ class LeafQuantiles:
     ) -> None:
         self._runtime, self._rows = runtime, rows
         self._capacity, self._max_rows = capacity, max_rows
-        self._level_of = runtime.asarray(
+        self._quantile_level_of = runtime.asarray(
             np.ascontiguousarray(rule.leaf_quantile_level, dtype=np.float64)
         )
         self._weights = weights
-        self._clips = rule.clip_level is not None
+        self._clips = rule.clip_quantile_level is not None
 
     def begin(self, capacity: int | None = None) -> None:
         """Begin a round; ``capacity`` is a tighter bound on the number of its leaves, if known."""
@@ -113,9 +113,9 @@ class LeafQuantiles:
         """
         own, n = self._groups, len(nodes.tree)
         found = {"offset": self._runtime.xp.empty(n, dtype=np.int64), **self._of_groups}
-        sizes = {"n_groups": own.size, "n_cut": own.pieces.n_pieces}
-        sizes |= {"first_node": first, "n_with_offset": self._has_offset, "level": own.level}
-        given = {**given, **found, **sizes, "level_of": self._level_of}
+        sizes = {"n_groups": own.size, "n_cut": own.pieces.n_pieces, "first_node": first}
+        sizes |= {"n_with_offset": self._has_offset, "quantile_level": own.quantile_level}
+        given = {**given, **found, **sizes, "quantile_level_of": self._quantile_level_of}
         launch(self._runtime, "offset_leaves", blocks(n), nodes, own.pieces, **given)
         return found["offset"]
 
@@ -171,7 +171,7 @@ class LeafQuantiles:
             Numbers of the trees.
         parameter : float64 (columns,)
             Parameter of the loss: limits on the absolute differences from the quantiles. Read only
-            if the leaf rule has a ``clip_level``.
+            if the leaf rule has a ``clip_quantile_level``.
         n_rows : int64 (1,)
             Number of rows of each tree.
         rate : float64 (1,)
@@ -185,10 +185,10 @@ class LeafQuantiles:
         node_of, tree_of = self._of_groups["node_of"], self._of_groups["tree_of"]
         if places is not None and places.leaf is not None:
             node_of = self._joined(node_of, places.leaf)
-        centre = xp.empty(len(own.level), dtype=np.float64)
+        centre = xp.empty(len(own.quantile_level), dtype=np.float64)
         own.find(runtime, centre)
         largest = zeros(runtime, len(trees), np.uint64)
-        sums = zeros(runtime, (len(own.level) if self._clips else 1, 2), np.int64)
+        sums = zeros(runtime, (len(own.quantile_level) if self._clips else 1, 2), np.int64)
         given = {"centre": centre, "tree_of": tree_of, "largest": largest}
         if self._clips:
             terms = {**given, **own.weights, **self._by_column(trees), "limit": parameter}
@@ -198,17 +198,15 @@ class LeafQuantiles:
         number_of = None if places is None else places.number_of
         given |= {"sums": sums, "n_rows": n_rows, "learning_rate": rate, "clipped": self._clips}
         given |= {"node_of": node_of, **optional("number_of", "placed", number_of, node_of)}
-        launch(
-            self._runtime, "set_leaf_quantiles", blocks(len(own.level)), own, **given, value=value
-        )
+        launch(runtime, "set_leaf_quantiles", blocks(len(centre)), own, **given, value=value)
 
     def _joined(self, node_of: Array, leaf: Array) -> Array:
         """Merge all groups of a leaf into the first of them; return the node of each group."""
         own, first_of = self._groups, full(self._runtime, len(leaf), 2**31 - 1, np.int32)
         given = {"node_of": node_of, "leaf": leaf, "first_of": first_of}
-        launch(self._runtime, "first_groups", blocks(len(own.level)), own, **given)
-        joined = self._runtime.xp.empty(len(own.level), dtype=np.int32)
-        n_blocks = blocks(max(len(own.level), own.pieces.capacity))
+        launch(self._runtime, "first_groups", blocks(len(own.quantile_level)), own, **given)
+        joined = self._runtime.xp.empty(len(own.quantile_level), dtype=np.int32)
+        n_blocks = blocks(max(len(own.quantile_level), own.pieces.capacity))
         launch(self._runtime, "join_groups", n_blocks, own, own.pieces, **given, joined=joined)
         return joined
 

@@ -35,8 +35,8 @@ class GroupedNumbers:
         The numbers as ordered integers; the numbers of a group are contiguous.
     weight : int64 (numbers,) or None
         Weights of the numbers; None if each number counts once.
-    level : float64 (groups,)
-        Level of each group's quantile, between 0 and 1.
+    quantile_level : float64 (groups,)
+        Quantile level of each group, between 0 and 1.
     prefix, above : uint64 (groups,)
         Digits found so far of the quantile's key; if ``more``, the key of the next number (all bits
         set if there is none).
@@ -52,7 +52,7 @@ class GroupedNumbers:
     pieces: Pieces
     key: Array
     weight: Array | None
-    level: Array = column(np.float64, "n")
+    quantile_level: Array = column(np.float64, "n")
     prefix: Array = column(np.uint64, "n")
     above: Array = column(np.uint64, "n")
     below: Array = column(np.int64, "n")
@@ -78,7 +78,7 @@ class GroupedNumbers:
     def find(self, runtime: Runtime, quantile: Array) -> None:
         """Write the quantile of each group to ``quantile``, float64 (groups,)."""
         fill(runtime, self.counts, 0)
-        n_groups, n_blocks = len(self.level), striding_blocks(runtime, self.pieces.capacity)
+        n_groups, n_blocks = len(self.total), striding_blocks(runtime, self.pieces.capacity)
         for first in range(0, n_groups, _at_once()):
             self._find_some(runtime, first)
         launch(runtime, "find_above", n_blocks, self, self.pieces, **self.weights)
@@ -108,12 +108,12 @@ class SizesQuantile:
         The training rows.
     weights : int64 (n,) or None
         Weights from `order_statistics.integer_weights`; None if all are 1.
-    level : float
-        Level of the quantile, between 0 and 1.
+    quantile_level : float
+        Strictly between 0 and 1.
     """
 
     def __init__(
-        self, runtime: Runtime, rows: DeviceRowSet, weights: Array | None, level: float
+        self, runtime: Runtime, rows: DeviceRowSet, weights: Array | None, quantile_level: float
     ) -> None:
         xp, self._runtime, self._rows = runtime.xp, runtime, rows
         n, n_columns = rows.n, len(rows.raw)
@@ -126,7 +126,7 @@ class SizesQuantile:
         first, step = np.arange(n_columns) * n, constant("boosting/quantiles.cuh", "QUANTILE_PIECE")
         pieces = pieces_of(runtime, first, np.full(n_columns, n), step)
         self._groups = GroupedNumbers.empty(xp, size, n_columns, pieces, key, weights)
-        runtime.upload(np.full(n_columns, level), self._groups.level)
+        runtime.upload(np.full(n_columns, quantile_level), self._groups.quantile_level)
 
     def find(self, parameter: Array) -> None:
         """Write the quantiles of the current residuals to ``parameter``: float64 (columns,)."""

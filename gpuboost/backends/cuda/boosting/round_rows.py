@@ -111,9 +111,9 @@ class RoundRows(RowsOfRounds):
     def _start_parameter(self) -> Array:
         """Parameter of the loss, float64 (columns,); undefined if each round computes it."""
         loss, runtime, rows = self._task.loss, self.runtime, self.rows
-        level = None if loss.leaf_rule is None else loss.leaf_rule.clip_level
-        if level is not None:
-            self._sizes_quantile = SizesQuantile(runtime, rows, self.leaf_weights, level)
+        quantile_level = None if loss.leaf_rule is None else loss.leaf_rule.clip_quantile_level
+        if quantile_level is not None:
+            self._sizes_quantile = SizesQuantile(runtime, rows, self.leaf_weights, quantile_level)
             return runtime.xp.empty(loss.columns, dtype=np.float64)
         given = rows.given
         found = loss.round_parameter(Predicted(given.y, given.raw, given.weights))

@@ -9,7 +9,7 @@ from functools import cache, cached_property, partial
 from gpuboost.backends.cuda.growth.device_task import DeviceTask, RoundMaker, no_rounds
 from gpuboost.backends.cuda.growth.hooks import RowsOfRounds
 from gpuboost.backends.cuda.growth.level_ops import CudaLevelOps
-from gpuboost.backends.cuda.growth.node_buffer import has_places, rows_of_tree
+from gpuboost.backends.cuda.growth.node_buffer import has_places, max_rows_of_tree
 from gpuboost.backends.cuda.level.policy import is_sync_free
 from gpuboost.backends.cuda.runtime.arena import ArenaPlan, plan_arena
 from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape, ShapeRuntime
@@ -155,7 +155,7 @@ def _max_that_fit(task: GrowTask, n_batches: int, taken: Callable[[int], int], b
     nodes; a batch of one tree is always allowed. A batch with a fraction of the trees takes at
     least that fraction of the bytes, so each estimate gives a lower bound on the number of batches.
     """
-    rows = rows_of_tree(task)
+    rows = max_rows_of_tree(task)
     while (n_trees := -(-len(task.trees) // n_batches)) > 1:
         enough = n_batches + 1
         if has_places(task, n_trees, n_trees * rows):

@@ -23,7 +23,7 @@ from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.backends.cuda.sampling.rows import LeafColumns
 from gpuboost.engine.growth.frontier import Array
-from gpuboost.engine.growth.level_history import as_grown
+from gpuboost.engine.growth.level_history import grown_tree
 from gpuboost.engine.targets import MedianTarget, Target
 from gpuboost.engine.task import NO_LIMIT, GrownTree, GrowTask, TreeOptions
 
@@ -182,8 +182,8 @@ class NodeBuffer:
         self.n_trees, self._n_rows = roots.capacity, n_rows
         self._starts = roots.start
         self._kind, self.n_sums = _kind_of_sums(task.target, leaf)
-        self._node_capacity = NodeCapacity.of(task.options, rows_of_tree(task))
-        self.capacity = max_stored_nodes(self.n_trees, n_rows, task.options, rows_of_tree(task))
+        self._node_capacity = NodeCapacity.of(task.options, max_rows_of_tree(task))
+        self.capacity = max_stored_nodes(self.n_trees, n_rows, task.options, max_rows_of_tree(task))
         self.max_finished = self._node_capacity.first_node(self.n_trees, n_rows)
         self.has_draws, words = task.options.random_thresholds, matrix.mask_words
         lengths = {"n": self.capacity, "n_drawn": self.capacity if self.has_draws else 0}
@@ -306,7 +306,7 @@ class NodeBuffer:
         own.setdefault("draw", np.full(len(order), np.nan))
         own["count"] = own["count"].astype(np.int64)
         own["categorical"] = self._task.matrix.mapper.is_categorical[own["feature"]] & inner
-        return as_grown(own)
+        return grown_tree(own)
 
 
 @dataclass(frozen=True)
@@ -350,7 +350,7 @@ def table_shape(n_trees: int) -> tuple[int, int]:
     return 3, n_trees + 1
 
 
-def rows_of_tree(task: GrowTask) -> int:
+def max_rows_of_tree(task: GrowTask) -> int:
     """Largest number of rows of a tree."""
     return task.matrix.n_samples if task.sampler is None else task.sampler.max_rows
 
@@ -363,7 +363,7 @@ def check_places(task: GrowTask) -> None:
     ValueError
         If a tree could have more nodes than int32 can number.
     """
-    rows, options = rows_of_tree(task), task.options
+    rows, options = max_rows_of_tree(task), task.options
     if has_places(task, 1, rows):
         return
     limits = ("max_depth", "max_leaf_nodes", "min_samples_leaf")
@@ -379,7 +379,7 @@ def check_places(task: GrowTask) -> None:
 
 def has_places(task: GrowTask, n_trees: int, n_rows: int) -> bool:
     """Whether int32 can number the nodes of ``n_trees`` trees with ``n_rows`` rows together."""
-    return max_stored_nodes(n_trees, n_rows, task.options, rows_of_tree(task)) <= MAX_PLACES
+    return max_stored_nodes(n_trees, n_rows, task.options, max_rows_of_tree(task)) <= MAX_PLACES
 
 
 def max_stored_nodes(n_trees: int, n_rows: int, options: TreeOptions, tree_rows: int) -> int:

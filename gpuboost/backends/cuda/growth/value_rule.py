@@ -108,4 +108,4 @@ def _of_kind(target: Target, criterion: int) -> tuple[str, np.ndarray, tuple[np.
         case MedianTarget():
             return "MEDIANS", target.mean, target.distinct_targets, 0
         case _:
-            return "SHARES", none, (none,), 0
+            return "PROBABILITIES", none, (none,), 0

@@ -29,19 +29,19 @@ def inverse(runtime: Runtime, link: Link, raw: Array) -> Array:
         _launch(runtime, "means_of_logs", raw.size, raw=raw, mean=mean)
         return mean
     if link == SOFTMAX:
-        share = xp.empty(raw.shape, dtype=np.float64)
-        _launch(runtime, "shares_of_logs", n, raw=raw, n_columns=n_columns, share=share)
-        return share
-    share = xp.empty((n, 2), dtype=np.float64)
-    _launch(runtime, "shares_of_odds", n, raw=raw, factor=_FACTORS[link], share=share)
-    return share
+        p = xp.empty(raw.shape, dtype=np.float64)
+        _launch(runtime, "probabilities_of_logs", n, raw=raw, n_columns=n_columns, p=p)
+        return p
+    p = xp.empty((n, 2), dtype=np.float64)
+    _launch(runtime, "probabilities_of_odds", n, raw=raw, factor=_FACTORS[link], p=p)
+    return p
 
 
-def log_shares(runtime: Runtime, share: Array) -> Array:
-    """Compute `engine.losses.links.log_shares` on the device: float64 of the same shape."""
-    share = runtime.xp.ascontiguousarray(share)
-    logs = runtime.xp.empty(share.shape, dtype=np.float64)
-    _launch(runtime, "logs_of_shares", share.size, share=share, logs=logs)
+def log_probabilities(runtime: Runtime, p: Array) -> Array:
+    """Compute `engine.losses.links.log_probabilities` on the device: float64 of the same shape."""
+    p = runtime.xp.ascontiguousarray(p)
+    logs = runtime.xp.empty(p.shape, dtype=np.float64)
+    _launch(runtime, "logs_of_probabilities", p.size, p=p, logs=logs)
     return logs
 
 

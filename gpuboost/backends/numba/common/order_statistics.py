@@ -131,7 +131,7 @@ def _sort(values, weights, n):
 
 
 @helper
-def _bounds(values, weights, rows, level, own, own_weights):
+def _bounds(values, weights, rows, quantile_level, own, own_weights):
     """Two values, possibly infinite, that most likely enclose the quantile of the rows.
 
     ``own`` and ``own_weights`` are buffers, whose first `SAMPLE` elements are overwritten.
@@ -144,8 +144,8 @@ def _bounds(values, weights, rows, level, own, own_weights):
         total += weight
         squares += weight * weight
     _sort(own, own_weights, SAMPLE)
-    spread = DEVIATIONS * np.sqrt(level * (1.0 - level) * squares)
-    low, high = level * total - spread, level * total + spread
+    spread = DEVIATIONS * np.sqrt(quantile_level * (1.0 - quantile_level) * squares)
+    low, high = quantile_level * total - spread, quantile_level * total + spread
     lowest, highest, reached = -np.inf, np.inf, 0.0
     for i in range(SAMPLE):
         before, reached = reached, reached + np.float64(own_weights[i])
@@ -177,29 +177,29 @@ def _copy_between(values, weights, rows, bounds, own, own_weights):
 
 
 @helper
-def group_bounds(values, weights, rows, level, own, own_weights):
+def group_bounds(values, weights, rows, quantile_level, own, own_weights):
     """The two values whose midpoint is the quantile of one group; both 0 if its weight is 0.
 
     ``own`` (float64) and ``own_weights`` (int64) are buffers with at least the group's size.
     """
     if rows.size >= MIN_SAMPLED:
-        bounds = _bounds(values, weights, rows, level, own, own_weights)
+        bounds = _bounds(values, weights, rows, quantile_level, own, own_weights)
         n, below, between, total = _copy_between(values, weights, rows, bounds, own, own_weights)
-        cut = level * np.float64(total)
+        cut = quantile_level * np.float64(total)
         if np.float64(below) < cut and cut < np.float64(below + between):
             return _select(own[:n], own_weights[:n], cut, below)
     bounds = -np.inf, np.inf
     n, below, _, total = _copy_between(values, weights, rows, bounds, own, own_weights)
     if total == 0:
         return 0.0, 0.0
-    return _select(own[:n], own_weights[:n], level * np.float64(total), below)
+    return _select(own[:n], own_weights[:n], quantile_level * np.float64(total), below)
 
 
 # ---- entries, which Python calls for some of the groups or for a chunk of rows -----------------
 
 
 @entry
-def quantiles(values, weights, rows, starts, chosen, level, out):
+def quantiles(values, weights, rows, starts, chosen, quantile_level, out):
     """Write the quantile of each ``chosen`` group to ``out`` (n_groups,); 0 if its weight is 0."""
     largest = 0
     for g in chosen:
@@ -207,7 +207,7 @@ def quantiles(values, weights, rows, starts, chosen, level, out):
     own, own_weights = np.empty(largest), np.empty(largest, np.int64)
     for g in chosen:
         of_group = rows[starts[g] : starts[g + 1]]
-        lower, upper = group_bounds(values, weights, of_group, level, own, own_weights)
+        lower, upper = group_bounds(values, weights, of_group, quantile_level, own, own_weights)
         out[g] = (lower if lower == upper else 0.5 * lower + 0.5 * upper) + 0.0
 
 
@@ -301,11 +301,11 @@ class CompiledOrder:
         return self._known[key][1]
 
     def weighted_quantiles(
-        self, values: np.ndarray, weights: np.ndarray, groups: Groups, level: float
+        self, values: np.ndarray, weights: np.ndarray, groups: Groups, quantile_level: float
     ) -> np.ndarray:
         """Quantile of the values of each group, 0 for a group of weight 0: float64 (n_groups,)."""
         given, out = self._given(values, weights, groups), np.empty(len(groups.starts) - 1)
-        self._by_groups(lambda chosen: quantiles(*given, chosen, float(level), out), groups)
+        self._by_groups(lambda own: quantiles(*given, own, float(quantile_level), out), groups)
         return out
 
     def mean_of_clipped(

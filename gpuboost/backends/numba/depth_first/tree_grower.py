@@ -25,7 +25,7 @@ from gpuboost.backends.numba.common.records import Problem, Rows, RowTargets, Sc
 from gpuboost.backends.numba.depth_first.grow import grow
 from gpuboost.backends.numba.depth_first.medians import by_rank
 from gpuboost.backends.numba.splits.channels import Channels
-from gpuboost.backends.numba.threads.map import contiguous, in_order
+from gpuboost.backends.numba.threads.map import contiguous, map_in_order
 from gpuboost.engine.sampling import root_key
 from gpuboost.engine.targets import ClassTarget, MedianTarget, Target, ValueTarget
 from gpuboost.engine.task import GrownTree, GrowTask
@@ -92,7 +92,7 @@ class DepthFirstGrower:
     earlier : DepthFirstGrower, optional
         Grower of another task with the same matrix, constraints and channels. If trees grow on the
         calling thread alone, its buffers are reused. With several threads they are not, because
-        `in_order` starts new threads for each task.
+        `map_in_order` starts new threads for each task.
     """
 
     def __init__(self, task: GrowTask, earlier: DepthFirstGrower | None = None) -> None:
@@ -114,7 +114,7 @@ class DepthFirstGrower:
         With several threads, a few trees per thread are grown ahead of the consumer.
         """
         trees = list(self.task.trees)
-        yield from zip(trees, in_order(self.grow_tree, trees, self.task.n_threads), strict=True)
+        yield from zip(trees, map_in_order(self.grow_tree, trees, self.task.n_threads), strict=True)
 
     def grow_tree(self, tree: int) -> GrownTree:
         """Grow one tree."""

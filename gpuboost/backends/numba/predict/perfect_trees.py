@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpuboost.backends.numba.compiler import entry, inlined
-from gpuboost.backends.numba.threads.map import contiguous, in_order
+from gpuboost.backends.numba.threads.map import contiguous, map_in_order
 from gpuboost.engine.bins import round_down_to_float32
 from gpuboost.engine.ensembles.ensemble import Ensemble
 
@@ -129,7 +129,7 @@ def make_perfect(
         column = PERFECT_BLOCK * (feature[own] + n_features * missing_left[own])
         fill_tree(nodes[tree], leaf[tree], left[own], threshold, contiguous(column, np.int32))
 
-    list(in_order(fill, range(ensemble.n_trees), n_threads))
+    list(map_in_order(fill, range(ensemble.n_trees), n_threads))
     largest, infinity = integer(np.iinfo(integer).max), np.full(1, np.inf, dtype).view(integer)[0]
     return PerfectTrees(nodes, leaf, offset, depth, largest, infinity)
 

@@ -31,7 +31,7 @@ from gpuboost.backends.numba.predict.perfect_trees import (
     make_perfect,
     predict_perfect,
 )
-from gpuboost.backends.numba.threads.map import contiguous, in_order, row_chunks
+from gpuboost.backends.numba.threads.map import contiguous, map_in_order, row_chunks
 from gpuboost.engine.bins import round_down_to_float32
 from gpuboost.engine.ensembles.ensemble import Ensemble
 
@@ -97,7 +97,7 @@ def pack_forest(ensemble: Ensemble, dtype: np.dtype, n_threads: int) -> ForestAr
             int(ensemble.mask_offset[tree]),
         )
 
-    list(in_order(pack, range(ensemble.n_trees), n_threads))
+    list(map_in_order(pack, range(ensemble.n_trees), n_threads))
     return ForestArrays(nodes, offset, has_categories, contiguous(ensemble.masks, np.uint32))
 
 
@@ -243,4 +243,4 @@ def _predict(
             own = contiguous(X[rows], X.dtype)
             predict_rows(forest, value, own, total[rows], found[rows])
 
-    list(in_order(predict_chunk, chunks_of(X, n_threads), n_threads))
+    list(map_in_order(predict_chunk, chunks_of(X, n_threads), n_threads))

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+from gpuboost.backends.numba.threads.pool import Item, Result
 
 RESULTS_AHEAD = 2  # number of results per thread that can wait for the consumer
 
 
-def in_order(
+def map_in_order(
     work: Callable[[Item], Result], items: Sequence[Item], n_threads: int
 ) -> Iterator[Result]:
     """Yield ``work(item)`` in order; at most `RESULTS_AHEAD` items per thread are done ahead.
