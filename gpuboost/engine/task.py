@@ -107,6 +107,11 @@ class TreeOptions:
         """`Regularisation.monotonic` with NEWTON, whose nodes have bounds, else None."""
         return self.regularisation.monotonic if self.criterion == NEWTON else None
 
+    @property
+    def prunes(self) -> bool:
+        """Whether finished trees are pruned (`growth.pruning`)."""
+        return self.ccp_alpha > 0.0 or self.min_decrease > 0.0
+
     def as_grown(self) -> TreeOptions:
         """Options for growing; they differ for trees of medians.
 

@@ -11,7 +11,7 @@ from typing import Any
 from gpuboost.backends.cost_model import GrowthSize
 from gpuboost.backends.host.finish import check_weight, in_threads
 from gpuboost.engine.ensembles.ensemble import Ensemble
-from gpuboost.engine.growth.pruning import cut_back, pruned
+from gpuboost.engine.growth.pruning import pruned_by
 from gpuboost.engine.growth.tree import Tree
 from gpuboost.engine.sampling import RowSampler
 from gpuboost.engine.targets import LabelTarget
@@ -100,11 +100,10 @@ def grow_trees(prepared: Prepared[GrowPlan]) -> FittedTrees:
     )
 
     def prune(numbered: tuple[int, Tree]) -> Tree:
-        return pruned(cut_back(numbered[1], options.min_decrease), options.ccp_alpha)
+        return pruned_by(numbered[1], options)
 
-    prunes = options.ccp_alpha > 0.0 or options.min_decrease > 0.0
     grown = prepared.backend.grow_finished(task)
-    trees = in_threads(prune, grown, execution.n_threads if prunes else 1)
+    trees = in_threads(prune, grown, execution.n_threads if options.prunes else 1)
     shown = with_progress(trees, len(batch.trees), execution.verbose)
     old = before.ensemble.trees if before else ()
     ensemble = Ensemble.of(chain(old, shown), execution.n_threads)
