@@ -178,6 +178,12 @@ def fit_peak(task: GrowTask, budget: int, shape: DeviceShape) -> int:
 
 
 def _held_bytes(found: MemoryEstimate, task: GrowTask, n_trees: int) -> int:
-    """Bytes that the recording of a batch of ``n_trees`` trees holds; 0 if it is not recorded."""
+    """Bytes that the recording of a batch of ``n_trees`` trees holds; 0 if none is repeated.
+
+    Unlike `TreeGrower`, which launches a batch without recording it if the recording exceeds the
+    budget, this counts the bytes of any recording, so that `trees_at_once` chooses batches small
+    enough to be recorded. Only for a batch of one tree can they exceed the budget; `fit_peak` is
+    then an upper bound.
+    """
     is_repeated = 2 * n_trees <= len(task.trees)
     return found.plan.total if is_repeated and found.plan is not None else 0
