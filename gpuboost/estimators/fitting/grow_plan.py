@@ -33,6 +33,21 @@ class GrowPlan:
     batch: TreeBatch
     target: LabelTarget
 
+    @property
+    def task_of(self) -> partial[GrowTask]:
+        """Makes the task of the trees from a binned matrix."""
+        sampler, draw, seed = self.batch.sampler, self.batch.feature_draw, self.batch.sampler.seed
+        return partial(
+            GrowTask,
+            target=self.target,
+            options=self.options,
+            rows_of=partial(rows_with_weight, sampler),
+            trees=self.batch.trees,
+            seed=seed,
+            features_of=None if draw is None else lambda tree: draw.distinct_features(seed, tree),
+            sampler=sampler,
+        )
+
 
 def tree_plan(
     estimator: Any, inputs: FitInputs, batch: TreeBatch, in_turn: bool = False
@@ -86,18 +101,7 @@ def grow_trees(prepared: Prepared[GrowPlan]) -> FittedTrees:
     """Grow and prune the trees of a plan; a warm start appends them to the earlier model."""
     plan, execution, before = prepared.plan, prepared.execution, prepared.before
     options, batch = plan.options, plan.batch
-    sampler, draw, seed = batch.sampler, batch.feature_draw, batch.sampler.seed
-    task = GrowTask(
-        prepared.matrix,
-        plan.target,
-        options,
-        rows_of=partial(rows_with_weight, sampler),
-        trees=batch.trees,
-        seed=seed,
-        features_of=None if draw is None else lambda tree: draw.distinct_features(seed, tree),
-        n_threads=execution.n_threads,
-        sampler=sampler,
-    )
+    task = plan.task_of(prepared.matrix, n_threads=execution.n_threads)
 
     def prune(numbered: tuple[int, Tree]) -> Tree:
         return pruned_by(numbered[1], options)
@@ -107,7 +111,7 @@ def grow_trees(prepared: Prepared[GrowPlan]) -> FittedTrees:
     shown = with_progress(trees, len(batch.trees), execution.verbose)
     old = before.ensemble.trees if before else ()
     ensemble = Ensemble.of(chain(old, shown), execution.n_threads)
-    batch = replace(batch, sampler=sampler.drawing_only())
+    batch = replace(batch, sampler=batch.sampler.drawing_only())
     batches = (*before.batches, batch) if before else (batch,)
     return FittedTrees(ensemble, prepared.matrix.mapper, prepared.schema, batches)
 
