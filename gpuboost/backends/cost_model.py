@@ -21,7 +21,7 @@ from pathlib import Path
 
 from gpuboost.backends.cache import GROW_MANY, GROW_ONE, PREDICT, cache_folder, replace_file
 from gpuboost.engine.ensembles.ensemble import Ensemble
-from gpuboost.engine.task import NO_LIMIT
+from gpuboost.engine.task import NO_LIMIT, DepthLimits
 
 # NumPy searches a level with one histogram of all features (WHOLE) if nodes have many rows and
 # consider all features, and the histograms fit in memory. Otherwise it searches feature by feature
@@ -141,7 +141,7 @@ class WorkTimes:
 
 
 @dataclass(frozen=True)
-class GrowthSize:
+class GrowthSize(DepthLimits):
     """Sizes of the data and limits of the trees, which determine how long growing takes."""
 
     n_samples: int
@@ -169,16 +169,7 @@ class GrowthSize:
     def levels(self) -> float:
         """Number of levels of the whole tree: about 1.5 log2(n), unless its limits are lower."""
         levels = 1.5 * math.log2(max(2, self.n_samples))
-        max_levels = min(self.max_leaf_nodes - 1, 2 * math.log2(self.max_leaf_nodes))
-        return min(levels, self.max_depth, max_levels)
-
-    @property
-    def is_sync_free(self) -> bool:
-        """Whether a GPU grows the trees without the host reading the number of nodes.
-
-        Levels with many slices, in which the host reads it nonetheless, are not taken into account.
-        """
-        return self.max_depth <= SYNC_FREE_DEPTH or self.max_leaf_nodes <= SYNC_FREE_LEAVES
+        return min(levels, self.deepest, 2 * math.log2(self.max_leaf_nodes))
 
     @property
     def is_replayed(self) -> bool:
@@ -189,7 +180,16 @@ class GrowthSize:
         slices (dozens, if there are millions of rows; see cuda/level/slices.py), but their launches
         matter little.
         """
-        return self.n_rounds > 1 and self.is_sync_free and self.ccp_alpha == 0.0
+        return self.n_rounds > 1 and is_sync_free(self) and self.ccp_alpha == 0.0
+
+
+def is_sync_free(limits: DepthLimits) -> bool:
+    """Whether a GPU grows trees with these limits without the host reading their numbers of nodes.
+
+    The host then does not wait for the device, except for levels with many slices (see
+    `Slices.are_few`), which the cost model ignores.
+    """
+    return limits.max_depth <= SYNC_FREE_DEPTH or limits.max_leaf_nodes <= SYNC_FREE_LEAVES
 
 
 def growth_work(growth: GrowthSize) -> WorkTimes:
@@ -243,8 +243,8 @@ def _launches(growth: GrowthSize) -> float:
     """
     kind = TREE_LAUNCHES if growth.n_candidate_features == growth.n_features else FOREST_LAUNCHES
     n_rounds, levels = growth.n_rounds, growth.levels
-    if growth.is_sync_free:
-        levels = min(growth.max_depth, growth.max_leaf_nodes - 1)
+    if is_sync_free(growth):
+        levels = growth.deepest
     of_batch = (BOOSTING_LAUNCHES if n_rounds > 1 else kind).of(levels)
     binning = BINNING_LAUNCHES * growth.n_features if growth.value_bytes > 1 else 0
     # The host makes all launches of the first two rounds: it records one, then captures one.

@@ -259,13 +259,13 @@ def median_signs(ranks, lower, upper):
 
 
 def is_large(count, hessian, options, min_hessian):
-    """Whether nodes have enough rows and weight to be searched.
+    """Whether nodes have enough rows, and weight for two children of at least ``min_hessian``."""
+    return (count >= min_rows(options)) & (hessian >= 2 * min_hessian)
 
-    ``options`` has ``min_samples_split`` and ``min_samples_leaf``; ``min_hessian`` is the minimum
-    hessian of a child.
-    """
-    smallest = max(options.min_samples_split, 2 * options.min_samples_leaf)
-    return (count >= smallest) & (hessian >= 2 * min_hessian)
+
+def min_rows(options):
+    """Smallest number of rows of a node that is split, by two fields of ``options``."""
+    return max(options.min_samples_split, 2 * options.min_samples_leaf)
 
 
 def gini(probability):

@@ -48,8 +48,22 @@ class Regularisation:
     monotonic: tuple[int, ...] | None = None
 
 
+class DepthLimits:
+    """Limits of a tree's depth, which are fields of the subclasses."""
+
+    max_depth: int
+    max_leaf_nodes: int
+
+    @property
+    def deepest(self) -> int:
+        """Maximum depth of a node. In best-first growth, each ancestor uses up one split."""
+        if self.max_leaf_nodes == NO_LIMIT:
+            return self.max_depth
+        return min(self.max_depth, self.max_leaf_nodes - 1)
+
+
 @dataclass(frozen=True)
-class TreeOptions:
+class TreeOptions(DepthLimits):
     """Options of one tree; options not listed here are scikit-learn's parameters of that name.
 
     Numbers of rows and features are absolute, and `NO_LIMIT` stands for None.
@@ -107,6 +121,11 @@ class TreeOptions:
         """`Regularisation.monotonic` with NEWTON, whose nodes have bounds, else None."""
         return self.regularisation.monotonic if self.criterion == NEWTON else None
 
+    @property
+    def prunes(self) -> bool:
+        """Whether finished trees are pruned (`growth.pruning`)."""
+        return self.ccp_alpha > 0.0 or self.min_decrease > 0.0
+
     def for_growing(self) -> TreeOptions:
         """Options for growing; they differ for trees of medians.
 
@@ -116,13 +135,6 @@ class TreeOptions:
             return self
         minimum = self.min_impurity_decrease
         return replace(self, criterion=VARIANCE, min_impurity_decrease=0.0, min_decrease=minimum)
-
-    @property
-    def deepest(self) -> int:
-        """Maximum depth of a node. In best-first growth, each ancestor uses up one split."""
-        if self.max_leaf_nodes == NO_LIMIT:
-            return self.max_depth
-        return min(self.max_depth, self.max_leaf_nodes - 1)
 
     def max_splits(self, depth: int) -> int:
         """Upper bound on the number of a tree's nodes that split at a depth, by ``max_leaf_nodes``.

@@ -39,6 +39,12 @@ needs_compiler = pytest.mark.skipif(
             {"weighted": True, "n_outputs": 2},
         ),
         (gpuboost.BaggingClassifier(gpuboost.DecisionTreeClassifier(max_depth=6), 3), {}),
+        (
+            gpuboost.BaggingRegressor(
+                gpuboost.DecisionTreeRegressor(max_depth=6), 4, max_features=0.5
+            ),
+            {},
+        ),
         (gpuboost.DecisionTreeRegressor(max_depth=9, categorical_features=[1, 4]), {}),
         (gpuboost.RandomForestRegressor(5, max_leaf_nodes=20), {}),
         (gpuboost.ExtraTreesClassifier(6, max_depth=9, categorical_features=[1, 4]), {}),

@@ -14,7 +14,7 @@ from gpuboost.engine.ensembles.adaboost_task import (
     goes_on,
 )
 from gpuboost.engine.ensembles.traversal import leaves_of_codes
-from gpuboost.engine.growth.pruning import cut_back, pruned
+from gpuboost.engine.growth.pruning import pruned_by
 from gpuboost.engine.growth.tree import Tree, finish_tree
 from gpuboost.engine.task import GrownTree
 from gpuboost.engine.tree_rows import TreeRows
@@ -62,6 +62,5 @@ class HostReweighter:
 
 def finish_round(task: ReweightTask, grown: GrownTree, rows: TreeRows) -> Tree:
     """Finish and prune the tree of a round; ``rows`` are the rows that it was grown on."""
-    options = task.options
-    whole = finish_tree(grown, task.matrix.mapper, task.objective.target, rows, options)
-    return pruned(cut_back(whole, options.min_decrease), options.ccp_alpha)
+    whole = finish_tree(grown, task.matrix.mapper, task.objective.target, rows, task.options)
+    return pruned_by(whole, task.options)

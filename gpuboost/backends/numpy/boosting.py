@@ -44,7 +44,7 @@ class NumpyBooster(HostBooster):
         pruned afterwards (by ``max_leaf_nodes`` or ``ccp_alpha``).
         """
         options, all_inside = self.task.options, self._drawn[1] is None
-        as_grown = options.max_leaf_nodes == NO_LIMIT and options.ccp_alpha == 0.0
+        as_grown = options.max_leaf_nodes == NO_LIMIT and not options.prunes
         if column is not None and all_inside and as_grown:
             return self._leaves[column]
         return super().leaves(tree, data, column)

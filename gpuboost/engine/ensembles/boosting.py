@@ -27,7 +27,7 @@ from gpuboost.engine.bins import BinMapper
 from gpuboost.engine.criteria import VARIANCE, bounded, newton_value
 from gpuboost.engine.fixed_point import SUM_BITS, exponent_of, sum_bits
 from gpuboost.engine.growth.constraints import in_monotonic_order
-from gpuboost.engine.growth.pruning import pruned
+from gpuboost.engine.growth.pruning import pruned_by
 from gpuboost.engine.growth.tree import ThresholdFinder, Tree, with_values
 from gpuboost.engine.numerics import sum_in_order
 from gpuboost.engine.quantise import EXACT_BITS, VALUE_BITS
@@ -163,7 +163,7 @@ def finish_boosted(
     unknown = np.full(len(weight), np.nan)
     unit = scale.target(n_outputs).gain_unit(VARIANCE)
     whole = with_values(grown, mapper, NodeValues(values, unknown, weight), unit, threshold_finder)
-    return pruned(whole, options.ccp_alpha)
+    return pruned_by(whole, options)
 
 
 def newton_steps(

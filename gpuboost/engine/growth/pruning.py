@@ -26,6 +26,7 @@ import numpy as np
 
 from gpuboost.engine.criteria import EPSILON
 from gpuboost.engine.growth.tree import TREE_TYPES, Tree, levels
+from gpuboost.engine.task import TreeOptions
 
 # Columns of `Tree` that describe a split, with their values in leaves.
 OF_A_LEAF = {
@@ -39,6 +40,11 @@ OF_A_LEAF = {
 }
 
 
+def pruned_by(tree: Tree, options: TreeOptions) -> Tree:
+    """The finished tree, cut back and pruned; the tree itself unless `TreeOptions.prunes`."""
+    return pruned(_cut_back(tree, options.min_decrease), options.ccp_alpha)
+
+
 def pruned(tree: Tree, ccp_alpha: float) -> Tree:
     """The smallest subtree of least cost; the tree itself if ``ccp_alpha`` is 0."""
     if ccp_alpha == 0.0:
@@ -49,7 +55,7 @@ def pruned(tree: Tree, ccp_alpha: float) -> Tree:
     return _kept(tree, np.array(links.n_splits) > 0)
 
 
-def cut_back(tree: Tree, min_decrease: float) -> Tree:
+def _cut_back(tree: Tree, min_decrease: float) -> Tree:
     """The tree with leaves in place of splits whose impurity decrease is below ``min_decrease``."""
     if min_decrease == 0.0:
         return tree

@@ -11,7 +11,7 @@ from typing import Any
 from gpuboost.backends.cost_model import GrowthSize
 from gpuboost.backends.host.finish import check_weight, in_threads
 from gpuboost.engine.ensembles.ensemble import Ensemble
-from gpuboost.engine.growth.pruning import cut_back, pruned
+from gpuboost.engine.growth.pruning import pruned_by
 from gpuboost.engine.growth.tree import Tree
 from gpuboost.engine.sampling import RowSampler
 from gpuboost.engine.targets import LabelTarget
@@ -32,6 +32,21 @@ class GrowPlan:
     options: TreeOptions
     batch: TreeBatch
     target: LabelTarget
+
+    @property
+    def task_of(self) -> partial[GrowTask]:
+        """Makes the task of the trees from a binned matrix."""
+        sampler, draw, seed = self.batch.sampler, self.batch.feature_draw, self.batch.sampler.seed
+        return partial(
+            GrowTask,
+            target=self.target,
+            options=self.options,
+            rows_of=partial(rows_with_weight, sampler),
+            trees=self.batch.trees,
+            seed=seed,
+            features_of=None if draw is None else lambda tree: draw.distinct_features(seed, tree),
+            sampler=sampler,
+        )
 
 
 def tree_plan(
@@ -86,29 +101,17 @@ def grow_trees(prepared: Prepared[GrowPlan]) -> FittedTrees:
     """Grow and prune the trees of a plan; a warm start appends them to the earlier model."""
     plan, execution, before = prepared.plan, prepared.execution, prepared.before
     options, batch = plan.options, plan.batch
-    sampler, draw, seed = batch.sampler, batch.feature_draw, batch.sampler.seed
-    task = GrowTask(
-        prepared.matrix,
-        plan.target,
-        options,
-        rows_of=partial(rows_with_weight, sampler),
-        trees=batch.trees,
-        seed=seed,
-        features_of=None if draw is None else lambda tree: draw.distinct_features(seed, tree),
-        n_threads=execution.n_threads,
-        sampler=sampler,
-    )
+    task = plan.task_of(prepared.matrix, n_threads=execution.n_threads)
 
     def prune(numbered: tuple[int, Tree]) -> Tree:
-        return pruned(cut_back(numbered[1], options.min_decrease), options.ccp_alpha)
+        return pruned_by(numbered[1], options)
 
-    prunes = options.ccp_alpha > 0.0 or options.min_decrease > 0.0
     grown = prepared.backend.grow_finished(task)
-    trees = in_threads(prune, grown, execution.n_threads if prunes else 1)
+    trees = in_threads(prune, grown, execution.n_threads if options.prunes else 1)
     shown = with_progress(trees, len(batch.trees), execution.verbose)
     old = before.ensemble.trees if before else ()
     ensemble = Ensemble.of(chain(old, shown), execution.n_threads)
-    batch = replace(batch, sampler=sampler.drawing_only())
+    batch = replace(batch, sampler=batch.sampler.drawing_only())
     batches = (*before.batches, batch) if before else (batch,)
     return FittedTrees(ensemble, prepared.matrix.mapper, prepared.schema, batches)
 

@@ -110,7 +110,7 @@ def tree_limits(tree: Any, n_samples: int, n_features: int) -> dict[str, Any]:
     decrease = number_between("min_impurity_decrease", tree.min_impurity_decrease, 0.0)
     return {
         "max_depth": _limit(tree, "max_depth", 1),
-        "min_samples_split": max(split, 2 * leaf),
+        "min_samples_split": split,
         "min_samples_leaf": leaf,
         "min_weight_fraction_leaf": minimum,
         "min_impurity_decrease": decrease,

@@ -123,10 +123,8 @@ def prepare(estimator: Any, table: ShapeOnlyTable) -> Prepared[Any]:
 
 def grow_task(estimator: Any, table: ShapeOnlyTable) -> GrowTask:
     """The task of single trees, forests and bagging, whose trees grow together."""
-    prepared = prepare(estimator, table)
-    plan: GrowPlan = prepared.plan
-    matrix, sampler, trees = prepared.matrix, plan.batch.sampler, plan.batch.trees
-    return GrowTask(matrix, plan.target, plan.options, sampler.rows, trees, seed=0, sampler=sampler)
+    prepared: Prepared[GrowPlan] = prepare(estimator, table)
+    return prepared.plan.task_of(prepared.matrix)
 
 
 def adaboost_reweight_task(estimator: Any, table: ShapeOnlyTable) -> ReweightTask:

@@ -16,7 +16,7 @@ from functools import cache, partial
 
 import numpy as np
 
-from gpuboost.backends.cuda.adaboost.facts import N_FACTS, Facts, is_evaluated_as_grown
+from gpuboost.backends.cuda.adaboost.facts import N_FACTS, Facts
 from gpuboost.backends.cuda.adaboost.rows import ReweightedRows
 from gpuboost.backends.cuda.growth.grower import TreeGrower
 from gpuboost.backends.cuda.growth.memory_plan import HISTOGRAM_SHARE
@@ -28,7 +28,7 @@ from gpuboost.backends.cuda.sampling.batch_inputs import InputsOfRounds
 from gpuboost.engine.ensembles import adaboost
 from gpuboost.engine.ensembles.adaboost_task import ReweightTask, Round
 from gpuboost.engine.growth.frontier import Array
-from gpuboost.engine.growth.pruning import cut_back, pruned
+from gpuboost.engine.growth.pruning import pruned_by
 from gpuboost.engine.tree_rows import TreeRows
 
 
@@ -50,7 +50,6 @@ class CudaReweighter:
 
     def __init__(self, runtime: Runtime, task: ReweightTask) -> None:
         self._runtime, self._task = runtime, task
-        self._evaluates_as_grown = is_evaluated_as_grown(task)
         self._ahead: PendingRound[Facts] | None = None  # a round launched early
         self._pending: PendingRound[Facts] | None = None  # the round returned last
         with runtime.active():
@@ -78,7 +77,7 @@ class CudaReweighter:
         is discarded.
         """
         with self._runtime.active():
-            if not self._evaluates_as_grown:
+            if self._task.options.prunes:
                 return self._boost_pruned(number)
             pending, self._ahead = self._ahead or self._launched(number), None
             is_last = number + 1 == self._task.n_rounds
@@ -114,10 +113,10 @@ class CudaReweighter:
 
     def _boost_pruned(self, number: int) -> Round:
         """Run a round whose tree is pruned before it is evaluated."""
-        runtime, rows, options = self._runtime, self.rows, self._task.options
+        runtime, rows = self._runtime, self.rows
         self.launch(number)
         _, (whole,) = rows.finished.copy_to_host(runtime)
-        tree = pruned(cut_back(whole, options.min_decrease), options.ccp_alpha)
+        tree = pruned_by(whole, self._task.options)
         facts = runtime.xp.empty(N_FACTS, dtype=np.float64)
         rows.weights.evaluate(Finished.of(runtime, [tree]), facts)
         found = Facts.of(runtime.to_host(facts))

@@ -10,21 +10,11 @@ import numpy as np
 from gpuboost.backends.cuda.growth.pending_round import CopiedTrees
 from gpuboost.backends.cuda.runtime.arrays import Columns
 from gpuboost.backends.cuda.runtime.readback import HostCopy
-from gpuboost.engine.ensembles.adaboost_task import (
-    ReweightTask,
-    Round,
-    goes_on,
-    reversed_tree,
-)
+from gpuboost.engine.ensembles.adaboost_task import Round, goes_on, reversed_tree
 from gpuboost.engine.growth.tree import Tree
 
 N_FACTS = 6  # per round; see end_round of adaboost.cu
 FACTS: Columns = {"facts": (np.float64, (N_FACTS,))}
-
-
-def is_evaluated_as_grown(task: ReweightTask) -> bool:
-    """Whether trees are evaluated as grown, without being pruned on the host first."""
-    return task.options.ccp_alpha == 0.0 and task.options.min_decrease == 0.0
 
 
 @dataclass(frozen=True)

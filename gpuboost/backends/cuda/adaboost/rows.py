@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.backends.cuda.adaboost.facts import FACTS, is_evaluated_as_grown
+from gpuboost.backends.cuda.adaboost.facts import FACTS
 from gpuboost.backends.cuda.adaboost.row_weights import RowWeights
 from gpuboost.backends.cuda.growth.best_first import SplitQueue
 from gpuboost.backends.cuda.growth.finish import Finisher
@@ -102,7 +102,6 @@ class ReweightedRows(RowsOfRounds):
             )
         self._finisher = Finisher(runtime, growing)
         self._rule = ValueRule.of_target(runtime, growing)
-        self._evaluates_as_grown = is_evaluated_as_grown(task)
         self._whole: tuple[Array, Array] | None = None
         self._follows = True
 
@@ -161,7 +160,7 @@ class ReweightedRows(RowsOfRounds):
         arrays = self.readback.arrays
         self.finished = Finished(grown.numbers.table, {name: arrays[name] for name in columns})
         self._finisher.finish_into(self.finished, grown, rule)
-        if self._evaluates_as_grown:
+        if not self._task.options.prunes:
             self.weights.evaluate(self.finished, arrays["facts"])
 
 

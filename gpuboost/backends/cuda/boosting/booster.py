@@ -72,7 +72,7 @@ class CudaBooster:
         self._at_once = trees_at_once(growing, task.memory_budget, DeviceShape.of(runtime))
         self._is_repeated = task.trees_per_round % self._at_once == 0  # all batches are of one size
         # Pruning is sequential (it removes one weakest link after another), so the host does it.
-        adds = task.options.ccp_alpha == 0.0 and self._at_once >= task.trees_per_round
+        adds = not task.options.prunes and self._at_once >= task.trees_per_round
 
         def maker(own: Runtime, codes: Array) -> RoundRows:
             return RoundRows(own, task, codes, Finisher(own, growing) if adds else None)

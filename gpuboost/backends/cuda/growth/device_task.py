@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from gpuboost.backends.cost_model import is_sync_free
 from gpuboost.backends.cuda.data.matrix import DeviceMatrix, upload_matrix
 from gpuboost.backends.cuda.growth.finish import Finisher
 from gpuboost.backends.cuda.growth.hooks import RowsOfRounds
@@ -12,7 +13,7 @@ from gpuboost.backends.cuda.growth.node_buffer import DEEPEST, check_places
 from gpuboost.backends.cuda.growth.subtrees import SUBTREES_WANTED, small_rows_for
 from gpuboost.backends.cuda.level.constraints import DeviceConstraints
 from gpuboost.backends.cuda.level.medians import MedianKernels
-from gpuboost.backends.cuda.level.policy import Policy, is_sync_free
+from gpuboost.backends.cuda.level.policy import Policy
 from gpuboost.backends.cuda.level.row_passes import RowKernels
 from gpuboost.backends.cuda.level.split_search import (
     HistogramBuilder,

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from gpuboost.backends.cost_model import is_sync_free
 from gpuboost.backends.cuda.growth.node_buffer import NumberedNodes, Store
 from gpuboost.backends.cuda.growth.tree_arrays import MASK_WORDS, Finished
 from gpuboost.backends.cuda.growth.value_rule import ValueRule
-from gpuboost.backends.cuda.level.policy import is_sync_free
 from gpuboost.backends.cuda.runtime.arrays import Columns, allocate
 from gpuboost.backends.cuda.runtime.launch import launch
 from gpuboost.backends.cuda.runtime.protocol import Runtime

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 
+from gpuboost.backends.cost_model import is_sync_free
 from gpuboost.backends.cuda.growth.device_task import DeviceTask, RoundMaker, no_rounds
 from gpuboost.backends.cuda.growth.hooks import RowsOfRounds
 from gpuboost.backends.cuda.growth.level_ops import CudaLevelOps
 from gpuboost.backends.cuda.growth.node_buffer import has_places, max_rows_of_tree
-from gpuboost.backends.cuda.level.policy import is_sync_free
 from gpuboost.backends.cuda.runtime.arena import ArenaPlan, plan_arena
 from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape, ShapeRuntime
 from gpuboost.backends.cuda.sampling.batch_inputs import HostInputs
@@ -178,6 +178,12 @@ def fit_peak(task: GrowTask, budget: int, shape: DeviceShape) -> int:
 
 
 def _held_bytes(found: MemoryEstimate, task: GrowTask, n_trees: int) -> int:
-    """Bytes that the recording of a batch of ``n_trees`` trees holds; 0 if it is not recorded."""
+    """Bytes that the recording of a batch of ``n_trees`` trees holds; 0 if none is repeated.
+
+    Unlike `TreeGrower`, which launches a batch without recording it if the recording exceeds the
+    budget, this counts the bytes of any recording, so that `trees_at_once` chooses batches small
+    enough to be recorded. Only for a batch of one tree can they exceed the budget; `fit_peak` is
+    then an upper bound.
+    """
     is_repeated = 2 * n_trees <= len(task.trees)
     return found.plan.total if is_repeated and found.plan is not None else 0

@@ -14,7 +14,6 @@ import numpy as np
 
 from gpuboost.backends.cuda.data.matrix import DeviceMatrix
 from gpuboost.backends.cuda.growth.tree_arrays import Finished
-from gpuboost.backends.cuda.level.policy import min_rows
 from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits, Places
 from gpuboost.backends.cuda.runtime.arrays import column, empty
 from gpuboost.backends.cuda.runtime.grid import blocks_for
@@ -22,6 +21,7 @@ from gpuboost.backends.cuda.runtime.launch import full, launch
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.backends.cuda.sampling.rows import LeafColumns
+from gpuboost.engine.criteria import min_rows
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.growth.level_history import grown_tree
 from gpuboost.engine.targets import MedianTarget, Target
@@ -51,7 +51,7 @@ class NodeCapacity:
     def of(cls, options: TreeOptions, tree_rows: int) -> NodeCapacity:
         """Make the limits for trees of at most ``tree_rows`` rows each.
 
-        They take into account that each node that is split has at least `policy.min_rows` rows.
+        They take into account that each node that is split has at least `criteria.min_rows` rows.
         """
         depth, leaves = options.max_depth, options.max_leaf_nodes
         by_limit = [] if leaves == NO_LIMIT else [2 * leaves - 1]

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
-from gpuboost.backends.cuda.level.policy import min_rows
 from gpuboost.backends.cuda.level.records import DeviceFrontier, Search
 from gpuboost.backends.cuda.level.split_search import SplitSearch
 from gpuboost.backends.cuda.runtime.arrays import column, empty
@@ -17,6 +16,7 @@ from gpuboost.backends.cuda.runtime.launch import fill, launch
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
+from gpuboost.engine.criteria import min_rows
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.task import NO_LIMIT, GrowTask
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuboost.backends.cost_model import SYNC_FREE_DEPTH, SYNC_FREE_LEAVES
 from gpuboost.backends.cuda.level.records import (
     DeviceFrontier,
     DeviceSplits,
@@ -25,6 +24,7 @@ from gpuboost.backends.cuda.runtime.grid import (
 from gpuboost.backends.cuda.runtime.launch import launch
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.engine.criteria import min_rows
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.task import TreeOptions
 
@@ -189,18 +189,3 @@ def max_large(n_rows: int, options: TreeOptions, small_rows: int = 0) -> int:
     at most ``n_rows`` rows together.
     """
     return n_rows // max(small_rows + 1, min_rows(options))
-
-
-def min_rows(options: TreeOptions) -> int:
-    """Smallest number of rows of a node that is split."""
-    return max(options.min_samples_split, 2 * options.min_samples_leaf)
-
-
-def is_sync_free(options: TreeOptions) -> bool:
-    """Whether levels are launched without reading back their numbers of nodes.
-
-    The host then does not wait for the device, except for levels with many slices (see
-    `Slices.are_few`). Trees that can be deep and have many leaves are not grown in this way: most
-    of their levels could be empty, and an empty level still costs its launches.
-    """
-    return options.deepest <= SYNC_FREE_DEPTH or options.max_leaf_nodes <= SYNC_FREE_LEAVES

@@ -114,8 +114,8 @@ class NumbaBooster(HostBooster):
             return super().leaves(tree, data, column)
         rows, missing_code = _ALL, data.missing_code
         place = next(i for i, own in enumerate(self._sets) if own.data is data)
-        was_pruned = self.task.options.ccp_alpha > 0.0  # pruning changes the leaves
-        if self._levels is None or column is None or was_pruned:
+        prunes = self.task.options.prunes  # pruning changes the leaves
+        if self._levels is None or column is None or prunes:
             leaf = np.empty(data.n_samples, np.int32)
         else:
             leaf, inside = self._levels.leaf[column], self._drawn[1]

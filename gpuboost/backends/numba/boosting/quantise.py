@@ -9,6 +9,7 @@ from math import ldexp
 
 import numpy as np
 
+from gpuboost.backends.numba.common.packed_words import nearest_integer
 from gpuboost.backends.numba.compiler import entry, inlined, randomness
 from gpuboost.backends.numba.threads.barrier import next_task
 from gpuboost.backends.numba.threads.map import contiguous
@@ -52,7 +53,7 @@ def pack_words(gradient, hessian, whole, scales, keys, bits, word, barrier):
         last = min(first + QUANTISE_CHUNK, n)
         if whole.size:
             for i in range(first, last):
-                g = np.int64(np.rint(own_g[i] * scales[0] * scales[1]))
+                g = nearest_integer(own_g[i], scales[0], scales[1])
                 word[tree, i] = (g << bits) + np.int64(whole[i])
         else:
             for i in range(first, last):
@@ -106,8 +107,8 @@ def integers(gradient, hessian, scales, key, inside, narrow, weight, wide):
     for i in range(gradient.size):
         narrow[i, 0], own = _rounded(gradient, hessian, scales, key, i)
         weight[i] = own if inside.size == 0 or inside[i] else np.int64(0)
-        wide[i, 0] = np.int64(np.rint(gradient[i] * scales[4] * scales[5]))
-        wide[i, 1] = np.int64(np.rint(hessian[i] * scales[6] * scales[7]))
+        wide[i, 0] = nearest_integer(gradient[i], scales[4], scales[5])
+        wide[i, 1] = nearest_integer(hessian[i], scales[6], scales[7])
 
 
 def two_factors(exponent: int) -> tuple[float, float]:

@@ -127,6 +127,12 @@ def choose_gradient_packing(
 
 
 @inlined
+def nearest_integer(value, first, second):
+    """A value times two powers of two, rounded to the nearest integer."""
+    return np.int64(np.rint(value * first * second))
+
+
+@inlined
 def pack(gradient, hessian, packing):
     """The word of one row, with a count of 1 if rows are counted."""
     word = (gradient << packing.gradient_shift) + (hessian << packing.count_bits)

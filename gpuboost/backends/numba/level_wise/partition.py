@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpuboost.backends.numba.common.packed_words import nearest_integer
 from gpuboost.backends.numba.common.partition import goes_left, split_of
 from gpuboost.backends.numba.compiler import helper, inlined, spliced
 from gpuboost.backends.numba.intrinsics import prefetch
@@ -128,8 +129,8 @@ def sum_end(samples, state, leaves, missing_code, capacity, chunk, sums):
         at, side = np.uint64(row[i]), np.uint64(1) - np.uint64(goes_left[i])
         leaf[at] = numbers[side]
         sums[side, 0] += 1
-        sums[side, 1] += np.int64(np.rint(gradient[at] * scales[0] * scales[1]))
-        sums[side, 2] += np.int64(np.rint(hessian[at] * scales[2] * scales[3]))
+        sums[side, 1] += nearest_integer(gradient[at], scales[0], scales[1])
+        sums[side, 2] += nearest_integer(hessian[at], scales[2], scales[3])
 
 
 @helper
