@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import pytest
@@ -28,6 +29,8 @@ from tests.runs.gpu_runs import (
 )
 from tests.runs.workers import put_in_order, spread_over_cores
 from tests.sizes import largest_files, largest_functions
+
+FORBIDS_SKIPS = os.environ.get("GPUBOOST_FORBID_SKIPS") == "1"
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -204,6 +207,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     put_in_order(config, items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """With ``GPUBOOST_FORBID_SKIPS=1``, tests that are skipped fail, with the reason."""
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail") and FORBIDS_SKIPS:
+        report.outcome, report.longrepr = "failed", f"skips are forbidden: {report.longrepr}"
+    return report
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -63,6 +63,18 @@ def test_a_gpu_may_be_required(required: bool) -> None:
     assert ("GPUBOOST_REQUIRE_GPU=1, but" in run.stdout) == required
 
 
+def test_skips_may_be_forbidden() -> None:
+    """Without a usable device, a test of a GPU is skipped; `.ci/run` forbids skips in places."""
+    environment = {key: value for key, value in os.environ.items() if key != gpu_runs.REQUIRED}
+    environment |= {"CUDA_VISIBLE_DEVICES": "", "GPUBOOST_FORBID_SKIPS": "1"}
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "tests/gpu/test_gpu.py"]
+    command += ["-k", "test_datasets", "-p", "no:cacheprovider"]
+    run = subprocess.run(
+        command, cwd=HERE.parents[1], env=environment, capture_output=True, text=True
+    )
+    assert run.returncode == 1 and "skips are forbidden: " in run.stdout, run.stdout
+
+
 # ---- interrupted runs ------------------------------------------------------------------------
 
 
