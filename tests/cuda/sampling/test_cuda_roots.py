@@ -204,5 +204,7 @@ def test_an_arena_allocates_only_the_planned_arrays() -> None:
     assert first.shape == (2, 8) and (first == 1).all() and second.shape == (100,)
     with pytest.raises(RuntimeError, match="array 2 of a recorded batch takes 1 bytes, but 0"):
         arena.take(1, np.uint8)
+    with pytest.raises(RuntimeError, match="array 3 of a recorded batch takes 0 bytes, but 0"):
+        arena.take(0, np.uint8)
     with pytest.raises(RuntimeError, match="takes 516 bytes, but 512 were planned"):
         Arena(np, ArenaPlan([512], [0], 512)).take(129, np.int32)

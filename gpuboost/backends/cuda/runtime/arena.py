@@ -89,11 +89,11 @@ class Arena:
         shape = shape if isinstance(shape, tuple) else (shape,)
         size = np.dtype(dtype).itemsize * math.prod(int(n) for n in shape)
         nth, self._next = self._next, self._next + 1
-        planned = self._plan.sizes[nth] if nth < len(self._plan.sizes) else 0
-        if size > planned:
+        planned = self._plan.sizes[nth : nth + 1]  # empty after the last planned array
+        if not planned or size > planned[0]:
             raise RuntimeError(
-                f"array {nth} of a recorded batch takes {size} bytes, but {planned} were planned; "
-                "the host code made other arrays in the dry run"
+                f"array {nth} of a recorded batch takes {size} bytes, but {sum(planned)} were "
+                "planned; the host code made other arrays in the dry run"
             )
         at = self._plan.places[nth]
         return self._memory[at : at + size].view(dtype).reshape(shape)
