@@ -12,7 +12,7 @@ __device__ __forceinline__ int32 first_piece(In<int32> slot, int32 n_pieces, int
 struct Entry {
     uint32 cell = NO_CELL;  // index in a plane of shared memory; NO_CELL if there is no row
     uint32 weight;
-    int64 value;  // gradient, or weight times target
+    int64 value;  // gradient of the row
 };
 
 // The codes of one lane's feature.
@@ -27,7 +27,7 @@ struct LaneColumn {
     }
 };
 
-// The entry of the feature list whose histogram a lane adds rows to.
+// Index in the feature list of the feature that a lane sums rows for.
 __device__ __forceinline__ int32 entry_of(int32 lane) { return (int32)blockIdx.y * TILE + lane; }
 
 __device__ __forceinline__ LaneColumn lane_column(const uint8* codes, const int32* listed,
@@ -45,7 +45,7 @@ __device__ __forceinline__ void zero(uint32* cells, int32 n_cells)
 }
 
 // Pointer to the sums in the global histogram that a cell of shared memory is added to; null if the
-// cell's entry is beyond the end of the list. `slot` counts from the first slot of the launch.
+// cell's lane is beyond the end of `listed`. `slot` counts from the first slot of the launch.
 __device__ __forceinline__ int64* output_cell(int64* histogram, int32 slot, int32 n_listed,
                                               int32 width, int32 planes, int32 cell)
 {

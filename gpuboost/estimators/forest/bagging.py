@@ -21,7 +21,7 @@ from gpuboost.estimators.trees.tree import DecisionTreeClassifier, DecisionTreeR
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Bagging(TreeEnsemble):
-    """Base of bagging of classifiers and of regressors.
+    """Base of bagging classifiers and regressors.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class Bagging(TreeEnsemble):
             return ALL_ROWS, n_samples
         if weights is not None:
             warn_user(
-                "With weights and bootstrap=False, rows are drawn without replacement by weight, "
+                "With weights and bootstrap=False, rows are drawn by weight without replacement, "
                 "and their weights are not used again, so the weights have less effect than they "
                 "should; bootstrap=True is recommended."
             )
@@ -71,7 +71,7 @@ class Bagging(TreeEnsemble):
 
     def _feature_draw(self, n_features: int) -> FeatureDraw | None:
         repeated = boolean("bootstrap_features", self.bootstrap_features)
-        allowed = f"an integer from 1 to {n_features}, the number of features, or a float in (0, 1]"
+        allowed = f"an integer from 1 to {n_features} (the number of features) or a float in (0, 1]"
         count = whole_or_share("max_features", self.max_features, n_features, allowed)
         if count > n_features:
             raise ValueError(f"max_features must be {allowed}, got {self.max_features!r}")

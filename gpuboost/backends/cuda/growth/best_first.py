@@ -103,7 +103,7 @@ class SplitQueue:
         Returns
         -------
         leaf : int32 (places,)
-            Place of the leaf that contains each node; for split nodes, their own place. Undefined
+            Each node's own place; if it was cut off, the place of the leaf above it. Undefined
             for places without a node.
         """
         leaf = self._runtime.xp.empty(self._n_places, dtype=np.int32)
@@ -112,7 +112,7 @@ class SplitQueue:
         return leaf
 
     def hand_numbers(self, leaf: Array, number_of: Array) -> None:
-        """Give each node that was cut off the number of the leaf that contains it."""
+        """Give each cut-off node the number of the leaf above it."""
         self._over_places("hand_numbers", leaf=leaf, number_of=number_of)
 
     def _is_split(self) -> Array:

@@ -68,6 +68,6 @@ class RowsOfRounds(ABC):
     ) -> None:
         """Finish and use the trees after the last level, unless the host finishes them.
 
-        Boosting adds leaf values to raw predictions, AdaBoost evaluates the tree. ``queue`` is None
+        Boosting adds leaf values to raw predictions; AdaBoost evaluates the tree. ``queue`` is None
         unless growth is best first.
         """

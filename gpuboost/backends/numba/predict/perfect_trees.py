@@ -2,7 +2,7 @@
 
 All leaves have the depth of the deepest tree: a leaf of smaller depth becomes a node whose two
 children are both the leaf, and no value goes right there. So a step is one comparison and one
-addition, without a check whether a row has reached its leaf. Nodes have the positions of a heap:
+addition, without checking whether a row has reached its leaf. Nodes have the positions of a heap:
 
     position  1        root; the children of k are 2 k and 2 k + 1
     the last  2**depth positions are the leaves; ``leaf`` has their numbers in the original tree
