@@ -46,7 +46,8 @@ def code_rows(coder, X, start, codes, n_missing):
     Missing values and unknown categories get the missing code; both are added to ``n_missing``
     (F,).
     """
-    table, n_bins, is_categorical, missing_code = coder
+    table, n_bins = coder.table, coder.n_bins
+    is_categorical, missing_code = coder.is_categorical, coder.missing_code
     n_rows, n_features = X.shape
     values, found = np.empty(BINNING_BLOCK, X.dtype), np.empty(BINNING_BLOCK, np.int32)
     for first in range(0, n_rows, BINNING_BLOCK):

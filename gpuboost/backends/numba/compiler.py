@@ -8,6 +8,7 @@ Numba share one source. Compiled code needs three functions whose source works o
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import glob
 import hashlib
@@ -25,6 +26,8 @@ from numba.core import cgutils
 from numba.core.caching import IndexDataCacheFile
 from numba.extending import intrinsic
 
+from gpuboost.backends.numba.codegen import BodyCompiler, EntryCompiler, HelperCompiler
+from gpuboost.backends.numba.references import by_reference
 from gpuboost.backends.cache import (
     GROW_MANY,
     GROW_ONE,
@@ -38,17 +41,18 @@ from gpuboost.backends.cache import (
 # than the search of a small node. So these helpers must not allocate arrays; the arrays passed to
 # them live until the entry returns.
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+_HELPER: dict[str, Any] = {"pipeline_class": HelperCompiler, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 _NOT_COUNTED: dict[str, Any] = {"_nrt": False}
 # A function that LLVM always inlines into its caller.
-inlined: Any = njit(**_OPTIONS, **_NOT_COUNTED, forceinline=True)
+inlined: Any = njit(**_OPTIONS, **_HELPER, **_NOT_COUNTED, forceinline=True)
 # A function that Numba inlines into its one or two callers, so it is optimised only there. (A chain
 # of functions that LLVM inlines is optimised again in each of its callers.) It counts references if
 # its caller does, so it is not spliced into functions that allocate arrays.
-spliced: Any = njit(**_OPTIONS, **_NOT_COUNTED, inline="always")
+spliced: Any = njit(**_OPTIONS, **_HELPER, **_NOT_COUNTED, inline="always")
 # A function that LLVM need not inline, because it is large or rarely called.
-helper: Any = njit(**_OPTIONS, **_NOT_COUNTED)
+helper: Any = njit(**_OPTIONS, **_HELPER, **_NOT_COUNTED)
 # A helper that allocates arrays.
-allocating: Any = njit(**_OPTIONS)
+allocating: Any = njit(**_OPTIONS, **_HELPER)
 
 
 def entry(function: Any) -> Any:
@@ -57,7 +61,7 @@ def entry(function: Any) -> Any:
     It is compiled, or read from the cache, at its first call with each combination of argument
     types.
     """
-    return _kept(njit(**_OPTIONS)(function))
+    return _entry(function, {})
 
 
 def entry_without_counts(function: Any) -> Any:
@@ -66,7 +70,23 @@ def entry_without_counts(function: Any) -> Any:
     With reference counts, an array that an uncounted helper returns would be released without
     having been acquired.
     """
-    return _kept(njit(**_OPTIONS, **_NOT_COUNTED)(function))
+    return _entry(function, _NOT_COUNTED)
+
+
+def _entry(function, options):
+    body = njit(**_OPTIONS, **{**_HELPER, "pipeline_class": BodyCompiler}, **options)(function)
+    code = function.__code__
+    names = [f"a{i}" for i in range(code.co_argcount)]
+    given = ", ".join(f"by_reference({name})" for name in names)
+    source = f"def {function.__name__}({', '.join(names)}):\n    return body({given})"
+    lines = ast.parse(source)
+    ast.increment_lineno(lines, code.co_firstlineno - 1)
+    space = {"body": body, "by_reference": by_reference, "__name__": function.__module__}
+    exec(compile(lines, code.co_filename, "exec"), space)
+    outer = space[function.__name__]
+    outer.__module__, outer.__qualname__ = function.__module__, function.__qualname__
+    outer.__doc__ = function.__doc__
+    return _kept(njit(**_OPTIONS, **options, pipeline_class=EntryCompiler, no_cfunc_wrapper=True)(outer))
 
 
 def _kept(dispatcher: Any) -> Any:

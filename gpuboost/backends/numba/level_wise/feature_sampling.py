@@ -50,7 +50,8 @@ def of_tree(problem, state, tree):
     Callers must not count references.
     """
     features = state.features[tree, : state.n_features[tree]]
-    matrix, _, limits, constraints, packing, scratch, _ = problem
+    matrix, limits, constraints = problem.matrix, problem.limits, problem.constraints
+    packing, scratch = problem.packing, problem.scratch
     minimum = state.min_category[tree]
     return Problem(matrix, features, limits, constraints, packing, scratch, minimum)
 

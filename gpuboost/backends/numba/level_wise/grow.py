@@ -92,7 +92,8 @@ def grow_together(problem, shared, partial, barrier):
     Every thread calls this with the same `records.SharedArrays` as ``shared``, and with its own
     problem and partial sums.
     """
-    samples, state, work, leaves, roots, keys, level, capacities = shared
+    samples, state, work, leaves = shared.samples, shared.state, shared.work, shared.leaves
+    roots, keys, level, capacities = shared.roots, shared.keys, shared.level, shared.capacities
     if not barrier_wait(barrier):
         return
     if last_arrives(barrier):

@@ -166,7 +166,8 @@ def finish_together(problem, shared, local, barrier):
 
     Every thread calls this with the same ``shared``, and with its own problem and buffers.
     """
-    samples, state, work, leaves, _, _, level, capacities = shared
+    samples, state, work, leaves = shared.samples, shared.state, shared.work, shared.leaves
+    level, capacities = shared.level, shared.capacities
     if not barrier_wait(barrier):
         return
     if last_arrives(barrier):
