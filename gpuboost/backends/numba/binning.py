@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpuboost.backends.numba.compiler import entry, inlined
+from gpuboost.backends.numba.references import by_reference
 from gpuboost.backends.numba.threads.map import contiguous, map_in_order, row_chunks
 from gpuboost.engine.bins import BinMapper, BinnedMatrix
 
@@ -40,16 +41,15 @@ class Coder(NamedTuple):
 
 
 @entry
-def code_rows(coder, X, start, codes, n_missing):
+def code_rows(coder, X, start, codes, n_missing, values, found):
     """Bin ``X`` (m, F) into columns of ``codes`` (F, n) from ``start`` on; count missing codes.
 
     Missing values and unknown categories get the missing code; both are added to ``n_missing``
-    (F,).
+    (F,). ``values`` and ``found`` are buffers for `BINNING_BLOCK` values and codes.
     """
     table, n_bins = coder.table, coder.n_bins
     is_categorical, missing_code = coder.is_categorical, coder.missing_code
     n_rows, n_features = X.shape
-    values, found = np.empty(BINNING_BLOCK, X.dtype), np.empty(BINNING_BLOCK, np.int32)
     for first in range(0, n_rows, BINNING_BLOCK):
         n = min(BINNING_BLOCK, n_rows - first)
         for feature in range(n_features):
@@ -92,17 +92,21 @@ def bin_matrix(X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix
     edges = mapper.edge_table(X.dtype)
     table = np.full((n_features, TABLE_WIDTH), np.inf, dtype=X.dtype)
     table[:, : edges.shape[1]] = edges
-    coder = Coder(
-        table,
-        contiguous(mapper.n_bins, np.int64),
-        contiguous(mapper.is_categorical, np.bool_),
-        int(mapper.missing_code),
+    coder = by_reference(
+        Coder(
+            table,
+            contiguous(mapper.n_bins, np.int64),
+            contiguous(mapper.is_categorical, np.bool_),
+            int(mapper.missing_code),
+        )
     )
     codes = np.empty((n_features, n_samples), dtype=np.uint8)
 
     def code_chunk(rows: slice) -> np.ndarray:
         n_missing = np.zeros(n_features, dtype=np.int64)
-        code_rows(coder, contiguous(X[rows], X.dtype), rows.start, codes, n_missing)
+        buffers = np.empty(BINNING_BLOCK, X.dtype), np.empty(BINNING_BLOCK, np.int32)
+        own = contiguous(X[rows], X.dtype)
+        code_rows(coder, own, rows.start, codes, n_missing, *buffers)
         return n_missing
 
     counts = list(map_in_order(code_chunk, row_chunks(n_samples, BINNING_CHUNK), n_threads))

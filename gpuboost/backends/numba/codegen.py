@@ -1,10 +1,7 @@
 from numba import _dynfunc
-from numba.core.environment import lookup_environment
-from numba.core import cgutils
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
-import llvmlite.binding as ll
-import llvmlite.ir as llvmir
+from numba.core.environment import lookup_environment
 
 
 class HelperLibrary(JITCodeLibrary):
@@ -21,14 +18,6 @@ class HelperLibrary(JITCodeLibrary):
     def get_pointer_to_function(self, name):
         self._ensure_finalized()
         return 0
-
-
-class BodyLibrary(HelperLibrary):
-    def add_llvm_module(self, ll_module):
-        for function in ll_module.functions:
-            if not function.is_declaration:
-                function.add_function_attribute("noinline")
-        super().add_llvm_module(ll_module)
 
 
 class EntryLibrary(JITCodeLibrary):
@@ -69,7 +58,9 @@ class _OwnLibrary(Compiler):
 
 def _no_executable(library, fndesc, env):
     library._ensure_finalized()
-    return _dynfunc.make_function(fndesc.lookup_module(), fndesc.qualname.split(".")[-1], "", 0, env, (library,))
+    return _dynfunc.make_function(
+        fndesc.lookup_module(), fndesc.qualname.split(".")[-1], "", 0, env, (library,)
+    )
 
 
 class HelperCompiler(_OwnLibrary):
@@ -78,10 +69,6 @@ class HelperCompiler(_OwnLibrary):
     def define_pipelines(self):
         self.state.targetctx.get_executable = _no_executable
         return super().define_pipelines()
-
-
-class BodyCompiler(HelperCompiler):
-    library_class = BodyLibrary
 
 
 class EntryCompiler(_OwnLibrary):

@@ -8,7 +8,6 @@ Numba share one source. Compiled code needs three functions whose source works o
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import glob
 import hashlib
@@ -17,17 +16,16 @@ import importlib.util
 from collections.abc import Callable
 from inspect import isfunction
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
 from numba.core.caching import IndexDataCacheFile
 from numba.extending import intrinsic
 
-from gpuboost.backends.numba.codegen import BodyCompiler, EntryCompiler, HelperCompiler
-from gpuboost.backends.numba.references import by_reference
 from gpuboost.backends.cache import (
     GROW_MANY,
     GROW_ONE,
@@ -35,58 +33,99 @@ from gpuboost.backends.cache import (
     mark_compiled,
     source_stamp,
 )
+from gpuboost.backends.numba.codegen import EntryCompiler, HelperCompiler
 
-# Never fastmath: results depend on IEEE arithmetic in the written order. Most helpers do not count
-# references (`_nrt`), because counting the references to all arrays of their arguments takes longer
-# than the search of a small node. So these helpers must not allocate arrays; the arrays passed to
-# them live until the entry returns.
-_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
-_HELPER: dict[str, Any] = {"pipeline_class": HelperCompiler, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-_NOT_COUNTED: dict[str, Any] = {"_nrt": False}
+_instruction: Any = intrinsic  # typed Any: only compiled code calls the result
+# Never fastmath: results depend on IEEE arithmetic in the written order. Compiled code does not count
+# references (`_nrt`), because counting the references to all arrays of its arguments takes longer
+# than the search of a small node. So it must not allocate arrays: Python passes buffers, which live
+# until the entry returns.
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
+_HELPER: dict[str, Any] = {
+    **_OPTIONS,
+    "pipeline_class": HelperCompiler,
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}
 # A function that LLVM always inlines into its caller.
-inlined: Any = njit(**_OPTIONS, **_HELPER, **_NOT_COUNTED, forceinline=True)
-# A function that Numba inlines into its one or two callers, so it is optimised only there. (A chain
-# of functions that LLVM inlines is optimised again in each of its callers.) It counts references if
-# its caller does, so it is not spliced into functions that allocate arrays.
-spliced: Any = njit(**_OPTIONS, **_HELPER, **_NOT_COUNTED, inline="always")
+inlined: Any = njit(**_HELPER, forceinline=True)
+# A function that Numba inlines into its one or two callers.
+spliced: Any = njit(**_HELPER, inline="always")
 # A function that LLVM need not inline, because it is large or rarely called.
-helper: Any = njit(**_OPTIONS, **_HELPER, **_NOT_COUNTED)
-# A helper that allocates arrays.
-allocating: Any = njit(**_OPTIONS, **_HELPER)
+helper: Any = njit(**_HELPER)
 
 
 def entry(function: Any) -> Any:
     """Compile a function for calls from Python, and cache it on disk if a folder is writeable.
 
     It is compiled, or read from the cache, at its first call with each combination of argument
-    types.
+    types. Named tuples are passed as `references.by_reference`.
     """
-    return _entry(function, {})
+    return _kept(njit(**_OPTIONS, pipeline_class=EntryCompiler, no_cfunc_wrapper=True)(function))
 
 
-def entry_without_counts(function: Any) -> Any:
-    """Compile as `entry` does, but without reference counts; the function must not allocate arrays.
+class Plugin:
+    """A compiled function that other compiled code calls by its address (see `plugin_call`).
 
-    With reference counts, an array that an uncounted helper returns would be released without
-    having been acquired.
+    The callers do not contain its code, so only the fits that need it compile it.
     """
-    return _entry(function, _NOT_COUNTED)
+
+    def __init__(self, function: Any, returns: types.Type) -> None:
+        compiled = njit(**_OPTIONS, pipeline_class=EntryCompiler, no_cpython_wrapper=True)
+        self._dispatcher, self._returns = _kept(compiled(function)), returns
+        self._addresses: dict[tuple[types.Type, ...], int] = {}
+
+    def address(self, *arguments: types.Type) -> int:
+        """The address of the function for arguments of these types; compiled if needed."""
+        if arguments not in self._addresses:
+            self._dispatcher.compile(self._returns(*arguments))
+            compiled = self._dispatcher.overloads[arguments]
+            name = compiled.fndesc.llvm_cfunc_wrapper_name
+            self._addresses[arguments] = compiled.library.get_pointer_to_function(name)
+        return self._addresses[arguments]
 
 
-def _entry(function, options):
-    body = njit(**_OPTIONS, **{**_HELPER, "pipeline_class": BodyCompiler}, **options)(function)
-    code = function.__code__
-    names = [f"a{i}" for i in range(code.co_argcount)]
-    given = ", ".join(f"by_reference({name})" for name in names)
-    source = f"def {function.__name__}({', '.join(names)}):\n    return body({given})"
-    lines = ast.parse(source)
-    ast.increment_lineno(lines, code.co_firstlineno - 1)
-    space = {"body": body, "by_reference": by_reference, "__name__": function.__module__}
-    exec(compile(lines, code.co_filename, "exec"), space)
-    outer = space[function.__name__]
-    outer.__module__, outer.__qualname__ = function.__module__, function.__qualname__
-    outer.__doc__ = function.__doc__
-    return _kept(njit(**_OPTIONS, **options, pipeline_class=EntryCompiler, no_cfunc_wrapper=True)(outer))
+def plugin(returns: types.Type) -> Callable[[Any], Plugin]:
+    """Make a `Plugin` of a function that returns this type."""
+    return lambda function: Plugin(function, returns)
+
+
+def plugin_call(returns: types.Type) -> Any:
+    """A compiled function that calls a plugin, given its address and a tuple of its arguments.
+
+    The types of the arguments must be those that `Plugin.address` was given.
+    """
+
+    @_instruction
+    def call(typing_context, address, arguments):
+        kinds = [types.unliteral(each) for each in arguments.types]
+
+        def generate(context, builder, signature, values):
+            given = [
+                context.cast(builder, builder.extract_value(values[1], i), own, kind)
+                for i, (own, kind) in enumerate(zip(arguments.types, kinds, strict=True))
+            ]
+            takes = [context.get_value_type(kind) for kind in kinds]
+            function = ir.FunctionType(context.get_value_type(returns), takes)
+            return builder.call(builder.inttoptr(values[0], function.as_pointer()), given)
+
+        return returns(types.int64, arguments), generate
+
+    return call
+
+
+call_for_bool, call_for_nothing = plugin_call(types.boolean), plugin_call(types.none)
+
+
+def specialised(function: Any, name: str, **constants: Any) -> Any:
+    """A copy of a function in which some global names have other values, as constants.
+
+    ``name`` is appended to the function's own, and distinguishes the copies in the disk cache.
+    """
+    copied = FunctionType(function.__code__, {**function.__globals__, **constants})
+    copied.__module__ = function.__module__
+    copied.__name__ = copied.__qualname__ = f"{function.__name__}_{name}"
+    return copied
 
 
 def _kept(dispatcher: Any) -> Any:
@@ -148,9 +187,6 @@ def _stamped_file(cache: Any, function: str) -> IndexDataCacheFile:
     return _MarkingFile(path, name, _PROGRAMS.get(function, lambda arguments: None))
 
 
-_instruction: Any = intrinsic  # typed Any: only compiled code calls the result
-
-
 @_instruction
 def bits_of(typing_context, x):
     """The bit pattern of a float64 as an int64."""
@@ -185,42 +221,6 @@ def trailing_zeros(typing_context, word):
 def select(condition, yes, no):
     """``yes`` if the condition holds, else ``no``."""
     return yes if condition else no
-
-
-def by_number(functions: dict[int, Any]) -> Any:
-    """A compiled function whose first argument is the number of the function that it calls.
-
-    A number without a function raises ValueError.
-    """
-    (number, last), *others = reversed(functions.items())
-    chosen = _only(number, last)
-    for number, function in others:
-        chosen = _this_or(number, function, chosen)
-    return chosen
-
-
-def _only(own: int, function: Any) -> Any:
-    """A compiled function that calls ``function`` for the number ``own``."""
-
-    @helper
-    def run(number, *arguments):
-        if number != own:
-            raise ValueError("no function has this number")
-        return function(*arguments)
-
-    return run
-
-
-def _this_or(own: int, function: Any, others: Any) -> Any:
-    """A compiled function that calls ``function`` if the number is ``own``, else ``others``."""
-
-    @helper
-    def run(number, *arguments):
-        if number == own:
-            return function(*arguments)
-        return others(number, *arguments)
-
-    return run
 
 
 _REPLACED = {"select": select, "bits_of": bits_of, "float_of": float_of}

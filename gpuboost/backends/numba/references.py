@@ -1,69 +1,147 @@
-"""Named tuples passed by reference."""
+"""Records of arrays and numbers that compiled functions take by reference.
+
+A named tuple of arrays passed by value is hundreds of machine words: each call copies them, and
+every function that takes them is compiled with as many arguments. `by_reference` writes the fields
+to memory once, and compiled code gets the address:
+
+    array       no owner (2 words), size, item size, address, shape, strides (in bytes)
+    number      1 word; a bool is 0 or 1, a float its bits
+    None        1 word, never read
+    reference   1 word, the address of the inner record
+
+Compiled code reads fields as attributes (``problem.matrix.codes``). The record never changes, so
+the compiler may read a field once and keep it; the elements of its arrays may change.
+"""
+
+from __future__ import annotations
+
 import hashlib
+import struct
+from functools import cache
+from typing import Any
+
+import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import from_dtype, types
 from numba.core import cgutils
-from numba.core.datamodel.models import PrimitiveModel
 from numba.core.datamodel import register_default
-from numba.core.imputils import lower_getattr_generic, impl_ret_borrowed, Registry
+from numba.core.datamodel.models import PrimitiveModel
+from numba.core.imputils import impl_ret_borrowed, lower_getattr_generic
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
-from numba.extending import intrinsic
+from numba.extending import NativeValue, unbox
+
+_WORD = ir.IntType(64)
+_NUMBERS: dict[Any, types.Type] = {
+    bool: types.boolean,
+    int: types.int64,
+    float: types.float64,
+    np.int32: types.int32,
+    np.int64: types.int64,
+}
 
 
-class Reference(types.Type):
-    def __init__(self, record):
-        self.record = record
-        digest = hashlib.sha256(str(record).encode()).hexdigest()[:12]
-        super().__init__(name=f"{record.instance_class.__name__}_{digest}")
+class ReferenceType(types.Type):
+    """The Numba type of a `Reference`: the named tuple's class, and the types of its fields."""
+
+    def __init__(self, record: type, fields: tuple[tuple[str, types.Type], ...]) -> None:
+        self.record, self.fields = record, dict(fields)
+        self.places, n_words = {}, 0
+        for name, kind in fields:
+            self.places[name] = n_words
+            n_words += 5 + 2 * kind.ndim if isinstance(kind, types.Array) else 1
+        digest = hashlib.sha256(str(fields).encode()).hexdigest()[:16]
+        super().__init__(name=f"{record.__name__}_{digest}")
+
+
+class Reference:
+    """A record in memory, with the arrays that it refers to; see `by_reference`."""
+
+    __slots__ = ("_kept", "_numba_type_", "address")
+
+    def __init__(self, kind: ReferenceType, words: np.ndarray, kept: Any) -> None:
+        self._numba_type_, self.address, self._kept = kind, words.ctypes.data, (words, kept)
 
     @property
-    def key(self):
-        return self.record
+    def kind(self) -> ReferenceType:
+        """The Numba type."""
+        return self._numba_type_
 
 
-def reference_to(kind):
-    return Reference(kind) if isinstance(kind, types.BaseNamedTuple) else kind
+def by_reference(record: Any) -> Reference:
+    """Write the fields of a named tuple to memory, for compiled functions.
+
+    Named tuples in it are written, too; other fields are references, C-contiguous arrays, numbers
+    or None. None itself is returned unchanged.
+    """
+    keys, words, kept = [], [], []
+    for value in record:
+        key: Any = type(value)
+        if key is np.ndarray:
+            key = value.dtype, value.ndim
+            address = value.ctypes.data
+            words += (0, 0, value.size, value.itemsize, address, *value.shape, *value.strides)
+        elif value is None:
+            words.append(0)
+        elif key is float:
+            words.append(struct.unpack("q", struct.pack("d", value))[0])
+        elif key in _NUMBERS:
+            words.append(int(value))
+        else:
+            value = value if key is Reference else by_reference(value)
+            key = value.kind
+            words.append(value.address)
+        keys.append(key)
+        kept.append(value)
+    return Reference(_kind_of(type(record), tuple(keys)), np.array(words, np.int64), kept)
 
 
-@register_default(Reference)
+@cache
+def _kind_of(record: Any, keys: tuple[Any, ...]) -> ReferenceType:
+    """The type of a record whose fields have the given types (dtype and dimensions of arrays)."""
+    kinds = []
+    for key in keys:
+        if isinstance(key, tuple):
+            kinds.append(types.Array(from_dtype(key[0]), key[1], "C"))
+        elif isinstance(key, ReferenceType):
+            kinds.append(key)
+        else:
+            kinds.append(types.none if key is type(None) else _NUMBERS[key])
+    return ReferenceType(record, tuple(zip(record._fields, kinds, strict=True)))
+
+
+@register_default(ReferenceType)
 class _ReferenceModel(PrimitiveModel):
-    def __init__(self, dmm, fe_type):
-        super().__init__(dmm, fe_type, dmm.lookup(fe_type.record).get_value_type().as_pointer())
+    def __init__(self, manager, kind):
+        super().__init__(manager, kind, _WORD.as_pointer())
+
+
+@unbox(ReferenceType)
+def _address_of(kind, obj, c):
+    address = c.pyapi.object_getattr_string(obj, "address")
+    pointer = c.pyapi.long_as_voidptr(address)
+    c.pyapi.decref(address)
+    return NativeValue(c.builder.bitcast(pointer, _WORD.as_pointer()))
 
 
 @infer_getattr
-class _ReferenceAttribute(AttributeTemplate):
-    key = Reference
+class _Fields(AttributeTemplate):
+    key = ReferenceType
 
-    def generic_resolve(self, reference, attribute):
-        record = reference.record
-        if attribute in record.fields:
-            return reference_to(record.types[record.fields.index(attribute)])
+    def generic_resolve(self, kind, name):
+        return kind.fields.get(name)
 
 
-@lower_getattr_generic(Reference)
-def _field(context, builder, kind, value, attribute):
-    record = kind.record
-    i = record.fields.index(attribute)
-    place = cgutils.gep_inbounds(builder, value, 0, i)
-    field = record.types[i]
-    if isinstance(field, types.BaseNamedTuple):
-        return place
-    loaded = builder.load(place)
-    if not isinstance(field, types.NoneType):
-        loaded.set_metadata("invariant.load", builder.module.add_metadata([]))
-    return impl_ret_borrowed(context, builder, field, loaded)
-
-
-@intrinsic
-def by_reference(typing_context, value):
-    target = reference_to(value)
-
-    def generate(context, builder, signature, arguments):
-        if not isinstance(target, Reference):
-            return impl_ret_borrowed(context, builder, target, arguments[0])
-        place = cgutils.alloca_once(builder, arguments[0].type)
-        builder.store(arguments[0], place)
-        return place
-
-    return target(value), generate
+@lower_getattr_generic(ReferenceType)
+def _read_field(context, builder, kind, pointer, name):
+    field = kind.fields[name]
+    if isinstance(field, types.NoneType):
+        return context.get_dummy_value()
+    place = cgutils.gep(builder, pointer, kind.places[name])
+    own = context.get_value_type(field)
+    is_narrow = isinstance(own, ir.IntType) and own.width < _WORD.width
+    target = _WORD if is_narrow else own
+    value = builder.load(builder.bitcast(place, target.as_pointer()))
+    value.set_metadata("invariant.load", builder.module.add_metadata([]))
+    if is_narrow:
+        value = builder.trunc(value, own)
+    return impl_ret_borrowed(context, builder, field, value)

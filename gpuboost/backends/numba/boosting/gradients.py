@@ -15,16 +15,18 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba import typeof, types
 
 from gpuboost.backends.numba.compiler import (
+    Plugin,
     bits_of,
-    by_number,
+    call_for_nothing,
     entry,
     float_of,
     formulas,
-    helper,
     inlined,
     numerics,
+    specialised,
 )
 from gpuboost.backends.numba.threads.map import contiguous, row_chunks
 from gpuboost.backends.numba.threads.pool import ThreadPool
@@ -58,19 +60,18 @@ class Directions(NamedTuple):
     sizes: np.ndarray
 
 
+formula: Any = None  # set to a function of `engine.losses.formulas` by `loop_of`
+COLUMN = types.Array(types.float64, 1, "C")
+
+
 # ---- loops over one column ---------------------------------------------------------------------
 
 
-def _pair_loop(pair: Any) -> Any:
-    """Make the loop that fills the negative gradients and the hessians of a formula."""
-
-    @helper
-    def fill(y, raw, parameter, g, h):
-        for i in range(raw.size):
-            gradient, hessian = pair(np.float64(y[i]), raw[i], parameter)
-            g[i], h[i] = -gradient, hessian
-
-    return fill
+def fill_pairs(y, raw, parameter, g, h):
+    """Fill the negative gradients and the hessians of a formula."""
+    for i in range(raw.size):
+        gradient, hessian = formula(np.float64(y[i]), raw[i], parameter)
+        g[i], h[i] = -gradient, hessian
 
 
 @inlined
@@ -83,17 +84,23 @@ def _times(weights, values):
 # ---- loops by the number of the formula --------------------------------------------------------
 
 
-def loops_by_number(make: Callable[[Any], Any], kind: str) -> Any:
-    """One function for all formulas, whose first argument is the number of the formula.
+def loops_of(loop: Any, kind: str) -> dict[int, Plugin]:
+    """Plugins of a loop for the number of each formula.
 
     ``kind`` is "pair" or "value", an attribute of `engine.losses.base.LossRow`. Formulas of several
     classes are left out.
     """
-    names = {row.number: getattr(row, kind).__name__ for row in TABLE if row.target != CLASSES}
-    return by_number({number: make(getattr(formulas, name)) for number, name in names.items()})
+    functions = {row.number: getattr(row, kind) for row in TABLE if row.target != CLASSES}
+    return {
+        number: Plugin(
+            specialised(loop, function.__name__, formula=getattr(formulas, function.__name__)),
+            types.none,
+        )
+        for number, function in functions.items()
+    }
 
 
-_pair_column = loops_by_number(_pair_loop, "pair")
+PAIRS = loops_of(fill_pairs, "pair")
 
 
 # ---- entries, which Python calls for a chunk of rows -------------------------------------------
@@ -121,20 +128,19 @@ def _note_sizes(values, rows, n_columns, sizes):
 
 
 @entry
-def column_gradients(formula, y, raw, weights, parameter, g, h, sizes, rows):
+def column_gradients(fill, y, raw, weights, parameter, g, h, not_kept, sizes, rows):
     """Fill directions ``g`` and hessians ``h``; column k belongs to output k modulo ``len(y)``.
 
-    ``h`` has no rows if the hessian of each row is its weight; the formula's hessians are then
-    discarded.
+    ``fill`` is the address of the formula's `fill_pairs`. ``h`` has no rows if the hessian of each
+    row is its weight; the formula's hessians are then written to ``not_kept`` (`GRADIENT_BLOCK`,).
     """
-    not_kept = np.empty(GRADIENT_BLOCK)
     for start in range(rows[0], rows[1], GRADIENT_BLOCK):
         stop = min(start + GRADIENT_BLOCK, rows[1])
         by = weights[start:stop]
         for k in range(raw.shape[0]):
             out, target = g[k, start:stop], y[k % y.shape[0], start:stop]
             curve = h[k, start:stop] if h.shape[0] else not_kept[: stop - start]
-            _pair_column(formula, target, raw[k, start:stop], parameter[k], out, curve)
+            call_for_nothing(fill, (target, raw[k, start:stop], parameter[k], out, curve))
             _times(by, out)
             _note_sizes(out, rows, raw.shape[0], sizes[:2])
             if h.shape[0]:
@@ -181,21 +187,24 @@ def _class_directions(classes, own, total, weights, parameter, g, h):
 
 
 @entry
-def softmax_gradients(classes, raw, weights, factor, g, h, losses, sizes, rows):
+def softmax_gradients(classes, raw, weights, factor, g, h, losses, space, sizes, rows):
     """Fill directions and hessians of several classes, (K, n), and the unweighted loss of each row.
 
-    ``factor`` is the parameter of the loss.
+    ``factor`` is the parameter of the loss. ``space`` is a buffer, float64 (K + 2,
+    `GRADIENT_BLOCK`).
     """
-    n_classes, width = raw.shape[1], min(GRADIENT_BLOCK, rows[1] - rows[0])
-    space, total, largest = np.empty((width, n_classes)), np.empty(width), np.empty(width)
+    n_classes, width = raw.shape[1], space.shape[1]
+    total, largest = space[n_classes], space[n_classes + 1]
+    flat = space.reshape(-1)
+    weight = flat[: width * n_classes].reshape((width, n_classes))
     for start in range(rows[0], rows[1], GRADIENT_BLOCK):
         stop = min(start + GRADIENT_BLOCK, rows[1])
         n = stop - start
-        _class_weights(raw[start:stop], space[:n], total, largest)
+        _class_weights(raw[start:stop], weight[:n], total, largest)
         by = weights[start:stop]
         for k in range(n_classes):
             out, curve, own = g[k, start:stop], h[k, start:stop], (classes[start:stop], k)
-            _class_directions(own, space[:n, k], total, by, factor, out, curve)
+            _class_directions(own, weight[:n, k], total, by, factor, out, curve)
             _note_sizes(out, rows, n_classes, sizes[:2])
             _note_sizes(curve, rows, n_classes, sizes[2:])
         for i in range(start, stop):
@@ -222,10 +231,17 @@ def directions(
         return class_directions(predicted, parameter, pool)[0]
     w = weights_of(predicted)
     target, columns = arrays_of(loss, predicted)
-    given = (np.int64(loss.formula), target, columns, w, contiguous(parameter, np.float64))
+    kinds = typeof(target[0]), COLUMN, types.float64, COLUMN, COLUMN
+    fill = PAIRS[loss.formula].address(*kinds)
+    given = (fill, target, columns, w, contiguous(parameter, np.float64))
     (n_columns, n), sizes = columns.shape, _no_sizes(len(predicted.raw))
     g, h = np.empty((n_columns, n)), np.empty((0 if loss.constant_hessian else n_columns, n))
-    by_chunks(lambda rows: column_gradients(*given, g, h, sizes[rows[0] // CHUNK], rows), n, pool)
+
+    def fill_chunk(rows: tuple[int, int]) -> None:
+        not_kept = np.empty(GRADIENT_BLOCK)
+        column_gradients(*given, g, h, not_kept, sizes[rows[0] // CHUNK], rows)
+
+    by_chunks(fill_chunk, n, pool)
     if loss.constant_hessian:
         h = (w if len(w) else np.ones(n))[None]
         sizes[:, 2], sizes[:, 3] = h.max(), h.mean()
@@ -240,7 +256,12 @@ def class_directions(
     w, n = weights_of(predicted), len(raw)
     g, h, losses = np.empty((raw.shape[1], n)), np.empty((raw.shape[1], n)), np.empty(n)
     given, sizes = (classes, raw, w, float(parameter[0]), g, h, losses), _no_sizes(n)
-    by_chunks(lambda rows: softmax_gradients(*given, sizes[rows[0] // CHUNK], rows), n, pool)
+
+    def fill_chunk(rows: tuple[int, int]) -> None:
+        space = np.empty((raw.shape[1] + 2, GRADIENT_BLOCK))
+        softmax_gradients(*given, space, sizes[rows[0] // CHUNK], rows)
+
+    by_chunks(fill_chunk, n, pool)
     return Directions(g, h, sizes), losses
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import repeat
+
 import numpy as np
 
 from gpuboost.backends.numba.boosting.quantise import (
@@ -28,6 +30,8 @@ from gpuboost.backends.numba.level_wise.grower import LevelGrower, Shape
 from gpuboost.backends.numba.level_wise.histograms import ROWS_PER_CHECK
 from gpuboost.backends.numba.level_wise.partition import Leaves
 from gpuboost.backends.numba.level_wise.records import Samples
+from gpuboost.backends.numba.references import Reference, by_reference
+from gpuboost.backends.numba.splits.plugins import NO_PLUGINS, plugins_of
 from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine import randomness
@@ -142,7 +146,11 @@ class LevelRounds:
         self._sums = np.zeros((self._grower.n_chunks, 2, 3), np.int64)
         self._row_sums = np.zeros((n_trees * -(-n // QUANTISE_CHUNK), 2), np.int64)
         threads = range(task.n_threads)
-        self._scratch = [make_scratch(0, shape.n_features) for _ in threads]
+        self._scratch = [by_reference(make_scratch(0, shape.n_features)) for _ in threads]
+        self._given, codes = by_reference(self._matrix), self._grower.local_codes
+        self._local = [by_reference(self._matrix._replace(codes=own)) for own in codes]
+        self._constraints = by_reference(constraints_of(task.options, shape.n_features))
+        self._plugins = NO_PLUGINS
 
     def grow(
         self, made: Gradients, means: tuple[float, float], scale: Scale, trees: range
@@ -168,7 +176,7 @@ class LevelRounds:
         are_ones = made.whole is not None and bool(whole.max() <= 1)
         weights = Weights(int(roots[0, 3]), are_ones, some_are_zero=False)
         problems = self._problems(scale, weights, samples)
-        return self._grower.grow(self.pool, problems, samples, roots, keys, leaves)
+        return self._grower.grow(self.pool, *problems, samples, roots, keys, leaves)
 
     def _allow_features(self, trees: range) -> None:
         """Set the features that each tree may split on."""
@@ -183,15 +191,25 @@ class LevelRounds:
                 space.work.feature_status[place] = EXCLUDED
                 space.work.feature_status[place, own] = CANDIDATE
 
-    def _problems(self, scale: Scale, weights: Weights, samples: Samples) -> list[Problem]:
-        """The `Problem` of each thread; `of_tree` sets the fields that differ between trees."""
+    def _problems(
+        self, scale: Scale, weights: Weights, samples: Samples
+    ) -> tuple[list[Reference], list[Reference]]:
+        """The `Problem` of each thread, and those for small nodes; trees set their features."""
         options = scale.options(self.task.options, self.task.min_hessian)
-        features = np.arange(self.task.matrix.n_features, dtype=np.int32)
         limits = limits_of(options, scale.target(1), weights)
         largest = samples.max_gradient, samples.max_hessian
         packing = choose_gradient_packing(*largest, limits.min_samples_leaf > 1)
-        given = self._matrix, features, limits, constraints_of(options, len(features)), packing
-        return [Problem(*given, scratch, 0) for scratch in self._scratch]
+        parts = by_reference(limits), self._constraints, by_reference(packing)
+        if self._plugins is NO_PLUGINS:
+            draft = by_reference(Problem(self._given, *parts, self._scratch[0], NO_PLUGINS))
+            self._plugins = plugins_of(draft.kind, limits, self._matrix.any_categorical)
+        return tuple(
+            [
+                by_reference(Problem(matrix, *parts, scratch, self._plugins))
+                for matrix, scratch in zip(matrices, self._scratch, strict=False)
+            ]
+            for matrices in (repeat(self._given), self._local)
+        )
 
     def _pack(
         self,

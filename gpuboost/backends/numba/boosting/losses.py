@@ -8,50 +8,51 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba import typeof, types
 
 from gpuboost.backends.numba.boosting.gradients import (
+    COLUMN,
     GRADIENT_BLOCK,
     NO_WEIGHTS,
     arrays_of,
     by_chunks,
     class_directions,
-    loops_by_number,
+    loops_of,
     weights_of,
 )
-from gpuboost.backends.numba.compiler import entry, helper
+from gpuboost.backends.numba.compiler import call_for_nothing, entry
 from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine.averages import plane_scales
 from gpuboost.engine.fixed_point import SUM_BITS, planes_to_float, sum_bits
 from gpuboost.engine.losses import Loss, Predicted
 
-
-def _value_loop(value: Any) -> Any:
-    """Make the loop that adds the losses of a formula to ``total``."""
-
-    @helper
-    def add(y, raw, parameter, total):
-        for i in range(raw.size):
-            total[i] += value(np.float64(y[i]), raw[i], parameter)
-
-    return add
+formula: Any = None  # set by `loops_of`
 
 
-_add_losses = loops_by_number(_value_loop, "value")
+def add_losses(y, raw, parameter, total):
+    """Add the losses of a formula to ``total``."""
+    for i in range(raw.size):
+        total[i] += formula(np.float64(y[i]), raw[i], parameter)
+
+
+LOSSES = loops_of(add_losses, "value")
 
 
 @entry
-def column_losses(formula, y, raw, parameter, total, rows):
+def column_losses(add, y, raw, parameter, total, rows):
     """Fill ``total`` with the loss of each row: the mean over columns.
 
-    The other arguments are as in `gradients.column_gradients`.
+    ``add`` is the address of the formula's `add_losses`; the other arguments are as in
+    `gradients.column_gradients`.
     """
     for start in range(rows[0], rows[1], GRADIENT_BLOCK):
         stop = min(start + GRADIENT_BLOCK, rows[1])
-        total[start:stop] = 0.0
+        for i in range(start, stop):
+            total[i] = 0.0
         for k in range(raw.shape[0]):
             target, column = y[k % y.shape[0], start:stop], raw[k, start:stop]
-            _add_losses(formula, target, column, parameter[k], total[start:stop])
+            call_for_nothing(add, (target, column, parameter[k], total[start:stop]))
         for i in range(start, stop):
             total[i] /= np.float64(raw.shape[0])
 
@@ -96,7 +97,9 @@ def row_losses(
     if loss.takes_rows:
         return class_directions(predicted, parameter, pool)[1]
     total = np.empty(len(predicted.raw))
-    given = (np.int64(loss.formula), *arrays_of(loss, predicted), contiguous(parameter, np.float64))
+    target, columns = arrays_of(loss, predicted)
+    add = LOSSES[loss.formula].address(typeof(target[0]), COLUMN, types.float64, COLUMN)
+    given = (add, target, columns, contiguous(parameter, np.float64))
     by_chunks(lambda rows: column_losses(*given, total, rows), len(total), pool)
     return total
 

@@ -126,6 +126,8 @@ def make_scratch(
         chosen=np.zeros(n_features, np.int32),
         level_depth=np.zeros(LEVELS, np.int64),
         level_last=np.zeros(LEVELS, np.int64),
+        features=np.arange(n_features, dtype=np.int32),
+        of_tree=np.array([n_features, 0]),
         mask=np.zeros(16, np.uint32),
         split=np.zeros(1, SPLIT),
         own=np.zeros(n_samples if selects else 0),

@@ -56,9 +56,9 @@ def last_of_level(problem, key, depth):
     """
     scratch, slot = problem.scratch, depth % LEVELS
     if scratch.level_depth[slot] != depth:
-        n_features = problem.features.size
+        n_features = scratch.of_tree[0]
         for p in range(n_features):
-            scratch.ranks[p] = signed_rank(key, problem.features[p])
+            scratch.ranks[p] = signed_rank(key, scratch.features[p])
         scratch.level_depth[slot] = depth
         scratch.level_last[slot] = kth_smallest(
             scratch.ranks, n_features, problem.limits.level_features
@@ -70,13 +70,14 @@ def last_of_level(problem, key, depth):
 def has_excluded_features(problem):
     """Whether level sampling or interactions can exclude some of the tree's features."""
     limits = problem.limits
-    return limits.has_interactions | (limits.level_features < problem.features.size)
+    return limits.has_interactions | (limits.level_features < problem.scratch.of_tree[0])
 
 
 @helper
 def choose_features(problem, nodes, k, open_groups):
     """Mark in `Scratch.chosen` which of the tree's features node ``k`` may split on."""
-    features, limits = problem.features, problem.limits
+    limits, scratch = problem.limits, problem.scratch
+    features = scratch.features[: scratch.of_tree[0]]
     key, last = np.uint64(0), LAST_RANK
     if limits.level_features < features.size:
         depth = np.int64(nodes[k].depth)
@@ -87,7 +88,7 @@ def choose_features(problem, nodes, k, open_groups):
         allowed = is_open(problem.constraints, feature, open_groups[k])
         drawn = last == LAST_RANK or signed_rank(key, feature) <= last
         is_chosen = (allowed | (not limits.has_interactions)) & drawn
-        problem.scratch.chosen[feature] = np.int32(is_chosen)
+        scratch.chosen[feature] = np.int32(is_chosen)
 
 
 @helper
@@ -108,8 +109,10 @@ def order_features(problem, key):
     Returns the number of candidates. If `has_excluded_features`, `choose_features` must have been
     called.
     """
-    for p in range(problem.features.size):
-        problem.scratch.ranks[p] = rank_of(problem.limits, key, problem.features[p])
+    limits, scratch = problem.limits, problem.scratch
+    ranks, features, n_features = scratch.ranks, scratch.features, scratch.of_tree[0]
+    for p in range(n_features):
+        ranks[p] = rank_of(limits, key, features[p])
     if has_excluded_features(problem):
-        return keep_chosen(problem.scratch, problem.features.size)
-    return problem.features.size
+        return keep_chosen(scratch, n_features)
+    return n_features

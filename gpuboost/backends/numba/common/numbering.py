@@ -5,11 +5,67 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from gpuboost.backends.numba.common.packed_words import gradient_of, hessian_of
-from gpuboost.backends.numba.compiler import allocating, inlined
-from gpuboost.engine.task import LEAF
+from gpuboost.backends.numba.compiler import NAN, helper, inlined
+from gpuboost.engine.task import LEAF, GrownTree
+
+# A node of a `GrownTree`: its columns from ``feature`` to ``hessian``, without the masks.
+GROWN_NODE = np.dtype(
+    [
+        ("draw", np.float64),
+        ("gain", np.float64),
+        ("count", np.int64),
+        ("hessian", np.int64),
+        ("feature", np.int32),
+        ("left", np.int32),
+        ("category", np.int32),
+        ("bin", np.int16),
+        ("next_bin", np.int16),
+        ("missing", np.int8),
+    ],
+    align=True,
+)
+
+
+class TreeColumns(NamedTuple):
+    """Buffers for the columns of one `GrownTree`.
+
+    Attributes
+    ----------
+    order : int32 (m,)
+        The nodes in breadth-first order, by their numbers during growth.
+    nodes : GROWN_NODE (m,)
+        The nodes in that order.
+    masks : uint32 (m, 16), or (0, 16) without categorical features
+        Masks of the categorical splits, in the same order.
+    sums : int64 (m, s)
+        Sums of the rows of each node, initially zero.
+    """
+
+    order: np.ndarray
+    nodes: np.ndarray
+    masks: np.ndarray
+    sums: np.ndarray
+
+
+def make_columns(n_nodes: int, n_sums: int, any_categorical: bool) -> TreeColumns:
+    """Buffers for a tree of ``n_nodes`` nodes with ``n_sums`` sums each."""
+    return TreeColumns(
+        order=np.empty(n_nodes, np.int32),
+        nodes=np.empty(n_nodes, GROWN_NODE),
+        masks=np.empty((n_nodes if any_categorical else 0, 16), np.uint32),
+        sums=np.zeros((n_nodes, n_sums), np.int64),
+    )
+
+
+def grown_tree(tree: TreeColumns, n_masks: int) -> GrownTree:
+    """The tree in filled buffers, whose first ``n_masks`` masks are used."""
+    own = {name: tree.nodes[name].copy() for name in GROWN_NODE.names or ()}
+    return GrownTree(**own, masks=tree.masks[:n_masks].copy(), sums=tree.sums)
 
 
 @inlined
@@ -24,49 +80,41 @@ def breadth_first(nodes, n_nodes, order):
             reached += 2
 
 
-@allocating
-def number_nodes(nodes, n_nodes, masks):
-    """The columns of `GrownTree` from ``feature`` to ``hessian``, and the breadth-first order."""
-    order = np.empty(n_nodes, np.int32)
-    breadth_first(nodes, n_nodes, order)
-    feature, left = np.empty(n_nodes, np.int32), np.zeros(n_nodes, np.int32)
-    last_bin, next_bin = np.zeros(n_nodes, np.int16), np.zeros(n_nodes, np.int16)
-    draw, gain = np.full(n_nodes, np.nan), np.zeros(n_nodes)
-    missing, category = np.zeros(n_nodes, np.int8), np.full(n_nodes, -1, np.int32)
-    count, hessian = np.empty(n_nodes, np.int64), np.empty(n_nodes, np.int64)
-    kept = np.empty((masks.shape[0], 16), np.uint32)
-    n_kept, child = 0, 1
-    for i in range(n_nodes):
-        node = nodes[order[i]]
-        count[i], hessian[i], feature[i] = node.count, node.hessian, LEAF
+@helper
+def number_nodes(nodes, masks, tree):
+    """Fill ``order``, ``nodes`` and ``masks`` of `TreeColumns`; return the number of masks."""
+    order, n_masks, child = tree.order, 0, 1
+    breadth_first(nodes, order.size, order)
+    for i in range(order.size):
+        node, own = nodes[order[i]], tree.nodes[i]
+        own.count, own.hessian, own.feature, own.left = node.count, node.hessian, LEAF, 0
+        own.bin, own.next_bin, own.draw, own.gain = 0, 0, NAN, 0.0
+        own.missing, own.category = 0, -1
         if node.left == 0:
             continue
-        feature[i], left[i] = node.feature, child
+        own.feature, own.left = node.feature, child
         child += 2
-        last_bin[i], next_bin[i], draw[i] = node.bin, node.next_bin, node.draw
-        missing[i], gain[i] = node.missing, node.gain
+        own.bin, own.next_bin, own.draw = node.bin, node.next_bin, node.draw
+        own.missing, own.gain = node.missing, node.gain
         if node.category >= 0:
-            kept[n_kept] = masks[node.category]
-            category[i] = n_kept
-            n_kept += 1
-    columns = (feature, last_bin, next_bin, draw, missing, left, gain, category)
-    return (*columns, kept[:n_kept].copy(), count, hessian), order
+            for word in range(masks.shape[1]):
+                tree.masks[n_masks, word] = masks[node.category, word]
+            own.category = n_masks
+            n_masks += 1
+    return n_masks
 
 
-@allocating
-def leaf_sums(nodes, order, left, targets, rows, packing, one_channel):
-    """Column ``sums`` of `GrownTree`: leaves are summed over their rows, parents over children.
+@helper
+def leaf_sums(nodes, tree, targets, rows, packing, one_channel):
+    """Fill `TreeColumns.sums`: leaves are summed over their rows, parents over children.
 
     With at most two classes and no ``wide``, a leaf's sums follow from its gradient and hessian.
     """
-    n_columns, of_classes = targets.wide.shape[1], targets.classes.size > 0
-    if of_classes:
-        n_columns = targets.n_classes * max(n_columns, 1)
-    sums = np.zeros((order.size, n_columns), np.int64)
+    sums, of_classes = tree.sums, targets.classes.size > 0
     two_weights = one_channel and of_classes and targets.wide.size == 0
-    for i in range(order.size):
-        node = nodes[order[i]]
-        if left[i] > 0:
+    for i in range(tree.order.size):
+        node = nodes[tree.order[i]]
+        if node.left > 0:
             continue
         if two_weights:
             sums[i, 0] = node.hessian - node.gradient
@@ -74,17 +122,18 @@ def leaf_sums(nodes, order, left, targets, rows, packing, one_channel):
                 sums[i, 1] = node.gradient
         else:
             _add_rows(sums, i, node, targets, rows, packing, one_channel)
-    add_up(sums, left)
-    return sums
+    add_up(tree)
 
 
 @inlined
-def add_up(sums, left):
+def add_up(tree):
     """Set the sums of parents; children come after their parent, so one backward pass is enough."""
-    for i in range(left.size - 1, -1, -1):
-        if left[i] > 0:
+    sums = tree.sums
+    for i in range(tree.order.size - 1, -1, -1):
+        left = tree.nodes[i].left
+        if left > 0:
             for column in range(sums.shape[1]):
-                sums[i, column] = sums[left[i], column] + sums[left[i] + 1, column]
+                sums[i, column] = sums[left, column] + sums[left + 1, column]
 
 
 @inlined

@@ -199,12 +199,11 @@ def group_bounds(values, weights, rows, quantile_level, own, own_weights):
 
 
 @entry
-def quantiles(values, weights, rows, starts, chosen, quantile_level, out):
-    """Write the quantile of each ``chosen`` group to ``out`` (n_groups,); 0 if its weight is 0."""
-    largest = 0
-    for g in chosen:
-        largest = max(largest, starts[g + 1] - starts[g])
-    own, own_weights = np.empty(largest), np.empty(largest, np.int64)
+def quantiles(values, weights, rows, starts, chosen, quantile_level, out, own, own_weights):
+    """Write the quantile of each ``chosen`` group to ``out`` (n_groups,); 0 if its weight is 0.
+
+    ``own`` and ``own_weights`` are the buffers of `group_bounds`.
+    """
     for g in chosen:
         of_group = rows[starts[g] : starts[g + 1]]
         lower, upper = group_bounds(values, weights, of_group, quantile_level, own, own_weights)
@@ -305,7 +304,13 @@ class CompiledOrder:
     ) -> np.ndarray:
         """Quantile of the values of each group, 0 for a group of weight 0: float64 (n_groups,)."""
         given, out = self._given(values, weights, groups), np.empty(len(groups.starts) - 1)
-        self._by_groups(lambda own: quantiles(*given, own, float(quantile_level), out), groups)
+
+        def write_quantiles(chosen: np.ndarray) -> None:
+            largest = int(np.diff(groups.starts)[chosen].max())
+            buffers = np.empty(largest), np.empty(largest, np.int64)
+            quantiles(*given, chosen, float(quantile_level), out, *buffers)
+
+        self._by_groups(write_quantiles, groups)
         return out
 
     def mean_of_clipped(

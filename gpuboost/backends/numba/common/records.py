@@ -184,6 +184,11 @@ class Scratch(NamedTuple):
         1 for features that the node may split on, else 0; used only if `has_excluded_features`.
     level_depth, level_last : int64 (LEVELS,)
         Depths of cached levels (-1 if none), and the rank of the last feature drawn for each.
+    features : int32 (F,)
+        Features of the tree, ascending: the first ``of_tree[0]`` entries.
+    of_tree : int64 (2,)
+        For the tree: the number of its features, and the smallest hessian of a category that is
+        not rare.
     mask : uint32 (16,)
         Row of `GrownTree.masks` for the best split, if that is categorical.
     split : SPLIT (1,)
@@ -214,26 +219,40 @@ class Scratch(NamedTuple):
     chosen: np.ndarray
     level_depth: np.ndarray
     level_last: np.ndarray
+    features: np.ndarray
+    of_tree: np.ndarray
     mask: np.ndarray
     split: np.ndarray
     own: np.ndarray
     own_weights: np.ndarray
 
 
-class Problem(NamedTuple):
-    """The arguments that stay the same while a tree grows.
+class Plugins(NamedTuple):
+    """Addresses of the compiled functions that only some fits need (`splits.plugins`).
 
-    ``features`` are the features of the tree, int32; ``min_category`` is the smallest hessian of a
-    category that is not rare.
+    An address is 0 if the fit does not need the function. ``one_*`` are for nodes of one channel,
+    which trees of several classes have, too; ``many_*`` are for nodes of several channels.
     """
 
+    scores_of_one: int = 0
+    add_terms: int = 0
+    scores_of_terms: int = 0
+    one_categories: int = 0
+    many_categories: int = 0
+    one_random: int = 0
+    many_random: int = 0
+    set_median_gradients: int = 0
+
+
+class Problem(NamedTuple):
+    """The arguments that stay the same while a tree grows."""
+
     matrix: Matrix
-    features: np.ndarray
     limits: Limits
     constraints: FeatureConstraints
     packing: Packing
     scratch: Scratch
-    min_category: int
+    plugins: Plugins
 
 
 class Members(NamedTuple):

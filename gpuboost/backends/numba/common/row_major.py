@@ -90,17 +90,16 @@ def _traverse_block(steps, masks, depth, by_row, rows, leaf):
 
 
 @entry
-def traverse(columns, masks, missing_code, depth, by_row, rows, leaf, barrier):
+def traverse(columns, masks, missing_code, depth, by_row, rows, leaf, steps, every, barrier):
     """Fill ``leaf`` (n,) with the leaf of each of ``rows`` (uint32, or empty for all rows).
 
     Elements of other rows are not changed. ``columns``: feature, code, left, category, missing_left
-    of `engine.growth.tree.Tree`; ``depth`` is the depth of the tree.
+    of `engine.growth.tree.Tree`; ``depth`` is the depth of the tree. ``steps`` (`BINNED_NODE`, an
+    element per node) and ``every`` (uint32, `ROW_MAJOR_BLOCK`) are buffers of the thread.
     """
     feature, code, left, category, missing_left = columns
-    steps = np.empty(feature.size, BINNED_NODE)
     _fill_steps(steps, missing_code, feature, code, left, category, missing_left)
     n = rows.size if rows.size else by_row.shape[0]
-    every = np.empty(ROW_MAJOR_BLOCK, np.uint32)
     chunk = next_task(barrier)
     while chunk * ROW_MAJOR_CHUNK < n:
         last = min((chunk + 1) * ROW_MAJOR_CHUNK, n)
@@ -137,5 +136,9 @@ def find_leaves(
     )
     masks, depth = contiguous(tree.masks, np.uint32), int(tree.depths()[-1])
     given = (columns, masks, missing_code, depth, by_row, rows, leaf)
-    together = (len(rows) or len(by_row)) > ROW_MAJOR_CHUNK
-    pool.share(lambda _, barrier: traverse(*given, barrier), together)
+
+    def traverse_chunks(_: int, barrier: np.ndarray) -> None:
+        buffers = np.empty(tree.node_count, BINNED_NODE), np.empty(ROW_MAJOR_BLOCK, np.uint32)
+        traverse(*given, *buffers, barrier)
+
+    pool.share(traverse_chunks, (len(rows) or len(by_row)) > ROW_MAJOR_CHUNK)

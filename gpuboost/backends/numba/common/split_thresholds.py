@@ -34,7 +34,12 @@ def find_thresholds(grown: GrownTree, mapper: BinMapper) -> SplitThresholds:
     """
     columns = (contiguous(getattr(grown, name), dtype) for name, dtype in _TYPES.items())
     bins = (contiguous(part, np.float64) for part in (mapper.low, mapper.high, mapper.center))
-    return SplitThresholds(*_find(*columns, *bins))
+    n_nodes = len(grown.left)
+    found = SplitThresholds(
+        np.full(n_nodes, np.nan), np.zeros(n_nodes, np.int16), np.zeros(n_nodes, np.bool_)
+    )
+    _find(*columns, *bins, found.threshold, found.code, found.missing_left)
+    return found
 
 
 @inlined
@@ -49,11 +54,24 @@ def last_bin_below(center, low, high, threshold):
 
 
 @entry
-def _find(left, feature, last_bin, next_bin, draw, missing, category, count, low, high, center):
-    n_nodes, all_values = left.size, np.int16(center.shape[1] - 1)
-    threshold, code = np.full(n_nodes, np.nan), np.zeros(n_nodes, np.int16)
-    missing_left = np.zeros(n_nodes, np.bool_)
-    for node in range(n_nodes):
+def _find(
+    left,
+    feature,
+    last_bin,
+    next_bin,
+    draw,
+    missing,
+    category,
+    count,
+    low,
+    high,
+    center,
+    threshold,
+    code,
+    missing_left,
+):
+    all_values = np.int16(center.shape[1] - 1)
+    for node in range(left.size):
         child = left[node]
         if child == 0:
             missing_left[node] = missing[node] == MISSING_LEFT
@@ -69,7 +87,6 @@ def _find(left, feature, last_bin, next_bin, draw, missing, category, count, low
             continue
         of, ends = feature[node], (np.int64(last_bin[node]), np.int64(next_bin[node]))
         threshold[node], code[node] = _between(low[of], high[of], center[of], ends, draw[node])
-    return threshold, code, missing_left
 
 
 @inlined

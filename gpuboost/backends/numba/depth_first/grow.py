@@ -15,6 +15,8 @@ the path from the root, and nodes are numbered breadth-first at the end.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from gpuboost.backends.numba.common.constraints import constrain_root
@@ -25,13 +27,63 @@ from gpuboost.backends.numba.common.packed_words import pack
 from gpuboost.backends.numba.common.partition import split_rows
 from gpuboost.backends.numba.common.queue import pop_heap, push_heap
 from gpuboost.backends.numba.common.records import NODE
-from gpuboost.backends.numba.compiler import allocating, entry, helper
-from gpuboost.backends.numba.depth_first.medians import median_sums, set_median_gradients
+from gpuboost.backends.numba.compiler import call_for_nothing, entry, helper
 from gpuboost.backends.numba.splits.channels import CHANNEL_PACKING
 from gpuboost.backends.numba.splits.search import evaluate
 from gpuboost.engine.task import NO_LIMIT
 
-FIRST_NODES = 1024  # initial capacity of the arrays of nodes
+FIRST_NODES = 1024  # initial capacity of a `GrowingTree`
+# Indices of `GrowingTree.numbers`: the numbers of nodes that have been evaluated and created, and
+# of those that wait to be split.
+EVALUATED, CREATED, WAITING = range(3)
+
+
+class GrowingTree(NamedTuple):
+    """The nodes of a tree during growth, with room for m nodes.
+
+    Attributes
+    ----------
+    nodes : NODE (m,)
+        The nodes in the order of their creation.
+    waiting : int32 (m,)
+        The nodes that wait to be split: a stack or, with max_leaf_nodes, a heap.
+    open_groups : uint64 (m, W)
+        Interaction groups that are open at each node (see `common.constraints`).
+    medians : int32 (m, 2 K), or (m, 0)
+        For trees of medians, the lower and upper rank of each median of a node.
+    masks : uint32 (m, 16), or (0, 16) without categorical features
+        Row of `GrownTree.masks` for a node's split.
+    numbers : int64 (3,)
+        See `EVALUATED`; all 0 before the tree is grown.
+    """
+
+    nodes: np.ndarray
+    waiting: np.ndarray
+    open_groups: np.ndarray
+    medians: np.ndarray
+    masks: np.ndarray
+    numbers: np.ndarray
+
+
+def make_tree(n_nodes: int, n_groups: int, n_ranks: int, any_categorical: bool) -> GrowingTree:
+    """Buffers for ``n_nodes`` nodes with W = ``n_groups`` and 2 K = ``n_ranks``."""
+    return GrowingTree(
+        nodes=np.empty(n_nodes, NODE),
+        waiting=np.empty(n_nodes, np.int32),
+        open_groups=np.empty((n_nodes, n_groups), np.uint64),
+        medians=np.empty((n_nodes, n_ranks), np.int32),
+        masks=np.empty((n_nodes if any_categorical else 0, 16), np.uint32),
+        numbers=np.zeros(3, np.int64),
+    )
+
+
+def enlarge(tree: GrowingTree) -> GrowingTree:
+    """The tree with twice the capacity."""
+    sizes = len(tree.nodes), tree.open_groups.shape[1], tree.medians.shape[1]
+    larger = make_tree(2 * sizes[0], *sizes[1:], len(tree.masks) > 0)
+    for field, own in zip(larger, tree, strict=True):
+        field[: len(own)] = own
+    return larger
 
 
 @helper
@@ -63,89 +115,76 @@ def load_rows(targets, packing, one_channel, rows):
     return n, gradient, hessian
 
 
-@allocating
-def enlarge(nodes, waiting, open_groups, medians, masks):
-    """Double the capacity of the nodes, and of the other arrays with an element or row per node."""
-    n, size = nodes.size, 2 * nodes.size
-    larger, more_waiting = np.empty(size, NODE), np.empty(size, np.int32)
-    more_groups = np.empty((size, open_groups.shape[1]), np.uint64)
-    more_medians = np.empty((size, medians.shape[1]), np.int32)
-    more_masks = np.empty((2 * masks.shape[0], 16), np.uint32)
-    larger[:n], more_waiting[:n], more_groups[:n] = nodes, waiting, open_groups
-    more_medians[:n], more_masks[: masks.shape[0]] = medians, masks
-    return larger, more_waiting, more_groups, more_medians, more_masks
+@helper
+def start(problem, channels, targets, rows, tree, root_key):
+    """Load the rows of the tree, and create its root."""
+    packing = problem.packing if channels is None else CHANNEL_PACKING
+    n_rows, gradient, hessian = load_rows(targets, packing, channels is None, rows)
+    clear_level_cache(problem.scratch)
+    set_node(tree.nodes[0], 0, n_rows, gradient, hessian, np.uint64(root_key), 0)
+    constrain_root(problem.limits, tree.nodes[0], tree.open_groups[0])
+    tree.numbers[EVALUATED], tree.numbers[CREATED], tree.numbers[WAITING] = 0, 1, 0
 
 
 @helper
-def grow_until_full(problem, channels, targets, rows, arrays, numbers):
-    """Grow a tree until no node can be split or ``nodes`` is full.
-
-    ``arrays`` are those of `enlarge`; ``numbers`` are the first node that is not evaluated yet, the
-    number of nodes, and how many of them wait to be split. Returns the last two. If this counted
-    references, a random forest on covertype would take 3% longer.
-    """
-    limits, split, (first_new, n_nodes, n_waiting) = problem.limits, problem.scratch.split, numbers
-    nodes, waiting, open_groups, medians, masks = arrays
-    best_first = limits.max_leaf_nodes != NO_LIMIT
-    while True:
-        for k in range(first_new, n_nodes):
-            if limits.by_median:
-                set_median_gradients(problem, channels, targets, rows, nodes[k], medians[k])
-            if not evaluate(problem, channels, rows, nodes, k, open_groups, 0):
-                continue
-            if split[0].categorical:
-                keep_mask(nodes, masks, k, problem.scratch.mask)
-            if best_first:
-                push_heap(waiting, n_waiting, nodes, k)
-            else:
-                waiting[n_waiting] = k
-            n_waiting += 1
-        is_done = n_waiting == 0 or n_nodes // 2 + 1 >= limits.max_leaf_nodes
-        if is_done or n_nodes + 2 > nodes.size:
-            return n_nodes, n_waiting
-        k = np.int64(pop_heap(waiting, n_waiting, nodes) if best_first else waiting[n_waiting - 1])
-        n_waiting -= 1
-        n_left = split_rows(problem.matrix, rows, nodes[k], masks, 0)
-        make_children(problem, nodes, k, n_nodes, n_left, open_groups)
-        first_new, n_nodes = n_nodes, n_nodes + 2
-
-
-@allocating
-def grow_nodes(problem, channels, targets, rows, root):
-    """Grow the tree of ``root``; return the nodes, their number, masks and medians.
-
-    ``root`` is (number of rows, gradient, hessian, key). Medians and masks have a row per node, but
-    there are no masks without categorical features.
-    """
-    size, (n_rows, gradient, hessian, key) = FIRST_NODES, root
-    nodes, waiting = np.empty(size, NODE), np.empty(size, np.int32)
-    set_node(nodes[0], 0, n_rows, gradient, hessian, key, 0)
-    open_groups = np.empty((size, problem.constraints.groups.shape[1]), np.uint64)
-    constrain_root(problem.limits, nodes[0], open_groups[0])
-    medians = np.empty((size, 2 * targets.ranks.shape[1]), np.int32)
-    masks = np.empty((size if problem.matrix.any_categorical else 0, 16), np.uint32)
-    numbers = np.int64(0), np.int64(1), np.int64(0)
-    while True:
-        arrays = nodes, waiting, open_groups, medians, masks
-        n_nodes, n_waiting = grow_until_full(problem, channels, targets, rows, arrays, numbers)
-        if n_nodes + 2 <= nodes.size:
-            return nodes, n_nodes, masks, medians
-        nodes, waiting, open_groups, medians, masks = enlarge(*arrays)
-        numbers = n_nodes, n_nodes, n_waiting
+def evaluate_new(problem, channels, targets, rows, tree, k):
+    """Evaluate node ``k``; return whether it waits to be split."""
+    nodes, plugins = tree.nodes, problem.plugins
+    if problem.limits.by_median:
+        given = (problem, channels, targets, rows, nodes[k], tree.medians[k])
+        call_for_nothing(plugins.set_median_gradients, given)
+    if not evaluate(problem, channels, rows, nodes, k, tree.open_groups, 0):
+        return False
+    if problem.scratch.split[0].categorical:
+        keep_mask(nodes, tree.masks, k, problem.scratch.mask)
+    return True
 
 
 @entry
-def grow(problem, channels, targets, rows, root_key):
-    """Grow one tree; return a tuple of the columns of `GrownTree` except ``sums``, and ``sums``.
+def grow(problem, channels, targets, rows, tree, root_key):
+    """Grow one tree, or go on with it, until it is grown or ``tree.nodes`` is full.
 
-    ``channels`` is None for one channel.
+    Returns whether it is grown. If it is not, the caller doubles the capacity of ``tree``
+    (`GrowingTree`) and calls again. ``channels`` is None for one channel.
     """
-    one_channel = channels is None
-    packing = problem.packing if channels is None else CHANNEL_PACKING
-    root = (*load_rows(targets, packing, one_channel, rows), np.uint64(root_key))
-    clear_level_cache(problem.scratch)
-    nodes, n_nodes, masks, medians = grow_nodes(problem, channels, targets, rows, root)
-    columns, order = number_nodes(nodes, n_nodes, masks)
-    if problem.limits.by_median:
-        return columns, median_sums(nodes, order, medians, targets, rows, packing)
-    return columns, leaf_sums(nodes, order, columns[5], targets, rows, packing, one_channel)
+    limits, nodes, waiting, numbers = problem.limits, tree.nodes, tree.waiting, tree.numbers
+    if numbers[CREATED] == 0:
+        start(problem, channels, targets, rows, tree, root_key)
+    best_first, n_nodes, n_waiting = (
+        limits.max_leaf_nodes != NO_LIMIT,
+        numbers[CREATED],
+        numbers[WAITING],
+    )
+    first_new = numbers[EVALUATED]
+    while True:
+        for k in range(first_new, n_nodes):
+            if evaluate_new(problem, channels, targets, rows, tree, k):
+                if best_first:
+                    push_heap(waiting, n_waiting, nodes, k)
+                else:
+                    waiting[n_waiting] = k
+                n_waiting += 1
+        is_done = n_waiting == 0 or n_nodes // 2 + 1 >= limits.max_leaf_nodes
+        if is_done or n_nodes + 2 > nodes.size:
+            numbers[EVALUATED], numbers[CREATED], numbers[WAITING] = n_nodes, n_nodes, n_waiting
+            return is_done
+        k = np.int64(pop_heap(waiting, n_waiting, nodes) if best_first else waiting[n_waiting - 1])
+        n_waiting -= 1
+        n_left = split_rows(problem.matrix, rows, nodes[k], tree.masks, 0)
+        make_children(problem, nodes, k, n_nodes, n_left, tree.open_groups)
+        first_new, n_nodes = n_nodes, n_nodes + 2
+
+
+@entry
+def collect(problem, channels, targets, rows, tree, columns):
+    """Fill the `TreeColumns` of a grown tree; return the number of masks.
+
+    The sums of a tree of medians are left to `medians.sum_medians`.
+    """
+    n_masks = number_nodes(tree.nodes, tree.masks, columns)
+    if not problem.limits.by_median:
+        if channels is None:
+            leaf_sums(tree.nodes, columns, targets, rows, problem.packing, True)
+        else:
+            leaf_sums(tree.nodes, columns, targets, rows, CHANNEL_PACKING, False)
+    return n_masks

@@ -14,10 +14,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from numba import types
 
 from gpuboost.backends.numba.common.order_statistics import group_bounds
 from gpuboost.backends.numba.common.packed_words import hessian_of, pack
-from gpuboost.backends.numba.compiler import allocating, criteria, helper, inlined
+from gpuboost.backends.numba.compiler import criteria, entry, inlined, plugin
+from gpuboost.backends.numba.splits.channels import CHANNEL_PACKING
 from gpuboost.engine.targets import MedianTarget, map_rows
 from gpuboost.engine.task import GrowTask
 from gpuboost.engine.tree_rows import TreeRows
@@ -25,7 +27,7 @@ from gpuboost.engine.tree_rows import TreeRows
 median_signs = criteria.median_signs
 
 
-@helper
+@plugin(types.none)
 def set_median_gradients(problem, channels, targets, rows, node, medians):
     """Find the medians of a node, and set the gradients of its rows.
 
@@ -112,21 +114,25 @@ def _set_word_gradients(packing, word, below, above):
     return gradient
 
 
-@allocating
-def median_sums(nodes, order, medians, targets, rows, packing):
-    """Column ``sums`` of `GrownTree`: every node is summed over its rows (backends/protocol.py).
+@entry
+def sum_medians(problem, channels, targets, rows, tree, columns):
+    """Fill `TreeColumns.sums`: every node is summed over its rows (backends/protocol.py).
 
     The rows of a split node are still in its range, in another order.
     """
-    n_outputs = targets.ranks.shape[1]
-    sums = np.zeros((order.size, 6 * n_outputs + 2), np.int64)
+    order, medians, sums = columns.order, tree.medians, columns.sums
     for i in range(order.size):
-        node = nodes[order[i]]
-        sums[i, : 2 * n_outputs] = medians[order[i]]
+        node = tree.nodes[order[i]]
+        for column in range(medians.shape[1]):
+            sums[i, column] = medians[order[i], column]
         for j in range(node.start, node.start + node.count):
-            weight = hessian_of(rows.word[j], packing) if targets.draws else np.int64(1)
+            weight = np.int64(1)
+            if targets.draws:
+                if channels is None:
+                    weight = hessian_of(rows.word[j], problem.packing)
+                else:
+                    weight = hessian_of(rows.word[j], CHANNEL_PACKING)
             _add_row(targets, rows.row[j], weight, sums[i])
-    return sums
 
 
 @inlined

@@ -16,15 +16,25 @@ from gpuboost.backends.numba.common.arguments import (
     min_category,
 )
 from gpuboost.backends.numba.common.constraints import constraints_of
+from gpuboost.backends.numba.common.numbering import grown_tree, make_columns
 from gpuboost.backends.numba.common.packed_words import (
     Packing,
     choose_gradient_packing,
     choose_packing,
 )
-from gpuboost.backends.numba.common.records import Problem, Rows, RowTargets, Scratch
-from gpuboost.backends.numba.depth_first.grow import grow
-from gpuboost.backends.numba.depth_first.medians import by_rank
+from gpuboost.backends.numba.common.records import Limits, Problem, RowTargets
+from gpuboost.backends.numba.depth_first.grow import (
+    CREATED,
+    FIRST_NODES,
+    collect,
+    enlarge,
+    grow,
+    make_tree,
+)
+from gpuboost.backends.numba.depth_first.medians import by_rank, sum_medians
+from gpuboost.backends.numba.references import Reference, by_reference
 from gpuboost.backends.numba.splits.channels import Channels
+from gpuboost.backends.numba.splits.plugins import NO_PLUGINS, plugins_of
 from gpuboost.backends.numba.threads.map import contiguous, map_in_order
 from gpuboost.engine.sampling import root_key
 from gpuboost.engine.targets import ClassTarget, MedianTarget, Target, ValueTarget
@@ -82,6 +92,36 @@ def make_channels(n_samples: int, target: Target) -> Channels | None:
     )
 
 
+class Space:
+    """The buffers of one thread, in the form that compiled code takes.
+
+    Attributes
+    ----------
+    rows, scratch : Reference
+        `Rows` and `Scratch`.
+    features : int32 (F,)
+        `Scratch.features`.
+    of_tree : int64 (2,)
+        `Scratch.of_tree`.
+    channels : Channels or None
+        Buffers for nodes with several channels; None for one channel.
+    tree : GrowingTree
+        Buffers for nodes; they become larger with the trees.
+    """
+
+    def __init__(self, task: GrowTask) -> None:
+        n, n_features, target = task.matrix.n_samples, task.matrix.n_features, task.target
+        self.channels = make_channels(n, target)
+        selects = target.by_median and self.channels is not None
+        scratch = make_scratch(n, n_features, target.n_channels, selects)
+        self.features, self.of_tree = scratch.features, scratch.of_tree
+        self.rows, self.scratch = by_reference(make_rows(n)), by_reference(scratch)
+        groups = (len(task.options.interactions or ()) + 63) // 64
+        n_ranks = 2 * target.n_channels if target.by_median else 0
+        any_categorical = bool(task.matrix.mapper.is_categorical.any())
+        self.tree = make_tree(FIRST_NODES, groups, n_ranks, any_categorical)
+
+
 class DepthFirstGrower:
     """Grows the trees of a task on several threads; each thread reuses its buffers.
 
@@ -90,20 +130,21 @@ class DepthFirstGrower:
     task : GrowTask
         The trees to grow, with their data and options.
     earlier : DepthFirstGrower, optional
-        Grower of another task with the same matrix, constraints and channels. If trees grow on the
-        calling thread alone, its buffers are reused. With several threads they are not, because
-        `map_in_order` starts new threads for each task.
+        Grower of another task with the same matrix, constraints, criterion and channels. If trees
+        grow on the calling thread alone, its buffers are reused. With several threads they are not,
+        because `map_in_order` starts new threads for each task.
     """
 
     def __init__(self, task: GrowTask, earlier: DepthFirstGrower | None = None) -> None:
         self.task = task = by_rank(task)
         if earlier is None:
-            self.matrix = matrix_of(task.matrix)
-            self.constraints = constraints_of(task.options, task.matrix.n_features)
+            self.matrix = by_reference(matrix_of(task.matrix))
+            constraints = constraints_of(task.options, task.matrix.n_features)
+            self.constraints, self._plugins = by_reference(constraints), NO_PLUGINS
             self._local = threading.local()
         else:
             self.matrix, self.constraints = earlier.matrix, earlier.constraints
-            self._local = earlier._local
+            self._plugins, self._local = earlier._plugins, earlier._local
         self._largest_value = 1
         if isinstance(task.target, ValueTarget):
             self._largest_value = int(np.abs(task.target.values).max(initial=1))
@@ -119,20 +160,55 @@ class DepthFirstGrower:
     def grow_tree(self, tree: int) -> GrownTree:
         """Grow one tree."""
         task = self.task
-        tree_rows = task.rows_of(tree)
-        targets = targets_of(task, tree_rows)
-        weights = Weights.of(tree_rows)
+        tree_rows, space = task.rows_of(tree), self._space()
+        weights, own = Weights.of(tree_rows), targets_of(task, tree_rows)
         limits = limits_of(task.options, task.target, weights)
-        packing = self._packing(tree_rows, limits.min_samples_leaf > 1)
-        rows, scratch, channels = self._space()
+        features = np.unique(task.tree_features(tree))
+        space.features[: len(features)] = features
+        space.of_tree[:] = len(features), min_category(task.options, weights.root_hessian)
+        channels = space.channels
         if channels is not None and limits.has_gradients:
-            channels = channels._replace(values=targets.gradient)
-        features = contiguous(np.unique(task.tree_features(tree)), np.int32)
-        rare = min_category(task.options, weights.root_hessian)
-        problem = Problem(self.matrix, features, limits, self.constraints, packing, scratch, rare)
-        key = np.uint64(root_key(task.seed, tree))
-        columns, sums = grow(problem, channels, targets, rows, key)
-        return GrownTree(*(*columns, sums))
+            channels = channels._replace(values=own.gradient)
+        of_channels = None if channels is None else by_reference(channels)
+        others = by_reference(own), space.rows
+        packing = self._packing(tree_rows, limits.min_samples_leaf > 1)
+        problem = self._problem(limits, packing, space, of_channels, others)
+        given = problem, of_channels, *others
+        space.tree.numbers[:] = 0
+        while not grow(*given, by_reference(space.tree), np.uint64(root_key(task.seed, tree))):
+            space.tree = enlarge(space.tree)
+        return self._collect(given, space, own)
+
+    def _problem(
+        self,
+        limits: Limits,
+        packing: Packing,
+        space: Space,
+        channels: Reference | None,
+        others: tuple[Reference, Reference],
+    ) -> Reference:
+        """The `Problem` of a tree; the plugins are those of the first tree."""
+        of_tree = by_reference(limits), self.constraints, by_reference(packing), space.scratch
+        problem = by_reference(Problem(self.matrix, *of_tree, self._plugins))
+        if self._plugins is not NO_PLUGINS:
+            return problem
+        any_categorical = bool(self.task.matrix.mapper.is_categorical.any())
+        self._plugins = plugins_of(problem.kind, limits, any_categorical, channels, others)
+        return by_reference(Problem(self.matrix, *of_tree, self._plugins))
+
+    def _collect(self, given: tuple, space: Space, targets: RowTargets) -> GrownTree:
+        """The grown tree in ``space``; ``given`` are the first arguments of `grow`."""
+        target, n_classes = self.task.target, targets.n_classes if targets.classes.size else 1
+        n_sums = max(targets.wide.shape[1], int(target.by_class)) * n_classes
+        if target.by_median:
+            n_sums = 6 * target.n_channels + 2
+        tree, n_nodes = by_reference(space.tree), int(space.tree.numbers[CREATED])
+        columns = make_columns(n_nodes, n_sums, len(space.tree.masks) > 0)
+        filled = by_reference(columns)
+        n_masks = collect(*given, tree, filled)
+        if target.by_median:
+            sum_medians(*given, tree, filled)
+        return grown_tree(columns, n_masks)
 
     def _packing(self, rows: TreeRows, with_counts: bool) -> Packing:
         """The packing for the largest weight of a tree, and its largest gradient or target.
@@ -145,13 +221,8 @@ class DepthFirstGrower:
         largest = max(int(rows.gradient.max()), -int(rows.gradient.min()))
         return choose_gradient_packing(largest, heaviest, with_counts)
 
-    def _space(self) -> tuple[Rows, Scratch, Channels | None]:
+    def _space(self) -> Space:
         """The buffers of the calling thread."""
         if not hasattr(self._local, "space"):
-            n, n_features = self.task.matrix.n_samples, self.task.matrix.n_features
-            channels = make_channels(n, self.task.target)
-            target = self.task.target
-            selects = target.by_median and channels is not None
-            scratch = make_scratch(n, n_features, target.n_channels, selects)
-            self._local.space = make_rows(n), scratch, channels
+            self._local.space = Space(self.task)
         return self._local.space

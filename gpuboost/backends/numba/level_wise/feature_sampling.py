@@ -31,7 +31,6 @@ from gpuboost.backends.numba.common.feature_sampling import (
     order_features,
     rank_of,
 )
-from gpuboost.backends.numba.common.records import Problem
 from gpuboost.backends.numba.compiler import helper, inlined
 from gpuboost.backends.numba.splits.scan import is_better
 
@@ -44,16 +43,12 @@ FOUND, BEYOND, NONE = range(3)
 
 
 @inlined
-def of_tree(problem, state, tree):
-    """The problem with the features and ``min_category`` of one tree.
-
-    Callers must not count references.
-    """
-    features = state.features[tree, : state.n_features[tree]]
-    matrix, limits, constraints = problem.matrix, problem.limits, problem.constraints
-    packing, scratch = problem.packing, problem.scratch
-    minimum = state.min_category[tree]
-    return Problem(matrix, features, limits, constraints, packing, scratch, minimum)
+def set_tree(scratch, state, tree):
+    """Set `Scratch.features` and `Scratch.of_tree` to those of one tree."""
+    n_features = state.n_features[tree]
+    scratch.of_tree[0], scratch.of_tree[1] = n_features, state.min_category[tree]
+    for p in range(n_features):
+        scratch.features[p] = state.features[tree, p]
 
 
 @inlined
@@ -71,12 +66,12 @@ def choose(problem, state, status, at, capacity):
     Callers must call `clear_level_cache` between trees.
     """
     tree = at // capacity
-    own = of_tree(problem, state, tree)
+    set_tree(problem.scratch, state, tree)
     status[:] = EXCLUDED
     first, limits, ranks = tree * capacity, problem.limits, problem.scratch.ranks
-    if has_excluded_features(own):
-        choose_features(own, state.nodes[first:], at - first, state.groups[first:])
-    n_features, last = order_features(own, state.nodes[at].key), LAST_RANK
+    if has_excluded_features(problem):
+        choose_features(problem, state.nodes[first:], at - first, state.groups[first:])
+    n_features, last = order_features(problem, state.nodes[at].key), LAST_RANK
     if limits.max_features < n_features:
         last = kth_smallest(ranks, n_features, limits.max_features)
     for p in range(n_features):

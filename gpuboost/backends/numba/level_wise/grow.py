@@ -21,7 +21,7 @@ The arrays that connect the passes are in `records`.
 
 from __future__ import annotations
 
-from gpuboost.backends.numba.compiler import entry_without_counts, spliced
+from gpuboost.backends.numba.compiler import entry, spliced
 from gpuboost.backends.numba.level_wise.histograms import sum_chunks
 from gpuboost.backends.numba.level_wise.partition import decide_chunks, move_chunks, sum_ends
 from gpuboost.backends.numba.level_wise.policy import (
@@ -82,7 +82,7 @@ def grow_levels(problem, samples, state, work, partial, level, capacities, barri
             release(barrier)
 
 
-@entry_without_counts
+@entry
 def grow_together(problem, shared, partial, barrier):
     """Grow all trees, and compute the leaf sums of chunks; set ``level[CHUNKS]`` to their number.
 

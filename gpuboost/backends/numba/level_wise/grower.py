@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuboost.backends.numba.common.records import NODE, SPLIT, Problem
+from gpuboost.backends.numba.common.numbering import grown_tree, make_columns
+from gpuboost.backends.numba.common.records import NODE, SPLIT
 from gpuboost.backends.numba.level_wise.feature_bundles import BINS
 from gpuboost.backends.numba.level_wise.grow import CHUNKS, grow_together
 from gpuboost.backends.numba.level_wise.histograms import TILE
@@ -21,6 +22,7 @@ from gpuboost.backends.numba.level_wise.records import (
     SharedArrays,
 )
 from gpuboost.backends.numba.level_wise.subtrees import finish_together, make_local
+from gpuboost.backends.numba.references import Reference, by_reference
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine.task import NO_LIMIT, GrownTree
 
@@ -228,13 +230,20 @@ class LevelGrower:
         self.n_chunks = shape.n_trees * shape.capacity + shape.n_parts + 1
         self.work = _make_work(shape, self.n_chunks)
         self.partial = on_cache_lines(shape.n_threads, shape.tile * BINS)
-        n_rows, threads = min(shape.small, shape.n_samples), range(shape.n_threads)
-        self.local = [make_local(n_rows, shape.n_features) for _ in threads if shape.small]
+        # For each thread, if there can be small nodes: codes of the rows of one, and its buffers.
+        n_rows, threads = (
+            min(shape.small, shape.n_samples),
+            range(shape.n_threads if shape.small else 0),
+        )
+        self.local_codes = [np.empty((shape.n_features, n_rows), np.uint8) for _ in threads]
+        self._local = [make_local(n_rows) for _ in threads]
+        self._state, self._work = by_reference(self.state), by_reference(self.work)
 
     def grow(
         self,
         pool: ThreadPool,
-        problems: list[Problem],
+        problems: list[Reference],
+        local_problems: list[Reference],
         samples: Samples,
         roots: np.ndarray,
         keys: np.ndarray,
@@ -242,28 +251,32 @@ class LevelGrower:
     ) -> list[GrownTree]:
         """Grow the trees of a round on a pool of threads, and fill `Leaves.leaf`.
 
-        ``problems`` has one `Problem` per thread. See `records.SharedArrays` for ``roots`` and
-        ``keys``.
+        ``problems`` has one `Problem` per thread, and ``local_problems`` those with `local_codes`.
+        See `records.SharedArrays` for ``roots`` and ``keys``.
         """
         shape, state, level = self.shape, self.state, np.zeros(3, np.int64)
+        sums = by_reference(leaves)
         n_cells = int(roots[:, 1].sum()) * samples.n_columns
         n_threads = min(shape.n_threads, n_cells // max(SHARED_CELLS, 1) + 1)
         pieces = shape.pieces if n_threads > 1 else 1
         capacities = np.array([shape.capacity, pieces, MIN_CHUNK_ROWS, shape.small], np.int64)
-        shared = SharedArrays(samples, state, self.work, leaves, roots, keys, level, capacities)
+        arrays = self._state, self._work, sums, roots, keys, level, capacities
+        shared = by_reference(SharedArrays(by_reference(samples), *arrays))
 
         def grow(thread: int, barrier: np.ndarray) -> None:
             grow_together(problems[thread], shared, self.partial[thread], barrier)
 
         def finish(thread: int, barrier: np.ndarray) -> None:
-            finish_together(problems[thread], shared, self.local[thread], barrier)
+            local = by_reference(self._local[thread]._replace(problem=local_problems[thread]))
+            finish_together(problems[thread], shared, local, barrier)
 
         pool.share(grow, n_threads > 1, n_threads)
         if state.n_small[0]:
             pool.share(finish, n_threads > 1, n_threads)
         trees = []
         for tree in range(shape.n_trees):
+            n_sums, n_nodes = leaves.sums.shape[2] - 1, int(state.n_nodes[tree])
+            columns = make_columns(n_nodes, n_sums, shape.categorical)
             place = tree, shape.capacity, int(level[CHUNKS])
-            columns, sums = collect(state, self.work, leaves, *place)
-            trees.append(GrownTree(*(*columns, sums)))
+            trees.append(grown_tree(columns, collect(*arrays[:3], *place, by_reference(columns))))
         return trees

@@ -326,13 +326,12 @@ def list_ends(problem, state, work, capacities):
 
 
 @entry
-def collect(state, work, leaves, tree, capacity, n_chunks):
-    """For one tree, the columns of `GrownTree` from ``feature`` to ``hessian``, and ``sums``.
+def collect(state, work, leaves, tree, capacity, n_chunks, columns):
+    """Fill the `TreeColumns` of one tree; return the number of masks.
 
     ``n_chunks`` is the number of chunks of all trees that `list_ends` has listed.
     """
-    first, n_nodes, n_sums = tree * capacity, state.n_nodes[tree], leaves.sums.shape[2] - 1
-    nodes, sums = state.nodes[first : first + capacity], np.zeros((n_nodes, n_sums), np.int64)
+    first, sums = tree * capacity, columns.sums
     for c in range(n_chunks):
         at = work.chunks[c].owner
         if at // capacity != tree:
@@ -342,8 +341,8 @@ def collect(state, work, leaves, tree, capacity, n_chunks):
             leaf = first + left + side if left > 0 else at
             if left > 0:
                 state.nodes[leaf].count += leaves.sums[c, side, 0]
-            for column in range(n_sums):
+            for column in range(sums.shape[1]):
                 sums[state.number[leaf], column] += leaves.sums[c, side, 1 + column]
-    columns, _ = number_nodes(nodes, n_nodes, state.masks)
-    add_up(sums, columns[5])
-    return columns, sums
+    n_masks = number_nodes(state.nodes[first : first + capacity], state.masks, columns)
+    add_up(columns)
+    return n_masks

@@ -16,7 +16,7 @@ import numpy as np
 
 from gpuboost.backends.numba.common.feature_sampling import SMALLEST_RANK, rank_of
 from gpuboost.backends.numba.common.records import COUNT, GRADIENT, HESSIAN
-from gpuboost.backends.numba.compiler import helper, inlined, spliced
+from gpuboost.backends.numba.compiler import call_for_bool, helper, inlined, spliced
 from gpuboost.backends.numba.level_wise.feature_bundles import BINS, take_out
 from gpuboost.backends.numba.level_wise.feature_sampling import (
     BEYOND,
@@ -25,11 +25,10 @@ from gpuboost.backends.numba.level_wise.feature_sampling import (
     FOUND,
     NONE,
     next_later,
-    of_tree,
     row_of,
+    set_tree,
 )
 from gpuboost.backends.numba.level_wise.histograms import tile_cells
-from gpuboost.backends.numba.splits.categorical import evaluate_categories
 from gpuboost.backends.numba.splits.scan import evaluate_number
 from gpuboost.backends.numba.threads.barrier import next_task
 from gpuboost.engine.task import LEAF
@@ -97,7 +96,8 @@ def _evaluate_sums(problem, node, feature):
     for j in range(n_bins):
         scratch.bins[j] = j
     if matrix.is_categorical[feature]:
-        return evaluate_categories(problem, None, node, feature, rank, n_bins)
+        given = (problem, None, node, feature, rank, n_bins)
+        return call_for_bool(problem.plugins.one_categories, given)
     return evaluate_number(problem, None, node, feature, rank, n_bins)
 
 
@@ -167,19 +167,20 @@ def search_task(problem, samples, state, work, task):
     at, tile = task // n_tiles, task % n_tiles
     pair, slot = work.pairs[at], 2 * at
     first, last = tile_cells(samples, tile)
-    own, of_tile = of_tree(problem, state, pair.tree), (first // BINS, last // BINS)
+    of_tile = first // BINS, last // BINS
+    set_tree(problem.scratch, state, pair.tree)
     if pair.n_chunks > 1:
         _add_parts(work, pair, first, last)
     if pair.is_open:
         node, cells = state.nodes[pair.summed], work.histograms[pair.summed_histogram]
         status = work.feature_status[row_of(work.node_sampling, pair.tree, slot)]
-        search_node(own, samples.columns, node, cells, status, work.node_sampling, of_tile)
+        search_node(problem, samples.columns, node, cells, status, work.node_sampling, of_tile)
         _store(problem, work, slot, tile)
     if pair.other >= 0:
         _subtract(work, pair, first, last)
         node, cells = state.nodes[pair.other], work.histograms[pair.other_histogram]
         status = work.feature_status[row_of(work.node_sampling, pair.tree, slot + 1)]
-        search_node(own, samples.columns, node, cells, status, work.node_sampling, of_tile)
+        search_node(problem, samples.columns, node, cells, status, work.node_sampling, of_tile)
         _store(problem, work, slot + 1, tile)
 
 

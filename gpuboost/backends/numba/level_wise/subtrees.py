@@ -18,7 +18,7 @@ If small nodes grow by levels, too, boosting of 100k x 28 with depth 10 takes 1.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,10 +27,10 @@ from gpuboost.backends.numba.common.feature_sampling import clear_level_cache
 from gpuboost.backends.numba.common.nodes import keep_mask, make_children
 from gpuboost.backends.numba.common.packed_words import pack
 from gpuboost.backends.numba.common.partition import split_rows
-from gpuboost.backends.numba.common.records import Matrix, Problem, Rows
-from gpuboost.backends.numba.compiler import entry_without_counts, helper, inlined, spliced
+from gpuboost.backends.numba.common.records import Rows
+from gpuboost.backends.numba.compiler import entry, helper, inlined, spliced
 from gpuboost.backends.numba.intrinsics import raise_by_one
-from gpuboost.backends.numba.level_wise.feature_sampling import of_tree
+from gpuboost.backends.numba.level_wise.feature_sampling import set_tree
 from gpuboost.backends.numba.level_wise.grow import CHUNKS
 from gpuboost.backends.numba.level_wise.histograms import LOW_BYTE
 from gpuboost.backends.numba.level_wise.partition import sum_ends
@@ -46,8 +46,8 @@ class Local(NamedTuple):
 
     Attributes
     ----------
-    codes : uint8 (F, m)
-        Codes of the rows.
+    problem : Problem or None
+        That of the thread, with the codes of these rows.
     row : uint32 (m,)
         Row of the matrix for each number.
     rows : Rows
@@ -56,16 +56,16 @@ class Local(NamedTuple):
         Nodes to be evaluated.
     """
 
-    codes: np.ndarray
+    problem: Any  # None until it is set, then a `Reference`
     row: np.ndarray
     rows: Rows
     waiting: np.ndarray
 
 
-def make_local(n_rows: int, n_features: int) -> Local:
-    """Buffers of one thread for nodes of up to ``n_rows`` rows."""
+def make_local(n_rows: int) -> Local:
+    """Buffers of one thread for nodes of up to ``n_rows`` rows, without a problem."""
     return Local(
-        codes=np.empty((n_features, n_rows), np.uint8),
+        problem=None,
         row=np.empty(n_rows, np.uint32),
         rows=make_rows(n_rows),
         waiting=np.empty(n_rows + 2, np.int64),
@@ -74,8 +74,9 @@ def make_local(n_rows: int, n_features: int) -> Local:
 
 @inlined
 def _load_codes(problem, samples, local, count):
-    """Fill `Local.codes` with the codes of the features, taken out of the codes of the columns."""
-    columns, by_row, codes, matrix = samples.columns, samples.by_row, local.codes, problem.matrix
+    """Fill the codes of `Local.problem` with those of the features, taken out of the columns."""
+    columns, by_row, matrix = samples.columns, samples.by_row, problem.matrix
+    codes = local.problem.matrix.codes
     for i in range(np.uint64(count)):
         row = np.uint64(local.row[i])
         for group in range(by_row.shape[1]):
@@ -108,17 +109,6 @@ def load(problem, samples, state, local, at, tree):
 
 
 @inlined
-def local_problem(problem, state, local, tree):
-    """`of_tree` with the codes of the rows of a small node."""
-    _, n_bins, center, has_missing, is_categorical, missing_code, any_categorical = problem.matrix
-    matrix = Matrix(
-        local.codes, n_bins, center, has_missing, is_categorical, missing_code, any_categorical
-    )
-    _, features, limits, constraints, packing, scratch, minimum = of_tree(problem, state, tree)
-    return Problem(matrix, features, limits, constraints, packing, scratch, minimum)
-
-
-@inlined
 def _put_back(state, local, node, base):
     """Write the rows of a leaf, or of a parent of leaves of maximum depth, to `GrowState.row`.
 
@@ -135,7 +125,8 @@ def _grow_below(problem, samples, state, local, at, capacity):
     """Grow the subtree below a small node."""
     tree, base = at // capacity, state.nodes[at].start
     first = tree * capacity
-    own, waiting, n_waiting = local_problem(problem, state, local, tree), local.waiting, 1
+    own, waiting, n_waiting = local.problem, local.waiting, 1
+    set_tree(problem.scratch, state, tree)
     nodes, groups = state.nodes[first : first + capacity], state.groups[first : first + capacity]
     clear_level_cache(problem.scratch)
     load(problem, samples, state, local, at, tree)
@@ -160,7 +151,7 @@ def _grow_below(problem, samples, state, local, at, capacity):
         n_waiting += 2
 
 
-@entry_without_counts
+@entry
 def finish_together(problem, shared, local, barrier):
     """After `grow.grow_together`, grow the subtrees of small nodes and compute the leaf sums.
 

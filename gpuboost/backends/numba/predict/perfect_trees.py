@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpuboost.backends.numba.compiler import entry, inlined
+from gpuboost.backends.numba.references import Reference, by_reference
 from gpuboost.backends.numba.threads.map import contiguous, map_in_order
 from gpuboost.engine.bins import round_down_to_float32
 from gpuboost.engine.ensembles.ensemble import Ensemble
@@ -112,9 +113,7 @@ def deepest_leaf(left, offset, depth):
     return largest
 
 
-def make_perfect(
-    ensemble: Ensemble, dtype: np.dtype, n_features: int, n_threads: int
-) -> PerfectTrees:
+def make_perfect(ensemble: Ensemble, dtype: np.dtype, n_features: int, n_threads: int) -> Reference:
     """Perfect trees for rows of ``dtype``; for float32 rows, thresholds are rounded down."""
     integer = _INTEGERS[dtype]
     depth, offset = depth_of(ensemble), contiguous(ensemble.offset, np.int64)
@@ -127,11 +126,13 @@ def make_perfect(
         own = slice(offset[tree], offset[tree + 1])
         threshold = ordered_integers(ensemble.threshold[own], dtype)
         column = PERFECT_BLOCK * (feature[own] + n_features * missing_left[own])
-        fill_tree(nodes[tree], leaf[tree], left[own], threshold, contiguous(column, np.int32))
+        given = left[own], threshold, contiguous(column, np.int32)
+        node_at = np.zeros(2 * nodes.shape[1], np.uint32)
+        fill_tree(nodes[tree], leaf[tree], *given, node_at)
 
     list(map_in_order(fill, range(ensemble.n_trees), n_threads))
     largest, infinity = integer(np.iinfo(integer).max), np.full(1, np.inf, dtype).view(integer)[0]
-    return PerfectTrees(nodes, leaf, offset, depth, largest, infinity)
+    return by_reference(PerfectTrees(nodes, leaf, offset, depth, largest, infinity))
 
 
 def ordered_integers(threshold: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -144,10 +145,12 @@ def ordered_integers(threshold: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 @entry
-def fill_tree(nodes, leaf, left, threshold, column):
-    """Fill the positions of one tree from its nodes."""
+def fill_tree(nodes, leaf, left, threshold, column, node_at):
+    """Fill the positions of one tree from its nodes.
+
+    ``node_at``, uint32, has two elements per position, initially zero.
+    """
     n = nodes.size
-    node_at = np.zeros(2 * n, np.uint32)
     for k in range(1, n):
         at = node_at[k]
         if left[at] == 0:
@@ -156,7 +159,8 @@ def fill_tree(nodes, leaf, left, threshold, column):
         else:
             nodes[k].threshold, nodes[k].column = threshold[at], column[at]
             node_at[2 * k], node_at[2 * k + 1] = left[at], left[at] + 1
-    leaf[:] = node_at[n:]
+    for k in range(n):
+        leaf[k] = node_at[n + k]
 
 
 @inlined
@@ -202,14 +206,12 @@ def _traverse(trees, tree, values, n_rows, leaf):
 
 
 @entry
-def predict_perfect(trees, value, bits, total, found):
+def predict_perfect(trees, value, bits, total, found, values, leaf):
     """Add the values of each row's leaves to ``total`` (rows, values), in the order of the trees.
 
     If ``found`` (rows, trees) is not empty, store the leaves, numbered within their original tree,
-    there instead.
+    there instead. ``values`` (see the module) and ``leaf``, uint32 (`PERFECT_BLOCK`,), are buffers.
     """
-    values = np.zeros(2 * bits.shape[1] * PERFECT_BLOCK, bits.dtype)
-    leaf = np.empty(PERFECT_BLOCK, np.uint32)
     for start in range(0, bits.shape[0], PERFECT_BLOCK):
         rows = bits[start : start + PERFECT_BLOCK]
         stop = start + rows.shape[0]
@@ -217,7 +219,8 @@ def predict_perfect(trees, value, bits, total, found):
         for tree in range(trees.leaf.shape[0]):
             _traverse(trees, tree, values, rows.shape[0], leaf)
             if found.size:
-                found[start:stop, tree] = leaf[: rows.shape[0]]
+                for i in range(rows.shape[0]):
+                    found[start + i, tree] = leaf[i]
             else:
                 add_values(value, trees.offset[tree], leaf, total[start:stop])
 

@@ -25,12 +25,14 @@ import numpy as np
 from gpuboost.backends.numba.common.partition import LAST_CODE, in_mask
 from gpuboost.backends.numba.compiler import entry, inlined
 from gpuboost.backends.numba.predict.perfect_trees import (
+    PERFECT_BLOCK,
     add_values,
     are_perfect_faster,
     bits_of_rows,
     make_perfect,
     predict_perfect,
 )
+from gpuboost.backends.numba.references import Reference, by_reference
 from gpuboost.backends.numba.threads.map import contiguous, map_in_order, row_chunks
 from gpuboost.engine.bins import round_down_to_float32
 from gpuboost.engine.ensembles.ensemble import Ensemble
@@ -76,7 +78,7 @@ class ForestArrays(NamedTuple):
     masks: np.ndarray
 
 
-def pack_forest(ensemble: Ensemble, dtype: np.dtype, n_threads: int) -> ForestArrays:
+def pack_forest(ensemble: Ensemble, dtype: np.dtype, n_threads: int) -> Reference:
     """Pack the nodes for rows of ``dtype``; for float32 rows, thresholds are rounded down."""
     nodes = np.empty(len(ensemble.feature), dtype=NODE_TYPES[dtype])
     offset = contiguous(ensemble.offset, np.int64)
@@ -98,7 +100,8 @@ def pack_forest(ensemble: Ensemble, dtype: np.dtype, n_threads: int) -> ForestAr
         )
 
     list(map_in_order(pack, range(ensemble.n_trees), n_threads))
-    return ForestArrays(nodes, offset, has_categories, contiguous(ensemble.masks, np.uint32))
+    masks = contiguous(ensemble.masks, np.uint32)
+    return by_reference(ForestArrays(nodes, offset, has_categories, masks))
 
 
 @entry
@@ -188,18 +191,18 @@ def _leaves(forest, tree, X, any_missing, leaf, active):
 
 
 @entry
-def predict_rows(forest, value, X, total, found):
+def predict_rows(forest, value, X, total, found, leaf, active):
     """Add the values of each row's leaves to ``total`` (rows, values), in the order of the trees.
 
     If ``found`` (rows, trees) is not empty, store the leaves, numbered within their tree, there
-    instead.
+    instead. ``leaf`` (rows,) and ``active`` (`PREDICTION_BLOCK`,) are uint32 buffers.
     """
-    leaf, active = np.empty(X.shape[0], np.uint32), np.empty(PREDICTION_BLOCK, np.uint32)
     any_missing = _any_missing(X)
     for tree in range(forest.offset.size - 1):
         _leaves(forest, tree, X, any_missing, leaf, active)
         if found.size:
-            found[:, tree] = leaf
+            for row in range(leaf.size):
+                found[row, tree] = leaf[row]
         else:
             add_values(value, forest.offset[tree], leaf, total)
 
@@ -235,12 +238,15 @@ def _predict(
 
         def predict_chunk(rows: slice) -> None:
             bits = bits_of_rows(contiguous(X[rows], X.dtype))
-            predict_perfect(trees, value, bits, total[rows], found[rows])
+            values = np.zeros(2 * bits.shape[1] * PERFECT_BLOCK, bits.dtype)
+            leaf = np.empty(PERFECT_BLOCK, np.uint32)
+            predict_perfect(trees, value, bits, total[rows], found[rows], values, leaf)
     else:
         forest = pack_forest(ensemble, X.dtype, n_threads)
 
         def predict_chunk(rows: slice) -> None:
             own = contiguous(X[rows], X.dtype)
-            predict_rows(forest, value, own, total[rows], found[rows])
+            buffers = np.empty(len(own), np.uint32), np.empty(PREDICTION_BLOCK, np.uint32)
+            predict_rows(forest, value, own, total[rows], found[rows], *buffers)
 
     list(map_in_order(predict_chunk, chunks_of(X, n_threads), n_threads))

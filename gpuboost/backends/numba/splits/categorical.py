@@ -13,9 +13,10 @@ values go.
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
 from gpuboost.backends.numba.common.records import GRADIENT, HESSIAN
-from gpuboost.backends.numba.compiler import helper, inlined, randomness
+from gpuboost.backends.numba.compiler import inlined, plugin, randomness
 from gpuboost.backends.numba.splits.channels import ordering_channel
 from gpuboost.backends.numba.splits.histograms import n_fields
 from gpuboost.backends.numba.splits.scan import best_candidate, take_candidate
@@ -152,7 +153,7 @@ def _sort_keys(scratch, channels, m):
         scratch.keys[j] = np.float64(gradient) / np.float64(per_bin[HESSIAN, j])
 
 
-@helper
+@plugin(types.boolean)
 def evaluate_categories(problem, channels, node, feature, rank, m):
     """Evaluate a categorical feature from the sums up to each of ``m`` bins and the missing values.
 
@@ -162,7 +163,7 @@ def evaluate_categories(problem, channels, node, feature, rank, m):
     m, missing = _take_categories(scratch, fields, m), scratch.missing
     if m + np.int64(missing[HESSIAN] > 0) < 2:
         return False
-    minimum = problem.min_category if are_sorted(problem, feature) else np.int64(0)
+    minimum = scratch.of_tree[1] if are_sorted(problem, feature) else np.int64(0)
     if minimum > 0:
         m, n_rare = _take_rare(scratch, fields, m, minimum)
     _sort_keys(scratch, channels, m)

@@ -1,7 +1,7 @@
 """The terms and scores of all criteria, for a range of candidates (see `engine.criteria`).
 
-Each function is compiled for each row of `CRITERIA` without ``by_median``, and chosen by the
-criterion's number. The scores of one channel are computed in one pass over its candidates: with one
+Each function is a plugin for each row of `CRITERIA` without ``by_median``, so a fit compiles those
+of its criterion. The scores of one channel are computed in one pass over its candidates: with one
 pass for the terms and one for the scores, boosting of 900k x 28 takes 7% longer. Loops over
 candidates use unsigned indices. With signed ones, Numba handles negative positions, LLVM gathers
 operands one by one, and boosting of seven classes (100k x 54) takes 5% longer.
@@ -12,141 +12,91 @@ operands one by one, and boosting of seven classes (100k x 54) takes 5% longer.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from numba import types
 
-from gpuboost.backends.numba.common.constraints import sign_of, value_limits
-from gpuboost.backends.numba.common.records import GRADIENT, HESSIAN, Limits
-from gpuboost.backends.numba.compiler import by_number, criteria, helper, inlined
+from gpuboost.backends.numba.common.constraints import value_limits
+from gpuboost.backends.numba.common.records import GRADIENT, HESSIAN
+from gpuboost.backends.numba.compiler import Plugin, criteria, helper, specialised
 from gpuboost.engine.criteria import CRITERIA
 
 is_monotonic = criteria.is_monotonic
 
+# The functions and the constant of a criterion, which `_by_criterion` sets.
+add: Any = None
+score: Any = None
+both_classes = False
 
-def _by_criterion(make: Callable[..., Any]) -> Any:
-    """A compiled function whose first argument is the number of a criterion.
 
-    ``make(add, score, both_classes)`` returns the function of one criterion. Trees of medians are
-    grown with VARIANCE, so criteria with ``by_median`` have no function.
+def _by_criterion(function: Any) -> dict[int, Plugin]:
+    """A plugin for the number of each criterion.
+
+    Trees of medians are grown with VARIANCE, so criteria with ``by_median`` have no plugin.
     """
     made = {}
     for row in CRITERIA.values():
         if not row.by_median:
-            functions = (getattr(criteria, each.__name__) for each in (row.add, row.score))
-            made[row.number] = make(*functions, row.both_classes)
-    return by_number(made)
+            own = {
+                each: getattr(criteria, getattr(row, each).__name__) for each in ("add", "score")
+            }
+            copied = specialised(function, str(row.number), both_classes=row.both_classes, **own)
+            made[row.number] = Plugin(copied, types.none)
+    return made
 
 
-def _scores_of_one(add: Any, score: Any, both_classes: bool) -> Any:
-    """Make the function that computes scores of candidates with one channel."""
+def scores_of_one(limits, scratch, node, sign, first, last, gradient, hessian):
+    """Compute scores of candidates with one channel: an output, or one of two classes.
 
-    @helper
-    def scores_of_one(arrays, g, h, limits, positions, extra):
-        sums = arrays.sums
-        for j in range(np.uint64(positions[0]), np.uint64(positions[1])):
-            gl = np.float64(sums[GRADIENT, j] + extra[0])
-            hl = np.float64(sums[HESSIAN, j] + extra[1])
-            terms = (0.0, 0.0, 0.0)
-            if both_classes:
-                terms = add(terms, hl - gl, h - g, hl, h, limits)
-            arrays.scores[j] = score(add(terms, gl, g, hl, h, limits), hl, h)
-
-    return scores_of_one
-
-
-def _add_channel(add: Any, score: Any, both_classes: bool) -> Any:
-    """Make the function that adds the terms of one of several channels."""
-
-    @helper
-    def add_channel(arrays, row, g, h, limits, positions, extra):
-        sums, terms = arrays.sums, arrays.terms
-        for j in range(np.uint64(positions[0]), np.uint64(positions[1])):
-            gl, hl = np.float64(sums[row, j] + extra[0]), np.float64(sums[HESSIAN, j] + extra[1])
-            own = (terms[0, j], terms[1, j], terms[2, j])
-            terms[0, j], terms[1, j], terms[2, j] = add(own, gl, g, hl, h, limits)
-
-    return add_channel
-
-
-def _scores_of_terms(add: Any, score: Any, both_classes: bool) -> Any:
-    """Make the function that computes scores of candidates from the terms of all channels."""
-
-    @helper
-    def scores_of_terms(arrays, h, positions, extra_hessian):
-        terms = arrays.terms
-        for j in range(np.uint64(positions[0]), np.uint64(positions[1])):
-            hl = np.float64(arrays.sums[HESSIAN, j] + extra_hessian)
-            arrays.scores[j] = score((terms[0, j], terms[1, j], terms[2, j]), hl, h)
-
-    return scores_of_terms
-
-
-_one_by_number = _by_criterion(_scores_of_one)
-_add_by_number, _scores_by_number = _by_criterion(_add_channel), _by_criterion(_scores_of_terms)
-
-
-class ScoreArrays(NamedTuple):
-    """Arrays of `Scratch`, and limits, by which candidates of a feature are scored.
-
-    If all arrays of `Problem` are passed instead, the call takes longer than scoring a few
-    candidates, and boosting of seven classes (100k x 54) takes 10% longer. ``sign`` is 1 or -1 if
-    the feature is monotonic, else 0; features are monotonic only with one channel.
+    The candidates are those from ``first`` to ``last`` - 1. ``sign`` is 1.0 or -1.0 if the feature
+    is monotonic, else 0.0. ``gradient`` and ``hessian`` are those of missing values if these go
+    left, else 0.
     """
-
-    limits: Limits
-    sums: np.ndarray
-    missing: np.ndarray
-    terms: np.ndarray
-    scores: np.ndarray
-    sign: float
-
-
-@inlined
-def score_arrays_of(problem, feature):
-    """The arrays and limits by which candidates of a feature are scored."""
-    own, sign = problem.scratch, np.float64(sign_of(problem, feature))
-    return ScoreArrays(problem.limits, own.sums, own.missing, own.terms, own.scores, sign)
-
-
-@inlined
-def one_channel_scores(arrays, node, positions, extra):
-    """Compute scores of a range of candidates with one channel: an output, or one of two classes.
-
-    ``positions`` is the range (first, end). ``extra`` is the gradient and the hessian of missing
-    values if these go left, else zeros.
-    """
-    g, h = np.float64(node.gradient), np.float64(node.hessian)
-    limits = value_limits(arrays.limits, node)
-    _one_by_number(arrays.limits.criterion, arrays, g, h, limits, positions, extra)
-    if arrays.sign != 0.0:
-        _refuse_not_monotonic(arrays, g, h, limits, positions, extra)
-
-
-@inlined
-def add_terms(arrays, node, channel, positions, extra):
-    """Add the terms of one of several channels to the terms of a range of candidates.
-
-    ``channel`` is the row of its sums and its sum in the node; ``extra`` is as in
-    `one_channel_scores`.
-    """
-    (row, g), h, criterion = channel, np.float64(node.hessian), arrays.limits.criterion
-    limits = value_limits(arrays.limits, node)
-    _add_by_number(criterion, arrays, row, g, h, limits, positions, extra)
-
-
-@inlined
-def scores_of_terms(arrays, node, positions, extra_hessian):
-    """Compute scores of candidates from the terms of all channels."""
-    h, criterion = np.float64(node.hessian), arrays.limits.criterion
-    _scores_by_number(criterion, arrays, h, positions, extra_hessian)
+    sums, scores = scratch.sums, scratch.scores
+    g, h, of_node = np.float64(node.gradient), np.float64(node.hessian), value_limits(limits, node)
+    for j in range(np.uint64(first), np.uint64(last)):
+        gl, hl = np.float64(sums[GRADIENT, j] + gradient), np.float64(sums[HESSIAN, j] + hessian)
+        terms = (0.0, 0.0, 0.0)
+        if both_classes:
+            terms = add(terms, hl - gl, h - g, hl, h, of_node)
+        scores[j] = score(add(terms, gl, g, hl, h, of_node), hl, h)
+    if sign != 0.0:
+        _refuse_not_monotonic(limits, scratch, node, sign, first, last, gradient, hessian)
 
 
 @helper
-def _refuse_not_monotonic(arrays, g, h, limits, positions, extra):
+def _refuse_not_monotonic(limits, scratch, node, sign, first, last, gradient, hessian):
     """Set to -1 the scores of candidates that are not monotonic as the feature's sign requires."""
-    sums, scores, sign = arrays.sums, arrays.scores, arrays.sign
-    for j in range(np.uint64(positions[0]), np.uint64(positions[1])):
-        gl, hl = np.float64(sums[GRADIENT, j] + extra[0]), np.float64(sums[HESSIAN, j] + extra[1])
-        scores[j] = scores[j] if is_monotonic(sign, gl, g, hl, h, limits) else -1.0
+    sums, scores = scratch.sums, scratch.scores
+    g, h, of_node = np.float64(node.gradient), np.float64(node.hessian), value_limits(limits, node)
+    for j in range(np.uint64(first), np.uint64(last)):
+        gl, hl = np.float64(sums[GRADIENT, j] + gradient), np.float64(sums[HESSIAN, j] + hessian)
+        scores[j] = scores[j] if is_monotonic(sign, gl, g, hl, h, of_node) else -1.0
+
+
+def add_terms(limits, scratch, node, row, g, first, last, gradient, hessian):
+    """Add the terms of one of several channels to the terms of candidates.
+
+    ``row`` is the row of the channel's sums, and ``g`` its sum in the node; the other arguments are
+    those of `scores_of_one`.
+    """
+    sums, terms = scratch.sums, scratch.terms
+    h, of_node = np.float64(node.hessian), value_limits(limits, node)
+    for j in range(np.uint64(first), np.uint64(last)):
+        gl, hl = np.float64(sums[row, j] + gradient), np.float64(sums[HESSIAN, j] + hessian)
+        own = (terms[0, j], terms[1, j], terms[2, j])
+        terms[0, j], terms[1, j], terms[2, j] = add(own, gl, g, hl, h, of_node)
+
+
+def scores_of_terms(scratch, node, first, last, hessian):
+    """Compute scores of candidates from the terms of all channels, as in `add_terms`."""
+    terms, h = scratch.terms, np.float64(node.hessian)
+    for j in range(np.uint64(first), np.uint64(last)):
+        hl = np.float64(scratch.sums[HESSIAN, j] + hessian)
+        scratch.scores[j] = score((terms[0, j], terms[1, j], terms[2, j]), hl, h)
+
+
+SCORES_OF_ONE = _by_criterion(scores_of_one)
+ADD_TERMS = _by_criterion(add_terms)
+SCORES_OF_TERMS = _by_criterion(scores_of_terms)

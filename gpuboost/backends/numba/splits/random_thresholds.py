@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
 from gpuboost.backends.numba.common.feature_sampling import (
     LAST_RANK,
@@ -13,9 +14,9 @@ from gpuboost.backends.numba.common.feature_sampling import (
     signed_rank,
 )
 from gpuboost.backends.numba.common.packed_words import count_of, gradient_of, hessian_of
-from gpuboost.backends.numba.common.records import COUNT, GRADIENT, HESSIAN
+from gpuboost.backends.numba.common.records import COUNT, GRADIENT, HESSIAN, Members
 from gpuboost.backends.numba.common.split_thresholds import last_bin_below
-from gpuboost.backends.numba.compiler import NAN, criteria, helper, inlined, randomness
+from gpuboost.backends.numba.compiler import NAN, criteria, helper, inlined, plugin, randomness
 from gpuboost.backends.numba.splits.channels import CHANNEL_PACKING, add_row
 from gpuboost.backends.numba.splits.histograms import (
     add_hessians,
@@ -117,14 +118,16 @@ def _plain_candidate(problem, channels, node):
     return np.int64(allowed) - 1, variance_gain(terms, hl, h - hl), MISSING_RIGHT
 
 
-@helper
-def evaluate_random(problem, channels, members, feature, rank):
+@plugin(types.boolean)
+def evaluate_random(problem, channels, node, row, word, is_wide, feature, rank):
     """Evaluate a random threshold between the lowest and highest occupied value bins of the node.
 
     If only one value bin is occupied, the candidate separates values from missing values. Returns
-    whether the feature can split the node.
+    whether the feature can split the node. ``node``, ``row``, ``word`` and ``is_wide`` are the
+    fields of `Members`.
     """
-    matrix, scratch, node, is_seen = problem.matrix, problem.scratch, members.node, False
+    matrix, scratch, is_seen = problem.matrix, problem.scratch, False
+    members = Members(node, row, word, is_wide)
     packing = problem.packing if channels is None else CHANNEL_PACKING
     for i in range(members.row.size):
         scratch.codes[i] = matrix.codes[feature, members.row[i]]
@@ -219,8 +222,8 @@ def find_pair_split(problem, members):
     rows, words, best = members.row, members.word, LAST_RANK
     if not _is_plain_pair(problem, members):
         return False
-    for p in range(problem.features.size):
-        feature = np.uint64(problem.features[p])
+    for p in range(scratch.of_tree[0]):
+        feature = np.uint64(scratch.features[p])
         if matrix.codes[feature, rows[0]] != matrix.codes[feature, rows[1]]:
             best = min(best, signed_rank(node.key, feature))
     if best == LAST_RANK:

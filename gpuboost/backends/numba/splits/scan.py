@@ -4,7 +4,7 @@ Each column of `Scratch.sums` is a candidate, given by the sums of its left side
 
     sums up to each bin, or of sets of categories     histograms, categorical, random_thresholds
     scores, with missing values right and left        `score_candidates`
-        of one channel, in one pass                   `criteria.one_channel_scores`
+        of one channel, in one pass                   `criteria.scores_of_one`
         of several, by their terms                    `criteria.add_terms`, `scores_of_terms`
     best candidate of the feature, and of the node    `best_candidate`, `take_candidate`
 
@@ -23,16 +23,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from gpuboost.backends.numba.common.constraints import sign_of
 from gpuboost.backends.numba.common.packed_words import gradient_of, hessian_of
 from gpuboost.backends.numba.common.records import COUNT, GRADIENT, HESSIAN, LANES
-from gpuboost.backends.numba.compiler import NAN, criteria, helper, inlined, randomness
-from gpuboost.backends.numba.splits.channels import field_of
-from gpuboost.backends.numba.splits.criteria import (
-    add_terms,
-    one_channel_scores,
-    score_arrays_of,
-    scores_of_terms,
+from gpuboost.backends.numba.compiler import (
+    NAN,
+    call_for_nothing,
+    criteria,
+    helper,
+    inlined,
+    randomness,
 )
+from gpuboost.backends.numba.splits.channels import field_of
 from gpuboost.backends.numba.splits.histograms import n_fields
 from gpuboost.engine.task import MISSING_LEFT, MISSING_RIGHT, MISSING_UNSEEN, ONLY_MISSING_RIGHT
 
@@ -239,12 +241,12 @@ def best_candidate(problem, channels, node, feature, positions):
 
     The position is -1 if no candidate is valid.
     """
-    arrays = score_arrays_of(problem, feature)
+    sign = np.float64(sign_of(problem, feature))
     directions = missing_directions(problem, node, feature)
     j, score, direction = np.int64(-1), -1.0, MISSING_RIGHT
     for side in range(2):
         if directions[side]:
-            score_candidates(arrays, channels, node, positions, side)
+            score_candidates(problem, channels, node, sign, positions, side)
             other = first_largest(problem.scratch.patterns, positions[1])
             found = problem.scratch.scores[other] if other >= 0 else -1.0
             if (found > score) | ((found == score) & (other < j)):
@@ -254,25 +256,35 @@ def best_candidate(problem, channels, node, feature, positions):
 
 
 @helper
-def score_candidates(arrays, channels, node, positions, side):
+def score_candidates(problem, channels, node, sign, positions, side):
     """Compute scores of a range of candidates; -1 before the range and for invalid splits.
 
-    ``side`` is 1 if missing values go left, else 0. ``positions`` is the range (first, end).
+    ``sign`` is 1.0 or -1.0 if the feature is monotonic, else 0.0; features are monotonic only with
+    one channel. ``side`` is 1 if missing values go left, else 0. ``positions`` is the range (first,
+    end).
     """
-    sums, missing, scores = arrays.sums, arrays.missing, arrays.scores
-    limits, (first, last) = arrays.limits, positions
+    scratch, limits, plugins, (first, last) = (
+        problem.scratch,
+        problem.limits,
+        problem.plugins,
+        positions,
+    )
+    sums, missing, scores = scratch.sums, scratch.missing, scratch.scores
     hessian, count = missing[HESSIAN] * side, missing[COUNT] * side
     # Hessian of the rows that have a value; 0 if missing values go right, which needs no check.
     h_values = (node.hessian - hessian) * side
     scores[:first] = -1.0
     if channels is None:
-        one_channel_scores(arrays, node, positions, (missing[GRADIENT] * side, hessian))
+        gradient = missing[GRADIENT] * side
+        given = (limits, scratch, node, sign, first, last, gradient, hessian)
+        call_for_nothing(plugins.scores_of_one, given)
     else:
-        arrays.terms[:, first:last] = 0.0
+        scratch.terms[:, first:last] = 0.0
         for p in range(channels.state[0]):
-            channel = GRADIENT + p, np.float64(channels.sums[p])
-            add_terms(arrays, node, channel, positions, (missing[GRADIENT + p] * side, hessian))
-        scores_of_terms(arrays, node, positions, hessian)
+            row, g = GRADIENT + p, np.float64(channels.sums[p])
+            given = (limits, scratch, node, row, g, first, last, missing[row] * side, hessian)
+            call_for_nothing(plugins.add_terms, given)
+        call_for_nothing(plugins.scores_of_terms, (scratch, node, first, last, hessian))
     for j in range(np.uint64(first), np.uint64(last)):
         valid = is_allowed(limits, node, sums[HESSIAN, j] + hessian, sums[COUNT, j] + count)
         valid &= (h_values == 0) | ((sums[HESSIAN, j] > 0) & (sums[HESSIAN, j] < h_values))

@@ -17,8 +17,7 @@ from gpuboost.backends.numba.common.feature_sampling import (
 from gpuboost.backends.numba.common.nodes import accept, is_leaf
 from gpuboost.backends.numba.common.packed_words import fits_word, gradient_of, hessian_of
 from gpuboost.backends.numba.common.records import Members
-from gpuboost.backends.numba.compiler import inlined
-from gpuboost.backends.numba.splits.categorical import evaluate_categories
+from gpuboost.backends.numba.compiler import call_for_bool, inlined
 from gpuboost.backends.numba.splits.channels import PAIR, is_pure_node, prepare_words
 from gpuboost.backends.numba.splits.histograms import (
     fits_words,
@@ -28,7 +27,6 @@ from gpuboost.backends.numba.splits.histograms import (
     word_prefix,
 )
 from gpuboost.backends.numba.splits.random_thresholds import (
-    evaluate_random,
     evaluate_two_valued,
     find_pair_split,
 )
@@ -112,9 +110,14 @@ def evaluate_feature(problem, channels, members, feature, rank):
         return False
     if matrix.is_categorical[feature]:
         m = prefix_sums(problem, channels, members, feature)
-        return evaluate_categories(problem, channels, members.node, feature, rank, m)
+        plugins = problem.plugins
+        address = plugins.one_categories if channels is None else plugins.many_categories
+        return call_for_bool(address, (problem, channels, members.node, feature, rank, m))
     if problem.limits.random_thresholds:
-        return evaluate_random(problem, channels, members, feature, rank)
+        plugins, (node, row, word, is_wide) = problem.plugins, members
+        address = plugins.one_random if channels is None else plugins.many_random
+        given = (problem, channels, node, row, word, is_wide, feature, rank)
+        return call_for_bool(address, given)
     return _evaluate_number(problem, channels, members, feature, rank)
 
 

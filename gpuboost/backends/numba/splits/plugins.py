@@ -1,0 +1,60 @@
+"""The plugins that a fit needs: of its criterion, its kinds of features and its thresholds."""
+
+from __future__ import annotations
+
+from numba import from_dtype, types
+
+from gpuboost.backends.numba.common.records import NODE, Limits, Plugins
+from gpuboost.backends.numba.depth_first.medians import set_median_gradients
+from gpuboost.backends.numba.references import Reference, ReferenceType, by_reference
+from gpuboost.backends.numba.splits.categorical import evaluate_categories
+from gpuboost.backends.numba.splits.criteria import ADD_TERMS, SCORES_OF_ONE, SCORES_OF_TERMS
+from gpuboost.backends.numba.splits.random_thresholds import evaluate_random
+
+_INT, _FLOAT, _NODE = types.int64, types.float64, from_dtype(NODE)
+_ROW, _WORD = types.Array(types.uint32, 1, "C"), types.Array(types.int64, 1, "C")
+_MEDIANS = types.Array(types.int32, 1, "C")
+_POSITIONS = (_INT, _INT, _INT, _INT)  # first and end of the candidates; sums of missing values
+NO_PLUGINS = by_reference(Plugins())
+
+
+def plugins_of(
+    problem: ReferenceType,
+    limits: Limits,
+    any_categorical: bool,
+    channels: Reference | None = None,
+    others: tuple[Reference, ...] = (),
+) -> Reference:
+    """The `Plugins` that a fit needs; they are compiled on first use.
+
+    ``problem`` is the type of the `Problem`. ``channels`` is None for one channel; ``others`` are
+    the targets and rows of depth-first growth.
+    """
+    kinds: list[tuple[types.Type, str]] = [(types.none, "one")]
+    if channels is not None:
+        kinds.append((channels.kind, "many"))
+    needed = _criterion(limits.criterion, problem, len(kinds) > 1)
+    if any_categorical:
+        for kind, name in kinds:
+            address = evaluate_categories.address(problem, kind, _NODE, _INT, _INT, _INT)
+            needed[f"{name}_categories"] = address
+    if limits.random_thresholds:
+        for kind, name in kinds:
+            given = (problem, kind, _NODE, _ROW, _WORD, types.boolean, _INT, _INT)
+            needed[f"{name}_random"] = evaluate_random.address(*given)
+    if limits.by_median:
+        given = (problem, kinds[-1][0], *(each.kind for each in others), _NODE, _MEDIANS)
+        needed["set_median_gradients"] = set_median_gradients.address(*given)
+    return by_reference(Plugins(**needed))
+
+
+def _criterion(number: int, kind: ReferenceType, has_channels: bool) -> dict[str, int]:
+    """The addresses of a criterion's plugins."""
+    limits, scratch = kind.fields["limits"], kind.fields["scratch"]
+    one = (limits, scratch, _NODE, _FLOAT, *_POSITIONS)
+    needed = {"scores_of_one": SCORES_OF_ONE[number].address(*one)}
+    if has_channels:
+        add = (limits, scratch, _NODE, _INT, _FLOAT, *_POSITIONS)
+        needed["add_terms"] = ADD_TERMS[number].address(*add)
+        needed["scores_of_terms"] = SCORES_OF_TERMS[number].address(scratch, _NODE, *_POSITIONS[1:])
+    return needed
