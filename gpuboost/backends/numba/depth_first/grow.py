@@ -28,7 +28,7 @@ from gpuboost.backends.numba.common.partition import split_rows
 from gpuboost.backends.numba.common.queue import pop_heap, push_heap
 from gpuboost.backends.numba.common.records import NODE
 from gpuboost.backends.numba.compiler import call_for_nothing, entry, helper
-from gpuboost.backends.numba.splits.channels import CHANNEL_PACKING
+from gpuboost.backends.numba.splits.channels import row_packing
 from gpuboost.backends.numba.splits.search import evaluate
 from gpuboost.engine.task import NO_LIMIT
 
@@ -118,7 +118,7 @@ def load_rows(targets, packing, one_channel, rows):
 @helper
 def start(problem, channels, targets, rows, tree, root_key):
     """Load the rows of the tree, and create its root."""
-    packing = problem.packing if channels is None else CHANNEL_PACKING
+    packing = row_packing(problem, channels)
     n_rows, gradient, hessian = load_rows(targets, packing, channels is None, rows)
     clear_level_cache(problem.scratch)
     set_node(tree.nodes[0], 0, n_rows, gradient, hessian, np.uint64(root_key), 0)
@@ -183,8 +183,6 @@ def collect(problem, channels, targets, rows, tree, columns):
     """
     n_masks = number_nodes(tree.nodes, tree.masks, columns)
     if not problem.limits.by_median:
-        if channels is None:
-            leaf_sums(tree.nodes, columns, targets, rows, problem.packing, True)
-        else:
-            leaf_sums(tree.nodes, columns, targets, rows, CHANNEL_PACKING, False)
+        packing = row_packing(problem, channels)
+        leaf_sums(tree.nodes, columns, targets, rows, packing, channels is None)
     return n_masks

@@ -19,7 +19,7 @@ from numba import types
 from gpuboost.backends.numba.common.order_statistics import group_bounds
 from gpuboost.backends.numba.common.packed_words import hessian_of, pack
 from gpuboost.backends.numba.compiler import criteria, entry, inlined, plugin
-from gpuboost.backends.numba.splits.channels import CHANNEL_PACKING
+from gpuboost.backends.numba.splits.channels import row_packing
 from gpuboost.engine.targets import MedianTarget, map_rows
 from gpuboost.engine.task import GrowTask
 from gpuboost.engine.tree_rows import TreeRows
@@ -121,17 +121,13 @@ def sum_medians(problem, channels, targets, rows, tree, columns):
     The rows of a split node are still in its range, in another order.
     """
     order, medians, sums = columns.order, tree.medians, columns.sums
+    packing = row_packing(problem, channels)
     for i in range(order.size):
         node = tree.nodes[order[i]]
         for column in range(medians.shape[1]):
             sums[i, column] = medians[order[i], column]
         for j in range(node.start, node.start + node.count):
-            weight = np.int64(1)
-            if targets.draws:
-                if channels is None:
-                    weight = hessian_of(rows.word[j], problem.packing)
-                else:
-                    weight = hessian_of(rows.word[j], CHANNEL_PACKING)
+            weight = hessian_of(rows.word[j], packing) if targets.draws else np.int64(1)
             _add_row(targets, rows.row[j], weight, sums[i])
 
 

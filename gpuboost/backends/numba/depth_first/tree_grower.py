@@ -33,7 +33,7 @@ from gpuboost.backends.numba.depth_first.grow import (
 )
 from gpuboost.backends.numba.depth_first.medians import by_rank, sum_medians
 from gpuboost.backends.numba.references import Reference, by_reference
-from gpuboost.backends.numba.splits.channels import Channels
+from gpuboost.backends.numba.splits.channels import CHANNEL_PACKING, Channels
 from gpuboost.backends.numba.splits.plugins import NO_PLUGINS, plugins_of
 from gpuboost.backends.numba.threads.map import contiguous, map_in_order
 from gpuboost.engine.sampling import root_key
@@ -89,6 +89,7 @@ def make_channels(n_samples: int, target: Target) -> Channels | None:
         present=np.zeros(k, np.int64),
         position=np.zeros(k, np.int64),
         word=np.zeros(n_samples, np.int64),
+        packing=CHANNEL_PACKING,
     )
 
 

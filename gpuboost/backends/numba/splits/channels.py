@@ -59,6 +59,8 @@ class Channels(NamedTuple):
         order, and the position of each of these classes (undefined for others, and for outputs).
     word : int64 (n,)
         For the node: the word of each row, to be summed in histograms.
+    packing : Packing
+        `CHANNEL_PACKING`, the packing of `Rows.word`.
     """
 
     values: np.ndarray
@@ -68,6 +70,13 @@ class Channels(NamedTuple):
     present: np.ndarray
     position: np.ndarray
     word: np.ndarray
+    packing: Packing
+
+
+@inlined
+def row_packing(problem, channels):
+    """The packing of `Rows.word`."""
+    return problem.packing if channels is None else channels.packing
 
 
 @inlined

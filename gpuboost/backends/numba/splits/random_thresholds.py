@@ -17,7 +17,7 @@ from gpuboost.backends.numba.common.packed_words import count_of, gradient_of, h
 from gpuboost.backends.numba.common.records import COUNT, GRADIENT, HESSIAN, Members
 from gpuboost.backends.numba.common.split_thresholds import last_bin_below
 from gpuboost.backends.numba.compiler import NAN, criteria, helper, inlined, plugin, randomness
-from gpuboost.backends.numba.splits.channels import CHANNEL_PACKING, add_row
+from gpuboost.backends.numba.splits.channels import add_row, row_packing
 from gpuboost.backends.numba.splits.histograms import (
     add_hessians,
     add_word,
@@ -128,7 +128,7 @@ def evaluate_random(problem, channels, node, row, word, is_wide, feature, rank):
     """
     matrix, scratch, is_seen = problem.matrix, problem.scratch, False
     members = Members(node, row, word, is_wide)
-    packing = problem.packing if channels is None else CHANNEL_PACKING
+    packing = row_packing(problem, channels)
     for i in range(members.row.size):
         scratch.codes[i] = matrix.codes[feature, members.row[i]]
     if matrix.has_missing[feature] | problem.limits.has_weightless:
