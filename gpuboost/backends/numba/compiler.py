@@ -36,9 +36,10 @@ from gpuboost.backends.cache import (
 from gpuboost.backends.numba.codegen import EntryCompiler, HelperCompiler
 
 _instruction: Any = intrinsic  # typed Any: only compiled code calls the result
-# Never fastmath: results depend on IEEE arithmetic in the written order. Compiled code does not count
-# references (`_nrt`), because counting the references to all arrays of its arguments takes longer
-# than the search of a small node. So it must not allocate arrays: Python passes buffers, which live
+
+# Never fastmath: results depend on IEEE arithmetic in the written order. Compiled code does not
+# count references (`_nrt`), because counting those to all arrays of its arguments takes longer than
+# the search of a small node. So it must not allocate arrays: Python passes buffers, which live
 # until the entry returns.
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
 _HELPER: dict[str, Any] = {

@@ -30,7 +30,7 @@ from numba.core.imputils import impl_ret_borrowed, lower_getattr_generic
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import NativeValue, unbox
 
-_WORD = ir.IntType(64)
+_MACHINE_WORD = ir.IntType(64)
 _NUMBERS: dict[Any, types.Type] = {
     bool: types.boolean,
     int: types.int64,
@@ -112,7 +112,7 @@ def _kind_of(record: Any, keys: tuple[Any, ...]) -> ReferenceType:
 @register_default(ReferenceType)
 class _ReferenceModel(PrimitiveModel):
     def __init__(self, manager, kind):
-        super().__init__(manager, kind, _WORD.as_pointer())
+        super().__init__(manager, kind, _MACHINE_WORD.as_pointer())
 
 
 @unbox(ReferenceType)
@@ -120,7 +120,7 @@ def _address_of(kind, obj, c):
     address = c.pyapi.object_getattr_string(obj, "address")
     pointer = c.pyapi.long_as_voidptr(address)
     c.pyapi.decref(address)
-    return NativeValue(c.builder.bitcast(pointer, _WORD.as_pointer()))
+    return NativeValue(c.builder.bitcast(pointer, _MACHINE_WORD.as_pointer()))
 
 
 @infer_getattr
@@ -138,8 +138,8 @@ def _read_field(context, builder, kind, pointer, name):
         return context.get_dummy_value()
     place = cgutils.gep(builder, pointer, kind.places[name])
     own = context.get_value_type(field)
-    is_narrow = isinstance(own, ir.IntType) and own.width < _WORD.width
-    target = _WORD if is_narrow else own
+    is_narrow = isinstance(own, ir.IntType) and own.width < _MACHINE_WORD.width
+    target = _MACHINE_WORD if is_narrow else own
     value = builder.load(builder.bitcast(place, target.as_pointer()))
     value.set_metadata("invariant.load", builder.module.add_metadata([]))
     if is_narrow:

@@ -31,7 +31,7 @@ from gpuboost.backends.numba.depth_first.grow import (
     grow,
     make_tree,
 )
-from gpuboost.backends.numba.depth_first.medians import by_rank, sum_medians
+from gpuboost.backends.numba.depth_first.medians import by_rank, median_plugin, sum_medians
 from gpuboost.backends.numba.references import Reference, by_reference
 from gpuboost.backends.numba.splits.channels import CHANNEL_PACKING, Channels
 from gpuboost.backends.numba.splits.plugins import NO_PLUGINS, plugins_of
@@ -194,7 +194,10 @@ class DepthFirstGrower:
         if self._plugins is not NO_PLUGINS:
             return problem
         any_categorical = bool(self.task.matrix.mapper.is_categorical.any())
-        self._plugins = plugins_of(problem.kind, limits, any_categorical, channels, others)
+        own = {}
+        if limits.by_median:
+            own["set_median_gradients"] = median_plugin(problem, channels, *others)
+        self._plugins = plugins_of(problem.kind, limits, any_categorical, channels, **own)
         return by_reference(Problem(self.matrix, *of_tree, self._plugins))
 
     def _collect(self, given: tuple, space: Space, targets: RowTargets) -> GrownTree:
