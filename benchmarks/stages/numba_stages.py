@@ -53,7 +53,8 @@ def root_of(task: GrowTask, tree: int) -> Root:
     node["key"] = np.uint64(root_key(task.seed, tree))
     scratch = make_scratch(n, n_features)
     constraints = constraints_of(task.options, n_features)
-    parts = matrix_of(task.matrix), limits, constraints, packing, scratch
+    facts = matrix_of(task.matrix), limits, constraints, packing, scratch
+    parts = [by_reference(each) for each in facts]
     draft = by_reference(Problem(*parts, NO_PLUGINS))
     plugins = plugins_of(draft.kind, limits, any_categorical=False)
     problem = by_reference(Problem(*parts, plugins))

@@ -14,7 +14,7 @@ Python must not call helpers, and functions that Numba compiles in its own way m
 
 from __future__ import annotations
 
-from numba import _dynfunc
+from numba import _dynfunc  # type: ignore[attr-defined]
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.environment import lookup_environment
@@ -23,7 +23,7 @@ _ENVIRONMENT = "_ZN08NumbaEnv"  # prefix of the variables that hold the constant
 
 
 class _LinkedOnce(JITCodeLibrary):
-    """A library that neither optimises single functions nor finishes the libraries that it links."""
+    """A library that links others as they are, and does not optimise functions one by one."""
 
     def add_linking_library(self, library):
         self._linking_libraries.append(library)

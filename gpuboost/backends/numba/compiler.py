@@ -42,6 +42,8 @@ _instruction: Any = intrinsic  # typed Any: only compiled code calls the result
 # the search of a small node. So it must not allocate arrays: Python passes buffers, which live
 # until the entry returns.
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
+_ENTRY: dict[str, Any] = {**_OPTIONS, "pipeline_class": EntryCompiler, "no_cfunc_wrapper": True}
+_PLUGIN: dict[str, Any] = {**_OPTIONS, "pipeline_class": EntryCompiler, "no_cpython_wrapper": True}
 _HELPER: dict[str, Any] = {
     **_OPTIONS,
     "pipeline_class": HelperCompiler,
@@ -62,7 +64,7 @@ def entry(function: Any) -> Any:
     It is compiled, or read from the cache, at its first call with each combination of argument
     types. Named tuples are passed as `references.by_reference`.
     """
-    return _kept(njit(**_OPTIONS, pipeline_class=EntryCompiler, no_cfunc_wrapper=True)(function))
+    return _kept(njit(**_ENTRY)(function))
 
 
 class Plugin:
@@ -72,8 +74,7 @@ class Plugin:
     """
 
     def __init__(self, function: Any, returns: types.Type) -> None:
-        compiled = njit(**_OPTIONS, pipeline_class=EntryCompiler, no_cpython_wrapper=True)
-        self._dispatcher, self._returns = _kept(compiled(function)), returns
+        self._dispatcher, self._returns = _kept(njit(**_PLUGIN)(function)), returns
         self._addresses: dict[tuple[types.Type, ...], int] = {}
 
     def address(self, *arguments: types.Type) -> int:

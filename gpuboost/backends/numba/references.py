@@ -73,7 +73,9 @@ def by_reference(record: Any) -> Reference:
     Named tuples in it are written, too; other fields are references, C-contiguous arrays, numbers
     or None. None itself is returned unchanged.
     """
-    keys, words, kept = [], [], []
+    keys: list[Any] = []
+    words: list[int] = []
+    kept: list[Any] = []
     for value in record:
         key: Any = type(value)
         if key is np.ndarray:
@@ -92,13 +94,14 @@ def by_reference(record: Any) -> Reference:
             words.append(value.address)
         keys.append(key)
         kept.append(value)
-    return Reference(_kind_of(type(record), tuple(keys)), np.array(words, np.int64), kept)
+    own: Any = type(record)
+    return Reference(_kind_of(own, tuple(keys)), np.array(words, np.int64), kept)
 
 
 @cache
 def _kind_of(record: Any, keys: tuple[Any, ...]) -> ReferenceType:
     """The type of a record whose fields have the given types (dtype and dimensions of arrays)."""
-    kinds = []
+    kinds: list[types.Type] = []
     for key in keys:
         if isinstance(key, tuple):
             kinds.append(types.Array(from_dtype(key[0]), key[1], "C"))
@@ -127,7 +130,7 @@ def _address_of(kind, obj, c):
 class _Fields(AttributeTemplate):
     key = ReferenceType
 
-    def generic_resolve(self, kind, name):
+    def generic_resolve(self, kind, name):  # type: ignore[override]
         return kind.fields.get(name)
 
 
