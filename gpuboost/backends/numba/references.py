@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -53,18 +54,27 @@ class ReferenceType(types.Type):
         super().__init__(name=f"{record.__name__}_{digest}")
 
 
+@dataclass(slots=True)
 class Reference:
-    """A record in memory, with the arrays that it refers to; see `by_reference`."""
+    """A record in memory, made by `by_reference`.
 
-    __slots__ = ("_kept", "_numba_type_", "address")
+    Attributes
+    ----------
+    kind : ReferenceType
+        Its Numba type.
+    address : int
+        Address of its first word.
+    kept : tuple
+        The words and the fields, which live as long as the reference.
+    """
 
-    def __init__(self, kind: ReferenceType, words: np.ndarray, kept: Any) -> None:
-        self._numba_type_, self.address, self._kept = kind, words.ctypes.data, (words, kept)
+    kind: ReferenceType
+    address: int
+    kept: tuple[Any, ...]
 
     @property
-    def kind(self) -> ReferenceType:
-        """The Numba type."""
-        return self._numba_type_
+    def _numba_type_(self) -> ReferenceType:
+        return self.kind
 
 
 def by_reference(record: Any) -> Reference:
@@ -95,7 +105,8 @@ def by_reference(record: Any) -> Reference:
         keys.append(key)
         kept.append(value)
     own: Any = type(record)
-    return Reference(_kind_of(own, tuple(keys)), np.array(words, np.int64), kept)
+    memory = np.array(words, np.int64)
+    return Reference(_kind_of(own, tuple(keys)), memory.ctypes.data, (memory, kept))
 
 
 @cache
