@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,7 +21,6 @@ from gpuboost.data.radix_cells import (
     Keys,
     find_bin_cells,
     keys_of,
-    slots_of,
 )
 
 _PIECE = 1 << 14  # values whose keys are computed at once
@@ -57,14 +57,14 @@ class ColumnCounter:
     ----------
     n_rows : int
         Length of the columns.
-    counts : ndarray of int64 of shape (n,), optional
+    counts : ndarray of int64 of shape (n_rows,), optional
         Positive integer weights, 1 each by default. Their sum is below 2**WEIGHT_BITS.
     """
 
     _column: Floats
-    _n_cells: int
+    _paths: CellPaths
     # Rows that are the only ones with values in some cells, and which cells these are.
-    _rows: NDArray[np.int32]
+    _rows: NDArray[np.intp] | None
     _is_covered: NDArray[np.bool_]
 
     def __init__(self, n_rows: int, counts: Integers | None = None) -> None:
@@ -73,96 +73,136 @@ class ColumnCounter:
 
     def start(self, column: Floats) -> None:
         """Start with a column: float32 or float64 (n_rows,), contiguous; NaN means missing."""
-        self._column, self._n_cells = column, N_LEADING
-        self._rows, self._is_covered = np.empty(0, dtype=np.int32), np.zeros(N_LEADING, dtype=bool)
+        self._column, self._paths = column, CellPaths.leading()
+        self._rows, self._is_covered = None, np.zeros(N_LEADING, dtype=bool)
 
     def leading_weights(self) -> Integers:
         """Return the weights of the cells of pass 1: (N_LEADING,)."""
         weight = np.zeros(N_LEADING, dtype=np.int64)
-        for piece in self._pieces(None):
-            keys = keys_of(self._column[piece])
-            cell = (keys >> np.uint64(KEY_BITS - LEADING_BITS)).view(np.int64)
-            np.add.at(weight, cell, 1 if self._counts is None else self._counts[piece])
-            self._cell[piece] = cell
+        self._count_leading(weight)
         return weight
 
     def split(self, split: CellSplit) -> Integers:
         """Move the values of split cells to their parts; return the weights of these."""
-        slots, rows = slots_of(split.cells, self._n_cells), self._rows_of(split.cells)
-        self._n_cells += split.n_parts
-        is_covered = np.full(split.n_parts, rows is not None)
-        self._is_covered = np.append(self._is_covered, is_covered)
-        return self._count_parts(split, slots, rows)
+        rows = self._rows_of(split.cells)
+        before, self._paths = self._paths.split(split)
+        is_new = np.full(split.n_parts, rows is not None)
+        self._is_covered = np.append(self._is_covered, is_new)
+        weight = np.zeros(len(self._is_covered), dtype=np.int64)
+        values, counts, cell = self._of(rows)
+        self._count_parts(values, counts, cell, before, weight)
+        if rows is not None:
+            self._cell[rows] = cell
+        return weight[split.n_before :]
 
     def extremes(self, chosen: Integers) -> tuple[Keys, Keys]:
         """Return the smallest and the largest key of each of some cells."""
-        slots, rows = slots_of(chosen, self._n_cells), self._rows_of(chosen)
+        slots = np.full(len(self._is_covered), len(chosen), dtype=np.int32)
+        slots[chosen] = np.arange(len(chosen))
+        rows = self._rows_of(chosen)
         if rows is None:
-            found = self._find_rows(slots)
+            found = self._find_rows(slots < len(chosen))
             if 2 * len(found) < len(self._cell):
-                self._rows, self._is_covered = found, slots >= 0
+                self._rows, self._is_covered = found, slots < len(chosen)
                 rows = found
-        smallest, largest = no_extremes(len(chosen))
-        self._find_extremes(slots, rows, smallest, largest)
-        return smallest, largest
+        smallest, largest = no_extremes(len(chosen) + 1)  # the last is for other cells
+        values, _, cell = self._of(rows)
+        self._find_extremes(values, slots, cell, smallest, largest)
+        return smallest[:-1], largest[:-1]
 
     def write_codes(self, code_of_cell: NDArray[np.uint8], codes: NDArray[np.uint8]) -> None:
         """Write the code of each value's cell."""
-        for piece in self._pieces(None):
+        for piece in _pieces(len(codes)):
             codes[piece] = code_of_cell.take(self._cell[piece])
 
-    def _rows_of(self, chosen: Integers) -> NDArray[np.int32] | None:
-        """Return the rows that cover some cells, None for all rows."""
+    def _rows_of(self, chosen: Integers) -> NDArray[np.intp] | None:
+        """Return rows with all values of some cells, or None for all rows."""
         return self._rows if self._is_covered[chosen].all() else None
 
-    def _find_rows(self, slots: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Return the rows whose cells have slots."""
-        return np.flatnonzero(slots.take(self._cell) >= 0).astype(np.int32)
+    def _of(self, rows: NDArray[np.intp] | None) -> tuple[Floats, Integers | None, Any]:
+        """Return the values, weights and cells of some rows, or of all."""
+        if rows is None:
+            return self._column, self._counts, self._cell
+        counts = None if self._counts is None else self._counts[rows]
+        return self._column[rows], counts, self._cell[rows]
+
+    def _count_leading(self, weight: Integers) -> None:
+        """Find the cell of each value in pass 1, and add weights."""
+        for piece in _pieces(len(self._cell)):
+            keys = keys_of(self._column[piece])
+            cell = (keys >> np.uint64(KEY_BITS - LEADING_BITS)).view(np.int64)
+            self._cell[piece] = cell
+            np.add.at(weight, cell, 1 if self._counts is None else self._counts[piece])
+
+    def _find_rows(self, is_chosen: NDArray[np.bool_]) -> NDArray[np.intp]:
+        """Return the rows of the values of some cells."""
+        return np.flatnonzero(is_chosen.take(self._cell))
 
     def _count_parts(
-        self, split: CellSplit, slots: NDArray[np.int32], rows: NDArray[np.int32] | None
-    ) -> Integers:
-        """Move the values of split cells among the rows; return the weights of the parts."""
-        weight = np.zeros(split.n_parts, dtype=np.int64)
-        for piece in self._pieces(rows):
-            slot, is_split = _slots_in(slots, self._cell[piece])
-            keys = keys_of(self._column[piece])[is_split]
-            part = ((keys >> split.shift.take(slot)) + split.offset.take(slot)).view(np.int64)
-            own = 1 if self._counts is None else self._counts[piece][is_split]
-            np.add.at(weight, part - split.n_before, own)
-            cell = self._cell[piece]
-            cell[is_split] = part
-            self._cell[piece] = cell
-        return weight
+        self,
+        values: Floats,
+        counts: Integers | None,
+        cell: NDArray[np.int32],
+        paths: CellPaths,
+        weight: Integers,
+    ) -> None:
+        """Move values along the paths of their cells, and add weights."""
+        for piece in _pieces(len(values)):
+            part = paths.follow(keys_of(values[piece]), cell[piece])
+            np.add.at(weight, part, 1 if counts is None else counts[piece])
+            cell[piece] = part
 
     def _find_extremes(
         self,
+        values: Floats,
         slots: NDArray[np.int32],
-        rows: NDArray[np.int32] | None,
+        cell: NDArray[np.int32],
         smallest: Keys,
         largest: Keys,
     ) -> None:
-        """Find the smallest and the largest key in each slot among the rows."""
-        for piece in self._pieces(rows):
-            slot, is_chosen = _slots_in(slots, self._cell[piece])
-            keys = keys_of(self._column[piece])[is_chosen]
+        """Find the smallest and the largest key of the values in each slot."""
+        for piece in _pieces(len(values)):
+            slot, keys = slots.take(cell[piece]).astype(np.int64), keys_of(values[piece])
             np.minimum.at(smallest, slot, keys)
             np.maximum.at(largest, slot, keys)
 
-    def _pieces(self, rows: NDArray[np.int32] | None) -> Iterator[Any]:
-        """Yield slices or arrays of rows that stay in the cache together with their keys."""
-        for start in range(0, len(self._cell) if rows is None else len(rows), _PIECE):
-            piece = slice(start, start + _PIECE)
-            yield piece if rows is None else rows[piece]
+
+@dataclass(frozen=True, eq=False)
+class CellPaths:
+    """Where values go from each cell: to cell ``(key >> shift) + offset``.
+
+    A value stays in its cell unless the cell is split.
+
+    Attributes
+    ----------
+    shift, offset : ndarray of uint64 of shape (n_cells,)
+    """
+
+    shift: Keys
+    offset: Keys
+
+    @classmethod
+    def leading(cls) -> CellPaths:
+        """Return the paths from the cells of pass 1, which go nowhere."""
+        shift = np.full(N_LEADING, KEY_BITS - LEADING_BITS, dtype=np.uint64)
+        return cls(shift, np.zeros(N_LEADING, dtype=np.uint64))
+
+    def split(self, split: CellSplit) -> tuple[CellPaths, CellPaths]:
+        """Return the paths to the parts of split cells, and those of all cells afterwards."""
+        moved = CellPaths(self.shift.copy(), self.offset.copy())
+        moved.shift[split.cells], moved.offset[split.cells] = split.shift, split.offset
+        n_each = np.diff(split.first, append=split.n_before + split.n_parts)
+        shift = np.append(moved.shift, np.repeat(split.shift, n_each))
+        return moved, CellPaths(shift, np.append(moved.offset, np.repeat(split.offset, n_each)))
+
+    def follow(self, keys: Keys, cell: NDArray[np.int32]) -> Integers:
+        """Return the cells that keys go to from their cells."""
+        return ((keys >> self.shift.take(cell)) + self.offset.take(cell)).view(np.int64)
 
 
-def _slots_in(slots: NDArray[np.int32], cell: NDArray[np.int32]) -> tuple[Integers, Any]:
-    """Return the slots of those cells that have one, and which these are."""
-    found = slots.take(cell)
-    has_slot = found >= 0
-    if has_slot.all():
-        return found.astype(np.int64), slice(None)
-    return found[has_slot].astype(np.int64), has_slot
+def _pieces(n: int) -> list[slice]:
+    """Slices of consecutive values that stay in the cache together with their keys."""
+    return [slice(start, start + _PIECE) for start in range(0, n, _PIECE)]
 
 
 def no_extremes(n_cells: int) -> tuple[Keys, Keys]:

@@ -84,13 +84,6 @@ class CellSplit:
         )
 
 
-def slots_of(chosen: Integers, n_cells: int) -> NDArray[np.int32]:
-    """Return the index in ``chosen`` of each cell, or -1 if it is not there: (n_cells,)."""
-    slots = np.full(n_cells, -1, dtype=np.int32)
-    slots[chosen] = np.arange(len(chosen))
-    return slots
-
-
 # ---- decisions ----------------------------------------------------------------------------------
 
 

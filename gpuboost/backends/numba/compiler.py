@@ -109,7 +109,7 @@ class _MarkingFile(IndexDataCacheFile):
 # arguments to the program.
 _PROGRAMS: dict[str, Callable[[Any], str | None]] = {
     "grow": lambda arguments: GROW_ONE if types.none in arguments else GROW_MANY,
-    "count_parts": lambda arguments: BIN,
+    "follow_paths": lambda arguments: BIN,
     "predict_rows": lambda arguments: PREDICT,
     "predict_perfect": lambda arguments: PREDICT,
 }
