@@ -24,7 +24,7 @@ from gpuboost.data.radix_cells import are_distinct
 from gpuboost.engine.bins import MAX_BINS, BinMapper, BinnedMatrix, BinRule
 from gpuboost.engine.numerics import midpoint
 
-_BLOCK_BYTES = 32  # of a row, copied at once by a thread: neighbouring columns share cache lines
+_BLOCK_BYTES = 64  # of a row, copied at once by a thread: neighbouring columns share cache lines
 _COPIED_ROWS = 1 << 12  # rows copied at once, which stay in the cache
 _MISSING_CODE = 255  # until all columns have their bins; codes of values are at most 254
 _CODER_BLOCK = 16  # columns coded at once; their bucket tables (64 KiB each) fit 1 MiB of cache
@@ -127,7 +127,9 @@ def _learn_bins(
     if with_codes and rows is None and not is_small:
         codes = np.empty((n_features, n_samples), dtype=np.uint8)
 
-    size = max(1, min(_BLOCK_BYTES // X.itemsize, -(-n_features // n_threads)))
+    most = _BLOCK_BYTES // X.itemsize
+    n_blocks = n_threads * -(-n_features // (most * n_threads))  # the threads end together
+    size = -(-n_features // n_blocks)
     starts = range(0, n_features, size)
     waiting, bins = iter(starts), [[] for _ in starts]
 

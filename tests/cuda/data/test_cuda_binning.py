@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuboost.backends.cuda.data import binning, features
-from gpuboost.backends.cuda.data.edges import values_of
 from gpuboost.backends.cuda.runtime.launch import launch
 from gpuboost.backends.cuda.runtime.source import file_text, kernel_source
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
