@@ -1,7 +1,8 @@
 // Passes over the values of a matrix that count them by radix cells, see
 // gpuboost/data/radix_cells.py. Each pass reads every value once, for all features together.
 //
-//   X        float32 or float64 (n, F), strides counted in values; NaN is missing
+//   X        float32 or float64, strides counted in values; NaN is missing. F consecutive features
+//            of n rows are counted; the first value of these is X[x_start]
 //   counts   int64 (n,)    integer weights of the rows, read only if `weighted`, else each is 1;
 //                          rows of weight 0 are left out
 //   cell     int32 (F, n)  current cell of each value
@@ -59,25 +60,25 @@ __device__ __forceinline__ void visit_values(const Value* X, int64 n, int64 row_
 
 // Pass 1: find the cell of each value, and add its weight; `weight` has 2^16 entries per feature.
 extern "C" __global__ void __launch_bounds__(BIN_THREADS)
-count_leading_cells(In<Value> X, int64 n, int64 row_stride, int64 column_stride, int32 n_features,
-                    In<int64> counts, int32 weighted, int64 rows_per_block, Out<int32> cell,
-                    Out<int64> weight)
+count_leading_cells(In<Value> X, int64 n, int64 row_stride, int64 column_stride, int64 x_start,
+                    int32 n_features, In<int64> counts, int32 weighted, int64 rows_per_block,
+                    Out<int32> cell, Out<int64> weight)
 {
     const auto visit = [&](int32 f, int64 row, uint64 key) {
         const int32 own = (int32)(key >> LEADING_SHIFT);
         cell[f * n + row] = own;
         add_to(weight + ((int64)f << 16) + own, weighted ? counts[row] : 1);
     };
-    visit_values(X, n, row_stride, column_stride, n_features, counts, weighted != 0,
+    visit_values(X + x_start, n, row_stride, column_stride, n_features, counts, weighted != 0,
                  rows_per_block, visit);
 }
 
 // Move each value to the cell that its key leads to, and add the weights of new cells.
 extern "C" __global__ void __launch_bounds__(BIN_THREADS)
-split_cells(In<Value> X, int64 n, int64 row_stride, int64 column_stride, int32 n_features,
-            In<int64> counts, int32 weighted, int64 rows_per_block, In<int64> start,
-            In<uint8> shift, In<uint32> offset, In<int32> n_before, In<int64> begin,
-            Out<int32> cell, Out<int64> weight)
+split_cells(In<Value> X, int64 n, int64 row_stride, int64 column_stride, int64 x_start,
+            int32 n_features, In<int64> counts, int32 weighted, int64 rows_per_block,
+            In<int64> start, In<uint8> shift, In<uint32> offset, In<int32> n_before,
+            In<int64> begin, Out<int32> cell, Out<int64> weight)
 {
     const auto visit = [&](int32 f, int64 row, uint64 key) {
         if (start[f] < 0) return;
@@ -87,15 +88,16 @@ split_cells(In<Value> X, int64 n, int64 row_stride, int64 column_stride, int32 n
         if (own < n_before[f]) return;
         add_to(weight + begin[f] + (own - n_before[f]), weighted ? counts[row] : 1);
     };
-    visit_values(X, n, row_stride, column_stride, n_features, counts, weighted != 0,
+    visit_values(X + x_start, n, row_stride, column_stride, n_features, counts, weighted != 0,
                  rows_per_block, visit);
 }
 
 // Find the smallest and the largest key in each slot.
 extern "C" __global__ void __launch_bounds__(BIN_THREADS)
-find_cell_extremes(In<Value> X, int64 n, int64 row_stride, int64 column_stride, int32 n_features,
-                   In<int64> counts, int32 weighted, int64 rows_per_block, In<int64> start,
-                   In<int32> cell, In<int64> slot, Out<uint64> smallest, Out<uint64> largest)
+find_cell_extremes(In<Value> X, int64 n, int64 row_stride, int64 column_stride, int64 x_start,
+                   int32 n_features, In<int64> counts, int32 weighted, int64 rows_per_block,
+                   In<int64> start, In<int32> cell, In<int64> slot, Out<uint64> smallest,
+                   Out<uint64> largest)
 {
     const auto visit = [&](int32 f, int64 row, uint64 key) {
         if (start[f] < 0) return;
@@ -104,6 +106,6 @@ find_cell_extremes(In<Value> X, int64 n, int64 row_stride, int64 column_stride, 
         atomicMin(smallest + own, key);
         atomicMax(largest + own, key);
     };
-    visit_values(X, n, row_stride, column_stride, n_features, counts, weighted != 0,
+    visit_values(X + x_start, n, row_stride, column_stride, n_features, counts, weighted != 0,
                  rows_per_block, visit);
 }

@@ -45,11 +45,17 @@ def fit_mapper(runtime: Runtime, X: Array, rule: BinRule) -> BinMapper:
     """Find the bins of every column, equal to those of `gpuboost.data.binning.fit_bin_mapper`."""
     limits = [None if own else rule.max_bins for own in rule.is_categorical]
     counts = None if rule.weights is None else _counts_of(runtime, rule.weights)
+    whole = copy_to_device(runtime, X) if isinstance(X, runtime.xp.ndarray) else None
+    column_bytes = len(X) * (4 + (X.itemsize if whole is None else 0))  # its cells and its values
+    step = max(1, min(COLUMNS_AT_ONCE, runtime.memory_budget() // (2 * column_bytes)))
     bins = []
-    for first in range(0, X.shape[1], COLUMNS_AT_ONCE):
-        columns = slice(first, first + COLUMNS_AT_ONCE)
-        features = copy_to_device(runtime, X[:, columns])
-        bins += learn_columns(runtime, features, counts, limits[columns])
+    for first in range(0, X.shape[1], step):
+        own = limits[first : first + step]
+        if whole is not None:
+            bins += learn_columns(runtime, whole, counts, own, first)
+        else:
+            features = copy_to_device(runtime, X[:, first : first + step])
+            bins += learn_columns(runtime, features, counts, own)
     return assemble_mapper(bins, rule.is_categorical)
 
 
@@ -88,6 +94,6 @@ def bin_matrix(runtime: Runtime, X: Array, mapper: BinMapper) -> BinnedMatrix:
 
 def _code(runtime: Runtime, X: DeviceFeatures, **given: Any) -> None:
     """Compute the codes of some rows of a matrix; ``given`` are the other kernel arguments."""
-    *grid, rows = grid_of(runtime, X, ROWS_PER_BLOCK)
+    *grid, rows = grid_of(runtime, X, X.n_features, ROWS_PER_BLOCK)
     own = {"X": X.values, "rows_per_block": rows}
     launch(runtime, "bin_values", tuple(grid), X, constants=constants_of(X), **own, **given)

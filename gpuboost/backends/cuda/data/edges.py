@@ -26,9 +26,13 @@ ROWS_PER_BLOCK = 4096  # largest number of rows of a block
 
 
 def learn_columns(
-    runtime: Runtime, X: DeviceFeatures, counts: Array | None, max_bins: list[int | None]
+    runtime: Runtime,
+    X: DeviceFeatures,
+    counts: Array | None,
+    max_bins: list[int | None],
+    first: int = 0,
 ) -> list[ColumnBins]:
-    """Find the bins of all columns.
+    """Find the bins of consecutive columns.
 
     Parameters
     ----------
@@ -38,8 +42,10 @@ def learn_columns(
         Integer weights of the rows, 0 for rows that are left out; None if each counts once.
     max_bins : list of int, or None for a categorical feature
         Maximum number of value bins of each column.
+    first : int
+        The first column.
     """
-    counter = _DeviceCounter(runtime, X, counts)
+    counter = _DeviceCounter(runtime, X, counts, slice(first, first + len(max_bins)))
     searches = [find_bin_cells(limit or MAX_BINS) for limit in max_bins]
     found: dict[int, BinCells] = {}
     waiting = {column: next(search) for column, search in enumerate(searches)}
@@ -62,14 +68,18 @@ def _column_bins(found: BinCells, max_bins: int | None) -> ColumnBins:
 
 
 class _DeviceCounter:
-    """Makes the passes of all columns of a matrix, each pass for the columns that need it."""
+    """Makes the passes of some columns of a matrix, each pass for those that need it."""
 
-    def __init__(self, runtime: Runtime, X: DeviceFeatures, counts: Array | None) -> None:
-        self._runtime, self._X = runtime, X
-        self._paths = [CellPaths.leading() for _ in range(X.n_features)]
-        cell = runtime.xp.empty((X.n_features, X.n), dtype=np.int32)
+    def __init__(
+        self, runtime: Runtime, X: DeviceFeatures, counts: Array | None, columns: slice
+    ) -> None:
+        self._runtime, self._X, self._n_columns = runtime, X, columns.stop - columns.start
+        self._paths = [CellPaths.leading() for _ in range(self._n_columns)]
+        cell = runtime.xp.empty((self._n_columns, X.n), dtype=np.int32)
         weights = runtime.xp.empty(1, dtype=np.int64) if counts is None else counts
         self._own = {"cell": cell, "counts": weights, "weighted": counts is not None}
+        place = {"x_start": columns.start * X.column_stride, "n_features": self._n_columns}
+        self._own |= {"X": X.values, **place}
 
     def make_passes(self, needed: dict[int, Pass]) -> dict[int, Any]:
         """Return the results of the passes that columns need."""
@@ -88,14 +98,14 @@ class _DeviceCounter:
 
     def _split(self, splits: dict[int, tuple[CellSplit]]) -> dict[int, Any]:
         """Move values to the parts of split cells; return the weights of these."""
-        paths, n_before = {}, np.zeros(self._X.n_features, dtype=np.int32)
+        paths, n_before = {}, np.zeros(self._n_columns, dtype=np.int32)
         for column, (split,) in splits.items():
             paths[column], self._paths[column] = self._paths[column].split(split)
             n_before[column] = split.n_before
-        parts = _Joined.of(self._X.n_features, {c: each[0].n_parts for c, each in splits.items()})
+        parts = _Joined.of(self._n_columns, {c: each[0].n_parts for c, each in splits.items()})
         shift = {column: own.shift.astype(np.uint8) for column, own in paths.items()}
         offset = {column: own.offset.astype(np.uint32) for column, own in paths.items()}
-        cells = _Joined.of(self._X.n_features, {c: len(own) for c, own in shift.items()})
+        cells = _Joined.of(self._n_columns, {c: len(own) for c, own in shift.items()})
         tables = {"start": cells.start, "n_before": n_before, "begin": parts.start}
         tables |= {"shift": cells.join(shift), "offset": cells.join(offset)}
         weight = self._runtime.xp.zeros(parts.size, dtype=np.int64)
@@ -104,11 +114,11 @@ class _DeviceCounter:
 
     def _extremes(self, chosen: dict[int, tuple[np.ndarray]]) -> dict[int, Any]:
         """Find the smallest and the largest key of some cells of each column."""
-        asked = _Joined.of(self._X.n_features, {c: len(each) for c, (each,) in chosen.items()})
+        asked = _Joined.of(self._n_columns, {c: len(each) for c, (each,) in chosen.items()})
         slots = {column: np.full(len(self._paths[column].shift), -1) for column in chosen}
         for column, (each,) in chosen.items():
             slots[column][each] = asked.start[column] + np.arange(len(each))
-        cells = _Joined.of(self._X.n_features, {c: len(own) for c, own in slots.items()})
+        cells = _Joined.of(self._n_columns, {c: len(own) for c, own in slots.items()})
         keys = map(self._runtime.asarray, no_extremes(asked.size))
         own = dict(zip(("smallest", "largest"), keys, strict=True))
         tables = self._upload({"start": cells.start, "slot": cells.join(slots)})
@@ -122,9 +132,10 @@ class _DeviceCounter:
 
     def _launch(self, name: str, **tables: Any) -> None:
         """Launch a kernel over all rows and columns."""
-        X, grid = self._X, grid_of(self._runtime, self._X, ROWS_PER_BLOCK)
-        own = {**self._own, "X": X.values, "rows_per_block": grid[2]}
-        launch(self._runtime, name, grid[:2], X, constants=constants_of(X), **own, **tables)
+        X = self._X
+        *grid, rows = grid_of(self._runtime, X, self._n_columns, ROWS_PER_BLOCK)
+        given = {**self._own, **tables, "rows_per_block": rows}
+        launch(self._runtime, name, tuple(grid), X, constants=constants_of(X), **given)
 
 
 @dataclass(frozen=True)
@@ -165,10 +176,12 @@ class _Joined:
         return {c: joined[first : first + self.sizes[c]] for c, first in starts.items()}
 
 
-def grid_of(runtime: Runtime, X: DeviceFeatures, max_rows: int) -> tuple[int, int, int]:
-    """Numbers of blocks of rows and of features, and rows per block, of kernels with tiles."""
+def grid_of(
+    runtime: Runtime, X: DeviceFeatures, n_columns: int, max_rows: int
+) -> tuple[int, int, int]:
+    """Numbers of blocks of rows and of columns, and rows per block, of kernels with tiles."""
     threads = constant("data/tile.cuh", "BIN_THREADS")
-    grid_y = -(-X.n_features * X.itemsize // constant("data/tile.cuh", "BIN_BYTES"))
+    grid_y = -(-n_columns * X.itemsize // constant("data/tile.cuh", "BIN_BYTES"))
     share = -(-X.n * grid_y // (4 * runtime.n_multiprocessors))  # if rows are few, use more blocks
     rows = min(max_rows, -(-share // threads) * threads)
     return -(-X.n // rows), grid_y, rows
