@@ -127,11 +127,8 @@ def _learn_bins(
     if with_codes and rows is None and not is_small:
         codes = np.empty((n_features, n_samples), dtype=np.uint8)
 
-    most = _BLOCK_BYTES // X.itemsize
-    n_blocks = n_threads * -(-n_features // (most * n_threads))  # the threads end together
-    size = -(-n_features // n_blocks)
-    starts = range(0, n_features, size)
-    waiting, bins = iter(starts), [[] for _ in starts]
+    starts, size = _blocks(n_features, _BLOCK_BYTES // X.itemsize, n_threads)
+    waiting, bins = iter(starts), list[list[ColumnBins]]([] for _ in starts)
 
     def learn(feature: int, column: Floats, own: ColumnCounter | None) -> ColumnBins:
         own_codes = None if codes is None else codes[feature]
@@ -151,6 +148,13 @@ def _learn_bins(
 
     _parallel(learn_blocks, range(n_threads), n_threads)
     return assemble_mapper([b for block in bins for b in block], rule.is_categorical), codes
+
+
+def _blocks(n_columns: int, max_size: int, n_threads: int) -> tuple[range, int]:
+    """First columns and the size of blocks of columns, which keep all threads equally busy."""
+    n_blocks = n_threads * -(-n_columns // (max_size * n_threads))
+    size = -(-n_columns // n_blocks)
+    return range(0, n_columns, size), size
 
 
 def _copy_columns(X: Floats, rows: NDArray[np.intp] | None, buffer: Floats) -> Floats:

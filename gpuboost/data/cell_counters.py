@@ -58,7 +58,7 @@ class ColumnCounter:
     n_rows : int
         Length of the columns.
     counts : ndarray of int64 of shape (n_rows,), optional
-        Positive integer weights, 1 each by default. Their sum is below 2**WEIGHT_BITS.
+        Positive integer weights, 1 each by default. Their sum is below 2**QUANTILE_WEIGHT_BITS.
     """
 
     _column: Floats

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from gpuboost.data.arrays import array_module
 
-# Cumulative weights are below 2**WEIGHT_BITS, numbers of shares below 2**_SHARE_BITS, and their
-# products fit in int64.
-WEIGHT_BITS = 46
+# Cumulative weights are below 2**QUANTILE_WEIGHT_BITS, numbers of shares below 2**_SHARE_BITS, and
+# their products fit in int64.
+QUANTILE_WEIGHT_BITS = 46
 _SHARE_BITS = 16
 
 Floats = NDArray[np.floating[Any]]
@@ -31,8 +31,8 @@ def weighted_rows(weights: Floats) -> tuple[NDArray[np.intp] | None, NDArray[np.
     weights are equal.
 
     The unit is a power of two that depends only on the largest weight and the number of rows of
-    positive weight, so sums are exact, independent of order and below 2**WEIGHT_BITS. No positive
-    weight rounds to 0.
+    positive weight, so sums are exact, independent of order and below 2**QUANTILE_WEIGHT_BITS. No
+    positive weight rounds to 0.
     """
     xp = array_module(weights)
     rows = xp.flatnonzero(weights > 0)
@@ -41,7 +41,7 @@ def weighted_rows(weights: Floats) -> tuple[NDArray[np.intp] | None, NDArray[np.
     largest = float(positive.max())
     if float(positive.min()) == largest:
         return kept, None
-    exponent = WEIGHT_BITS - int(np.frexp(largest)[1]) - len(rows).bit_length()
+    exponent = QUANTILE_WEIGHT_BITS - int(np.frexp(largest)[1]) - len(rows).bit_length()
     scaled = xp.rint(xp.ldexp(positive, np.int32(exponent)))
     return kept, xp.maximum(scaled, 1.0).astype(np.int64)
 
@@ -80,7 +80,7 @@ def limit_heavy(cumulative: NDArray[np.int64], max_bins: int) -> NDArray[np.int6
     if int(counts.max()) * max_bins <= 2 * total:
         return cumulative
     # Use all bits: the limited weight is then the same for k rows and for one row of weight k.
-    shift = max(0, WEIGHT_BITS - total.bit_length())
+    shift = max(0, QUANTILE_WEIGHT_BITS - total.bit_length())
     counts, total = counts << shift, total << shift
     n_largest = (max_bins - 1) // 2 + 1
     largest = np.sort(np.partition(counts, len(counts) - n_largest)[-n_largest:])[::-1]

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuboost.data.quantiles import WEIGHT_BITS, Floats, limit_heavy, quantile_cuts
+from gpuboost.data.quantiles import QUANTILE_WEIGHT_BITS, Floats, limit_heavy, quantile_cuts
 from gpuboost.engine.bins import MAX_BINS
 
 LEADING_BITS = 16
@@ -128,13 +128,14 @@ def find_bin_cells(max_bins: int) -> Generator[Pass, Any, BinCells]:
     """
     found = yield "leading_weights", ()
     ordered = _OrderedCells.of_leading(found)
+    split: CellSplit | None
     places, split = ordered.split_coarse()
     while split is not None:
         found = yield "split", (split,)
         ordered = ordered.replace(places, split, found)
         split = None
-        first, is_asked, total = ordered.cut(max_bins)
-        places = np.flatnonzero(is_asked & ~ordered.is_single)
+        first, is_deciding, total = ordered.cut(max_bins)
+        places = np.flatnonzero(is_deciding & ~ordered.is_single)
         if len(places):
             extremes = yield "extremes", (ordered.cells[places],)
             places, split = ordered.split_fine(places, total, *extremes)
@@ -155,7 +156,8 @@ class _OrderedCells:
     Attributes
     ----------
     cells, weight : ndarray of int64 of shape (n_used,)
-        The cells and their weights, whose sum has `WEIGHT_BITS` bits after a shift by ``scale``.
+        The cells and their weights, shifted by ``scale`` so that their sum has
+        `QUANTILE_WEIGHT_BITS` bits.
     is_single : ndarray of bool of shape (n_used,)
         Whether a cell is known to hold a single value.
     keys : ndarray of uint64 of shape (n_used,)
@@ -177,7 +179,7 @@ class _OrderedCells:
         """Return the cells of pass 1 but the last, whose values are missing."""
         cells = np.flatnonzero(found[:-1])
         weight = found[cells]
-        scale = WEIGHT_BITS - int(weight.sum()).bit_length()
+        scale = QUANTILE_WEIGHT_BITS - int(weight.sum()).bit_length()
         unknown = np.zeros(len(cells), dtype=bool), np.zeros(len(cells), dtype=np.uint64)
         return cls(cells, weight << scale, *unknown, scale, N_LEADING)
 
@@ -202,10 +204,10 @@ class _OrderedCells:
         limited = limit_heavy(cumulative, max_bins)
         total = int(limited[-1])
         cuts, deciding = quantile_cuts(limited, max_bins)
-        is_asked = np.diff(limited, prepend=0) < self.weight
-        is_asked[deciding] = True
-        is_asked &= self.weight > total >> _LIMIT_BITS
-        return np.append(0, cuts), is_asked | (n_used <= MAX_BINS), total
+        is_deciding = np.diff(limited, prepend=0) < self.weight
+        is_deciding[deciding] = True
+        is_deciding &= self.weight > total >> _LIMIT_BITS
+        return np.append(0, cuts), is_deciding | (n_used <= MAX_BINS), total
 
     def split_fine(
         self, places: Integers, total: int, smallest: Keys, largest: Keys

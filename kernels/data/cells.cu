@@ -1,19 +1,15 @@
 // Passes over the values of a matrix that count them by radix cells, see
 // gpuboost/data/radix_cells.py. Each pass reads every value once, for all features together.
 //
-//   X        float32 or float64, strides counted in values; NaN is missing. F consecutive features
-//            of n rows are counted; the first value of these is X[x_start]
+//   X        float32 or float64 (n, F), strides counted in values; NaN is missing
 //   counts   int64 (n,)    integer weights of the rows, read only if `weighted`, else each is 1;
 //                          rows of weight 0 are left out
-//   cell     int32 (F, n)  current cell of each value
-//   start    int64 (F,)    where a feature's entries begin in tables by cell; -1: not in this pass
-//   shift    uint8 (.)     by feature and cell: a value goes to cell (key >> shift) + offset
-//   offset   uint32 (.)
-//   n_before int32 (F,)    cells from this number on are counted
-//   begin    int64 (F,)    where their weights begin
-//   weight   int64 (.)     by feature and counted cell: the weights are added to it
-//   slot     int64 (.)     by feature and cell: index of its keys below, or -1
-//   smallest, largest  uint64 (.)  smallest and largest key of each slot
+//   start    int64 (F,)    where a feature's entries begin in the tables; -1: not in this pass
+//   shift    uint8 (.)     by feature and cell: a value goes from a cell that is split to cell
+//   offset   uint32 (.)    (key >> shift) + offset. For other cells, `shift` is WHOLE, and `offset`
+//                          is the index below of what is found, or NOWHERE
+//   weight   int64 (.)     weights of cells: the weights of their values are added
+//   smallest, largest  uint64 (.)  smallest and largest keys of cells
 //
 // Launch: grid (blocks of rows, blocks of BIN_FEATURES features), BIN_THREADS threads, no dynamic
 // shared memory. A block takes `rows_per_block` rows, BIN_THREADS at a time. It copies their values
@@ -23,6 +19,8 @@
 
 constexpr int32 LEADING_SHIFT = 48;
 constexpr uint64 SIGN_BIT = (uint64)1 << 63;
+constexpr uint8 WHOLE = 255;
+constexpr uint32 NOWHERE = 0xffffffffu;
 constexpr uint64 MISSING_KEY = 0xffffffffffffffffull;
 
 // The float64 bit pattern as an integer of the same order: 0.0 and -0.0 have the same key.
@@ -31,6 +29,15 @@ __device__ __forceinline__ uint64 cell_key(Value x)
     if (x != x) return MISSING_KEY;
     const int64 bits = __double_as_longlong((double)x + 0.0);
     return (uint64)bits ^ ((uint64)(bits >> 63) | SIGN_BIT);
+}
+
+// The index of what is found for the cell of a key. The way to it begins in its cell of pass 1 and
+// leads through the cells that were split since.
+__device__ __forceinline__ uint32 index_of(uint64 key, const uint8* shift, const uint32* offset)
+{
+    uint32 cell = (uint32)(key >> LEADING_SHIFT);
+    while (shift[cell] != WHOLE) cell = (uint32)(key >> shift[cell]) + offset[cell];
+    return offset[cell];
 }
 
 // Call `visit(feature, row, key)` for all values of the block's rows and features that take part.
@@ -58,54 +65,47 @@ __device__ __forceinline__ void visit_values(const Value* X, int64 n, int64 row_
     }
 }
 
-// Pass 1: find the cell of each value, and add its weight; `weight` has 2^16 entries per feature.
+// Add weights by the leading bits of the keys; `weight` has 2^16 entries per feature.
 extern "C" __global__ void __launch_bounds__(BIN_THREADS)
-count_leading_cells(In<Value> X, int64 n, int64 row_stride, int64 column_stride, int64 x_start,
-                    int32 n_features, In<int64> counts, int32 weighted, int64 rows_per_block,
-                    Out<int32> cell, Out<int64> weight)
+count_leading_cells(In<Value> X, int64 n, int64 row_stride, int64 column_stride, int32 n_features,
+                    In<int64> counts, int32 weighted, int64 rows_per_block, Out<int64> weight)
 {
     const auto visit = [&](int32 f, int64 row, uint64 key) {
-        const int32 own = (int32)(key >> LEADING_SHIFT);
-        cell[f * n + row] = own;
-        add_to(weight + ((int64)f << 16) + own, weighted ? counts[row] : 1);
+        const int64 own = ((int64)f << 16) + (int64)(key >> LEADING_SHIFT);
+        add_to(weight + own, weighted ? counts[row] : 1);
     };
-    visit_values(X + x_start, n, row_stride, column_stride, n_features, counts, weighted != 0,
+    visit_values(X, n, row_stride, column_stride, n_features, counts, weighted != 0,
                  rows_per_block, visit);
 }
 
-// Move each value to the cell that its key leads to, and add the weights of new cells.
+// Add weights by cell, for the cells that have an index.
 extern "C" __global__ void __launch_bounds__(BIN_THREADS)
-split_cells(In<Value> X, int64 n, int64 row_stride, int64 column_stride, int64 x_start,
-            int32 n_features, In<int64> counts, int32 weighted, int64 rows_per_block,
-            In<int64> start, In<uint8> shift, In<uint32> offset, In<int32> n_before,
-            In<int64> begin, Out<int32> cell, Out<int64> weight)
+count_cells(In<Value> X, int64 n, int64 row_stride, int64 column_stride, int32 n_features,
+            In<int64> counts, int32 weighted, int64 rows_per_block, In<int64> start,
+            In<uint8> shift, In<uint32> offset, Out<int64> weight)
 {
     const auto visit = [&](int32 f, int64 row, uint64 key) {
         if (start[f] < 0) return;
-        const int64 before = start[f] + cell[f * n + row];
-        const int32 own = (int32)((uint32)(key >> shift[before]) + offset[before]);
-        cell[f * n + row] = own;
-        if (own < n_before[f]) return;
-        add_to(weight + begin[f] + (own - n_before[f]), weighted ? counts[row] : 1);
+        const uint32 own = index_of(key, shift + start[f], offset + start[f]);
+        if (own != NOWHERE) add_to(weight + own, weighted ? counts[row] : 1);
     };
-    visit_values(X + x_start, n, row_stride, column_stride, n_features, counts, weighted != 0,
+    visit_values(X, n, row_stride, column_stride, n_features, counts, weighted != 0,
                  rows_per_block, visit);
 }
 
-// Find the smallest and the largest key in each slot.
+// Find the smallest and the largest key of the cells that have an index.
 extern "C" __global__ void __launch_bounds__(BIN_THREADS)
-find_cell_extremes(In<Value> X, int64 n, int64 row_stride, int64 column_stride, int64 x_start,
-                   int32 n_features, In<int64> counts, int32 weighted, int64 rows_per_block,
-                   In<int64> start, In<int32> cell, In<int64> slot, Out<uint64> smallest,
-                   Out<uint64> largest)
+find_cell_extremes(In<Value> X, int64 n, int64 row_stride, int64 column_stride, int32 n_features,
+                   In<int64> counts, int32 weighted, int64 rows_per_block, In<int64> start,
+                   In<uint8> shift, In<uint32> offset, Out<uint64> smallest, Out<uint64> largest)
 {
     const auto visit = [&](int32 f, int64 row, uint64 key) {
         if (start[f] < 0) return;
-        const int64 own = slot[start[f] + cell[f * n + row]];
-        if (own < 0) return;
+        const uint32 own = index_of(key, shift + start[f], offset + start[f]);
+        if (own == NOWHERE) return;
         atomicMin(smallest + own, key);
         atomicMax(largest + own, key);
     };
-    visit_values(X + x_start, n, row_stride, column_stride, n_features, counts, weighted != 0,
+    visit_values(X, n, row_stride, column_stride, n_features, counts, weighted != 0,
                  rows_per_block, visit);
 }

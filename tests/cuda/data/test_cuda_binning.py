@@ -202,19 +202,12 @@ def test_many_rows_share_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_all_columns_are_read_together(dtype: Any, machine: Machine) -> None:
     """A pass is one launch for all columns, and columns need few passes."""
-    X = matrix(1, 600, [*COLUMN_KINDS, *OWN_KINDS], dtype)[:, : binning.COLUMNS_AT_ONCE]
+    X = matrix(1, 600, [*COLUMN_KINDS, *OWN_KINDS], dtype)
     runtime = device_runtime()
     assert_equal_binning(runtime, X)
     launches = str(machine.launches)
     assert launches.count("count_leading_cells") == 1
-    assert launches.count("split_cells") + launches.count("find_cell_extremes") <= 9
-
-
-def test_columns_that_are_not_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(binning, "COLUMNS_AT_ONCE", 3)
-    for X in (matrix(1, 300, [*COLUMN_KINDS, *OWN_KINDS], np.float32),):
-        assert_equal_binning(ShimRuntime(), X)
-        assert_equal_binning(ShimRuntime(), np.asfortranarray(X))
+    assert launches.count("count_cells") + launches.count("find_cell_extremes") <= 9
 
 
 # Matrix on host and device ------------------------------------------------------------------
@@ -281,7 +274,7 @@ def test_there_are_mutants() -> None:
 
 @pytest.mark.parametrize(("file", "mutant"), MUTANTS)
 def test_every_barrier_is_needed(file: str, mutant: cuda_shim.Mutant) -> None:
-    X = matrix(1, 600, ["normal"] * 3, np.float32)
+    X = matrix(1, 2000, ["normal"] * 3, np.float32)
     runtime = ShimRuntime(flavour="race", sources={file: mutant.source_text}, n_multiprocessors=1)
     with pytest.raises(KernelError, match="race"):
         assert_equal_binning(runtime, X)

@@ -17,15 +17,14 @@ from gpuboost.engine.growth.frontier import Array
 
 # Largest number of rows of a block, which copies the edges to shared memory once for all its rows.
 ROWS_PER_BLOCK = 4096
-COLUMNS_AT_ONCE = 16  # columns whose bins are found together, which limits the memory
-LEARNING_BYTES = 4 * COLUMNS_AT_ONCE + 8  # for cells and weights, per row, besides X
+LEARNING_BYTES = 64  # allowed besides X, per row: for weights, codes and tables of cells
 
 
 def fit_bins(runtime: Runtime, X: Array, rule: BinRule) -> BinnedMatrix:
     """Find the bins of a matrix and compute its codes.
 
-    If a host matrix fits in the memory budget together with the work on one column, it is copied to
-    the device only once. Otherwise it is copied twice, in parts: for the bins and for the codes.
+    If a host matrix fits in the memory budget together with the work on it, it is copied to the
+    device only once. Otherwise it is copied twice, in parts: for the bins and for the codes.
 
     Parameters
     ----------
@@ -45,17 +44,12 @@ def fit_mapper(runtime: Runtime, X: Array, rule: BinRule) -> BinMapper:
     """Find the bins of every column, equal to those of `gpuboost.data.binning.fit_bin_mapper`."""
     limits = [None if own else rule.max_bins for own in rule.is_categorical]
     counts = None if rule.weights is None else _counts_of(runtime, rule.weights)
-    whole = copy_to_device(runtime, X) if isinstance(X, runtime.xp.ndarray) else None
-    column_bytes = len(X) * (4 + (X.itemsize if whole is None else 0))  # its cells and its values
-    step = max(1, min(COLUMNS_AT_ONCE, runtime.memory_budget() // (2 * column_bytes)))
     bins = []
+    on_device = isinstance(X, runtime.xp.ndarray)
+    step = X.shape[1] if on_device else max(1, runtime.memory_budget() // (2 * X[:, :1].nbytes))
     for first in range(0, X.shape[1], step):
-        own = limits[first : first + step]
-        if whole is not None:
-            bins += learn_columns(runtime, whole, counts, own, first)
-        else:
-            features = copy_to_device(runtime, X[:, first : first + step])
-            bins += learn_columns(runtime, features, counts, own)
+        features = copy_to_device(runtime, X[:, first : first + step])
+        bins += learn_columns(runtime, features, counts, limits[first : first + step])
     return assemble_mapper(bins, rule.is_categorical)
 
 
@@ -94,6 +88,6 @@ def bin_matrix(runtime: Runtime, X: Array, mapper: BinMapper) -> BinnedMatrix:
 
 def _code(runtime: Runtime, X: DeviceFeatures, **given: Any) -> None:
     """Compute the codes of some rows of a matrix; ``given`` are the other kernel arguments."""
-    *grid, rows = grid_of(runtime, X, X.n_features, ROWS_PER_BLOCK)
+    *grid, rows = grid_of(runtime, X, ROWS_PER_BLOCK)
     own = {"X": X.values, "rows_per_block": rows}
     launch(runtime, "bin_values", tuple(grid), X, constants=constants_of(X), **own, **given)

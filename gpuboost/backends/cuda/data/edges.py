@@ -22,17 +22,14 @@ from gpuboost.data.radix_cells import N_LEADING, BinCells, CellSplit, Pass, find
 from gpuboost.engine.bins import MAX_BINS
 from gpuboost.engine.growth.frontier import Array
 
-ROWS_PER_BLOCK = 4096  # largest number of rows of a block
+COUNTED_ROWS = 4096  # largest number of rows that a block counts
+_WHOLE, _NOWHERE = 255, np.uint64(2**32 - 1)  # as in cells.cu
 
 
 def learn_columns(
-    runtime: Runtime,
-    X: DeviceFeatures,
-    counts: Array | None,
-    max_bins: list[int | None],
-    first: int = 0,
+    runtime: Runtime, X: DeviceFeatures, counts: Array | None, max_bins: list[int | None]
 ) -> list[ColumnBins]:
-    """Find the bins of consecutive columns.
+    """Find the bins of all columns.
 
     Parameters
     ----------
@@ -42,10 +39,8 @@ def learn_columns(
         Integer weights of the rows, 0 for rows that are left out; None if each counts once.
     max_bins : list of int, or None for a categorical feature
         Maximum number of value bins of each column.
-    first : int
-        The first column.
     """
-    counter = _DeviceCounter(runtime, X, counts, slice(first, first + len(max_bins)))
+    counter = _DeviceCounter(runtime, X, counts)
     searches = [find_bin_cells(limit or MAX_BINS) for limit in max_bins]
     found: dict[int, BinCells] = {}
     waiting = {column: next(search) for column, search in enumerate(searches)}
@@ -68,18 +63,14 @@ def _column_bins(found: BinCells, max_bins: int | None) -> ColumnBins:
 
 
 class _DeviceCounter:
-    """Makes the passes of some columns of a matrix, each pass for those that need it."""
+    """Makes the passes of all columns of a matrix, each pass for the columns that need it."""
 
-    def __init__(
-        self, runtime: Runtime, X: DeviceFeatures, counts: Array | None, columns: slice
-    ) -> None:
-        self._runtime, self._X, self._n_columns = runtime, X, columns.stop - columns.start
-        self._paths = [CellPaths.leading() for _ in range(self._n_columns)]
-        cell = runtime.xp.empty((self._n_columns, X.n), dtype=np.int32)
+    def __init__(self, runtime: Runtime, X: DeviceFeatures, counts: Array | None) -> None:
+        self._runtime, self._X = runtime, X
+        self._paths = [CellPaths.leading() for _ in range(X.n_features)]
+        self._is_whole = [np.ones(N_LEADING, dtype=bool) for _ in range(X.n_features)]
         weights = runtime.xp.empty(1, dtype=np.int64) if counts is None else counts
-        self._own = {"cell": cell, "counts": weights, "weighted": counts is not None}
-        place = {"x_start": columns.start * X.column_stride, "n_features": self._n_columns}
-        self._own |= {"X": X.values, **place}
+        self._counts = {"counts": weights, "weighted": counts is not None}
 
     def make_passes(self, needed: dict[int, Pass]) -> dict[int, Any]:
         """Return the results of the passes that columns need."""
@@ -91,50 +82,59 @@ class _DeviceCounter:
         return results
 
     def _leading_weights(self, columns: dict[int, tuple[()]]) -> dict[int, Any]:
-        """Find the cells of pass 1 and their weights, of all columns."""
+        """Return the weights of the cells of pass 1, of all columns."""
         weight = self._runtime.xp.zeros((len(columns), N_LEADING), dtype=np.int64)
         self._launch("count_leading_cells", weight=weight)
         return dict(enumerate(self._runtime.to_host(weight)))
 
     def _split(self, splits: dict[int, tuple[CellSplit]]) -> dict[int, Any]:
-        """Move values to the parts of split cells; return the weights of these."""
-        paths, n_before = {}, np.zeros(self._n_columns, dtype=np.int32)
+        """Split cells; return the weights of their parts."""
+        parts = self._joined({column: split.n_parts for column, (split,) in splits.items()})
+        cells = {}
         for column, (split,) in splits.items():
-            paths[column], self._paths[column] = self._paths[column].split(split)
-            n_before[column] = split.n_before
-        parts = _Joined.of(self._n_columns, {c: each[0].n_parts for c, each in splits.items()})
-        shift = {column: own.shift.astype(np.uint8) for column, own in paths.items()}
-        offset = {column: own.offset.astype(np.uint32) for column, own in paths.items()}
-        cells = _Joined.of(self._n_columns, {c: len(own) for c, own in shift.items()})
-        tables = {"start": cells.start, "n_before": n_before, "begin": parts.start}
-        tables |= {"shift": cells.join(shift), "offset": cells.join(offset)}
+            self._paths[column] = self._paths[column].split(split)[1]
+            is_new = np.ones(split.n_parts, dtype=bool)
+            self._is_whole[column][split.cells] = False
+            self._is_whole[column] = np.append(self._is_whole[column], is_new)
+            cells[column] = split.n_before + np.arange(split.n_parts)
         weight = self._runtime.xp.zeros(parts.size, dtype=np.int64)
-        self._launch("split_cells", weight=weight, **self._upload(tables))
+        self._launch("count_cells", weight=weight, **self._tables(cells, parts))
         return parts.cut(self._runtime.to_host(weight))
 
     def _extremes(self, chosen: dict[int, tuple[np.ndarray]]) -> dict[int, Any]:
-        """Find the smallest and the largest key of some cells of each column."""
-        asked = _Joined.of(self._n_columns, {c: len(each) for c, (each,) in chosen.items()})
-        slots = {column: np.full(len(self._paths[column].shift), -1) for column in chosen}
-        for column, (each,) in chosen.items():
-            slots[column][each] = asked.start[column] + np.arange(len(each))
-        cells = _Joined.of(self._n_columns, {c: len(own) for c, own in slots.items()})
-        keys = map(self._runtime.asarray, no_extremes(asked.size))
-        own = dict(zip(("smallest", "largest"), keys, strict=True))
-        tables = self._upload({"start": cells.start, "slot": cells.join(slots)})
-        self._launch("find_cell_extremes", **own, **tables)
-        smallest, largest = (asked.cut(self._runtime.to_host(own[name])) for name in own)
-        return {column: (smallest[column], largest[column]) for column in chosen}
+        """Return the smallest and the largest key of some cells of each column."""
+        cells = {column: own for column, (own,) in chosen.items()}
+        keys = self._joined({column: len(own) for column, own in cells.items()})
+        smallest, largest = map(self._runtime.asarray, no_extremes(keys.size))
+        own = {"smallest": smallest, "largest": largest, **self._tables(cells, keys)}
+        self._launch("find_cell_extremes", **own)
+        low, high = (keys.cut(self._runtime.to_host(each)) for each in (smallest, largest))
+        return {column: (low[column], high[column]) for column in chosen}
 
-    def _upload(self, tables: dict[str, np.ndarray]) -> dict[str, Array]:
-        """Copy tables to the device."""
+    def _joined(self, sizes: dict[int, int]) -> _Joined:
+        """Place arrays of some columns one after the other."""
+        start, ends = np.full(self._X.n_features, -1, dtype=np.int64), np.cumsum([*sizes.values()])
+        start[list(sizes)] = ends - list(sizes.values())
+        return _Joined(start, sizes)
+
+    def _tables(self, cells: dict[int, np.ndarray], found: _Joined) -> dict[str, Array]:
+        """Tables on the device by which values of some cells find the index of these."""
+        starts = self._joined({column: len(self._is_whole[column]) for column in cells})
+        shift, offset = np.empty(starts.size, np.uint8), np.empty(starts.size, np.uint32)
+        shifts, offsets = starts.cut(shift), starts.cut(offset)
+        for column, own in cells.items():
+            paths, is_whole = self._paths[column], self._is_whole[column]
+            shifts[column][:] = np.where(is_whole, _WHOLE, paths.shift)
+            offsets[column][:] = np.where(is_whole, _NOWHERE, paths.offset & _NOWHERE)
+            offsets[column][own] = found.start[column] + np.arange(len(own))
+        tables = {"start": starts.start, "shift": shift, "offset": offset}
         return {name: self._runtime.asarray(own) for name, own in tables.items()}
 
     def _launch(self, name: str, **tables: Any) -> None:
         """Launch a kernel over all rows and columns."""
         X = self._X
-        *grid, rows = grid_of(self._runtime, X, self._n_columns, ROWS_PER_BLOCK)
-        given = {**self._own, **tables, "rows_per_block": rows}
+        *grid, rows = grid_of(self._runtime, X, COUNTED_ROWS)
+        given = {**self._counts, **tables, "X": X.values, "rows_per_block": rows}
         launch(self._runtime, name, tuple(grid), X, constants=constants_of(X), **given)
 
 
@@ -153,22 +153,10 @@ class _Joined:
     start: np.ndarray
     sizes: dict[int, int]
 
-    @classmethod
-    def of(cls, n_columns: int, sizes: dict[int, int]) -> _Joined:
-        """Place arrays of the given sizes one after the other."""
-        start = np.full(n_columns, -1, dtype=np.int64)
-        ends = np.cumsum(list(sizes.values()))
-        start[list(sizes)] = ends - list(sizes.values())
-        return cls(start, sizes)
-
     @property
     def size(self) -> int:
         """Size of the joined array."""
         return sum(self.sizes.values())
-
-    def join(self, arrays: dict[int, np.ndarray]) -> np.ndarray:
-        """Return the joined array."""
-        return np.concatenate([arrays[column] for column in self.sizes])
 
     def cut(self, joined: np.ndarray) -> dict[int, np.ndarray]:
         """Return the arrays of the columns."""
@@ -176,12 +164,10 @@ class _Joined:
         return {c: joined[first : first + self.sizes[c]] for c, first in starts.items()}
 
 
-def grid_of(
-    runtime: Runtime, X: DeviceFeatures, n_columns: int, max_rows: int
-) -> tuple[int, int, int]:
-    """Numbers of blocks of rows and of columns, and rows per block, of kernels with tiles."""
+def grid_of(runtime: Runtime, X: DeviceFeatures, max_rows: int) -> tuple[int, int, int]:
+    """Numbers of blocks of rows and of features, and rows per block, of kernels with tiles."""
     threads = constant("data/tile.cuh", "BIN_THREADS")
-    grid_y = -(-n_columns * X.itemsize // constant("data/tile.cuh", "BIN_BYTES"))
+    grid_y = -(-X.n_features * X.itemsize // constant("data/tile.cuh", "BIN_BYTES"))
     share = -(-X.n * grid_y // (4 * runtime.n_multiprocessors))  # if rows are few, use more blocks
     rows = min(max_rows, -(-share // threads) * threads)
     return -(-X.n // rows), grid_y, rows
