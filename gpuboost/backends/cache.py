@@ -21,7 +21,8 @@ from importlib import metadata
 from pathlib import Path
 
 GROW_ONE, GROW_MANY, PREDICT = "grow-one-channel", "grow-many-channels", "predict"
-PROGRAMS = (GROW_ONE, GROW_MANY, PREDICT)
+BIN = "bin"
+PROGRAMS = (GROW_ONE, GROW_MANY, PREDICT, BIN)
 SUFFIX = ".compiled"
 
 _DIGEST_BYTES = hashlib.sha256().digest_size

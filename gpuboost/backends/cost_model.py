@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
-from gpuboost.backends.cache import GROW_MANY, GROW_ONE, PREDICT, cache_folder, replace_file
+from gpuboost.backends.cache import BIN, GROW_MANY, GROW_ONE, PREDICT, cache_folder, replace_file
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.task import NO_LIMIT, DepthLimits
 
@@ -39,6 +39,7 @@ NUMPY_STEP = 20e-9  # seconds per row and level of a tree, in prediction
 # gradient, weight and leaf of one row in a round. STEP: one row and level in prediction.
 NODE_VISITS, ALONE, ROUND_VISIT, ROUND_ROW_VISITS, STEP_VISITS = 125, 2, 0.2, 45, 2
 TREE_SECONDS, BIN_SECONDS = 3e-4, 1e-8  # seconds per tree, and per value that is binned
+NUMPY_BIN_SECONDS = 2.5e-8  # the same with NumPy
 
 CUDA_BATCH_ROWS = 1 << 27  # rows of the trees that a GPU grows together, limited by its memory
 CUDA_NODES = 2**31 - 1  # largest number of nodes of a tree: their indices are int32
@@ -138,6 +139,12 @@ class WorkTimes:
     numpy: float
     numba: float
     cuda: float = math.inf
+
+
+def binning_times(shape: tuple[int, int]) -> WorkTimes:
+    """Estimated seconds to learn the bins of a matrix, and to bin it."""
+    n_values = float(shape[0]) * shape[1]
+    return WorkTimes(BIN, n_values * NUMPY_BIN_SECONDS, n_values * BIN_SECONDS)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from numba.core.caching import IndexDataCacheFile
 from numba.extending import intrinsic
 
 from gpuboost.backends.cache import (
+    BIN,
     GROW_MANY,
     GROW_ONE,
     PREDICT,
@@ -169,6 +170,7 @@ class _MarkingFile(IndexDataCacheFile):
 # arguments to the program.
 _PROGRAMS: dict[str, Callable[[Any], str | None]] = {
     "grow": lambda arguments: GROW_ONE if types.none in arguments else GROW_MANY,
+    "follow_paths": lambda arguments: BIN,
     "predict_rows": lambda arguments: PREDICT,
     "predict_perfect": lambda arguments: PREDICT,
 }
