@@ -115,7 +115,7 @@ def worker_threads(n_threads: int) -> Iterator[ThreadPoolExecutor]:
 
 @contextmanager
 def observed_by(observer: Callable[[bool], Any]) -> Iterator[None]:
-    """Call ``observer`` with True while a thread waits for a compiler, and with False afterwards."""
+    """Call ``observer`` with True while a thread waits for a compiler, with False afterwards."""
     waits.observers.append(observer)
     try:
         yield

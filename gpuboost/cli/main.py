@@ -64,7 +64,7 @@ def parser() -> argparse.ArgumentParser:
 def _add_demo(commands: Any) -> None:
     """Add the command ``demo`` with its options."""
     demo = commands.add_parser(
-        "demo", help="train every estimator and scikit-learn's; show times and scores"
+        "demo", help="train every estimator beside other libraries; show times and scores"
     )
     seconds = partial(_number, float, *_SECONDS, "a number of seconds above 0")
     demo.add_argument("--device", default="auto", help="where to train (default: %(default)s)")
@@ -72,12 +72,12 @@ def _add_demo(commands: Any) -> None:
         "--rows",
         type=_whole_number(100, MAX_DEMO_ROWS),
         default=200_000,
-        help="rows of the synthetic table (default: %(default)s)",
+        help="maximum rows of the synthetic table (default: %(default)s)",
     )
     demo.add_argument(
         "--seconds",
         type=seconds,
-        default=120.0,
+        default=60.0,
         help="approximate time of the whole demonstration (default: %(default)s)",
     )
     seeds = _whole_number(0, 2**32 - 1)
@@ -207,10 +207,12 @@ def compile_cache() -> str:
 def warmed_up() -> list[str]:
     """Whether ``gpuboost warmup`` has compiled each program, one per line."""
     from gpuboost.backends.cache import compiled_programs
-    from gpuboost.cli.programs import PROGRAMS
+    from gpuboost.cli.programs import WARM_UP_PROGRAMS
 
-    names = compiled_programs(program.name for program in PROGRAMS)
-    lines = [f"  {each.text:28s} {'yes' if each.name in names else 'no'}" for each in PROGRAMS]
+    names = compiled_programs(program.name for program in WARM_UP_PROGRAMS)
+    lines = [
+        f"  {each.text:28s} {'yes' if each.name in names else 'no'}" for each in WARM_UP_PROGRAMS
+    ]
     return ["", "compiled by gpuboost warmup", *lines]
 
 

@@ -10,8 +10,11 @@ import numpy as np
 
 import gpuboost
 
-N_FEATURES = 6
-SMALL, LARGE = 300, 5_000  # rows: boosting grows small tables depth-first, large ones by levels
+FIT_FEATURES = 6
+DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS = (
+    300,
+    5_000,
+)  # rows: boosting grows small tables depth-first, large ones by levels
 REGRESSOR, CLASSIFIER = "GradientBoostingRegressor", "GradientBoostingClassifier"
 TREES = ("DecisionTree", "ExtraTree")
 
@@ -39,19 +42,19 @@ class ProgramFit:
     estimator: str
     words: dict[str, Any] = field(default_factory=dict)
     target: str = "values"
-    n_rows: int = SMALL
+    n_rows: int = DEPTH_FIRST_ROWS
     weighted: bool = False
     dtype: type = np.float64
 
     def run(self) -> None:
         """Fit the estimator with Numba, and predict."""
         rng = np.random.default_rng(0)
-        X = rng.normal(size=(self.n_rows, N_FEATURES)).astype(self.dtype)
+        X: Any = rng.normal(size=(self.n_rows, FIT_FEATURES)).astype(self.dtype)
         X[:, 1] = rng.integers(4, size=self.n_rows)
         X[::5, 2] = np.nan
         y: Any = X[:, 0] * X[:, 3] + 0.5 * X[:, 1] + rng.normal(size=self.n_rows)
         if self.target == "positive":
-            y = np.exp(0.3 * y)
+            y = y * y + 0.1
         elif self.target == "outputs":
             y = np.column_stack([y, X[:, 0]])
         elif self.target != "values":
@@ -92,7 +95,7 @@ def _boosting(n_rows: int, target: str = "values", **words: Any) -> ProgramFit:
     return ProgramFit(CLASSIFIER if is_class else REGRESSOR, words, target, n_rows)
 
 
-_CRITERIA = [
+_FITS_OF_CRITERIA = [
     *(
         ProgramFit(f"{kind}Classifier", {"criterion": criterion}, target)
         for kind in TREES
@@ -104,15 +107,18 @@ _CRITERIA = [
     ),
 ]  # fmt: skip
 _POSITIVE = ("poisson", "gamma", "tweedie")
-_LOSSES = [
+_FITS_OF_LOSSES = [
     *(
         _boosting(n_rows, "positive", loss=loss)
-        for n_rows in (SMALL, LARGE)
+        for n_rows in (DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS)
         for loss in ("log_cosh", *_POSITIVE)
     ),
-    *(_boosting(n_rows, "two", loss="exponential") for n_rows in (SMALL, LARGE)),
+    *(
+        _boosting(n_rows, "two", loss="exponential")
+        for n_rows in (DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS)
+    ),
 ]
-_MEDIANS = [
+_FITS_OF_MEDIANS = [
     *_of_both(("DecisionTree",), max_leaf_nodes=7)[2:],
     *(
         ProgramFit(f"{kind}Regressor", {"criterion": "absolute_error"}, target, weighted=weighted)
@@ -122,36 +128,51 @@ _MEDIANS = [
     ),
     *(
         _boosting(n_rows, loss=loss)
-        for n_rows in (SMALL, LARGE)
+        for n_rows in (DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS)
         for loss in ("absolute_error", "huber", "quantile")
     ),
-    _boosting(LARGE, loss="quantile", alpha=[0.2, 0.8]),
+    _boosting(LEVEL_WISE_ROWS, loss="quantile", alpha=[0.2, 0.8]),
 ]
-_CATEGORIES = [
+_FITS_OF_CATEGORIES = [
     *(ProgramFit(fit.estimator, {"categorical_features": [1]}, fit.target, dtype=dtype)
       for fit in _of_both(TREES) for dtype in (np.float64, np.float32)),
     *(_boosting(n_rows, target, categorical_features=[1])
-      for n_rows in (SMALL, LARGE) for target in ("values", "two", "three")),
+      for n_rows in (DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS) for target in ("values", "two", "three")),
 ]  # fmt: skip
-_MORE_BOOSTING = [
-    _boosting(LARGE, max_depth=None, min_samples_leaf=2),
-    _boosting(LARGE, max_depth=None, max_features=3, min_samples_leaf=2),
-    *(_boosting(n_rows, max_features=3, subsample=0.6) for n_rows in (SMALL, LARGE)),
-    _boosting(LARGE, max_leaf_nodes=9, interaction_cst="pairwise"),
-    _boosting(LARGE, monotonic_cst=[1, 0, 0, -1, 0, 0], l1_regularization=1.0, max_delta_step=0.5),
-    *(_boosting(n_rows, "outputs") for n_rows in (SMALL, LARGE)),
-    *(_boosting(n_rows, "three", multi_strategy="multi_output_tree") for n_rows in (SMALL, LARGE)),
-    _boosting(LARGE, n_iter_no_change=2, ccp_alpha=0.01),
+_FITS_OF_OPTIONS = [
+    _boosting(LEVEL_WISE_ROWS, max_depth=None, min_samples_leaf=2),
+    _boosting(LEVEL_WISE_ROWS, max_depth=None, max_features=3, min_samples_leaf=2),
+    *(
+        _boosting(n_rows, max_features=3, subsample=0.6)
+        for n_rows in (DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS)
+    ),
+    _boosting(LEVEL_WISE_ROWS, max_leaf_nodes=9, interaction_cst="pairwise"),
+    _boosting(
+        LEVEL_WISE_ROWS,
+        monotonic_cst=[1, 0, 0, -1, 0, 0],
+        l1_regularization=1.0,
+        max_delta_step=0.5,
+    ),
+    *(_boosting(n_rows, "outputs") for n_rows in (DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS)),
+    *(
+        _boosting(n_rows, "three", multi_strategy="multi_output_tree")
+        for n_rows in (DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS)
+    ),
+    _boosting(LEVEL_WISE_ROWS, n_iter_no_change=2, ccp_alpha=0.01),
+    *(
+        _boosting(DEPTH_FIRST_ROWS, "outputs", l1_regularization=1.0, max_delta_step=0.5, **more)
+        for more in ({}, {"categorical_features": [1]})
+    ),
 ]
-_SINGLE = [
+_FITS_OF_FLOAT32 = [
     ProgramFit(name, words, target, dtype=np.float32)
     for name, words, target in (
         ("RandomForestClassifier", {}, "two"),
         ("RandomForestRegressor", {"max_depth": 3}, "values"),
         ("RandomForestClassifier", {"max_depth": 3, "categorical_features": [1]}, "two"),
     )
-] + [ProgramFit(REGRESSOR, n_rows=LARGE, dtype=np.float32)]
-_ADABOOST = [
+] + [ProgramFit(REGRESSOR, n_rows=LEVEL_WISE_ROWS, dtype=np.float32)]
+_FITS_OF_ADABOOST = [
     ProgramFit(f"AdaBoost{suffix}", {"boosting": boosting}, target)
     for suffix, targets in (("Classifier", ("two", "three")), ("Regressor", ("values",)))
     for boosting in ("reweighting", "resampling")
@@ -159,21 +180,21 @@ _ADABOOST = [
 ]
 _FOREST = "RandomForestClassifier"
 
-PROGRAMS = (
-    Program("boosting", "a default boosting fit", [_boosting(LARGE)]),
+WARM_UP_PROGRAMS = (
+    Program("boosting", "a default boosting fit", [_boosting(LEVEL_WISE_ROWS)]),
     Program("forest", "a default forest", [ProgramFit(_FOREST, {}, "two")]),
     Program(
         "more-channels",
         "several classes or outputs",
         [*_of_both(("RandomForest",), oob_score=True, n_estimators=9),
-         *(_boosting(n_rows, target) for n_rows in (SMALL, LARGE) for target in ("two", "three"))],
+         *(_boosting(n_rows, target) for n_rows in (DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS) for target in ("two", "three"))],
     ),
-    Program("float32", "features in float32", _SINGLE),
+    Program("float32", "features in float32", _FITS_OF_FLOAT32),
     Program("random-thresholds", "extra-trees", _of_both(("ExtraTree", "ExtraTrees"))),
-    Program("criteria", "other criteria", _CRITERIA),
-    Program("losses", "other losses", _LOSSES),
-    Program("medians", "medians and quantiles", _MEDIANS),
-    Program("categories", "categorical features", _CATEGORIES),
-    Program("more-boosting", "options of boosting", _MORE_BOOSTING),
-    Program("adaboost", "AdaBoost", _ADABOOST),
+    Program("criteria", "other criteria", _FITS_OF_CRITERIA),
+    Program("losses", "other losses", _FITS_OF_LOSSES),
+    Program("medians", "medians and quantiles", _FITS_OF_MEDIANS),
+    Program("categories", "categorical features", _FITS_OF_CATEGORIES),
+    Program("more-boosting", "options of boosting", _FITS_OF_OPTIONS),
+    Program("adaboost", "AdaBoost", _FITS_OF_ADABOOST),
 )  # fmt: skip

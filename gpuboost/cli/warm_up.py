@@ -16,11 +16,11 @@ from tqdm import tqdm
 
 from gpuboost.backends.cache import compiled_programs, mark_compiled
 from gpuboost.backends.compiling import omit_notice
-from gpuboost.cli.programs import PROGRAMS, Program
+from gpuboost.cli.programs import WARM_UP_PROGRAMS, Program
 from gpuboost.data.parameters import thread_count
 
-_BY_NAME = {program.name: program for program in PROGRAMS}
-_ROW = "{:<28} {:>9} {:>13} {:>13}"
+_BY_NAME = {program.name: program for program in WARM_UP_PROGRAMS}
+_REPORT_ROW = "{:<28} {:>9} {:>13} {:>13}"
 Functions = dict[str, float]  # CPU seconds to compile each function, 0 if it was read from disk
 
 
@@ -32,13 +32,13 @@ def run(n_processes: int | None = None) -> int:
     Each program runs in its own process, ``n_processes`` of them at a time (default: one per core).
     A function that two processes need at the same time is compiled twice.
     """
-    names = [program.name for program in PROGRAMS]
+    names = [program.name for program in WARM_UP_PROGRAMS]
     if len(compiled_programs(names)) == len(names):
         print("All programs are compiled already; `gpuboost info` lists them.")
         return 0
-    n_processes = min(n_processes or thread_count(None), len(PROGRAMS))
+    n_processes = min(n_processes or thread_count(None), len(WARM_UP_PROGRAMS))
     began, found = time.perf_counter(), dict[str, Functions]()
-    with _processes(n_processes) as pool, tqdm(total=len(PROGRAMS), unit="program") as bar:
+    with _processes(n_processes) as pool, tqdm(total=len(WARM_UP_PROGRAMS), unit="program") as bar:
         bar.set_description("compiling")
         for name, functions in pool.imap_unordered(compile_program, names):
             found[name] = functions
@@ -72,12 +72,14 @@ def report(found: dict[str, Functions], seconds: float, n_processes: int) -> str
         for function, own in functions.items():
             slowest[function] = max(own, slowest.get(function, 0.0))
     titles = ("program", "functions", "compiled now", "CPU seconds")
-    lines = [_ROW.format(*titles), "-" * len(_ROW.format(*titles))]
-    rows: list[tuple[Program | None, Functions]] = [(each, found[each.name]) for each in PROGRAMS]
+    lines = [_REPORT_ROW.format(*titles), "-" * len(_REPORT_ROW.format(*titles))]
+    rows: list[tuple[Program | None, Functions]] = [
+        (each, found[each.name]) for each in WARM_UP_PROGRAMS
+    ]
     for program, functions in (*rows, (None, slowest)):
         new = [slowest[function] for function in functions if slowest[function]]
         text = program.text if program else "all programs together"
-        lines.append(_ROW.format(text, len(functions), len(new), f"{sum(new):.1f}"))
+        lines.append(_REPORT_ROW.format(text, len(functions), len(new), f"{sum(new):.1f}"))
     lines.append(f"All programs are compiled: {seconds:.1f} s in {n_processes} processes.")
     return "\n".join(lines)
 
