@@ -186,8 +186,14 @@ WARM_UP_PROGRAMS = (
     Program(
         "more-channels",
         "several classes or outputs",
-        [*_of_both(("RandomForest",), oob_score=True, n_estimators=9),
-         *(_boosting(n_rows, target) for n_rows in (DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS) for target in ("two", "three"))],
+        [
+            *_of_both(("RandomForest",), oob_score=True, n_estimators=9),
+            *(
+                _boosting(n_rows, target)
+                for n_rows in (DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS)
+                for target in ("two", "three")
+            ),
+        ],
     ),
     Program("float32", "features in float32", _FITS_OF_FLOAT32),
     Program("random-thresholds", "extra-trees", _of_both(("ExtraTree", "ExtraTrees"))),
@@ -197,4 +203,4 @@ WARM_UP_PROGRAMS = (
     Program("categories", "categorical features", _FITS_OF_CATEGORIES),
     Program("more-boosting", "options of boosting", _FITS_OF_OPTIONS),
     Program("adaboost", "AdaBoost", _FITS_OF_ADABOOST),
-)  # fmt: skip
+)
