@@ -30,7 +30,7 @@ _FLOORS = """
     backends  backends.host
     backends.numpy
     backends.numba.intrinsics  backends.numba.codegen  backends.numba.references
-    backends.numba.compiler
+    backends.numba.background  backends.numba.compiler
     backends.numba.threads  backends.numba.common  backends.numba.splits
     backends.numba.depth_first  backends.numba.level_wise
     backends.numba.boosting  backends.numba.predict  backends.numba

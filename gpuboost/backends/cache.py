@@ -15,6 +15,7 @@ import os
 import platform
 import sys
 import tempfile
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 from importlib import metadata
@@ -119,13 +120,13 @@ def marker(program: str) -> Path:
     return cache_folder() / name
 
 
-def compiled_programs() -> dict[str, Path]:
-    """Programs compiled from the current sources, with the folders of their machine code.
+def compiled_programs(programs: Iterable[str] = PROGRAMS) -> dict[str, Path]:
+    """Those programs that are compiled from the current sources, and the folders of their code.
 
     Programs whose folders no longer have machine code are left out; without Numba, all are.
     """
     try:
-        kept = {program: recall(marker(program)) or b"" for program in PROGRAMS}
+        kept = {program: recall(marker(program)) or b"" for program in programs}
     except metadata.PackageNotFoundError:  # Numba is not installed
         return {}
     stamped = {program: each.decode().partition(" ") for program, each in kept.items()}

@@ -34,6 +34,7 @@ from gpuboost.backends.cache import (
     mark_compiled,
     source_stamp,
 )
+from gpuboost.backends.numba.background import compile_in_background
 from gpuboost.backends.numba.codegen import EntryCompiler, HelperCompiler
 
 _instruction: Any = intrinsic  # typed Any: only compiled code calls the result
@@ -132,7 +133,8 @@ def specialised(function: Any, name: str, **constants: Any) -> Any:
 
 
 def _kept(dispatcher: Any) -> Any:
-    """Cache the machine code of a compiled function on disk."""
+    """Compile a function in background threads, and cache its machine code on disk."""
+    compile_in_background(dispatcher)
     try:
         dispatcher.enable_caching()
     except RuntimeError:  # no folder is writeable: every process compiles
