@@ -38,6 +38,10 @@ NUMPY_STEP = 20e-9  # seconds per row and level of a tree, in prediction
 # ROUND: one row, feature and level of a round, which sums only half of the rows. ROUND_ROW:
 # gradient, weight and leaf of one row in a round. STEP: one row and level in prediction.
 NODE_VISITS, ALONE, ROUND_VISIT, ROUND_ROW_VISITS, STEP_VISITS = 125, 2, 0.2, 45, 2
+# Time of each further channel as a share of that of the first, in NumPy and in Numba (forests of
+# 5,000 x 10 with 2, 10, 100 and 1,000 classes take 1, 1.7, 11 and 180 times as long in NumPy, and
+# 1, 2.3, 10 and 90 in Numba).
+CHANNEL_SHARE = 0.1
 TREE_SECONDS, BIN_SECONDS = 3e-4, 1e-8  # seconds per tree, and per value that is binned
 NUMPY_BIN_SECONDS = 2.5e-8  # the same with NumPy
 
@@ -179,6 +183,11 @@ class GrowthSize(DepthLimits):
         return min(levels, self.deepest, 2 * math.log2(self.max_leaf_nodes))
 
     @property
+    def channel_factor(self) -> float:
+        """Time in NumPy and Numba relative to that of one channel."""
+        return 1 + CHANNEL_SHARE * (self.n_channels - 1)
+
+    @property
     def is_replayed(self) -> bool:
         """Whether a GPU replays whole rounds as a graph.
 
@@ -229,7 +238,7 @@ def growth_amount(growth: GrowthSize) -> Amount:
     rows, searched = n_trees * n, n_nodes * growth.n_candidate_features
     visits = rows * growth.n_candidate_features * growth.depth
     alone = ALONE if growth.n_trees == 1 else 1
-    numba = alone * (visits + NODE_VISITS * searched)
+    numba = alone * (visits + NODE_VISITS * searched) * growth.channel_factor
     if growth.n_rounds > 1:
         numba = rows * ROUND_ROW_VISITS + ROUND_VISIT * visits + alone * NODE_VISITS * searched
     # Preparing the rows, with their gradients or draws, takes as long as one level.
@@ -273,7 +282,7 @@ def _numpy_seconds(growth: GrowthSize) -> float:
     calls = call * unsorted + FEATURE_CALL * (growth.levels - unsorted)
     visits = visit * unsorted + SORTED_VISIT * (depth - unsorted)
     rows = float(growth.n_rounds) * growth.n_trees * n
-    return n_candidates * (batches * calls + rows * visits)
+    return n_candidates * (batches * calls + rows * visits) * growth.channel_factor
 
 
 def prediction_amount(n_samples: int, row_bytes: int, ensemble: Ensemble) -> Amount:

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from gpuboost.backends.cuda.backend import CudaBackend
 
 DEVICES = '"auto", "cpu", "cuda", "cuda:N", "numpy" or "numba"'
-LOAD_SECONDS = 1.5  # import Numba and read compiled functions from disk
-# Compilation takes up to a minute, but only once per installation. Counted in full, it would pay in
-# the largest fits only, so it counts as this many seconds, minus those that NumPy has run instead.
+LOAD_SECONDS = 0.7  # import Numba and read compiled functions from disk
+# Compilation takes longer, but only once per installation. So it counts as this many seconds, minus
+# those that NumPy has run instead.
 COMPILE_SECONDS = 5.0
 BIN_LOAD_SECONDS, BIN_COMPILE_SECONDS = 0.6, 2.0  # the same for binning, a small program
 CUDA_COMPILE_SECONDS = 5.0  # all kernels, once per installation
