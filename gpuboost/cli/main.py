@@ -77,7 +77,7 @@ def _add_demo(commands: Any) -> None:
     demo.add_argument(
         "--seconds",
         type=seconds,
-        default=60.0,
+        default=70.0,
         help="approximate time of the whole demonstration (default: %(default)s)",
     )
     seeds = _whole_number(0, 2**32 - 1)

@@ -160,7 +160,9 @@ def test_the_number_of_rows_follows_from_the_time_limit():
     assert demo.rows_for(-5.0, 0.1, 6000) == demo.MIN_ROWS
     (table, _) = demo.make_tables(400, 0)
     assert demo.tree_seconds(table) > 0.0
-    assert "Synthetic table: 400 x 16" in demo.chosen_sentence(demo.DemoOptions(rows=400))
+    assert "400 x 16" in demo.chosen_sentence(demo.DemoOptions(rows=400))
+    assert "the fewest" in demo.chosen_sentence(demo.DemoOptions(rows=demo.MIN_ROWS))
+    assert "about 70 s" in demo.chosen_sentence(demo.DemoOptions(rows=9000))
 
 
 def test_synthetic_ensembles_have_twenty_trees():
