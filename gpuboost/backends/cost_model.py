@@ -43,7 +43,8 @@ NODE_VISITS, ALONE, ROUND_VISIT, ROUND_ROW_VISITS, STEP_VISITS = 125, 2, 0.2, 45
 # 1, 2.3, 10 and 90 in Numba).
 CHANNEL_SHARE = 0.1
 TREE_SECONDS, BIN_SECONDS = 3e-4, 1e-8  # seconds per tree, and per value that is binned
-NUMPY_BIN_SECONDS = 2.5e-8  # the same with NumPy
+NUMPY_BIN_SECONDS = 2.5e-8  # per value that is binned with NumPy
+SEARCH_SECONDS = 1.4e-3  # per feature that a GPU bins: the host decides between the passes
 
 CUDA_BATCH_ROWS = 1 << 27  # rows of the trees that a GPU grows together, limited by its memory
 CUDA_NODES = 2**31 - 1  # largest number of nodes of a tree: their indices are int32
@@ -54,10 +55,10 @@ CUDA_START_SECONDS = 1.5  # first use of CUDA in a process, with compiled kernel
 # most of the levels below would be empty, and an empty level still costs its launches.
 SYNC_FREE_DEPTH, SYNC_FREE_LEAVES = 32, 64
 
-# BINNING: launches to bin a feature, most of them to sort its values. PREDICTION: launches to
-# predict. REPLAY: cost of replaying a round as one graph, in launches. KERNEL: cost of each kernel
-# of that graph, in launches; this is idle time of the device, without work of the host.
-BINNING_LAUNCHES, PREDICTION_LAUNCHES = 20, 4
+# BINNING: launches and waits to bin a table, in launches. PREDICTION: launches to predict. REPLAY:
+# cost of replaying a round as one graph, in launches. KERNEL: cost of each kernel of that graph, in
+# launches; this is idle time of the device, without work of the host.
+BINNING_LAUNCHES, PREDICTION_LAUNCHES = 60, 4
 REPLAY_LAUNCHES, KERNEL_LAUNCHES = 1.5, 0.075
 
 # Bytes that kernels read and write. A memory access transfers at least one sector, 32 bytes. ROW,
@@ -215,9 +216,10 @@ def growth_work(growth: GrowthSize) -> WorkTimes:
     rows and its depth, unless it has at most `SYNC_FREE_LEAVES` leaves.
     """
     amount, speed = growth_amount(growth), measured_speed()
-    host = 0.001 + TREE_SECONDS * growth.n_rounds * growth.n_trees
+    host, search = 0.001 + TREE_SECONDS * growth.n_rounds * growth.n_trees, 0.0
     if growth.value_bytes > 1:
         host += BIN_SECONDS * growth.n_samples * growth.n_features
+        search = SEARCH_SECONDS * growth.n_features
     by_rows = 1 + 2 * (growth.n_samples // max(1, growth.min_samples_leaf))
     n_nodes = min(by_rows, 2.0 ** min(growth.max_depth + 1, 64) - 1)
     suits_cuda = n_nodes <= CUDA_NODES or growth.max_leaf_nodes <= SYNC_FREE_LEAVES
@@ -225,7 +227,7 @@ def growth_work(growth: GrowthSize) -> WorkTimes:
         GROW_ONE if growth.n_channels == 1 else GROW_MANY,
         numpy=host + _numpy_seconds(growth),
         numba=host + speed.numba_visit * amount.visits,
-        cuda=0.005 + speed.on_cuda(amount) if suits_cuda else math.inf,
+        cuda=0.005 + search + speed.on_cuda(amount) if suits_cuda else math.inf,
     )
 
 
@@ -262,7 +264,7 @@ def _launches(growth: GrowthSize) -> float:
     if is_sync_free(growth):
         levels = growth.deepest
     of_batch = (BOOSTING_LAUNCHES if n_rounds > 1 else kind).of(levels)
-    binning = BINNING_LAUNCHES * growth.n_features if growth.value_bytes > 1 else 0
+    binning = BINNING_LAUNCHES if growth.value_bytes > 1 else 0
     # The host makes all launches of the first two rounds: it records one, then captures one.
     if growth.is_replayed:
         replay = REPLAY_LAUNCHES + KERNEL_LAUNCHES * of_batch

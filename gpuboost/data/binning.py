@@ -89,7 +89,7 @@ def fit_bins(
 ) -> BinnedMatrix:
     """Learn the bins of a matrix as `fit_bin_mapper` does, and bin it as `bin_columns` does.
 
-    In a large table, the cell of each value gives its code, so X is read only once.
+    In a large table, the cell of each value gives its code, so X is copied only once.
 
     Parameters
     ----------

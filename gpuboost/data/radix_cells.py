@@ -233,8 +233,9 @@ class _OrderedCells:
         parts, is_split = split.n_before + used, np.zeros(len(self.cells), dtype=bool)
         is_split[places] = True
         n_each = np.ones(len(self.cells), dtype=np.int64)
-        owner = np.searchsorted(split.first, parts, side="right") - 1
-        n_each[places] = np.bincount(owner, minlength=len(places))
+        if len(places):
+            starts = split.first - split.n_before
+            n_each[places] = np.add.reduceat(found != 0, starts, dtype=np.int64)
         source = np.repeat(np.arange(len(self.cells)), n_each)
         is_new = is_split[source]
         cells, weight = self.cells[source], self.weight[source]

@@ -4,8 +4,9 @@
 //   X        float32 or float64 (n, F), strides counted in values; NaN is missing
 //   counts   int64 (n,)    integer weights of the rows, read only if `weighted`, else each is 1;
 //                          rows of weight 0 are left out
-//   start    int64 (F,)    where a feature's entries begin in the tables; -1: not in this pass
-//   shift    uint8 (.)     by feature and cell: a value goes from a cell that is split to cell
+//   rank     int32 (F, 2^16)  row of the tables for each cell of pass 1
+//   start    int64 (F,)    where a feature's rows begin in the tables; -1: not in this pass
+//   shift    uint8 (.)     by feature and row: a value goes from a cell that is split to row
 //   offset   uint32 (.)    (key >> shift) + offset. For other cells, `shift` is WHOLE, and `offset`
 //                          is the index below of what is found, or NOWHERE
 //   weight   int64 (.)     weights of cells: the weights of their values are added
@@ -33,11 +34,12 @@ __device__ __forceinline__ uint64 cell_key(Value x)
 
 // The index of what is found for the cell of a key. The way to it begins in its cell of pass 1 and
 // leads through the cells that were split since.
-__device__ __forceinline__ uint32 index_of(uint64 key, const uint8* shift, const uint32* offset)
+__device__ __forceinline__ uint32 index_of(uint64 key, int32 f, const int32* rank,
+                                           const uint8* shift, const uint32* offset)
 {
-    uint32 cell = (uint32)(key >> LEADING_SHIFT);
-    while (shift[cell] != WHOLE) cell = (uint32)(key >> shift[cell]) + offset[cell];
-    return offset[cell];
+    uint32 at = rank[((int64)f << 16) + (int64)(key >> LEADING_SHIFT)];
+    while (shift[at] != WHOLE) at = (uint32)(key >> shift[at]) + offset[at];
+    return offset[at];
 }
 
 // Call `visit(feature, row, key)` for all values of the block's rows and features that take part.
@@ -81,12 +83,12 @@ count_leading_cells(In<Value> X, int64 n, int64 row_stride, int64 column_stride,
 // Add weights by cell, for the cells that have an index.
 extern "C" __global__ void __launch_bounds__(BIN_THREADS)
 count_cells(In<Value> X, int64 n, int64 row_stride, int64 column_stride, int32 n_features,
-            In<int64> counts, int32 weighted, int64 rows_per_block, In<int64> start,
-            In<uint8> shift, In<uint32> offset, Out<int64> weight)
+            In<int64> counts, int32 weighted, int64 rows_per_block, In<int32> rank,
+            In<int64> start, In<uint8> shift, In<uint32> offset, Out<int64> weight)
 {
     const auto visit = [&](int32 f, int64 row, uint64 key) {
         if (start[f] < 0) return;
-        const uint32 own = index_of(key, shift + start[f], offset + start[f]);
+        const uint32 own = index_of(key, f, rank, shift + start[f], offset + start[f]);
         if (own != NOWHERE) add_to(weight + own, weighted ? counts[row] : 1);
     };
     visit_values(X, n, row_stride, column_stride, n_features, counts, weighted != 0,
@@ -96,12 +98,13 @@ count_cells(In<Value> X, int64 n, int64 row_stride, int64 column_stride, int32 n
 // Find the smallest and the largest key of the cells that have an index.
 extern "C" __global__ void __launch_bounds__(BIN_THREADS)
 find_cell_extremes(In<Value> X, int64 n, int64 row_stride, int64 column_stride, int32 n_features,
-                   In<int64> counts, int32 weighted, int64 rows_per_block, In<int64> start,
-                   In<uint8> shift, In<uint32> offset, Out<uint64> smallest, Out<uint64> largest)
+                   In<int64> counts, int32 weighted, int64 rows_per_block, In<int32> rank,
+                   In<int64> start, In<uint8> shift, In<uint32> offset, Out<uint64> smallest,
+                   Out<uint64> largest)
 {
     const auto visit = [&](int32 f, int64 row, uint64 key) {
         if (start[f] < 0) return;
-        const uint32 own = index_of(key, shift + start[f], offset + start[f]);
+        const uint32 own = index_of(key, f, rank, shift + start[f], offset + start[f]);
         if (own == NOWHERE) return;
         atomicMin(smallest + own, key);
         atomicMax(largest + own, key);

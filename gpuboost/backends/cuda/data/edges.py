@@ -17,7 +17,7 @@ from gpuboost.backends.cuda.runtime.launch import launch
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.data.binning import ColumnBins, category_bins
-from gpuboost.data.cell_counters import CellPaths, no_extremes
+from gpuboost.data.cell_counters import no_extremes
 from gpuboost.data.radix_cells import N_LEADING, BinCells, CellSplit, Pass, find_bin_cells
 from gpuboost.engine.bins import MAX_BINS
 from gpuboost.engine.growth.frontier import Array
@@ -67,8 +67,6 @@ class _DeviceCounter:
 
     def __init__(self, runtime: Runtime, X: DeviceFeatures, counts: Array | None) -> None:
         self._runtime, self._X = runtime, X
-        self._paths = [CellPaths.leading() for _ in range(X.n_features)]
-        self._is_whole = [np.ones(N_LEADING, dtype=bool) for _ in range(X.n_features)]
         weights = runtime.xp.empty(1, dtype=np.int64) if counts is None else counts
         self._counts = {"counts": weights, "weighted": counts is not None}
 
@@ -82,23 +80,25 @@ class _DeviceCounter:
         return results
 
     def _leading_weights(self, columns: dict[int, tuple[()]]) -> dict[int, Any]:
-        """Return the weights of the cells of pass 1, of all columns."""
+        """Return the weights of the cells of pass 1, of all columns; keep those with values."""
         weight = self._runtime.xp.zeros((len(columns), N_LEADING), dtype=np.int64)
         self._launch("count_leading_cells", weight=weight)
-        return dict(enumerate(self._runtime.to_host(weight)))
+        found = self._runtime.to_host(weight)
+        del weight  # before the ranks are allocated
+        self._tables = [_CellTable.of_leading(own != 0) for own in found]
+        ranks = np.concatenate([own.rank for own in self._tables])
+        self._counts["rank"] = self._runtime.asarray(ranks)
+        return dict(enumerate(found))
 
     def _split(self, splits: dict[int, tuple[CellSplit]]) -> dict[int, Any]:
         """Split cells; return the weights of their parts."""
         parts = self._joined({column: split.n_parts for column, (split,) in splits.items()})
         cells = {}
         for column, (split,) in splits.items():
-            self._paths[column] = self._paths[column].split(split)[1]
-            is_new = np.ones(split.n_parts, dtype=bool)
-            self._is_whole[column][split.cells] = False
-            self._is_whole[column] = np.append(self._is_whole[column], is_new)
+            self._tables[column] = self._tables[column].split(split)
             cells[column] = split.n_before + np.arange(split.n_parts)
         weight = self._runtime.xp.zeros(parts.size, dtype=np.int64)
-        self._launch("count_cells", weight=weight, **self._tables(cells, parts))
+        self._launch("count_cells", weight=weight, **self._upload(cells, parts))
         return parts.cut(self._runtime.to_host(weight))
 
     def _extremes(self, chosen: dict[int, tuple[np.ndarray]]) -> dict[int, Any]:
@@ -106,7 +106,7 @@ class _DeviceCounter:
         cells = {column: own for column, (own,) in chosen.items()}
         keys = self._joined({column: len(own) for column, own in cells.items()})
         smallest, largest = map(self._runtime.asarray, no_extremes(keys.size))
-        own = {"smallest": smallest, "largest": largest, **self._tables(cells, keys)}
+        own = {"smallest": smallest, "largest": largest, **self._upload(cells, keys)}
         self._launch("find_cell_extremes", **own)
         low, high = (keys.cut(self._runtime.to_host(each)) for each in (smallest, largest))
         return {column: (low[column], high[column]) for column in chosen}
@@ -117,16 +117,15 @@ class _DeviceCounter:
         start[list(sizes)] = ends - list(sizes.values())
         return _Joined(start, sizes)
 
-    def _tables(self, cells: dict[int, np.ndarray], found: _Joined) -> dict[str, Array]:
-        """Tables on the device by which values of some cells find the index of these."""
-        starts = self._joined({column: len(self._is_whole[column]) for column in cells})
+    def _upload(self, cells: dict[int, np.ndarray], found: _Joined) -> dict[str, Array]:
+        """Copy the tables to the device by which values of some cells find the index of these."""
+        starts = self._joined({column: len(self._tables[column].shift) for column in cells})
         shift, offset = np.empty(starts.size, np.uint8), np.empty(starts.size, np.uint32)
         shifts, offsets = starts.cut(shift), starts.cut(offset)
         for column, own in cells.items():
-            paths, is_whole = self._paths[column], self._is_whole[column]
-            shifts[column][:] = np.where(is_whole, _WHOLE, paths.shift)
-            offsets[column][:] = np.where(is_whole, _NOWHERE, paths.offset & _NOWHERE)
-            offsets[column][own] = found.start[column] + np.arange(len(own))
+            table = self._tables[column]
+            shifts[column][:], offsets[column][:] = table.shift, table.offset
+            offsets[column][table.rows_of(own)] = found.start[column] + np.arange(len(own))
         tables = {"start": starts.start, "shift": shift, "offset": offset}
         return {name: self._runtime.asarray(own) for name, own in tables.items()}
 
@@ -136,6 +135,52 @@ class _DeviceCounter:
         *grid, rows = grid_of(self._runtime, X, COUNTED_ROWS)
         given = {**self._counts, **tables, "X": X.values, "rows_per_block": rows}
         launch(self._runtime, name, tuple(grid), X, constants=constants_of(X), **given)
+
+
+@dataclass(frozen=True, eq=False)
+class _CellTable:
+    """Where values go from the cells of a column: those of pass 1 with values, then all parts.
+
+    Attributes
+    ----------
+    rank : int32 (N_LEADING,)
+        Row of the table for each cell of pass 1.
+    n_leading : int
+        Number of cells of pass 1 with values.
+    shift, offset : uint8 and uint32 (rows,)
+        Tables of cells.cu.
+    """
+
+    rank: np.ndarray
+    n_leading: int
+    shift: np.ndarray
+    offset: np.ndarray
+
+    @classmethod
+    def of_leading(cls, has_values: np.ndarray) -> _CellTable:
+        """Make the table after pass 1."""
+        rank = np.cumsum(has_values, dtype=np.int32) - np.int32(1)
+        n_leading = int(rank[-1]) + 1
+        return cls(rank, n_leading, *_whole(n_leading))
+
+    def rows_of(self, cells: np.ndarray) -> np.ndarray:
+        """Rows of the table for some cells, which are of pass 1 or parts."""
+        is_leading = cells < N_LEADING
+        leading = self.rank[np.where(is_leading, cells, 0)]
+        return np.where(is_leading, leading, cells - N_LEADING + self.n_leading)
+
+    def split(self, split: CellSplit) -> _CellTable:
+        """Return the table after a split."""
+        new = _whole(split.n_parts)
+        shift, offset = np.append(self.shift, new[0]), np.append(self.offset, new[1])
+        rows, moved = self.rows_of(split.cells), np.uint64(N_LEADING - self.n_leading)
+        shift[rows], offset[rows] = split.shift, (split.offset - moved) & _NOWHERE
+        return _CellTable(self.rank, self.n_leading, shift, offset)
+
+
+def _whole(n_cells: int) -> tuple[np.ndarray, np.ndarray]:
+    """Entries of cells that are not split."""
+    return np.full(n_cells, _WHOLE, dtype=np.uint8), np.full(n_cells, _NOWHERE, dtype=np.uint32)
 
 
 @dataclass(frozen=True)
