@@ -29,7 +29,8 @@ _FLOORS = """
     data
     backends  backends.host
     backends.numpy
-    backends.numba.intrinsics  backends.numba.codegen  backends.numba.references
+    backends.numba.intrinsics  backends.numba.codegen  backends.numba.array_access
+    backends.numba.lowering  backends.numba.pipeline  backends.numba.references
     backends.numba.background  backends.numba.compiler
     backends.numba.threads  backends.numba.common  backends.numba.splits
     backends.numba.depth_first  backends.numba.level_wise

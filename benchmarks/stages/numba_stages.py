@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from gpuboost.backends.numba.codegen import EntryCompiler
 from gpuboost.backends.numba.common.arguments import (
     Weights,
     limits_of,
@@ -21,6 +20,7 @@ from gpuboost.backends.numba.common.partition import partition as part_rows
 from gpuboost.backends.numba.common.records import NODE, Members, Problem, Scratch
 from gpuboost.backends.numba.depth_first.grow import load_rows
 from gpuboost.backends.numba.depth_first.tree_grower import targets_of
+from gpuboost.backends.numba.pipeline import EntryCompiler
 from gpuboost.backends.numba.references import Reference, by_reference
 from gpuboost.backends.numba.splits.histograms import wide_prefix, word_prefix
 from gpuboost.backends.numba.splits.plugins import NO_PLUGINS, plugins_of

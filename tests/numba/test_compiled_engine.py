@@ -8,28 +8,38 @@ import numba
 import numpy as np
 import pytest
 
-from gpuboost.backends.numba.codegen import EntryCompiler
 from gpuboost.backends.numba.compiler import criteria as compiled_criteria
+from gpuboost.backends.numba.compiler import inlined
 from gpuboost.backends.numba.compiler import numerics as compiled_numerics
 from gpuboost.backends.numba.compiler import randomness as compiled_randomness
+from gpuboost.backends.numba.pipeline import EntryCompiler
 from gpuboost.engine import criteria, numerics, randomness
 
-njit = numba.njit(pipeline_class=EntryCompiler)
+njit = numba.njit(pipeline_class=EntryCompiler, _nrt=False)
 
 
-def elementwise(function: Any, n_arguments: int) -> Any:
-    """A loop in compiled code over a compiled scalar function."""
-    if n_arguments == 1:
-        return njit(lambda a: [function(a[i]) for i in range(len(a))])
-    if n_arguments == 2:
-        return njit(lambda a, b: [function(a[i], b[i]) for i in range(len(a))])
-    if n_arguments == 3:
-        return njit(lambda a, b, c: [function(a[i], b[i], c[i]) for i in range(len(a))])
-    if n_arguments == 4:
-        return njit(lambda a, b, c, d: [function(a[i], b[i], c[i], d[i]) for i in range(len(a))])
-    return njit(
-        lambda a, b, c, d, e: [function(a[i], b[i], c[i], d[i], e[i]) for i in range(len(a))]
-    )
+def elementwise(function: Any, n_arguments: int, dtype: Any = np.float64) -> Any:
+    """A loop in compiled code over a compiled scalar function that returns numbers of a type."""
+    calls = {
+        1: lambda a, i: function(a[0][i]),
+        2: lambda a, i: function(a[0][i], a[1][i]),
+        3: lambda a, i: function(a[0][i], a[1][i], a[2][i]),
+        4: lambda a, i: function(a[0][i], a[1][i], a[2][i], a[3][i]),
+        5: lambda a, i: function(a[0][i], a[1][i], a[2][i], a[3][i], a[4][i]),
+    }
+    call = inlined(calls[n_arguments])
+
+    @njit
+    def loop(arguments: Any, found: Any) -> None:
+        for i in range(len(found)):
+            found[i] = call(arguments, i)
+
+    def run(*arguments: Any) -> np.ndarray:
+        found = np.empty(len(arguments[0]), dtype=dtype)
+        loop(arguments, found)
+        return found
+
+    return run
 
 
 @pytest.mark.parametrize(
@@ -114,5 +124,7 @@ def test_compiled_hashes_are_the_engine_s(name: str) -> None:
     keys = rng.integers(0, 2**64, 5000, dtype=np.uint64)
     features = rng.integers(0, 2**20, 5000).astype(np.uint64)
     arguments = (keys,) if name in ("left_key", "right_key") else (keys, features)
-    found = elementwise(getattr(compiled_randomness, name), len(arguments))(*arguments)
-    assert np.array_equal(found, getattr(randomness, name)(*arguments))
+    expected = getattr(randomness, name)(*arguments)
+    compiled = getattr(compiled_randomness, name)
+    found = elementwise(compiled, len(arguments), expected.dtype)(*arguments)
+    assert np.array_equal(found, expected)

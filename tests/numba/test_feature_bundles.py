@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from gpuboost.backends.numba.codegen import EntryCompiler
 from gpuboost.backends.numba.common.arguments import matrix_of
 from gpuboost.backends.numba.level_wise import feature_bundles
+from gpuboost.backends.numba.pipeline import EntryCompiler
 from gpuboost.backends.numba.threads.barrier import barrier_wait, last_arrives, next_task, release
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.data.binning import bin_columns, fit_bin_mapper

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from numba import _dynfunc  # type: ignore[attr-defined]
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler
 from numba.core.environment import lookup_environment
 
 _ENVIRONMENT = "_ZN08NumbaEnv"  # prefix of the variables that hold the constants of functions
@@ -55,6 +54,11 @@ class EntryLibrary(_LinkedOnce):
         super().finalize()
         self._set_environments()
 
+    def _optimize_final_module(self):
+        """Optimise once; Numba does it twice, the first time for its counts of references."""
+        passes, builder = self._codegen._module_pass_manager()
+        passes.run(self._final_module, builder)
+
     def _set_environments(self):
         """Give the functions of the library their constants, which exceptions are made of."""
         for variable in self._final_module.global_variables:
@@ -64,33 +68,7 @@ class EntryLibrary(_LinkedOnce):
                     self._codegen.set_env(variable.name, environment)
 
 
-class _LibraryCompiler(Compiler):
-    """Numba's compiler with another class of libraries."""
-
-    def define_pipelines(self):
-        state = self.state
-        state.library = self.library(state.targetctx.codegen(), state.func_id.func_qualname)
-        state.library.enable_object_caching()
-        return super().define_pipelines()
-
-
-class EntryCompiler(_LibraryCompiler):
-    """The ``pipeline_class`` of functions with machine code of their own."""
-
-    library = EntryLibrary
-
-
-class HelperCompiler(_LibraryCompiler):
-    """The ``pipeline_class`` of functions that only compiled functions call."""
-
-    library = HelperLibrary
-
-    def define_pipelines(self):
-        self.state.targetctx.get_executable = _without_code
-        return super().define_pipelines()
-
-
-def _without_code(library, description, environment):
+def without_code(library, description, environment):
     """The object that stands for a helper in Numba's tables; it must not be called."""
     library.finalize()
     name = description.qualname.split(".")[-1]

@@ -35,7 +35,7 @@ from gpuboost.backends.cache import (
     source_stamp,
 )
 from gpuboost.backends.numba.background import compile_in_background
-from gpuboost.backends.numba.codegen import EntryCompiler, HelperCompiler
+from gpuboost.backends.numba.pipeline import EntryCompiler, HelperCompiler
 
 _instruction: Any = intrinsic  # typed Any: only compiled code calls the result
 

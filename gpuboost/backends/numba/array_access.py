@@ -1,0 +1,140 @@
+"""Addresses of elements, and views, of arrays in LLVM code; see `lowering`."""
+
+# mypy: check-untyped-defs=False
+# Numba's compiler has no types.
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir as llvm
+from numba import types
+from numba.core import cgutils
+
+# Numba's record of an array. The first two say who owns the memory, which nobody needs to know.
+_FIELDS = ("meminfo", "parent", "nitems", "itemsize", "data", "shape", "strides")
+_NUMBER_OF = {name: number for number, name in enumerate(_FIELDS)}
+_ELEMENTS = types.Number, types.Boolean, types.Record
+
+
+def array_field(builder, own, name):
+    """Return a field of the record of an array."""
+    return builder.extract_value(own, _NUMBER_OF[name])
+
+
+def is_short(array, kinds):
+    """Whether an index of these types is one of an `IndexedArray`."""
+    if not isinstance(array, types.Array) or not isinstance(array.dtype, _ELEMENTS):
+        return False
+    plain = [isinstance(kind, types.Integer) or kind == types.slice2_type for kind in kinds]
+    return all(plain) and len(kinds) <= array.ndim
+
+
+@dataclass(frozen=True)
+class IndexedArray:
+    """An array and the numbers or slices that index its first dimensions.
+
+    Attributes
+    ----------
+    context, builder
+        Numba's target and llvmlite's builder, which appends instructions.
+    array, own
+        Type and value of the array.
+    kinds, indices : sequence
+        Types and values of the indices. A negative number counts from the end, as in NumPy.
+    """
+
+    context: Any
+    builder: Any
+    array: Any
+    own: Any
+    kinds: Any
+    indices: Any
+
+    @property
+    def is_element(self):
+        """Whether the indices are numbers, one for each dimension."""
+        is_number = [isinstance(kind, types.Integer) for kind in self.kinds]
+        return all(is_number) and len(is_number) == self.array.ndim
+
+    def place(self):
+        """Return the address of an element."""
+        builder, data, layout = self.builder, self._field("data"), self.array.layout
+        if self.array.ndim == 1 and layout == "C" and not self.kinds[0].signed:
+            return builder.gep(data, [self._word(0, None)])
+        shape = self._unpacked("shape")
+        words = [self._word(axis, length) for axis, length in enumerate(shape)]
+        if layout != "C":
+            return self._moved(words, self._unpacked("strides"))
+        place = words[0]
+        for word, length in zip(words[1:], shape[1:], strict=True):
+            place = builder.add(builder.mul(place, length), word)
+        return builder.gep(data, [place])
+
+    def view(self, result):
+        """Return a view of type ``result``: numbers remove dimensions, slices shorten them."""
+        builder, shape, strides = self.builder, self._unpacked("shape"), self._unpacked("strides")
+        n_given = len(self.kinds)
+        words, lengths, steps = [], [], []
+        for axis, kind in enumerate(self.kinds):
+            if isinstance(kind, types.Integer):
+                words.append(self._word(axis, shape[axis]))
+                continue
+            bounds = (builder.extract_value(self.indices[axis], i) for i in range(2))
+            start, stop = (self._clipped(bound, shape[axis]) for bound in bounds)
+            words.append(start)
+            lengths.append(self._larger(builder.sub(stop, start), start.type(0)))
+            steps.append(strides[axis])
+        lengths, steps = lengths + shape[n_given:], steps + strides[n_given:]
+        n_items = lengths[0]
+        for length in lengths[1:]:
+            n_items = builder.mul(n_items, length)
+        fields = {
+            "nitems": n_items,
+            "itemsize": self._field("itemsize"),
+            "data": self._moved(words, strides),
+            "shape": cgutils.pack_array(builder, lengths),
+            "strides": cgutils.pack_array(builder, steps),
+        }
+        view = llvm.Constant(self.context.get_value_type(result), None)
+        for name, value in fields.items():
+            view = builder.insert_value(view, value, _NUMBER_OF[name])
+        return view
+
+    def _field(self, name):
+        return array_field(self.builder, self.own, name)
+
+    def _unpacked(self, name):
+        """Return the lengths or the strides of all dimensions."""
+        return cgutils.unpack_tuple(self.builder, self._field(name), self.array.ndim)
+
+    def _moved(self, words, strides):
+        """Return the address of the data, moved by so many strides, which are in bytes."""
+        builder = self.builder
+        offset = builder.mul(words[0], strides[0])
+        for word, stride in zip(words[1:], strides[1:], strict=False):
+            offset = builder.add(offset, builder.mul(word, stride))
+        return cgutils.pointer_add(builder, self._field("data"), offset)
+
+    def _word(self, axis, length):
+        """Return the index of a dimension of some length as a machine word."""
+        builder, kind = self.builder, self.kinds[axis]
+        own = types.intp if kind.signed else types.uintp
+        word = self.context.cast(builder, self.indices[axis], kind, own)
+        if not kind.signed or (isinstance(word, llvm.Constant) and word.constant >= 0):
+            return word
+        is_negative = builder.icmp_signed("<", word, word.type(0))
+        return builder.select(is_negative, builder.add(word, length), word)
+
+    def _clipped(self, bound, length):
+        """Return a bound of a slice within 0 and ``length``."""
+        builder, zero = self.builder, length.type(0)
+        is_negative = builder.icmp_signed("<", bound, zero)
+        from_end = self._larger(builder.add(bound, length), zero)
+        is_beyond = builder.icmp_signed(">", bound, length)
+        return builder.select(is_negative, from_end, builder.select(is_beyond, length, bound))
+
+    def _larger(self, a, b):
+        """Return the larger of two signed integers."""
+        return self.builder.select(self.builder.icmp_signed(">", a, b), a, b)
