@@ -83,12 +83,14 @@ def make_channels(n_samples: int, target: Target) -> Channels | None:
     values = target.values if isinstance(target, ValueTarget) else signs
     return Channels(
         values=contiguous(values, np.int32),
-        state=np.zeros(3, np.int64),
+        state=np.zeros(4, np.int64),
         by_class=np.zeros(k, np.int64),
+        of_missing=np.zeros(k, np.int64),
         sums=np.zeros(k, np.int64),
         present=np.zeros(k, np.int64),
         position=np.zeros(k, np.int64),
         word=np.zeros(n_samples, np.int64),
+        following=np.zeros(n_samples, np.int64),
         packing=CHANNEL_PACKING,
     )
 

@@ -8,8 +8,10 @@ from gpuboost.backends.numba.common.records import NODE, Limits, Plugins
 from gpuboost.backends.numba.depth_first.medians import set_median_gradients
 from gpuboost.backends.numba.references import Reference, ReferenceType, by_reference
 from gpuboost.backends.numba.splits.categorical import evaluate_categories
+from gpuboost.backends.numba.splits.class_moments import class_moments
 from gpuboost.backends.numba.splits.criteria import ADD_TERMS, SCORES_OF_ONE, SCORES_OF_TERMS
 from gpuboost.backends.numba.splits.random_thresholds import evaluate_random
+from gpuboost.engine.criteria import VARIANCE
 
 _INT, _FLOAT, _NODE = types.int64, types.float64, from_dtype(NODE)
 _ROW, _WORD = types.Array(types.uint32, 1, "C"), types.Array(types.int64, 1, "C")
@@ -42,10 +44,19 @@ def plugins_of(
         for kind, name in kinds:
             given = (problem, kind, _NODE, _ROW, _WORD, types.boolean, _INT, _INT)
             needed[f"{name}_random"] = evaluate_random.address(*given)
+    if channels is not None and uses_moments(limits, any_categorical):
+        needed["class_moments"] = class_moments.address(problem, channels.kind, _ROW, _INT)
     if limits.by_median:
         given = (problem, kinds[-1][0], *(each.kind for each in others), _NODE, _MEDIANS)
         needed["set_median_gradients"] = set_median_gradients.address(*given)
     return by_reference(Plugins(**needed))
+
+
+def uses_moments(limits: Limits, any_categorical: bool) -> bool:
+    """Whether nodes of several channels can be searched by `class_moments`."""
+    has_classes = not (limits.is_regression or limits.has_gradients or limits.by_median)
+    only_numbers = not (any_categorical or limits.random_thresholds)
+    return has_classes and only_numbers and limits.criterion == VARIANCE
 
 
 def _criterion(number: int, kind: ReferenceType, has_channels: bool) -> dict[str, int]:

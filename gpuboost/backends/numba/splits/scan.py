@@ -34,7 +34,8 @@ from gpuboost.backends.numba.compiler import (
     inlined,
     randomness,
 )
-from gpuboost.backends.numba.splits.channels import field_of
+from gpuboost.backends.numba.splits.channels import MOMENTS, field_of
+from gpuboost.backends.numba.splits.class_moments import terms_of_moments
 from gpuboost.backends.numba.splits.histograms import n_fields
 from gpuboost.engine.task import MISSING_LEFT, MISSING_RIGHT, MISSING_UNSEEN, ONLY_MISSING_RIGHT
 
@@ -280,7 +281,10 @@ def score_candidates(problem, channels, node, sign, positions, side):
         call_for_nothing(plugins.scores_of_one, given)
     else:
         scratch.terms[:, first:last] = 0.0
-        for p in range(channels.state[0]):
+        if channels.state[1] == MOMENTS:
+            terms_of_moments(scratch, node, channels.state[3], first, last, side)
+        n_added = np.int64(0) if channels.state[1] == MOMENTS else channels.state[0]
+        for p in range(n_added):
             row, g = GRADIENT + p, np.float64(channels.sums[p])
             given = (limits, scratch, node, row, g, first, last, missing[row] * side, hessian)
             call_for_nothing(plugins.add_terms, given)
