@@ -53,7 +53,8 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.engine.numerics import half_deviance, log, log2, select, sum_in_order
+from gpuboost.engine.numerics import half_deviance, log, log2, select
+from gpuboost.engine.sparse_rows import DENSE
 
 VARIANCE, ENTROPY, MISCLASSIFICATION, NEWTON, POISSON = 0, 1, 2, 3, 4
 ABSOLUTE, TWOING = 5, 6  # ABSOLUTE needs a `MedianTarget`; its trees are grown with VARIANCE
@@ -268,19 +269,19 @@ def min_rows(options):
     return max(options.min_samples_split, 2 * options.min_samples_leaf)
 
 
-def gini(probability):
-    """Gini impurity of class probabilities (m, n_classes)."""
-    return 1.0 - sum_in_order(np.square(probability))
+def gini(probability, rows=DENSE):
+    """Gini impurity of class probabilities (m, n_classes), or the entries of sparse ``rows``."""
+    return 1.0 - rows.total(np.square(probability))
 
 
-def entropy(probability):
-    """Entropy of class probabilities (m, n_classes), in bits."""
-    return sum_in_order(-probability * log2(np.where(probability > 0.0, probability, 1.0)))
+def entropy(probability, rows=DENSE):
+    """Entropy of class probabilities, as for `gini`, in bits."""
+    return rows.total(-probability * log2(np.where(probability > 0.0, probability, 1.0)))
 
 
-def misclassification_rate(probability):
-    """1 minus the largest of the class probabilities (m, n_classes)."""
-    return 1.0 - probability.max(axis=1)
+def misclassification_rate(probability, rows=DENSE):
+    """1 minus the largest of the class probabilities, as for `gini`."""
+    return 1.0 - rows.largest(probability)
 
 
 @dataclass(frozen=True)
@@ -296,7 +297,8 @@ class Criterion:
         and node, which start as zeros; ``score(sums, hl, h)`` is -1 where the criterion does not
         allow the split.
     impurity : callable
-        Impurity of nodes from class probabilities (m, n_classes); only classifiers use it.
+        Impurity of nodes from class probabilities (m, n_classes), or from the entries of
+        `SparseRows`; only classifiers use it.
     class_names, value_names : tuple of str
         The criterion's names for users, in classifiers and in regressors.
     note : str
@@ -322,7 +324,7 @@ class Criterion:
     number: int
     add: Callable[..., Any]
     score: Callable[..., Any]
-    impurity: Callable[[np.ndarray], np.ndarray] = gini
+    impurity: Callable[..., np.ndarray] = gini
     class_names: tuple[str, ...] = ()
     value_names: tuple[str, ...] = ()
     note: str = ""

@@ -44,6 +44,7 @@ from gpuboost.engine.criteria import CRITERIA
 from gpuboost.engine.fixed_point import planes_to_float
 from gpuboost.engine.numerics import log, sum_in_order
 from gpuboost.engine.order_statistics import between
+from gpuboost.engine.sparse_rows import DENSE, SparseRows
 from gpuboost.engine.tree_rows import TreeRows
 
 RowChannels = tuple[np.ndarray | None, np.ndarray | None]  # (gradients, None) or (None, classes)
@@ -51,9 +52,12 @@ RowChannels = tuple[np.ndarray | None, np.ndarray | None]  # (gradients, None) o
 
 @dataclass(frozen=True)
 class NodeValues:
-    """Value (m, n_values), impurity (m,) and weight (m,) of each node of a tree, float64."""
+    """Value (m, n_values), impurity (m,) and weight (m,) of each node of a tree, float64.
 
-    value: np.ndarray
+    Values made from `SparseRows` are `SparseRows`.
+    """
+
+    value: Any
     impurity: np.ndarray
     weight: np.ndarray
 
@@ -126,16 +130,22 @@ class ClassTarget(_Target):
         return np.column_stack([hessian - second, second])[:, : self.n_classes]
 
     def node_values(
-        self, sums: np.ndarray, hessian: np.ndarray, rows: TreeRows, criterion: int
+        self, sums: Any, hessian: np.ndarray, rows: TreeRows, criterion: int
     ) -> NodeValues:
         """Class probabilities, impurity and weight of each node, from its leaf sums."""
-        per_class = sums.astype(np.float64)
+        is_sparse = isinstance(sums, SparseRows)
+        of_nodes: Any = sums if is_sparse else DENSE
+        entry = sums.entry if is_sparse else sums
         if self.wide is not None or rows.wide is not None:
             exponents = self.exponents if rows.exponents is None else rows.exponents
-            per_class = planes_to_float(sums.reshape(len(sums), -1, 2), exponents)[..., 0]
-        weight = sum_in_order(per_class)
-        probability = per_class / weight[:, None]
-        return NodeValues(probability, CRITERIA[criterion].impurity(probability), weight)
+            planes = entry if is_sparse else entry.reshape(len(entry), -1, 2)
+            per_class = planes_to_float(planes, exponents)[..., 0]
+        else:
+            per_class = entry.astype(np.float64)
+        weight = of_nodes.total(per_class)
+        probability = per_class / of_nodes.repeated(weight)
+        impurity = CRITERIA[criterion].impurity(probability, of_nodes)
+        return NodeValues(of_nodes.of(probability), impurity, weight)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,11 @@ from gpuboost.backends.numba.common.packed_words import (
     choose_packing,
 )
 from gpuboost.backends.numba.common.records import Limits, Problem, RowTargets
+from gpuboost.backends.numba.depth_first.class_sums import (
+    class_entries,
+    sparse_sums,
+    sum_classes,
+)
 from gpuboost.backends.numba.depth_first.grow import (
     CREATED,
     FIRST_NODES,
@@ -206,9 +211,14 @@ class DepthFirstGrower:
         if target.by_median:
             n_sums = 6 * target.n_channels + 2
         tree, n_nodes = by_reference(space.tree), int(space.tree.numbers[CREATED])
-        columns = make_columns(n_nodes, n_sums, len(space.tree.masks) > 0)
+        entries = class_entries(space.tree.nodes[:n_nodes], target, n_sums)
+        n_dense = 0 if entries is not None else n_sums
+        columns = make_columns(n_nodes, n_dense, len(space.tree.masks) > 0)
         filled = by_reference(columns)
         n_masks = collect(*given, tree, filled)
+        if entries is not None:
+            first = sum_classes(*given[2:], tree, filled, by_reference(entries))
+            return grown_tree(columns, n_masks, sparse_sums(entries, first))
         if target.by_median:
             sum_medians(*given, tree, filled)
         return grown_tree(columns, n_masks)

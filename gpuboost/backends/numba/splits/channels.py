@@ -129,7 +129,7 @@ def _add_classes(channels, words):
     Returns whether there is at most one.
     """
     by_class, present = channels.by_class, channels.present
-    n_present, n_classes = 0, by_class.size
+    n_present = 0
     for i in range(words.size):
         label = gradient_of(words[i], CHANNEL_PACKING)
         weight = hessian_of(words[i], CHANNEL_PACKING)

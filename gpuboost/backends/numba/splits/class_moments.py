@@ -1,15 +1,16 @@
 """Scores of a numeric feature at a node of many classes, in a time that depends on its rows only.
 
-The terms of VARIANCE are summed over the classes. With the sums over classes as moments,
+The terms of VARIANCE are summed over the classes. Their sum follows from three moments of the node
+and its left side:
 
-    sum_k (gl_k h - g_k hl)**2  =  h**2 sum_k gl_k**2  -  2 h hl sum_k gl_k g_k  +  hl**2 sum_k g_k**2
+    sum_k (gl_k h - g_k hl)**2 = h**2 sum_k gl_k**2 - 2 h hl sum_k gl_k g_k + hl**2 sum_k g_k**2
 
-a row of class k and weight w that moves to the left side changes the first two moments by
-w (2 gl_k + w) and w g_k, so no candidate needs a pass over the classes. If all sums are below 2**53
-(`channels.MOMENTS_UP_TO`), they are exact in float64 in any order, and these integers are the same
-terms. If missing values, with sums gm_k, go left, too, then sum_k gl_k gm_k is the third moment:
+A row of class k and weight w that moves to the left side changes the first two moments by
+w (2 gl_k + w) and w g_k, so no candidate needs a pass over the classes. Up to the hessian
+`channels.MOMENTS_UP_TO`, the sums are below 2**53. Then they are exact in float64 in any order, and
+equal those of the other ways bit for bit. If missing values, with sums gm_k, go left, too:
 
-    sum_k (gl_k + gm_k)**2  =  sum_k gl_k**2  +  2 sum_k gl_k gm_k  +  sum_k gm_k**2
+    sum_k (gl_k + gm_k)**2 = sum_k gl_k**2 + 2 sum_k gl_k gm_k + sum_k gm_k**2
 """
 
 # mypy: check-untyped-defs=False
@@ -20,7 +21,7 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from gpuboost.backends.numba.common.records import COUNT, GRADIENT, HESSIAN
+from gpuboost.backends.numba.common.records import GRADIENT, HESSIAN
 from gpuboost.backends.numba.compiler import inlined, plugin
 from gpuboost.backends.numba.splits.channels import CLASS_SHIFT, WEIGHT_MASK
 from gpuboost.backends.numba.splits.histograms import list_occupied, mark
@@ -28,7 +29,7 @@ from gpuboost.backends.numba.splits.histograms import list_occupied, mark
 # Rows of `Scratch.sums` and `Scratch.missing`: sums over classes of gl_k**2, gl_k g_k, gl_k gm_k.
 SQUARES, WITH_NODE, WITH_MISSING = GRADIENT, GRADIENT + 1, GRADIENT + 2
 
-_NOTHING = (np.int64(0),) * 5  # hessian, count and the three moments of no row
+_NOTHING = (np.int64(0),) * 5  # the sums of no row: fields `HESSIAN` to `WITH_MISSING`
 
 
 @plugin(types.int64)
@@ -44,42 +45,37 @@ def class_moments(problem, channels, rows, feature):
         channels.following[i], first[code] = first[code], i + 1
         mark(scratch.occupied, code)
     m = list_occupied(scratch)
-    hessian, count, squares, with_node, with_missing = _NOTHING
+    running = _NOTHING
     if scratch.bins[m - 1] == matrix.missing_code:
         m -= 1
-        i, first[matrix.missing_code] = first[matrix.missing_code], 0
-        while i > 0:
-            p, weight = _class_and_weight(channels.word[i - 1])
-            hessian, count = hessian + weight, count + 1
-            squares += weight * (2 * channels.of_missing[p] + weight)
-            with_node += weight * channels.sums[p]
-            channels.of_missing[p] += weight
-            i = channels.following[i - 1]
-    missing[HESSIAN], missing[COUNT] = hessian, count
-    missing[SQUARES], missing[WITH_NODE] = squares, with_node
-    hessian, count, squares, with_node, with_missing = _NOTHING
-    for j in range(m):
-        code = scratch.bins[j]
-        i, first[code] = first[code], 0
-        while i > 0:
-            p, weight = _class_and_weight(channels.word[i - 1])
-            hessian, count = hessian + weight, count + 1
-            squares += weight * (2 * channels.by_class[p] + weight)
-            with_node += weight * channels.sums[p]
-            with_missing += weight * channels.of_missing[p]
-            channels.by_class[p] += weight
-            i = channels.following[i - 1]
-        sums[HESSIAN, j], sums[COUNT, j], sums[SQUARES, j] = hessian, count, squares
-        sums[WITH_NODE, j], sums[WITH_MISSING, j] = with_node, with_missing
+        running = _add_bin(channels, first, matrix.missing_code, channels.of_missing, running)
+    for field in range(len(running)):
+        missing[field] = running[field]
+    running = _NOTHING
+    for j in range(np.uint64(m)):
+        running = _add_bin(channels, first, scratch.bins[j], channels.by_class, running)
+        for field in range(len(running)):
+            sums[field, j] = running[field]
     for p in range(channels.state[0]):
         channels.by_class[p] = channels.of_missing[p] = 0
     return m
 
 
 @inlined
-def _class_and_weight(word):
-    """Position of a row's class among those that are present, and the row's weight."""
-    return word >> CLASS_SHIFT, word & WEIGHT_MASK
+def _add_bin(channels, first, code, by_class, running):
+    """Remove the list of a bin; add its rows to the weights of the classes and to the sums."""
+    hessian, count, squares, with_node, with_missing = running
+    i, first[code] = first[code], 0
+    while i > 0:
+        word = channels.word[i - 1]
+        p, weight = word >> CLASS_SHIFT, word & WEIGHT_MASK
+        hessian, count = hessian + weight, count + 1
+        squares += weight * (2 * by_class[p] + weight)
+        with_node += weight * channels.sums[p]
+        with_missing += weight * channels.of_missing[p]
+        by_class[p] += weight
+        i = channels.following[i - 1]
+    return hessian, count, squares, with_node, with_missing
 
 
 @inlined
