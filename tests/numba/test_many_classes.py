@@ -10,11 +10,15 @@ import pytest
 from gpuboost import AdaBoostClassifier, DecisionTreeClassifier, RandomForestClassifier
 from gpuboost.backends.numba.backend import NumbaBackend
 from gpuboost.backends.numba.splits.channels import MOMENTS_UP_TO
-from gpuboost.engine.sparse_rows import SparseRows
-from tests.engine.exact import assert_equal_models
+from gpuboost.engine.criteria import CRITERIA
+from gpuboost.engine.sparse_rows import DENSE, SparseRows, dense
+from gpuboost.engine.targets import ClassTarget
+from gpuboost.engine.tree_rows import TreeRows
+from tests.engine.exact import assert_equal_models, assert_same, assert_same_fields
 from tests.numba.numba_cases import assert_same_trees, make_task
 
 N_CLASSES = 90
+CLASSIFIERS = [row.number for row in CRITERIA.values() if row.class_names]
 
 
 def many_classes(n: int, missing: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
@@ -54,13 +58,13 @@ def test_sums_are_sparse_if_most_are_0() -> None:
 
 @pytest.mark.parametrize("n", [MOMENTS_UP_TO, MOMENTS_UP_TO + 1])
 def test_the_largest_terms_are_exact(n: int) -> None:
-    """One feature separates two classes of nearly equal size; the third has one row."""
+    """One feature separates two classes of nearly equal size; a third has one row."""
     rng = np.random.default_rng(0)
     y = (np.arange(n) >= n // 2).astype(np.int32)
     y[0] = 2
     X = rng.standard_normal((n, 3)).astype(np.float32)
     X[:, 1] += 10.0 * (y == 1)
-    assert_same_trees(make_task(X, y, 3, method="all", n_trees=1, max_depth=3))
+    assert_same_trees(make_task(X, y, 12, method="all", n_trees=1, max_depth=3))
 
 
 @pytest.mark.parametrize(
@@ -85,3 +89,40 @@ def test_a_warm_start_joins_sparse_and_dense_values() -> None:
     whole = RandomForestClassifier(6, device="numba", random_state=0).fit(X, y)
     model = RandomForestClassifier(4, device="numba", random_state=0, warm_start=True).fit(X, y)
     assert_equal_models(model.set_params(n_estimators=6).fit(X, y), whole)
+
+
+# ---- sparse rows -------------------------------------------------------------------------------
+
+
+def sparse_sums(n_planes: int = 1) -> SparseRows:
+    """Random sums of 40 nodes and 50 classes; a node has between 1 and 50 of the classes."""
+    rng = np.random.default_rng(n_planes)
+    columns = [np.sort(rng.permutation(50)[: rng.integers(1, 51)]) for _ in range(40)]
+    start = np.concatenate([[0], np.cumsum([len(own) for own in columns])])
+    entry = rng.integers(1, 2**20, (start[-1], n_planes))
+    entry = entry[:, 0] if n_planes == 1 else entry
+    return SparseRows(start, np.concatenate(columns).astype(np.int32), entry, 50)
+
+
+@pytest.mark.parametrize("n_planes", [1, 2])
+@pytest.mark.parametrize("criterion", CLASSIFIERS)
+def test_node_values_are_those_of_the_dense_sums(criterion: int, n_planes: int) -> None:
+    sums = sparse_sums(n_planes)
+    wide = None if n_planes == 1 else np.zeros((1, 2), np.int64)
+    target = ClassTarget(np.zeros(1, np.int32), 50, wide, np.array([30, 50])[: 2 * n_planes - 2])
+    rows = TreeRows(np.ones(1, np.int32), None, False)
+    found, expected = (
+        target.node_values(each, np.ones(40), rows, criterion) for each in (sums, dense(sums))
+    )
+    assert isinstance(found.value, SparseRows)
+    assert_same_fields(found, expected, "values")
+
+
+def test_functions_of_rows() -> None:
+    sums = sparse_sums()
+    whole, entry = dense(sums).astype(np.float64), sums.entry / 3.0
+    assert sums.shape == whole.shape == (40, 50)
+    assert_same(sums.total(entry), DENSE.total(whole / 3.0), "total")
+    assert_same(sums.largest(sums.entry), DENSE.largest(dense(sums)), "largest")
+    nodes = np.array([7, 0, 39, 7])
+    assert_same(dense(sums[nodes]), dense(sums)[nodes], "some rows")

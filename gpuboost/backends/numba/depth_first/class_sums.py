@@ -23,8 +23,8 @@ from gpuboost.backends.numba.splits.channels import CHANNEL_PACKING, sort_presen
 from gpuboost.engine.sparse_rows import SparseRows
 from gpuboost.engine.targets import Target
 
-# Sums are sparse if they have at most one entry in so many. Without sparse sums, a forest of
-# 10k x 10 with 1,000 classes takes ... times as long.
+# Sums are sparse if at most one in so many is not 0. Without sparse sums, a forest of 10k x 10 with
+# 1,000 classes takes 3.3 times as long.
 SPARSE_FROM = 8
 
 

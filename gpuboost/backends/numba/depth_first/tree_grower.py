@@ -201,7 +201,14 @@ class DepthFirstGrower:
         if self._plugins is not NO_PLUGINS:
             return problem
         any_categorical = bool(self.task.matrix.mapper.is_categorical.any())
-        self._plugins = plugins_of(problem.kind, limits, any_categorical, channels, others)
+        self._plugins = plugins_of(
+            problem.kind,
+            limits,
+            any_categorical,
+            channels=channels,
+            others=others,
+            n_classes=int(self.task.target.n_classes),
+        )
         return by_reference(Problem(self.matrix, *of_tree, self._plugins))
 
     def _collect(self, given: tuple, space: Space, targets: RowTargets) -> GrownTree:

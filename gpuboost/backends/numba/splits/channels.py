@@ -41,8 +41,9 @@ PAIR, FIELDS, HISTOGRAMS, MOMENTS = 0, 1, 2, 3
 # Below this hessian, products of two sums are exact, so both classes of a pair have equal terms.
 # Without PAIR, a forest on covertype takes 1.08 times as long.
 PAIR_UP_TO = 2**26
-# Up to this hessian, the terms of VARIANCE are integers whose sum over the classes is below 2**53:
-# a term is at most (h**2 / 4)**2, and the sum at most h**4 / 8.
+# Up to this hessian, the terms of VARIANCE are integers whose sum over classes is at most 2**53: a
+# term is at most (h**2 / 4)**2, and the sum at most h**4 / 8. Without MOMENTS, a forest of
+# 10k x 10 with 1,000 classes takes 2.9 times as long.
 MOMENTS_UP_TO = 2**14
 CLASS_SHIFT = np.int64(32)  # words of HISTOGRAMS and MOMENTS: class position from this bit up
 WEIGHT_MASK = np.int64(2**32 - 1)

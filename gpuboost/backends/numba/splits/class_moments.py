@@ -7,8 +7,8 @@ and its left side:
 
 A row of class k and weight w that moves to the left side changes the first two moments by
 w (2 gl_k + w) and w g_k, so no candidate needs a pass over the classes. Up to the hessian
-`channels.MOMENTS_UP_TO`, the sums are below 2**53. Then they are exact in float64 in any order, and
-equal those of the other ways bit for bit. If missing values, with sums gm_k, go left, too:
+`channels.MOMENTS_UP_TO`, the sums are at most 2**53. Then float64 is exact in any order, and equals
+the sum over the classes bit for bit. If missing values, with sums gm_k, go left, too:
 
     sum_k (gl_k + gm_k)**2 = sum_k gl_k**2 + 2 sum_k gl_k gm_k + sum_k gm_k**2
 """
