@@ -19,7 +19,7 @@ _MEDIANS = types.Array(types.int32, 1, "C")
 _POSITIONS = (_INT, _INT, _INT, _INT)  # first and end of the candidates; sums of missing values
 NO_PLUGINS = by_reference(Plugins())
 # Fits of fewer classes do not compile `class_moments`, which takes 0.5 s: with 7 classes, it saves
-# no time. Without it, a forest of 20k x 28 with 20 classes takes 1.8 times as long.
+# no time. Without it, a forest of 20k x 28 with 20 classes takes 1.5 times as long.
 MANY_CLASSES = 10
 
 
