@@ -6,7 +6,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gpuboost.data.dataset import Dataset
     from gpuboost.estimators import (
         AdaBoostClassifier,
         AdaBoostRegressor,
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
         RandomForestClassifier,
         RandomForestRegressor,
     )
+    from gpuboost.estimators.inputs.dataset import Dataset
     from gpuboost.estimators.memory.estimate import estimate_memory
 
 __version__ = "0.1.0"
@@ -49,7 +49,7 @@ __all__ = [
 
 # Modules of the public names that are not in `gpuboost.estimators`.
 _HOMES = {
-    "Dataset": "gpuboost.data.dataset",
+    "Dataset": "gpuboost.estimators.inputs.dataset",
     "estimate_memory": "gpuboost.estimators.memory.estimate",
 }
 

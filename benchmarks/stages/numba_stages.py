@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from gpuboost.backends.numba.codegen import EntryCompiler
 from gpuboost.backends.numba.common.arguments import (
     Weights,
     limits_of,
@@ -17,10 +18,12 @@ from gpuboost.backends.numba.common.arguments import (
 from gpuboost.backends.numba.common.constraints import constraints_of
 from gpuboost.backends.numba.common.packed_words import choose_packing, fits_word
 from gpuboost.backends.numba.common.partition import partition as part_rows
-from gpuboost.backends.numba.common.records import NODE, Members, Problem, Rows
+from gpuboost.backends.numba.common.records import NODE, Members, Problem, Scratch
 from gpuboost.backends.numba.depth_first.grow import load_rows
 from gpuboost.backends.numba.depth_first.tree_grower import targets_of
+from gpuboost.backends.numba.references import Reference, by_reference
 from gpuboost.backends.numba.splits.histograms import wide_prefix, word_prefix
+from gpuboost.backends.numba.splits.plugins import NO_PLUGINS, plugins_of
 from gpuboost.backends.numba.splits.search import find_split
 from gpuboost.engine.sampling import root_key
 from gpuboost.engine.task import GrowTask
@@ -29,9 +32,11 @@ from gpuboost.engine.task import GrowTask
 class Root(NamedTuple):
     """The root of a tree, as compiled functions take it."""
 
-    problem: Problem
-    rows: Rows
-    members: Members
+    problem: Reference
+    rows: Reference
+    node: np.void
+    scratch: Scratch
+    is_wide: bool
 
 
 def root_of(task: GrowTask, tree: int) -> Root:
@@ -41,49 +46,68 @@ def root_of(task: GrowTask, tree: int) -> Root:
     limits = limits_of(task.options, task.target, Weights.of(tree_rows))
     packing = choose_packing(1, int(tree_rows.weight.max()), limits.min_samples_leaf > 1)
     rows = make_rows(n)
-    count, gradient, hessian = load_rows(targets_of(task, tree_rows), packing, 1, rows)
+    given = by_reference(targets_of(task, tree_rows)), by_reference(packing), True
+    count, gradient, hessian = _load(*given, by_reference(rows))
     node = np.zeros(1, NODE)[0]
     node["count"], node["gradient"], node["hessian"] = count, gradient, hessian
     node["key"] = np.uint64(root_key(task.seed, tree))
-    is_wide = not fits_word(hessian, count, packing)
-    members = Members(node, rows.row[:count], rows.word[:count], is_wide)
-    features = np.arange(n_features, dtype=np.int32)
     scratch = make_scratch(n, n_features)
-    matrix, constraints = matrix_of(task.matrix), constraints_of(task.options, n_features)
-    problem = Problem(matrix, features, limits, constraints, packing, scratch, 0)
-    return Root(problem, rows, members)
+    constraints = constraints_of(task.options, n_features)
+    facts = matrix_of(task.matrix), limits, constraints, packing, scratch
+    parts = [by_reference(each) for each in facts]
+    draft = by_reference(Problem(*parts, NO_PLUGINS))
+    plugins = plugins_of(draft.kind, limits, any_categorical=False)
+    problem = by_reference(Problem(*parts, plugins))
+    is_wide = not _fits_word(hessian, count, by_reference(packing))
+    return Root(problem, by_reference(rows), node, scratch, is_wide)
 
 
-@njit(nogil=True)
-def _histograms(problem: Any, members: Any) -> int:
-    bins = 0
+compiled = njit(nogil=True, _nrt=False, pipeline_class=EntryCompiler)
+
+
+@compiled
+def _load(targets: Any, packing: Any, one_channel: bool, rows: Any) -> Any:
+    return load_rows(targets, packing, one_channel, rows)
+
+
+@compiled
+def _fits_word(hessian: int, count: int, packing: Any) -> Any:
+    return fits_word(hessian, count, packing)
+
+
+@compiled
+def _histograms(problem: Any, rows: Any, node: Any, is_wide: bool) -> int:
+    row, word = rows.row[: node.count], rows.word[: node.count]
+    members, bins = Members(node, row, word, is_wide), 0
     for feature in range(problem.matrix.codes.shape[0]):
-        if members.is_wide:
+        if is_wide:
             bins += wide_prefix(problem, None, members, feature)
         else:
-            bins += word_prefix(problem, members.row, members.word, feature)
+            bins += word_prefix(problem, row, word, feature)
     return bins
 
 
 def histograms(root: Root) -> int:
     """Compute the prefix sums over the bins of each feature; return the number of bins."""
-    return _histograms(root.problem, root.members)
+    return _histograms(root.problem, root.rows, root.node, root.is_wide)
+
+
+@compiled
+def _split(problem: Any, rows: Any, node: Any) -> None:
+    find_split(problem, None, node, rows.row[: node.count], rows.word[: node.count])
 
 
 def split(root: Root) -> np.void:
     """Build and scan the histogram of each feature; return the best split."""
-    members = root.members
-    find_split(root.problem, None, members.node, members.row, members.word)
-    return root.problem.scratch.split[0]
+    _split(root.problem, root.rows, root.node)
+    return root.scratch.split[0]
 
 
-@njit(nogil=True)
-def _partition(codes: Any, feature: int, last_left: int, rows: Any, count: int) -> int:
-    return part_rows(codes, (feature, last_left, -1), None, rows, 0, count)
+@compiled
+def _partition(problem: Any, feature: int, last_left: int, rows: Any, count: int) -> int:
+    return part_rows(problem.matrix.codes, (feature, last_left, -1), None, rows, 0, count)
 
 
 def partition(root: Root, feature: int, last_left: int) -> int:
     """Move the rows to their sides; return the number on the left."""
-    count = int(root.members.node["count"])
-    codes = root.problem.matrix.codes
-    return _partition(codes, feature, last_left, root.rows, count)
+    return _partition(root.problem, feature, last_left, root.rows, int(root.node["count"]))

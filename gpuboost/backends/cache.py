@@ -15,13 +15,15 @@ import os
 import platform
 import sys
 import tempfile
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 
 GROW_ONE, GROW_MANY, PREDICT = "grow-one-channel", "grow-many-channels", "predict"
-PROGRAMS = (GROW_ONE, GROW_MANY, PREDICT)
+BIN = "bin"
+PROGRAMS = (GROW_ONE, GROW_MANY, PREDICT, BIN)
 SUFFIX = ".compiled"
 
 _DIGEST_BYTES = hashlib.sha256().digest_size
@@ -118,13 +120,13 @@ def marker(program: str) -> Path:
     return cache_folder() / name
 
 
-def compiled_programs() -> dict[str, Path]:
-    """Programs compiled from the current sources, with the folders of their machine code.
+def compiled_programs(programs: Iterable[str] = PROGRAMS) -> dict[str, Path]:
+    """Those programs that are compiled from the current sources, and the folders of their code.
 
     Programs whose folders no longer have machine code are left out; without Numba, all are.
     """
     try:
-        kept = {program: recall(marker(program)) or b"" for program in PROGRAMS}
+        kept = {program: recall(marker(program)) or b"" for program in programs}
     except metadata.PackageNotFoundError:  # Numba is not installed
         return {}
     stamped = {program: each.decode().partition(" ") for program, each in kept.items()}

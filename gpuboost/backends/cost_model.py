@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
-from gpuboost.backends.cache import GROW_MANY, GROW_ONE, PREDICT, cache_folder, replace_file
+from gpuboost.backends.cache import BIN, GROW_MANY, GROW_ONE, PREDICT, cache_folder, replace_file
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.task import NO_LIMIT, DepthLimits
 
@@ -38,7 +38,13 @@ NUMPY_STEP = 20e-9  # seconds per row and level of a tree, in prediction
 # ROUND: one row, feature and level of a round, which sums only half of the rows. ROUND_ROW:
 # gradient, weight and leaf of one row in a round. STEP: one row and level in prediction.
 NODE_VISITS, ALONE, ROUND_VISIT, ROUND_ROW_VISITS, STEP_VISITS = 125, 2, 0.2, 45, 2
+# Time of each further channel as a share of that of the first, in NumPy and in Numba (forests of
+# 5,000 x 10 with 2, 10, 100 and 1,000 classes take 1, 1.7, 11 and 180 times as long in NumPy, and
+# 1, 2.3, 10 and 90 in Numba).
+CHANNEL_SHARE = 0.1
 TREE_SECONDS, BIN_SECONDS = 3e-4, 1e-8  # seconds per tree, and per value that is binned
+NUMPY_BIN_SECONDS = 2.5e-8  # per value that is binned with NumPy
+SEARCH_SECONDS = 1.4e-3  # per feature that a GPU bins: the host decides between the passes
 
 CUDA_BATCH_ROWS = 1 << 27  # rows of the trees that a GPU grows together, limited by its memory
 CUDA_NODES = 2**31 - 1  # largest number of nodes of a tree: their indices are int32
@@ -49,10 +55,10 @@ CUDA_START_SECONDS = 1.5  # first use of CUDA in a process, with compiled kernel
 # most of the levels below would be empty, and an empty level still costs its launches.
 SYNC_FREE_DEPTH, SYNC_FREE_LEAVES = 32, 64
 
-# BINNING: launches to bin a feature, most of them to sort its values. PREDICTION: launches to
-# predict. REPLAY: cost of replaying a round as one graph, in launches. KERNEL: cost of each kernel
-# of that graph, in launches; this is idle time of the device, without work of the host.
-BINNING_LAUNCHES, PREDICTION_LAUNCHES = 20, 4
+# BINNING: launches and waits to bin a table, in launches. PREDICTION: launches to predict. REPLAY:
+# cost of replaying a round as one graph, in launches. KERNEL: cost of each kernel of that graph, in
+# launches; this is idle time of the device, without work of the host.
+BINNING_LAUNCHES, PREDICTION_LAUNCHES = 60, 4
 REPLAY_LAUNCHES, KERNEL_LAUNCHES = 1.5, 0.075
 
 # Bytes that kernels read and write. A memory access transfers at least one sector, 32 bytes. ROW,
@@ -140,6 +146,12 @@ class WorkTimes:
     cuda: float = math.inf
 
 
+def binning_times(shape: tuple[int, int]) -> WorkTimes:
+    """Estimated seconds to learn the bins of a matrix, and to bin it."""
+    n_values = float(shape[0]) * shape[1]
+    return WorkTimes(BIN, n_values * NUMPY_BIN_SECONDS, n_values * BIN_SECONDS)
+
+
 @dataclass(frozen=True)
 class GrowthSize(DepthLimits):
     """Sizes of the data and limits of the trees, which determine how long growing takes."""
@@ -172,6 +184,11 @@ class GrowthSize(DepthLimits):
         return min(levels, self.deepest, 2 * math.log2(self.max_leaf_nodes))
 
     @property
+    def channel_factor(self) -> float:
+        """Time in NumPy and Numba relative to that of one channel."""
+        return 1 + CHANNEL_SHARE * (self.n_channels - 1)
+
+    @property
     def is_replayed(self) -> bool:
         """Whether a GPU replays whole rounds as a graph.
 
@@ -199,9 +216,10 @@ def growth_work(growth: GrowthSize) -> WorkTimes:
     rows and its depth, unless it has at most `SYNC_FREE_LEAVES` leaves.
     """
     amount, speed = growth_amount(growth), measured_speed()
-    host = 0.001 + TREE_SECONDS * growth.n_rounds * growth.n_trees
+    host, search = 0.001 + TREE_SECONDS * growth.n_rounds * growth.n_trees, 0.0
     if growth.value_bytes > 1:
         host += BIN_SECONDS * growth.n_samples * growth.n_features
+        search = SEARCH_SECONDS * growth.n_features
     by_rows = 1 + 2 * (growth.n_samples // max(1, growth.min_samples_leaf))
     n_nodes = min(by_rows, 2.0 ** min(growth.max_depth + 1, 64) - 1)
     suits_cuda = n_nodes <= CUDA_NODES or growth.max_leaf_nodes <= SYNC_FREE_LEAVES
@@ -209,7 +227,7 @@ def growth_work(growth: GrowthSize) -> WorkTimes:
         GROW_ONE if growth.n_channels == 1 else GROW_MANY,
         numpy=host + _numpy_seconds(growth),
         numba=host + speed.numba_visit * amount.visits,
-        cuda=0.005 + speed.on_cuda(amount) if suits_cuda else math.inf,
+        cuda=0.005 + search + speed.on_cuda(amount) if suits_cuda else math.inf,
     )
 
 
@@ -222,7 +240,7 @@ def growth_amount(growth: GrowthSize) -> Amount:
     rows, searched = n_trees * n, n_nodes * growth.n_candidate_features
     visits = rows * growth.n_candidate_features * growth.depth
     alone = ALONE if growth.n_trees == 1 else 1
-    numba = alone * (visits + NODE_VISITS * searched)
+    numba = alone * (visits + NODE_VISITS * searched) * growth.channel_factor
     if growth.n_rounds > 1:
         numba = rows * ROUND_ROW_VISITS + ROUND_VISIT * visits + alone * NODE_VISITS * searched
     # Preparing the rows, with their gradients or draws, takes as long as one level.
@@ -246,7 +264,7 @@ def _launches(growth: GrowthSize) -> float:
     if is_sync_free(growth):
         levels = growth.deepest
     of_batch = (BOOSTING_LAUNCHES if n_rounds > 1 else kind).of(levels)
-    binning = BINNING_LAUNCHES * growth.n_features if growth.value_bytes > 1 else 0
+    binning = BINNING_LAUNCHES if growth.value_bytes > 1 else 0
     # The host makes all launches of the first two rounds: it records one, then captures one.
     if growth.is_replayed:
         replay = REPLAY_LAUNCHES + KERNEL_LAUNCHES * of_batch
@@ -266,7 +284,7 @@ def _numpy_seconds(growth: GrowthSize) -> float:
     calls = call * unsorted + FEATURE_CALL * (growth.levels - unsorted)
     visits = visit * unsorted + SORTED_VISIT * (depth - unsorted)
     rows = float(growth.n_rounds) * growth.n_trees * n
-    return n_candidates * (batches * calls + rows * visits)
+    return n_candidates * (batches * calls + rows * visits) * growth.channel_factor
 
 
 def prediction_amount(n_samples: int, row_bytes: int, ensemble: Ensemble) -> Amount:

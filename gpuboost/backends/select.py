@@ -16,7 +16,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from gpuboost.backends.cache import cache_folder, compiled_programs
+from gpuboost.backends.cache import BIN, cache_folder, compiled_programs
 from gpuboost.backends.cost_model import CUDA_START_SECONDS, WorkTimes
 from gpuboost.backends.devices import device_number, why_no_cuda
 from gpuboost.backends.protocol import Backend
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from gpuboost.backends.cuda.backend import CudaBackend
 
 DEVICES = '"auto", "cpu", "cuda", "cuda:N", "numpy" or "numba"'
-LOAD_SECONDS = 1.5  # import Numba and read compiled functions from disk
-# Compilation takes up to a minute, but only once per installation. Counted in full, it would pay in
-# the largest fits only, so it counts as this many seconds, minus those that NumPy has run instead.
+LOAD_SECONDS = 0.7  # import Numba and read compiled functions from disk
+# Compilation takes longer, but only once per installation. So it counts as this many seconds, minus
+# those that NumPy has run instead.
 COMPILE_SECONDS = 5.0
+BIN_LOAD_SECONDS, BIN_COMPILE_SECONDS = 0.6, 2.0  # the same for binning, a small program
 CUDA_COMPILE_SECONDS = 5.0  # all kernels, once per installation
 CUDA_LEAD = 2.0  # a GPU must be this many times faster: it may be shared, and estimates are rough
 
@@ -130,7 +131,10 @@ def _numba_start_seconds(program: str) -> float:
     """Seconds that count for loading or compiling a program with Numba: 0 if it is loaded."""
     if program in _loaded_programs:
         return 0.0
-    return LOAD_SECONDS if program in _programs_on_disk() else COMPILE_SECONDS
+    load, compilation = LOAD_SECONDS, COMPILE_SECONDS
+    if program == BIN:
+        load, compilation = BIN_LOAD_SECONDS, BIN_COMPILE_SECONDS
+    return load if program in _programs_on_disk() else compilation
 
 
 @cache

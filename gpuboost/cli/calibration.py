@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from gpuboost.backends.cost_model import Amount, GrowthSize, Speed, growth_amount, prediction_amount
-from gpuboost.data.dataset import Dataset
 from gpuboost.engine.task import NO_LIMIT
 from gpuboost.estimators.forest.forest import RandomForestClassifier
+from gpuboost.estimators.inputs.dataset import Dataset
 
 N_FEATURES, CANDIDATE_FEATURES = 16, 4
 FEW_TREES, MORE_TREES = 1, 9

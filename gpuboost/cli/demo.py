@@ -1,9 +1,13 @@
-"""``gpuboost demo``: compares all estimators with scikit-learn's, on real and synthetic tables."""
+"""``gpuboost demo``: compares all estimators with those of other libraries.
+
+The tables are real, from scikit-learn, and synthetic.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any, TextIO
 
@@ -11,15 +15,30 @@ import numpy as np
 from tqdm import tqdm
 
 import gpuboost
+from gpuboost.backends.compiling import omit_notice
 from gpuboost.cli import demo_table
-from gpuboost.cli.demo_table import SYNTHETIC, TREE_COST, DemoTable, FitOutcome, Job, Line
+from gpuboost.cli.demo_peers import installed_peers, make_peer
+from gpuboost.cli.demo_table import (
+    ONE_THREAD,
+    SCIKIT_LEARN,
+    SYNTHETIC,
+    TREE_COST,
+    DemoTable,
+    FitOutcome,
+    Job,
+    Line,
+)
 from gpuboost.data.parameters import thread_count
 
 REAL_TABLES = ("iris", "wine", "breast_cancer", "digits", "diabetes")
 SYNTHETIC_FEATURES = 16
 TEST_SHARE = 0.25
-MAX_TREES, FEWEST_TREES = 20, 2
+N_TREES, WARM_UP_TREES = 20, 2  # trees of the ensembles on the synthetic table
+MIN_ROWS = 1000  # of the synthetic table, also if scikit-learn then takes too long
+WARM_UP_ROWS = 8_000  # large enough for the compiled programs of large tables
 NUMPY_ROWS = 20_000  # maximum rows of the synthetic table with the NumPy backend
+PEER_SHARE = 0.7  # of the time for the synthetic table that scikit-learn may take
+ROWS_POWER = 1.15  # seconds of scikit-learn's trees grow with this power of the rows (measured)
 
 
 @dataclass(frozen=True)
@@ -31,17 +50,18 @@ class DemoOptions:
     device : str
         The `device` of the estimators.
     rows : int
-        Number of rows of the synthetic table, at most `NUMPY_ROWS` with the NumPy backend.
+        Maximum number of rows of the synthetic table; with the NumPy backend, `NUMPY_ROWS` if that
+        is less.
     seconds : float
-        Intended duration of the whole demonstration, which determines the numbers of trees of the
-        ensembles on the synthetic table.
+        Intended duration of the whole demonstration, which determines the number of rows of the
+        synthetic table.
     seed : int
         Seed of the synthetic table, the test rows and the estimators.
     """
 
     device: str = "auto"
     rows: int = 200_000
-    seconds: float = 120.0
+    seconds: float = 70.0
     seed: int = 0
 
 
@@ -58,30 +78,25 @@ def run(options: DemoOptions, out: TextIO | None = None) -> int:
     Returns the exit status: 1 if the backends grew different forests, else 0.
     """
     out = out or sys.stdout
-    started = time.perf_counter()
+    started, peers = time.perf_counter(), installed_peers()
     print(f"gpuboost {gpuboost.__version__}, device {options.device!r}\n", file=out)
     real = [load_table(name, options.seed) for name in REAL_TABLES]
     backend = fastest_backend(options.device)
     if backend == "numpy" and options.rows > NUMPY_ROWS:
-        print(f"The NumPy backend is used: {NUMPY_ROWS:,} synthetic rows.", file=out)
+        print(f"The NumPy backend is used: at most {NUMPY_ROWS:,} synthetic rows.", file=out)
         options = replace(options, rows=NUMPY_ROWS)
-    synthetic = make_tables(options.rows, options.seed)
-    warm_up(synthetic, backend, options.seed, out)
-    n_fits = 2 * len(small_jobs(real + synthetic))
+    small = make_tables(min(WARM_UP_ROWS, options.rows), options.seed)
+    warm_up(small, backend, options.seed, out)
+    n_fits = (1 + len(peers)) * len(small_jobs(real + small))
     with tqdm(total=n_fits, unit="fit", leave=False, dynamic_ncols=True) as bar:
-        lines = [compare(job, options, bar) for job in small_jobs(real)]
-        jobs = small_jobs(synthetic)
-        singles = [compare(job, options, bar) for job in jobs if not job.is_ensemble]
-        lines += singles
-        slowest = max(line.theirs.seconds for line in singles)
-        waiting = [job for job in jobs if job.is_ensemble]
-        while waiting:
-            left = options.seconds - (time.perf_counter() - started)
-            job = sized(waiting, slowest, left * thread_count(None))
-            lines.append(compare(job, options, bar))
-            waiting = waiting[1:]
-    print(chosen_sentence(lines, options), file=out)
-    print(demo_table.table_text(lines), file=out)
+        lines = [compare(job, options, peers, bar) for job in small_jobs(real)]
+        left = options.seconds - (time.perf_counter() - started)
+        rows = rows_for(PEER_SHARE * left, tree_seconds(small[1]), len(small[1].X_train))
+        options = replace(options, rows=min(options.rows, rows))
+        for job in synthetic_jobs(make_tables(options.rows, options.seed)):
+            lines.append(compare(job, options, peers, bar))
+    print(chosen_sentence(options), file=out)
+    print(demo_table.table_text(lines, peers), file=out)
     same, sentence = one_model(real, options)
     print(f"{demo_table.footer(lines, time.perf_counter() - started)}\n{sentence}", file=out)
     return 0 if same else 1
@@ -127,39 +142,39 @@ def small_jobs(tables: list[DemoTable]) -> list[Job]:
     ]
 
 
-def sized(waiting: list[Job], tree_seconds: float, core_seconds: float) -> Job:
-    """The first waiting job, with the number of trees that scikit-learn has time for.
+def synthetic_jobs(tables: list[DemoTable]) -> list[Job]:
+    """Jobs with ensembles of `N_TREES` trees, single trees first."""
+    jobs = sorted(small_jobs(tables), key=lambda job: job.is_ensemble)
+    few = {"n_estimators": N_TREES}
+    return [replace(job, parameters=few) if job.is_ensemble else job for job in jobs]
 
-    Parameters
-    ----------
-    waiting : list of Job
-        Ensembles that are not trained yet.
-    tree_seconds : float
-        Seconds that scikit-learn took to train the slowest estimator of a single tree on a
-        synthetic table.
-    core_seconds : float
-        Time left for all waiting ensembles, in seconds times cores.
+
+def tree_seconds(table: DemoTable) -> float:
+    """Seconds that scikit-learn takes to train a single tree on a table."""
+    job = Job("DecisionTreeRegressor", table)
+    return _train(make_peer(SCIKIT_LEARN, job, 0), job).seconds
+
+
+def rows_for(seconds: float, of_tree: float, n_measured: int) -> int:
+    """Number of rows on which scikit-learn trains all ensembles in about ``seconds``.
+
+    ``of_tree`` is its time for a single tree on ``n_measured`` rows.
     """
-    job = waiting[0]
-    share = core_seconds / len(waiting)
-    trees = trees_for(share, tree_seconds * TREE_COST[job.estimator])
-    return replace(job, parameters={"n_estimators": trees})
+    cores = thread_count(None)
+    costs = [cost / (1 if name in ONE_THREAD else cores) for name, cost in TREE_COST.items()]
+    needed = max(N_TREES * sum(costs) * of_tree, 1e-9)
+    n_train = n_measured * (max(seconds, 0.0) / needed) ** (1 / ROWS_POWER)
+    return max(MIN_ROWS, int(n_train / (1 - TEST_SHARE)) // 1000 * 1000)
 
 
-def trees_for(seconds: float, tree_seconds: float) -> int:
-    """Number of trees that one core trains in ``seconds``: `FEWEST_TREES` to `MAX_TREES`."""
-    fit = int(seconds / max(tree_seconds, 1e-9))
-    return min(MAX_TREES, max(FEWEST_TREES, fit))
-
-
-def chosen_sentence(lines: list[Line], options: DemoOptions) -> str:
-    """A sentence with the size of the synthetic table and the numbers of trees."""
-    chosen = [line.job for line in lines if line.job.parameters]
-    trees = ", ".join(f"{job.estimator} {job.parameters['n_estimators']}" for job in chosen)
+def chosen_sentence(options: DemoOptions) -> str:
+    """A sentence with the size of the synthetic table, and the reason for it."""
+    reason = f"chosen so that the demo takes about {options.seconds:.0f} s"
+    if options.rows <= MIN_ROWS:
+        reason = f"the fewest, as there is too little time for more in {options.seconds:.0f} s"
     return (
-        f"Synthetic table: {options.rows:,} x {SYNTHETIC_FEATURES}, a quarter of the rows held out."
-        f"\nNumbers of trees, chosen so that the demo takes about {options.seconds:.0f} s:\n"
-        f"{trees}.\n"
+        f"Synthetic table: {options.rows:,} x {SYNTHETIC_FEATURES}, a quarter of the rows held out;"
+        f"\n{reason}.\n"
     )
 
 
@@ -169,13 +184,14 @@ def chosen_sentence(lines: list[Line], options: DemoOptions) -> str:
 def warm_up(tables: list[DemoTable], backend: str, seed: int, out: TextIO) -> None:
     """Fit every estimator with few trees, so that compilation is not measured; print the time.
 
-    The fits use all training rows: large tables run other compiled programs than small tables.
+    Large tables run other compiled programs than small tables.
     """
+    omit_notice()
     text = "Warm-up: compiling for {} (once on this machine, then kept on disk) ..."
     print(text.format(backend), end=" ", file=out, flush=True)
     started = time.perf_counter()
     for job in small_jobs([load_table("iris", seed), *tables]):
-        words = {"n_estimators": FEWEST_TREES} if job.is_ensemble else {}
+        words = {"n_estimators": WARM_UP_TREES} if job.is_ensemble else {}
         model = getattr(gpuboost, job.estimator)(device=backend, random_state=0, **words)
         model.fit(job.table.X_train, job.table.y_train).predict(job.table.X_test[:100])
     print(f"{time.perf_counter() - started:.1f} s\n", file=out, flush=True)
@@ -208,17 +224,22 @@ def one_model(tables: list[DemoTable], options: DemoOptions) -> tuple[bool, str]
     return True, f"The forest of digits on {' and '.join(prints)}: fingerprint {first[:16]}."
 
 
-def compare(job: Job, options: DemoOptions, bar: tqdm) -> Line:
-    """Train our estimator, then scikit-learn's, with the same parameters.
+def compare(job: Job, options: DemoOptions, peers: tuple[str, ...], bar: tqdm) -> Line:
+    """Train our estimator, then those of other libraries, with the same parameters.
 
-    If scikit-learn's has ``n_jobs``, it uses all processors.
+    Those that can use several processors use all.
     """
-    words = {"random_state": options.seed, **job.parameters}
     what = f"{job.estimator} on {job.table.name}"
     _show(bar, what)
+    words = {"random_state": options.seed, **job.parameters}
     ours = _train(getattr(gpuboost, job.estimator)(device=options.device, **words), job)
-    _show(bar, f"scikit-learn's {what}")
-    return Line(job, ours, _train(_scikit_learn(job, words), job))
+    others = {}
+    for peer in peers:
+        _show(bar, f"{peer}: {what}")
+        model = make_peer(peer, job, options.seed)
+        if model is not None:
+            others[peer] = _train(model, job)
+    return Line(job, ours, others)
 
 
 def _show(bar: tqdm, what: str) -> None:
@@ -227,20 +248,13 @@ def _show(bar: tqdm, what: str) -> None:
     bar.update()
 
 
-def _scikit_learn(job: Job, words: dict[str, Any]) -> Any:
-    from sklearn import ensemble, tree
-
-    module = ensemble if job.is_ensemble else tree
-    model = getattr(module, job.estimator)(**words)
-    return model.set_params(n_jobs=-1) if hasattr(model, "n_jobs") else model
-
-
 def _train(model: Any, job: Job) -> FitOutcome:
     import joblib
 
     table = job.table
     # For scikit-learn's bagging, threads start and run faster than processes.
-    with joblib.parallel_config(backend="threading"):
+    with joblib.parallel_config(backend="threading"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # LightGBM's, about names of features
         started = time.perf_counter()
         model.fit(table.X_train, table.y_train)
         seconds = time.perf_counter() - started

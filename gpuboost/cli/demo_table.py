@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 SYNTHETIC = "synthetic"
+SCIKIT_LEARN, XGBOOST, LIGHTGBM = "scikit-learn", "XGBoost", "LightGBM"
 
 # Time that scikit-learn takes for one tree of each ensemble, relative to a single tree on all rows
 # (measured on 200,000 rows x 16 features with default parameters).
@@ -19,11 +20,13 @@ TREE_COST = {
     "RandomForestRegressor": 0.9,
     "ExtraTreesClassifier": 0.1,
     "ExtraTreesRegressor": 0.35,
-    "AdaBoostClassifier": 0.15,  # this and the following ensembles use one thread
+    "AdaBoostClassifier": 0.15,
     "AdaBoostRegressor": 0.35,
     "GradientBoostingClassifier": 0.35,
     "GradientBoostingRegressor": 0.35,
 }
+# Ensembles that scikit-learn trains on one thread.
+ONE_THREAD = frozenset(name for name in TREE_COST if name.startswith(("AdaBoost", "Gradient")))
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,11 @@ class DemoTable:
     y_train: np.ndarray
     y_test: np.ndarray
     is_classification: bool
+
+    @property
+    def kind(self) -> str:
+        """Last part of the names of estimators for the table."""
+        return "Classifier" if self.is_classification else "Regressor"
 
 
 @dataclass(frozen=True)
@@ -56,7 +64,7 @@ class Job:
 class FitOutcome:
     """The seconds of a fit, the score of its model on the test rows, and gpuboost's ``device_``.
 
-    ``device`` is empty for scikit-learn.
+    ``device`` is empty for other libraries.
     """
 
     seconds: float
@@ -66,49 +74,59 @@ class FitOutcome:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the final table: a job with the outcomes of gpuboost and of scikit-learn."""
+    """One line of the final table: a job with the outcomes of gpuboost and of other libraries."""
 
     job: Job
     ours: FitOutcome
-    theirs: FitOutcome
+    others: dict[str, FitOutcome]
 
 
-_ROW = "{:<36} {:>16}  {:<7} {:>8} {:>8} {:>10} {:>8} {:>6}"
-_TITLES = "estimator,rows x features,device,seconds,score,sklearn s,score,ratio"
+_NAME, _PAIR = "{:<29}{:<6}", "{:>8} {:>6}"
 
 
-def table_text(lines: list[Line]) -> str:
-    """The outcomes as plain text, with a block for each name of a table."""
-    header = _ROW.format(*_TITLES.split(","))
-    rule = "-" * len(header)
-    text = [header, rule]
+def table_text(lines: list[Line], peers: tuple[str, ...]) -> str:
+    """The outcomes as plain text, with a block for each table of rows."""
+    libraries = ("gpuboost", *peers)
+    titles = _NAME.format("", "") + "".join(f"{name:>15}" for name in libraries)
+    header = _NAME.format("estimator", "device") + _PAIR.format("seconds", "score") * len(libraries)
+    text = [titles, header, "-" * len(header)]
     for name, block in groupby(lines, lambda line: line.job.table.name):
-        text += [name, *map(_row, block), ""]
-    return "\n".join([*text[:-1], rule])
+        own = list(block)
+        text += [_title(name, own), *(_row(line, peers) for line in own), ""]
+    return "\n".join([*text[:-1], "-" * len(header)])
 
 
-def _row(line: Line) -> str:
-    job, ours, theirs = line.job, line.ours, line.theirs
-    n_train, n_features = job.table.X_train.shape
-    trees = f" ({job.parameters['n_estimators']})" if job.parameters else ""
-    return _ROW.format(
-        f"  {job.estimator}{trees}",
-        f"{n_train:,} x {n_features}",
-        ours.device,
-        *(f"{ours.seconds:.3f}", f"{ours.score:.4f}"),
-        *(f"{theirs.seconds:.3f}", f"{theirs.score:.4f}"),
-        f"{ours.seconds / theirs.seconds:.2f}",
-    )
+def _title(name: str, lines: list[Line]) -> str:
+    """Name and size of a table, and the number of trees if it is not the default."""
+    n_train, n_features = lines[0].job.table.X_train.shape
+    trees = {line.job.parameters["n_estimators"] for line in lines if line.job.parameters}
+    of_trees = "".join(f", ensembles of {number} trees" for number in trees)
+    return f"{name}: {n_train:,} x {n_features}{of_trees}"
+
+
+def _row(line: Line, peers: tuple[str, ...]) -> str:
+    outcomes = [line.ours, *(line.others.get(peer) for peer in peers)]
+    pairs = [
+        _PAIR.format(f"{each.seconds:.3f}", f"{each.score:.4f}") if each else _PAIR.format("-", "-")
+        for each in outcomes
+    ]
+    return _NAME.format(f"  {line.job.estimator}", line.ours.device) + "".join(pairs)
 
 
 def footer(lines: list[Line], seconds: float) -> str:
     """An explanation of the columns, the times on the synthetic tables and the time of the demo."""
+    text = [
+        "score: accuracy or R2 on the held-out quarter of the rows. XGBoost and LightGBM are shown "
+        "where\ninstalled, for boosting and random forests."
+    ]
     big = [line for line in lines if line.job.table.name == SYNTHETIC]
-    ours = sum(line.ours.seconds for line in big)
-    theirs = sum(line.theirs.seconds for line in big)
-    return (
-        "score: accuracy or R2 on the held-out quarter of the rows; (n): number of trees, if not "
-        "the default; ratio: seconds / scikit-learn's.\n"
-        f"On the synthetic table: {ours:.1f} s against scikit-learn's {theirs:.1f} s, "
-        f"{theirs / ours:.1f} times as fast. The demo took {seconds:.0f} s."
-    )
+    for peer in dict.fromkeys(name for line in big for name in line.others):
+        both = [
+            (line.ours.seconds, line.others[peer].seconds) for line in big if peer in line.others
+        ]
+        ours, theirs = (sum(column) for column in zip(*both, strict=True))
+        text.append(
+            f"On the synthetic table: {ours:.1f} s against {peer}'s {theirs:.1f} s, "
+            f"{theirs / ours:.1f} times as fast."
+        )
+    return "\n".join([*text, f"The demo took {seconds:.0f} s."])

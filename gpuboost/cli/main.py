@@ -1,4 +1,4 @@
-"""The command line: ``gpuboost demo``, ``gpuboost info``, ``gpuboost --version``."""
+"""The command line: ``gpuboost demo``, ``info``, ``warmup`` and ``--version``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import metadata
+from typing import Any
 
 from gpuboost import __version__
 
@@ -23,6 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser().parse_args(arguments)
     try:
         return args.run(args)
+    except KeyboardInterrupt:
+        return 130
     except (ValueError, RuntimeError, MemoryError) as error:
         print(f"gpuboost: {error}", file=sys.stderr)
         return 1
@@ -36,27 +39,8 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     top.add_argument("--version", action="version", version=f"gpuboost {__version__}")
-    commands = top.add_subparsers(dest="command", required=True, metavar="{demo,info}")
-    demo = commands.add_parser(
-        "demo", help="train every estimator and scikit-learn's; show times and scores"
-    )
-    seconds = partial(_number, float, *_SECONDS, "a number of seconds above 0")
-    demo.add_argument("--device", default="auto", help="where to train (default: %(default)s)")
-    demo.add_argument(
-        "--rows",
-        type=_whole_number(100, MAX_DEMO_ROWS),
-        default=200_000,
-        help="rows of the synthetic table (default: %(default)s)",
-    )
-    demo.add_argument(
-        "--seconds",
-        type=seconds,
-        default=120.0,
-        help="approximate time of the whole demonstration (default: %(default)s)",
-    )
-    seeds = _whole_number(0, 2**32 - 1)
-    demo.add_argument("--seed", type=seeds, default=0, help="random seed (default: %(default)s)")
-    demo.set_defaults(run=run_demo)
+    commands = top.add_subparsers(dest="command", required=True, metavar="{demo,info,warmup}")
+    _add_demo(commands)
     info = commands.add_parser("info", help="show devices, versions and which backend is used")
     info.add_argument(
         "--calibrate",
@@ -64,7 +48,41 @@ def parser() -> argparse.ArgumentParser:
         help='measure the speed of this machine, by which device="auto" chooses a backend',
     )
     info.set_defaults(run=run_info)
+    warmup = commands.add_parser(
+        "warmup", help="compile everything that Numba runs, once per installation"
+    )
+    warmup.add_argument(
+        "--processes",
+        type=_whole_number(1, 1024),
+        default=None,
+        help="processes that compile at the same time (default: one per core)",
+    )
+    warmup.set_defaults(run=run_warmup)
     return top
+
+
+def _add_demo(commands: Any) -> None:
+    """Add the command ``demo`` with its options."""
+    demo = commands.add_parser(
+        "demo", help="train every estimator beside other libraries; show times and scores"
+    )
+    seconds = partial(_number, float, *_SECONDS, "a number of seconds above 0")
+    demo.add_argument("--device", default="auto", help="where to train (default: %(default)s)")
+    demo.add_argument(
+        "--rows",
+        type=_whole_number(100, MAX_DEMO_ROWS),
+        default=200_000,
+        help="maximum rows of the synthetic table (default: %(default)s)",
+    )
+    demo.add_argument(
+        "--seconds",
+        type=seconds,
+        default=70.0,
+        help="approximate time of the whole demonstration (default: %(default)s)",
+    )
+    seeds = _whole_number(0, 2**32 - 1)
+    demo.add_argument("--seed", type=seeds, default=0, help="random seed (default: %(default)s)")
+    demo.set_defaults(run=run_demo)
 
 
 def run_demo(args: argparse.Namespace) -> int:
@@ -74,6 +92,15 @@ def run_demo(args: argparse.Namespace) -> int:
 
     check_device(args.device)  # fails before any table is made
     return run(DemoOptions(args.device, args.rows, args.seconds, args.seed))
+
+
+def run_warmup(args: argparse.Namespace) -> int:
+    """Run ``gpuboost warmup`` and return its exit status."""
+    from gpuboost.backends.select import check_device
+    from gpuboost.cli.warm_up import run
+
+    check_device("numba")
+    return run(args.processes)
 
 
 def run_info(args: argparse.Namespace) -> int:
@@ -121,6 +148,7 @@ def info_text() -> str:
         "",
         f"threads        {thread_count(None)}, where n_jobs=None",
         f"compile cache  {compile_cache()}",
+        *warmed_up(),
     ]
     lines += ["", "versions", f"  {'python':13s} {platform.python_version()}"]
     lines += [f"  {package:13s} {installed(package)}" for package in PACKAGES]
@@ -173,7 +201,19 @@ def compile_cache() -> str:
     if compiled:
         folders = ", ".join(dict.fromkeys(map(str, compiled.values())))
         return f"{', '.join(compiled)} in {folders}"
-    return "empty: the first large fit compiles, once"
+    return "empty: the first large fit compiles, once; gpuboost warmup compiles everything"
+
+
+def warmed_up() -> list[str]:
+    """Whether ``gpuboost warmup`` has compiled each program, one per line."""
+    from gpuboost.backends.cache import compiled_programs
+    from gpuboost.cli.programs import WARM_UP_PROGRAMS
+
+    names = compiled_programs(program.name for program in WARM_UP_PROGRAMS)
+    lines = [
+        f"  {each.text:28s} {'yes' if each.name in names else 'no'}" for each in WARM_UP_PROGRAMS
+    ]
+    return ["", "compiled by gpuboost warmup", *lines]
 
 
 def installed(package: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuboost.data.cell_counters import ColumnCounter, count_cells
 from gpuboost.data.quantiles import (
     Floats,
     distinct_values,
@@ -19,10 +20,13 @@ from gpuboost.data.quantiles import (
     quantile_cuts,
     weighted_rows,
 )
-from gpuboost.engine.bins import MAX_BINS, BinMapper, BinnedMatrix
+from gpuboost.data.radix_cells import are_distinct
+from gpuboost.engine.bins import MAX_BINS, BinMapper, BinnedMatrix, BinRule
 from gpuboost.engine.numerics import midpoint
 
-_COLUMN_BLOCK = 4  # columns that a thread copies at once: neighbours share cache lines of X
+_BLOCK_BYTES = 64  # of a row, copied at once by a thread: neighbouring columns share cache lines
+_COPIED_ROWS = 1 << 12  # rows copied at once, which stay in the cache
+_MISSING_CODE = 255  # until all columns have their bins; codes of values are at most 254
 _CODER_BLOCK = 16  # columns coded at once; their bucket tables (64 KiB each) fit 1 MiB of cache
 _CODED_ROWS = 1 << 15  # rows coded at once
 _MIN_ROWS = 1 << 12  # rows from which a bucket table beats binary search (measured: 3,000)
@@ -50,8 +54,9 @@ def fit_bin_mapper(
     """Learn the bins of every column.
 
     A numeric column with at most `max_bins` distinct values gets a bin for each. Otherwise the bins
-    are quantiles: a bin with several distinct values has at most `2 / max_bins` of the weight.
-    A categorical column gets a bin for each code up to its largest. NaN has no bin here.
+    are quantiles of its cells (see `data.radix_cells`): a bin with several distinct values has at
+    most `2 / max_bins` of the weight. A categorical column gets a bin for each code up to its
+    largest. NaN has no bin here.
 
     Parameters
     ----------
@@ -72,22 +77,93 @@ def fit_bin_mapper(
     BinMapper
         The result is the same for float32 values and their float64 copies, and for any row order.
     """
-    rows, counts = (None, None) if weights is None else weighted_rows(weights)
+    return _learn_bins(X, BinRule(is_categorical, max_bins, weights), n_threads, ColumnCounter)[0]
 
-    def fit_block(block: slice) -> list[ColumnBins]:
-        picked = X[:, block] if rows is None else X[rows, block]
-        columns = np.array(picked.T, order="C")  # always a copy, since columns are sorted in place
-        return [
-            category_bins(np.fmax.reduce(column, initial=0.0))
-            if categorical
-            else _bins_of_column(column, counts, max_bins)
-            for column, categorical in zip(columns, is_categorical[block], strict=True)
-        ]
 
-    size = 1 if X.strides[0] == X.itemsize else _COLUMN_BLOCK  # contiguous columns are read singly
-    blocks = [slice(start, start + size) for start in range(0, X.shape[1], size)]
-    bins = [b for block in _parallel(fit_block, blocks, n_threads) for b in block]
-    return assemble_mapper(bins, is_categorical)
+def fit_bins(
+    X: Floats,
+    rule: BinRule,
+    n_threads: int = 1,
+    counter: type[ColumnCounter] = ColumnCounter,
+    bin_matrix: Callable[[Floats, BinMapper, int], BinnedMatrix] | None = None,
+) -> BinnedMatrix:
+    """Learn the bins of a matrix as `fit_bin_mapper` does, and bin it as `bin_columns` does.
+
+    In a large table, the cell of each value gives its code, so X is copied only once.
+
+    Parameters
+    ----------
+    X, n_threads
+        As in `fit_bin_mapper`.
+    rule : BinRule
+    counter : type
+        `ColumnCounter`, or a faster class with the same results.
+    bin_matrix : callable, optional
+        `bin_columns` by default, or a faster function with the same results.
+    """
+    mapper, codes = _learn_bins(X, rule, n_threads, counter, with_codes=True)
+    if codes is None:
+        return (bin_matrix or bin_columns)(X, mapper, n_threads)
+    n_missing = np.zeros(len(codes), dtype=np.int64)
+    for feature, own in enumerate(codes):
+        missing = np.flatnonzero(own == _MISSING_CODE)
+        own[missing], n_missing[feature] = mapper.missing_code, len(missing)
+    return BinnedMatrix(codes, mapper, n_missing)
+
+
+def _learn_bins(
+    X: Floats,
+    rule: BinRule,
+    n_threads: int,
+    counter: type[ColumnCounter],
+    with_codes: bool = False,
+) -> tuple[BinMapper, NDArray[np.uint8] | None]:
+    """Return the mapper and, if requested and all rows are counted, codes by cells."""
+    n_samples, n_features = X.shape
+    rows, counts = (None, None) if rule.weights is None else weighted_rows(rule.weights)
+    n_rows = n_samples if rows is None else len(rows)
+    is_small = are_distinct(n_rows, counts)
+    codes = None
+    if with_codes and rows is None and not is_small:
+        codes = np.empty((n_features, n_samples), dtype=np.uint8)
+
+    starts, size = _blocks(n_features, _BLOCK_BYTES // X.itemsize, n_threads)
+    waiting, bins = iter(starts), list[list[ColumnBins]]([] for _ in starts)
+
+    def learn(feature: int, column: Floats, own: ColumnCounter | None) -> ColumnBins:
+        own_codes = None if codes is None else codes[feature]
+        if rule.is_categorical[feature]:
+            return _learn_categories(column, own_codes)
+        if own is None:
+            return _bins_of_values(column, counts, rule.max_bins)
+        own.start(column)
+        return _bins_of_cells(own, rule.max_bins, own_codes)
+
+    def learn_blocks(_: int) -> None:
+        buffer = np.empty((size, n_rows), dtype=X.dtype)
+        own = None if is_small else counter(n_rows, counts)
+        for start in waiting:
+            columns = _copy_columns(X[:, start : start + size], rows, buffer)
+            bins[start // size] = [learn(f, c, own) for f, c in enumerate(columns, start)]
+
+    _parallel(learn_blocks, range(n_threads), n_threads)
+    return assemble_mapper([b for block in bins for b in block], rule.is_categorical), codes
+
+
+def _blocks(n_columns: int, max_size: int, n_threads: int) -> tuple[range, int]:
+    """First columns and the size of blocks of columns, which keep all threads equally busy."""
+    n_blocks = n_threads * -(-n_columns // (max_size * n_threads))
+    size = -(-n_columns // n_blocks)
+    return range(0, n_columns, size), size
+
+
+def _copy_columns(X: Floats, rows: NDArray[np.intp] | None, buffer: Floats) -> Floats:
+    """Copy the columns of X, of all rows or of the given ones, to contiguous memory."""
+    columns = buffer[: X.shape[1]]
+    for start in range(0, columns.shape[1], _COPIED_ROWS):
+        part = slice(start, start + _COPIED_ROWS)
+        columns[:, part] = X[part if rows is None else rows[part]].T
+    return columns
 
 
 @dataclass(frozen=True)
@@ -105,6 +181,11 @@ class ColumnBins:
     low: NDArray[np.float64]
     high: NDArray[np.float64]
     edges: NDArray[np.float64]
+
+    @classmethod
+    def between(cls, low: NDArray[np.float64], high: NDArray[np.float64]) -> ColumnBins:
+        """Return the bins of a numeric column with the given smallest and largest values."""
+        return cls(low, high, midpoint(high[:-1], low[1:]))
 
     @property
     def n_bins(self) -> int:
@@ -137,38 +218,34 @@ def category_bins(largest: float) -> ColumnBins:
     return ColumnBins(codes, codes, np.empty(0))
 
 
-def _bins_of_column(column: Floats, counts: NDArray[np.int64] | None, max_bins: int) -> ColumnBins:
-    """Return the bins of a contiguous numeric column; an unweighted column is sorted in place."""
+def _learn_categories(column: Floats, codes: NDArray[np.uint8] | None) -> ColumnBins:
+    """Return the bins of a categorical column, and write its codes if requested."""
+    if codes is not None:
+        codes[:] = np.where(np.isnan(column), _MISSING_CODE, column)
+    return category_bins(np.fmax.reduce(column, initial=0.0))
+
+
+def _bins_of_values(column: Floats, counts: NDArray[np.int64] | None, max_bins: int) -> ColumnBins:
+    """Return the bins of a small numeric column; an unweighted column is sorted in place."""
     values, cumulative = distinct_values(column, counts)
-    return value_bins(values.__getitem__, cumulative, max_bins)
-
-
-def value_bins(
-    values_at: Callable[[NDArray[np.intp]], Floats], cumulative: Any, max_bins: int, xp: Any = np
-) -> ColumnBins:
-    """Return the bins of a numeric column from its distinct values; without values, one bin for 0.
-
-    Parameters
-    ----------
-    values_at : callable
-        Returns the distinct values at the given positions of their sorted order.
-    cumulative : array of int64 of shape (n_distinct,)
-        Total weight of the rows up to each distinct value, in an array of the module `xp`.
-    max_bins : int
-        Maximum number of bins.
-    xp : module
-        NumPy or CuPy.
-    """
-    if len(cumulative) == 0:
+    if len(values) == 0:
         return category_bins(0.0)
-    if len(cumulative) <= max_bins:
-        first = np.arange(len(cumulative))
-    else:
-        first = np.append(0, quantile_cuts(limit_heavy(cumulative, max_bins, xp), max_bins, xp))
-    last = np.append(first[1:], len(cumulative)) - 1
-    low = values_at(first).astype(np.float64) + 0.0
-    high = values_at(last).astype(np.float64) + 0.0
-    return ColumnBins(low, high, midpoint(high[:-1], low[1:]))
+    first = np.arange(len(values))
+    if len(values) > max_bins:
+        first = np.append(0, quantile_cuts(limit_heavy(cumulative, max_bins), max_bins)[0])
+    last = np.append(first[1:], len(values)) - 1
+    low, high = values[first].astype(np.float64) + 0.0, values[last].astype(np.float64) + 0.0
+    return ColumnBins.between(low, high)
+
+
+def _bins_of_cells(
+    counter: ColumnCounter, max_bins: int, codes: NDArray[np.uint8] | None
+) -> ColumnBins:
+    """Return the bins of a numeric column, and write its codes if requested."""
+    found = count_cells(counter, max_bins)
+    if codes is not None:
+        counter.write_codes(found.codes(_MISSING_CODE), codes)
+    return ColumnBins.between(found.low, found.high) if len(found.low) else category_bins(0.0)
 
 
 # ---- codes --------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Exact quantiles of a column, with integer weights; the order of the rows does not matter.
 
-`weighted_rows`, `limit_heavy` and `quantile_cuts` take arrays of any array module; arrays with one
-entry per row or distinct value are never copied to the host.
+`weighted_rows` takes arrays of any array module. In `limit_heavy` and `quantile_cuts`, a value is a
+distinct value of the column, or a cell (see `data.radix_cells`).
 
 The quantiles do not depend on the unit of the weights, which is a power of two, so rows repeated k
 times and rows of weight k have the same quantiles.
@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuboost.data.arrays import array_module, copy_to_host
+from gpuboost.data.arrays import array_module
 
-# Cumulative weights are below 2**_WEIGHT_BITS, numbers of shares below 2**_SHARE_BITS, and their
-# products fit in int64.
-_WEIGHT_BITS = 46
+# Cumulative weights are below 2**QUANTILE_WEIGHT_BITS, numbers of shares below 2**_SHARE_BITS, and
+# their products fit in int64.
+QUANTILE_WEIGHT_BITS = 46
 _SHARE_BITS = 16
 
 Floats = NDArray[np.floating[Any]]
@@ -31,8 +31,8 @@ def weighted_rows(weights: Floats) -> tuple[NDArray[np.intp] | None, NDArray[np.
     weights are equal.
 
     The unit is a power of two that depends only on the largest weight and the number of rows of
-    positive weight, so sums are exact, independent of order and below 2**_WEIGHT_BITS. No positive
-    weight rounds to 0.
+    positive weight, so sums are exact, independent of order and below 2**QUANTILE_WEIGHT_BITS. No
+    positive weight rounds to 0.
     """
     xp = array_module(weights)
     rows = xp.flatnonzero(weights > 0)
@@ -41,7 +41,7 @@ def weighted_rows(weights: Floats) -> tuple[NDArray[np.intp] | None, NDArray[np.
     largest = float(positive.max())
     if float(positive.min()) == largest:
         return kept, None
-    exponent = _WEIGHT_BITS - int(np.frexp(largest)[1]) - len(rows).bit_length()
+    exponent = QUANTILE_WEIGHT_BITS - int(np.frexp(largest)[1]) - len(rows).bit_length()
     scaled = xp.rint(xp.ldexp(positive, np.int32(exponent)))
     return kept, xp.maximum(scaled, 1.0).astype(np.int64)
 
@@ -67,7 +67,7 @@ def distinct_values(
     return column[last], np.cumsum(counts[order[: len(column)]])[last]
 
 
-def limit_heavy(cumulative: Any, max_bins: int, xp: Any = np) -> Any:
+def limit_heavy(cumulative: NDArray[np.int64], max_bins: int) -> NDArray[np.int64]:
     """Limit heavy values, which get their own bins, to `2 / max_bins` of the limited total weight.
 
     Returns the cumulative weights after limiting. If h heavy values have the limited weight c each
@@ -80,40 +80,50 @@ def limit_heavy(cumulative: Any, max_bins: int, xp: Any = np) -> Any:
     if int(counts.max()) * max_bins <= 2 * total:
         return cumulative
     # Use all bits: the limited weight is then the same for k rows and for one row of weight k.
-    shift = max(0, _WEIGHT_BITS - total.bit_length())
+    shift = max(0, QUANTILE_WEIGHT_BITS - total.bit_length())
     counts, total = counts << shift, total << shift
     n_largest = (max_bins - 1) // 2 + 1
-    largest = xp.partition(counts, len(counts) - n_largest)[-n_largest:]
-    largest = np.sort(copy_to_host(largest))[::-1]
+    largest = np.sort(np.partition(counts, len(counts) - n_largest)[-n_largest:])[::-1]
     rest = total - np.append(0, np.cumsum(largest[:-1]))
     shares = max_bins - 2 * np.arange(n_largest)
     n_heavy = int(np.argmax(largest * shares <= 2 * rest))
     limit = -(-2 * int(rest[n_heavy]) // int(shares[n_heavy]))
-    return xp.cumsum(xp.minimum(counts, limit))
+    return np.cumsum(np.minimum(counts, limit))
 
 
-def quantile_cuts(cumulative: Any, max_bins: int, xp: Any = np) -> NDArray[np.intp]:
+def quantile_cuts(
+    cumulative: NDArray[np.int64], max_bins: int
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Indices of the first values of all bins but the first, for as many bins as possible.
 
     Cutting the total weight into `max_bins` equal shares gives at most `max_bins` bins, but fewer
     if several boundaries fall into one value. The number of shares is then increased in steps that
     double, followed by bisection, until there are `max_bins` bins or one more share would give more
     than that. It stays below 2**_SHARE_BITS.
+
+    Returns
+    -------
+    tuple of ndarray
+        The cuts, and the values that decide them: a boundary of one of the numbers of shares that
+        were tried falls into each.
     """
-    cuts = _cuts_of_shares(cumulative, max_bins, xp)
+    cuts, inside = _cuts_of_shares(cumulative, max_bins)
     enough, too_many = max_bins, 1 << _SHARE_BITS
-    step = 1
+    step, deciding = 1, [inside]
     while len(cuts) + 1 < max_bins and too_many - enough > 1:
         n_shares = min(enough + step, (enough + too_many) // 2)
-        trial = _cuts_of_shares(cumulative, n_shares, xp)
+        trial, inside = _cuts_of_shares(cumulative, n_shares)
+        deciding.append(inside)
         if len(trial) + 1 <= max_bins:
             enough, cuts, step = n_shares, trial, 2 * step
         else:
             too_many = n_shares
-    return cuts
+    return cuts, np.concatenate(deciding)
 
 
-def _cuts_of_shares(cumulative: Any, n_shares: int, xp: Any) -> NDArray[np.intp]:
+def _cuts_of_shares(
+    cumulative: NDArray[np.int64], n_shares: int
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Indices of the values that start a new bin, from the boundaries between shares of the weight.
 
     The first boundary inside a value cuts before the value, a second boundary cuts after it::
@@ -124,12 +134,11 @@ def _cuts_of_shares(cumulative: Any, n_shares: int, xp: Any) -> NDArray[np.intp]
 
     So a bin of several values contains at most one boundary, in its first value, and weighs less
     than two shares. The first value starts a bin anyway, so the first boundary inside it already
-    cuts after it.
+    cuts after it. The value that each boundary falls into is returned, too.
     """
     total = int(cumulative[-1])
     boundaries = np.arange(1, n_shares) * total // n_shares
-    inside = xp.searchsorted(cumulative, xp.asarray(boundaries), side="right")
-    inside = copy_to_host(inside)
+    inside = np.searchsorted(cumulative, boundaries, side="right")
     twice = inside[1:][inside[1:] == inside[:-1]]
     cuts = np.unique(np.concatenate([np.maximum(inside, 1), twice + 1]))
-    return cuts[cuts < len(cumulative)]
+    return cuts[cuts < len(cumulative)], inside

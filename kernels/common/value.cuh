@@ -5,8 +5,6 @@
 #endif
 #if DOUBLE
 typedef double Value;
-typedef int64 Key;  // an integer of the same size
 #else
 typedef float Value;
-typedef int32 Key;
 #endif

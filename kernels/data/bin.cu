@@ -15,16 +15,10 @@
 // copies their values to shared memory, by coalesced reads if the rows or the columns of X are
 // contiguous. Then each thread has one row, all lanes search the edges of one feature, and a warp
 // writes 32 contiguous codes.
-//
-// To find edges, columns are sorted by the keys of `sort_keys`: integers in the order of the
-// values, so that a radix sort can be used and denormal numbers are not flushed to zero.
 
-#include "common/value.cuh"
+#include "data/tile.cuh"
 
-constexpr int32 BIN_THREADS = 256;
 constexpr int32 MAX_EDGES = 256;
-constexpr int32 BIN_BYTES = 64;  // bytes of a row that a block reads; shared memory is below 48 KiB
-constexpr int32 BIN_FEATURES = BIN_BYTES / sizeof(Value);
 
 // The number of edges below a value, found bit by bit from `top`, the largest power of two that is
 // at most the number of edges (1 without edges). The edges must be padded with infinity.
@@ -53,20 +47,6 @@ __device__ __forceinline__ void load_edges(Value (*edge)[MAX_EDGES], In<Value> e
         const int32 f = i / MAX_EDGES, e = i % MAX_EDGES;
         const Value beyond = __longlong_as_double(0x7FF0000000000000ll);
         edge[f][e] = e < n_edges ? edges[(int64)(f0 + f) * n_edges + e] : beyond;
-    }
-}
-
-// Copy the values of `n_rows` rows and `n_own` features to shared memory; `corner` points to the
-// first value. Neighbouring threads read along the contiguous dimension of X.
-__device__ __forceinline__ void load_tile(Value (*tile)[BIN_THREADS + 1], const Value* corner,
-                                          int64 row_stride, int64 column_stride, int32 n_rows,
-                                          int32 n_own)
-{
-    const bool by_row = column_stride == 1;
-    for (int32 i = threadIdx.x; i < BIN_THREADS * BIN_FEATURES; i += BIN_THREADS) {
-        const int32 r = by_row ? i / BIN_FEATURES : i % BIN_THREADS;
-        const int32 f = by_row ? i % BIN_FEATURES : i / BIN_THREADS;
-        if (r < n_rows && f < n_own) tile[f][r] = corner[r * row_stride + f * column_stride];
     }
 }
 
@@ -112,30 +92,4 @@ bin_values(In<Value> X, int64 n, int64 row_stride, int64 column_stride, int32 n_
         const uint64 count = missing_of[threadIdx.x];
         atomicAdd((uint64*)&n_missing[f0 + threadIdx.x], count);
     }
-}
-
-// The key of a value: the largest integer for NaN, the same key for 0.0 and -0.0.
-__device__ __forceinline__ Key sort_key(Value x)
-{
-    constexpr int32 BITS = 8 * sizeof(Key) - 1;
-    constexpr Key LARGEST = (Key)(((uint64)1 << BITS) - 1);
-    if (x != x) return LARGEST;
-#if DOUBLE
-    const Key bits = __double_as_longlong(x);
-#else
-    const Key bits = __float_as_int(x);
-#endif
-    const Key key = bits ^ (bits >> BITS & LARGEST);  // reverse the order of negative values
-    return key == -1 ? 0 : key;
-}
-
-// Compute keys (n,), the keys of n values of a column: of x[start + row[i] * stride], row int64
-// (n,), if `picked`; otherwise of x[start + i * stride]. Launch: one thread per key, in blocks of
-// BIN_THREADS.
-extern "C" __global__ void __launch_bounds__(BIN_THREADS)
-sort_keys(In<Value> x, In<int64> row, int32 picked, int64 n, int64 stride, int64 start,
-          Out<Key> keys)
-{
-    const int64 i = (int64)blockIdx.x * BIN_THREADS + threadIdx.x;
-    if (i < n) keys[i] = sort_key(x[start + (picked ? row[i] : i) * stride]);
 }

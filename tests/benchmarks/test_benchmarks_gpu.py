@@ -65,7 +65,7 @@ def test_every_fit_is_measured(position: int, device: Device, keep: Kept) -> Non
     assert len(record["runs"]) == 1 and 0 < record["grow_seconds"] < record["seconds"]
     assert record["score"] > (0.5 if case.setting.task == CLASSIFICATION else -0.2)
     assert 0 < record["reading_seconds"] < record["seconds"]
-    assert record["waits_before_growing"] >= case.features
+    assert record["waits_before_growing"] > 0  # the columns are counted together
     assert record["launches_per_tree"] > 5 and record["waits_per_tree"] > 0
     assert record["peak_bytes"] == 12345
     if case.setting.family != BOOSTING or "no_estimate" not in record:

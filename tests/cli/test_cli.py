@@ -12,9 +12,10 @@ import gpuboost
 from gpuboost.backends import cache as compiled
 from gpuboost.backends import cost_model as cost
 from gpuboost.backends.select import available_backends
-from gpuboost.cli import calibration, demo, demo_table
+from gpuboost.cli import calibration, demo, demo_peers, demo_table, warm_up
 from gpuboost.cli import main as cli
-from gpuboost.cli.demo_table import FitOutcome, Job, Line
+from gpuboost.cli.demo_table import LIGHTGBM, SCIKIT_LEARN, XGBOOST, FitOutcome, Job, Line
+from gpuboost.cli.programs import WARM_UP_PROGRAMS
 
 CLI_ERROR = (
     'gpuboost: device must be "auto", "cpu", "cuda", "cuda:N", "numpy" or "numba", got \'gpu\'\n'
@@ -153,47 +154,71 @@ def test_every_ensemble_has_a_cost():
     assert set(demo_table.TREE_COST) == ensembles
 
 
-def test_the_number_of_trees_follows_from_the_time_limit():
-    assert demo.trees_for(10.0, 1.0) == 10
-    assert demo.trees_for(10.0, 100.0) == demo.FEWEST_TREES
-    assert demo.trees_for(-5.0, 1.0) == demo.FEWEST_TREES
-    assert demo.trees_for(10.0, 0.0) == demo.MAX_TREES
-    jobs = [job for job in demo.small_jobs(demo.make_tables(400, 0)) if job.is_ensemble]
-    few = demo.sized(jobs, tree_seconds=1.0, core_seconds=24.0)
-    many = demo.sized(jobs[:2], tree_seconds=1.0, core_seconds=24.0)
-    assert few.estimator == many.estimator == jobs[0].estimator
-    assert few.parameters["n_estimators"] < many.parameters["n_estimators"]
-    line = Line(few, FitOutcome(1.0, 1.0), FitOutcome(1.0, 1.0))
-    sentence = demo.chosen_sentence([line], demo.DemoOptions(rows=400))
-    assert f"{few.estimator} {few.parameters['n_estimators']}." in sentence
+def test_the_number_of_rows_follows_from_the_time_limit():
+    few, more = (demo.rows_for(seconds, of_tree=0.1, n_measured=6000) for seconds in (20.0, 40.0))
+    assert demo.MIN_ROWS < few < more < 2 * few and few % 1000 == 0
+    assert demo.rows_for(-5.0, 0.1, 6000) == demo.MIN_ROWS
+    (table, _) = demo.make_tables(400, 0)
+    assert demo.tree_seconds(table) > 0.0
+    assert "400 x 16" in demo.chosen_sentence(demo.DemoOptions(rows=400))
+    assert "the fewest" in demo.chosen_sentence(demo.DemoOptions(rows=demo.MIN_ROWS))
+    assert "about 70 s" in demo.chosen_sentence(demo.DemoOptions(rows=9000))
+
+
+def test_synthetic_ensembles_have_twenty_trees():
+    jobs = demo.synthetic_jobs(demo.make_tables(400, 0))
+    assert len(jobs) == len(demo.estimator_names(True)) + len(demo.estimator_names(False))
+    for job in jobs:
+        assert job.parameters == ({"n_estimators": 20} if job.is_ensemble else {})
+
+
+PEERS = (SCIKIT_LEARN, XGBOOST, LIGHTGBM)
 
 
 def test_table_lines_up():
     table = demo.load_table("iris", 0)
+    other = FitOutcome(1.0, 0.8)
     lines = [
         Line(
-            Job("DecisionTreeClassifier", table),
-            FitOutcome(0.5, 0.9, "numpy"),
-            FitOutcome(1.0, 0.8),
+            Job("DecisionTreeClassifier", table), FitOutcome(0.5, 0.9, "numpy"), {PEERS[0]: other}
         ),
         Line(
             Job("RandomForestClassifier", table, {"n_estimators": 7}),
-            FitOutcome(12.25, 0.5, "numba"),
-            FitOutcome(2.0, 0.5),
+            FitOutcome(12.25, 0.5, "cuda:0"),
+            dict.fromkeys(PEERS, other),
         ),
     ]
-    text = demo_table.table_text(lines).splitlines()
-    assert text[2] == "iris"
-    assert text[3].endswith("0.50") and text[4].endswith("6.12")
-    assert "RandomForestClassifier (7)" in text[4] and "112 x 4" in text[4]
-    assert len(text[3]) == len(text[4]) == len(text[1])
+    text = demo_table.table_text(lines, PEERS).splitlines()
+    assert text[3] == "iris: 112 x 4, ensembles of 7 trees"
+    assert text[4].split()[2:] == ["0.500", "0.9000", "1.000", "0.8000", "-", "-", "-", "-"]
+    assert text[5].split()[-2:] == ["1.000", "0.8000"]
+    assert len({len(line) for line in (*text[:3], text[4], text[5])}) == 1 and len(text[0]) <= 100
 
 
 def test_footer_sums_the_synthetic_table():
     (table, _) = demo.make_tables(400, 0)
-    line = Line(Job("ExtraTreeClassifier", table), FitOutcome(2.0, 0.9), FitOutcome(5.0, 0.8))
+    others = {SCIKIT_LEARN: FitOutcome(5.0, 0.8)}
+    line = Line(Job("ExtraTreeClassifier", table), FitOutcome(2.0, 0.9), others)
     text = demo_table.footer([line], 33.3)
     assert "2.0 s against scikit-learn's 5.0 s, 2.5 times as fast" in text and "33 s" in text
+
+
+@pytest.mark.parametrize("peer", PEERS[1:])
+def test_peers_boost_and_grow_random_forests(peer):
+    pytest.importorskip(peer.lower())
+    assert peer in demo_peers.installed_peers()
+    for table in demo.make_tables(400, 0):
+        made = {name: demo_peers.make_peer(peer, Job(name, table, {"n_estimators": 5}), 0)
+                for name in demo.estimator_names(table.is_classification)}  # fmt: skip
+        present = {name: model for name, model in made.items() if model is not None}
+        assert set(present) == {f"{kind}{table.kind}" for kind in demo_peers._BOTH}
+        for model in present.values():
+            assert model.fit(table.X_train, table.y_train).score(table.X_test, table.y_test) > 0.3
+
+
+def test_peers_that_are_missing_are_left_out(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert demo_peers.installed_peers() == (SCIKIT_LEARN,)
 
 
 def test_warm_up_uses_the_fastest_backend(monkeypatch):
@@ -212,9 +237,9 @@ def test_demo_end_to_end(capsys, monkeypatch):
     monkeypatch.setattr(demo, "NUMPY_ROWS", 1000)
     assert demo.run(demo.DemoOptions(device="numpy", rows=5000, seconds=20.0), out) == 0
     text = out.getvalue()
-    assert "The NumPy backend is used: 1,000 synthetic rows" in text
+    assert "The NumPy backend is used: at most 1,000 synthetic rows" in text
     assert "Warm-up: compiling" in text and "fingerprint" in text
-    body = text[text.index("ratio") :]
+    body = text[text.index("estimator ") :]
     for name in demo.estimator_names(True):
         assert body.count(f"  {name} ") == 5
     for name in demo.estimator_names(False):
@@ -236,3 +261,57 @@ def test_different_models_are_an_error(monkeypatch):
     )
     same, sentence = demo.one_model(real, demo.DemoOptions())
     assert not same and "DIFFERS" in sentence
+
+
+# ---- warmup --------------------------------------------------------------------------------------
+
+
+def test_warmup_reports_what_each_program_compiles():
+    found = {program.name: {"shared": 0.0, program.name: 1.0} for program in WARM_UP_PROGRAMS}
+    found[WARM_UP_PROGRAMS[0].name]["shared"] = 2.0
+    lines = warm_up.report(found, 9.0, 2).splitlines()
+    assert lines[2].split()[-3:] == ["2", "2", "3.0"] and WARM_UP_PROGRAMS[0].text in lines[2]
+    assert lines[3].split()[-3:] == ["2", "2", "3.0"]  # another program compiled one of both
+    total = len(WARM_UP_PROGRAMS) + 1
+    assert lines[-2].split() == f"all programs together {total} {total} {total + 1}.0".split()
+    assert lines[-1] == "All programs are compiled: 9.0 s in 2 processes."
+
+
+def test_programs_have_names_of_their_own():
+    assert len({program.name for program in WARM_UP_PROGRAMS}) == len(WARM_UP_PROGRAMS)
+    assert all(program.fits for program in WARM_UP_PROGRAMS)
+    assert not {program.name for program in WARM_UP_PROGRAMS} & set(compiled.PROGRAMS)
+
+
+def test_warmup_does_nothing_if_all_is_compiled(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("GPUBOOST_CACHE_DIR", str(tmp_path))
+    assert {line.split()[-1] for line in cli.warmed_up()[2:]} == {"no"}
+    (tmp_path / "grow.nbc").touch()
+    for program in WARM_UP_PROGRAMS:
+        compiled.mark_compiled(tmp_path, program.name)
+    assert cli.main(["warmup"]) == 0
+    assert capsys.readouterr().out.startswith("All programs are compiled already")
+    assert {line.split()[-1] for line in cli.warmed_up()[2:]} == {"yes"}
+
+
+ALL_FITS = """
+import warnings
+warnings.simplefilter("ignore")
+from gpuboost.backends.numba.background import used_functions
+from tests.golden_fits import golden_fits
+for fit in golden_fits():
+    fit.fingerprint("numba")
+print(len(used_functions), *(each.name for each in used_functions if each.is_new))
+"""
+
+
+@pytest.mark.slow
+def test_after_warmup_no_golden_fit_compiles(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "numba"))
+    monkeypatch.setenv("GPUBOOST_CACHE_DIR", str(tmp_path / "own"))
+    text = {"capture_output": True, "text": True, "check": True}
+    done = subprocess.run([sys.executable, "-m", "gpuboost", "warmup"], **text)
+    assert "all programs together" in done.stdout
+    number, *new = subprocess.run([sys.executable, "-c", ALL_FITS], **text).stdout.split(maxsplit=1)
+    assert int(number) > 50 and not new

@@ -123,7 +123,7 @@ def kernels_of(names: str) -> set[str]:
                 "finish_nodes",
             },
         ),
-        (BIN_AND_PREDICT, {"bin_values", "sort_keys"}),
+        (BIN_AND_PREDICT, {"bin_values", "count_leading_cells", "count_cells"}),
         (ROUNDS, kernels_of(FILES_OF_ROUNDS)),
     ],
     ids=["grow", "bin and predict", "rounds"],

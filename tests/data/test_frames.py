@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from gpuboost.data.dataset import Dataset
 from gpuboost.data.frames import apply_schema, fit_schema
 from gpuboost.engine.bins import MAX_BINS
+from gpuboost.estimators.inputs.dataset import Dataset
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
@@ -346,7 +346,7 @@ def test_names_need_a_frame_and_levels_must_hash():
 def test_reading_frames_imports_no_frame_library():
     code = (
         "import sys, sklearn.ensemble; before = set(sys.modules); import numpy as np; "
-        "from gpuboost.data.dataset import Dataset; Dataset(np.eye(3)); "
+        "from gpuboost.estimators.inputs.dataset import Dataset; Dataset(np.eye(3)); "
         "frames = {'pandas', 'polars', 'pyarrow', 'numba', 'cupy', 'torch', 'matplotlib', 'tqdm'}; "
         "loaded = frames & (set(sys.modules) - before); assert not loaded, loaded"
     )

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
-from numba import njit
 
-from gpuboost.backends.numba.compiler import by_number, helper
+from gpuboost.backends.numba.codegen import EntryCompiler
 from gpuboost.backends.numba.compiler import criteria as compiled_criteria
 from gpuboost.backends.numba.compiler import numerics as compiled_numerics
 from gpuboost.backends.numba.compiler import randomness as compiled_randomness
 from gpuboost.engine import criteria, numerics, randomness
+
+njit = numba.njit(pipeline_class=EntryCompiler)
 
 
 def elementwise(function: Any, n_arguments: int) -> Any:
@@ -114,11 +116,3 @@ def test_compiled_hashes_are_the_engine_s(name: str) -> None:
     arguments = (keys,) if name in ("left_key", "right_key") else (keys, features)
     found = elementwise(getattr(compiled_randomness, name), len(arguments))(*arguments)
     assert np.array_equal(found, getattr(randomness, name)(*arguments))
-
-
-def test_a_number_without_a_function_is_refused() -> None:
-    """A function chosen by a number is the one of this number, or an error."""
-    chosen = by_number({3: helper(lambda x: 2 * x), 5: helper(lambda x: -x)})
-    assert (chosen(3, 4), chosen(5, 4)) == (8, -4)
-    with pytest.raises(ValueError, match="no function has this number"):
-        chosen(4, 4)

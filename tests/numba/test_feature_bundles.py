@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
+from gpuboost.backends.numba.codegen import EntryCompiler
 from gpuboost.backends.numba.common.arguments import matrix_of
 from gpuboost.backends.numba.level_wise import feature_bundles
 from gpuboost.backends.numba.threads.barrier import barrier_wait, last_arrives, next_task, release
@@ -28,6 +29,11 @@ def matrix_with(levels: list[int], missing: list[bool]) -> Any:
     X = np.stack(columns, axis=1)
     mapper = fit_bin_mapper(X, np.zeros(len(levels), bool))
     return matrix_of(bin_columns(X, mapper, 1))
+
+
+@njit(pipeline_class=EntryCompiler)
+def _take_out(cells: Any, stride: int, values: int, sums: Any) -> None:
+    feature_bundles.take_out(cells, stride, values, sums)
 
 
 kinds = st.lists(
@@ -56,7 +62,7 @@ def test_histograms_of_features_come_from_those_of_columns(features: list[Any]) 
             if values == 0:
                 found[:] = cells
             else:
-                feature_bundles.take_out(cells[0], columns.stride[feature], values, found[0])
+                _take_out(cells[0], columns.stride[feature], values, found[0])
                 if matrix.has_missing[feature]:
                     code = matrix.missing_code
                     expected[n_bins], expected[code] = expected[code], expected[n_bins]
@@ -74,7 +80,7 @@ def test_features_of_few_values_share_columns() -> None:
 # ---- barriers ----------------------------------------------------------------------------------
 
 
-@njit(nogil=True)
+@njit(nogil=True, pipeline_class=EntryCompiler)
 def _add_in_turns(barrier: Any, sums: Any, n_turns: int, n_tasks: int) -> None:
     for turn in range(n_turns):
         task = next_task(barrier)
@@ -111,7 +117,7 @@ def test_all_threads_of_a_pool_run_at_once() -> None:
     pool.dismiss()
 
 
-@njit(nogil=True)
+@njit(nogil=True, pipeline_class=EntryCompiler)
 def _come(barrier: Any) -> bool:
     return barrier_wait(barrier)
 

@@ -47,12 +47,14 @@ NUMBER_TILE = 1024
 # and two wide integers; later, read the wide ones and the leaf, and update the raw prediction.
 DERIVATIVE_BYTES, INTEGER_BYTES, LEAF_BYTES = 16.0 + 16, 12.0 + 8 + 16, 16.0 + 4 + 16
 REWEIGHING_LAUNCHES, OBJECTIVE_LAUNCHES = 10, 3  # of a round of AdaBoost
-# Waits of the host and new arrays for the bins of each column, counted by a test. A column with
-# few values needs no quantiles.
-MANY_VALUES, FEW_VALUES = (8, 20), (4, 14)
-# Bytes of device memory per value: four passes of a radix sort, which reads and writes keys; int64
-# positions, sums and flags for each distinct value; then the code in two layouts.
-SORTED_BYTES, DISTINCT_BYTES, CODED_BYTES = 4 * 2 * 4 + 4, 100, 4 + 2
+# Waits of the host, new arrays and passes over the values to bin a table, counted by a test.
+# Columns with few values need fewer passes.
+MANY_VALUES, FEW_VALUES = (13, 32, 6), (7, 18, 3)
+# Bytes of a value: it is read in each pass, then read and coded.
+VALUE_BYTES, CODED_BYTES = 4, 4 + 2
+# Bytes of a column that are copied to the host or to the device: weights of the cells of the first
+# pass and their ranks; tables and weights of about 20,000 cells in each further pass.
+LEADING_BYTES, CELL_BYTES = (8 + 4) * 2**16, 20_000 * 5
 
 # Copies of a batch to the host, each with a wait: the table, and one array per name.
 COPIES = 1 + len(NAMES)
@@ -149,15 +151,22 @@ def waiting(times: float) -> Stage:
     return Stage.of(Kernel(Work(waits=float(times)), 0.0))
 
 
-def binning(rows: int, features: int, asked: tuple[int, int]) -> Stage:
-    """Find bin edges by a sort of each column, with waits of the host, and make codes."""
-    waits, arrays = asked
+def binning(rows: int, features: int, counted: tuple[int, int, int]) -> Stage:
+    """Find bin edges by passes over all columns, between which the host decides, and make codes.
+
+    The first two passes add the weight of each value to that of its cell. Additions are assumed to
+    be as fast as to separate sectors, although many values of a warp can have the same cell.
+    """
+    waits, arrays, passes = counted
     values = float(rows) * features
     codes = iterations("codes of a row", values / WARP) + Work(bytes=values * CODED_BYTES)
-    distinct = DISTINCT_BYTES if asked == MANY_VALUES else 0
-    return waiting(waits * features) + Stage.of(
-        Kernel(Work(calls=float(arrays) * features), 0.0),
-        Kernel(Work(bytes=values * (SORTED_BYTES + distinct)), 0.0),
+    copied_bytes = features * (LEADING_BYTES + (passes - 1.0) * CELL_BYTES)
+    return waiting(waits) + Stage.of(
+        Kernel(Work(calls=float(arrays)), 0.0),
+        Kernel(Work(searches=float(features) * passes / MANY_VALUES[2]), 0.0),
+        Kernel(Work(host_bytes=copied_bytes), 0.0),
+        Kernel(Work(bytes=values * VALUE_BYTES, reductions=values).times(2), 2.0),
+        Kernel(Work(bytes=values * VALUE_BYTES * (passes - 2)), passes - 2.0),
         codes,
     )
 

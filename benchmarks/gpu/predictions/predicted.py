@@ -247,6 +247,7 @@ WORDS = {
     "host_bytes": "copies to the host",
     "waits": "waits of the host",
     "calls": "calls to CuPy",
+    "searches": "decisions of the host",
     "gaps": "gaps between launches",
     "launches": "launches by the host",
 }

@@ -12,7 +12,8 @@ from gpuboost.backends.host.binned import code_blocks
 from gpuboost.backends.host.boosting import HostBooster
 from gpuboost.backends.host.finish import finish_grown
 from gpuboost.backends.protocol import Backend, Booster, Reweighter
-from gpuboost.data.binning import fit_bin_mapper
+from gpuboost.data.binning import fit_bins
+from gpuboost.data.cell_counters import ColumnCounter
 from gpuboost.engine.bins import BinnedMatrix, BinRule
 from gpuboost.engine.ensembles.adaboost_task import ReweightTask
 from gpuboost.engine.ensembles.boosting_task import BoostTask
@@ -29,6 +30,7 @@ class HostBackend(Backend):
     """
 
     threshold_finder: ThresholdFinder | None = None
+    column_counter: type[ColumnCounter] = ColumnCounter
 
     def grow_finished(self, task: GrowTask) -> Iterator[tuple[int, Tree]]:
         """Grow the trees of ``task`` and finish them."""
@@ -44,8 +46,7 @@ class HostBackend(Backend):
 
     def fit_bins(self, X: np.ndarray, rule: BinRule, n_threads: int) -> BinnedMatrix:
         """Learn the bins of ``X`` (n, F), and bin ``X``."""
-        mapper = fit_bin_mapper(X, rule.is_categorical, rule.max_bins, rule.weights, n_threads)
-        return self.bin(X, mapper, n_threads)
+        return fit_bins(X, rule, n_threads, self.column_counter, self.bin)
 
     def sum_out_of_bag(
         self,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any
 
+from gpuboost.backends.compiling import worker_threads
 from gpuboost.engine.growth.tree import ThresholdFinder, Tree, finish_tree
 from gpuboost.engine.sampling import RowSampler
 from gpuboost.engine.targets import GradientTarget
@@ -53,7 +54,7 @@ def in_threads(work: Callable[[Any], Any], items: Iterable[Any], n_threads: int)
         yield from map(work, items)
         return
     waiting: deque[Future[Any]] = deque()
-    with ThreadPoolExecutor(n_threads) as pool:
+    with worker_threads(n_threads) as pool:
         for item in items:
             waiting.append(pool.submit(work, item))
             if len(waiting) > n_threads:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gpuboost.backends.host.backend import HostBackend
 from gpuboost.backends.numba.binning import bin_matrix
 from gpuboost.backends.numba.boosting.booster import NumbaBooster
+from gpuboost.backends.numba.cells import CompiledColumnCounter
 from gpuboost.backends.numba.common.split_thresholds import find_thresholds
 from gpuboost.backends.numba.depth_first.tree_grower import DepthFirstGrower
 from gpuboost.backends.numba.predict import predict as prediction
@@ -20,6 +21,7 @@ class NumbaBackend(HostBackend):
 
     name = "numba"
     threshold_finder = staticmethod(find_thresholds)
+    column_counter = CompiledColumnCounter
     bin = staticmethod(bin_matrix)
     predict = staticmethod(prediction.predict)
     apply = staticmethod(prediction.apply)

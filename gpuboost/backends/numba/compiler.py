@@ -27,20 +27,25 @@ from numba.core.caching import IndexDataCacheFile
 from numba.extending import intrinsic
 
 from gpuboost.backends.cache import (
+    BIN,
     GROW_MANY,
     GROW_ONE,
     PREDICT,
     mark_compiled,
     source_stamp,
 )
+from gpuboost.backends.numba.background import compile_in_background
 from gpuboost.backends.numba.codegen import EntryCompiler, HelperCompiler
 
 _instruction: Any = intrinsic  # typed Any: only compiled code calls the result
-# Never fastmath: results depend on IEEE arithmetic in the written order. Compiled code does not count
-# references (`_nrt`), because counting the references to all arrays of its arguments takes longer
-# than the search of a small node. So it must not allocate arrays: Python passes buffers, which live
+
+# Never fastmath: results depend on IEEE arithmetic in the written order. Compiled code does not
+# count references (`_nrt`), because counting those to all arrays of its arguments takes longer than
+# the search of a small node. So it must not allocate arrays: Python passes buffers, which live
 # until the entry returns.
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
+_ENTRY: dict[str, Any] = {**_OPTIONS, "pipeline_class": EntryCompiler, "no_cfunc_wrapper": True}
+_PLUGIN: dict[str, Any] = {**_OPTIONS, "pipeline_class": EntryCompiler, "no_cpython_wrapper": True}
 _HELPER: dict[str, Any] = {
     **_OPTIONS,
     "pipeline_class": HelperCompiler,
@@ -61,7 +66,7 @@ def entry(function: Any) -> Any:
     It is compiled, or read from the cache, at its first call with each combination of argument
     types. Named tuples are passed as `references.by_reference`.
     """
-    return _kept(njit(**_OPTIONS, pipeline_class=EntryCompiler, no_cfunc_wrapper=True)(function))
+    return _kept(njit(**_ENTRY)(function))
 
 
 class Plugin:
@@ -71,8 +76,7 @@ class Plugin:
     """
 
     def __init__(self, function: Any, returns: types.Type) -> None:
-        compiled = njit(**_OPTIONS, pipeline_class=EntryCompiler, no_cpython_wrapper=True)
-        self._dispatcher, self._returns = _kept(compiled(function)), returns
+        self._dispatcher, self._returns = _kept(njit(**_PLUGIN)(function)), returns
         self._addresses: dict[tuple[types.Type, ...], int] = {}
 
     def address(self, *arguments: types.Type) -> int:
@@ -130,7 +134,8 @@ def specialised(function: Any, name: str, **constants: Any) -> Any:
 
 
 def _kept(dispatcher: Any) -> Any:
-    """Cache the machine code of a compiled function on disk."""
+    """Compile a function in background threads, and cache its machine code on disk."""
+    compile_in_background(dispatcher)
     try:
         dispatcher.enable_caching()
     except RuntimeError:  # no folder is writeable: every process compiles
@@ -168,6 +173,7 @@ class _MarkingFile(IndexDataCacheFile):
 # arguments to the program.
 _PROGRAMS: dict[str, Callable[[Any], str | None]] = {
     "grow": lambda arguments: GROW_ONE if types.none in arguments else GROW_MANY,
+    "follow_paths": lambda arguments: BIN,
     "predict_rows": lambda arguments: PREDICT,
     "predict_perfect": lambda arguments: PREDICT,
 }

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -30,7 +31,7 @@ from numba.core.imputils import impl_ret_borrowed, lower_getattr_generic
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import NativeValue, unbox
 
-_WORD = ir.IntType(64)
+_MACHINE_WORD = ir.IntType(64)
 _NUMBERS: dict[Any, types.Type] = {
     bool: types.boolean,
     int: types.int64,
@@ -53,18 +54,27 @@ class ReferenceType(types.Type):
         super().__init__(name=f"{record.__name__}_{digest}")
 
 
+@dataclass(slots=True)
 class Reference:
-    """A record in memory, with the arrays that it refers to; see `by_reference`."""
+    """A record in memory, made by `by_reference`.
 
-    __slots__ = ("_kept", "_numba_type_", "address")
+    Attributes
+    ----------
+    kind : ReferenceType
+        Its Numba type.
+    address : int
+        Address of its first word.
+    kept : tuple
+        The words and the fields, which live as long as the reference.
+    """
 
-    def __init__(self, kind: ReferenceType, words: np.ndarray, kept: Any) -> None:
-        self._numba_type_, self.address, self._kept = kind, words.ctypes.data, (words, kept)
+    kind: ReferenceType
+    address: int
+    kept: tuple[Any, ...]
 
     @property
-    def kind(self) -> ReferenceType:
-        """The Numba type."""
-        return self._numba_type_
+    def _numba_type_(self) -> ReferenceType:
+        return self.kind
 
 
 def by_reference(record: Any) -> Reference:
@@ -73,7 +83,9 @@ def by_reference(record: Any) -> Reference:
     Named tuples in it are written, too; other fields are references, C-contiguous arrays, numbers
     or None. None itself is returned unchanged.
     """
-    keys, words, kept = [], [], []
+    keys: list[Any] = []
+    words: list[int] = []
+    kept: list[Any] = []
     for value in record:
         key: Any = type(value)
         if key is np.ndarray:
@@ -92,13 +104,15 @@ def by_reference(record: Any) -> Reference:
             words.append(value.address)
         keys.append(key)
         kept.append(value)
-    return Reference(_kind_of(type(record), tuple(keys)), np.array(words, np.int64), kept)
+    own: Any = type(record)
+    memory = np.array(words, np.int64)
+    return Reference(_kind_of(own, tuple(keys)), memory.ctypes.data, (memory, kept))
 
 
 @cache
 def _kind_of(record: Any, keys: tuple[Any, ...]) -> ReferenceType:
     """The type of a record whose fields have the given types (dtype and dimensions of arrays)."""
-    kinds = []
+    kinds: list[types.Type] = []
     for key in keys:
         if isinstance(key, tuple):
             kinds.append(types.Array(from_dtype(key[0]), key[1], "C"))
@@ -112,7 +126,7 @@ def _kind_of(record: Any, keys: tuple[Any, ...]) -> ReferenceType:
 @register_default(ReferenceType)
 class _ReferenceModel(PrimitiveModel):
     def __init__(self, manager, kind):
-        super().__init__(manager, kind, _WORD.as_pointer())
+        super().__init__(manager, kind, _MACHINE_WORD.as_pointer())
 
 
 @unbox(ReferenceType)
@@ -120,14 +134,14 @@ def _address_of(kind, obj, c):
     address = c.pyapi.object_getattr_string(obj, "address")
     pointer = c.pyapi.long_as_voidptr(address)
     c.pyapi.decref(address)
-    return NativeValue(c.builder.bitcast(pointer, _WORD.as_pointer()))
+    return NativeValue(c.builder.bitcast(pointer, _MACHINE_WORD.as_pointer()))
 
 
 @infer_getattr
 class _Fields(AttributeTemplate):
     key = ReferenceType
 
-    def generic_resolve(self, kind, name):
+    def generic_resolve(self, kind, name):  # type: ignore[override]
         return kind.fields.get(name)
 
 
@@ -138,8 +152,8 @@ def _read_field(context, builder, kind, pointer, name):
         return context.get_dummy_value()
     place = cgutils.gep(builder, pointer, kind.places[name])
     own = context.get_value_type(field)
-    is_narrow = isinstance(own, ir.IntType) and own.width < _WORD.width
-    target = _WORD if is_narrow else own
+    is_narrow = isinstance(own, ir.IntType) and own.width < _MACHINE_WORD.width
+    target = _MACHINE_WORD if is_narrow else own
     value = builder.load(builder.bitcast(place, target.as_pointer()))
     value.set_metadata("invariant.load", builder.module.add_metadata([]))
     if is_narrow:

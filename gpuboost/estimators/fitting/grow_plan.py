@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any
 
+from gpuboost.backends.compiling import observed_by
 from gpuboost.backends.cost_model import GrowthSize
 from gpuboost.backends.host.finish import check_weight, in_threads
 from gpuboost.engine.ensembles.ensemble import Ensemble
@@ -23,6 +24,7 @@ from gpuboost.estimators.inputs.parameters import tree_options
 from gpuboost.estimators.model.fitted import FittedTrees, TreeBatch
 
 LIMITS = ("max_depth", "max_leaf_nodes", "min_samples_leaf", "ccp_alpha")  # also in `GrowthSize`
+GROWING = "growing trees"  # description of the progress bar, unless a compiler runs
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,8 +127,17 @@ def rows_with_weight(sampler: RowSampler, tree: int) -> TreeRows:
 
 def with_progress(steps: Iterable[Any], total: int, verbose: int) -> Iterable[Any]:
     """The steps (trees or rounds), with a progress bar on standard error if ``verbose``."""
-    if not verbose:
-        return steps
+    return _with_bar(steps, total) if verbose else steps
+
+
+def _with_bar(steps: Iterable[Any], total: int) -> Iterator[Any]:
+    """Yield the steps beside a progress bar, which says "compiling" while a compiler runs."""
     from tqdm import tqdm  # imported only if used
 
-    return tqdm(steps, total=total, desc="growing trees", unit="tree")
+    def show(is_compiling: bool) -> None:
+        wanted = "compiling" if is_compiling else GROWING
+        if bar.desc != f"{wanted}: ":
+            bar.set_description(wanted)
+
+    with tqdm(steps, total=total, desc=GROWING, unit="tree") as bar, observed_by(show):
+        yield from bar

@@ -10,8 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuboost.backends.cuda.data import binning, features
-from gpuboost.backends.cuda.data.edges import values_of
-from gpuboost.backends.cuda.runtime.launch import launch
 from gpuboost.backends.cuda.runtime.source import file_text, kernel_source
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
 from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
@@ -201,17 +199,15 @@ def test_many_rows_share_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
     assert_equal_binning(ShimRuntime(n_multiprocessors=1, order_seed=4), X)
 
 
-def test_keys_are_values_in_order() -> None:
-    for dtype, integer in ((np.float32, np.int32), (np.float64, np.int64)):
-        X = np.array([[x] for x in (-np.inf, -2.5, -0.0, 0.0, 1e-45, 7.0, np.inf, np.nan)], dtype)
-        keys, row = np.empty(len(X), dtype=integer), np.zeros(1, dtype=np.int64)
-        own = {"constants": {"DOUBLE": int(X.itemsize == 8)}, "row": row, "picked": 0}
-        where = {"n": len(X), "stride": 1, "start": 0}
-        launch(ShimRuntime(), "sort_keys", 1, x=X, keys=keys, **own, **where)
-        assert (np.diff(keys) >= 0).all()
-        assert keys[2] == keys[3] == 0
-        assert keys[-1] == np.iinfo(integer).max > keys[-2]
-        np.testing.assert_array_equal(values_of(keys[:-1]), X[:-1, 0])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_all_columns_are_read_together(dtype: Any, machine: Machine) -> None:
+    """A pass is one launch for all columns, and columns need few passes."""
+    X = matrix(1, 600, [*COLUMN_KINDS, *OWN_KINDS], dtype)
+    runtime = device_runtime()
+    assert_equal_binning(runtime, X)
+    launches = str(machine.launches)
+    assert launches.count("count_leading_cells") == 1
+    assert launches.count("count_cells") + launches.count("find_cell_extremes") <= 9
 
 
 # Matrix on host and device ------------------------------------------------------------------
@@ -265,26 +261,29 @@ def test_kernels_are_sound(flavour: str, dtype: Any) -> None:
     assert_equal_binning(runtime, np.asfortranarray(X), kinds)
 
 
-MUTANTS = [pytest.param(m, id=str(m.line)) for m in barrier_mutants(file_text("data/bin.cu"))]
+MUTANTS = [
+    pytest.param(file, m, id=f"{file} {m.line}")
+    for file in ("data/bin.cu", "data/cells.cu")
+    for m in barrier_mutants(file_text(file))
+]
 
 
 def test_there_are_mutants() -> None:
-    assert len(MUTANTS) == 2
+    assert len(MUTANTS) == 4
 
 
-@pytest.mark.parametrize("mutant", MUTANTS)
-def test_every_barrier_is_needed(mutant: cuda_shim.Mutant) -> None:
-    X = matrix(1, 600, ["normal"] * 3, np.float32)
-    runtime = ShimRuntime(
-        flavour="race", sources={"data/bin.cu": mutant.source_text}, n_multiprocessors=1
-    )
+@pytest.mark.parametrize(("file", "mutant"), MUTANTS)
+def test_every_barrier_is_needed(file: str, mutant: cuda_shim.Mutant) -> None:
+    X = matrix(1, 2000, ["normal"] * 3, np.float32)
+    runtime = ShimRuntime(flavour="race", sources={file: mutant.source_text}, n_multiprocessors=1)
     with pytest.raises(KernelError, match="race"):
         assert_equal_binning(runtime, X)
 
 
 @needs_nvrtc
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_doubles_compile_to_lean_code(architecture: str) -> None:
-    source = kernel_source("data/bin.cu", {"DOUBLE": 1})
-    result = nvrtc.compile_source(source, architecture, file_name="data/bin.cu")
+@pytest.mark.parametrize("file", ["data/bin.cu", "data/cells.cu"])
+def test_doubles_compile_to_lean_code(file: str, architecture: str) -> None:
+    source = kernel_source(file, {"DOUBLE": 1})
+    result = nvrtc.compile_source(source, architecture, file_name=file)
     assert not complaints(result), f"{result.log}\n{SPILL_ADVICE}"

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.backends.cuda.data.edges import constants_of, learn_column
+from gpuboost.backends.cuda.data.edges import constants_of, grid_of, learn_columns
 from gpuboost.backends.cuda.data.features import DeviceFeatures, copy_to_device, parts_on_device
 from gpuboost.backends.cuda.runtime.launch import launch
 from gpuboost.backends.cuda.runtime.protocol import Runtime
-from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.data.binning import assemble_mapper
 from gpuboost.data.quantiles import weighted_rows
 from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
@@ -18,16 +17,14 @@ from gpuboost.engine.growth.frontier import Array
 
 # Largest number of rows of a block, which copies the edges to shared memory once for all its rows.
 ROWS_PER_BLOCK = 4096
-# Bytes per row that are allowed for finding the bins of a column, besides X: keys, their order,
-# cumulative weights and temporary memory of a sort.
-LEARNING_BYTES = 64
+LEARNING_BYTES = 64  # allowed besides X, per row: for weights, codes and tables of cells
 
 
 def fit_bins(runtime: Runtime, X: Array, rule: BinRule) -> BinnedMatrix:
     """Find the bins of a matrix and compute its codes.
 
-    If a host matrix fits in the memory budget together with the work on one column, it is copied to
-    the device only once. Otherwise it is copied twice, in parts: for the bins and for the codes.
+    If a host matrix fits in the memory budget together with the work on it, it is copied to the
+    device only once. Otherwise it is copied twice, in parts: for the bins and for the codes.
 
     Parameters
     ----------
@@ -45,19 +42,25 @@ def fit_bins(runtime: Runtime, X: Array, rule: BinRule) -> BinnedMatrix:
 
 def fit_mapper(runtime: Runtime, X: Array, rule: BinRule) -> BinMapper:
     """Find the bins of every column, equal to those of `gpuboost.data.binning.fit_bin_mapper`."""
-    is_categorical, capacity = rule.is_categorical, rule.max_bins
-    rows, counts = (None, None) if rule.weights is None else weighted_rows(rule.weights)
-    rows, counts = (None if a is None else runtime.asarray(a) for a in (rows, counts))
+    limits = [None if own else rule.max_bins for own in rule.is_categorical]
+    counts = None if rule.weights is None else _counts_of(runtime, rule.weights)
     bins = []
     on_device = isinstance(X, runtime.xp.ndarray)
     step = X.shape[1] if on_device else max(1, runtime.memory_budget() // (2 * X[:, :1].nbytes))
     for first in range(0, X.shape[1], step):
         features = copy_to_device(runtime, X[:, first : first + step])
-        bins += [
-            learn_column(runtime, features, f, rows, counts, None if categorical else capacity)
-            for f, categorical in enumerate(is_categorical[first : first + step])
-        ]
-    return assemble_mapper(bins, is_categorical)
+        bins += learn_columns(runtime, features, counts, limits[first : first + step])
+    return assemble_mapper(bins, rule.is_categorical)
+
+
+def _counts_of(runtime: Runtime, weights: Array) -> Array | None:
+    """Integer weights of all rows on the device, 0 for rows of weight 0; None if all are equal."""
+    rows, counts = weighted_rows(weights)
+    if rows is None:
+        return None if counts is None else runtime.asarray(counts)
+    spread = runtime.xp.zeros(len(weights), dtype=np.int64)
+    spread[runtime.asarray(rows)] = 1 if counts is None else runtime.asarray(counts)
+    return spread
 
 
 def bin_matrix(runtime: Runtime, X: Array, mapper: BinMapper) -> BinnedMatrix:
@@ -85,9 +88,6 @@ def bin_matrix(runtime: Runtime, X: Array, mapper: BinMapper) -> BinnedMatrix:
 
 def _code(runtime: Runtime, X: DeviceFeatures, **given: Any) -> None:
     """Compute the codes of some rows of a matrix; ``given`` are the other kernel arguments."""
-    threads = constant("data/bin.cu", "BIN_THREADS")
-    grid_y = -(-X.n_features * X.itemsize // constant("data/bin.cu", "BIN_BYTES"))
-    share = -(-X.n * grid_y // (4 * runtime.n_multiprocessors))  # if rows are few, use more blocks
-    rows = min(ROWS_PER_BLOCK, -(-share // threads) * threads)
-    grid, own = (-(-X.n // rows), grid_y), {"X": X.values, "rows_per_block": rows}
-    launch(runtime, "bin_values", grid, X, constants=constants_of(X), **own, **given)
+    *grid, rows = grid_of(runtime, X, ROWS_PER_BLOCK)
+    own = {"X": X.values, "rows_per_block": rows}
+    launch(runtime, "bin_values", tuple(grid), X, constants=constants_of(X), **own, **given)

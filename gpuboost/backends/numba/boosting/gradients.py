@@ -60,7 +60,7 @@ class Directions(NamedTuple):
     sizes: np.ndarray
 
 
-formula: Any = None  # set to a function of `engine.losses.formulas` by `loop_of`
+formula: Any = None  # set to a function of `engine.losses.formulas` by `loops_of`
 COLUMN = types.Array(types.float64, 1, "C")
 
 
@@ -100,7 +100,7 @@ def loops_of(loop: Any, kind: str) -> dict[int, Plugin]:
     }
 
 
-PAIRS = loops_of(fill_pairs, "pair")
+PAIR_LOOPS = loops_of(fill_pairs, "pair")
 
 
 # ---- entries, which Python calls for a chunk of rows -------------------------------------------
@@ -232,7 +232,7 @@ def directions(
     w = weights_of(predicted)
     target, columns = arrays_of(loss, predicted)
     kinds = typeof(target[0]), COLUMN, types.float64, COLUMN, COLUMN
-    fill = PAIRS[loss.formula].address(*kinds)
+    fill = PAIR_LOOPS[loss.formula].address(*kinds)
     given = (fill, target, columns, w, contiguous(parameter, np.float64))
     (n_columns, n), sizes = columns.shape, _no_sizes(len(predicted.raw))
     g, h = np.empty((n_columns, n)), np.empty((0 if loss.constant_hessian else n_columns, n))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import repeat
 
 import numpy as np
@@ -203,13 +204,14 @@ class LevelRounds:
         if self._plugins is NO_PLUGINS:
             draft = by_reference(Problem(self._given, *parts, self._scratch[0], NO_PLUGINS))
             self._plugins = plugins_of(draft.kind, limits, self._matrix.any_categorical)
-        return tuple(
-            [
+
+        def of_threads(matrices: Iterable[Reference]) -> list[Reference]:
+            return [
                 by_reference(Problem(matrix, *parts, scratch, self._plugins))
                 for matrix, scratch in zip(matrices, self._scratch, strict=False)
             ]
-            for matrices in (repeat(self._given), self._local)
-        )
+
+        return of_threads(repeat(self._given)), of_threads(self._local)
 
     def _pack(
         self,

@@ -36,7 +36,7 @@ def add_losses(y, raw, parameter, total):
         total[i] += formula(np.float64(y[i]), raw[i], parameter)
 
 
-LOSSES = loops_of(add_losses, "value")
+LOSS_LOOPS = loops_of(add_losses, "value")
 
 
 @entry
@@ -98,7 +98,7 @@ def row_losses(
         return class_directions(predicted, parameter, pool)[1]
     total = np.empty(len(predicted.raw))
     target, columns = arrays_of(loss, predicted)
-    add = LOSSES[loss.formula].address(typeof(target[0]), COLUMN, types.float64, COLUMN)
+    add = LOSS_LOOPS[loss.formula].address(typeof(target[0]), COLUMN, types.float64, COLUMN)
     given = (add, target, columns, contiguous(parameter, np.float64))
     by_chunks(lambda rows: column_losses(*given, total, rows), len(total), pool)
     return total

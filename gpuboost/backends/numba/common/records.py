@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpuboost.backends.numba.common.constraints import BOUNDS, FeatureConstraints
-from gpuboost.backends.numba.common.packed_words import Packing
+from gpuboost.backends.numba.common.constraints import BOUNDS
+from gpuboost.backends.numba.references import Reference
 
 LANES = 8  # number of bins of a block; their scores are computed together
 SLOTS = 256 + LANES  # number of slots: one for each bin, and a spare block
@@ -246,14 +246,18 @@ class Plugins(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """The arguments that stay the same while a tree grows."""
+    """The arguments that stay the same while a tree grows.
 
-    matrix: Matrix
-    limits: Limits
-    constraints: FeatureConstraints
-    packing: Packing
-    scratch: Scratch
-    plugins: Plugins
+    They are references to a `Matrix`, `Limits`, `FeatureConstraints`, `Packing`, `Scratch` and
+    `Plugins`.
+    """
+
+    matrix: Reference
+    limits: Reference
+    constraints: Reference
+    packing: Reference
+    scratch: Reference
+    plugins: Reference
 
 
 class Members(NamedTuple):

@@ -79,8 +79,8 @@ def make_tree(n_nodes: int, n_groups: int, n_ranks: int, any_categorical: bool) 
 
 def enlarge(tree: GrowingTree) -> GrowingTree:
     """The tree with twice the capacity."""
-    sizes = len(tree.nodes), tree.open_groups.shape[1], tree.medians.shape[1]
-    larger = make_tree(2 * sizes[0], *sizes[1:], len(tree.masks) > 0)
+    n_groups, n_ranks = tree.open_groups.shape[1], tree.medians.shape[1]
+    larger = make_tree(2 * len(tree.nodes), n_groups, n_ranks, len(tree.masks) > 0)
     for field, own in zip(larger, tree, strict=True):
         field[: len(own)] = own
     return larger

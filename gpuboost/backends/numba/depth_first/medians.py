@@ -14,11 +14,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numba import types
+from numba import from_dtype, types
 
 from gpuboost.backends.numba.common.order_statistics import group_bounds
 from gpuboost.backends.numba.common.packed_words import hessian_of, pack
+from gpuboost.backends.numba.common.records import NODE
 from gpuboost.backends.numba.compiler import criteria, entry, inlined, plugin
+from gpuboost.backends.numba.references import Reference
 from gpuboost.backends.numba.splits.channels import row_packing
 from gpuboost.engine.targets import MedianTarget, map_rows
 from gpuboost.engine.task import GrowTask
@@ -49,6 +51,17 @@ def set_median_gradients(problem, channels, targets, rows, node, medians):
         for i in range(row.size):
             sign = median_signs(of_output[row[i]], lower, upper)
             channels.values[row[i], k] = np.int32(sign)
+
+
+def median_plugin(
+    problem: Reference, channels: Reference | None, targets: Reference, rows: Reference
+) -> int:
+    """The address of `set_median_gradients` for these arguments."""
+    kinds = problem.kind, types.none if channels is None else channels.kind
+    of_medians = types.Array(types.int32, 1, "C")
+    return set_median_gradients.address(
+        *kinds, targets.kind, rows.kind, from_dtype(NODE), of_medians
+    )
 
 
 @inlined

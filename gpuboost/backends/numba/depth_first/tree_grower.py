@@ -36,14 +36,14 @@ from gpuboost.backends.numba.depth_first.grow import (
     grow,
     make_tree,
 )
-from gpuboost.backends.numba.depth_first.medians import by_rank, sum_medians
+from gpuboost.backends.numba.depth_first.medians import by_rank, median_plugin, sum_medians
 from gpuboost.backends.numba.references import Reference, by_reference
 from gpuboost.backends.numba.splits.channels import CHANNEL_PACKING, Channels
 from gpuboost.backends.numba.splits.plugins import NO_PLUGINS, plugins_of
 from gpuboost.backends.numba.threads.map import contiguous, map_in_order
 from gpuboost.engine.sampling import root_key
 from gpuboost.engine.targets import ClassTarget, MedianTarget, Target, ValueTarget
-from gpuboost.engine.task import GrownTree, GrowTask
+from gpuboost.engine.task import GrownTree, GrowTask, TreeOptions
 from gpuboost.engine.tree_rows import TreeRows
 
 
@@ -117,16 +117,16 @@ class Space:
         Buffers for nodes; they become larger with the trees.
     """
 
-    def __init__(self, task: GrowTask) -> None:
-        n, n_features, target = task.matrix.n_samples, task.matrix.n_features, task.target
+    def __init__(
+        self, n: int, any_categorical: bool, n_features: int, target: Target, options: TreeOptions
+    ) -> None:
         self.channels = make_channels(n, target)
         selects = target.by_median and self.channels is not None
         scratch = make_scratch(n, n_features, target.n_channels, selects)
         self.features, self.of_tree = scratch.features, scratch.of_tree
         self.rows, self.scratch = by_reference(make_rows(n)), by_reference(scratch)
-        groups = (len(task.options.interactions or ()) + 63) // 64
+        groups = (len(options.interactions or ()) + 63) // 64
         n_ranks = 2 * target.n_channels if target.by_median else 0
-        any_categorical = bool(task.matrix.mapper.is_categorical.any())
         self.tree = make_tree(FIRST_NODES, groups, n_ranks, any_categorical)
 
 
@@ -147,7 +147,7 @@ class DepthFirstGrower:
         self.task = task = by_rank(task)
         if earlier is None:
             self.matrix = by_reference(matrix_of(task.matrix))
-            constraints = constraints_of(task.options, task.matrix.n_features)
+            constraints = constraints_of(task.options, len(task.matrix.codes))
             self.constraints, self._plugins = by_reference(constraints), NO_PLUGINS
             self._local = threading.local()
         else:
@@ -201,14 +201,12 @@ class DepthFirstGrower:
         if self._plugins is not NO_PLUGINS:
             return problem
         any_categorical = bool(self.task.matrix.mapper.is_categorical.any())
-        self._plugins = plugins_of(
-            problem.kind,
-            limits,
-            any_categorical,
-            channels=channels,
-            others=others,
-            n_classes=int(self.task.target.n_classes),
-        )
+        own = {}
+        if limits.by_median:
+            own["set_median_gradients"] = median_plugin(problem, channels, *others)
+        n_classes = int(self.task.target.n_classes)
+        given = problem.kind, limits, any_categorical, channels
+        self._plugins = plugins_of(*given, n_classes=n_classes, **own)
         return by_reference(Problem(self.matrix, *of_tree, self._plugins))
 
     def _collect(self, given: tuple, space: Space, targets: RowTargets) -> GrownTree:
@@ -244,5 +242,8 @@ class DepthFirstGrower:
     def _space(self) -> Space:
         """The buffers of the calling thread."""
         if not hasattr(self._local, "space"):
-            self._local.space = Space(self.task)
+            (n_features, n), task = self.task.matrix.codes.shape, self.task
+            any_categorical = bool(task.matrix.mapper.is_categorical.any())
+            sizes = n, any_categorical, n_features
+            self._local.space = Space(*sizes, task.target, task.options)
         return self._local.space

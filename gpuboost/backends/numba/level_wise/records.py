@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpuboost.backends.numba.level_wise.feature_bundles import FeatureBundles
-from gpuboost.backends.numba.level_wise.partition import Leaves
+from gpuboost.backends.numba.references import Reference
 
 NODE_CHUNK = np.dtype(
     [
@@ -194,13 +194,13 @@ class SharedArrays(NamedTuple):
 
     Attributes
     ----------
-    samples : Samples
+    samples : reference to Samples
         Codes and words of the rows.
-    state : GrowState
+    state : reference to GrowState
         Nodes, and positions of their rows.
-    work : LevelWork
+    work : reference to LevelWork
         Work lists of the current level.
-    leaves : Leaves
+    leaves : reference to Leaves
         Arrays of the leaf sums.
     roots : int64 (T, 4)
         First position, number of rows, gradient and hessian of each root.
@@ -212,10 +212,10 @@ class SharedArrays(NamedTuple):
         Limits of nodes, chunks and rows, see `policy`.
     """
 
-    samples: Samples
-    state: GrowState
-    work: LevelWork
-    leaves: Leaves
+    samples: Reference
+    state: Reference
+    work: Reference
+    leaves: Reference
     roots: np.ndarray
     keys: np.ndarray
     level: np.ndarray

@@ -5,7 +5,6 @@ from __future__ import annotations
 from numba import from_dtype, types
 
 from gpuboost.backends.numba.common.records import NODE, Limits, Plugins
-from gpuboost.backends.numba.depth_first.medians import set_median_gradients
 from gpuboost.backends.numba.references import Reference, ReferenceType, by_reference
 from gpuboost.backends.numba.splits.categorical import evaluate_categories
 from gpuboost.backends.numba.splits.class_moments import class_moments
@@ -14,8 +13,7 @@ from gpuboost.backends.numba.splits.random_thresholds import evaluate_random
 from gpuboost.engine.criteria import VARIANCE
 
 _INT, _FLOAT, _NODE = types.int64, types.float64, from_dtype(NODE)
-_ROW, _WORD = types.Array(types.uint32, 1, "C"), types.Array(types.int64, 1, "C")
-_MEDIANS = types.Array(types.int32, 1, "C")
+_ROW_NUMBERS, _PACKED_WORDS = types.Array(types.uint32, 1, "C"), types.Array(types.int64, 1, "C")
 _POSITIONS = (_INT, _INT, _INT, _INT)  # first and end of the candidates; sums of missing values
 NO_PLUGINS = by_reference(Plugins())
 # Fits of fewer classes do not compile `class_moments`, which takes 0.5 s: with 7 classes, it saves
@@ -28,13 +26,13 @@ def plugins_of(
     limits: Limits,
     any_categorical: bool,
     channels: Reference | None = None,
-    others: tuple[Reference, ...] = (),
     n_classes: int = 1,
+    **others: int,
 ) -> Reference:
     """The `Plugins` that a fit needs; they are compiled on first use.
 
-    ``problem`` is the type of the `Problem`. ``channels`` is None for one channel; ``others`` are
-    the targets and rows of depth-first growth.
+    ``problem`` is the type of the `Problem`. ``channels`` is None for one channel; ``others``
+    are addresses of other plugins.
     """
     kinds: list[tuple[types.Type, str]] = [(types.none, "one")]
     if channels is not None:
@@ -46,14 +44,11 @@ def plugins_of(
             needed[f"{name}_categories"] = address
     if limits.random_thresholds:
         for kind, name in kinds:
-            given = (problem, kind, _NODE, _ROW, _WORD, types.boolean, _INT, _INT)
+            given = (problem, kind, _NODE, _ROW_NUMBERS, _PACKED_WORDS, types.boolean, _INT, _INT)
             needed[f"{name}_random"] = evaluate_random.address(*given)
     if channels is not None and n_classes >= MANY_CLASSES and uses_moments(limits, any_categorical):
-        needed["class_moments"] = class_moments.address(problem, channels.kind, _ROW, _INT)
-    if limits.by_median:
-        given = (problem, kinds[-1][0], *(each.kind for each in others), _NODE, _MEDIANS)
-        needed["set_median_gradients"] = set_median_gradients.address(*given)
-    return by_reference(Plugins(**needed))
+        needed["class_moments"] = class_moments.address(problem, channels.kind, _ROW_NUMBERS, _INT)
+    return by_reference(Plugins(**needed, **others))
 
 
 def uses_moments(limits: Limits, any_categorical: bool) -> bool:

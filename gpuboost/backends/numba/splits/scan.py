@@ -264,12 +264,8 @@ def score_candidates(problem, channels, node, sign, positions, side):
     one channel. ``side`` is 1 if missing values go left, else 0. ``positions`` is the range (first,
     end).
     """
-    scratch, limits, plugins, (first, last) = (
-        problem.scratch,
-        problem.limits,
-        problem.plugins,
-        positions,
-    )
+    scratch, limits, plugins = problem.scratch, problem.limits, problem.plugins
+    first, last = positions
     sums, missing, scores = scratch.sums, scratch.missing, scratch.scores
     hessian, count = missing[HESSIAN] * side, missing[COUNT] * side
     # Hessian of the rows that have a value; 0 if missing values go right, which needs no check.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
+from gpuboost.backends.compiling import worker_threads
 from gpuboost.backends.numba.threads.pool import Item, Result
 
 RESULTS_AHEAD = 2  # number of results per thread that can wait for the consumer
@@ -25,8 +25,7 @@ def map_in_order(
     if n_threads <= 1:
         yield from map(work, items)
         return
-    pool = ThreadPoolExecutor(n_threads, thread_name_prefix="gpuboost")
-    try:
+    with worker_threads(n_threads) as pool:
         n_ahead = RESULTS_AHEAD * n_threads
         waiting = deque(pool.submit(work, item) for item in items[:n_ahead])
         for i in range(len(items)):
@@ -34,8 +33,6 @@ def map_in_order(
             if i + n_ahead < len(items):
                 waiting.append(pool.submit(work, items[i + n_ahead]))
             yield done
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def row_chunks(n_rows: int, size: int) -> list[slice]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, TypeVar
 
 import numpy as np
 
+from gpuboost.backends.compiling import cancel_waits_if
 from gpuboost.backends.numba.threads.barrier import call_off, is_called_off, make_barrier
 
 Item = TypeVar("Item")
@@ -57,7 +59,7 @@ class ThreadPool:
         finally:
             if not took_part:
                 call_off(barrier)
-            errors = [done.get() for _ in range(n_started)]
+            errors = _errors(n_started, barrier, done)
         for error in errors:
             if error is not None:
                 raise error
@@ -99,6 +101,15 @@ def _serve(tasks: SimpleQueue[Any], number: int) -> None:
         del task, work, barrier, done
 
 
+def _errors(n_started: int, barrier: np.ndarray, done: SimpleQueue[Any]) -> list[Any]:
+    """Wait for the other threads; return the error, or None, of each. Ctrl-C cancels the call."""
+    try:
+        return [done.get() for _ in range(n_started)]
+    except BaseException:
+        call_off(barrier)
+        raise
+
+
 def _take_part(
     work: Callable[[int, np.ndarray], Any], number: int, barrier: np.ndarray
 ) -> BaseException | None:
@@ -106,6 +117,7 @@ def _take_part(
 
     An error cancels the call, which releases the waiting threads.
     """
+    cancel_waits_if(partial(is_called_off, barrier))
     try:
         if not is_called_off(barrier):
             work(number, barrier)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gpuboost.data.dataset import Dataset
+from gpuboost.estimators.inputs.dataset import Dataset
 from tests.data.test_frames import EXPECTED, NAMES, N, pandas_frame, polars_frame
 
 

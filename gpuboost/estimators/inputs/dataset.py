@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from gpuboost.backends.cost_model import binning_times
+from gpuboost.backends.select import choose_backend, numpy_backend
 from gpuboost.data.arrays import copy_device_array_to_host, is_on_device
-from gpuboost.data.binning import bin_columns, fit_bin_mapper
 from gpuboost.data.frames import FeatureSchema, apply_schema, fit_schema
 from gpuboost.data.parameters import integer_between, thread_count
 from gpuboost.data.validation import check_features, check_shape, check_weights
-from gpuboost.engine.bins import MAX_BINS, BinMapper, BinnedMatrix
+from gpuboost.engine.bins import MAX_BINS, BinMapper, BinnedMatrix, BinRule
 
 
 class Dataset:
@@ -105,13 +106,14 @@ class Dataset:
             matrix, self.schema = fit_schema(X, categorical_features)
             check_features(matrix, self.schema.names)
             weights = check_weights(sample_weight, len(matrix))
-            categorical = self.schema.is_categorical
-            mapper = fit_bin_mapper(matrix, categorical, max_bins, weights, n_threads)
+            rule = BinRule(self.schema.is_categorical, max_bins, weights)
+            backend = choose_backend("cpu", binning_times(matrix.shape))
+            self.binned = backend.fit_bins(matrix, rule, n_threads)
         else:
             _check_reference(reference, categorical_features, max_bins, sample_weight)
-            self.schema, mapper = reference.schema, reference.mapper
+            self.schema = reference.schema
             matrix = check_features(apply_schema(X, self.schema), self.schema.names)
-        self.binned = bin_columns(matrix, mapper, n_threads)
+            self.binned = numpy_backend().bin(matrix, reference.mapper, n_threads)
 
     @property
     def mapper(self) -> BinMapper:

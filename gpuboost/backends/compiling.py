@@ -1,0 +1,137 @@
+"""Waits for a compiler: they can be interrupted, and whoever waits long is told why.
+
+A compiler runs in a thread of its own (`gpuboost.backends.numba.background`). The thread that needs
+the compiled code waits here in short steps, so Ctrl-C ends a wait in the main thread at once. The
+threads of a pool end their waits when the work they belong to is cancelled.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+STEP_SECONDS = 0.1  # between two checks of a wait
+NOTICE_SECONDS = 2.0  # a process that has waited longer in all prints `NOTICE`
+NOTICE = (
+    "gpuboost: compiling for this machine, once per installation; "
+    "`gpuboost warmup` compiles everything ahead"
+)
+
+_of_thread = threading.local()  # `is_cancelled`: whether the work of the thread is cancelled
+
+
+class Waits:
+    """The waits of this process, and who observes them.
+
+    Attributes
+    ----------
+    seconds : float
+        Time in which at least one thread waited.
+    observers : list of callable
+        Called with True while a thread waits, at each check, and with False afterwards.
+    is_announced : bool
+        Whether `NOTICE` was printed, or need not be printed.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.observers: list[Callable[[bool], Any]] = []
+        self.is_announced = False
+        self._lock = threading.Lock()
+        self._n_waiting, self._counted = 0, 0.0
+
+    def change(self, by: int) -> None:
+        """Count the time until now; then ``by`` more threads wait."""
+        with self._lock:
+            now = time.monotonic()
+            self.seconds += (now - self._counted) * (self._n_waiting > 0)
+            self._counted, self._n_waiting = now, self._n_waiting + by
+
+    def notify(self) -> None:
+        """Tell observers that a thread waits, and print `NOTICE` once if it is due."""
+        self.change(0)
+        for observer in self.observers:
+            observer(True)
+        with self._lock:
+            is_due = self.seconds > NOTICE_SECONDS and not self.is_announced
+            self.is_announced |= is_due
+        if is_due:
+            _print_above_bars(NOTICE)
+
+    def end(self) -> None:
+        """Tell observers that a thread no longer waits."""
+        self.change(-1)
+        for observer in self.observers:
+            observer(False)
+
+
+waits = Waits()
+
+
+def wait_for(done: threading.Event) -> None:
+    """Wait for an event that a compiler's thread sets.
+
+    Raises
+    ------
+    CancelledError
+        The work of the calling thread was cancelled, see `cancel_waits_if`.
+    """
+    if done.wait(STEP_SECONDS):  # most code is read from disk: nobody need know
+        return
+    waits.change(1)
+    try:
+        waits.notify()
+        while not done.wait(STEP_SECONDS):
+            if getattr(_of_thread, "is_cancelled", bool)():
+                raise CancelledError
+            waits.notify()
+    finally:
+        waits.end()
+
+
+def cancel_waits_if(is_cancelled: Callable[[], bool]) -> None:
+    """Let the waits of the calling thread end with CancelledError once ``is_cancelled()``."""
+    _of_thread.is_cancelled = is_cancelled
+
+
+@contextmanager
+def worker_threads(n_threads: int) -> Iterator[ThreadPoolExecutor]:
+    """A pool of threads; if the block is left by an exception, their waits and tasks end."""
+    left = threading.Event()
+    pool = ThreadPoolExecutor(n_threads, "gpuboost", cancel_waits_if, (left.is_set,))
+    try:
+        yield pool
+    except BaseException:
+        left.set()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=left.is_set())
+
+
+@contextmanager
+def observed_by(observer: Callable[[bool], Any]) -> Iterator[None]:
+    """Call ``observer`` with True while a thread waits for a compiler, with False afterwards."""
+    waits.observers.append(observer)
+    try:
+        yield
+    finally:
+        waits.observers.remove(observer)
+
+
+def omit_notice() -> None:
+    """Print no `NOTICE` in this process, because it has said that it compiles."""
+    waits.is_announced = True
+
+
+def _print_above_bars(line: str) -> None:
+    """Print a line on standard error, above progress bars if there are any."""
+    tqdm = sys.modules.get("tqdm")
+    if tqdm is not None:
+        tqdm.tqdm.write(line, file=sys.stderr)
+    else:
+        print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,206 @@
+"""The programs that ``gpuboost warmup`` compiles, each with fits that need all of its functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import gpuboost
+
+FIT_FEATURES = 6
+DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS = (
+    300,
+    5_000,
+)  # rows: boosting grows small tables depth-first, large ones by levels
+REGRESSOR, CLASSIFIER = "GradientBoostingRegressor", "GradientBoostingClassifier"
+TREES = ("DecisionTree", "ExtraTree")
+
+
+@dataclass(frozen=True)
+class ProgramFit:
+    """A fit, and predictions of its model.
+
+    Attributes
+    ----------
+    estimator : str
+        Name of the estimator.
+    words : dict
+        Its parameters.
+    target : str
+        "values", "positive", "two" or "three" classes, or "outputs".
+    n_rows : int
+        Number of rows.
+    weighted : bool
+        Whether the rows have weights.
+    dtype : type
+        Type of the features.
+    """
+
+    estimator: str
+    words: dict[str, Any] = field(default_factory=dict)
+    target: str = "values"
+    n_rows: int = DEPTH_FIRST_ROWS
+    weighted: bool = False
+    dtype: type = np.float64
+
+    def run(self) -> None:
+        """Fit the estimator with Numba, and predict."""
+        rng = np.random.default_rng(0)
+        X: Any = rng.normal(size=(self.n_rows, FIT_FEATURES)).astype(self.dtype)
+        X[:, 1] = rng.integers(4, size=self.n_rows)
+        X[::5, 2] = np.nan
+        y: Any = X[:, 0] * X[:, 3] + 0.5 * X[:, 1] + rng.normal(size=self.n_rows)
+        if self.target == "positive":
+            y = y * y + 0.1
+        elif self.target == "outputs":
+            y = np.column_stack([y, X[:, 0]])
+        elif self.target != "values":
+            shares = [0.5] if self.target == "two" else [0.4, 0.7]
+            y = np.digitize(y, np.quantile(y, shares))
+        weights = rng.exponential(size=self.n_rows) if self.weighted else None
+        few = {} if self.estimator.startswith(TREES) else {"n_estimators": 3}
+        make = getattr(gpuboost, self.estimator)
+        model = make(device="numba", n_jobs=1, random_state=0, **few | self.words)
+        model.fit(X, y, sample_weight=weights)
+        model.predict(X)
+        if hasattr(model, "apply"):
+            model.apply(X)
+
+
+@dataclass(frozen=True)
+class Program:
+    """Code that is compiled for some fits; ``name`` is also that of its marker file."""
+
+    name: str
+    text: str
+    fits: Sequence[ProgramFit]
+
+
+def _of_both(kinds: Sequence[str], **words: Any) -> list[ProgramFit]:
+    """Fits of classifiers (two and three classes) and regressors (one and two outputs)."""
+    targets = {"Classifier": ("two", "three"), "Regressor": ("values", "outputs")}
+    return [
+        ProgramFit(kind + suffix, words, target)
+        for kind in kinds
+        for suffix, own in targets.items()
+        for target in own
+    ]
+
+
+def _boosting(n_rows: int, target: str = "values", **words: Any) -> ProgramFit:
+    is_class = target in ("two", "three")
+    return ProgramFit(CLASSIFIER if is_class else REGRESSOR, words, target, n_rows)
+
+
+_FITS_OF_CRITERIA = [
+    *(
+        ProgramFit(f"{kind}Classifier", {"criterion": criterion}, target)
+        for kind in TREES
+        for criterion in ("entropy", "log_loss", "twoing")
+        for target in ("two", "three")
+    ),
+    *(
+        ProgramFit(f"{kind}Regressor", {"criterion": "poisson"}, "positive") for kind in TREES
+    ),
+]  # fmt: skip
+_POSITIVE = ("poisson", "gamma", "tweedie")
+_FITS_OF_LOSSES = [
+    *(
+        _boosting(n_rows, "positive", loss=loss)
+        for n_rows in (DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS)
+        for loss in ("log_cosh", *_POSITIVE)
+    ),
+    *(
+        _boosting(n_rows, "two", loss="exponential")
+        for n_rows in (DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS)
+    ),
+]
+_FITS_OF_MEDIANS = [
+    *_of_both(("DecisionTree",), max_leaf_nodes=7)[2:],
+    *(
+        ProgramFit(f"{kind}Regressor", {"criterion": "absolute_error"}, target, weighted=weighted)
+        for kind in TREES
+        for target in ("values", "outputs")
+        for weighted in (False, True)
+    ),
+    *(
+        _boosting(n_rows, loss=loss)
+        for n_rows in (DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS)
+        for loss in ("absolute_error", "huber", "quantile")
+    ),
+    _boosting(LEVEL_WISE_ROWS, loss="quantile", alpha=[0.2, 0.8]),
+]
+_FITS_OF_CATEGORIES = [
+    *(ProgramFit(fit.estimator, {"categorical_features": [1]}, fit.target, dtype=dtype)
+      for fit in _of_both(TREES) for dtype in (np.float64, np.float32)),
+    *(_boosting(n_rows, target, categorical_features=[1])
+      for n_rows in (DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS) for target in ("values", "two", "three")),
+]  # fmt: skip
+_FITS_OF_OPTIONS = [
+    _boosting(LEVEL_WISE_ROWS, max_depth=None, min_samples_leaf=2),
+    _boosting(LEVEL_WISE_ROWS, max_depth=None, max_features=3, min_samples_leaf=2),
+    *(
+        _boosting(n_rows, max_features=3, subsample=0.6)
+        for n_rows in (DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS)
+    ),
+    _boosting(LEVEL_WISE_ROWS, max_leaf_nodes=9, interaction_cst="pairwise"),
+    _boosting(
+        LEVEL_WISE_ROWS,
+        monotonic_cst=[1, 0, 0, -1, 0, 0],
+        l1_regularization=1.0,
+        max_delta_step=0.5,
+    ),
+    *(_boosting(n_rows, "outputs") for n_rows in (DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS)),
+    *(
+        _boosting(n_rows, "three", multi_strategy="multi_output_tree")
+        for n_rows in (DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS)
+    ),
+    _boosting(LEVEL_WISE_ROWS, n_iter_no_change=2, ccp_alpha=0.01),
+    *(
+        _boosting(DEPTH_FIRST_ROWS, "outputs", l1_regularization=1.0, max_delta_step=0.5, **more)
+        for more in ({}, {"categorical_features": [1]})
+    ),
+]
+_FITS_OF_FLOAT32 = [
+    ProgramFit(name, words, target, dtype=np.float32)
+    for name, words, target in (
+        ("RandomForestClassifier", {}, "two"),
+        ("RandomForestRegressor", {"max_depth": 3}, "values"),
+        ("RandomForestClassifier", {"max_depth": 3, "categorical_features": [1]}, "two"),
+    )
+] + [ProgramFit(REGRESSOR, n_rows=LEVEL_WISE_ROWS, dtype=np.float32)]
+_FITS_OF_ADABOOST = [
+    ProgramFit(f"AdaBoost{suffix}", {"boosting": boosting}, target)
+    for suffix, targets in (("Classifier", ("two", "three")), ("Regressor", ("values",)))
+    for boosting in ("reweighting", "resampling")
+    for target in targets
+]
+_FOREST = "RandomForestClassifier"
+
+WARM_UP_PROGRAMS = (
+    Program("boosting", "a default boosting fit", [_boosting(LEVEL_WISE_ROWS)]),
+    Program("forest", "a default forest", [ProgramFit(_FOREST, {}, "two")]),
+    Program(
+        "more-channels",
+        "several classes or outputs",
+        [
+            *_of_both(("RandomForest",), oob_score=True, n_estimators=9),
+            *(
+                _boosting(n_rows, target)
+                for n_rows in (DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS)
+                for target in ("two", "three")
+            ),
+        ],
+    ),
+    Program("float32", "features in float32", _FITS_OF_FLOAT32),
+    Program("random-thresholds", "extra-trees", _of_both(("ExtraTree", "ExtraTrees"))),
+    Program("criteria", "other criteria", _FITS_OF_CRITERIA),
+    Program("losses", "other losses", _FITS_OF_LOSSES),
+    Program("medians", "medians and quantiles", _FITS_OF_MEDIANS),
+    Program("categories", "categorical features", _FITS_OF_CATEGORIES),
+    Program("more-boosting", "options of boosting", _FITS_OF_OPTIONS),
+    Program("adaboost", "AdaBoost", _FITS_OF_ADABOOST),
+)
