@@ -54,7 +54,6 @@ from typing import Any
 import numpy as np
 
 from gpuboost.engine.numerics import half_deviance, log, log2, select
-from gpuboost.engine.sparse_rows import DENSE
 
 VARIANCE, ENTROPY, MISCLASSIFICATION, NEWTON, POISSON = 0, 1, 2, 3, 4
 ABSOLUTE, TWOING = 5, 6  # ABSOLUTE needs a `MedianTarget`; its trees are grown with VARIANCE
@@ -269,19 +268,19 @@ def min_rows(options):
     return max(options.min_samples_split, 2 * options.min_samples_leaf)
 
 
-def gini(probability, rows=DENSE):
-    """Gini impurity of class probabilities (m, n_classes), or the entries of sparse ``rows``."""
-    return 1.0 - rows.total(np.square(probability))
+def gini(probability, nodes):
+    """Gini impurity, from the class probabilities in a `DenseRows` or `SparseRows` of ``nodes``."""
+    return 1.0 - nodes.row_sums(np.square(probability))
 
 
-def entropy(probability, rows=DENSE):
+def entropy(probability, nodes):
     """Entropy of class probabilities, as for `gini`, in bits."""
-    return rows.total(-probability * log2(np.where(probability > 0.0, probability, 1.0)))
+    return nodes.row_sums(-probability * log2(np.where(probability > 0.0, probability, 1.0)))
 
 
-def misclassification_rate(probability, rows=DENSE):
+def misclassification_rate(probability, nodes):
     """1 minus the largest of the class probabilities, as for `gini`."""
-    return 1.0 - rows.largest(probability)
+    return 1.0 - nodes.row_max(probability)
 
 
 @dataclass(frozen=True)
@@ -297,8 +296,7 @@ class Criterion:
         and node, which start as zeros; ``score(sums, hl, h)`` is -1 where the criterion does not
         allow the split.
     impurity : callable
-        Impurity of nodes from class probabilities (m, n_classes), or from the entries of
-        `SparseRows`; only classifiers use it.
+        Impurity of nodes from class probabilities, as for `gini`; only classifiers use it.
     class_names, value_names : tuple of str
         The criterion's names for users, in classifiers and in regressors.
     note : str

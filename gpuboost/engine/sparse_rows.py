@@ -1,4 +1,4 @@
-"""Arrays most of whose entries are 0: the class weights of the nodes of trees of many classes."""
+"""Arrays of which most elements are 0: class weights and probabilities of nodes of many classes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuboost.engine.numerics import sum_in_order
 
 @dataclass(frozen=True, eq=False)
 class SparseRows:
-    """An array (m, k), given by the entries that may differ from 0, row by row.
+    """An array (m, k), given by those of its elements that may differ from 0, row by row.
 
     Attributes
     ----------
@@ -20,8 +20,8 @@ class SparseRows:
         Row i has the entries start[i] to start[i + 1] - 1, at least one.
     column : int32 (z,)
         Column of each entry, ascending in each row.
-    entry : ndarray of shape (z,)
-        The entries; or of shape (z, P), of arrays whose k columns have P parts each.
+    entry : ndarray of shape (z,), or (z, P)
+        The entries; (z, P) if each element of the array has P parts.
     n_columns : int
         The number of columns, k.
     """
@@ -41,27 +41,28 @@ class SparseRows:
         """Row of each entry: int64 (z,)."""
         return np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
 
-    def of(self, entry: np.ndarray) -> SparseRows:
+    def with_entries(self, entry: np.ndarray) -> SparseRows:
         """The array with other entries in the same places."""
         return replace(self, entry=entry)
 
-    def total(self, entry: np.ndarray) -> np.ndarray:
-        """Sum of the entries of each row, in order: float64 (m,).
+    def row_sums(self, entry: np.ndarray) -> np.ndarray:
+        """Sum over each row of entries (z,) in the same places: float64 (m,).
 
-        It equals that of `DenseRows` bit for bit, because adding 0 changes nothing.
+        Entries are added in order. The zeros between them would not change a bit of the sums, so
+        these equal those of `DenseRows`.
         """
         return np.bincount(self.row, entry, self.shape[0])
 
-    def largest(self, entry: np.ndarray) -> np.ndarray:
-        """Largest entry of each row, if none is negative: (m,)."""
+    def row_max(self, entry: np.ndarray) -> np.ndarray:
+        """Largest of entries (z,), none of them negative, in each row: (m,)."""
         return np.maximum.reduceat(entry, self.start[:-1])
 
-    def repeated(self, of_rows: np.ndarray) -> np.ndarray:
-        """A value per row (m,), for each entry: (z,)."""
+    def per_entry(self, of_rows: np.ndarray) -> np.ndarray:
+        """For each entry, the value of its row: (z,)."""
         return of_rows[self.row]
 
     def write_to(self, zeros: np.ndarray) -> None:
-        """Write the entries to an array of zeros, (m, k)."""
+        """Write the entries to an array of zeros, (m, k) or (m, k, P)."""
         zeros[self.row, self.column] = self.entry
 
     def __getitem__(self, rows: np.ndarray) -> SparseRows:
@@ -72,27 +73,40 @@ class SparseRows:
         return SparseRows(start, self.column[entries], self.entry[entries], self.n_columns)
 
 
+@dataclass(frozen=True, eq=False)
 class DenseRows:
-    """The functions of `SparseRows` for an array (m, k) that is its own entries."""
+    """The same functions for an array whose entries are all of its elements.
 
-    total, of = staticmethod(sum_in_order), staticmethod(lambda entry: entry)
+    Attributes
+    ----------
+    entry : ndarray of shape (m, k), or (m, k, P)
+        The array.
+    """
 
-    def largest(self, entry: np.ndarray) -> np.ndarray:
-        """Largest entry of each row: (m,)."""
+    entry: np.ndarray
+
+    def with_entries(self, entry: np.ndarray) -> np.ndarray:
+        """The entries, which are an array themselves."""
+        return entry
+
+    def row_sums(self, entry: np.ndarray) -> np.ndarray:
+        """Sum over each row of entries (m, k), from first to last: (m,)."""
+        return sum_in_order(entry)
+
+    def row_max(self, entry: np.ndarray) -> np.ndarray:
+        """Largest of entries (m, k) in each row: (m,)."""
         return entry.max(axis=1)
 
-    def repeated(self, of_rows: np.ndarray) -> np.ndarray:
-        """A value per row (m,), for each entry: (m, 1), which broadcasts."""
+    def per_entry(self, of_rows: np.ndarray) -> np.ndarray:
+        """The values of the rows as a column (m, 1), which broadcasts to all entries."""
         return of_rows[:, None]
 
 
-DENSE = DenseRows()
-
-
 def dense(array: np.ndarray | SparseRows) -> np.ndarray:
-    """The array with all of its entries."""
+    """The array with all of its elements, (m, k) or (m, k * P)."""
     if not isinstance(array, SparseRows):
         return array
-    whole = np.zeros((array.shape[0], array.n_columns, *array.entry.shape[1:]), array.entry.dtype)
+    parts = array.entry.shape[1:]
+    whole = np.zeros((*array.shape, *parts), array.entry.dtype)
     array.write_to(whole)
     return whole.reshape(len(whole), -1)

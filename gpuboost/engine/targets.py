@@ -44,7 +44,7 @@ from gpuboost.engine.criteria import CRITERIA
 from gpuboost.engine.fixed_point import planes_to_float
 from gpuboost.engine.numerics import log, sum_in_order
 from gpuboost.engine.order_statistics import between
-from gpuboost.engine.sparse_rows import DENSE, SparseRows
+from gpuboost.engine.sparse_rows import DenseRows, SparseRows
 from gpuboost.engine.tree_rows import TreeRows
 
 RowChannels = tuple[np.ndarray | None, np.ndarray | None]  # (gradients, None) or (None, classes)
@@ -133,19 +133,21 @@ class ClassTarget(_Target):
         self, sums: Any, hessian: np.ndarray, rows: TreeRows, criterion: int
     ) -> NodeValues:
         """Class probabilities, impurity and weight of each node, from its leaf sums."""
-        is_sparse = isinstance(sums, SparseRows)
-        of_nodes: Any = sums if is_sparse else DENSE
-        entry = sums.entry if is_sparse else sums
-        if self.wide is not None or rows.wide is not None:
-            exponents = self.exponents if rows.exponents is None else rows.exponents
-            planes = entry if is_sparse else entry.reshape(len(entry), -1, 2)
-            per_class = planes_to_float(planes, exponents)[..., 0]
-        else:
-            per_class = entry.astype(np.float64)
-        weight = of_nodes.total(per_class)
-        probability = per_class / of_nodes.repeated(weight)
-        impurity = CRITERIA[criterion].impurity(probability, of_nodes)
-        return NodeValues(of_nodes.of(probability), impurity, weight)
+        nodes: Any = sums
+        if not isinstance(sums, SparseRows):
+            nodes = DenseRows(sums.reshape(len(sums), self.n_classes, -1))
+        per_class = self._class_weights(nodes.entry, rows)
+        weight = nodes.row_sums(per_class)
+        probability = per_class / nodes.per_entry(weight)
+        impurity = CRITERIA[criterion].impurity(probability, nodes)
+        return NodeValues(nodes.with_entries(probability), impurity, weight)
+
+    def _class_weights(self, sums: np.ndarray, rows: TreeRows) -> np.ndarray:
+        """Class weights, float64 (...), from leaf sums (..., P)."""
+        if self.wide is None and rows.wide is None:
+            return sums[..., 0].astype(np.float64)
+        exponents = self.exponents if rows.exponents is None else rows.exponents
+        return planes_to_float(sums, exponents)[..., 0]
 
 
 @dataclass(frozen=True)

@@ -226,7 +226,8 @@ class GrownTree:
         Leaf sums; for inner nodes, sums over all rows of the node. The columns are those of
         ``wide`` (of the target or of `TreeRows`) for a regression or boosting, planes of classes
         (m, n_classes * P) for a classification, or class weights (m, n_classes) if ``wide`` is
-        None. For many classes, they can be `SparseRows` with P planes, or one weight, per entry.
+        None. For many classes, they can be `SparseRows` (m, n_classes) with entries (z, P), where
+        P is 1 without ``wide``.
         For medians see `backends.protocol`.
     """
 

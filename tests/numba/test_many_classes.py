@@ -11,7 +11,7 @@ from gpuboost import AdaBoostClassifier, DecisionTreeClassifier, RandomForestCla
 from gpuboost.backends.numba.backend import NumbaBackend
 from gpuboost.backends.numba.splits.channels import MOMENTS_UP_TO
 from gpuboost.engine.criteria import CRITERIA
-from gpuboost.engine.sparse_rows import DENSE, SparseRows, dense
+from gpuboost.engine.sparse_rows import DenseRows, SparseRows, dense
 from gpuboost.engine.targets import ClassTarget
 from gpuboost.engine.tree_rows import TreeRows
 from tests.engine.exact import assert_equal_models, assert_same, assert_same_fields
@@ -100,7 +100,6 @@ def sparse_sums(n_planes: int = 1) -> SparseRows:
     columns = [np.sort(rng.permutation(50)[: rng.integers(1, 51)]) for _ in range(40)]
     start = np.concatenate([[0], np.cumsum([len(own) for own in columns])])
     entry = rng.integers(1, 2**20, (start[-1], n_planes))
-    entry = entry[:, 0] if n_planes == 1 else entry
     return SparseRows(start, np.concatenate(columns).astype(np.int32), entry, 50)
 
 
@@ -119,10 +118,10 @@ def test_node_values_are_those_of_the_dense_sums(criterion: int, n_planes: int) 
 
 
 def test_functions_of_rows() -> None:
-    sums = sparse_sums()
-    whole, entry = dense(sums).astype(np.float64), sums.entry / 3.0
-    assert sums.shape == whole.shape == (40, 50)
-    assert_same(sums.total(entry), DENSE.total(whole / 3.0), "total")
-    assert_same(sums.largest(sums.entry), DENSE.largest(dense(sums)), "largest")
-    nodes = np.array([7, 0, 39, 7])
-    assert_same(dense(sums[nodes]), dense(sums)[nodes], "some rows")
+    sums, nodes = sparse_sums(), np.array([7, 0, 39, 7])
+    sparse = sums.with_entries(sums.entry[:, 0] / 3.0)
+    whole = DenseRows(dense(sparse))
+    assert sparse.shape == whole.entry.shape == (40, 50)
+    assert_same(sparse.row_sums(sparse.entry), whole.row_sums(whole.entry), "sums")
+    assert_same(sparse.row_max(sparse.entry), whole.row_max(whole.entry), "largest")
+    assert_same(dense(sparse[nodes]), whole.entry[nodes], "some rows")

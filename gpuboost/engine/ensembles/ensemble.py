@@ -124,7 +124,7 @@ class Ensemble(NodeArrays):
         for name in names.split():
             column = np.ascontiguousarray(getattr(self, name))
             sha.update(f"{name} {column.dtype.str} {column.shape}".encode())
-            sha.update(column.reshape(-1).data.cast("B"))
+            sha.update(column.reshape(-1).data)
         mapper.update_hash(sha)
         return sha.hexdigest()
 
@@ -132,19 +132,17 @@ class Ensemble(NodeArrays):
 def _joined(parts: list[np.ndarray], kind: type) -> np.ndarray:
     """The concatenated parts; if they are slices that cover one array of this type, the array."""
     if any(isinstance(part, SparseRows) for part in parts):
-        return _joined_sparse(parts)
+        return _joined_sparse(parts, kind)
     whole = parts[0].base
     if isinstance(whole, np.ndarray) and whole.dtype == kind and _is_cut_into(whole, parts):
         return whole
     return np.concatenate(parts, dtype=kind)
 
 
-def _joined_sparse(parts: list[Any]) -> np.ndarray:
-    """The concatenated parts, some of which are `SparseRows`, as one array.
-
-    Memory is zeroed by the system when it is first written to, so most of it is never touched.
-    """
-    whole, at = np.zeros((sum(part.shape[0] for part in parts), parts[0].shape[1])), 0
+def _joined_sparse(parts: list[Any], kind: type) -> np.ndarray:
+    """The concatenated parts, some of which are `SparseRows`, as one array."""
+    n_rows, at = sum(part.shape[0] for part in parts), 0
+    whole = np.zeros((n_rows, parts[0].shape[1]), kind)
     for part in parts:
         own = whole[at : at + part.shape[0]]
         if isinstance(part, SparseRows):

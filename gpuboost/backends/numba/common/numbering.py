@@ -11,7 +11,6 @@ import numpy as np
 
 from gpuboost.backends.numba.common.packed_words import gradient_of, hessian_of
 from gpuboost.backends.numba.compiler import NAN, helper, inlined
-from gpuboost.engine.sparse_rows import SparseRows
 from gpuboost.engine.task import LEAF, GrownTree
 
 # A node of a `GrownTree`: its columns from ``feature`` to ``hessian``, without the masks.
@@ -63,14 +62,10 @@ def make_columns(n_nodes: int, n_sums: int, any_categorical: bool) -> TreeColumn
     )
 
 
-def grown_tree(tree: TreeColumns, n_masks: int, sums: SparseRows | None = None) -> GrownTree:
-    """The tree in filled buffers, whose first ``n_masks`` masks are used.
-
-    ``sums`` replaces `TreeColumns.sums`.
-    """
+def grown_tree(tree: TreeColumns, n_masks: int) -> GrownTree:
+    """The tree in filled buffers, whose first ``n_masks`` masks are used."""
     own = {name: tree.nodes[name].copy() for name in GROWN_NODE.names or ()}
-    sums_of_nodes = tree.sums if sums is None else sums
-    return GrownTree(**own, masks=tree.masks[:n_masks].copy(), sums=sums_of_nodes)
+    return GrownTree(**own, masks=tree.masks[:n_masks].copy(), sums=tree.sums)
 
 
 @inlined

@@ -1,8 +1,8 @@
-"""Leaf sums of trees of many classes, as `SparseRows`: most nodes have few of the classes.
+"""Sums of trees of many classes, as `SparseRows`: most nodes have rows of few classes.
 
-Entries are written from the last node to the first, into the end of a buffer that is large enough.
-Nodes are in breadth-first order, so both children of a node are written before the node, and their
-entries, which are in ascending order of the classes, are merged:
+A buffer is filled from its end, from the last node to the first. Nodes are in breadth-first order,
+so both children of a node are written before the node. The entries of a node are in ascending order
+of the classes, so those of two children are merged:
 
     |  free  | node i | node i + 1 | ... | left child | right child | ... | node m - 1 |
              ^ start[i]
@@ -23,13 +23,15 @@ from gpuboost.backends.numba.splits.channels import CHANNEL_PACKING, sort_presen
 from gpuboost.engine.sparse_rows import SparseRows
 from gpuboost.engine.targets import Target
 
-# Sums are sparse if at most one in so many is not 0. Without sparse sums, a forest of 10k x 10 with
-# 1,000 classes takes 3.3 times as long.
+# Sums are sparse if nodes have rows of one in `SPARSE_FROM` classes, or fewer, on average. Without
+# sparse sums, a forest of 10k x 10 with 1,000 classes takes 3.3 times as long.
 SPARSE_FROM = 8
 
 
 class ClassEntries(NamedTuple):
-    """Buffers for the entries of `SparseRows`, z of m nodes, and for the classes of one leaf.
+    """Buffers for z entries of m nodes, with P sums each, and for the classes of one leaf.
+
+    P is 1 for integer weights; otherwise each class has a sum for each plane of the weights.
 
     Attributes
     ----------
@@ -38,9 +40,10 @@ class ClassEntries(NamedTuple):
     column : int32 (z,)
         Class of each entry.
     entry : int64 (z, P)
-        Sums of the weights, or of P planes of real-valued weights; initially zero.
+        Sums of each entry, initially zero.
     present, mark : int64 (K,)
-        Classes of the leaf, and for each class 1 + its place in ``present``; zero between leaves.
+        Classes of the leaf, and for each of these 1 + its place in ``present``; the marks are zero
+        between leaves.
     """
 
     start: np.ndarray
@@ -53,7 +56,7 @@ class ClassEntries(NamedTuple):
 def class_entries(nodes: np.ndarray, target: Target, n_sums: int) -> ClassEntries | None:
     """Buffers for the sums of the nodes of a tree; None if its sums are not sparse.
 
-    ``n_sums`` is the number of sums of a node that are not sparse: P for each class.
+    ``n_sums`` is the number of sums of a node: P for each class.
     """
     if not target.is_multiclass:
         return None
@@ -72,14 +75,16 @@ def class_entries(nodes: np.ndarray, target: Target, n_sums: int) -> ClassEntrie
 
 def sparse_sums(entries: ClassEntries, first: int) -> SparseRows:
     """The sums in filled buffers; ``first`` is the result of `sum_classes`."""
-    column, own = entries.column[first:].copy(), entries.entry[first:].copy()
-    own = own[:, 0] if own.shape[1] == 1 else own
-    return SparseRows(entries.start - first, column, own, len(entries.mark))
+    column, sums = entries.column[first:].copy(), entries.entry[first:].copy()
+    return SparseRows(entries.start - first, column, sums, len(entries.mark))
 
 
 @entry
 def sum_classes(targets, rows, tree, columns, entries):
-    """Fill ``entries`` of a grown tree (`GrowingTree`); return the place of the first entry."""
+    """Fill ``entries`` (`ClassEntries`) of a grown tree; return the place of the first entry.
+
+    The other arguments are those of `grow.collect`.
+    """
     start, last = entries.start, columns.order.size
     start[last] = entries.column.size
     for i in range(last - 1, -1, -1):
@@ -114,26 +119,31 @@ def _merge(entries, left, to):
 @inlined
 def _add_leaf(entries, node, targets, rows, to):
     """Write the sums of a leaf before entry ``to``; return the place of the first entry."""
-    present, mark, wide, n = entries.present, entries.mark, targets.wide, 0
-    stop = node.start + node.count
+    mark, wide, stop = entries.mark, targets.wide, node.start + node.count
+    first = _list_classes(entries, rows.word[node.start : stop], to)
     for j in range(node.start, stop):
-        label = gradient_of(rows.word[j], CHANNEL_PACKING)
-        if mark[label] == 0:
-            mark[label], present[n] = 1, label
-            n += 1
-    sort_present(present, n, mark)
-    first = to - n
-    for p in range(n):
-        mark[present[p]], entries.column[first + p] = 1 + p, present[p]
-    for j in range(node.start, stop):
-        row, word = rows.row[j], rows.word[j]
+        word, weight = rows.word[j], hessian_of(rows.word[j], CHANNEL_PACKING)
         at = first + mark[gradient_of(word, CHANNEL_PACKING)] - 1
-        weight = hessian_of(word, CHANNEL_PACKING)
         if wide.shape[1] == 0:
             entries.entry[at, 0] += weight
         for plane in range(wide.shape[1]):
             factor = weight if targets.draws else np.int64(1)
-            entries.entry[at, plane] += wide[row, plane] * factor
-    for p in range(n):
-        mark[present[p]] = 0
+            entries.entry[at, plane] += wide[rows.row[j], plane] * factor
+    for p in range(to - first):
+        mark[entries.present[p]] = 0
     return first
+
+
+@inlined
+def _list_classes(entries, words, to):
+    """List the classes of a leaf before entry ``to``, and mark them; return the first place."""
+    present, mark, n = entries.present, entries.mark, 0
+    for i in range(words.size):
+        label = gradient_of(words[i], CHANNEL_PACKING)
+        if mark[label] == 0:
+            mark[label], present[n] = 1, label
+            n += 1
+    sort_present(present, n, mark)
+    for p in range(n):
+        mark[present[p]], entries.column[to - n + p] = 1 + p, present[p]
+    return to - n

@@ -179,8 +179,8 @@ def grow(problem, channels, targets, rows, tree, root_key):
 def collect(problem, channels, targets, rows, tree, columns):
     """Fill the `TreeColumns` of a grown tree; return the number of masks.
 
-    The sums of a tree of medians are left to `medians.sum_medians`, and those of a tree of many
-    classes, for which there are no columns, to `class_sums.sum_classes`.
+    The sums of a tree of medians are left to `medians.sum_medians`. `TreeColumns.sums` is empty if
+    sums are sparse, which `class_sums.sum_classes` computes.
     """
     n_masks = number_nodes(tree.nodes, tree.masks, columns)
     if columns.sums.size and not problem.limits.by_median:
