@@ -242,6 +242,7 @@ class Plugins(NamedTuple):
     one_random: int = 0
     many_random: int = 0
     class_moments: int = 0
+    terms_of_moments: int = 0
     set_median_gradients: int = 0
 
 

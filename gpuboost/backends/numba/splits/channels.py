@@ -8,8 +8,8 @@ to sum the rows of a node, depending on the node:
                 a hessian below `PAIR_UP_TO`, and not with NEWTON)
     FIELDS      a word of 64 bits has room for a field for each class: one histogram, one addition
                 per row
-    MOMENTS     sums of squares and products of the classes' weights replace the channels
-                (`class_moments`)
+    MOMENTS     sums over the classes of squares and products of their weights, which are updated
+                once per row (`class_moments`; only with a hessian of at most `MOMENTS_UP_TO`)
     HISTOGRAMS  one histogram per class or output, for outputs one of the hessian, and one of the
                 number of rows, if they are counted
 
@@ -41,8 +41,9 @@ PAIR, FIELDS, HISTOGRAMS, MOMENTS = 0, 1, 2, 3
 # Below this hessian, products of two sums are exact, so both classes of a pair have equal terms.
 # Without PAIR, a forest on covertype takes 1.08 times as long.
 PAIR_UP_TO = 2**26
-# Up to this hessian, the terms of VARIANCE are integers whose sum over classes is at most 2**53: a
-# term is at most (h**2 / 4)**2, and the sum at most h**4 / 8. Without MOMENTS, a forest of
+# Up to this hessian h, sums of the terms of VARIANCE over classes are integers of at most 2**53:
+# gl_k h - g_k hl is at most h**2 / 4 in total over the classes where it is positive, and the same
+# where it is negative, so the sum of the squares is at most h**4 / 8. Without MOMENTS, a forest of
 # 10k x 10 with 1,000 classes takes 2.9 times as long.
 MOMENTS_UP_TO = 2**14
 CLASS_SHIFT = np.int64(32)  # words of HISTOGRAMS and MOMENTS: class position from this bit up
@@ -60,7 +61,7 @@ class Channels(NamedTuple):
         For the node: number of channels, how histograms are summed, bits of a field of FIELDS, and
         with MOMENTS the sum of the squares of the classes' weights.
     by_class, of_missing : int64 (K,)
-        Weight of each class, and among missing values; zero between nodes and between features.
+        Weight of each class, and of its rows that miss a value; zero between features.
     sums, present, position : int64 (K,)
         For the node: sums of the present classes or of the outputs, present classes in ascending
         order, and the position of each of these classes (undefined for others, and for outputs).
@@ -169,27 +170,40 @@ def sort_present(present, n, marks):
 
 
 @inlined
-def prepare_words(problem, channels, node, words):
-    """Choose how to sum the histograms of the node (see above), and fill ``word``."""
+def _choose_sums(problem, channels, node, counts):
+    """Choose how to sum the rows of the node (see above), and fill `Channels.state`.
+
+    ``counts`` is 1 if rows are counted, else 0.
+    """
     state, n_present = channels.state, channels.state[0]
-    counts = np.int64(problem.limits.min_samples_leaf > 1)
     bits, rest = np.int64(0), max(node.hessian, node.count * counts)
     while rest > 0:
         bits += 1
         rest >>= 1
     state[1], state[2] = HISTOGRAMS, bits
-    if channels.values.size == 0:
-        is_pair = (n_present == 2) & (node.hessian < PAIR_UP_TO)
-        if is_pair and problem.limits.criterion != NEWTON:
-            state[1] = PAIR
-            _pair_words(channels, node, words, problem.packing)
-            return
-        if (n_present + counts) * bits <= 64:
-            state[1] = FIELDS
-        elif problem.plugins.class_moments != 0 and node.hessian <= MOMENTS_UP_TO:
-            state[1], state[3] = MOMENTS, 0
-            for p in range(n_present):
-                state[3] += channels.sums[p] * channels.sums[p]
+    if channels.values.size:
+        return
+    is_pair = (n_present == 2) & (node.hessian < PAIR_UP_TO)
+    if is_pair and problem.limits.criterion != NEWTON:
+        state[1] = PAIR
+    elif (n_present + counts) * bits <= 64:
+        state[1] = FIELDS
+    elif problem.plugins.class_moments != 0 and node.hessian <= MOMENTS_UP_TO:
+        state[1], state[3] = MOMENTS, 0
+        for p in range(n_present):
+            state[3] += channels.sums[p] * channels.sums[p]
+
+
+@inlined
+def prepare_words(problem, channels, node, words):
+    """Choose how to sum the rows of the node, and fill `Channels.word`."""
+    state, n_present = channels.state, channels.state[0]
+    counts = np.int64(problem.limits.min_samples_leaf > 1)
+    _choose_sums(problem, channels, node, counts)
+    if state[1] == PAIR:
+        _pair_words(channels, node, words, problem.packing)
+        return
+    bits = state[2]
     for i in range(words.size):
         weight = hessian_of(words[i], CHANNEL_PACKING)
         # Rows of weight 0 can have a class that is not listed; they add 0 to any class.

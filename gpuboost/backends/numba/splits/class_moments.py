@@ -1,14 +1,15 @@
-"""Scores of a numeric feature at a node of many classes, in a time that depends on its rows only.
+"""Terms of a numeric feature at a node of many classes, in a time that depends on its rows only.
 
-The terms of VARIANCE are summed over the classes. Their sum follows from three moments of the node
-and its left side:
+The criterion is VARIANCE, whose terms are summed over the classes. Their sum follows from three
+moments of the node and its left side:
 
     sum_k (gl_k h - g_k hl)**2 = h**2 sum_k gl_k**2 - 2 h hl sum_k gl_k g_k + hl**2 sum_k g_k**2
 
 A row of class k and weight w that moves to the left side changes the first two moments by
 w (2 gl_k + w) and w g_k, so no candidate needs a pass over the classes. Up to the hessian
-`channels.MOMENTS_UP_TO`, the sums are at most 2**53. Then float64 is exact in any order, and equals
-the sum over the classes bit for bit. If missing values, with sums gm_k, go left, too:
+`channels.MOMENTS_UP_TO`, all sums of terms are integers of at most 2**53. Float64 adds these
+without rounding, so the result has the bits of the sum over the classes. If missing values, with
+sums gm_k, go left, too:
 
     sum_k (gl_k + gm_k)**2 = sum_k gl_k**2 + 2 sum_k gl_k gm_k + sum_k gm_k**2
 """
@@ -36,7 +37,8 @@ _NOTHING = (np.int64(0),) * 5  # the sums of no row: fields `HESSIAN` to `WITH_M
 def class_moments(problem, channels, rows, feature):
     """Fill `Scratch.sums` and `Scratch.missing`; return the number of value bins that have rows.
 
-    The rows of each bin are a linked list, which starts in `Scratch.totals`.
+    ``rows`` are those of the node. The rows of each bin are a linked list (`Channels.following`),
+    whose first item is in `Scratch.totals`.
     """
     matrix, scratch = problem.matrix, problem.scratch
     codes, first, sums, missing = matrix.codes, scratch.totals, scratch.sums, scratch.missing
@@ -63,7 +65,10 @@ def class_moments(problem, channels, rows, feature):
 
 @inlined
 def _add_bin(channels, first, code, by_class, running):
-    """Remove the list of a bin; add its rows to the weights of the classes and to the sums."""
+    """Take the rows of a bin from its list; return the running sums after them.
+
+    The rows are also added to ``by_class``, the weights of the classes.
+    """
     hessian, count, squares, with_node, with_missing = running
     i, first[code] = first[code], 0
     while i > 0:
@@ -78,9 +83,9 @@ def _add_bin(channels, first, code, by_class, running):
     return hessian, count, squares, with_node, with_missing
 
 
-@inlined
+@plugin(types.none)
 def terms_of_moments(scratch, node, squares, first, last, side):
-    """Compute the terms of a range of candidates, summed over the classes.
+    """Compute the terms of candidates from ``first`` to ``last`` - 1, summed over the classes.
 
     ``squares`` is sum_k g_k**2. ``side`` is 1 if missing values go left, else 0.
     """

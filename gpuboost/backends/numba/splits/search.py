@@ -18,12 +18,7 @@ from gpuboost.backends.numba.common.nodes import accept, is_leaf
 from gpuboost.backends.numba.common.packed_words import fits_word, gradient_of, hessian_of
 from gpuboost.backends.numba.common.records import Members
 from gpuboost.backends.numba.compiler import call_for_bool, call_for_integer, inlined
-from gpuboost.backends.numba.splits.channels import (
-    MOMENTS,
-    PAIR,
-    is_pure_node,
-    prepare_words,
-)
+from gpuboost.backends.numba.splits.channels import MOMENTS, PAIR, is_pure_node, prepare_words
 from gpuboost.backends.numba.splits.histograms import (
     fits_words,
     prefix_sums,
