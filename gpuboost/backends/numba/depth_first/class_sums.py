@@ -39,7 +39,7 @@ class ClassEntries(NamedTuple):
         Where the entries of each node start, and the end of the last node's.
     column : int32 (z,)
         Class of each entry.
-    entry : int64 (z, P)
+    sums : int64 (z, P)
         Sums of each entry, initially zero.
     present, mark : int64 (K,)
         Classes of the leaf, and for each of these 1 + its place in ``present``; the marks are zero
@@ -48,7 +48,7 @@ class ClassEntries(NamedTuple):
 
     start: np.ndarray
     column: np.ndarray
-    entry: np.ndarray
+    sums: np.ndarray
     present: np.ndarray
     mark: np.ndarray
 
@@ -67,7 +67,7 @@ def class_entries(nodes: np.ndarray, target: Target, n_sums: int) -> ClassEntrie
     return ClassEntries(
         start=np.empty(m + 1, np.int64),
         column=np.empty(n_entries, np.int32),
-        entry=np.zeros((n_entries, n_sums // n_classes), np.int64),
+        sums=np.zeros((n_entries, n_sums // n_classes), np.int64),
         present=np.empty(n_classes, np.int64),
         mark=np.zeros(n_classes, np.int64),
     )
@@ -75,7 +75,7 @@ def class_entries(nodes: np.ndarray, target: Target, n_sums: int) -> ClassEntrie
 
 def sparse_sums(entries: ClassEntries, first: int) -> SparseRows:
     """The sums in filled buffers; ``first`` is the result of `sum_classes`."""
-    column, sums = entries.column[first:].copy(), entries.entry[first:].copy()
+    column, sums = entries.column[first:].copy(), entries.sums[first:].copy()
     return SparseRows(entries.start - first, column, sums, len(entries.mark))
 
 
@@ -100,7 +100,7 @@ def sum_classes(targets, rows, tree, columns, entries):
 @inlined
 def _merge(entries, left, to):
     """Write the sums of two siblings, added up, before entry ``to``; return the first entry."""
-    start, column, entry = entries.start, entries.column, entries.entry
+    start, column, sums = entries.start, entries.column, entries.sums
     first, second, third = start[left], start[left + 1], start[left + 2]
     a, b = second - 1, third - 1
     while a >= first or b >= second:
@@ -108,10 +108,10 @@ def _merge(entries, left, to):
         of_b = column[b] if b >= second else np.int32(-1)
         to -= 1
         column[to] = max(of_a, of_b)
-        for plane in range(entry.shape[1]):
-            of_left = entry[a, plane] if of_a >= of_b else np.int64(0)
-            of_right = entry[b, plane] if of_b >= of_a else np.int64(0)
-            entry[to, plane] = of_left + of_right
+        for plane in range(sums.shape[1]):
+            of_left = sums[a, plane] if of_a >= of_b else np.int64(0)
+            of_right = sums[b, plane] if of_b >= of_a else np.int64(0)
+            sums[to, plane] = of_left + of_right
         a, b = a - np.int64(of_a >= of_b), b - np.int64(of_b >= of_a)
     return to
 
@@ -125,10 +125,10 @@ def _add_leaf(entries, node, targets, rows, to):
         word, weight = rows.word[j], hessian_of(rows.word[j], CHANNEL_PACKING)
         at = first + mark[gradient_of(word, CHANNEL_PACKING)] - 1
         if wide.shape[1] == 0:
-            entries.entry[at, 0] += weight
+            entries.sums[at, 0] += weight
         for plane in range(wide.shape[1]):
             factor = weight if targets.draws else np.int64(1)
-            entries.entry[at, plane] += wide[rows.row[j], plane] * factor
+            entries.sums[at, plane] += wide[rows.row[j], plane] * factor
     for p in range(to - first):
         mark[entries.present[p]] = 0
     return first

@@ -215,9 +215,10 @@ class DepthFirstGrower:
         n_columns = n_sums if entries is None else 0
         columns = make_columns(len(nodes), n_columns, len(space.tree.masks) > 0)
         filled = by_reference(columns)
-        grown = grown_tree(columns, collect(*given, tree, filled))
+        n_masks = collect(*given, tree, filled)
         if self.task.target.by_median:
             sum_medians(*given, tree, filled)
+        grown = grown_tree(columns, n_masks)
         if entries is None:
             return grown
         first = sum_classes(*given[2:], tree, filled, by_reference(entries))
