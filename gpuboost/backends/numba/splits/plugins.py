@@ -16,7 +16,7 @@ _INT, _FLOAT, _NODE = types.int64, types.float64, from_dtype(NODE)
 _ROW_NUMBERS, _PACKED_WORDS = types.Array(types.uint32, 1, "C"), types.Array(types.int64, 1, "C")
 _POSITIONS = (_INT, _INT, _INT, _INT)  # first and end of the candidates; sums of missing values
 NO_PLUGINS = by_reference(Plugins())
-# Fits of fewer classes do not use moments, which take 0.5 s to compile: with 7 classes, they save
+# Fits of fewer classes do not use moments, which take 0.9 s to compile: with 7 classes, they save
 # no time. Without them, a forest of 20k x 28 with 20 classes takes 1.5 times as long.
 MANY_CLASSES = 10
 
