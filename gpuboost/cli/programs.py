@@ -17,6 +17,8 @@ DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS = (
 )  # rows: boosting grows small tables depth-first, large ones by levels
 REGRESSOR, CLASSIFIER = "GradientBoostingRegressor", "GradientBoostingClassifier"
 TREES = ("DecisionTree", "ExtraTree")
+# Shares of rows below the second and later classes. So many classes have sparse sums.
+SHARES: dict[str, Any] = {"two": [0.5], "three": [0.4, 0.7], "many": np.arange(1, 100) / 100}
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class ProgramFit:
     words : dict
         Its parameters.
     target : str
-        "values", "positive", "two" or "three" classes, or "outputs".
+        "values", "positive", "two", "three" or "many" classes, or "outputs".
     n_rows : int
         Number of rows.
     weighted : bool
@@ -58,8 +60,7 @@ class ProgramFit:
         elif self.target == "outputs":
             y = np.column_stack([y, X[:, 0]])
         elif self.target != "values":
-            shares = [0.5] if self.target == "two" else [0.4, 0.7]
-            y = np.digitize(y, np.quantile(y, shares))
+            y = np.digitize(y, np.quantile(y, SHARES[self.target]))
         weights = rng.exponential(size=self.n_rows) if self.weighted else None
         few = {} if self.estimator.startswith(TREES) else {"n_estimators": 3}
         make = getattr(gpuboost, self.estimator)
@@ -188,6 +189,7 @@ WARM_UP_PROGRAMS = (
         "several classes or outputs",
         [
             *_of_both(("RandomForest",), oob_score=True, n_estimators=9),
+            ProgramFit(_FOREST, {}, "many"),
             *(
                 _boosting(n_rows, target)
                 for n_rows in (DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS)

@@ -53,7 +53,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.engine.numerics import half_deviance, log, log2, select, sum_in_order
+from gpuboost.engine.numerics import half_deviance, log, log2, select
 
 VARIANCE, ENTROPY, MISCLASSIFICATION, NEWTON, POISSON = 0, 1, 2, 3, 4
 ABSOLUTE, TWOING = 5, 6  # ABSOLUTE needs a `MedianTarget`; its trees are grown with VARIANCE
@@ -268,19 +268,19 @@ def min_rows(options):
     return max(options.min_samples_split, 2 * options.min_samples_leaf)
 
 
-def gini(probability):
-    """Gini impurity of class probabilities (m, n_classes)."""
-    return 1.0 - sum_in_order(np.square(probability))
+def gini(probability, nodes):
+    """Gini impurity, from the class probabilities in a `DenseRows` or `SparseRows` of ``nodes``."""
+    return 1.0 - nodes.row_sums(np.square(probability))
 
 
-def entropy(probability):
-    """Entropy of class probabilities (m, n_classes), in bits."""
-    return sum_in_order(-probability * log2(np.where(probability > 0.0, probability, 1.0)))
+def entropy(probability, nodes):
+    """Entropy of class probabilities, as for `gini`, in bits."""
+    return nodes.row_sums(-probability * log2(np.where(probability > 0.0, probability, 1.0)))
 
 
-def misclassification_rate(probability):
-    """1 minus the largest of the class probabilities (m, n_classes)."""
-    return 1.0 - probability.max(axis=1)
+def misclassification_rate(probability, nodes):
+    """1 minus the largest of the class probabilities, as for `gini`."""
+    return 1.0 - nodes.row_max(probability)
 
 
 @dataclass(frozen=True)
@@ -296,7 +296,7 @@ class Criterion:
         and node, which start as zeros; ``score(sums, hl, h)`` is -1 where the criterion does not
         allow the split.
     impurity : callable
-        Impurity of nodes from class probabilities (m, n_classes); only classifiers use it.
+        Impurity of nodes from class probabilities, as for `gini`; only classifiers use it.
     class_names, value_names : tuple of str
         The criterion's names for users, in classifiers and in regressors.
     note : str
@@ -322,7 +322,7 @@ class Criterion:
     number: int
     add: Callable[..., Any]
     score: Callable[..., Any]
-    impurity: Callable[[np.ndarray], np.ndarray] = gini
+    impurity: Callable[..., np.ndarray] = gini
     class_names: tuple[str, ...] = ()
     value_names: tuple[str, ...] = ()
     note: str = ""

@@ -44,6 +44,7 @@ from gpuboost.engine.criteria import CRITERIA
 from gpuboost.engine.fixed_point import planes_to_float
 from gpuboost.engine.numerics import log, sum_in_order
 from gpuboost.engine.order_statistics import between
+from gpuboost.engine.sparse_rows import DenseRows, SparseRows
 from gpuboost.engine.tree_rows import TreeRows
 
 RowChannels = tuple[np.ndarray | None, np.ndarray | None]  # (gradients, None) or (None, classes)
@@ -51,9 +52,12 @@ RowChannels = tuple[np.ndarray | None, np.ndarray | None]  # (gradients, None) o
 
 @dataclass(frozen=True)
 class NodeValues:
-    """Value (m, n_values), impurity (m,) and weight (m,) of each node of a tree, float64."""
+    """Value (m, n_values), impurity (m,) and weight (m,) of each node of a tree, float64.
 
-    value: np.ndarray
+    Values made from `SparseRows` are `SparseRows`.
+    """
+
+    value: Any
     impurity: np.ndarray
     weight: np.ndarray
 
@@ -126,16 +130,24 @@ class ClassTarget(_Target):
         return np.column_stack([hessian - second, second])[:, : self.n_classes]
 
     def node_values(
-        self, sums: np.ndarray, hessian: np.ndarray, rows: TreeRows, criterion: int
+        self, sums: Any, hessian: np.ndarray, rows: TreeRows, criterion: int
     ) -> NodeValues:
         """Class probabilities, impurity and weight of each node, from its leaf sums."""
-        per_class = sums.astype(np.float64)
-        if self.wide is not None or rows.wide is not None:
-            exponents = self.exponents if rows.exponents is None else rows.exponents
-            per_class = planes_to_float(sums.reshape(len(sums), -1, 2), exponents)[..., 0]
-        weight = sum_in_order(per_class)
-        probability = per_class / weight[:, None]
-        return NodeValues(probability, CRITERIA[criterion].impurity(probability), weight)
+        nodes: Any = sums
+        if not isinstance(sums, SparseRows):
+            nodes = DenseRows(sums.reshape(len(sums), self.n_classes, -1))
+        per_class = self._class_weights(nodes.entry, rows)
+        weight = nodes.row_sums(per_class)
+        probability = per_class / nodes.per_entry(weight)
+        impurity = CRITERIA[criterion].impurity(probability, nodes)
+        return NodeValues(nodes.with_entries(probability), impurity, weight)
+
+    def _class_weights(self, sums: np.ndarray, rows: TreeRows) -> np.ndarray:
+        """Class weights, float64 (...), from leaf sums (..., P)."""
+        if self.wide is None and rows.wide is None:
+            return sums[..., 0].astype(np.float64)
+        exponents = self.exponents if rows.exponents is None else rows.exponents
+        return planes_to_float(sums, exponents)[..., 0]
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -225,7 +226,9 @@ class GrownTree:
         Leaf sums; for inner nodes, sums over all rows of the node. The columns are those of
         ``wide`` (of the target or of `TreeRows`) for a regression or boosting, planes of classes
         (m, n_classes * P) for a classification, or class weights (m, n_classes) if ``wide`` is
-        None. For medians see `backends.protocol`.
+        None. For many classes, they can be `SparseRows` (m, n_classes) with entries (z, P), where
+        P is 1 without ``wide``.
+        For medians see `backends.protocol`.
     """
 
     feature: np.ndarray
@@ -239,4 +242,4 @@ class GrownTree:
     masks: np.ndarray
     count: np.ndarray
     hessian: np.ndarray
-    sums: np.ndarray
+    sums: Any

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from gpuboost.engine.sparse_rows import dense
+
 
 def assert_same(found: Any, expected: Any, where: str) -> None:
     """Assert that two arrays have equal dtypes and bits (NaN equals NaN)."""
@@ -19,9 +21,10 @@ def assert_same(found: Any, expected: Any, where: str) -> None:
 
 
 def assert_same_fields(found: Any, expected: Any, where: str) -> None:
-    """Assert that every field of two dataclasses holds equal arrays."""
+    """Assert that every field of two dataclasses holds equal arrays, of which some are sparse."""
     for f in fields(expected):
-        assert_same(getattr(found, f.name), getattr(expected, f.name), f"{where}: {f.name}")
+        own, other = (dense(getattr(each, f.name)) for each in (found, expected))
+        assert_same(own, other, f"{where}: {f.name}")
 
 
 def assert_equal_models(found: Any, expected: Any) -> None:

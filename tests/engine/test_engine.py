@@ -24,6 +24,7 @@ from gpuboost.engine.growth.best_first import reached
 from gpuboost.engine.growth.tree import levels, sum_children
 from gpuboost.engine.quantise import EXACT_BITS, value_target
 from gpuboost.engine.sampling import RowSampler, draw_features, scale_weights, smallest
+from gpuboost.engine.sparse_rows import DenseRows
 from gpuboost.engine.task import TreeOptions
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -80,7 +81,7 @@ def test_entropy_uses_no_logarithm_of_numpy(monkeypatch: pytest.MonkeyPatch) -> 
     for name in ("log", "log2", "log10", "log1p"):
         monkeypatch.delattr(np, name)
     shares = np.array([[0.5, 0.5], [1.0, 0.0], [0.25, 0.75]])
-    found = criteria.entropy(shares)
+    found = criteria.entropy(shares, DenseRows(shares))
     assert found[:2].tolist() == [1.0, 0.0]
     assert found[2] == pytest.approx(2 - 0.75 * math.log2(3), rel=1e-15)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from gpuboost.backends.protocol import Backend
@@ -16,6 +18,7 @@ from gpuboost.engine.ensembles.adaboost_task import (
 from gpuboost.engine.ensembles.traversal import leaves_of_codes
 from gpuboost.engine.growth.pruning import pruned_by
 from gpuboost.engine.growth.tree import Tree, finish_tree
+from gpuboost.engine.sparse_rows import dense
 from gpuboost.engine.task import GrownTree
 from gpuboost.engine.tree_rows import TreeRows
 
@@ -63,4 +66,5 @@ class HostReweighter:
 def finish_round(task: ReweightTask, grown: GrownTree, rows: TreeRows) -> Tree:
     """Finish and prune the tree of a round; ``rows`` are the rows that it was grown on."""
     whole = finish_tree(grown, task.matrix.mapper, task.objective.target, rows, task.options)
-    return pruned_by(whole, task.options)
+    tree = pruned_by(whole, task.options)
+    return replace(tree, value=dense(tree.value))

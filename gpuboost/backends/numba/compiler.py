@@ -119,6 +119,7 @@ def plugin_call(returns: types.Type) -> Any:
 
 
 call_for_bool, call_for_nothing = plugin_call(types.boolean), plugin_call(types.none)
+call_for_integer = plugin_call(types.int64)
 
 
 def specialised(function: Any, name: str, **constants: Any) -> Any:

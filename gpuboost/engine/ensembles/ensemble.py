@@ -7,11 +7,13 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from gpuboost.engine.bins import BinMapper
 from gpuboost.engine.growth.tree import TREE_TYPES, NodeArrays, Tree
+from gpuboost.engine.sparse_rows import SparseRows, dense
 
 # With at least this many nodes, threads join the columns: writing to newly allocated memory takes
 # most of the time. The number of threads is limited because each thread holds a column twice.
@@ -70,7 +72,7 @@ class Ensemble(NodeArrays):
     @classmethod
     def of_one(cls, tree: Tree) -> Ensemble:
         """The ensemble of one tree, which shares its arrays; they become read-only."""
-        columns = {f.name: getattr(tree, f.name) for f in fields(Tree)}
+        columns = {f.name: dense(getattr(tree, f.name)) for f in fields(Tree)}
         starts = offsets([tree.node_count]), offsets([len(tree.masks)])
         return cls(offset=starts[0], mask_offset=starts[1], **columns)
 
@@ -122,17 +124,33 @@ class Ensemble(NodeArrays):
         for name in names.split():
             column = np.ascontiguousarray(getattr(self, name))
             sha.update(f"{name} {column.dtype.str} {column.shape}".encode())
-            sha.update(column.tobytes())
+            sha.update(column.reshape(-1).data)
         mapper.update_hash(sha)
         return sha.hexdigest()
 
 
 def _joined(parts: list[np.ndarray], kind: type) -> np.ndarray:
     """The concatenated parts; if they are slices that cover one array of this type, the array."""
+    if any(isinstance(part, SparseRows) for part in parts):
+        return _joined_sparse(parts, kind)
     whole = parts[0].base
     if isinstance(whole, np.ndarray) and whole.dtype == kind and _is_cut_into(whole, parts):
         return whole
     return np.concatenate(parts, dtype=kind)
+
+
+def _joined_sparse(parts: list[Any], kind: type) -> np.ndarray:
+    """The concatenated parts, some of which are `SparseRows`, as one array."""
+    n_rows, at = sum(part.shape[0] for part in parts), 0
+    whole = np.zeros((n_rows, parts[0].shape[1]), kind)
+    for part in parts:
+        own = whole[at : at + part.shape[0]]
+        if isinstance(part, SparseRows):
+            part.write_to(own)
+        else:
+            own[:] = part
+        at += part.shape[0]
+    return whole
 
 
 def _is_cut_into(whole: np.ndarray, parts: list[np.ndarray]) -> bool:

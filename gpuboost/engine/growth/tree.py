@@ -80,7 +80,8 @@ class NodeArrays:
 class Tree(NodeArrays):
     """One tree.
 
-    Integer arrays can have narrower types until trees are joined (`Ensemble.of`).
+    Until trees are joined (`Ensemble.of`), integer arrays can have narrower types, and ``value``
+    can be `SparseRows`.
     """
 
     @property

@@ -15,6 +15,7 @@ from gpuboost.backends.cuda.runtime.source import (
 )
 from gpuboost.engine import criteria, numerics, randomness
 from gpuboost.engine import task as spec
+from gpuboost.engine.sparse_rows import DenseRows
 from tests import cuda_shim
 from tests.cuda_shim.launcher import KernelError, Module
 
@@ -374,8 +375,10 @@ def test_kernels_have_all_criteria() -> None:
 @pytest.mark.parametrize("number", ROWS)
 def test_gains_and_impurities(number: int) -> None:
     probability = np.array([0.5, 0.0, 0.125, 0.375])
-    expected = [criteria.gain_of(number, 5.0, 3.0), *ROWS[number].impurity(probability[None])]
-    assert_same_bits(gain_and_impurity(number, probability), np.array(expected))
+    nodes = DenseRows(probability[None])
+    impurity = ROWS[number].impurity(nodes.entry, nodes)
+    expected = np.array([criteria.gain_of(number, 5.0, 3.0), *impurity])
+    assert_same_bits(gain_and_impurity(number, probability), expected)
 
 
 def gain_and_impurity(number: int, probability: np.ndarray) -> np.ndarray:

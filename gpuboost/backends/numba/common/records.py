@@ -241,6 +241,8 @@ class Plugins(NamedTuple):
     many_categories: int = 0
     one_random: int = 0
     many_random: int = 0
+    class_moments: int = 0
+    terms_of_moments: int = 0
     set_median_gradients: int = 0
 
 

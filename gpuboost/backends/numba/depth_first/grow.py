@@ -179,10 +179,11 @@ def grow(problem, channels, targets, rows, tree, root_key):
 def collect(problem, channels, targets, rows, tree, columns):
     """Fill the `TreeColumns` of a grown tree; return the number of masks.
 
-    The sums of a tree of medians are left to `medians.sum_medians`.
+    The sums of a tree of medians are left to `medians.sum_medians`. `TreeColumns.sums` is empty if
+    sums are sparse, which `class_sums.sum_classes` computes.
     """
     n_masks = number_nodes(tree.nodes, tree.masks, columns)
-    if not problem.limits.by_median:
+    if columns.sums.size and not problem.limits.by_median:
         packing = row_packing(problem, channels)
         leaf_sums(tree.nodes, columns, targets, rows, packing, channels is None)
     return n_masks

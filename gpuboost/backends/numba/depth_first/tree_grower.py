@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from gpuboost.backends.numba.common.packed_words import (
     choose_packing,
 )
 from gpuboost.backends.numba.common.records import Limits, Problem, RowTargets
+from gpuboost.backends.numba.depth_first.class_sums import class_entries, sparse_sums, sum_classes
 from gpuboost.backends.numba.depth_first.grow import (
     CREATED,
     FIRST_NODES,
@@ -83,12 +85,14 @@ def make_channels(n_samples: int, target: Target) -> Channels | None:
     values = target.values if isinstance(target, ValueTarget) else signs
     return Channels(
         values=contiguous(values, np.int32),
-        state=np.zeros(3, np.int64),
+        state=np.zeros(4, np.int64),
         by_class=np.zeros(k, np.int64),
+        of_missing=np.zeros(k, np.int64),
         sums=np.zeros(k, np.int64),
         present=np.zeros(k, np.int64),
         position=np.zeros(k, np.int64),
         word=np.zeros(n_samples, np.int64),
+        following=np.zeros(n_samples, np.int64),
         packing=CHANNEL_PACKING,
     )
 
@@ -197,22 +201,35 @@ class DepthFirstGrower:
         own = {}
         if limits.by_median:
             own["set_median_gradients"] = median_plugin(problem, channels, *others)
-        self._plugins = plugins_of(problem.kind, limits, any_categorical, channels, **own)
+        n_classes = int(self.task.target.n_classes)
+        self._plugins = plugins_of(
+            problem.kind, limits, any_categorical, channels, n_classes=n_classes, **own
+        )
         return by_reference(Problem(self.matrix, *of_tree, self._plugins))
 
     def _collect(self, given: tuple, space: Space, targets: RowTargets) -> GrownTree:
         """The grown tree in ``space``; ``given`` are the first arguments of `grow`."""
-        target, n_classes = self.task.target, targets.n_classes if targets.classes.size else 1
-        n_sums = max(targets.wide.shape[1], int(target.by_class)) * n_classes
-        if target.by_median:
-            n_sums = 6 * target.n_channels + 2
-        tree, n_nodes = by_reference(space.tree), int(space.tree.numbers[CREATED])
-        columns = make_columns(n_nodes, n_sums, len(space.tree.masks) > 0)
+        tree, nodes = by_reference(space.tree), space.tree.nodes[: space.tree.numbers[CREATED]]
+        n_sums = self._n_sums(targets)
+        entries = class_entries(nodes, self.task.target, n_sums)
+        n_columns = n_sums if entries is None else 0
+        columns = make_columns(len(nodes), n_columns, len(space.tree.masks) > 0)
         filled = by_reference(columns)
         n_masks = collect(*given, tree, filled)
-        if target.by_median:
+        if self.task.target.by_median:
             sum_medians(*given, tree, filled)
-        return grown_tree(columns, n_masks)
+        grown = grown_tree(columns, n_masks)
+        if entries is None:
+            return grown
+        first = sum_classes(*given[2:], tree, filled, by_reference(entries))
+        return replace(grown, sums=sparse_sums(entries, first))
+
+    def _n_sums(self, targets: RowTargets) -> int:
+        """The number of sums of a node."""
+        target, n_classes = self.task.target, targets.n_classes if targets.classes.size else 1
+        if target.by_median:
+            return 6 * target.n_channels + 2
+        return max(targets.wide.shape[1], int(target.by_class)) * n_classes
 
     def _packing(self, rows: TreeRows, with_counts: bool) -> Packing:
         """The packing for the largest weight of a tree, and its largest gradient or target.

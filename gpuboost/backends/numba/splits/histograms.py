@@ -20,7 +20,7 @@ import numpy as np
 from gpuboost.backends.numba.common.packed_words import count_of, gradient_of, hessian_of
 from gpuboost.backends.numba.common.records import COUNT, GRADIENT, HESSIAN
 from gpuboost.backends.numba.compiler import helper, inlined, trailing_zeros
-from gpuboost.backends.numba.splits.channels import FIELDS, add_row, field_of
+from gpuboost.backends.numba.splits.channels import FIELDS, MOMENTS, add_row, field_of
 
 # Rows up to which only bins that have rows are listed. If all nodes list all bins, a random forest
 # of 100k x 28 takes 19% longer (2026-11).
@@ -29,23 +29,26 @@ SMALL_NODE = 200
 # sums, a regression forest of 50k x 28 with weights up to 100 takes 5.1% longer.
 SHORT_BLOCK = 128
 
+N_MOMENTS = 3  # rows of `Scratch.sums` that `class_moments` fills in place of the gradients
 _ONE = np.uint64(1)
 
 
 @inlined
 def n_fields(channels):
     """Number of rows of `Scratch.sums` that are in use."""
-    return np.int64(3) if channels is None else 2 + channels.state[0]
+    if channels is None:
+        return np.int64(3)
+    return np.int64(2 + N_MOMENTS) if channels.state[1] == MOMENTS else 2 + channels.state[0]
 
 
 @inlined
-def _mark(occupied, code):
+def mark(occupied, code):
     """Mark a bin that has a row."""
     occupied[code >> np.uint8(6)] |= _ONE << (np.uint64(code) & np.uint64(63))
 
 
 @inlined
-def _list_occupied(scratch):
+def list_occupied(scratch):
     """List the marked bins in `Scratch.bins` and clear the marks; return the number of bins."""
     m = np.uint64(0)
     for quarter in range(4):
@@ -81,8 +84,8 @@ def word_prefix(problem, rows, words, feature):
         for i in range(rows.size):
             code = codes[feature, rows[i]]
             totals[code] += words[i]
-            _mark(scratch.occupied, code)
-        m = _list_occupied(scratch)
+            mark(scratch.occupied, code)
+        m = list_occupied(scratch)
         for j in range(np.uint64(m)):
             code = np.uint64(scratch.bins[j])
             running += totals[code]
@@ -172,8 +175,8 @@ def wide_prefix(problem, channels, members, feature):
             add_row(problem, channels, rows[i], i, wide, codes[feature, rows[i]])
     if rows.size <= SMALL_NODE:
         for i in range(rows.size):
-            _mark(scratch.occupied, codes[feature, rows[i]])
-        m = _list_occupied(scratch)
+            mark(scratch.occupied, codes[feature, rows[i]])
+        m = list_occupied(scratch)
     else:
         m = _list_all(problem, feature)
     for field in range(n_fields(channels)):

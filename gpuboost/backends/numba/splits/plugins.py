@@ -7,13 +7,18 @@ from numba import from_dtype, types
 from gpuboost.backends.numba.common.records import NODE, Limits, Plugins
 from gpuboost.backends.numba.references import Reference, ReferenceType, by_reference
 from gpuboost.backends.numba.splits.categorical import evaluate_categories
+from gpuboost.backends.numba.splits.class_moments import class_moments, terms_of_moments
 from gpuboost.backends.numba.splits.criteria import ADD_TERMS, SCORES_OF_ONE, SCORES_OF_TERMS
 from gpuboost.backends.numba.splits.random_thresholds import evaluate_random
+from gpuboost.engine.criteria import VARIANCE
 
 _INT, _FLOAT, _NODE = types.int64, types.float64, from_dtype(NODE)
 _ROW_NUMBERS, _PACKED_WORDS = types.Array(types.uint32, 1, "C"), types.Array(types.int64, 1, "C")
 _POSITIONS = (_INT, _INT, _INT, _INT)  # first and end of the candidates; sums of missing values
 NO_PLUGINS = by_reference(Plugins())
+# Fits of fewer classes do not use moments, which take 0.9 s to compile: with 7 classes, they save
+# no time. Without them, a forest of 20k x 28 with 20 classes takes 1.5 times as long.
+MANY_CLASSES = 10
 
 
 def plugins_of(
@@ -21,12 +26,13 @@ def plugins_of(
     limits: Limits,
     any_categorical: bool,
     channels: Reference | None = None,
+    n_classes: int = 1,
     **others: int,
 ) -> Reference:
     """The `Plugins` that a fit needs; they are compiled on first use.
 
-    ``problem`` is the type of the `Problem`. ``channels`` is None for one channel; ``others``
-    are addresses of other plugins.
+    ``problem`` is the type of the `Problem`. ``channels`` is None for one channel; ``n_classes`` is
+    1 without classes; ``others`` are addresses of other plugins.
     """
     kinds: list[tuple[types.Type, str]] = [(types.none, "one")]
     if channels is not None:
@@ -40,7 +46,17 @@ def plugins_of(
         for kind, name in kinds:
             given = (problem, kind, _NODE, _ROW_NUMBERS, _PACKED_WORDS, types.boolean, _INT, _INT)
             needed[f"{name}_random"] = evaluate_random.address(*given)
+    if channels is not None and _uses_moments(limits, any_categorical, n_classes):
+        scratch = problem.fields["scratch"]
+        needed["class_moments"] = class_moments.address(problem, channels.kind, _ROW_NUMBERS, _INT)
+        needed["terms_of_moments"] = terms_of_moments.address(scratch, _NODE, *(_INT,) * 4)
     return by_reference(Plugins(**needed, **others))
+
+
+def _uses_moments(limits: Limits, any_categorical: bool, n_classes: int) -> bool:
+    """Whether nodes of many classes are searched by moments, for all features of the fit."""
+    all_thresholds = not (any_categorical or limits.random_thresholds)
+    return n_classes >= MANY_CLASSES and limits.criterion == VARIANCE and all_thresholds
 
 
 def _criterion(number: int, kind: ReferenceType, has_channels: bool) -> dict[str, int]:

@@ -5,7 +5,8 @@ Each column of `Scratch.sums` is a candidate, given by the sums of its left side
     sums up to each bin, or of sets of categories     histograms, categorical, random_thresholds
     scores, with missing values right and left        `score_candidates`
         of one channel, in one pass                   `criteria.scores_of_one`
-        of several, by their terms                    `criteria.add_terms`, `scores_of_terms`
+        of several, by their terms                    `criteria.add_terms`, `scores_of_terms`;
+                                                      `class_moments.terms_of_moments`
     best candidate of the feature, and of the node    `best_candidate`, `take_candidate`
 
 `evaluate_words` scores the words in `Scratch.prefix` instead. It requires VARIANCE, uncounted rows,
@@ -34,7 +35,7 @@ from gpuboost.backends.numba.compiler import (
     inlined,
     randomness,
 )
-from gpuboost.backends.numba.splits.channels import field_of
+from gpuboost.backends.numba.splits.channels import MOMENTS, field_of
 from gpuboost.backends.numba.splits.histograms import n_fields
 from gpuboost.engine.task import MISSING_LEFT, MISSING_RIGHT, MISSING_UNSEEN, ONLY_MISSING_RIGHT
 
@@ -255,6 +256,23 @@ def best_candidate(problem, channels, node, feature, positions):
     return j, score, direction
 
 
+@inlined
+def _sum_terms(problem, channels, node, positions, side):
+    """Compute the terms of a range of candidates, summed over several channels."""
+    scratch, plugins, missing = problem.scratch, problem.plugins, problem.scratch.missing
+    first, last = positions
+    scratch.terms[:, first:last] = 0.0
+    if channels.state[1] == MOMENTS:
+        moments = (scratch, node, channels.state[3], first, last, side)
+        call_for_nothing(plugins.terms_of_moments, moments)
+        return
+    hessian = missing[HESSIAN] * side
+    for p in range(channels.state[0]):
+        row, g = GRADIENT + p, np.float64(channels.sums[p])
+        given = (problem.limits, scratch, node, row, g, first, last, missing[row] * side, hessian)
+        call_for_nothing(plugins.add_terms, given)
+
+
 @helper
 def score_candidates(problem, channels, node, sign, positions, side):
     """Compute scores of a range of candidates; -1 before the range and for invalid splits.
@@ -275,11 +293,7 @@ def score_candidates(problem, channels, node, sign, positions, side):
         given = (limits, scratch, node, sign, first, last, gradient, hessian)
         call_for_nothing(plugins.scores_of_one, given)
     else:
-        scratch.terms[:, first:last] = 0.0
-        for p in range(channels.state[0]):
-            row, g = GRADIENT + p, np.float64(channels.sums[p])
-            given = (limits, scratch, node, row, g, first, last, missing[row] * side, hessian)
-            call_for_nothing(plugins.add_terms, given)
+        _sum_terms(problem, channels, node, positions, side)
         call_for_nothing(plugins.scores_of_terms, (scratch, node, first, last, hessian))
     for j in range(np.uint64(first), np.uint64(last)):
         valid = is_allowed(limits, node, sums[HESSIAN, j] + hessian, sums[COUNT, j] + count)

@@ -17,8 +17,8 @@ from gpuboost.backends.numba.common.feature_sampling import (
 from gpuboost.backends.numba.common.nodes import accept, is_leaf
 from gpuboost.backends.numba.common.packed_words import fits_word, gradient_of, hessian_of
 from gpuboost.backends.numba.common.records import Members
-from gpuboost.backends.numba.compiler import call_for_bool, inlined
-from gpuboost.backends.numba.splits.channels import PAIR, is_pure_node, prepare_words
+from gpuboost.backends.numba.compiler import call_for_bool, call_for_integer, inlined
+from gpuboost.backends.numba.splits.channels import MOMENTS, PAIR, is_pure_node, prepare_words
 from gpuboost.backends.numba.splits.histograms import (
     fits_words,
     prefix_sums,
@@ -96,6 +96,9 @@ def _evaluate_number(problem, channels, members, feature, rank):
             return evaluate_words(problem, channels, node, feature, rank, m)
         unpack_prefix(problem, channels, m)
         m = take_missing(problem, channels, feature, m)
+    elif channels is not None and channels.state[1] == MOMENTS:
+        given = (problem, channels, members.row, feature)
+        m = call_for_integer(problem.plugins.class_moments, given)
     else:
         m = prefix_sums(problem, channels, members, feature)
     m = keep_occupied(scratch, channels, m) if limits.has_weightless else m
