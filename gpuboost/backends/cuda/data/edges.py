@@ -23,7 +23,7 @@ from gpuboost.engine.bins import MAX_BINS
 from gpuboost.engine.growth.frontier import Array
 
 COUNTED_ROWS = 4096  # largest number of rows that a block counts
-_WHOLE, _NOWHERE = 255, np.uint64(2**32 - 1)  # as in cells.cu
+_WHOLE, _NOT_COUNTED = 255, np.uint64(2**32 - 1)  # as in cells.cu
 
 
 def learn_columns(
@@ -174,13 +174,13 @@ class _CellTable:
         new = _whole(split.n_parts)
         shift, offset = np.append(self.shift, new[0]), np.append(self.offset, new[1])
         rows, moved = self.rows_of(split.cells), np.uint64(N_LEADING - self.n_leading)
-        shift[rows], offset[rows] = split.shift, (split.offset - moved) & _NOWHERE
+        shift[rows], offset[rows] = split.shift, (split.offset - moved) & _NOT_COUNTED
         return _CellTable(self.rank, self.n_leading, shift, offset)
 
 
 def _whole(n_cells: int) -> tuple[np.ndarray, np.ndarray]:
     """Entries of cells that are not split."""
-    return np.full(n_cells, _WHOLE, dtype=np.uint8), np.full(n_cells, _NOWHERE, dtype=np.uint32)
+    return np.full(n_cells, _WHOLE, dtype=np.uint8), np.full(n_cells, _NOT_COUNTED, dtype=np.uint32)
 
 
 @dataclass(frozen=True)
