@@ -17,6 +17,7 @@ from gpuboost.data.radix_cells import (
     N_LEADING,
     BinCells,
     CellSplit,
+    Counted,
     Integers,
     Keys,
     find_bin_cells,
@@ -29,11 +30,11 @@ _PIECE = 1 << 14  # values whose keys are computed at once
 class CellCounter(Protocol):
     """Makes passes over the rows of a column."""
 
-    def leading_weights(self) -> Integers:
-        """Return the weights of the cells of pass 1: (N_LEADING,)."""
+    def count_leading(self) -> Counted:
+        """Return the cells of pass 1 with values, and their weights."""
 
-    def split(self, split: CellSplit) -> Integers:
-        """Move the values of split cells to their parts; return the weights of these."""
+    def split(self, split: CellSplit) -> Counted:
+        """Move the values of split cells to their parts; return the parts with values, weighted."""
 
     def extremes(self, chosen: Integers) -> tuple[Keys, Keys]:
         """Return the smallest and the largest key of each of some cells."""
@@ -76,14 +77,14 @@ class ColumnCounter:
         self._column, self._paths = column, CellPaths.leading()
         self._rows, self._is_covered = None, np.zeros(N_LEADING, dtype=bool)
 
-    def leading_weights(self) -> Integers:
-        """Return the weights of the cells of pass 1: (N_LEADING,)."""
+    def count_leading(self) -> Counted:
+        """Return the cells of pass 1 with values, and their weights."""
         weight = np.zeros(N_LEADING, dtype=np.int64)
         self._count_leading(weight)
-        return weight
+        return counted(weight)
 
-    def split(self, split: CellSplit) -> Integers:
-        """Move the values of split cells to their parts; return the weights of these."""
+    def split(self, split: CellSplit) -> Counted:
+        """Move the values of split cells to their parts; return the parts with values, weighted."""
         rows = self._rows_of(split.cells)
         before, self._paths = self._paths.split(split)
         is_new = np.full(split.n_parts, rows is not None)
@@ -93,7 +94,7 @@ class ColumnCounter:
         self._count_parts(values, counts, cell, before, weight)
         if rows is not None:
             self._cell[rows] = cell
-        return weight[split.n_before :]
+        return counted(weight, split.n_before)
 
     def extremes(self, chosen: Integers) -> tuple[Keys, Keys]:
         """Return the smallest and the largest key of each of some cells."""
@@ -205,6 +206,12 @@ def _pieces(n: int) -> list[slice]:
     return [slice(start, start + _PIECE) for start in range(0, n, _PIECE)]
 
 
+def counted(weight: Integers, first: int = 0) -> Counted:
+    """Return the cells of positive weight, from ``first`` on, and their weights."""
+    cells = first + np.flatnonzero(weight[first:])
+    return cells, weight[cells]
+
+
 def no_extremes(n_cells: int) -> tuple[Keys, Keys]:
     """Return the smallest and the largest keys of cells without values."""
     return np.full(n_cells, MISSING_KEY), np.zeros(n_cells, dtype=np.uint64)
@@ -229,20 +236,22 @@ class PartsCounter:
         self._parts, self._counter = parts, counter
         self._splits: list[CellSplit] = []
 
-    def leading_weights(self) -> Integers:
-        """Return the weights of the cells of pass 1: (N_LEADING,)."""
+    def count_leading(self) -> Counted:
+        """Return the cells of pass 1 with values, and their weights."""
         weight = np.zeros(N_LEADING, dtype=np.int64)
         for own in self._counters():
-            weight += own.leading_weights()
-        return weight
+            cells, weights = own.count_leading()
+            weight[cells] += weights
+        return counted(weight)
 
-    def split(self, split: CellSplit) -> Integers:
-        """Move the values of split cells to their parts; return the weights of these."""
+    def split(self, split: CellSplit) -> Counted:
+        """Move the values of split cells to their parts; return the parts with values, weighted."""
         self._splits.append(split)
-        weight = np.zeros(split.n_parts, dtype=np.int64)
+        weight = np.zeros(split.n_before + split.n_parts, dtype=np.int64)
         for own in self._counters(self._splits[:-1]):
-            weight += own.split(split)
-        return weight
+            cells, weights = own.split(split)
+            weight[cells] += weights
+        return counted(weight, split.n_before)
 
     def extremes(self, chosen: Integers) -> tuple[Keys, Keys]:
         """Return the smallest and the largest key of each of some cells."""
@@ -258,7 +267,7 @@ class PartsCounter:
             own = self._counter(len(values), counts)
             own.start(values)
             if splits is not None:
-                own.leading_weights()
+                own.count_leading()
                 for split in splits:
                     own.split(split)
             yield own

@@ -4,7 +4,8 @@
 //   X        float32 or float64 (n, F), strides counted in values; NaN is missing
 //   counts   int64 (n,)    integer weights of the rows, read only if `weighted`, else each is 1;
 //                          rows of weight 0 are left out
-//   rank     int32 (F, 2^16)  row of the tables for each cell of pass 1
+//   rank     int32 (F, 2^16)  number of cells of pass 1 with values, up to each of them: the row of
+//                          the tables for such a cell, plus 1
 //   start    int64 (F,)    where a feature's rows begin in the tables; -1: not in this pass
 //   shift    uint8 (.)     by feature and row: a value goes from a cell that is split to row
 //   offset   uint32 (.)    (key >> shift) + offset. For other cells, `shift` is WHOLE, and `offset`
@@ -38,7 +39,7 @@ __device__ __forceinline__ uint64 cell_key(Value x)
 __device__ __forceinline__ uint32 index_of(uint64 key, int32 f, const int32* rank,
                                            const uint8* shift, const uint32* offset)
 {
-    uint32 at = rank[((int64)f << 16) + (int64)(key >> LEADING_SHIFT)];
+    uint32 at = rank[((int64)f << 16) + (int64)(key >> LEADING_SHIFT)] - 1;
     while (shift[at] != WHOLE) at = (uint32)(key >> shift[at]) + offset[at];
     return offset[at];
 }

@@ -13,10 +13,9 @@ import pytest
 import gpuboost
 from gpuboost.backends import cost_model as cost
 from gpuboost.backends.cost_model import SYNC_FREE_DEPTH
-from gpuboost.backends.cuda.data.binning import fit_bins
+from gpuboost.backends.cuda.data.binning import binning_peak, fit_bins
 from gpuboost.backends.cuda.growth import node_buffer as stored
 from gpuboost.backends.cuda.growth.memory_plan import (
-    binning_peak,
     dry_run,
     fit_peak,
     nodes_at,
