@@ -210,7 +210,8 @@ class ColumnCounter:
     def _find_extremes(self, own: CellValues, smallest: Keys, largest: Keys) -> None:
         """Find the smallest and the largest key of the values in each slot."""
         for piece in _pieces(len(own.cell)):
-            keys, slot = keys_of(own.values[piece]), self._tables.slot.take(own.cell[piece])
+            keys = keys_of(own.values[piece])
+            slot = self._tables.slot.take(own.cell[piece]).astype(np.int64)
             np.minimum.at(smallest, slot, keys)
             np.maximum.at(largest, slot, keys)
 

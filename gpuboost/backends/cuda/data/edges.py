@@ -188,8 +188,9 @@ class _CellTable:
 
     def rows_of(self, cells: np.ndarray) -> np.ndarray:
         """Rows of the table for some cells, which are of pass 1 or parts."""
-        leading = np.searchsorted(self.leading, cells)
-        return np.where(cells < N_LEADING, leading, cells - N_LEADING + len(self.leading))
+        rows, is_leading = cells - N_LEADING + len(self.leading), cells < N_LEADING
+        rows[is_leading] = np.searchsorted(self.leading, cells[is_leading])
+        return rows
 
     def split(self, split: CellSplit) -> _CellTable:
         """Return the table after a split."""
