@@ -237,11 +237,11 @@ class _OrderedCells:
         is_split[places] = True
         n_each[places] = np.diff(np.searchsorted(parts, split.first), append=len(parts))
         source = np.repeat(np.arange(len(self.cells)), n_each)
-        is_new = is_split[source]
-        cells, weight = self.cells[source], self.weight[source]
+        is_new = is_split.take(source)
+        cells, weight = self.cells.take(source), self.weight.take(source)
         cells[is_new], weight[is_new] = parts, weights << self.scale
-        is_single = self.is_single[source] & ~is_new
-        own = (is_single, self.keys[source] * is_single, self.scale)
+        # No cell that is split is known to hold a single value.
+        own = (self.is_single.take(source), self.keys.take(source), self.scale)
         return _OrderedCells(cells, weight, *own, self.n_cells + split.n_parts)
 
 

@@ -152,7 +152,7 @@ def test_unbounded_trees_are_near(depth: int, meter: Meter) -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize("n_features", [3, 40])
+@pytest.mark.parametrize("n_features", [3, 40, 200])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_binning_is_counted(dtype: Any, weighted: bool, n_features: int, meter: Meter) -> None:
