@@ -77,19 +77,17 @@ def fit_bin_mapper(
     BinMapper
         The result is the same for float32 values and their float64 copies, and for any row order.
     """
-    return _learn_bins(X, BinRule(is_categorical, max_bins, weights), n_threads, ColumnCounter)[0]
+    return learn_bins(X, BinRule(is_categorical, max_bins, weights), n_threads)[0]
 
 
-def fit_bins(
+def learn_bins(
     X: Floats,
     rule: BinRule,
     n_threads: int = 1,
     counter: type[ColumnCounter] = ColumnCounter,
-    bin_matrix: Callable[[Floats, BinMapper, int], BinnedMatrix] | None = None,
-) -> BinnedMatrix:
-    """Learn the bins of a matrix as `fit_bin_mapper` does, and bin it as `bin_columns` does.
-
-    In a large table, the cell of each value gives its code, so X is copied only once.
+    with_codes: bool = False,
+) -> tuple[BinMapper, BinnedMatrix | None]:
+    """Learn the bins of a matrix as `fit_bin_mapper` does, and bin it if that takes no more passes.
 
     Parameters
     ----------
@@ -98,56 +96,41 @@ def fit_bins(
     rule : BinRule
     counter : type
         `ColumnCounter`, or a faster class with the same results.
-    bin_matrix : callable, optional
-        `bin_columns` by default, or a faster function with the same results.
+    with_codes : bool
+        Whether the binned matrix is needed.
+
+    Returns
+    -------
+    BinMapper
+    BinnedMatrix or None
+        As by `bin_columns`, if the matrix is needed, is large and has no rows of weight 0. Then the
+        cell of each value gives its code, so X is copied only once.
     """
-    mapper, codes = _learn_bins(X, rule, n_threads, counter, with_codes=True)
-    if codes is None:
-        return (bin_matrix or bin_columns)(X, mapper, n_threads)
-    n_missing = np.zeros(len(codes), dtype=np.int64)
-    for feature, own in enumerate(codes):
-        missing = np.flatnonzero(own == _MISSING_CODE)
-        own[missing], n_missing[feature] = mapper.missing_code, len(missing)
-    return BinnedMatrix(codes, mapper, n_missing)
-
-
-def _learn_bins(
-    X: Floats,
-    rule: BinRule,
-    n_threads: int,
-    counter: type[ColumnCounter],
-    with_codes: bool = False,
-) -> tuple[BinMapper, NDArray[np.uint8] | None]:
-    """Return the mapper and, if requested and all rows are counted, codes by cells."""
     n_samples, n_features = X.shape
     rows, counts = (None, None) if rule.weights is None else weighted_rows(rule.weights)
     n_rows = n_samples if rows is None else len(rows)
-    is_small = are_distinct(n_rows, counts)
-    codes = None
+    is_small, codes = are_distinct(n_rows, counts), None
     if with_codes and rows is None and not is_small:
         codes = np.empty((n_features, n_samples), dtype=np.uint8)
-
     starts, size = _blocks(n_features, _BLOCK_BYTES // X.itemsize, n_threads)
-    waiting, bins = iter(starts), list[list[ColumnBins]]([] for _ in starts)
+    waiting, bins = iter(starts), dict[int, ColumnBins]()
 
-    def learn(feature: int, column: Floats, own: ColumnCounter | None) -> ColumnBins:
-        own_codes = None if codes is None else codes[feature]
-        if rule.is_categorical[feature]:
-            return _learn_categories(column, own_codes)
-        if own is None:
-            return _bins_of_values(column, counts, rule.max_bins)
-        own.start(column)
-        return _bins_of_cells(own, rule.max_bins, own_codes)
-
-    def learn_blocks(_: int) -> None:
+    def learn(_: int) -> None:
+        own = _ColumnLearner(counts, rule.max_bins, None if is_small else counter(n_rows, counts))
         buffer = np.empty((size, n_rows), dtype=X.dtype)
-        own = None if is_small else counter(n_rows, counts)
         for start in waiting:
-            columns = _copy_columns(X[:, start : start + size], rows, buffer)
-            bins[start // size] = [learn(f, c, own) for f, c in enumerate(columns, start)]
+            columns = buffer[: n_features - start]
+            for row in range(0, n_rows, _COPIED_ROWS):
+                part = slice(row, row + _COPIED_ROWS)
+                picked = part if rows is None else rows[part]
+                columns[:, part] = X[picked, start : start + size].T
+            for feature, column in enumerate(columns, start):
+                own_codes = None if codes is None else codes[feature]
+                bins[feature] = own.learn(column, rule.is_categorical[feature], own_codes)
 
-    _parallel(learn_blocks, range(n_threads), n_threads)
-    return assemble_mapper([b for block in bins for b in block], rule.is_categorical), codes
+    _parallel(learn, range(n_threads), n_threads)
+    mapper = assemble_mapper([bins[feature] for feature in range(n_features)], rule.is_categorical)
+    return mapper, None if codes is None else _with_missing(codes, mapper)
 
 
 def _blocks(n_columns: int, max_size: int, n_threads: int) -> tuple[range, int]:
@@ -157,13 +140,13 @@ def _blocks(n_columns: int, max_size: int, n_threads: int) -> tuple[range, int]:
     return range(0, n_columns, size), size
 
 
-def _copy_columns(X: Floats, rows: NDArray[np.intp] | None, buffer: Floats) -> Floats:
-    """Copy the columns of X, of all rows or of the given ones, to contiguous memory."""
-    columns = buffer[: X.shape[1]]
-    for start in range(0, columns.shape[1], _COPIED_ROWS):
-        part = slice(start, start + _COPIED_ROWS)
-        columns[:, part] = X[part if rows is None else rows[part]].T
-    return columns
+def _with_missing(codes: NDArray[np.uint8], mapper: BinMapper) -> BinnedMatrix:
+    """Give missing values the mapper's code, and count them."""
+    n_missing = np.zeros(len(codes), dtype=np.int64)
+    for feature, own in enumerate(codes):
+        missing = np.flatnonzero(own == _MISSING_CODE)
+        own[missing], n_missing[feature] = mapper.missing_code, len(missing)
+    return BinnedMatrix(codes, mapper, n_missing)
 
 
 @dataclass(frozen=True)
@@ -218,11 +201,38 @@ def category_bins(largest: float) -> ColumnBins:
     return ColumnBins(codes, codes, np.empty(0))
 
 
-def _learn_categories(column: Floats, codes: NDArray[np.uint8] | None) -> ColumnBins:
-    """Return the bins of a categorical column, and write its codes if requested."""
-    if codes is not None:
-        codes[:] = np.where(np.isnan(column), _MISSING_CODE, column)
-    return category_bins(np.fmax.reduce(column, initial=0.0))
+@dataclass(frozen=True, eq=False)
+class _ColumnLearner:
+    """Learns the bins of columns, one at a time.
+
+    Attributes
+    ----------
+    counts : ndarray of int64 of shape (n_rows,), or None
+        Integer weights of the rows.
+    max_bins : int
+    counter : ColumnCounter, or None
+        None if the rows are few; then the bins are found from the distinct values.
+    """
+
+    counts: NDArray[np.int64] | None
+    max_bins: int
+    counter: ColumnCounter | None
+
+    def learn(
+        self, column: Floats, is_categorical: bool, codes: NDArray[np.uint8] | None
+    ) -> ColumnBins:
+        """Return the bins of a column, and write its codes if requested."""
+        if is_categorical:
+            if codes is not None:
+                codes[:] = np.where(np.isnan(column), _MISSING_CODE, column)
+            return category_bins(np.fmax.reduce(column, initial=0.0))
+        if self.counter is None:
+            return _bins_of_values(column, self.counts, self.max_bins)
+        self.counter.start(column)
+        found = count_cells(self.counter, self.max_bins)
+        if codes is not None:
+            self.counter.write_codes(found.codes(_MISSING_CODE), codes)
+        return ColumnBins.between(found.low, found.high) if len(found.low) else category_bins(0.0)
 
 
 def _bins_of_values(column: Floats, counts: NDArray[np.int64] | None, max_bins: int) -> ColumnBins:
@@ -236,16 +246,6 @@ def _bins_of_values(column: Floats, counts: NDArray[np.int64] | None, max_bins: 
     last = np.append(first[1:], len(values)) - 1
     low, high = values[first].astype(np.float64) + 0.0, values[last].astype(np.float64) + 0.0
     return ColumnBins.between(low, high)
-
-
-def _bins_of_cells(
-    counter: ColumnCounter, max_bins: int, codes: NDArray[np.uint8] | None
-) -> ColumnBins:
-    """Return the bins of a numeric column, and write its codes if requested."""
-    found = count_cells(counter, max_bins)
-    if codes is not None:
-        counter.write_codes(found.codes(_MISSING_CODE), codes)
-    return ColumnBins.between(found.low, found.high) if len(found.low) else category_bins(0.0)
 
 
 # ---- codes --------------------------------------------------------------------------------------

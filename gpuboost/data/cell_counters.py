@@ -17,6 +17,7 @@ from gpuboost.data.radix_cells import (
     N_LEADING,
     BinCells,
     CellSplit,
+    Counted,
     Integers,
     Keys,
     find_bin_cells,
@@ -29,11 +30,11 @@ _PIECE = 1 << 14  # values whose keys are computed at once
 class CellCounter(Protocol):
     """Makes passes over the rows of a column."""
 
-    def leading_weights(self) -> Integers:
-        """Return the weights of the cells of pass 1: (N_LEADING,)."""
+    def count_leading(self) -> Counted:
+        """Return the cells of pass 1 with values, and their weights."""
 
-    def split(self, split: CellSplit) -> Integers:
-        """Move the values of split cells to their parts; return the weights of these."""
+    def split(self, split: CellSplit) -> Counted:
+        """Move the values of split cells to their parts; return the parts with values, weighted."""
 
     def extremes(self, chosen: Integers) -> tuple[Keys, Keys]:
         """Return the smallest and the largest key of each of some cells."""
@@ -50,6 +51,82 @@ def count_cells(counter: CellCounter, max_bins: int) -> BinCells:
         found = getattr(counter, name)(*arguments)
 
 
+class CellTables:
+    """Tables with an entry for each cell, whose memory is used again for the next column.
+
+    Attributes
+    ----------
+    n_cells : int
+        Number of all cells; later entries are unused.
+    shift, offset : ndarray of uint64
+        Where values go from each cell: to cell ``(key >> shift) + offset``. This is the same cell
+        unless the cell was split.
+    weight : ndarray of int64
+        Weights added by the last pass.
+    is_covered : ndarray of bool
+        Whether `ColumnCounter` knows rows that are the only ones with values in the cell.
+    slot : ndarray of int32
+        Index of the cell among those whose extremes are found.
+    """
+
+    def __init__(self) -> None:
+        self.n_cells, n = 0, 2 * N_LEADING
+        self.shift, self.offset = np.empty(n, dtype=np.uint64), np.empty(n, dtype=np.uint64)
+        self.weight, self.slot = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int32)
+        self.is_covered = np.empty(n, dtype=bool)
+
+    def start(self) -> None:
+        """Start with the cells of pass 1."""
+        self.n_cells = N_LEADING
+        self.shift[:N_LEADING], self.offset[:N_LEADING] = KEY_BITS - LEADING_BITS, 0
+        self.weight[:N_LEADING], self.is_covered[:N_LEADING] = 0, False
+
+    def split(self, split: CellSplit, is_covered: bool) -> None:
+        """Let values go from split cells to their parts, and from there nowhere."""
+        self.n_cells = split.n_before + split.n_parts
+        if self.n_cells > len(self.shift):
+            for name in ("shift", "offset", "weight", "is_covered", "slot"):
+                setattr(self, name, np.resize(getattr(self, name), 2 * self.n_cells))
+        new = slice(split.n_before, self.n_cells)
+        self.shift[split.cells], self.offset[split.cells] = split.shift, split.offset
+        n_each = np.diff(split.first, append=self.n_cells)
+        self.shift[new], self.offset[new] = np.repeat((split.shift, split.offset), n_each, axis=1)
+        self.weight[new], self.is_covered[new] = 0, is_covered
+
+    def cover(self, chosen: Integers) -> None:
+        """Set which cells are covered."""
+        self.is_covered[: self.n_cells] = False
+        self.is_covered[chosen] = True
+
+    def number(self, chosen: Integers) -> None:
+        """Number some cells; the others share the next number."""
+        self.slot[: self.n_cells] = len(chosen)
+        self.slot[chosen] = np.arange(len(chosen))
+
+    def follow(self, keys: Keys, cell: NDArray[np.int32]) -> Integers:
+        """Return the cells that keys go to from their cells."""
+        return ((keys >> self.shift.take(cell)) + self.offset.take(cell)).view(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class CellValues:
+    """Values of a column, and their current cells.
+
+    Attributes
+    ----------
+    values : ndarray of float32 or float64 of shape (n,)
+    counts : ndarray of int64 of shape (n,), or None if each weighs 1
+    cell : ndarray of int32 of shape (n,)
+    rows : ndarray of integers of shape (n,), or slice
+        Rows of the column.
+    """
+
+    values: Floats
+    counts: Integers | None
+    cell: NDArray[np.int32]
+    rows: NDArray[np.integer[Any]] | slice
+
+
 class ColumnCounter:
     """A `CellCounter` of columns in memory, one at a time; `start` sets the column.
 
@@ -61,148 +138,93 @@ class ColumnCounter:
         Positive integer weights, 1 each by default. Their sum is below 2**QUANTILE_WEIGHT_BITS.
     """
 
-    _column: Floats
-    _paths: CellPaths
-    # Rows that are the only ones with values in some cells, and which cells these are.
-    _rows: NDArray[np.intp] | None
-    _is_covered: NDArray[np.bool_]
+    _all: CellValues
+    _covered: CellValues  # with all values of the cells that are covered
 
     def __init__(self, n_rows: int, counts: Integers | None = None) -> None:
         self._counts = counts
-        self._cell = np.empty(n_rows, dtype=np.int32)  # current cell of each value
+        self._cell = np.empty(n_rows, dtype=np.int32)
+        self._tables = CellTables()
 
     def start(self, column: Floats) -> None:
         """Start with a column: float32 or float64 (n_rows,), contiguous; NaN means missing."""
-        self._column, self._paths = column, CellPaths.leading()
-        self._rows, self._is_covered = None, np.zeros(N_LEADING, dtype=bool)
+        self._all = CellValues(column, self._counts, self._cell, slice(None))
+        self._covered = self._all
+        self._tables.start()
 
-    def leading_weights(self) -> Integers:
-        """Return the weights of the cells of pass 1: (N_LEADING,)."""
-        weight = np.zeros(N_LEADING, dtype=np.int64)
-        self._count_leading(weight)
-        return weight
+    def count_leading(self) -> Counted:
+        """Return the cells of pass 1 with values, and their weights."""
+        self._count_leading(self._all)
+        return counted(self._tables.weight[:N_LEADING])
 
-    def split(self, split: CellSplit) -> Integers:
-        """Move the values of split cells to their parts; return the weights of these."""
-        rows = self._rows_of(split.cells)
-        before, self._paths = self._paths.split(split)
-        is_new = np.full(split.n_parts, rows is not None)
-        self._is_covered = np.append(self._is_covered, is_new)
-        weight = np.zeros(len(self._is_covered), dtype=np.int64)
-        values, counts, cell = self._of(rows)
-        self._count_parts(values, counts, cell, before, weight)
-        if rows is not None:
-            self._cell[rows] = cell
-        return weight[split.n_before :]
+    def split(self, split: CellSplit) -> Counted:
+        """Move the values of split cells to their parts; return the parts with values, weighted."""
+        own = self._values_of(split.cells)
+        self._tables.split(split, own is self._covered)
+        self._count_parts(own)
+        if own is not self._all:
+            self._cell[own.rows] = own.cell
+        return counted(self._tables.weight[: self._tables.n_cells], split.n_before)
 
     def extremes(self, chosen: Integers) -> tuple[Keys, Keys]:
         """Return the smallest and the largest key of each of some cells."""
-        slots = np.full(len(self._is_covered), len(chosen), dtype=np.int32)
-        slots[chosen] = np.arange(len(chosen))
-        rows = self._rows_of(chosen)
-        if rows is None:
-            found = self._find_rows(slots < len(chosen))
-            if 2 * len(found) < len(self._cell):
-                self._rows, self._is_covered = found, slots < len(chosen)
-                rows = found
+        if not self._tables.is_covered[chosen].all():
+            self._tables.cover(chosen)
+            found = self._find_covered(self._all)
+            self._covered = found if 2 * len(found.cell) < len(self._cell) else self._all
+        self._tables.number(chosen)
         smallest, largest = no_extremes(len(chosen) + 1)  # the last is for other cells
-        values, _, cell = self._of(rows)
-        self._find_extremes(values, slots, cell, smallest, largest)
+        self._find_extremes(self._covered, smallest, largest)
         return smallest[:-1], largest[:-1]
+
+    def _values_of(self, cells: Integers) -> CellValues:
+        """Return values with all those of some cells, as few as are known."""
+        return self._covered if self._tables.is_covered[cells].all() else self._all
 
     def write_codes(self, code_of_cell: NDArray[np.uint8], codes: NDArray[np.uint8]) -> None:
         """Write the code of each value's cell."""
         for piece in _pieces(len(codes)):
             codes[piece] = code_of_cell.take(self._cell[piece])
 
-    def _rows_of(self, chosen: Integers) -> NDArray[np.intp] | None:
-        """Return rows with all values of some cells, or None for all rows."""
-        return self._rows if self._is_covered[chosen].all() else None
-
-    def _of(self, rows: NDArray[np.intp] | None) -> tuple[Floats, Integers | None, Any]:
-        """Return the values, weights and cells of some rows, or of all."""
-        if rows is None:
-            return self._column, self._counts, self._cell
-        counts = None if self._counts is None else self._counts[rows]
-        return self._column[rows], counts, self._cell[rows]
-
-    def _count_leading(self, weight: Integers) -> None:
+    def _count_leading(self, own: CellValues) -> None:
         """Find the cell of each value in pass 1, and add weights."""
-        for piece in _pieces(len(self._cell)):
-            keys = keys_of(self._column[piece])
+        for piece in _pieces(len(own.cell)):
+            keys = keys_of(own.values[piece])
             cell = (keys >> np.uint64(KEY_BITS - LEADING_BITS)).view(np.int64)
-            self._cell[piece] = cell
-            np.add.at(weight, cell, 1 if self._counts is None else self._counts[piece])
+            own.cell[piece] = cell
+            np.add.at(self._tables.weight, cell, 1 if own.counts is None else own.counts[piece])
 
-    def _find_rows(self, is_chosen: NDArray[np.bool_]) -> NDArray[np.intp]:
-        """Return the rows of the values of some cells."""
-        return np.flatnonzero(is_chosen.take(self._cell))
+    def _count_parts(self, own: CellValues) -> None:
+        """Move values to the parts of their cells, and add weights."""
+        for piece in _pieces(len(own.cell)):
+            part = self._tables.follow(keys_of(own.values[piece]), own.cell[piece])
+            np.add.at(self._tables.weight, part, 1 if own.counts is None else own.counts[piece])
+            own.cell[piece] = part
 
-    def _count_parts(
-        self,
-        values: Floats,
-        counts: Integers | None,
-        cell: NDArray[np.int32],
-        paths: CellPaths,
-        weight: Integers,
-    ) -> None:
-        """Move values along the paths of their cells, and add weights."""
-        for piece in _pieces(len(values)):
-            part = paths.follow(keys_of(values[piece]), cell[piece])
-            np.add.at(weight, part, 1 if counts is None else counts[piece])
-            cell[piece] = part
+    def _find_covered(self, own: CellValues) -> CellValues:
+        """Return the values of the cells that are covered."""
+        rows = np.flatnonzero(self._tables.is_covered.take(own.cell))
+        counts = None if own.counts is None else own.counts[rows]
+        return CellValues(own.values[rows], counts, own.cell[rows], rows)
 
-    def _find_extremes(
-        self,
-        values: Floats,
-        slots: NDArray[np.int32],
-        cell: NDArray[np.int32],
-        smallest: Keys,
-        largest: Keys,
-    ) -> None:
+    def _find_extremes(self, own: CellValues, smallest: Keys, largest: Keys) -> None:
         """Find the smallest and the largest key of the values in each slot."""
-        for piece in _pieces(len(values)):
-            slot, keys = slots.take(cell[piece]).astype(np.int64), keys_of(values[piece])
+        for piece in _pieces(len(own.cell)):
+            keys = keys_of(own.values[piece])
+            slot = self._tables.slot.take(own.cell[piece]).astype(np.int64)
             np.minimum.at(smallest, slot, keys)
             np.maximum.at(largest, slot, keys)
-
-
-@dataclass(frozen=True, eq=False)
-class CellPaths:
-    """Where values go from each cell: to cell ``(key >> shift) + offset``.
-
-    A value stays in its cell unless the cell is split.
-
-    Attributes
-    ----------
-    shift, offset : ndarray of uint64 of shape (n_cells,)
-    """
-
-    shift: Keys
-    offset: Keys
-
-    @classmethod
-    def leading(cls) -> CellPaths:
-        """Return the paths from the cells of pass 1, which go nowhere."""
-        shift = np.full(N_LEADING, KEY_BITS - LEADING_BITS, dtype=np.uint64)
-        return cls(shift, np.zeros(N_LEADING, dtype=np.uint64))
-
-    def split(self, split: CellSplit) -> tuple[CellPaths, CellPaths]:
-        """Return the paths to the parts of split cells, and those of all cells afterwards."""
-        moved = CellPaths(self.shift.copy(), self.offset.copy())
-        moved.shift[split.cells], moved.offset[split.cells] = split.shift, split.offset
-        n_each = np.diff(split.first, append=split.n_before + split.n_parts)
-        shift = np.append(moved.shift, np.repeat(split.shift, n_each))
-        return moved, CellPaths(shift, np.append(moved.offset, np.repeat(split.offset, n_each)))
-
-    def follow(self, keys: Keys, cell: NDArray[np.int32]) -> Integers:
-        """Return the cells that keys go to from their cells."""
-        return ((keys >> self.shift.take(cell)) + self.offset.take(cell)).view(np.int64)
 
 
 def _pieces(n: int) -> list[slice]:
     """Slices of consecutive values that stay in the cache together with their keys."""
     return [slice(start, start + _PIECE) for start in range(0, n, _PIECE)]
+
+
+def counted(weight: Integers, first: int = 0) -> Counted:
+    """Return the cells of positive weight, from ``first`` on, and their weights."""
+    cells = first + np.flatnonzero(weight[first:])
+    return cells, weight[cells]
 
 
 def no_extremes(n_cells: int) -> tuple[Keys, Keys]:
@@ -229,20 +251,22 @@ class PartsCounter:
         self._parts, self._counter = parts, counter
         self._splits: list[CellSplit] = []
 
-    def leading_weights(self) -> Integers:
-        """Return the weights of the cells of pass 1: (N_LEADING,)."""
+    def count_leading(self) -> Counted:
+        """Return the cells of pass 1 with values, and their weights."""
         weight = np.zeros(N_LEADING, dtype=np.int64)
         for own in self._counters():
-            weight += own.leading_weights()
-        return weight
+            cells, weights = own.count_leading()
+            weight[cells] += weights
+        return counted(weight)
 
-    def split(self, split: CellSplit) -> Integers:
-        """Move the values of split cells to their parts; return the weights of these."""
+    def split(self, split: CellSplit) -> Counted:
+        """Move the values of split cells to their parts; return the parts with values, weighted."""
         self._splits.append(split)
-        weight = np.zeros(split.n_parts, dtype=np.int64)
+        weight = np.zeros(split.n_before + split.n_parts, dtype=np.int64)
         for own in self._counters(self._splits[:-1]):
-            weight += own.split(split)
-        return weight
+            cells, weights = own.split(split)
+            weight[cells] += weights
+        return counted(weight, split.n_before)
 
     def extremes(self, chosen: Integers) -> tuple[Keys, Keys]:
         """Return the smallest and the largest key of each of some cells."""
@@ -258,7 +282,7 @@ class PartsCounter:
             own = self._counter(len(values), counts)
             own.start(values)
             if splits is not None:
-                own.leading_weights()
+                own.count_leading()
                 for split in splits:
                     own.split(split)
             yield own

@@ -140,5 +140,6 @@ def _cuts_of_shares(
     boundaries = np.arange(1, n_shares) * total // n_shares
     inside = np.searchsorted(cumulative, boundaries, side="right")
     twice = inside[1:][inside[1:] == inside[:-1]]
-    cuts = np.unique(np.concatenate([np.maximum(inside, 1), twice + 1]))
-    return cuts[cuts < len(cumulative)], inside
+    is_cut = np.zeros(len(cumulative) + 1, dtype=bool)
+    is_cut[np.maximum(inside, 1)] = is_cut[twice + 1] = True
+    return np.flatnonzero(is_cut[:-1]), inside

@@ -119,6 +119,8 @@ class BinCells:
 
 # A pass over the rows: the name of a method of `CellCounter`, and its arguments.
 Pass = tuple[str, tuple[Any, ...]]
+# What a pass counted: the cells with values, ascending, and their weights.
+Counted = tuple[Integers, Integers]
 
 
 def find_bin_cells(max_bins: int) -> Generator[Pass, Any, BinCells]:
@@ -126,13 +128,13 @@ def find_bin_cells(max_bins: int) -> Generator[Pass, Any, BinCells]:
 
     The generator yields the passes that it needs, and takes their results.
     """
-    found = yield "leading_weights", ()
-    ordered = _OrderedCells.of_leading(found)
+    counted = yield "count_leading", ()
+    ordered = _OrderedCells.of_leading(*counted)
     split: CellSplit | None
     places, split = ordered.split_coarse()
     while split is not None:
-        found = yield "split", (split,)
-        ordered = ordered.replace(places, split, found)
+        counted = yield "split", (split,)
+        ordered = ordered.replace(places, split, *counted)
         split = None
         first, is_deciding, total = ordered.cut(max_bins)
         places = np.flatnonzero(is_deciding & ~ordered.is_single)
@@ -175,10 +177,10 @@ class _OrderedCells:
     n_cells: int
 
     @classmethod
-    def of_leading(cls, found: Integers) -> _OrderedCells:
-        """Return the cells of pass 1 but the last, whose values are missing."""
-        cells = np.flatnonzero(found[:-1])
-        weight = found[cells]
+    def of_leading(cls, cells: Integers, weight: Integers) -> _OrderedCells:
+        """Return the cells of pass 1 but the one of the missing values."""
+        has_missing = int(len(cells) > 0 and cells[-1] == N_LEADING - 1)
+        cells, weight = cells[: len(cells) - has_missing], weight[: len(cells) - has_missing]
         scale = QUANTILE_WEIGHT_BITS - int(weight.sum()).bit_length()
         unknown = np.zeros(len(cells), dtype=bool), np.zeros(len(cells), dtype=np.uint64)
         return cls(cells, weight << scale, *unknown, scale, N_LEADING)
@@ -227,21 +229,19 @@ class _OrderedCells:
         prefix = smallest >> top.astype(np.uint64)
         return places, CellSplit.below(top, n_bits, self.cells[places], prefix, self.n_cells)
 
-    def replace(self, places: Integers, split: CellSplit, found: Integers) -> _OrderedCells:
+    def replace(
+        self, places: Integers, split: CellSplit, parts: Integers, weights: Integers
+    ) -> _OrderedCells:
         """Return the cells with those at ``places`` replaced by their parts of given weights."""
-        used = np.flatnonzero(found)
-        parts, is_split = split.n_before + used, np.zeros(len(self.cells), dtype=bool)
+        is_split, n_each = np.zeros(len(self.cells), dtype=bool), np.ones(len(self.cells), np.int64)
         is_split[places] = True
-        n_each = np.ones(len(self.cells), dtype=np.int64)
-        if len(places):
-            starts = split.first - split.n_before
-            n_each[places] = np.add.reduceat(found != 0, starts, dtype=np.int64)
+        n_each[places] = np.diff(np.searchsorted(parts, split.first), append=len(parts))
         source = np.repeat(np.arange(len(self.cells)), n_each)
-        is_new = is_split[source]
-        cells, weight = self.cells[source], self.weight[source]
-        cells[is_new], weight[is_new] = parts, found[used] << self.scale
-        is_single = self.is_single[source] & ~is_new
-        own = (is_single, self.keys[source] * is_single, self.scale)
+        is_new = is_split.take(source)
+        cells, weight = self.cells.take(source), self.weight.take(source)
+        cells[is_new], weight[is_new] = parts, weights << self.scale
+        # No cell that is split is known to hold a single value.
+        own = (self.is_single.take(source), self.keys.take(source), self.scale)
         return _OrderedCells(cells, weight, *own, self.n_cells + split.n_parts)
 
 

@@ -4,11 +4,12 @@
 //   X        float32 or float64 (n, F), strides counted in values; NaN is missing
 //   counts   int64 (n,)    integer weights of the rows, read only if `weighted`, else each is 1;
 //                          rows of weight 0 are left out
-//   rank     int32 (F, 2^16)  row of the tables for each cell of pass 1
+//   rank     int32 (F, 2^16)  number of cells of pass 1 with values, up to each of them: the row of
+//                          the tables for such a cell, plus 1
 //   start    int64 (F,)    where a feature's rows begin in the tables; -1: not in this pass
 //   shift    uint8 (.)     by feature and row: a value goes from a cell that is split to row
 //   offset   uint32 (.)    (key >> shift) + offset. For other cells, `shift` is WHOLE, and `offset`
-//                          is the index below of what is found, or NOWHERE
+//                          is the index below of what is found, or NOT_COUNTED
 //   weight   int64 (.)     weights of cells: the weights of their values are added
 //   smallest, largest  uint64 (.)  smallest and largest keys of cells
 //
@@ -18,10 +19,11 @@
 
 #include "data/tile.cuh"
 
+constexpr int32 CELL_BLOCKS = 6;  // per multiprocessor; without it, NVRTC 13.5 spills for sm_120
 constexpr int32 LEADING_SHIFT = 48;
 constexpr uint64 SIGN_BIT = (uint64)1 << 63;
 constexpr uint8 WHOLE = 255;
-constexpr uint32 NOWHERE = 0xffffffffu;
+constexpr uint32 NOT_COUNTED = 0xffffffffu;
 constexpr uint64 MISSING_KEY = 0xffffffffffffffffull;
 
 // The float64 bit pattern as an integer of the same order: 0.0 and -0.0 have the same key.
@@ -37,7 +39,7 @@ __device__ __forceinline__ uint64 cell_key(Value x)
 __device__ __forceinline__ uint32 index_of(uint64 key, int32 f, const int32* rank,
                                            const uint8* shift, const uint32* offset)
 {
-    uint32 at = rank[((int64)f << 16) + (int64)(key >> LEADING_SHIFT)];
+    uint32 at = rank[((int64)f << 16) + (int64)(key >> LEADING_SHIFT)] - 1;
     while (shift[at] != WHOLE) at = (uint32)(key >> shift[at]) + offset[at];
     return offset[at];
 }
@@ -68,7 +70,7 @@ __device__ __forceinline__ void visit_values(const Value* X, int64 n, int64 row_
 }
 
 // Add weights by the leading bits of the keys; `weight` has 2^16 entries per feature.
-extern "C" __global__ void __launch_bounds__(BIN_THREADS)
+extern "C" __global__ void __launch_bounds__(BIN_THREADS, CELL_BLOCKS)
 count_leading_cells(In<Value> X, int64 n, int64 row_stride, int64 column_stride, int32 n_features,
                     In<int64> counts, int32 weighted, int64 rows_per_block, Out<int64> weight)
 {
@@ -81,7 +83,7 @@ count_leading_cells(In<Value> X, int64 n, int64 row_stride, int64 column_stride,
 }
 
 // Add weights by cell, for the cells that have an index.
-extern "C" __global__ void __launch_bounds__(BIN_THREADS)
+extern "C" __global__ void __launch_bounds__(BIN_THREADS, CELL_BLOCKS)
 count_cells(In<Value> X, int64 n, int64 row_stride, int64 column_stride, int32 n_features,
             In<int64> counts, int32 weighted, int64 rows_per_block, In<int32> rank,
             In<int64> start, In<uint8> shift, In<uint32> offset, Out<int64> weight)
@@ -89,14 +91,14 @@ count_cells(In<Value> X, int64 n, int64 row_stride, int64 column_stride, int32 n
     const auto visit = [&](int32 f, int64 row, uint64 key) {
         if (start[f] < 0) return;
         const uint32 own = index_of(key, f, rank, shift + start[f], offset + start[f]);
-        if (own != NOWHERE) add_to(weight + own, weighted ? counts[row] : 1);
+        if (own != NOT_COUNTED) add_to(weight + own, weighted ? counts[row] : 1);
     };
     visit_values(X, n, row_stride, column_stride, n_features, counts, weighted != 0,
                  rows_per_block, visit);
 }
 
 // Find the smallest and the largest key of the cells that have an index.
-extern "C" __global__ void __launch_bounds__(BIN_THREADS)
+extern "C" __global__ void __launch_bounds__(BIN_THREADS, CELL_BLOCKS)
 find_cell_extremes(In<Value> X, int64 n, int64 row_stride, int64 column_stride, int32 n_features,
                    In<int64> counts, int32 weighted, int64 rows_per_block, In<int32> rank,
                    In<int64> start, In<uint8> shift, In<uint32> offset, Out<uint64> smallest,
@@ -105,7 +107,7 @@ find_cell_extremes(In<Value> X, int64 n, int64 row_stride, int64 column_stride, 
     const auto visit = [&](int32 f, int64 row, uint64 key) {
         if (start[f] < 0) return;
         const uint32 own = index_of(key, f, rank, shift + start[f], offset + start[f]);
-        if (own == NOWHERE) return;
+        if (own == NOT_COUNTED) return;
         atomicMin(smallest + own, key);
         atomicMax(largest + own, key);
     };

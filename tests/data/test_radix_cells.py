@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import gpuboost
+from gpuboost.backends.numba.backend import NumbaBackend
 from gpuboost.backends.numba.cells import CompiledColumnCounter
+from gpuboost.backends.numpy.backend import NumpyBackend
 from gpuboost.data import radix_cells
-from gpuboost.data.binning import bin_columns, fit_bin_mapper, fit_bins
+from gpuboost.data.binning import bin_columns, fit_bin_mapper
 from gpuboost.data.cell_counters import ColumnCounter, PartsCounter, count_cells
 from gpuboost.data.quantiles import distinct_values, limit_heavy, quantile_cuts
 from gpuboost.data.radix_cells import BinCells, are_distinct, keys_of, values_of
@@ -190,10 +192,10 @@ def test_a_split_stops_at_light_cells() -> None:
         assert names.count("split") <= 4, (kind, names)
 
 
-@pytest.mark.parametrize("counter", COUNTERS)
+@pytest.mark.parametrize("backend", [NumpyBackend(), NumbaBackend()])
 @pytest.mark.parametrize("weights", [None, "positive", "some zero"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_codes_by_cells_equal_codes_by_edges(counter: type, weights: Any, dtype: Any) -> None:
+def test_codes_by_cells_equal_codes_by_edges(backend: Any, weights: Any, dtype: Any) -> None:
     rng = np.random.default_rng(3)
     X = np.column_stack([big_column(kind, dtype) for kind in KINDS])
     X = np.column_stack([X, rng.integers(0, 255, BIG), np.where(X[:, 0] < 0, np.nan, 7)])
@@ -204,7 +206,7 @@ def test_codes_by_cells_equal_codes_by_edges(counter: type, weights: Any, dtype:
     for table in (X, np.asfortranarray(X)):
         mapper = fit_bin_mapper(table, is_categorical, 255, given_weights, 2)
         expected = bin_columns(table, mapper)
-        own = fit_bins(table, BinRule(is_categorical, 255, given_weights), 3, counter)
+        own = backend.fit_bins(table, BinRule(is_categorical, 255, given_weights), 3)
         for a, b in zip(mapper.edges, own.mapper.edges, strict=True):
             np.testing.assert_array_equal(a, b)
         np.testing.assert_array_equal(own.codes, expected.codes)

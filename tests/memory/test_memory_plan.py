@@ -13,10 +13,9 @@ import pytest
 import gpuboost
 from gpuboost.backends import cost_model as cost
 from gpuboost.backends.cost_model import SYNC_FREE_DEPTH
-from gpuboost.backends.cuda.data.binning import fit_bins
+from gpuboost.backends.cuda.data.binning import binning_peak, fit_bins
 from gpuboost.backends.cuda.growth import node_buffer as stored
 from gpuboost.backends.cuda.growth.memory_plan import (
-    binning_peak,
     dry_run,
     fit_peak,
     nodes_at,
@@ -153,7 +152,7 @@ def test_unbounded_trees_are_near(depth: int, meter: Meter) -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize("n_features", [3, 40])
+@pytest.mark.parametrize("n_features", [3, 40, 200])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_binning_is_counted(dtype: Any, weighted: bool, n_features: int, meter: Meter) -> None:

@@ -49,12 +49,12 @@ DERIVATIVE_BYTES, INTEGER_BYTES, LEAF_BYTES = 16.0 + 16, 12.0 + 8 + 16, 16.0 + 4
 REWEIGHING_LAUNCHES, OBJECTIVE_LAUNCHES = 10, 3  # of a round of AdaBoost
 # Waits of the host, new arrays and passes over the values to bin a table, counted by a test.
 # Columns with few values need fewer passes.
-MANY_VALUES, FEW_VALUES = (13, 32, 6), (7, 18, 3)
+MANY_VALUES, FEW_VALUES = (11, 39, 6), (6, 24, 3)
 # Bytes of a value: it is read in each pass, then read and coded.
 VALUE_BYTES, CODED_BYTES = 4, 4 + 2
-# Bytes of a column that are copied to the host or to the device: weights of the cells of the first
-# pass and their ranks; tables and weights of about 20,000 cells in each further pass.
-LEADING_BYTES, CELL_BYTES = (8 + 4) * 2**16, 20_000 * 5
+# Bytes of a column that are copied to the host or to the device: about 12,000 cells with values in
+# the first two passes, and their weights; tables of about 20,000 cells in each further pass.
+COUNTED_BYTES, TABLE_BYTES = 12_000 * (8 + 8), 20_000 * 5
 
 # Copies of a batch to the host, each with a wait: the table, and one array per name.
 COPIES = 1 + len(NAMES)
@@ -160,7 +160,7 @@ def binning(rows: int, features: int, counted: tuple[int, int, int]) -> Stage:
     waits, arrays, passes = counted
     values = float(rows) * features
     codes = iterations("codes of a row", values / WARP) + Work(bytes=values * CODED_BYTES)
-    copied_bytes = features * (LEADING_BYTES + (passes - 1.0) * CELL_BYTES)
+    copied_bytes = features * (COUNTED_BYTES + (passes - 1.0) * TABLE_BYTES)
     return waiting(waits) + Stage.of(
         Kernel(Work(calls=float(arrays)), 0.0),
         Kernel(Work(searches=float(features) * passes / MANY_VALUES[2]), 0.0),

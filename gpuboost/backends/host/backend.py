@@ -12,7 +12,7 @@ from gpuboost.backends.host.binned import code_blocks
 from gpuboost.backends.host.boosting import HostBooster
 from gpuboost.backends.host.finish import finish_grown
 from gpuboost.backends.protocol import Backend, Booster, Reweighter
-from gpuboost.data.binning import fit_bins
+from gpuboost.data.binning import learn_bins
 from gpuboost.data.cell_counters import ColumnCounter
 from gpuboost.engine.bins import BinnedMatrix, BinRule
 from gpuboost.engine.ensembles.adaboost_task import ReweightTask
@@ -46,7 +46,8 @@ class HostBackend(Backend):
 
     def fit_bins(self, X: np.ndarray, rule: BinRule, n_threads: int) -> BinnedMatrix:
         """Learn the bins of ``X`` (n, F), and bin ``X``."""
-        return fit_bins(X, rule, n_threads, self.column_counter, self.bin)
+        mapper, binned = learn_bins(X, rule, n_threads, self.column_counter, with_codes=True)
+        return self.bin(X, mapper, n_threads) if binned is None else binned
 
     def sum_out_of_bag(
         self,

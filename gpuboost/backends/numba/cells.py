@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpuboost.backends.numba.compiler import bits_of, entry, inlined
-from gpuboost.data.cell_counters import CellPaths, ColumnCounter
+from gpuboost.data.cell_counters import CellValues, ColumnCounter
 from gpuboost.data.radix_cells import MISSING_KEY
 
 _SIGN = np.uint64(1 << 63)
@@ -55,12 +55,16 @@ def add_weights(cell, counts, weight):
 
 
 @entry
-def find_rows(cell, is_chosen, rows):
-    """Write the rows of the values of some cells to ``rows`` (n,); return their number."""
-    n = 0
+def find_covered(column, cell, is_covered, rows, values, cells):
+    """Write the rows, values and cells of the values in covered cells; return their number.
+
+    ``rows``, ``values`` and ``cells`` have the length of the column.
+    """
+    n = np.uint32(0)
     for i in range(len(cell)):
-        rows[n] = i
-        n += is_chosen[np.uint32(cell[i])]
+        own = np.uint32(cell[i])
+        rows[n], values[n], cells[n] = i, column[i], cell[i]
+        n += np.uint32(is_covered[own])
     return n
 
 
@@ -84,38 +88,42 @@ def take_codes(code_of_cell, cell, codes):
 class CompiledColumnCounter(ColumnCounter):
     """A `ColumnCounter` whose passes are compiled."""
 
+    # Memory for rows, values and cells. All columns have one type.
+    _found: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+
     def write_codes(self, code_of_cell: np.ndarray, codes: np.ndarray) -> None:
         """Write the code of each value's cell."""
         take_codes(code_of_cell, self._cell, codes)
 
-    def _count_leading(self, weight: np.ndarray) -> None:
+    def _count_leading(self, own: CellValues) -> None:
         """Find the cell of each value in pass 1, and add weights."""
-        for rows, counts in self._blocks(self._cell, self._counts):
-            find_leading(self._column[rows], self._cell[rows])
-            add_weights(self._cell[rows], counts, weight)
+        for rows, counts in _blocks(own):
+            find_leading(own.values[rows], own.cell[rows])
+            add_weights(own.cell[rows], counts, self._tables.weight)
 
-    def _find_rows(self, is_chosen: np.ndarray) -> np.ndarray:
-        """Rows of the values of some cells."""
-        rows = np.empty(len(self._cell), dtype=np.int32)
-        return rows[: find_rows(self._cell, is_chosen, rows)].copy()
+    def _count_parts(self, own: CellValues) -> None:
+        """Move values to the parts of their cells, and add weights."""
+        tables = self._tables
+        for rows, counts in _blocks(own):
+            follow_paths(own.values[rows], tables.shift, tables.offset, own.cell[rows])
+            add_weights(own.cell[rows], counts, tables.weight)
 
-    def _count_parts(
-        self, values: np.ndarray, counts: Any, cell: np.ndarray, paths: CellPaths, weight: Any
-    ) -> None:
-        """Move values along the paths of their cells, and add weights."""
-        for rows, own in self._blocks(cell, counts):
-            follow_paths(values[rows], paths.shift, paths.offset, cell[rows])
-            add_weights(cell[rows], own, weight)
+    def _find_covered(self, own: CellValues) -> CellValues:
+        """Return the values of the cells that are covered."""
+        if self._found is None:
+            n = len(own.cell)
+            self._found = np.empty(n, np.int32), np.empty_like(own.values), np.empty(n, np.int32)
+        n = find_covered(own.values, own.cell, self._tables.is_covered, *self._found)
+        rows, values, cell = (each[:n] for each in self._found)
+        return CellValues(values, None if own.counts is None else own.counts[rows], cell, rows)
 
-    def _find_extremes(
-        self, values: Any, slots: Any, cell: Any, smallest: np.ndarray, largest: np.ndarray
-    ) -> None:
+    def _find_extremes(self, own: CellValues, smallest: np.ndarray, largest: np.ndarray) -> None:
         """Find the smallest and the largest key of the values in each slot."""
-        find_extremes(values, slots, cell, smallest, largest)
+        find_extremes(own.values, self._tables.slot, own.cell, smallest, largest)
 
-    @staticmethod
-    def _blocks(cell: np.ndarray, counts: Any) -> Any:
-        """Yield slices of rows whose cells stay in the cache, and the weights of these rows."""
-        for start in range(0, len(cell), _BLOCK):
-            rows = slice(start, start + _BLOCK)
-            yield rows, _NO_COUNTS if counts is None else counts[rows]
+
+def _blocks(own: CellValues) -> Any:
+    """Yield slices of rows whose cells stay in the cache, and the weights of these rows."""
+    for start in range(0, len(own.cell), _BLOCK):
+        rows = slice(start, start + _BLOCK)
+        yield rows, _NO_COUNTS if own.counts is None else own.counts[rows]

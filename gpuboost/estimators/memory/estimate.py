@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from gpuboost.backends.cuda.data.binning import binning_peak
 from gpuboost.backends.cuda.fit_memory import boosting_peak, reweighting_peak
-from gpuboost.backends.cuda.growth.memory_plan import HISTOGRAM_SHARE, binning_peak, fit_peak
+from gpuboost.backends.cuda.growth.memory_plan import HISTOGRAM_SHARE, fit_peak
 from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape
 from gpuboost.backends.devices import device_number, why_no_cuda
 from gpuboost.backends.select import cuda_backend

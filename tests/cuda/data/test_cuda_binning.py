@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpuboost.backends.cuda.data import binning, features
+from gpuboost.backends.cuda.data import binning, edges, features
 from gpuboost.backends.cuda.runtime.source import file_text, kernel_source
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
 from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
@@ -184,9 +185,9 @@ def test_values_at_edges(dtype: Any) -> None:
     train = matrix(5, 900, ["normal", "heavy", "denormal", "huge", "integers"], np.float64)
     mapper = fit_bin_mapper(train, np.zeros(5, dtype=bool))
     X = np.full((800, 5), np.nan, dtype=dtype)
-    for f, edges in enumerate(mapper.edges):
+    for f, own in enumerate(mapper.edges):
         with np.errstate(over="ignore", under="ignore"):
-            near = edges.astype(dtype)
+            near = own.astype(dtype)
         near = np.concatenate([near, np.nextafter(near, dtype(np.inf)), -near])
         X[:, f] = rng.choice(near[np.isfinite(near)], len(X))
     runtime = ShimRuntime()
@@ -208,6 +209,50 @@ def test_all_columns_are_read_together(dtype: Any, machine: Machine) -> None:
     launches = str(machine.launches)
     assert launches.count("count_leading_cells") == 1
     assert launches.count("count_cells") + launches.count("find_cell_extremes") <= 9
+
+
+@pytest.mark.parametrize("by_column", [False, True])
+@pytest.mark.parametrize("weights", ["none", "real"])
+def test_columns_are_searched_in_groups(
+    weights: str, by_column: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group is read where it lies in the matrix, and the memory of a pass is bounded."""
+    monkeypatch.setattr(edges, "COLUMNS_AT_ONCE", 5)
+    X = matrix(3, 400, [*COLUMN_KINDS, *OWN_KINDS], np.float32)
+    runtime = ShimRuntime(flavour="guard")
+    own_weights = make_weights(np.random.default_rng(1), len(X), weights)
+    given_array = np.asfortranarray(X) if by_column else X
+    assert_equal_binning(runtime, X, weights=own_weights, given=given_array)
+    assert runtime.launches.count("count_leading_cells") == -(-X.shape[1] // 5) > 2
+
+
+@dataclass
+class CopyCounter(ShimRuntime):
+    """The shim, with the number of elements of every copy to the host."""
+
+    copied: list[int] = field(default_factory=list)
+
+    def to_host(self, array: np.ndarray) -> np.ndarray:
+        self.copied.append(array.size)
+        return super().to_host(array)
+
+
+def test_copies_to_the_host_do_not_grow_with_the_rows() -> None:
+    """Without equal values, the number of cells is bounded."""
+    totals, rule = [], BinRule(np.zeros(1, dtype=bool))
+    for n in (1 << 17, 1 << 18):
+        runtime = CopyCounter()
+        X = np.random.default_rng(n).standard_normal((n, 1)).astype(np.float32)
+        binning.fit_mapper(runtime, X, rule)
+        totals.append(sum(runtime.copied))
+    assert max(totals) < n / 6 and totals[1] < 1.2 * totals[0]
+
+
+def test_only_cells_with_values_are_copied() -> None:
+    X = np.random.default_rng(0).choice(np.linspace(-3, 5, 100), (3000, 3))
+    runtime = CopyCounter()
+    binning.fit_mapper(runtime, X, BinRule(np.zeros(3, dtype=bool)))
+    assert max(runtime.copied) <= 2 * 3 * 100  # per column, of each value at most two numbers
 
 
 # Matrix on host and device ------------------------------------------------------------------

@@ -12,8 +12,8 @@ import numpy as np
 
 from gpuboost.backends.cuda.boosting.leaf_quantiles import LeafQuantiles, ListedRows, PlacedLeaves
 from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet, blocks, optional
-from gpuboost.backends.cuda.data.edges import constants_of
 from gpuboost.backends.cuda.data.features import DeviceFeatures
+from gpuboost.backends.cuda.data.tiles import constants_of
 from gpuboost.backends.cuda.growth.best_first import SplitQueue
 from gpuboost.backends.cuda.growth.finish import Finisher
 from gpuboost.backends.cuda.growth.hooks import LeavesOfRound

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from gpuboost.backends.cuda.data.edges import constants_of, grid_of, learn_columns
-from gpuboost.backends.cuda.data.features import DeviceFeatures, copy_to_device, parts_on_device
-from gpuboost.backends.cuda.runtime.launch import launch
+from gpuboost.backends.cuda.data.edges import CELLS_BYTES, COLUMNS_AT_ONCE, learn_columns
+from gpuboost.backends.cuda.data.features import copy_to_device, parts_on_device
+from gpuboost.backends.cuda.data.tiles import launch_on_tiles
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.data.binning import assemble_mapper
 from gpuboost.data.quantiles import weighted_rows
@@ -17,7 +15,17 @@ from gpuboost.engine.growth.frontier import Array
 
 # Largest number of rows of a block, which copies the edges to shared memory once for all its rows.
 ROWS_PER_BLOCK = 4096
-LEARNING_BYTES = 64  # allowed besides X, per row: for weights, codes and tables of cells
+ROW_WEIGHT_BYTES = 8  # of a row, if weights differ
+
+
+def binning_peak(n_features: int, n_samples: int, itemsize: int, weighted: bool) -> int:
+    """Peak bytes of binning a host matrix that fits in the device's memory.
+
+    They hold the matrix, plus its codes or the weights of rows and cells, whichever is larger.
+    """
+    weights = ROW_WEIGHT_BYTES * n_samples if weighted else 0
+    weights += CELLS_BYTES * min(n_features, COLUMNS_AT_ONCE)
+    return n_samples * n_features * itemsize + max(n_samples * n_features, weights)
 
 
 def fit_bins(runtime: Runtime, X: Array, rule: BinRule) -> BinnedMatrix:
@@ -34,7 +42,8 @@ def fit_bins(runtime: Runtime, X: Array, rule: BinRule) -> BinnedMatrix:
     rule : BinRule
         Rule for bins, whose weights are on the host or on the device.
     """
-    if X.nbytes + LEARNING_BYTES * len(X) <= runtime.memory_budget():
+    n, n_features = X.shape
+    if binning_peak(n_features, n, X.itemsize, rule.weights is not None) <= runtime.memory_budget():
         features = copy_to_device(runtime, X)
         X = features.values if features.column_stride == 1 else features.values.T
     return bin_matrix(runtime, X, fit_mapper(runtime, X, rule))
@@ -46,7 +55,8 @@ def fit_mapper(runtime: Runtime, X: Array, rule: BinRule) -> BinMapper:
     counts = None if rule.weights is None else _counts_of(runtime, rule.weights)
     bins = []
     on_device = isinstance(X, runtime.xp.ndarray)
-    step = X.shape[1] if on_device else max(1, runtime.memory_budget() // (2 * X[:, :1].nbytes))
+    column_bytes = len(X) * X.itemsize + CELLS_BYTES
+    step = X.shape[1] if on_device else max(1, runtime.memory_budget() // column_bytes)
     for first in range(0, X.shape[1], step):
         features = copy_to_device(runtime, X[:, first : first + step])
         bins += learn_columns(runtime, features, counts, limits[first : first + step])
@@ -82,12 +92,6 @@ def bin_matrix(runtime: Runtime, X: Array, mapper: BinMapper) -> BinnedMatrix:
     codes = xp.empty((n_features, n), dtype=xp.uint8)
     n_missing = xp.zeros(n_features, dtype=xp.int64)
     for rows, part in parts_on_device(runtime, X):
-        _code(runtime, part, codes=codes, first=rows.start, n_missing=n_missing, **given)
+        given |= {"codes": codes, "first": rows.start, "n_missing": n_missing}
+        launch_on_tiles(runtime, "bin_values", part, ROWS_PER_BLOCK, **given)
     return BinnedMatrix(codes, mapper, runtime.to_host(n_missing))
-
-
-def _code(runtime: Runtime, X: DeviceFeatures, **given: Any) -> None:
-    """Compute the codes of some rows of a matrix; ``given`` are the other kernel arguments."""
-    *grid, rows = grid_of(runtime, X, ROWS_PER_BLOCK)
-    own = {"X": X.values, "rows_per_block": rows}
-    launch(runtime, "bin_values", tuple(grid), X, constants=constants_of(X), **own, **given)

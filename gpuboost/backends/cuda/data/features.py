@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuboost.backends.cuda.runtime.protocol import Runtime
@@ -19,12 +19,15 @@ class DeviceFeatures:
 
     Attributes
     ----------
-    values : float32 or float64 (n, F) or (F, n), C-contiguous
-        Values by row, or by column.
+    values : float32 or float64, C-contiguous
+        (n, F) or (F, n), values by row or by column; or a part of these, which begins with the
+        first value.
     row_stride, column_stride : int
         Number of values from one row, or one column, to the next.
     n, n_features : int
         Numbers of rows and of columns.
+    itemsize : int
+        Bytes of a value.
     """
 
     values: Array
@@ -32,19 +35,20 @@ class DeviceFeatures:
     column_stride: int
     n: int
     n_features: int
+    itemsize: int
 
     @classmethod
     def of(cls, xp: Any, X: Array) -> DeviceFeatures:
         """Wrap a matrix (n, F); it is copied only if it is neither C- nor F-contiguous."""
         n, n_features = X.shape
         if X.flags.f_contiguous and not X.flags.c_contiguous:
-            return cls(X.T, 1, n, n, n_features)
-        return cls(xp.ascontiguousarray(X), n_features, 1, n, n_features)
+            return cls(X.T, 1, n, n, n_features, X.itemsize)
+        return cls(xp.ascontiguousarray(X), n_features, 1, n, n_features, X.itemsize)
 
-    @property
-    def itemsize(self) -> int:
-        """Bytes of a value."""
-        return self.values.dtype.itemsize
+    def columns(self, first: int, n_features: int) -> DeviceFeatures:
+        """Return some consecutive columns, without a copy."""
+        values = self.values.ravel()[first * self.column_stride :]
+        return replace(self, values=values, n_features=n_features)
 
 
 def copy_to_device(runtime: Runtime, X: Array) -> DeviceFeatures:

@@ -14,16 +14,12 @@ from gpuboost.backends.cuda.growth.node_buffer import has_places, max_rows_of_tr
 from gpuboost.backends.cuda.runtime.arena import ArenaPlan, plan_arena
 from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape, ShapeRuntime
 from gpuboost.backends.cuda.sampling.batch_inputs import HostInputs
-from gpuboost.data.radix_cells import N_LEADING
 from gpuboost.engine.growth.level_loop import grow_levels
 from gpuboost.engine.task import GrowTask, TreeOptions
 
 # Fraction of the memory budget for histograms, of a level and of the level before if they are kept;
 # the rest is for rows and nodes.
 HISTOGRAM_SHARE = 0.5
-# Bytes to find bins, see `backends.cuda.data.edges`: weights of the cells of a column in pass 1,
-# and the weight of a row, if weights differ.
-CELLS_BYTES, ROW_WEIGHT_BYTES = 8 * N_LEADING, 8
 ROWS_OF_FULL_LEVEL = 4  # smallest number of rows per node of a level that is assumed to be full
 
 
@@ -100,15 +96,6 @@ def shape_runtime(
         return n_trees * min(nodes_at(depth, n_rows), 2 * options.max_splits(depth - 1))
 
     return ShapeRuntime(shape.shared_memory, shape.n_multiprocessors, nodes)
-
-
-def binning_peak(n_features: int, n_samples: int, itemsize: int, weighted: bool) -> int:
-    """Peak bytes of binning a host matrix that fits in the device's memory.
-
-    They hold the matrix, plus its codes or the weights of rows and cells, whichever is larger.
-    """
-    weights = n_features * CELLS_BYTES + (ROW_WEIGHT_BYTES * n_samples if weighted else 0)
-    return n_samples * n_features * itemsize + max(n_samples * n_features, weights)
 
 
 def nodes_at(depth: int, rows: int) -> int:
