@@ -15,7 +15,15 @@ from benchmarks.report.results import read_results, result_path
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT, README = ROOT / "docs" / "benchmarks.md", ROOT / "README.md"
-DEFAULT_NAMES = ("speed", "speed_boosting", "quality", "quality_boosting", "memory", "import")
+DEFAULT_NAMES = (
+    "speed",
+    "speed_boosting",
+    "quality",
+    "quality_boosting",
+    "memory",
+    "import",
+    "first_use",
+)
 
 _FIRST_METRICS = ("AUC", "R2", "accuracy", "D2 Poisson")
 
@@ -282,6 +290,22 @@ def _import_table(content: Content) -> str:
     return markdown(["", "seconds"], rows)
 
 
+def _first_use_table(content: Content) -> str:
+    rows = [
+        [
+            record["key"],
+            f"{record['first_seconds']:.2f} ({record['first_device']})",
+            f"{record['warm_seconds']:.2f} ({record['warm_device']})",
+        ]
+        for record in content["records"]
+    ]
+    note = (
+        'Seconds with `device="auto"` and nothing compiled, in a fresh process, and of the second '
+        "fit in a process with compiled code."
+    )
+    return f"{markdown(['case', 'first fit', 'warm fit'], rows)}\n\n{note}"
+
+
 def _stages_table(content: Content) -> str:
     rows = [
         [r["stage"], r["backend"], r["size"], f"{1e3 * r['seconds']:.2f}", str(r["rounds"])]
@@ -296,5 +320,6 @@ _TABLES: dict[str, Callable[[Content], str]] = {
     "quality_boosting": _boosting_quality_table,
     "memory": _memory_table,
     "import": _import_table,
+    "first_use": _first_use_table,
     "stages": _stages_table,
 }

@@ -16,7 +16,7 @@ from benchmarks.quality import quality, scores
 from benchmarks.report import report
 from benchmarks.report.highlights import HIGHLIGHTS, highlight, highlights_table
 from benchmarks.report.results import OtherMachineError, Results, read_results, result_path
-from benchmarks.speed import imports, memory, probe, timing
+from benchmarks.speed import first_use, imports, memory, probe, timing
 from benchmarks.speed.machine import describe_machine
 from benchmarks.stages import stages
 from benchmarks.suite import tables
@@ -228,6 +228,16 @@ def test_import_verdicts():
     assert imports.missed_bounds(good) == []
     bad = {"ratio": 1.31, "loaded_optional": ["numba"], "first_fit_seconds": 30.0}
     assert len(imports.missed_bounds(bad)) == 3
+
+
+def test_first_use_is_measured_from_an_empty_cache():
+    case = first_use.FirstUse("RandomForestClassifier", 2000, 10.0, True)
+    found = first_use.measure(case, "numpy", 1)
+    assert found["first_device"] == found["warm_device"] == "numpy"
+    assert first_use.missed_bounds(case, found) == []
+    slow = {"first_seconds": 15.0, "warm_seconds": 1.0}
+    assert first_use.missed_bounds(case, slow) == ["14.0 s more than a warm fit, 10 allowed"]
+    assert len(first_use.missed_bounds(first_use.FIRST_USES[0], slow)) == 1
 
 
 def test_import_loads_nothing_optional():
