@@ -160,7 +160,7 @@ class ColumnCounter:
     def split(self, split: CellSplit) -> Counted:
         """Move the values of split cells to their parts; return the parts with values, weighted."""
         own = self._values_of(split.cells)
-        self._tables.split(split, own is self._covered)
+        self._tables.split(split, own is not self._all)
         self._count_parts(own)
         if own is not self._all:
             self._cell[own.rows] = own.cell
@@ -170,8 +170,7 @@ class ColumnCounter:
         """Return the smallest and the largest key of each of some cells."""
         if not self._tables.is_covered[chosen].all():
             self._tables.cover(chosen)
-            found = self._find_covered(self._all)
-            self._covered = found if 2 * len(found.cell) < len(self._cell) else self._all
+            self._covered = self._find_covered(self._all)
         self._tables.number(chosen)
         smallest, largest = no_extremes(len(chosen) + 1)  # the last is for other cells
         self._find_extremes(self._covered, smallest, largest)
@@ -202,8 +201,10 @@ class ColumnCounter:
             own.cell[piece] = part
 
     def _find_covered(self, own: CellValues) -> CellValues:
-        """Return the values of the cells that are covered."""
+        """Return the values of the cells that are covered, or all values if these are not few."""
         rows = np.flatnonzero(self._tables.is_covered.take(own.cell))
+        if 2 * len(rows) >= len(own.cell):
+            return own
         counts = None if own.counts is None else own.counts[rows]
         return CellValues(own.values[rows], counts, own.cell[rows], rows)
 

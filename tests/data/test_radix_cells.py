@@ -192,6 +192,29 @@ def test_a_split_stops_at_light_cells() -> None:
         assert names.count("split") <= 4, (kind, names)
 
 
+@pytest.mark.parametrize("counter", COUNTERS)
+@pytest.mark.parametrize("is_skewed", [False, True])
+def test_later_passes_visit_few_rows(
+    is_skewed: bool, counter: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After pass 2, only values in cells that decide the bins are visited."""
+    column = np.random.default_rng(0).standard_normal(BIG)
+    n_visited: list[int] = []
+
+    def noting(method: Any) -> Any:
+        def visit(self: Any, own: Any, *given: Any) -> None:
+            n_visited.append(len(own.cell))
+            method(self, own, *given)
+
+        return visit
+
+    for name in ("_count_parts", "_find_extremes"):
+        monkeypatch.setattr(counter, name, noting(getattr(counter, name)))
+    found(np.exp(column) if is_skewed else column, None, 255, counter)
+    assert n_visited[0] == BIG and len(n_visited) > 3
+    assert max(n_visited[1:]) < BIG / 4, n_visited
+
+
 @pytest.mark.parametrize("backend", [NumpyBackend(), NumbaBackend()])
 @pytest.mark.parametrize("weights", [None, "positive", "some zero"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

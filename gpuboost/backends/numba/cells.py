@@ -109,11 +109,13 @@ class CompiledColumnCounter(ColumnCounter):
             add_weights(own.cell[rows], counts, tables.weight)
 
     def _find_covered(self, own: CellValues) -> CellValues:
-        """Return the values of the cells that are covered."""
+        """Return the values of the cells that are covered, or all values if these are not few."""
         if self._found is None:
             n = len(own.cell)
             self._found = np.empty(n, np.int32), np.empty_like(own.values), np.empty(n, np.int32)
         n = find_covered(own.values, own.cell, self._tables.is_covered, *self._found)
+        if 2 * n >= len(own.cell):
+            return own
         rows, values, cell = (each[:n] for each in self._found)
         return CellValues(values, None if own.counts is None else own.counts[rows], cell, rows)
 
