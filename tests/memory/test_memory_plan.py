@@ -155,13 +155,16 @@ def test_unbounded_trees_are_near(depth: int, meter: Meter) -> None:
 @pytest.mark.parametrize("n_features", [3, 40, 200])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_binning_is_counted(dtype: Any, weighted: bool, n_features: int, meter: Meter) -> None:
+@pytest.mark.parametrize("budget", [1 << 32, 6 << 20])
+def test_binning_is_counted(
+    dtype: Any, weighted: bool, n_features: int, budget: int, meter: Meter
+) -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((20_000, n_features)).astype(dtype)
     weights = rng.uniform(0.5, 1, len(X)) if weighted else None
     rule = BinRule(np.zeros(n_features, dtype=bool), weights=weights)
-    fit_bins(TrackedRuntime(), X, rule)
-    estimated = binning_peak(n_features, len(X), X.itemsize, weighted)
+    fit_bins(TrackedRuntime(budget=budget), X, rule)
+    estimated = binning_peak(n_features, len(X), X.itemsize, weighted, budget)
     assert abs(estimated / meter.peak - 1) < 0.05
 
 

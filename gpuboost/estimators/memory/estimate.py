@@ -101,8 +101,10 @@ def estimate_memory(
         np.dtype(one_of("dtype", np.dtype(dtype).name, ("float32", "float64"))),
     )
     estimator = clone(estimator).set_params(random_state=0)
-    growing = _growing_peak(estimator, table, *_budget(memory_budget))
-    return max(growing, binning_peak(n_features, n_samples, table.dtype.itemsize, table.weighted))
+    budget, shape = _budget(memory_budget)
+    size = n_features, n_samples, table.dtype.itemsize
+    binning = binning_peak(*size, table.weighted, budget)
+    return max(_growing_peak(estimator, table, budget, shape), binning)
 
 
 def _growing_peak(estimator: Any, table: ShapeOnlyTable, budget: int, shape: DeviceShape) -> int:

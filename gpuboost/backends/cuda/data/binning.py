@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpuboost.backends.cuda.data.edges import CELLS_BYTES, COLUMNS_AT_ONCE, learn_columns
-from gpuboost.backends.cuda.data.features import copy_to_device, parts_on_device
+from gpuboost.backends.cuda.data.features import HOST_BYTES, copy_to_device, parts_on_device
 from gpuboost.backends.cuda.data.tiles import launch_on_tiles
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.data.binning import assemble_mapper
@@ -18,14 +18,35 @@ ROWS_PER_BLOCK = 4096
 ROW_WEIGHT_BYTES = 8  # of a row, if weights differ
 
 
-def binning_peak(n_features: int, n_samples: int, itemsize: int, weighted: bool) -> int:
-    """Peak bytes of binning a host matrix that fits in the device's memory.
+def binning_peak(
+    n_features: int, n_samples: int, itemsize: int, weighted: bool, budget: int
+) -> int:
+    """Peak bytes of binning a host matrix within a memory budget (see `fit_bins`)."""
+    whole = _peak_of_whole(n_features, n_samples, itemsize, weighted)
+    if whole <= budget:
+        return whole
+    column_bytes = _column_bytes(n_samples, itemsize)
+    learning = min(n_features, _columns_within(budget, column_bytes)) * column_bytes
+    learning += ROW_WEIGHT_BYTES * n_samples if weighted else 0
+    n_values = n_samples * n_features
+    return max(learning, n_values + min(n_values * itemsize, HOST_BYTES))  # codes and a part
 
-    They hold the matrix, plus its codes or the weights of rows and cells, whichever is larger.
-    """
+
+def _peak_of_whole(n_features: int, n_samples: int, itemsize: int, weighted: bool) -> int:
+    """Bytes of a matrix, plus its codes or the weights of rows and cells if these are larger."""
     weights = ROW_WEIGHT_BYTES * n_samples if weighted else 0
     weights += CELLS_BYTES * min(n_features, COLUMNS_AT_ONCE)
     return n_samples * n_features * itemsize + max(n_samples * n_features, weights)
+
+
+def _column_bytes(n_samples: int, itemsize: int) -> int:
+    """Bytes of a column and its cells."""
+    return n_samples * itemsize + CELLS_BYTES
+
+
+def _columns_within(budget: int, column_bytes: int) -> int:
+    """Number of columns whose bins are learnt at once if the matrix is copied in parts."""
+    return max(1, budget // column_bytes)
 
 
 def fit_bins(runtime: Runtime, X: Array, rule: BinRule) -> BinnedMatrix:
@@ -43,7 +64,8 @@ def fit_bins(runtime: Runtime, X: Array, rule: BinRule) -> BinnedMatrix:
         Rule for bins, whose weights are on the host or on the device.
     """
     n, n_features = X.shape
-    if binning_peak(n_features, n, X.itemsize, rule.weights is not None) <= runtime.memory_budget():
+    whole = _peak_of_whole(n_features, n, X.itemsize, rule.weights is not None)
+    if whole <= runtime.memory_budget():
         features = copy_to_device(runtime, X)
         X = features.values if features.column_stride == 1 else features.values.T
     return bin_matrix(runtime, X, fit_mapper(runtime, X, rule))
@@ -55,8 +77,9 @@ def fit_mapper(runtime: Runtime, X: Array, rule: BinRule) -> BinMapper:
     counts = None if rule.weights is None else _counts_of(runtime, rule.weights)
     bins = []
     on_device = isinstance(X, runtime.xp.ndarray)
-    column_bytes = len(X) * X.itemsize + CELLS_BYTES
-    step = X.shape[1] if on_device else max(1, runtime.memory_budget() // column_bytes)
+    step = X.shape[1]
+    if not on_device:
+        step = _columns_within(runtime.memory_budget(), _column_bytes(len(X), X.itemsize))
     for first in range(0, X.shape[1], step):
         features = copy_to_device(runtime, X[:, first : first + step])
         bins += learn_columns(runtime, features, counts, limits[first : first + step])
