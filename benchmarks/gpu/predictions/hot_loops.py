@@ -230,7 +230,7 @@ HOT = {
             trip_counts={"for (int32 step = top": 8},
         ),
         "values of a lane",
-        ("data/bin.cu", "BIN_THREADS"),
+        ("data/tile.cuh", "BIN_THREADS"),
     ),
 }
 
