@@ -16,12 +16,12 @@ from tqdm import tqdm
 
 from gpuboost.backends.cache import compiled_programs, mark_compiled
 from gpuboost.backends.compiling import omit_notice
-from gpuboost.cli.programs import WARM_UP_PROGRAMS, Program
+from gpuboost.cli.programs import WARM_UP_PROGRAMS
 from gpuboost.data.parameters import thread_count
 
 _BY_NAME = {program.name: program for program in WARM_UP_PROGRAMS}
-_REPORT_ROW = "{:<28} {:>9} {:>13} {:>13}"
-Functions = dict[str, float]  # CPU seconds to compile each function, 0 if it was read from disk
+_REPORT_ROW = "{:<28} {:>18} {:>13}"
+Functions = dict[str, float]  # CPU seconds that it took to compile each function
 
 
 def run(n_processes: int | None = None) -> int:
@@ -29,8 +29,9 @@ def run(n_processes: int | None = None) -> int:
 
     If all programs are marked as compiled by an earlier run, nothing is done.
 
-    Each program runs in its own process, ``n_processes`` of them at a time (default: one per core).
-    A function that two processes need at the same time is compiled twice.
+    ``n_processes`` processes (default: one per core) take the programs in turn. What a process has
+    compiled serves its later programs, too; a function that two processes need at the same time is
+    compiled twice.
     """
     names = [program.name for program in WARM_UP_PROGRAMS]
     if len(compiled_programs(names)) == len(names):
@@ -48,10 +49,11 @@ def run(n_processes: int | None = None) -> int:
 
 
 def compile_program(name: str) -> tuple[str, Functions]:
-    """Run the fits of a program and mark it; return its name and functions."""
+    """Run the fits of a program and mark it; return its name and the functions compiled for it."""
     from gpuboost.backends.numba.background import used_functions
 
     omit_notice()
+    n_before = len(used_functions)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about models of few trees
         for fit in _BY_NAME[name].fits:
@@ -59,40 +61,33 @@ def compile_program(name: str) -> tuple[str, Functions]:
     folders = {each.folder for each in used_functions if each.folder is not None}
     if folders:
         mark_compiled(min(folders), name)
-    return name, {each.name: each.seconds for each in used_functions}
+    return name, {each.name: each.seconds for each in used_functions[n_before:] if each.is_new}
 
 
 def report(found: dict[str, Functions], seconds: float, n_processes: int) -> str:
-    """A table of the programs, and of all of them together.
-
-    A program's seconds are those of all its functions, even if another program compiled them.
-    """
-    slowest: Functions = {}
-    for functions in found.values():
-        for function, own in functions.items():
-            slowest[function] = max(own, slowest.get(function, 0.0))
-    titles = ("program", "functions", "compiled now", "CPU seconds")
+    """A table of what each program added to those compiled before it, and of all together."""
+    titles = ("program", "functions compiled", "CPU seconds")
     lines = [_REPORT_ROW.format(*titles), "-" * len(_REPORT_ROW.format(*titles))]
-    rows: list[tuple[Program | None, Functions]] = [
-        (each, found[each.name]) for each in WARM_UP_PROGRAMS
-    ]
-    for program, functions in (*rows, (None, slowest)):
-        new = [slowest[function] for function in functions if slowest[function]]
-        text = program.text if program else "all programs together"
-        lines.append(_REPORT_ROW.format(text, len(functions), len(new), f"{sum(new):.1f}"))
+    for program in WARM_UP_PROGRAMS:
+        added = found[program.name]
+        row = program.text, len(added), f"{sum(added.values()):.1f}"
+        lines.append(_REPORT_ROW.format(*row))
+    n_functions = len(set[str]().union(*found.values()))
+    total = sum(sum(added.values()) for added in found.values())
+    lines.append(_REPORT_ROW.format("all programs together", n_functions, f"{total:.1f}"))
     lines.append(f"All programs are compiled: {seconds:.1f} s in {n_processes} processes.")
     return "\n".join(lines)
 
 
 @contextmanager
 def _processes(n: int) -> Iterator[Any]:
-    """A pool of processes that is terminated at the end; each runs one program, then is replaced.
+    """A pool of processes that is terminated at the end.
 
     They ignore Ctrl-C, which this process handles.
     """
     context = multiprocessing.get_context("spawn")
     with _ctrl_c_ignored():
-        pool = context.Pool(n, initializer=_ignore_ctrl_c, maxtasksperchild=1)
+        pool = context.Pool(n, initializer=_ignore_ctrl_c)
     try:
         yield pool
     finally:

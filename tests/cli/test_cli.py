@@ -266,14 +266,16 @@ def test_different_models_are_an_error(monkeypatch):
 # ---- warmup --------------------------------------------------------------------------------------
 
 
-def test_warmup_reports_what_each_program_compiles():
-    found = {program.name: {"shared": 0.0, program.name: 1.0} for program in WARM_UP_PROGRAMS}
+def test_warmup_reports_what_each_program_adds():
+    found = {program.name: {program.name: 1.0} for program in WARM_UP_PROGRAMS}
     found[WARM_UP_PROGRAMS[0].name]["shared"] = 2.0
+    found[WARM_UP_PROGRAMS[1].name]["shared"] = 4.0  # two processes compiled it
+    found[WARM_UP_PROGRAMS[2].name] = {}
     lines = warm_up.report(found, 9.0, 2).splitlines()
-    assert lines[2].split()[-3:] == ["2", "2", "3.0"] and WARM_UP_PROGRAMS[0].text in lines[2]
-    assert lines[3].split()[-3:] == ["2", "2", "3.0"]  # another program compiled one of both
-    total = len(WARM_UP_PROGRAMS) + 1
-    assert lines[-2].split() == f"all programs together {total} {total} {total + 1}.0".split()
+    assert lines[2].split()[-2:] == ["2", "3.0"] and WARM_UP_PROGRAMS[0].text in lines[2]
+    assert lines[3].split()[-2:] == ["2", "5.0"] and lines[4].split()[-2:] == ["0", "0.0"]
+    n = len(WARM_UP_PROGRAMS)
+    assert lines[-2].split() == f"all programs together {n} {n + 5}.0".split()
     assert lines[-1] == "All programs are compiled: 9.0 s in 2 processes."
 
 
