@@ -295,15 +295,17 @@ def _first_use_table(content: Content) -> str:
         [
             record["key"],
             f"{record['first_seconds']:.2f} ({record['first_device']})",
+            f"{record['compile_cpu_seconds']:.1f}",
             f"{record['warm_seconds']:.2f} ({record['warm_device']})",
         ]
         for record in content["records"]
     ]
+    titles = ["case", "first fit", "of it compiling (CPU)", "warm fit"]
     note = (
-        'Seconds with `device="auto"` and nothing compiled, in a fresh process, and of the second '
-        "fit in a process with compiled code."
+        'Seconds. First fits use `device="auto"` in a fresh process, with nothing compiled; warm '
+        'fits use `device="numba"` and are the second in a process with compiled code.'
     )
-    return f"{markdown(['case', 'first fit', 'warm fit'], rows)}\n\n{note}"
+    return f"{markdown(titles, rows)}\n\n{note}"
 
 
 def _stages_table(content: Content) -> str:

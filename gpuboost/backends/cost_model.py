@@ -42,8 +42,10 @@ NODE_VISITS, ALONE, ROUND_VISIT, ROUND_ROW_VISITS, STEP_VISITS = 125, 2, 0.2, 45
 # 5,000 x 10 with 2, 10, 100 and 1,000 classes take 1, 1.7, 11 and 180 times as long in NumPy, and
 # 1, 2.3, 10 and 90 in Numba).
 CHANNEL_SHARE = 0.1
-TREE_SECONDS, BIN_SECONDS = 3e-4, 1e-8  # seconds per tree, and per value that is binned
-NUMPY_BIN_SECONDS = 2.5e-8  # per value that is binned with NumPy
+TREE_SECONDS = 3e-4  # per tree
+# Per value that is binned: with NumPy, and with Numba in tables of so many rows that they are not
+# sorted. Smaller tables are sorted with either.
+NUMPY_BIN_SECONDS, BIN_SECONDS, UNSORTED_TABLE_ROWS = 2e-8, 1e-8, 1 << 17
 SEARCH_SECONDS = 1.4e-3  # per feature that a GPU bins: the host decides between the passes
 
 CUDA_BATCH_ROWS = 1 << 27  # rows of the trees that a GPU grows together, limited by its memory
@@ -148,8 +150,9 @@ class WorkTimes:
 
 def binning_times(shape: tuple[int, int]) -> WorkTimes:
     """Estimated seconds to learn the bins of a matrix, and to bin it."""
-    n_values = float(shape[0]) * shape[1]
-    return WorkTimes(BIN, n_values * NUMPY_BIN_SECONDS, n_values * BIN_SECONDS)
+    numpy = NUMPY_BIN_SECONDS * shape[0] * shape[1]
+    numba = BIN_SECONDS * shape[0] * shape[1] if shape[0] >= UNSORTED_TABLE_ROWS else numpy
+    return WorkTimes(BIN, numpy, numba)
 
 
 @dataclass(frozen=True)
@@ -216,18 +219,17 @@ def growth_work(growth: GrowthSize) -> WorkTimes:
     rows and its depth, unless it has at most `SYNC_FREE_LEAVES` leaves.
     """
     amount, speed = growth_amount(growth), measured_speed()
-    host, search = 0.001 + TREE_SECONDS * growth.n_rounds * growth.n_trees, 0.0
-    if growth.value_bytes > 1:
-        host += BIN_SECONDS * growth.n_samples * growth.n_features
-        search = SEARCH_SECONDS * growth.n_features
+    host = 0.001 + TREE_SECONDS * growth.n_rounds * growth.n_trees
+    n_binned = growth.n_features if growth.value_bytes > 1 else 0
+    binning = binning_times((growth.n_samples, n_binned))
     by_rows = 1 + 2 * (growth.n_samples // max(1, growth.min_samples_leaf))
     n_nodes = min(by_rows, 2.0 ** min(growth.max_depth + 1, 64) - 1)
     suits_cuda = n_nodes <= CUDA_NODES or growth.max_leaf_nodes <= SYNC_FREE_LEAVES
     return WorkTimes(
         GROW_ONE if growth.n_channels == 1 else GROW_MANY,
-        numpy=host + _numpy_seconds(growth),
-        numba=host + speed.numba_visit * amount.visits,
-        cuda=0.005 + search + speed.on_cuda(amount) if suits_cuda else math.inf,
+        numpy=host + binning.numpy + _numpy_seconds(growth),
+        numba=host + binning.numba + speed.numba_visit * amount.visits,
+        cuda=0.005 + SEARCH_SECONDS * n_binned + speed.on_cuda(amount) if suits_cuda else math.inf,
     )
 
 

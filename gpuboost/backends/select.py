@@ -4,7 +4,8 @@ All backends make the same model, so "auto" chooses by speed alone: the seconds 
 `gpuboost.backends.cost_model` plus the time to start the backend. A GPU is chosen if it is at least
 `CUDA_LEAD` times faster than NumPy and Numba. The choice depends on earlier work in the process: a
 backend that is already started costs nothing to start, and in the choice between NumPy and Numba,
-the estimated time that NumPy has run in place of Numba is subtracted from the time to start Numba.
+the time that NumPy has run in place of Numba is subtracted from the time to start Numba. Fits on
+NumPy are timed (`note_growth`), and later estimates for NumPy are corrected by these times.
 Numba starts separately for each program (`cache.PROGRAMS`), such as growth or prediction.
 """
 
@@ -31,6 +32,8 @@ LOAD_SECONDS = 0.7  # import Numba and read compiled functions from disk
 COMPILE_SECONDS = 5.0
 BIN_LOAD_SECONDS, BIN_COMPILE_SECONDS = 0.6, 2.0  # the same for binning, a small program
 CUDA_COMPILE_SECONDS = 5.0  # all kernels, once per installation
+# Limits of measured over estimated time of NumPy: a fit can wait for other processes or callbacks.
+NUMPY_FACTORS = 0.25, 8.0
 CUDA_LEAD = 2.0  # a GPU must be this many times faster: it may be shared, and estimates are rough
 
 
@@ -60,11 +63,20 @@ def choose_backend(device: Any, work: WorkTimes) -> Backend:
         return cuda_backend(device_number(device))
     if device in ("auto", "cpu"):
         device = "numba" if _numba_pays(work) else "numpy"
-        _spent[work.program] = _spent.get(work.program, 0.0) + work.numpy * (device == "numpy")
+        if device == "numpy":
+            _spent[work.program] = _spent.get(work.program, 0.0) + _numpy_seconds(work)
     if device == "numpy":
         return numpy_backend()
     _loaded_programs.add(work.program)
     return _numba_backend()
+
+
+def note_growth(backend: Backend, work: WorkTimes, seconds: float) -> None:
+    """Correct later estimates by the time that a backend took to grow trees, if it is NumPy's."""
+    if backend.name == "numpy":
+        _spent[work.program] = _spent.get(work.program, 0.0) + seconds - _numpy_seconds(work)
+        lowest, highest = NUMPY_FACTORS
+        _numpy_factor[work.program] = min(max(seconds / work.numpy, lowest), highest)
 
 
 def backend_of(array: Any) -> CudaBackend:
@@ -95,7 +107,8 @@ def available_backends() -> list[tuple[str, bool, str]]:
 
 
 _loaded_programs: set[str] = set()  # programs that Numba has run in this process
-_spent: dict[str, float] = {}  # estimated seconds of NumPy in place of a Numba program
+_spent: dict[str, float] = {}  # seconds of NumPy in place of a Numba program
+_numpy_factor: dict[str, float] = {}  # measured over estimated seconds of NumPy, by program
 _started_cuda: set[int] = set()  # ids of processes that started CUDA; a forked child has a new id
 
 
@@ -104,9 +117,14 @@ def _numba_pays(work: WorkTimes) -> bool:
 
     The time to start Numba counts, minus the time that NumPy has run in place of this program.
     """
-    saved = work.numpy - work.numba
+    saved = _numpy_seconds(work) - work.numba
     lost = _numba_start_seconds(work.program) - _spent.get(work.program, 0.0)
     return saved > max(lost, 0.0) and not _why_no_numba()
+
+
+def _numpy_seconds(work: WorkTimes) -> float:
+    """Estimated seconds of NumPy, corrected by the last fit of the program."""
+    return work.numpy * _numpy_factor.get(work.program, 1.0)
 
 
 def _cuda_pays(work: WorkTimes) -> bool:
@@ -115,7 +133,7 @@ def _cuda_pays(work: WorkTimes) -> bool:
     Whether it can be used is checked last, since that imports CuPy. Whether Numba can be used is
     not checked.
     """
-    fastest = min(work.numpy, work.numba + _numba_start_seconds(work.program))
+    fastest = min(_numpy_seconds(work), work.numba + _numba_start_seconds(work.program))
     return CUDA_LEAD * (work.cuda + _cuda_start_seconds()) < fastest and not why_no_cuda()
 
 

@@ -11,10 +11,9 @@ import numpy as np
 import gpuboost
 
 FIT_FEATURES = 6
-DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS = (
-    300,
-    5_000,
-)  # rows: boosting grows small tables depth-first, large ones by levels
+# Boosting grows small tables depth-first and larger ones by levels.
+DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS = 300, 5_000
+CELL_ROWS = 140_000  # of a table whose bins are found from radix cells
 REGRESSOR, CLASSIFIER = "GradientBoostingRegressor", "GradientBoostingClassifier"
 TREES = ("DecisionTree", "ExtraTree")
 # Shares of rows below the second and later classes. So many classes have sparse sums.
@@ -179,6 +178,10 @@ _FITS_OF_ADABOOST = [
     for boosting in ("reweighting", "resampling")
     for target in targets
 ]
+_FITS_OF_CELLS = [
+    ProgramFit("DecisionTreeRegressor", {"max_depth": 1}, "values", CELL_ROWS, weighted, dtype)
+    for weighted, dtype in ((False, np.float64), (True, np.float32))
+]
 _FOREST = "RandomForestClassifier"
 
 WARM_UP_PROGRAMS = (
@@ -197,6 +200,7 @@ WARM_UP_PROGRAMS = (
             ),
         ],
     ),
+    Program("cells", "tables of 131,072 rows or more", _FITS_OF_CELLS),
     Program("float32", "features in float32", _FITS_OF_FLOAT32),
     Program("random-thresholds", "extra-trees", _of_both(("ExtraTree", "ExtraTrees"))),
     Program("criteria", "other criteria", _FITS_OF_CRITERIA),

@@ -9,8 +9,8 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from typing import Any
 
 from tqdm import tqdm
 
@@ -41,7 +41,10 @@ def run(n_processes: int | None = None) -> int:
     began, found = time.perf_counter(), dict[str, Functions]()
     with _processes(n_processes) as pool, tqdm(total=len(WARM_UP_PROGRAMS), unit="program") as bar:
         bar.set_description("compiling")
-        for name, functions in pool.imap_unordered(compile_program, names):
+        with _ctrl_c_ignored():
+            waiting = [pool.submit(compile_program, name) for name in names]
+        for done in as_completed(waiting):
+            name, functions = done.result()
             found[name] = functions
             bar.update()
     print(report(found, time.perf_counter() - began, n_processes))
@@ -80,19 +83,21 @@ def report(found: dict[str, Functions], seconds: float, n_processes: int) -> str
 
 
 @contextmanager
-def _processes(n: int) -> Iterator[Any]:
-    """A pool of processes that is terminated at the end.
+def _processes(n: int) -> Iterator[ProcessPoolExecutor]:
+    """A pool of processes, which are ended if the block is left by an exception.
 
-    They ignore Ctrl-C, which this process handles.
+    They ignore Ctrl-C, which this process handles. If one is killed, BrokenProcessPool is raised.
     """
     context = multiprocessing.get_context("spawn")
-    with _ctrl_c_ignored():
-        pool = context.Pool(n, initializer=_ignore_ctrl_c)
+    pool = ProcessPoolExecutor(n, context, _ignore_ctrl_c)
     try:
         yield pool
+    except BaseException:
+        for process in multiprocessing.active_children():
+            process.terminate()
+        raise
     finally:
-        pool.terminate()
-        pool.join()
+        pool.shutdown(cancel_futures=True)
 
 
 def _ignore_ctrl_c() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuboost.backends.compiling import worker_threads
 from gpuboost.data.cell_counters import ColumnCounter, count_cells
 from gpuboost.data.quantiles import (
     Floats,
@@ -113,22 +113,28 @@ def learn_bins(
     if with_codes and rows is None and not is_small:
         codes = np.empty((n_features, n_samples), dtype=np.uint8)
     starts, size = _blocks(n_features, _BLOCK_BYTES // X.itemsize, n_threads)
-    waiting, bins = iter(starts), dict[int, ColumnBins]()
+    bins = dict[int, ColumnBins]()
+    free = [  # by threads
+        (
+            _ColumnLearner(counts, rule.max_bins, None if is_small else counter(n_rows, counts)),
+            np.empty((size, n_rows), dtype=X.dtype),
+        )
+        for _ in range(n_threads)
+    ]
 
-    def learn(_: int) -> None:
-        own = _ColumnLearner(counts, rule.max_bins, None if is_small else counter(n_rows, counts))
-        buffer = np.empty((size, n_rows), dtype=X.dtype)
-        for start in waiting:
-            columns = buffer[: n_features - start]
-            for row in range(0, n_rows, _COPIED_ROWS):
-                part = slice(row, row + _COPIED_ROWS)
-                picked = part if rows is None else rows[part]
-                columns[:, part] = X[picked, start : start + size].T
-            for feature, column in enumerate(columns, start):
-                own_codes = None if codes is None else codes[feature]
-                bins[feature] = own.learn(column, rule.is_categorical[feature], own_codes)
+    def learn(start: int) -> None:
+        learner, buffer = free.pop()
+        columns = buffer[: n_features - start]
+        for row in range(0, n_rows, _COPIED_ROWS):
+            part = slice(row, row + _COPIED_ROWS)
+            picked = part if rows is None else rows[part]
+            columns[:, part] = X[picked, start : start + size].T
+        for feature, column in enumerate(columns, start):
+            own_codes = None if codes is None else codes[feature]
+            bins[feature] = learner.learn(column, rule.is_categorical[feature], own_codes)
+        free.append((learner, buffer))
 
-    _parallel(learn, range(n_threads), n_threads)
+    _parallel(learn, starts, n_threads)
     mapper = assemble_mapper([bins[feature] for feature in range(n_features)], rule.is_categorical)
     return mapper, None if codes is None else _with_missing(codes, mapper)
 
@@ -188,10 +194,10 @@ def assemble_mapper(bins: list[ColumnBins], is_categorical: NDArray[np.bool_]) -
 
 
 def _parallel(task: Callable[[Any], Any], items: Iterable[Any], n_threads: int) -> list[Any]:
-    """Map over items in a thread pool; the tasks are NumPy calls, which release the GIL."""
+    """Map over items in threads; an error or Ctrl-C ends the waits and drops what has not begun."""
     if n_threads == 1:
         return [task(item) for item in items]
-    with ThreadPoolExecutor(n_threads) as pool:
+    with worker_threads(n_threads) as pool:
         return list(pool.map(task, items))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -62,7 +61,7 @@ class CellTables:
         Where values go from each cell: to cell ``(key >> shift) + offset``. This is the same cell
         unless the cell was split.
     weight : ndarray of int64
-        Weights added by the last pass.
+        Weights added by all passes; the entries of new cells start at 0.
     is_covered : ndarray of bool
         Whether `ColumnCounter` knows rows that are the only ones with values in the cell.
     slot : ndarray of int32
@@ -231,59 +230,3 @@ def counted(weight: Integers, first: int = 0) -> Counted:
 def no_extremes(n_cells: int) -> tuple[Keys, Keys]:
     """Return the smallest and the largest keys of cells without values."""
     return np.full(n_cells, MISSING_KEY), np.zeros(n_cells, dtype=np.uint64)
-
-
-class PartsCounter:
-    """A `CellCounter` of a column whose rows come in parts; each pass reads all parts anew.
-
-    Parameters
-    ----------
-    parts : callable
-        Returns an iterable of (values, counts or None), as for `ColumnCounter`.
-    counter : type
-        `ColumnCounter`, or a faster class with the same results.
-    """
-
-    def __init__(
-        self,
-        parts: Callable[[], Iterable[tuple[Floats, Integers | None]]],
-        counter: type[ColumnCounter] = ColumnCounter,
-    ) -> None:
-        self._parts, self._counter = parts, counter
-        self._splits: list[CellSplit] = []
-
-    def count_leading(self) -> Counted:
-        """Return the cells of pass 1 with values, and their weights."""
-        weight = np.zeros(N_LEADING, dtype=np.int64)
-        for own in self._counters():
-            cells, weights = own.count_leading()
-            weight[cells] += weights
-        return counted(weight)
-
-    def split(self, split: CellSplit) -> Counted:
-        """Move the values of split cells to their parts; return the parts with values, weighted."""
-        self._splits.append(split)
-        weight = np.zeros(split.n_before + split.n_parts, dtype=np.int64)
-        for own in self._counters(self._splits[:-1]):
-            cells, weights = own.split(split)
-            weight[cells] += weights
-        return counted(weight, split.n_before)
-
-    def extremes(self, chosen: Integers) -> tuple[Keys, Keys]:
-        """Return the smallest and the largest key of each of some cells."""
-        smallest, largest = no_extremes(len(chosen))
-        for own in self._counters(self._splits):
-            low, high = own.extremes(chosen)
-            smallest, largest = np.minimum(smallest, low), np.maximum(largest, high)
-        return smallest, largest
-
-    def _counters(self, splits: list[CellSplit] | None = None) -> Iterator[ColumnCounter]:
-        """Yield a counter of each part, after pass 1 and some splits unless these are None."""
-        for values, counts in self._parts():
-            own = self._counter(len(values), counts)
-            own.start(values)
-            if splits is not None:
-                own.count_leading()
-                for split in splits:
-                    own.split(split)
-            yield own

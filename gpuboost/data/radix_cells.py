@@ -22,7 +22,7 @@ passes.
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -140,6 +140,7 @@ def find_bin_cells(max_bins: int) -> Generator[Pass, Any, BinCells]:
         places = np.flatnonzero(is_deciding & ~ordered.is_single)
         if len(places):
             extremes = yield "extremes", (ordered.cells[places],)
+            ordered = ordered.with_extremes(places, *extremes)
             places, split = ordered.split_fine(places, total, *extremes)
     last = np.append(first[1:], len(ordered.cells))[: len(first)] - 1
     smallest, largest = ordered.keys.copy(), ordered.keys.copy()
@@ -165,6 +166,7 @@ class _OrderedCells:
     keys : ndarray of uint64 of shape (n_used,)
         The key of that value; 0 if it is not known.
     scale : int
+        Number of bits by which the weights are shifted to the left.
     n_cells : int
         Number of all cells.
     """
@@ -211,15 +213,21 @@ class _OrderedCells:
         is_deciding &= self.weight > total >> _LIMIT_BITS
         return np.append(0, cuts), is_deciding | (n_used <= MAX_BINS), total
 
+    def with_extremes(self, places: Integers, smallest: Keys, largest: Keys) -> _OrderedCells:
+        """Note which of some cells hold a single value."""
+        is_single, keys = self.is_single.copy(), self.keys.copy()
+        is_single[places] = smallest == largest
+        keys[places] = np.where(smallest == largest, smallest, 0)
+        return replace(self, is_single=is_single, keys=keys)
+
     def split_fine(
         self, places: Integers, total: int, smallest: Keys, largest: Keys
     ) -> tuple[Integers, CellSplit | None]:
-        """Split those of some cells that hold several values, and note which hold one.
+        """Split those of some cells that hold several values.
 
         The bits that all keys of a cell share are skipped.
         """
         several = smallest < largest
-        self.is_single[places], self.keys[places] = ~several, np.where(several, 0, smallest)
         places, smallest, largest = places[several], smallest[several], largest[several]
         if len(places) == 0:
             return places, None

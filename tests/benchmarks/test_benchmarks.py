@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from benchmarks.quality import quality, scores
 from benchmarks.report import report
 from benchmarks.report.highlights import HIGHLIGHTS, highlight, highlights_table
 from benchmarks.report.results import OtherMachineError, Results, read_results, result_path
-from benchmarks.speed import first_use, imports, memory, probe, timing
+from benchmarks.speed import choice, first_use, imports, memory, probe, timing
 from benchmarks.speed.machine import describe_machine
 from benchmarks.stages import stages
 from benchmarks.suite import tables
@@ -230,14 +231,37 @@ def test_import_verdicts():
     assert len(imports.missed_bounds(bad)) == 3
 
 
-def test_first_use_is_measured_from_an_empty_cache():
+def test_first_use_is_measured_from_an_empty_cache(monkeypatch):
     case = first_use.FirstUse("RandomForestClassifier", 2000, 10.0, True)
+    folders, run = [], subprocess.run
+
+    def noted(*args, **given):
+        folders.append((given["env"]["NUMBA_CACHE_DIR"], given["env"]["GPUBOOST_CACHE_DIR"]))
+        assert len(folders) > 1 or not list(Path(folders[0][0]).iterdir())
+        return run(*args, **given)
+
+    monkeypatch.setattr(first_use.subprocess, "run", noted)
     found = first_use.measure(case, "numpy", 1)
+    assert len(set(folders)) == 1 and len(set(folders[0])) == 1
     assert found["first_device"] == found["warm_device"] == "numpy"
-    assert first_use.missed_bounds(case, found) == []
-    slow = {"first_seconds": 15.0, "warm_seconds": 1.0}
-    assert first_use.missed_bounds(case, slow) == ["14.0 s more than a warm fit, 10 allowed"]
-    assert len(first_use.missed_bounds(first_use.FIRST_USES[0], slow)) == 1
+    assert found["compile_cpu_seconds"] == 0 and first_use.missed_bounds(case, found) == []
+    slow = {"first_seconds": 15.0, "warm_seconds": 1.0, "compile_cpu_seconds": 8.5}
+    assert first_use.missed_bounds(case, slow) == [
+        "14.0 s more than a warm fit, 10 allowed",
+        "8.5 CPU s of compiling, 8 allowed",
+    ]
+    assert len(first_use.missed_bounds(first_use.FIRST_USES[0], slow)) == 2
+
+
+def test_a_choice_is_compared_to_the_better_backend(tmp_path, monkeypatch):
+    assert len({case.name for case in choice.GRID}) == len(choice.GRID) > 60
+    case = choice.Choice("DecisionTreeClassifier", 100, 4, 3, {"max_depth": 2}, 2, False)
+    seconds, used = choice._fits(case, "numpy", str(tmp_path), 60.0)
+    assert seconds > 0 and used == "numpy"
+    times = {"numba": (4.0, "numba"), "numpy": None, "auto": (5.0, "numba")}
+    monkeypatch.setattr(choice, "_fits", lambda case, device, *_: times[device])
+    found = choice.measure(case, "")
+    assert found == {"seconds": {"numba": 4.0, "auto": 5.0}, "used": "numba", "ratio": 1.25}
 
 
 def test_import_loads_nothing_optional():

@@ -300,10 +300,15 @@ def test_warmup_does_nothing_if_all_is_compiled(tmp_path, monkeypatch, capsys):
 ALL_FITS = """
 import warnings
 warnings.simplefilter("ignore")
+import numpy as np
+from gpuboost import GradientBoostingRegressor
 from gpuboost.backends.numba.background import used_functions
 from tests.golden_fits import golden_fits
 for fit in golden_fits():
     fit.fingerprint("numba")
+X = np.random.default_rng(0).normal(size=(200_000, 2))
+for dtype in (np.float32, np.float64):
+    GradientBoostingRegressor(n_estimators=2, device="numba").fit(X.astype(dtype), X[:, 0])
 print(len(used_functions), *(each.name for each in used_functions if each.is_new))
 """
 

@@ -17,10 +17,11 @@ from gpuboost.backends.numba.cells import CompiledColumnCounter
 from gpuboost.backends.numpy.backend import NumpyBackend
 from gpuboost.data import radix_cells
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
-from gpuboost.data.cell_counters import ColumnCounter, PartsCounter, count_cells
+from gpuboost.data.cell_counters import ColumnCounter, count_cells
 from gpuboost.data.quantiles import distinct_values, limit_heavy, quantile_cuts
 from gpuboost.data.radix_cells import BinCells, are_distinct, keys_of, values_of
 from gpuboost.engine.bins import BinRule
+from tests.data.parts_counter import PartsCounter
 from tests.engine.harness import COLUMN_KINDS, make_columns
 
 DENORMAL = 5e-324

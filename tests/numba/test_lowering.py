@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numba.core.errors import UnsupportedError
 
-from gpuboost.backends.numba.compiler import helper
+from gpuboost.backends.numba.compiler import helper, inlined
 from gpuboost.backends.numba.pipeline import EntryCompiler
 
 njit = numba.njit(pipeline_class=EntryCompiler, _nrt=False)
@@ -127,6 +127,8 @@ def test_ranges(kind: Any) -> None:
             out[5] = 10 * out[5] + np.int64(i)
         for _ in range(3, 1):
             out[6] += 1
+        for i in range(5, 0, -2):
+            out[7] = 10 * out[7] + i
 
     for start, stop in ((0, 7), (2, 5), (5, 5), (7, 3)):
         found, expected = np.zeros((2, 40), dtype=np.int64)
@@ -159,6 +161,76 @@ def test_calls_of_helpers() -> None:
     found = np.zeros(5, dtype=np.int64)
     run(numbers(5), found)
     assert found.tolist() == [0, 7, 0, 3, 0]
+
+
+def test_variables_of_loops_and_conditions() -> None:
+    @inlined
+    def limits(n, step=1):
+        return (n, step)
+
+    def search(a, out):
+        best, at, rest = a[0], 0, a
+        for i in range(len(a)):
+            if a[i] == 4:
+                continue
+            if a[i] > best:
+                best, at = a[i], i
+                rest = a[i:]
+            if i == 7:
+                break
+        else:
+            best = -1
+        lengths = (len(rest), len((1, 2, 3)))
+        pair = limits(n=at)
+        out[0], out[1], out[2], out[3], out[4] = best, at, lengths[0], lengths[1], pair[1]
+
+    compiled = njit(search)
+    for n in (8, 3):
+        found = np.zeros(5, dtype=np.int64)
+        compiled(numbers(n), found)
+        expected = [7, 7, 1, 3, 1] if n == 8 else [-1, 2, 1, 3, 1]
+        assert found.tolist() == expected
+
+
+def test_helpers_may_return_ranges() -> None:
+    @helper
+    def every_second(n):
+        return range(0, n, 2)
+
+    @njit
+    def run(n, out):
+        for i in every_second(n):
+            out[i] = i + 1
+
+    found = np.zeros(8, dtype=np.int64)
+    run(5, found)
+    assert found.tolist() == [1, 0, 3, 0, 5, 0, 0, 0]
+
+
+def test_helpers_may_not_return_either_a_number_or_none() -> None:
+    @helper
+    def either(n):
+        return n if n > 3 else None
+
+    def call(n, out):
+        if either(n) is None:
+            out[0] = 5
+
+    with pytest.raises(UnsupportedError, match="not either"):
+        njit(call)(2, np.zeros(1, dtype=np.int64))
+
+
+def test_a_variable_assigned_under_a_condition_is_not_wrong() -> None:
+    def run(n, out):
+        if n > 3:
+            value = n
+        if n > 3:
+            out[0] = value
+
+    found = np.zeros(1, dtype=np.int64)
+    njit(run)(5, found)
+    print(found)
+    assert found[0] == 5
 
 
 def test_errors_cannot_be_raised() -> None:

@@ -18,17 +18,19 @@ _NUMBER_OF = {name: number for number, name in enumerate(_FIELDS)}
 _ELEMENTS = types.Number, types.Boolean, types.Record
 
 
-def array_field(builder, own, name):
+def array_field(builder, value, name):
     """Return a field of the record of an array."""
-    return builder.extract_value(own, _NUMBER_OF[name])
+    return builder.extract_value(value, _NUMBER_OF[name])
 
 
-def is_short(array, kinds):
+def is_plain_access(array, index_types):
     """Whether an index of these types is one of an `IndexedArray`."""
-    if not isinstance(array, types.Array) or not isinstance(array.dtype, _ELEMENTS):
+    if not isinstance(array, types.Array) or not array.aligned:
         return False
-    plain = [isinstance(kind, types.Integer) or kind == types.slice2_type for kind in kinds]
-    return all(plain) and len(kinds) <= array.ndim
+    if not isinstance(array.dtype, _ELEMENTS):
+        return False
+    plain = [isinstance(kind, types.Integer) or kind == types.slice2_type for kind in index_types]
+    return all(plain) and len(index_types) <= array.ndim
 
 
 @dataclass(frozen=True)
@@ -39,51 +41,51 @@ class IndexedArray:
     ----------
     context, builder
         Numba's target and llvmlite's builder, which appends instructions.
-    array, own
+    array, value
         Type and value of the array.
-    kinds, indices : sequence
+    index_types, indices : sequence
         Types and values of the indices. A negative number counts from the end, as in NumPy.
     """
 
     context: Any
     builder: Any
     array: Any
-    own: Any
-    kinds: Any
+    value: Any
+    index_types: Any
     indices: Any
 
     @property
     def is_element(self):
         """Whether the indices are numbers, one for each dimension."""
-        is_number = [isinstance(kind, types.Integer) for kind in self.kinds]
+        is_number = [isinstance(kind, types.Integer) for kind in self.index_types]
         return all(is_number) and len(is_number) == self.array.ndim
 
-    def place(self):
+    def element_pointer(self):
         """Return the address of an element."""
         builder, data, layout = self.builder, self._field("data"), self.array.layout
-        if self.array.ndim == 1 and layout == "C" and not self.kinds[0].signed:
-            return builder.gep(data, [self._word(0, None)])
+        if self.array.ndim == 1 and layout == "C" and not self.index_types[0].signed:
+            return builder.gep(data, [self._position(0, None)])
         shape = self._unpacked("shape")
-        words = [self._word(axis, length) for axis, length in enumerate(shape)]
+        positions = [self._position(axis, length) for axis, length in enumerate(shape)]
         if layout != "C":
-            return self._moved(words, self._unpacked("strides"))
-        place = words[0]
-        for word, length in zip(words[1:], shape[1:], strict=True):
-            place = builder.add(builder.mul(place, length), word)
-        return builder.gep(data, [place])
+            return self._moved(positions, self._unpacked("strides"))
+        index = positions[0]
+        for position, length in zip(positions[1:], shape[1:], strict=True):
+            index = builder.add(builder.mul(index, length), position)
+        return builder.gep(data, [index])
 
     def view(self, result):
         """Return a view of type ``result``: numbers remove dimensions, slices shorten them."""
         builder, shape, strides = self.builder, self._unpacked("shape"), self._unpacked("strides")
-        n_given = len(self.kinds)
-        words, lengths, steps = [], [], []
-        for axis, kind in enumerate(self.kinds):
+        n_given = len(self.index_types)
+        positions, lengths, steps = [], [], []
+        for axis, kind in enumerate(self.index_types):
             if isinstance(kind, types.Integer):
-                words.append(self._word(axis, shape[axis]))
+                positions.append(self._position(axis, shape[axis]))
                 continue
             bounds = (builder.extract_value(self.indices[axis], i) for i in range(2))
             start, stop = (self._clipped(bound, shape[axis]) for bound in bounds)
-            words.append(start)
+            positions.append(start)
             lengths.append(self._larger(builder.sub(stop, start), start.type(0)))
             steps.append(strides[axis])
         lengths, steps = lengths + shape[n_given:], steps + strides[n_given:]
@@ -93,7 +95,7 @@ class IndexedArray:
         fields = {
             "nitems": n_items,
             "itemsize": self._field("itemsize"),
-            "data": self._moved(words, strides),
+            "data": self._moved(positions, strides),
             "shape": cgutils.pack_array(builder, lengths),
             "strides": cgutils.pack_array(builder, steps),
         }
@@ -103,29 +105,30 @@ class IndexedArray:
         return view
 
     def _field(self, name):
-        return array_field(self.builder, self.own, name)
+        return array_field(self.builder, self.value, name)
 
     def _unpacked(self, name):
         """Return the lengths or the strides of all dimensions."""
         return cgutils.unpack_tuple(self.builder, self._field(name), self.array.ndim)
 
-    def _moved(self, words, strides):
+    def _moved(self, positions, strides):
         """Return the address of the data, moved by so many strides, which are in bytes."""
         builder = self.builder
-        offset = builder.mul(words[0], strides[0])
-        for word, stride in zip(words[1:], strides[1:], strict=False):
-            offset = builder.add(offset, builder.mul(word, stride))
-        return cgutils.pointer_add(builder, self._field("data"), offset)
+        n_bytes = builder.mul(positions[0], strides[0])
+        for position, stride in zip(positions[1:], strides[1:], strict=False):
+            n_bytes = builder.add(n_bytes, builder.mul(position, stride))
+        return cgutils.pointer_add(builder, self._field("data"), n_bytes)
 
-    def _word(self, axis, length):
+    def _position(self, axis, length):
         """Return the index of a dimension of some length as a machine word."""
-        builder, kind = self.builder, self.kinds[axis]
-        own = types.intp if kind.signed else types.uintp
-        word = self.context.cast(builder, self.indices[axis], kind, own)
-        if not kind.signed or (isinstance(word, llvm.Constant) and word.constant >= 0):
-            return word
-        is_negative = builder.icmp_signed("<", word, word.type(0))
-        return builder.select(is_negative, builder.add(word, length), word)
+        builder, index_type = self.builder, self.index_types[axis]
+        word = types.intp if index_type.signed else types.uintp
+        position = self.context.cast(builder, self.indices[axis], index_type, word)
+        is_constant = isinstance(position, llvm.Constant)
+        if not index_type.signed or (is_constant and position.constant >= 0):
+            return position
+        is_negative = builder.icmp_signed("<", position, position.type(0))
+        return builder.select(is_negative, builder.add(position, length), position)
 
     def _clipped(self, bound, length):
         """Return a bound of a slice within 0 and ``length``."""

@@ -4,9 +4,10 @@ Numba compiles every function to a library of its own: it links the libraries of
 it calls, optimises the whole and makes machine code of it. A function five calls below an entry is
 optimised six times. Here, helpers keep their LLVM code as it is, and only entries, which Python or
 a plugin's address calls, link all helpers below them, optimise them once and make machine code. So
-boosting compiles in 40% of the time (2026-11), and LLVM sees all callers of a function.
+boosting compiles in 40% of the time (benchmarks/NOTES.md), and LLVM sees all callers of a function.
 
-Python must not call helpers, and functions that Numba compiles in its own way must not either.
+Only functions compiled in this way may call helpers. A call from Python, or from a function that
+Numba compiles in its own way, crashes the process.
 """
 
 # mypy: check-untyped-defs=False
@@ -16,9 +17,6 @@ from __future__ import annotations
 
 from numba import _dynfunc  # type: ignore[attr-defined]
 from numba.core.codegen import JITCodeLibrary
-from numba.core.environment import lookup_environment
-
-_ENVIRONMENT = "_ZN08NumbaEnv"  # prefix of the variables that hold the constants of functions
 
 
 class _LinkedOnce(JITCodeLibrary):
@@ -52,20 +50,11 @@ class EntryLibrary(_LinkedOnce):
                     waiting.extend(library._linking_libraries)
         self._linking_libraries = list(linked)
         super().finalize()
-        self._set_environments()
 
     def _optimize_final_module(self):
         """Optimise once; Numba does it twice, the first time for its counts of references."""
         passes, builder = self._codegen._module_pass_manager()
         passes.run(self._final_module, builder)
-
-    def _set_environments(self):
-        """Give the functions of the library their constants, which exceptions are made of."""
-        for variable in self._final_module.global_variables:
-            if variable.name.startswith(_ENVIRONMENT):
-                environment = lookup_environment(variable.name)
-                if environment is not None:
-                    self._codegen.set_env(variable.name, environment)
 
 
 def without_code(library, description, environment):

@@ -10,11 +10,13 @@ in Python, not in LLVM, so what Numba does again and again for the same result i
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, ClassVar
 
 from numba import types
 from numba.core.compiler import CompilerBase, Flags
 from numba.core.compiler_machinery import PassManager, _pass_registry
+from numba.core.targetconfig import ConfigStack
 from numba.core.typed_passes import (
     IRLegalization,
     NoPythonBackend,
@@ -71,6 +73,12 @@ class _Passes(PassManager):
                 step(state)
 
 
+@cache
+def _passes():
+    """Return the passes, which are the same for all functions."""
+    return _Passes()
+
+
 class _SharedFlags(Flags):
     """The options of functions, one object for all functions with equal options.
 
@@ -112,10 +120,11 @@ class _Typing:
     def resolve_function_type(self, func, args, kws):
         if not isinstance(func, types.Function):
             return self._context.resolve_function_type(func, args, kws)
-        key = func, tuple(args), tuple(kws.items() if kws else ())
-        if key not in self._known:
-            self._known[key] = self._context.resolve_function_type(func, args, kws)
-        return self._known[key]
+        key = func, tuple(args), tuple(kws.items() if kws else ()), ConfigStack.top_or_none()
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._context.resolve_function_type(func, args, kws)
+        return found
 
 
 class _LibraryCompiler(CompilerBase):
@@ -131,7 +140,7 @@ class _LibraryCompiler(CompilerBase):
         state = self.state
         state.library = self.library(state.targetctx.codegen(), state.func_id.func_qualname)
         state.library.enable_object_caching()
-        return [_Passes()]
+        return [_passes()]
 
 
 class EntryCompiler(_LibraryCompiler):

@@ -89,6 +89,7 @@ def by_reference(record: Any) -> Reference:
     for value in record:
         key: Any = type(value)
         if key is np.ndarray:
+            assert value.flags.c_contiguous  # compiled code ignores the strides
             key = value.dtype, value.ndim
             address = value.ctypes.data
             words += (0, 0, value.size, value.itemsize, address, *value.shape, *value.strides)
