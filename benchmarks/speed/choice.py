@@ -17,6 +17,7 @@ from benchmarks.report.results import Results, result_path
 ALLOWED_RATIO = 1.15
 # A backend is stopped after this many times the time of the others and some seconds: it has lost.
 STOPPED_FACTOR, STOPPED_SECONDS = 1.5, 5.0
+MAX_RUNS = 3  # a case above the allowed ratio is measured again, since other processes can delay it
 _CHECKOUT = Path(__file__).parents[2]
 
 _FITS = """
@@ -132,22 +133,25 @@ def run(args: argparse.Namespace) -> int:
 def measure(case: Choice, compiled: str) -> dict[str, Any]:
     """Time a case with Numba, NumPy and "auto"; ``compiled`` is a folder that keeps Numba's code.
 
-    A backend that is stopped because it is slower has no seconds.
+    The runs of all three alternate, up to `MAX_RUNS` times, and the shortest of each counts. A
+    backend that is stopped because it is slower has no seconds.
     """
     if case.is_compiled:
         _fits(case, "numba", compiled, math.inf)
-    seconds, limit = dict[str, float](), math.inf
-    for device in ("numba", "numpy"):
-        found = _fits(case, device, compiled, limit)
-        if found is not None:
-            seconds[device] = found[0]
-            limit = STOPPED_FACTOR * found[0] + STOPPED_SECONDS
-    taken, used = _fits(case, "auto", compiled, math.inf) or (math.inf, "")
-    return {
-        "seconds": {**seconds, "auto": taken},
-        "used": used,
-        "ratio": taken / min(seconds.values()),
-    }
+    seconds, used, ratio, n_runs = dict[str, float](), "", math.inf, 0
+    devices = ["numba", "numpy", "auto"]
+    while ratio > ALLOWED_RATIO and n_runs < MAX_RUNS:
+        for device in tuple(devices):
+            limit = STOPPED_FACTOR * min(seconds.values(), default=math.inf) + STOPPED_SECONDS
+            found = _fits(case, device, compiled, math.inf if device == "auto" else limit)
+            if found is None:
+                devices.remove(device)
+                continue
+            taken, used = found
+            seconds[device] = min(taken, seconds.get(device, math.inf))
+        n_runs += 1
+        ratio = seconds["auto"] / min(seconds[device] for device in seconds if device != "auto")
+    return {"seconds": seconds, "runs": n_runs, "used": used, "ratio": ratio}
 
 
 def _fits(case: Choice, device: str, compiled: str, limit: float) -> tuple[float, str] | None:
