@@ -33,12 +33,6 @@ from tests.sizes import largest_files, largest_functions
 FORBIDS_SKIPS = os.environ.get("GPUBOOST_FORBID_SKIPS") == "1"
 
 
-@pytest.fixture(autouse=True)
-def estimated_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let "auto" choose by estimates alone, not by the times of earlier tests."""
-    monkeypatch.setattr("gpuboost.backends.select._numpy_factor", {})
-
-
 @pytest.fixture(autouse=True, scope="session")
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Use a separate cache, so that tests neither read nor write the user's kernels and speeds.

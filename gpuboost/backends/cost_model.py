@@ -23,15 +23,17 @@ from gpuboost.backends.cache import BIN, GROW_MANY, GROW_ONE, PREDICT, cache_fol
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.task import NO_LIMIT, DepthLimits
 
-# NumPy searches a level with one histogram of all features (WHOLE) if nodes have many rows and
-# consider all features, and the histograms fit in memory. Otherwise it searches feature by feature
-# (FEATURE), and sorts the rows of small nodes (SORTED). CALL: seconds per feature, level and batch
-# of trees; VISIT: seconds per row, feature and level.
+# Seconds of NumPy on a machine that has the default `Speed`. TREE: per tree. LEVEL: per level of a
+# batch of trees. CALL: per feature and level of a batch. VISIT: per row, feature and level;
+# SORTED_VISIT in levels whose nodes have so few rows that these are sorted instead of counted by
+# bins; RANDOM_VISIT in addition, for random thresholds. CELL: per histogram cell that is scanned.
+# ROUND_ROW: gradient, weight and leaf of one row in a round. STEP: one row and level in prediction.
 NUMPY_BATCH_ROWS = 1 << 17  # rows of the trees that grow together
-UNSORTED_ROWS = 32  # nodes with fewer rows than this on average are assumed to be sorted
-WHOLE_CALL, FEATURE_CALL = 4e-5, 2.2e-4
-WHOLE_VISIT, FEATURE_VISIT, SORTED_VISIT = 2.5e-9, 7e-9, 5e-8
-NUMPY_STEP = 20e-9  # seconds per row and level of a tree, in prediction
+UNSORTED_ROWS = 16  # nodes with fewer rows than this on average are assumed to be sorted
+N_CELLS = 256  # of a feature's histogram
+NUMPY_TREE, NUMPY_LEVEL, NUMPY_CALL, NUMPY_CELL = 5e-4, 9e-4, 1.7e-5, 8.5e-9
+NUMPY_VISIT, SORTED_VISIT, RANDOM_VISIT = 1e-9, 1.35e-7, 1.7e-8
+NUMPY_ROUND_ROW, NUMPY_STEP = 1.1e-7, 20e-9
 
 # Costs in Numba visits. NODE: search of one feature of a node. ALONE: factor if only one tree grows
 # at a time: one thread then does all the work (in rounds, the factor applies to searches only).
@@ -42,7 +44,7 @@ NODE_VISITS, ALONE, ROUND_VISIT, ROUND_ROW_VISITS, STEP_VISITS = 125, 2, 0.2, 45
 # 5,000 x 10 with 2, 10, 100 and 1,000 classes take 1, 1.7, 11 and 180 times as long in NumPy, and
 # 1, 2.3, 10 and 90 in Numba).
 CHANNEL_SHARE = 0.1
-TREE_SECONDS = 3e-4  # per tree
+TREE_SECONDS = 3e-4  # per tree, in Numba
 # Per value that is binned: with NumPy, and with Numba in tables of so many rows that they are not
 # sorted. Smaller tables are sorted with either.
 NUMPY_BIN_SECONDS, BIN_SECONDS, UNSORTED_TABLE_ROWS = 2e-8, 1e-8, 1 << 17
@@ -170,6 +172,7 @@ class GrowthSize(DepthLimits):
     max_leaf_nodes: int = NO_LIMIT
     min_samples_leaf: int = 1
     ccp_alpha: float = 0.0
+    random_thresholds: bool = False
 
     @property
     def depth(self) -> float:
@@ -219,7 +222,7 @@ def growth_work(growth: GrowthSize) -> WorkTimes:
     rows and its depth, unless it has at most `SYNC_FREE_LEAVES` leaves.
     """
     amount, speed = growth_amount(growth), measured_speed()
-    host = 0.001 + TREE_SECONDS * growth.n_rounds * growth.n_trees
+    trees = TREE_SECONDS * growth.n_rounds * growth.n_trees
     n_binned = growth.n_features if growth.value_bytes > 1 else 0
     binning = binning_times((growth.n_samples, n_binned))
     by_rows = 1 + 2 * (growth.n_samples // max(1, growth.min_samples_leaf))
@@ -227,8 +230,8 @@ def growth_work(growth: GrowthSize) -> WorkTimes:
     suits_cuda = n_nodes <= CUDA_NODES or growth.max_leaf_nodes <= SYNC_FREE_LEAVES
     return WorkTimes(
         GROW_ONE if growth.n_channels == 1 else GROW_MANY,
-        numpy=host + binning.numpy + _numpy_seconds(growth),
-        numba=host + binning.numba + speed.numba_visit * amount.visits,
+        numpy=0.001 + binning.numpy + _numpy_seconds(growth),
+        numba=0.001 + trees + binning.numba + speed.numba_visit * amount.visits,
         cuda=0.005 + SEARCH_SECONDS * n_binned + speed.on_cuda(amount) if suits_cuda else math.inf,
     )
 
@@ -276,17 +279,20 @@ def _launches(growth: GrowthSize) -> float:
 
 
 def _numpy_seconds(growth: GrowthSize) -> float:
-    """Seconds that NumPy needs to search all levels; the time per row depends on node sizes."""
+    """Seconds that NumPy needs to grow trees; the time per row depends on the sizes of nodes."""
     n, n_candidates, depth = growth.n_samples, growth.n_candidate_features, growth.depth
+    n_trees = growth.n_rounds * growth.n_trees
     # Number of levels of a complete tree whose nodes have at least `UNSORTED_ROWS` rows on average.
     unsorted = min(max(0.0, 1 + math.log2(n / UNSORTED_ROWS)), depth)
-    is_whole = n_candidates == growth.n_features
-    call, visit = (WHOLE_CALL, WHOLE_VISIT) if is_whole else (FEATURE_CALL, FEATURE_VISIT)
-    batches = growth.n_rounds * math.ceil(growth.n_trees * n / NUMPY_BATCH_ROWS)
-    calls = call * unsorted + FEATURE_CALL * (growth.levels - unsorted)
-    visits = visit * unsorted + SORTED_VISIT * (depth - unsorted)
-    rows = float(growth.n_rounds) * growth.n_trees * n
-    return n_candidates * (batches * calls + rows * visits) * growth.channel_factor
+    levels = growth.n_rounds * math.ceil(growth.n_trees * n / NUMPY_BATCH_ROWS) * growth.levels
+    calls = levels * (NUMPY_LEVEL + NUMPY_CALL * n_candidates)
+    visit = NUMPY_VISIT * unsorted + SORTED_VISIT * (depth - unsorted)
+    if growth.random_thresholds:
+        visit += RANDOM_VISIT * depth
+    cells = N_CELLS * min(2.0**depth, n / UNSORTED_ROWS)
+    searches = n_trees * n_candidates * (n * visit + NUMPY_CELL * cells) * growth.channel_factor
+    rounds = NUMPY_ROUND_ROW * n_trees * n if growth.n_rounds > 1 else 0.0
+    return NUMPY_TREE * n_trees + calls + searches + rounds
 
 
 def prediction_amount(n_samples: int, row_bytes: int, ensemble: Ensemble) -> Amount:

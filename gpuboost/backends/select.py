@@ -4,8 +4,7 @@ All backends make the same model, so "auto" chooses by speed alone: the seconds 
 `gpuboost.backends.cost_model` plus the time to start the backend. A GPU is chosen if it is at least
 `CUDA_LEAD` times faster than NumPy and Numba. The choice depends on earlier work in the process: a
 backend that is already started costs nothing to start, and in the choice between NumPy and Numba,
-the time that NumPy has run in place of Numba is subtracted from the time to start Numba. Fits on
-NumPy are timed (`note_growth`), and later estimates for NumPy are corrected by these times.
+the estimated time that NumPy has run in place of Numba is subtracted from the time to start Numba.
 Numba starts separately for each program (`cache.PROGRAMS`), such as growth or prediction.
 """
 
@@ -26,14 +25,12 @@ if TYPE_CHECKING:
     from gpuboost.backends.cuda.backend import CudaBackend
 
 DEVICES = '"auto", "cpu", "cuda", "cuda:N", "numpy" or "numba"'
-LOAD_SECONDS = 0.7  # import Numba and read compiled functions from disk
-# Compilation takes longer, but only once per installation. So it counts as this many seconds, minus
-# those that NumPy has run instead.
-COMPILE_SECONDS = 5.0
-BIN_LOAD_SECONDS, BIN_COMPILE_SECONDS = 0.6, 2.0  # the same for binning, a small program
+# Seconds that count for the start of Numba on a machine that has the default `cost_model.Speed`: to
+# compile, or half of the time to import Numba and to read compiled code from disk, because a first
+# fit is rarely the last. The seconds that NumPy has run instead are subtracted.
+LOAD_SECONDS, COMPILE_SECONDS = 0.12, 2.5
+BIN_LOAD_SECONDS, BIN_COMPILE_SECONDS = 0.1, 0.7  # the same for binning, a small program
 CUDA_COMPILE_SECONDS = 5.0  # all kernels, once per installation
-# Limits of measured over estimated time of NumPy: a fit can wait for other processes or callbacks.
-NUMPY_FACTORS = 0.25, 8.0
 CUDA_LEAD = 2.0  # a GPU must be this many times faster: it may be shared, and estimates are rough
 
 
@@ -63,20 +60,11 @@ def choose_backend(device: Any, work: WorkTimes) -> Backend:
         return cuda_backend(device_number(device))
     if device in ("auto", "cpu"):
         device = "numba" if _numba_pays(work) else "numpy"
-        if device == "numpy":
-            _spent[work.program] = _spent.get(work.program, 0.0) + _numpy_seconds(work)
+        _spent[work.program] = _spent.get(work.program, 0.0) + work.numpy * (device == "numpy")
     if device == "numpy":
         return numpy_backend()
     _loaded_programs.add(work.program)
     return _numba_backend()
-
-
-def note_growth(backend: Backend, work: WorkTimes, seconds: float) -> None:
-    """Correct later estimates by the time that a backend took to grow trees, if it is NumPy's."""
-    if backend.name == "numpy":
-        _spent[work.program] = _spent.get(work.program, 0.0) + seconds - _numpy_seconds(work)
-        lowest, highest = NUMPY_FACTORS
-        _numpy_factor[work.program] = min(max(seconds / work.numpy, lowest), highest)
 
 
 def backend_of(array: Any) -> CudaBackend:
@@ -107,8 +95,7 @@ def available_backends() -> list[tuple[str, bool, str]]:
 
 
 _loaded_programs: set[str] = set()  # programs that Numba has run in this process
-_spent: dict[str, float] = {}  # seconds of NumPy in place of a Numba program
-_numpy_factor: dict[str, float] = {}  # measured over estimated seconds of NumPy, by program
+_spent: dict[str, float] = {}  # estimated seconds of NumPy in place of a Numba program
 _started_cuda: set[int] = set()  # ids of processes that started CUDA; a forked child has a new id
 
 
@@ -117,14 +104,9 @@ def _numba_pays(work: WorkTimes) -> bool:
 
     The time to start Numba counts, minus the time that NumPy has run in place of this program.
     """
-    saved = _numpy_seconds(work) - work.numba
+    saved = work.numpy - work.numba
     lost = _numba_start_seconds(work.program) - _spent.get(work.program, 0.0)
     return saved > max(lost, 0.0) and not _why_no_numba()
-
-
-def _numpy_seconds(work: WorkTimes) -> float:
-    """Estimated seconds of NumPy, corrected by the last fit of the program."""
-    return work.numpy * _numpy_factor.get(work.program, 1.0)
 
 
 def _cuda_pays(work: WorkTimes) -> bool:
@@ -133,7 +115,7 @@ def _cuda_pays(work: WorkTimes) -> bool:
     Whether it can be used is checked last, since that imports CuPy. Whether Numba can be used is
     not checked.
     """
-    fastest = min(_numpy_seconds(work), work.numba + _numba_start_seconds(work.program))
+    fastest = min(work.numpy, work.numba + _numba_start_seconds(work.program))
     return CUDA_LEAD * (work.cuda + _cuda_start_seconds()) < fastest and not why_no_cuda()
 
 

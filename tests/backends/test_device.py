@@ -75,19 +75,6 @@ def test_many_small_fits_start_numba_eventually(numba_start, monkeypatch):
     assert choose_backend("cpu", WorkTimes(GROW_MANY, numpy=2.0, numba=0.1)).name == "numpy"
 
 
-def test_slow_fits_on_numpy_start_numba_sooner(numba_start, monkeypatch):
-    monkeypatch.setattr(choice, "_spent", {})
-    numba_start(5.0)
-    small = WorkTimes(GROW_ONE, numpy=1.0, numba=0.5)
-    backend = choose_backend("cpu", small)
-    choice.note_growth(backend, small, 3.0)  # NumPy is slow here: 2.5 s are saved, 3 s spent
-    assert backend.name == "numpy" and choose_backend("cpu", small).name == "numba"
-    other = WorkTimes(GROW_MANY, numpy=1.0, numba=0.5)  # other programs are not corrected
-    assert choose_backend("cpu", other).name == "numpy"
-    choice.note_growth(backend, other, 1000.0)  # the machine was busy, or a callback slow
-    assert choice._numpy_factor[GROW_MANY] == choice.NUMPY_FACTORS[1]
-
-
 def test_without_numba_numpy_does_everything(monkeypatch, numba_start):
     numba_start(0.0)
     monkeypatch.setattr(choice, "_why_no_numba", lambda: "Numba does not work here (broken)")

@@ -95,6 +95,7 @@ def growth_of(inputs: FitInputs, limits: dict[str, Any], of_trees: tuple[int, ..
         n_channels=n_channels,
         value_bytes=inputs.value_bytes,
         n_rounds=n_rounds,
+        random_thresholds=limits.get("random_thresholds", False),
         **{name: limits[name] for name in LIMITS},
     )
 

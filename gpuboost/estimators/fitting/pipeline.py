@@ -8,7 +8,6 @@ fitted attributes.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,10 +16,10 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from gpuboost.backends.cost_model import WorkTimes, growth_work
+from gpuboost.backends.cost_model import growth_work
 from gpuboost.backends.device_arrays import adopt_features, adopt_targets
 from gpuboost.backends.protocol import Backend
-from gpuboost.backends.select import choose_backend, note_growth
+from gpuboost.backends.select import choose_backend
 from gpuboost.data.frames import FeatureSchema
 from gpuboost.data.validation import check_flush_to_zero
 from gpuboost.engine.bins import BinnedMatrix
@@ -86,8 +85,6 @@ class Prepared(Generic[Plan]):
         Checked targets.
     plan : GrowPlan or BoostPlan
         The plan that the estimator's ``_plan`` returned.
-    work : WorkTimes
-        Estimated seconds to grow the trees.
     backend : Backend
         The backend that grows the trees.
     execution : Execution
@@ -100,7 +97,6 @@ class Prepared(Generic[Plan]):
     matrix: BinnedMatrix
     labels: AnyLabels
     plan: Plan
-    work: WorkTimes
     backend: Backend
     execution: Execution
     before: Any = None
@@ -117,10 +113,7 @@ def run_fit(
     """
     prepared = prepare(estimator, X, y, sample_weight)
     own = () if rounds is None else (rounds,)
-    began = time.perf_counter()
-    model, facts = estimator._grow(prepared, *own)
-    note_growth(prepared.backend, prepared.work, time.perf_counter() - began)
-    keep(estimator, prepared, model, facts)
+    keep(estimator, prepared, *estimator._grow(prepared, *own))
 
 
 def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Prepared[Any]:
@@ -136,10 +129,9 @@ def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Prepared[Any]
             check_same_labels(estimator, labels)
         inputs = FitInputs(labels, weights, table.schema, table.value_bytes, before)
         plan, growth = estimator._plan(inputs)
-    work = growth_work(growth)
-    backend = choose_backend(device, work)
+    backend = choose_backend(device, growth_work(growth))
     matrix = table.bin(weights, backend, execution.n_threads)
-    return Prepared(table.schema, matrix, labels, plan, work, backend, execution, before)
+    return Prepared(table.schema, matrix, labels, plan, backend, execution, before)
 
 
 def check_same_labels(estimator: Any, labels: AnyLabels) -> None:

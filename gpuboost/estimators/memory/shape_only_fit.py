@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.backends.cost_model import growth_work
 from gpuboost.backends.select import numpy_backend
 from gpuboost.data.frames import FeatureSchema
 from gpuboost.data.parameters import fraction
@@ -116,11 +115,10 @@ def prepare(estimator: Any, table: ShapeOnlyTable) -> Prepared[Any]:
     names, numeric = _names_of_features(estimator, n_features), np.zeros(n_features, dtype=bool)
     schema = FeatureSchema(names, n_features, numeric, (None,) * n_features)
     inputs = FitInputs(labels, table.weights(), schema, table.dtype.itemsize)
-    plan, growth = estimator._plan(inputs)
+    plan, _ = estimator._plan(inputs)
     matrix = table.matrix(bin_limit(estimator.max_bins))
     # The task does not depend on the backend, and the NumPy backend needs no device.
-    work, execution = growth_work(growth), Execution("cuda", 1, 0)
-    return Prepared(schema, matrix, labels, plan, work, numpy_backend(), execution)
+    return Prepared(schema, matrix, labels, plan, numpy_backend(), Execution("cuda", 1, 0))
 
 
 def grow_task(estimator: Any, table: ShapeOnlyTable) -> GrowTask:
