@@ -6,6 +6,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sklearn.ensemble import (
+        BaseEnsemble,
+        IsolationForest,
+        RandomTreesEmbedding,
+        StackingClassifier,
+        StackingRegressor,
+        VotingClassifier,
+        VotingRegressor,
+    )
+    from sklearn.tree import BaseDecisionTree, export_graphviz, export_text, plot_tree
+
     from gpuboost.estimators import (
         AdaBoostClassifier,
         AdaBoostRegressor,
@@ -32,6 +43,8 @@ __all__ = [
     "AdaBoostRegressor",
     "BaggingClassifier",
     "BaggingRegressor",
+    "BaseDecisionTree",
+    "BaseEnsemble",
     "Dataset",
     "DecisionTreeClassifier",
     "DecisionTreeRegressor",
@@ -41,16 +54,31 @@ __all__ = [
     "ExtraTreesRegressor",
     "GradientBoostingClassifier",
     "GradientBoostingRegressor",
+    "IsolationForest",
     "RandomForestClassifier",
     "RandomForestRegressor",
+    "RandomTreesEmbedding",
+    "StackingClassifier",
+    "StackingRegressor",
+    "VotingClassifier",
+    "VotingRegressor",
     "__version__",
     "estimate_memory",
+    "export_graphviz",
+    "export_text",
+    "plot_tree",
 ]
 
-# Modules of the public names that are not in `gpuboost.estimators`.
+# Modules of the public names that are not in `gpuboost.estimators`, and their names. Those of
+# scikit-learn are here so that a script need only change where it imports from.
 _HOMES = {
-    "Dataset": "gpuboost.estimators.inputs.dataset",
-    "estimate_memory": "gpuboost.estimators.memory.estimate",
+    "gpuboost.estimators.inputs.dataset": ("Dataset",),
+    "gpuboost.estimators.memory.estimate": ("estimate_memory",),
+    "sklearn.ensemble": (
+        *("BaseEnsemble", "IsolationForest", "RandomTreesEmbedding"),
+        *("StackingClassifier", "StackingRegressor", "VotingClassifier", "VotingRegressor"),
+    ),
+    "sklearn.tree": ("BaseDecisionTree", "export_graphviz", "export_text", "plot_tree"),
 }
 
 
@@ -58,10 +86,11 @@ def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, so that `import gpuboost` is fast."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = _HOMES.get(name, "gpuboost.estimators")
+    homes = (home for home, names in _HOMES.items() if name in names)
+    home = next(homes, "gpuboost.estimators")
     found = globals()[name] = getattr(import_module(home), name)
     return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

@@ -26,13 +26,14 @@ from gpuboost.engine.task import NO_LIMIT, DepthLimits
 # Seconds of NumPy on a machine that has the default `Speed`. TREE: per tree. LEVEL: per level of a
 # batch of trees. CALL: per feature and level of a batch. VISIT: per row, feature and level;
 # SORTED_VISIT in levels whose nodes have so few rows that these are sorted instead of counted by
-# bins; RANDOM_VISIT in addition, for random thresholds. CELL: per histogram cell that is scanned.
-# ROUND_ROW: gradient, weight and leaf of one row in a round. STEP: one row and level in prediction.
+# bins; RANDOM_LEVEL and RANDOM_VISIT in addition, for random thresholds. CELL: per cell of a
+# histogram that is scanned. ROUND_ROW: gradient, weight and leaf of one row in a round. STEP: one
+# row and level in prediction.
 NUMPY_BATCH_ROWS = 1 << 17  # rows of the trees that grow together
 UNSORTED_ROWS = 16  # nodes with fewer rows than this on average are assumed to be sorted
 N_CELLS = 256  # of a feature's histogram
 NUMPY_TREE, NUMPY_LEVEL, NUMPY_CALL, NUMPY_CELL = 5e-4, 9e-4, 1.7e-5, 8.5e-9
-NUMPY_VISIT, SORTED_VISIT, RANDOM_VISIT = 1e-9, 1.35e-7, 1.7e-8
+NUMPY_VISIT, SORTED_VISIT, RANDOM_LEVEL, RANDOM_VISIT = 1e-9, 1.35e-7, 2.7e-3, 1.7e-8
 NUMPY_ROUND_ROW, NUMPY_STEP = 1.1e-7, 20e-9
 
 # Costs in Numba visits. NODE: search of one feature of a node. ALONE: factor if only one tree grows
@@ -285,10 +286,10 @@ def _numpy_seconds(growth: GrowthSize) -> float:
     # Number of levels of a complete tree whose nodes have at least `UNSORTED_ROWS` rows on average.
     unsorted = min(max(0.0, 1 + math.log2(n / UNSORTED_ROWS)), depth)
     levels = growth.n_rounds * math.ceil(growth.n_trees * n / NUMPY_BATCH_ROWS) * growth.levels
-    calls = levels * (NUMPY_LEVEL + NUMPY_CALL * n_candidates)
+    is_random = growth.random_thresholds
+    calls = levels * (NUMPY_LEVEL + NUMPY_CALL * n_candidates + RANDOM_LEVEL * is_random)
     visit = NUMPY_VISIT * unsorted + SORTED_VISIT * (depth - unsorted)
-    if growth.random_thresholds:
-        visit += RANDOM_VISIT * depth
+    visit += RANDOM_VISIT * depth * is_random
     cells = N_CELLS * min(2.0**depth, n / UNSORTED_ROWS)
     searches = n_trees * n_candidates * (n * visit + NUMPY_CELL * cells) * growth.channel_factor
     rounds = NUMPY_ROUND_ROW * n_trees * n if growth.n_rounds > 1 else 0.0

@@ -28,7 +28,7 @@ DEVICES = '"auto", "cpu", "cuda", "cuda:N", "numpy" or "numba"'
 # Seconds that count for the start of Numba on a machine that has the default `cost_model.Speed`: to
 # compile, or half of the time to import Numba and to read compiled code from disk, because a first
 # fit is rarely the last. The seconds that NumPy has run instead are subtracted.
-LOAD_SECONDS, COMPILE_SECONDS = 0.12, 2.5
+LOAD_SECONDS, COMPILE_SECONDS = 0.1, 2.5
 BIN_LOAD_SECONDS, BIN_COMPILE_SECONDS = 0.1, 0.7  # the same for binning, a small program
 CUDA_COMPILE_SECONDS = 5.0  # all kernels, once per installation
 CUDA_LEAD = 2.0  # a GPU must be this many times faster: it may be shared, and estimates are rough

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 import numpy as np
 from tqdm import tqdm
 
-import gpuboost
+import gpuboost.estimators
 from gpuboost.backends.compiling import omit_notice
 from gpuboost.cli import demo_table
 from gpuboost.cli.demo_peers import installed_peers, make_peer
@@ -68,7 +68,7 @@ class DemoOptions:
 def estimator_names(is_classification: bool) -> list[str]:
     """Names of the public classifiers or regressors, single trees first."""
     suffix = "Classifier" if is_classification else "Regressor"
-    names = [name for name in gpuboost.__all__ if name.endswith(suffix)]
+    names = [name for name in gpuboost.estimators.__all__ if name.endswith(suffix)]
     return sorted(names, key=lambda name: name in TREE_COST)
 
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
 
-import gpuboost
+import gpuboost.estimators
 from tests.estimators.estimator_cases import ONE_OUTPUT
 
 CLASSIFICATION = {"breast cancer": load_breast_cancer, "digits": load_digits, "wine": load_wine}
-CLASSIFIERS = [name for name in gpuboost.__all__ if name.endswith("Classifier")]
-REGRESSORS = [name for name in gpuboost.__all__ if name.endswith("Regressor")]
+CLASSIFIERS = [name for name in gpuboost.estimators.__all__ if name.endswith("Classifier")]
+REGRESSORS = [name for name in gpuboost.estimators.__all__ if name.endswith("Regressor")]
 RUNS = (("numpy", 2), ("numba", 1), ("numba", 2))
 
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-import gpuboost
+import gpuboost.estimators
 from gpuboost.backends import cache as compiled
 from gpuboost.backends import cost_model as cost
 from gpuboost.backends.select import available_backends
@@ -140,7 +140,7 @@ def test_demo_trains_every_estimator_on_every_table_of_its_kind():
     real = [demo.load_table(name, 0) for name in demo.REAL_TABLES]
     jobs = demo.small_jobs(real + demo.make_tables(400, 0))
     trained = {job.estimator for job in jobs}
-    everything = {n for n in gpuboost.__all__ if n.endswith(("Classifier", "Regressor"))}
+    everything = {n for n in gpuboost.estimators.__all__ if n.endswith(("Classifier", "Regressor"))}
     assert trained == everything and len(everything) >= 10
     assert {job.table.name for job in jobs} == {*demo.REAL_TABLES, demo_table.SYNTHETIC}
     for job in jobs:
@@ -148,7 +148,7 @@ def test_demo_trains_every_estimator_on_every_table_of_its_kind():
 
 
 def test_every_ensemble_has_a_cost():
-    estimators = {n for n in gpuboost.__all__ if n.endswith(("Classifier", "Regressor"))}
+    estimators = {n for n in gpuboost.estimators.__all__ if n.endswith(("Classifier", "Regressor"))}
     single = ("DecisionTree", "ExtraTreeC", "ExtraTreeR")
     ensembles = {n for n in estimators if not n.startswith(single)}
     assert set(demo_table.TREE_COST) == ensembles

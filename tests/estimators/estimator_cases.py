@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes, load_iris
 
-import gpuboost
+import gpuboost.estimators
 
 ONE_OUTPUT = {"AdaBoostRegressor"}
-NAMES = [name for name in gpuboost.__all__ if name.endswith(("Classifier", "Regressor"))]
+NAMES = [name for name in gpuboost.estimators.__all__ if name.endswith(("Classifier", "Regressor"))]
 
 
 def make(name: str, **params):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-import sklearn.tree
+import sklearn.ensemble
 
 from gpuboost.backends.cost_model import GrowthSize
 from gpuboost.backends.device_arrays import inverse_link
@@ -35,7 +35,8 @@ from gpuboost.estimators.inputs.features import where_they_are
 from gpuboost.estimators.inputs.parameters import draw_seed
 from gpuboost.estimators.inputs.targets import ClassLabels
 from gpuboost.estimators.model.fitted import TreeBatch
-from gpuboost.estimators.trees.base_learners import checked_tree, from_sklearn
+from gpuboost.estimators.trees.base_learners import checked_tree
+from gpuboost.estimators.trees.handed_over import HandsOver, handing_over_to
 from gpuboost.estimators.trees.many_trees import ManyTrees
 from gpuboost.estimators.trees.tree import DecisionTreeClassifier, DecisionTreeRegressor, SingleTree
 
@@ -45,7 +46,7 @@ LEAVES_AT_A_TIME = 2**22  # number of leaf values in a block of rows whose media
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class AdaBoost(ManyTrees):
+class AdaBoost(HandsOver, ManyTrees):
     """Base of AdaBoost for classification and for regression.
 
     Parameters
@@ -78,9 +79,6 @@ class AdaBoost(ManyTrees):
     criterion: str = "misclassification"
     verbose: int = 0
 
-    _tree_class: ClassVar[type[SingleTree]]
-    _their_trees: ClassVar[tuple[type, ...]]
-
     # ---- the trees -------------------------------------------------------------------------------
 
     @property
@@ -96,10 +94,7 @@ class AdaBoost(ManyTrees):
                     f"{name}={given!r:.80} was given together with an estimator, whose own {name} "
                     f"is used; set it there, and leave {name} at its default ({default!r}) here"
                 )
-        if type(self.estimator) in self._their_trees:
-            return from_sklearn(self.estimator, self._tree_class)
-        name, also = type(self).__name__, ", or scikit-learn's"
-        return checked_tree(self.estimator, self._tree_class, name, also)
+        return checked_tree(self.estimator, self._tree_class, type(self).__name__)
 
     # ---- the steps of a fit ----------------------------------------------------------------------
 
@@ -157,6 +152,7 @@ class AdaBoost(ManyTrees):
         """`predict` after each round."""
 
 
+@handing_over_to(sklearn.ensemble.AdaBoostClassifier)
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class AdaBoostClassifier(Classifier, AdaBoost):
@@ -170,7 +166,6 @@ class AdaBoostClassifier(Classifier, AdaBoost):
     """
 
     _tree_class = DecisionTreeClassifier
-    _their_trees = (sklearn.tree.DecisionTreeClassifier, sklearn.tree.ExtraTreeClassifier)
 
     def _weights_of_classes(self, labels: Any) -> np.ndarray | None:
         choice = self._tree.class_weight
@@ -275,6 +270,7 @@ class AdaBoostClassifier(Classifier, AdaBoost):
         return inverse_link(LOGIT if of_two else SOFTMAX, votes)
 
 
+@handing_over_to(sklearn.ensemble.AdaBoostRegressor)
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class AdaBoostRegressor(Regressor, AdaBoost):
@@ -296,7 +292,6 @@ class AdaBoostRegressor(Regressor, AdaBoost):
 
     _labels = OneValueLabels
     _tree_class = DecisionTreeRegressor
-    _their_trees = (sklearn.tree.DecisionTreeRegressor, sklearn.tree.ExtraTreeRegressor)
 
     def _objective(self, prepared: Prepared[GrowPlan], learning_rate: float) -> ValueObjective:
         plan, y = prepared.plan, prepared.labels.rows

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
+import sklearn.ensemble
 
 from gpuboost.data.advice import warn_user
 from gpuboost.data.parameters import boolean
@@ -16,11 +17,12 @@ from gpuboost.estimators.forest.ensemble import TreeEnsemble
 from gpuboost.estimators.inputs.parameters import draw_count, whole_or_share
 from gpuboost.estimators.model.fitted import FeatureDraw
 from gpuboost.estimators.trees.base_learners import checked_tree
-from gpuboost.estimators.trees.tree import DecisionTreeClassifier, DecisionTreeRegressor, SingleTree
+from gpuboost.estimators.trees.handed_over import HandsOver, handing_over_to
+from gpuboost.estimators.trees.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Bagging(TreeEnsemble):
+class Bagging(HandsOver, TreeEnsemble):
     """Base of bagging classifiers and regressors.
 
     Parameters
@@ -41,8 +43,6 @@ class Bagging(TreeEnsemble):
     n_estimators: int = field(default=10, kw_only=False)
     max_features: float = 1.0
     bootstrap_features: bool = False
-
-    _tree_class: ClassVar[type[SingleTree]]
 
     @property
     def _tree(self) -> Any:
@@ -86,6 +86,7 @@ class Bagging(TreeEnsemble):
         return [np.arange(self.n_features_in_) if f is None else f for f in drawn]
 
 
+@handing_over_to(sklearn.ensemble.BaggingClassifier)
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class BaggingClassifier(Classifier, Bagging):
@@ -103,6 +104,7 @@ class BaggingClassifier(Classifier, Bagging):
         return self._class_factor(labels, weights)
 
 
+@handing_over_to(sklearn.ensemble.BaggingRegressor)
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class BaggingRegressor(Regressor, Bagging):

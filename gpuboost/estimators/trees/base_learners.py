@@ -1,43 +1,44 @@
-"""Base learners that a user passes to an ensemble."""
+"""Trees that a user passes to an ensemble as its base learner."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import sklearn.tree
 
 from gpuboost.estimators.trees.tree import SingleTree
 
 OF_THE_ENSEMBLE = ("device", "n_jobs", "max_bins", "categorical_features")
 
 
-def checked_tree(
-    tree: Any, tree_class: type[SingleTree], ensemble: str, also: str = ""
-) -> SingleTree:
-    """Check that a base learner is a gpuboost tree that an ensemble can use, and return it.
+def theirs_like(tree_class: type[SingleTree]) -> tuple[type, ...]:
+    """scikit-learn's classes with the names of ``tree_class`` and its subclasses."""
+    classes = (tree_class, *tree_class.__subclasses__())
+    return tuple(getattr(sklearn.tree, each.__name__) for each in classes)
+
+
+def checked_tree(tree: Any, tree_class: type[SingleTree], ensemble: str) -> SingleTree:
+    """Check that an ensemble can use a tree as its base learner, and return it as gpuboost's.
 
     Parameters
     ----------
-    tree : object
+    tree : SingleTree or sklearn.tree.BaseDecisionTree
         The ``estimator`` that the user passed.
     tree_class : type
-        The class of the trees; its subclasses are allowed too.
+        The class of the trees, or a base class of it. A tree of scikit-learn becomes a tree of the
+        class that has the same name.
     ensemble : str
-        Name of the ensemble, the same as in scikit-learn.
-    also : str
-        Other allowed base learners, for the error message.
+        Name of the ensemble.
 
     Raises
     ------
-    TypeError
-        If the base learner is not a tree of ``tree_class``.
     ValueError
-        If it sets a parameter that belongs to the ensemble (`OF_THE_ENSEMBLE`).
+        If the tree sets a parameter that belongs to the ensemble (`OF_THE_ENSEMBLE`).
     """
     if not isinstance(tree, tree_class):
-        allowed = " or ".join(each.__name__ for each in (tree_class, *tree_class.__subclasses__()))
-        raise TypeError(
-            f"estimator must be None or a gpuboost {allowed}{also}, got {tree!r:.80}; "
-            f"for other base learners use sklearn.ensemble.{ensemble}"
-        )
+        classes = (tree_class, *tree_class.__subclasses__())
+        ours = next(each for each in classes if each.__name__ == type(tree).__name__)
+        return ours(**tree.get_params(deep=False))
     for parameter in OF_THE_ENSEMBLE:
         given, default = getattr(tree, parameter), getattr(tree_class(), parameter)
         if given is not default and given != default:
@@ -46,18 +47,3 @@ def checked_tree(
                 f" pass it to {ensemble}"
             )
     return tree
-
-
-def from_sklearn(tree: Any, tree_class: type[SingleTree]) -> SingleTree:
-    """A gpuboost tree with the parameters of a scikit-learn tree.
-
-    Parameters
-    ----------
-    tree : sklearn.tree.BaseDecisionTree
-    tree_class : type
-        The gpuboost class. The result belongs to this class or to its subclass, whichever has the
-        name of the class of ``tree``.
-    """
-    classes = (tree_class, *tree_class.__subclasses__())
-    ours = next(each for each in classes if each.__name__ == type(tree).__name__)
-    return ours(**tree.get_params(deep=False))

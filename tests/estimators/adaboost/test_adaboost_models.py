@@ -267,9 +267,9 @@ def test_max_depth_and_criterion_are_those_of_the_estimator():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"estimator": sklearn.tree.DecisionTreeRegressor()}, TypeError, "AdaBoostClassifier"),
+        ({"estimator": sklearn.tree.DecisionTreeRegressor()}, TypeError, "DecisionTreeClassifier"),
         ({"estimator": DecisionTreeRegressor()}, TypeError, "DecisionTreeClassifier or Extra"),
-        ({"estimator": "stump"}, TypeError, "sklearn.ensemble.AdaBoostClassifier"),
+        ({"estimator": "stump"}, TypeError, "another class with fit and predict, got 'stump'"),
         ({"estimator": DecisionTreeClassifier(device="numba")}, ValueError, "pass it to AdaBoost"),
         ({"estimator": DecisionTreeClassifier(), "max_depth": 3}, ValueError, "max_depth=3 was"),
         ({"estimator": DecisionTreeClassifier(), "criterion": "gini"}, ValueError, "criterion="),

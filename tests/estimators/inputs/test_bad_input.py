@@ -7,10 +7,10 @@ from functools import partial
 
 import numpy as np
 import pytest
-import sklearn.tree
 from scipy.sparse import csr_matrix
+from sklearn.naive_bayes import GaussianNB
 
-import gpuboost
+import gpuboost.estimators
 from gpuboost import (
     AdaBoostClassifier,
     BaggingClassifier,
@@ -26,7 +26,7 @@ from tests.estimators.estimator_cases import fitted_facts
 
 pd = pytest.importorskip("pandas")
 
-NAMES = [name for name in gpuboost.__all__ if name.endswith(("Classifier", "Regressor"))]
+NAMES = [name for name in gpuboost.estimators.__all__ if name.endswith(("Classifier", "Regressor"))]
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(30, 4))
 Y = np.arange(30) % 3
@@ -35,6 +35,7 @@ FRAME = pd.DataFrame(X, columns=list("abcd"))
 forest = partial(RandomForestClassifier, n_estimators=3, device="numpy")
 values = partial(RandomForestRegressor, n_estimators=3, device="numpy")
 tree = partial(DecisionTreeClassifier, device="numpy")
+any_bagging = partial(BaggingClassifier, n_estimators=3)
 bagging = partial(BaggingClassifier, n_estimators=3, device="numpy")
 ada = partial(AdaBoostClassifier, n_estimators=3, device="numpy")
 boosting = partial(GradientBoostingRegressor, n_estimators=3, device="numpy")
@@ -196,15 +197,10 @@ BAD_PARAMETERS = [
     (forest, {"device": "gpu"}, ValueError, 'device must be "auto", "cpu", "cuda"'),
     (forest, {"device": None}, ValueError, "device must be"),
     (forest, {"device": "cuda:-1"}, ValueError, "device must be"),
-    (
-        bagging,
-        {"estimator": sklearn.tree.DecisionTreeClassifier()},
-        TypeError,
-        r"use sklearn\.ensemble\.BaggingClassifier",
-    ),
     (bagging, {"estimator": DecisionTreeRegressor()}, TypeError, "DecisionTreeClassifier"),
     (bagging, {"estimator": DecisionTreeClassifier}, TypeError, "estimator must be None"),
-    (bagging, {"estimator": RandomForestClassifier()}, TypeError, "estimator must be None"),
+    (bagging, {"estimator": GaussianNB(), "device": "numpy"}, ValueError, "on the CPU"),
+    (any_bagging, {"estimator": GaussianNB(), "max_bins": 9}, ValueError, "max_bins=9 is for"),
     (bagging, {"estimator": DecisionTreeClassifier(max_bins=9)}, ValueError, "max_bins=9, which"),
     (bagging, {"estimator": DecisionTreeClassifier(device="cpu")}, ValueError, "device='cpu'"),
     (bagging, {"estimator": DecisionTreeClassifier(max_depth=-2)}, ValueError, "max_depth"),

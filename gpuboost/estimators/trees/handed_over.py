@@ -1,0 +1,209 @@
+"""Ensembles of base learners that are not gpuboost's trees: scikit-learn's own class fits them.
+
+So a script that changes its import keeps working. Such an estimator fits and keeps an estimator of
+scikit-learn with the same parameters (``_theirs``); its methods and fitted attributes are those of
+that estimator, and ``device_`` is "scikit-learn".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from inspect import isfunction
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+import sklearn.tree
+from sklearn.base import BaseEstimator
+
+from gpuboost.estimators.fitting.base import TreeModel
+from gpuboost.estimators.inputs.dataset import Dataset
+from gpuboost.estimators.trees.base_learners import theirs_like
+from gpuboost.estimators.trees.tree import SingleTree
+
+THEIR_DEVICE = "scikit-learn"  # value of ``device_``
+# Parameters that scikit-learn's class lacks, and that do not change its model.
+_HARMLESS = {"device", "n_jobs", "verbose"}
+_OWN = {"fit", "score", "get_params", "set_params", "get_metadata_routing"}  # methods of both
+
+Class = TypeVar("Class", bound=type)
+
+
+class OnlyForTrees(TypeError, AttributeError):
+    """A method or attribute of gpuboost's trees, used after a fit of other base learners.
+
+    It is an AttributeError too, so that `hasattr` is False for such attributes.
+    """
+
+
+def handing_over_to(their_class: type) -> Callable[[Class], Class]:
+    """Class decorator: after a fit that was handed over, use scikit-learn's estimator.
+
+    Public methods and attributes come from ``their_class``. Those that it lacks raise
+    `OnlyForTrees`.
+    """
+
+    def decorate(own_class: Class) -> Class:
+        own: Any = own_class
+        own._their_class = their_class
+        names = set(dir(own)) - set(dir(BaseEstimator)) - set(own._get_param_names()) - _OWN
+        for name in names:
+            if name.startswith(("_", "set_")):
+                continue
+            found = next(vars(base)[name] for base in own.__mro__ if name in vars(base))
+            if isfunction(found):
+                setattr(own, name, _own_or_their_method(name, found))
+            elif hasattr(found, "__get__"):
+                setattr(own, name, _OwnOrTheirAttribute(name, found))
+        return own_class
+
+    return decorate
+
+
+def _own_or_their_method(name: str, own: Any) -> Any:
+    """A method, or that of scikit-learn's estimator after its fit."""
+
+    @wraps(own)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._theirs is None:
+            return own(self, *args, **kwargs)
+        return _of_theirs(self, name)(*args, **kwargs)
+
+    return method
+
+
+class _OwnOrTheirAttribute:
+    """A property, or the attribute of scikit-learn's estimator after its fit."""
+
+    def __init__(self, name: str, own: Any) -> None:
+        self._name, self._own, self.__doc__ = name, own, own.__doc__
+
+    def __get__(self, estimator: Any, owner: type) -> Any:
+        if estimator is None or estimator._theirs is None:
+            return self._own.__get__(estimator, owner)
+        return _of_theirs(estimator, self._name)
+
+    def __set__(self, estimator: Any, value: Any) -> None:
+        self._own.__set__(estimator, value)
+
+    def __delete__(self, estimator: Any) -> None:
+        self._own.__delete__(estimator)
+
+
+def _of_theirs(estimator: Any, name: str) -> Any:
+    """A method or attribute of scikit-learn's estimator."""
+    theirs = estimator._theirs
+    if hasattr(type(theirs), name) or name in vars(theirs):
+        return getattr(theirs, name)
+    own = type(estimator)
+    raise OnlyForTrees(
+        f"{own.__name__}.{name} needs gpuboost's trees, but this model was fitted by scikit-learn, "
+        f"because its base learner is {theirs.estimator!r:.80}; use {own._tree_class.__name__} as "
+        f"the base learner, or do without {name}"
+    )
+
+
+class HandsOver(TreeModel):
+    """Base of ensembles whose base learner can be any estimator."""
+
+    if TYPE_CHECKING:
+        estimator: Any
+    _their_class: ClassVar[Any]
+    _tree_class: ClassVar[type[SingleTree]]
+    _theirs: ClassVar[Any] = None  # set by a fit that is handed over
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> Any:
+        """Grow the trees, or fit other base learners with scikit-learn.
+
+        Parameters
+        ----------
+        **fit_params : dict
+            Metadata for base learners that are not trees (see scikit-learn's metadata routing).
+
+        Returns
+        -------
+        self
+        """
+        if self._is_for_trees():
+            if fit_params:
+                raise TypeError(
+                    f"{type(self).__name__}.fit() got unexpected arguments {sorted(fit_params)}; "
+                    "trees take sample_weight only"
+                )
+            return super().fit(X, y, sample_weight)
+        theirs = self._for_their_fit(X)
+        theirs.fit(X, y, sample_weight, **fit_params)
+        own = {name: value for name, value in vars(theirs).items() if self._is_shown(name)}
+        self._adopt({**own, "_theirs": theirs, "device_": THEIR_DEVICE})
+        return self
+
+    def _is_for_trees(self) -> bool:
+        """Whether the base learner is a tree that gpuboost grows."""
+        return self.estimator is None or isinstance(
+            self.estimator, (self._tree_class, *theirs_like(self._tree_class))
+        )
+
+    def _for_their_fit(self, X: Any) -> Any:
+        """scikit-learn's estimator with the same parameters; in a warm start, the fitted one."""
+        self._check_learner()
+        if isinstance(X, Dataset):
+            raise TypeError(
+                f"the base learner {self.estimator!r:.80} is fitted by scikit-learn, which cannot "
+                "read a gpuboost.Dataset; pass the table itself"
+            )
+        if self.device not in ("auto", "cpu"):
+            raise ValueError(
+                f"device={self.device!r} was given, but the base learner {self.estimator!r:.80} is "
+                "fitted by scikit-learn, on the CPU; use device='auto'"
+            )
+        own = self.get_params(deep=False)
+        theirs = self._their_class._get_param_names()
+        for name in set(own) - set(theirs) - _HARMLESS:
+            default = getattr(type(self), name)
+            if own[name] != default:
+                raise ValueError(
+                    f"{name}={own[name]!r:.80} is for gpuboost's trees, but the base learner is "
+                    f"{self.estimator!r:.80}; leave {name} at its default ({default!r})"
+                )
+        given = {name: own[name] for name in theirs if name in own}
+        if self._theirs is not None and own.get("warm_start"):
+            return self._theirs.set_params(**given)
+        return self._their_class(**given)
+
+    def _check_learner(self) -> None:
+        """Check that a base learner is an estimator, and no tree of the other kind."""
+        learner = self.estimator
+        trees = SingleTree, sklearn.tree.BaseDecisionTree
+        if isinstance(learner, (type, *trees)) or not hasattr(learner, "fit"):
+            kinds = self._tree_class, *self._tree_class.__subclasses__()
+            allowed = " or ".join(kind.__name__ for kind in kinds)
+            raise TypeError(
+                f"estimator must be None, a {allowed}, or an instance of another class with fit "
+                f"and predict, got {learner!r:.80}"
+            )
+
+    def _is_shown(self, name: str) -> bool:
+        """Whether a fitted attribute of scikit-learn's estimator becomes one of this estimator."""
+        return name.endswith("_") and not name.startswith("_") and not hasattr(type(self), name)
+
+    def __getattr__(self, name: str) -> Any:
+        """Methods that only scikit-learn's estimator has, after its fit."""
+        theirs = vars(self).get("_theirs")
+        if theirs is None or name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return _of_theirs(self, name) if name in dir(type(self)) else getattr(theirs, name)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._model is not None or self._theirs is not None
+
+    def get_metadata_routing(self) -> Any:
+        """Metadata that `fit` takes, and that scikit-learn passes on to base learners."""
+        if self._is_for_trees():
+            return super().get_metadata_routing()
+        return self._their_class(self.estimator).get_metadata_routing()
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if not self._is_for_trees():
+            theirs = self._their_class(self.estimator).__sklearn_tags__()
+            tags.input_tags = theirs.input_tags
+        return tags

@@ -1,0 +1,128 @@
+"""``python -m tests.drop_in.sklearn_suite``: scikit-learn's own tests, run on gpuboost's classes.
+
+The test files of the installed scikit-learn are copied into a temporary folder, where their imports
+from ``sklearn.ensemble`` and ``sklearn.tree`` are redirected to a module that offers gpuboost's
+class wherever there is one. `EXCEPTIONS` lists tests that are expected to fail, each with the
+reason. The run fails if any other test fails, if a listed test passes or does not exist, or if
+fewer than `MIN_PASSED` tests pass.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+from importlib import metadata
+from pathlib import Path
+from xml.etree import ElementTree
+
+import sklearn
+
+VERSION = "1.9.1"  # the list of exceptions is for this version of scikit-learn
+FILES = (
+    "ensemble/tests/test_forest.py",
+    "ensemble/tests/test_weight_boosting.py",
+    "ensemble/tests/test_gradient_boosting.py",
+    "ensemble/tests/test_bagging.py",
+    "tree/tests/test_tree.py",
+    "tree/tests/test_monotonic_tree.py",
+)
+MIN_PASSED = 1330
+EXCEPTIONS = Path(__file__).with_name("exceptions.txt")
+MAX_EXCEPTIONS = 50
+
+_NAMES = """
+from sklearn.ensemble import *
+from sklearn.tree import *
+from gpuboost import *
+"""
+_CONFTEST = """
+import pytest
+
+EXPECTED = {expected!r}
+
+def pytest_generate_tests(metafunc):
+    if "global_random_seed" in metafunc.fixturenames:
+        metafunc.parametrize("global_random_seed", [42])
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.nodeid in EXPECTED:
+            item.add_marker(pytest.mark.xfail(reason=EXPECTED[item.nodeid], strict=True))
+"""
+
+
+def main() -> int:
+    """Run the tests; return 0 if they pass as expected."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--list-failures", action="store_true", help="expect no failures")
+    parser.add_argument("arguments", nargs="*", help="arguments of pytest, after --")
+    given = parser.parse_args()
+    if metadata.version("scikit-learn") != VERSION:
+        print(f"scikit-learn {VERSION} is needed, found {metadata.version('scikit-learn')}")
+        return 1
+    expected = {} if given.list_failures else read_exceptions()
+    with tempfile.TemporaryDirectory() as folder:
+        prepare(Path(folder), expected)
+        outcomes = run(Path(folder), given.arguments)
+    return 0 if as_expected(outcomes, expected) else 1
+
+
+def read_exceptions() -> dict[str, str]:
+    """The ids of the tests that are expected to fail, with their reasons."""
+    lines = [line for line in EXCEPTIONS.read_text().splitlines() if line.strip()]
+    if len(lines) > MAX_EXCEPTIONS:
+        raise ValueError(f"{EXCEPTIONS} has {len(lines)} lines, at most {MAX_EXCEPTIONS} allowed")
+    pairs = (line.rpartition(" # ")[::2] for line in lines)
+    return {test.strip(): reason.strip() for test, reason in pairs}
+
+
+def prepare(folder: Path, expected: dict[str, str]) -> None:
+    """Copy the test files with redirected imports, and write the configuration beside them."""
+    (folder / "drop_in_names.py").write_text(_NAMES)
+    (folder / "conftest.py").write_text(_CONFTEST.format(expected=expected))
+    for name in FILES:
+        source = (Path(sklearn.__file__).parent / name).read_text()
+        redirected = re.sub(
+            r"^from sklearn\.(ensemble|tree) import",
+            "from drop_in_names import",
+            source,
+            flags=re.M,
+        )
+        (folder / Path(name).name).write_text(redirected)
+
+
+def run(folder: Path, arguments: list[str]) -> dict[str, str]:
+    """The outcome of each test: "passed", "failed", "skipped" or "xfailed"."""
+    report = folder / "report.xml"
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "worksteal", "-W"]
+    options = ["ignore", "--tb=line", "-p", "no:cacheprovider", f"--junitxml={report}", "-c"]
+    subprocess.run([*command, *options, "/dev/null", "--rootdir=.", *arguments], cwd=folder)
+    outcomes = {}
+    for case in ElementTree.parse(report).iter("testcase"):
+        test = f"{case.get('classname', '').split('.')[-1]}.py::{case.get('name')}"
+        found = {child.tag: child.get("type", "") for child in case}
+        if "skipped" in found:
+            outcomes[test] = "xfailed" if "xfail" in found["skipped"] else "skipped"
+        else:
+            outcomes[test] = "failed" if {"failure", "error"} & set(found) else "passed"
+    return outcomes
+
+
+def as_expected(outcomes: dict[str, str], expected: dict[str, str]) -> bool:
+    """Whether the outcomes are those expected; print them otherwise."""
+    counts = {kind: list(outcomes.values()).count(kind) for kind in sorted({*outcomes.values()})}
+    failed = [test for test, outcome in outcomes.items() if outcome == "failed"]
+    missing = [test for test in expected if test not in outcomes]
+    print(f"{len(outcomes)} tests: {counts}")
+    for test in failed:
+        print(f"failed: {test}")
+    for test in missing:
+        print(f"not found: {test}")
+    return not failed and not missing and counts.get("passed", 0) >= MIN_PASSED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""Ensembles of base learners that are not trees, which scikit-learn fits."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import sklearn
+import sklearn.ensemble
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes, load_iris
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.utils.validation import check_is_fitted
+
+import gpuboost
+from gpuboost import (
+    AdaBoostClassifier,
+    AdaBoostRegressor,
+    BaggingClassifier,
+    BaggingRegressor,
+    Dataset,
+    DecisionTreeClassifier,
+)
+from gpuboost.estimators.trees.handed_over import OnlyForTrees
+
+X, Y = load_iris(return_X_y=True)
+DIABETES = load_diabetes(return_X_y=True)
+CASES = [
+    (BaggingClassifier, {"estimator": GaussianNB(), "max_samples": 0.5}, (X, Y)),
+    (BaggingRegressor, {"estimator": LinearRegression(), "max_features": 0.5}, DIABETES),
+    (AdaBoostClassifier, {"estimator": GaussianNB(), "learning_rate": 0.5}, (X, Y)),
+    (AdaBoostRegressor, {"estimator": LinearRegression(), "loss": "square"}, DIABETES),
+]
+
+
+@pytest.mark.parametrize(("ours", "params", "data"), CASES)
+def test_a_fit_of_other_learners_is_that_of_scikit_learn(ours, params, data):
+    model = ours(**params, n_estimators=4, random_state=3).fit(*data)
+    theirs = getattr(sklearn.ensemble, ours.__name__)(**params, n_estimators=4, random_state=3)
+    theirs.fit(*data)
+    assert model.device_ == "scikit-learn"
+    check_is_fitted(model)
+    for name in ("predict", "predict_proba", "predict_log_proba", "decision_function"):
+        assert hasattr(model, name) == hasattr(theirs, name), name
+        if hasattr(theirs, name):
+            np.testing.assert_array_equal(
+                getattr(model, name)(data[0]), getattr(theirs, name)(data[0])
+            )
+    assert model.score(*data) == theirs.score(*data)
+    for name, value in vars(theirs).items():
+        if name.endswith("_") and name not in ("estimator_", "estimators_"):
+            np.testing.assert_equal(getattr(model, name), value)
+    assert [type(one) for one in model.estimators_] == [type(one) for one in theirs.estimators_]
+    assert len(model) == 4
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(data[0]), theirs.predict(data[0]))
+    assert repr(clone(model)) == repr(ours(**params, n_estimators=4, random_state=3))
+
+
+def test_what_only_trees_can_do_raises_one_error():
+    model = BaggingClassifier(KNeighborsClassifier(), n_estimators=2).fit(X, Y)
+    for call in (model.fingerprint, lambda: model.apply(X), lambda: model.decision_path(X)):
+        with pytest.raises(TypeError, match="its base learner is KNeighborsClassifier"):
+            call()
+    assert not hasattr(model, "feature_importances_")
+    with pytest.raises(OnlyForTrees, match="use DecisionTreeClassifier as the base learner"):
+        model.feature_importances_  # noqa: B018
+    with pytest.raises(AttributeError, match="no attribute 'coef_'"):
+        model.coef_  # noqa: B018
+
+
+def test_each_fit_replaces_the_model_of_the_other_kind():
+    model = BaggingClassifier(n_estimators=2, random_state=0).fit(X, Y)
+    trees = model.fingerprint()
+    model.set_params(estimator=KNeighborsClassifier()).fit(X, Y)
+    assert model.device_ == "scikit-learn" and len(model.estimators_features_) == 2
+    model.set_params(estimator=None).fit(X, Y)
+    assert model.fingerprint() == trees and model.device_ != "scikit-learn"
+
+
+def test_an_error_in_scikit_learn_leaves_the_model_as_it_was():
+    model = AdaBoostClassifier(n_estimators=2, random_state=0).fit(X, Y)
+    trees = model.fingerprint()
+    model.set_params(estimator=KNeighborsClassifier())  # which takes no weights
+    with pytest.raises(ValueError, match="doesn't support sample_weight"):
+        model.fit(X, Y)
+    assert model.fingerprint() == trees
+
+
+def test_trees_of_scikit_learn_become_trees_of_gpuboost():
+    theirs = sklearn.tree.ExtraTreeClassifier(max_depth=2)
+    model = BaggingClassifier(theirs, n_estimators=2, random_state=0).fit(X, Y)
+    assert isinstance(model.estimators_[0], gpuboost.ExtraTreeClassifier)
+    assert model.estimators_[0].get_depth() == 2
+
+
+def test_warm_start_adds_learners():
+    model = BaggingRegressor(LinearRegression(), n_estimators=2, warm_start=True, random_state=0)
+    first = list(model.fit(*DIABETES).estimators_)
+    model.set_params(n_estimators=5).fit(*DIABETES)
+    assert len(model.estimators_) == 5 and model.estimators_[:2] == first
+
+
+def test_metadata_is_routed_to_the_learners():
+    weights = np.linspace(0.1, 1.0, len(Y))
+    with sklearn.config_context(enable_metadata_routing=True):
+        learner = LogisticRegression(max_iter=500).set_fit_request(sample_weight=True)
+        model = BaggingClassifier(learner, n_estimators=2, random_state=0)
+        assert "estimator" in str(model.get_metadata_routing())
+        model.fit(X, Y, sample_weight=weights)
+    with pytest.raises(TypeError, match=r"unexpected arguments \['groups'\]"):
+        BaggingClassifier().fit(X, Y, groups=Y)
+
+
+def test_a_dataset_needs_trees():
+    with pytest.raises(TypeError, match="scikit-learn, which cannot read"):
+        BaggingClassifier(KNeighborsClassifier()).fit(Dataset(X), Y)
+    assert BaggingClassifier(DecisionTreeClassifier(), n_estimators=2).fit(Dataset(X), Y)
