@@ -117,16 +117,16 @@ def check_weights(weights: Any, n_samples: int) -> NDArray[np.float64] | None:
     weights = _to_numbers(_where_it_is(weights, "sample_weight"), "sample_weight")
     if weights.shape != (n_samples,):
         raise ValueError(
-            f"sample_weight must have shape ({n_samples},), one weight per row of X, "
-            f"got {weights.shape}"
+            f"sample_weight.shape == {weights.shape}, expected ({n_samples},): one weight per row "
+            "of X"
         )
     _check_finite(weights, "sample_weight")
     largest = float(weights.max())
     if weights.min() < 0:
         row = int(weights.argmin())
         raise ValueError(
-            f"sample_weight must not be negative, got {float(weights[row])} in row {row}; "
-            "weight 0 leaves a row out"
+            f"Negative values in data passed to `sample_weight`: {float(weights[row])} in row "
+            f"{row}; weight 0 leaves a row out"
         )
     if largest == 0:
         raise ValueError("sample_weight is zero for every row; at least one must be positive")
@@ -224,10 +224,14 @@ def check_counts(y: np.ndarray, inside: np.ndarray | None) -> None:
     """
     largest, smallest = float((y if inside is None else y[inside]).max()), float(y.min())
     if smallest < 0.0 or largest == 0.0:
-        what = f"values down to {smallest:g}" if smallest < 0.0 else "zeros alone"
+        wrong = (
+            "Some value(s) of y are negative which is not allowed for Poisson regression"
+            if smallest < 0.0
+            else "Sum of y is not positive in rows of positive weight, as it must be for Poisson "
+            "regression"
+        )
         raise ValueError(
-            "criterion='poisson' needs counts or other amounts as y: none negative, and some "
-            f"positive in a row of positive weight; got {what}. Correct y, or use "
+            f"{wrong}. The smallest value is {smallest:g}; correct y, or use "
             "criterion='squared_error'"
         )
 
@@ -277,7 +281,7 @@ def warn_of_column() -> None:
     """Warn, as scikit-learn does, that y is a column vector."""
     warn_user(
         "A column-vector y was passed when a 1d array was expected. Please change the shape of y "
-        "to (n_samples,), for example using ravel().",
+        "to (n_samples, ), for example using ravel().",
         DataConversionWarning,
     )
 

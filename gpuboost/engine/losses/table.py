@@ -121,6 +121,7 @@ def _facts_of(name: str, n_classes: int) -> LossRow:
     fitting = [row for row in rows if (row.target == CLASSES) == (n_classes > 2)]
     if not fitting:
         raise ValueError(
-            f"loss={name!r} is for 2 classes, but y has {n_classes}; use loss='log_loss'"
+            f"loss={name!r} is only suitable for a binary classification problem, but y has "
+            f"{n_classes} classes; use loss='log_loss'"
         )
     return fitting[0]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils.validation import has_fit_parameter
 
 from gpuboost.backends.device_arrays import adopt_targets
 from gpuboost.data.arrays import array_module, copy_to_host, is_cupy_array, to_float64
@@ -77,7 +78,14 @@ def fitted_init(given: Any, X: Any, y: np.ndarray, weights: np.ndarray | None) -
             raise ValueError(f"init must be an estimator, 'zero' or None, got {given!r}")
         return None
     init = clone(given)
-    return init.fit(X, y) if weights is None else init.fit(X, y, sample_weight=weights)
+    if weights is None:
+        return init.fit(X, y)
+    if not has_fit_parameter(init, "sample_weight"):
+        raise ValueError(
+            f"The initial estimator {type(init).__name__} does not support sample weights; use "
+            "another one, or fit without sample_weight"
+        )
+    return init.fit(X, y, sample_weight=weights)
 
 
 def raw_of_init(init: Any, X: Any, loss: Loss) -> np.ndarray:

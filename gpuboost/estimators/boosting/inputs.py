@@ -92,7 +92,7 @@ def _read_rows(given: Any, estimator: Any, prepared: Prepared[BoostPlan], init: 
     if not isinstance(given, (tuple, list)) or not 2 <= len(given) <= len(ROW_PARTS):
         raise ValueError(
             "eval_set must be a list of (X, y), (X, y, sample_weight) or (X, y, sample_weight, "
-            f"offset), got an element of type {type(given).__name__}: {given!r:.80}"
+            f"offset), got an element of type {type(given).__name__}"
         )
     X, y, sample_weight, offset = (*given, None, None)[:4]
     loss = prepared.plan.loss

@@ -133,7 +133,7 @@ def rows_drawn(sampler: RowSampler, tree: int) -> np.ndarray:
 
     If all rows are used, each row occurs once, including rows whose weight is 0.
     """
-    rows = np.arange(sampler.n_samples)
+    rows = np.arange(sampler.n_samples, dtype=np.int32)  # the type of scikit-learn's forests
     if sampler.method == ALL_ROWS:
         return rows
     return np.repeat(rows, sampler.copied_to_host.draw_counts(tree))

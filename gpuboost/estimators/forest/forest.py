@@ -42,6 +42,11 @@ class Forest(TreeEnsemble):
     _tree_class: ClassVar[type[SingleTree]]
 
     @property
+    def estimator(self) -> SingleTree:
+        """The unfitted template of the trees, as ``estimator_`` has it after a fit."""
+        return self._empty_tree()
+
+    @property
     def splitter(self) -> str:
         """The rule that chooses thresholds, which is the default of the tree class."""
         return self._tree_class.splitter
@@ -51,8 +56,9 @@ class Forest(TreeEnsemble):
             return WITH_REPLACEMENT, draw_count(self.max_samples, n_samples, weights, math.inf)
         if self.max_samples is not None:
             raise ValueError(
-                f"max_samples={self.max_samples!r} cannot be set if bootstrap=False, when every "
-                "tree sees all rows; use bootstrap=True or max_samples=None"
+                "`max_sample` cannot be set if `bootstrap=False`. Either switch to "
+                "`bootstrap=True` or set `max_sample=None`. Without bootstrap, every tree sees all "
+                f"rows; got max_samples={self.max_samples!r}"
             )
         return ALL_ROWS, n_samples
 

@@ -44,9 +44,9 @@ def out_of_bag_means(
     total, count = backend.sum_out_of_bag(coded, matrix, draws, n_threads)
     if not count.all():
         warn_user(
-            "Some inputs do not have OOB scores: every tree was grown on them, so they are NaN. "
-            "This probably means too few trees were used to compute any reliable OOB estimates; "
-            "raise n_estimators or lower max_samples."
+            "Some inputs do not have OOB scores. This probably means too few estimators were used "
+            "to compute any reliable oob estimates. Every tree was grown on these rows, whose "
+            "estimates are NaN; raise n_estimators or lower max_samples."
         )
     with np.errstate(invalid="ignore"):
         return total / count[:, None]

@@ -10,12 +10,14 @@ from typing import Any
 
 from gpuboost.data.frames import FeatureSchema
 from gpuboost.data.parameters import number_between, one_of
-from gpuboost.engine.criteria import NEWTON, VARIANCE
+from gpuboost.engine.criteria import ABSOLUTE, ENTROPY, NEWTON, POISSON, VARIANCE
 from gpuboost.engine.losses import Loss
 from gpuboost.engine.task import Regularisation, TreeOptions
 from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
 
 INTERACTIONS = ("pairwise", "no_interactions")
+# Criteria whose splits ignore monotonic constraints; only the values of nodes are limited.
+LIMITED = (ENTROPY, POISSON, ABSOLUTE)
 
 
 def with_constraints(
@@ -27,16 +29,21 @@ def with_constraints(
     if directions is None:
         return options
     if labels.n_columns > 1:
+        several = "multiclass" if isinstance(labels, ClassLabels) else "multiple output"
+        kind = "classification" if isinstance(labels, ClassLabels) else "regression"
         raise ValueError(
-            f"monotonic_cst={given!r:.80} was given with more than two classes or several outputs, "
-            "for which it is not supported: fit one model for each, or pass None"
+            f"Monotonicity constraints are not supported with {several} {kind}: fit one model for "
+            f"each class or output, or pass None in place of monotonic_cst={given!r:.80}"
         )
-    if options.criterion != VARIANCE:
+    if options.criterion not in (VARIANCE, *LIMITED):
         raise ValueError(
-            f"monotonic_cst={given!r:.80} needs criterion='gini' or 'squared_error', whose gain "
-            "follows from leaf values; pass one of these, or monotonic_cst=None"
+            f"monotonic_cst={given!r:.80} needs criterion 'gini', 'entropy' or 'log_loss' in a "
+            "classifier; pass one of these, or monotonic_cst=None"
         )
-    return replace(options, criterion=NEWTON, regularisation=Regularisation(monotonic=directions))
+    # NEWTON chooses the splits of VARIANCE among those that keep the order.
+    criterion = NEWTON if options.criterion == VARIANCE else options.criterion
+    regular = Regularisation(monotonic=directions)
+    return replace(options, criterion=criterion, regularisation=regular)
 
 
 def regularisation(estimator: Any, schema: FeatureSchema, loss: Loss) -> Regularisation:
@@ -74,10 +81,16 @@ def monotonic_directions(given: Any, schema: FeatureSchema) -> tuple[int, ...] |
         directions = [given.get(name, 0) for name in names]
     else:
         directions = list(given)
-    if len(directions) != schema.n_features or not set(directions) <= {-1, 0, 1}:
+    if len(directions) != schema.n_features:
         raise ValueError(
-            f"monotonic_cst must hold -1, 0 or 1 for each of the {schema.n_features} features, or "
-            f"be a dict mapping feature names to these, got {given!r:.120}"
+            f"monotonic_cst has shape {len(directions)} but the input data X has "
+            f"{schema.n_features} features. Pass -1, 0 or 1 for each feature, or a dict that maps "
+            "feature names to these"
+        )
+    if not set(directions) <= {-1, 0, 1}:
+        raise ValueError(
+            "monotonic_cst must be None or an array-like of -1, 0 or 1. It can also be a dict that "
+            f"maps feature names to these; got {given!r:.120}"
         )
     bad = [f for f, d in enumerate(directions) if d and schema.is_categorical[f]]
     if bad:

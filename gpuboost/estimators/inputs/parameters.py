@@ -160,6 +160,11 @@ def whole_or_share(name: str, value: Any, total: int, allowed: str) -> int:
 def _rows(tree: Any, name: str, minimum: int, n_samples: int) -> int:
     """A number of rows given as an integer or as a fraction of all rows, which is rounded up."""
     value = getattr(tree, name)
+    if name == "min_samples_split" and isinstance(value, Integral) and value < minimum:
+        raise ValueError(
+            f"The {name!r} parameter must be an int in the range [2, inf) or a float in the range "
+            f"(0.0, 1.0], a fraction of the rows; got {value!r}"
+        )
     if isinstance(value, Real) and not isinstance(value, (Integral, bool)):
         return math.ceil(fraction(name, value, one=name == "min_samples_split") * n_samples)
     if value is None or isinstance(value, str):
@@ -203,10 +208,17 @@ def draw_count(
             f"more than {MAX_DRAWS} (2**31 - 1); lower it, or pass an integer to say how many"
         )
     drawn = max(int(share * total), 1)
-    few = drawn < max(10, n_samples ** (1 / 3))
-    if few or drawn > MANY_DRAWS * n_samples:
+    if drawn < max(10, n_samples ** (1 / 3)):
+        when = (
+            f"there are {of}" if weights is None else f"the total sum of sample weights is {total}"
+        )
         warn_user(
-            f"max_samples={max_samples!r} of {of} draws {'only ' * few}{drawn} rows for each tree"
-            f"{f' from {n_samples}' * (not few)}; pass max_samples as an integer to say how many"
+            f"Using the fractional value max_samples={max_samples!r} when {when} results in a low "
+            f"number ({drawn}) of bootstrap samples. We recommend passing `max_samples` as an integer."
+        )
+    elif drawn > MANY_DRAWS * n_samples:
+        warn_user(
+            f"max_samples={max_samples!r} of {of} draws {drawn} rows for each tree from "
+            f"{n_samples}; pass max_samples as an integer to say how many"
         )
     return drawn

@@ -13,8 +13,8 @@ OF_THE_ENSEMBLE = ("device", "n_jobs", "max_bins", "categorical_features")
 
 def theirs_like(tree_class: type[SingleTree]) -> tuple[type, ...]:
     """scikit-learn's classes with the names of ``tree_class`` and its subclasses."""
-    classes = (tree_class, *tree_class.__subclasses__())
-    return tuple(getattr(sklearn.tree, each.__name__) for each in classes)
+    names = (each.__name__ for each in (tree_class, *tree_class.__subclasses__()))
+    return tuple(getattr(sklearn.tree, name) for name in names if hasattr(sklearn.tree, name))
 
 
 def checked_tree(tree: Any, tree_class: type[SingleTree], ensemble: str) -> SingleTree:

@@ -138,9 +138,8 @@ class HandsOver(TreeModel):
 
     def _is_for_trees(self) -> bool:
         """Whether the base learner is a tree that gpuboost grows."""
-        return self.estimator is None or isinstance(
-            self.estimator, (self._tree_class, *theirs_like(self._tree_class))
-        )
+        learner, ours = self.estimator, self._tree_class
+        return learner is None or isinstance(learner, ours) or type(learner) in theirs_like(ours)
 
     def _for_their_fit(self, X: Any) -> Any:
         """scikit-learn's estimator with the same parameters; in a warm start, the fitted one."""
@@ -172,8 +171,8 @@ class HandsOver(TreeModel):
     def _check_learner(self) -> None:
         """Check that a base learner is an estimator, and no tree of the other kind."""
         learner = self.estimator
-        trees = SingleTree, sklearn.tree.BaseDecisionTree
-        if isinstance(learner, (type, *trees)) or not hasattr(learner, "fit"):
+        is_ready = hasattr(learner, "fit") and not isinstance(learner, type)
+        if not is_ready or isinstance(learner, SingleTree):
             kinds = self._tree_class, *self._tree_class.__subclasses__()
             allowed = " or ".join(kind.__name__ for kind in kinds)
             raise TypeError(

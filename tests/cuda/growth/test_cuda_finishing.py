@@ -180,10 +180,15 @@ def test_monotonic_values(target: str, weights: str) -> None:
     for depth in (6, 40):
         held_asked = asked.with_options(**limits, max_depth=depth)
         assert assert_finished(held_asked, ShimRuntime(order_seed=1)) > 20
+        limited = asked.with_options(**limits | {"criterion": VARIANCE}, max_depth=depth)
+        assert assert_finished(limited, ShimRuntime(order_seed=1)) > 20
         free = asked.with_options(criterion=VARIANCE, max_depth=depth)
         assert assert_finished(free, ShimRuntime()) > 20
         few = held_asked.with_options(max_leaf_nodes=9)
         assert assert_finished(few, ShimRuntime()) == 3 * 17
+    medians = problem("values", weights, seed=1, n=150, n_trees=2, by_median=True)
+    medians = medians.with_options(criterion=VARIANCE, regularisation=held, max_depth=6)
+    assert assert_finished(medians, ShimRuntime(order_seed=1)) > 20
 
 
 @settings(PROPERTY, max_examples=15)
@@ -308,7 +313,8 @@ def sound_problems() -> Iterator[Problem]:
     yield problem("values", n=60, by_median=True)
     held = Regularisation(monotonic=(1, -1, 0, 0, 0))
     asked = problem("two classes", n=60, max_bins=12)
-    yield asked.with_options(criterion=NEWTON, regularisation=held, max_depth=6)
+    for criterion in (NEWTON, ENTROPY):
+        yield asked.with_options(criterion=criterion, regularisation=held, max_depth=6)
 
 
 @pytest.mark.parametrize("flavour", ["race", "undefined", "guard"])

@@ -177,7 +177,7 @@ def test_max_samples_rows_are_drawn(max_samples, count, cancer):
 
 def test_a_fraction_of_very_few_rows_warns(cancer):
     X, y = cancer
-    with pytest.warns(UserWarning, match=r"max_samples=0\.005 of 569 rows draws only 2 rows"):
+    with pytest.warns(UserWarning, match=r"when there are 569 rows results in a low number \(2\)"):
         RandomForestClassifier(max_samples=0.005, **SMALL).fit(X, y)
 
 

@@ -337,16 +337,26 @@ def test_twoing_of_two_classes_is_gini():
 
 
 @pytest.mark.parametrize("name", ["DecisionTree", "ExtraTree", "RandomForest", "ExtraTrees"])
-@pytest.mark.parametrize("kind", ["Classifier", "Regressor"])
+@pytest.mark.parametrize(
+    ("kind", "criterion"),
+    [
+        *(("Classifier", each) for each in ("gini", "entropy")),
+        *(("Regressor", each) for each in ("squared_error", "absolute_error", "poisson")),
+    ],
+)
 @pytest.mark.parametrize("direction", [1, -1])
-def test_monotonic_constraints_hold_everywhere(name, kind, direction):
+def test_monotonic_constraints_hold_everywhere(name, kind, criterion, direction):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 3))
     y = np.sin(3 * X[:, 0]) + X[:, 1] + 0.5 * rng.normal(size=400)
-    estimator = getattr(gpuboost, name + kind)(
-        monotonic_cst=[direction, 0, 0], device="numpy", random_state=0
-    )
-    model = estimator.fit(X, y > 0 if kind == "Classifier" else y)
+    y = y > 0 if kind == "Classifier" else np.exp(y) if criterion == "poisson" else y
+    parameters = {"criterion": criterion, "monotonic_cst": [direction, 0, 0], "random_state": 0}
+    models = [
+        getattr(gpuboost, name + kind)(**parameters, device=device).fit(X, y)
+        for device in ("numpy", "numba")
+    ]
+    assert models[0].fingerprint() == models[1].fingerprint()
+    model = models[0]
     grid, line = np.linspace(-3, 3, 100), np.zeros((100, 3))
     line[:, 0] = grid
     for rest in rng.normal(size=(20, 2)):
@@ -358,7 +368,7 @@ def test_monotonic_constraints_hold_everywhere(name, kind, direction):
 def test_monotonic_constraints_that_cannot_be_kept_are_refused():
     X, y = load_iris(return_X_y=True)
     tree = DecisionTreeClassifier(monotonic_cst=[1, 0, 0, 0])
-    with pytest.raises(ValueError, match="more than two classes or several outputs"):
+    with pytest.raises(ValueError, match="not supported with multiclass classification"):
         tree.fit(X, y)
-    with pytest.raises(ValueError, match="needs criterion='gini'"):
-        tree.set_params(criterion="entropy").fit(X, y > 0)
+    with pytest.raises(ValueError, match="needs criterion 'gini', 'entropy'"):
+        tree.set_params(criterion="twoing").fit(X, y > 0)
