@@ -214,7 +214,8 @@ def draw_count(
         )
         warn_user(
             f"Using the fractional value max_samples={max_samples!r} when {when} results in a low "
-            f"number ({drawn}) of bootstrap samples. We recommend passing `max_samples` as an integer."
+            f"number ({drawn}) of bootstrap samples. We recommend passing `max_samples` as an "
+            "integer."
         )
     elif drawn > MANY_DRAWS * n_samples:
         warn_user(

@@ -12,7 +12,6 @@ from functools import wraps
 from inspect import isfunction
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-import sklearn.tree
 from sklearn.base import BaseEstimator
 
 from gpuboost.estimators.fitting.base import TreeModel
