@@ -100,7 +100,8 @@ def check_features(X: NDArray[np.floating[Any]], names: Any = None) -> NDArray[n
 def check_weights(weights: Any, n_samples: int) -> NDArray[np.float64] | None:
     """Return sample weights as float64 of shape (n_samples,), or None.
 
-    CuPy weights stay on the GPU. A single number is the weight of every row.
+    CuPy weights stay on the GPU. A column is accepted, too. A single number is the weight of every
+    row.
 
     Raises
     ------
@@ -115,6 +116,8 @@ def check_weights(weights: Any, n_samples: int) -> NDArray[np.float64] | None:
     if isinstance(weights, Real):
         weights = np.full(n_samples, float(weights))
     weights = _to_numbers(_where_it_is(weights, "sample_weight"), "sample_weight")
+    if weights.shape == (n_samples, 1):  # such as a table of one column
+        weights = weights.ravel()
     if weights.shape != (n_samples,):
         raise ValueError(
             f"sample_weight.shape == {weights.shape}, expected ({n_samples},): one weight per row "
@@ -233,6 +236,19 @@ def check_counts(y: np.ndarray, inside: np.ndarray | None) -> None:
         raise ValueError(
             f"{wrong}. The smallest value is {smallest:g}; correct y, or use "
             "criterion='squared_error'"
+        )
+
+
+def check_places(X: Any, y: Any, owner: str) -> None:
+    """Check that y was passed, and not in the place of X; ``owner`` is the estimator's class."""
+    if y is None:
+        raise ValueError(
+            f"{owner}.fit requires y to be passed, but the target y is None; call fit(X, y)"
+        )
+    if len(getattr(X, "shape", ())) == 1 and len(getattr(y, "shape", ())) == 2:
+        raise ValueError(
+            f"X has shape {X.shape} and y has shape {y.shape}: were they swapped? The table comes "
+            f"first, then the target: {owner}.fit(X, y)"
         )
 
 

@@ -36,7 +36,7 @@ def test_too_many_rows():
 
 WEIGHTS = {
     "short": ([1.0, 2.0], r"sample_weight.shape == \(2,\), expected \(3,\): one weight"),
-    "matrix": (np.ones((3, 1)), r"shape == \(3, 1\)"),
+    "matrix": (np.ones((3, 2)), r"shape == \(3, 2\)"),
     "negative": ([1, -2, 3], "Negative values in data passed to `sample_weight`: -2.0 in row 1"),
     "zero": ([0, 0, 0], "is zero for every row"),
     "zero scalar": (0, "is zero for every row"),

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from gpuboost.backends.cost_model import GrowthSize
+from gpuboost.data.advice import warn_user
 from gpuboost.data.parameters import one_of
 from gpuboost.engine.array_modules import array_module, working_on
 from gpuboost.engine.losses import Loss
@@ -88,9 +89,9 @@ class GradientBoosting(ManyTrees):
         0 means no pruning.
     monotonic_cst : array-like of int of shape (n_features,), or dict
         1 if predictions must increase with the feature, -1 if they must decrease, 0 for no
-        constraint; or a dict mapping feature names to these numbers. Not supported for more than
-        two classes, several outputs or several quantiles. With 'absolute_error', 'huber' and
-        'quantile', only splits are constrained; leaf values can break the order.
+        constraint; or a dict that maps names or indices of features to these numbers. Not supported
+        for more than two classes, several outputs or several quantiles. With 'absolute_error',
+        'huber' and 'quantile', only splits are constrained; leaf values can break the order.
     interaction_cst : 'pairwise', 'no_interactions', or sequence of sets of int or str
         Groups of features that can occur together on a path from the root to a leaf. Features
         in no group form one more group. 'pairwise' allows up to two features on a path,
@@ -117,10 +118,11 @@ class GradientBoosting(ManyTrees):
         Metrics evaluated in addition to the loss, on ``eval_set`` or on the rows set aside.
         Regressors: 'rmse', 'mse', 'mae', 'mape', 'r2', 'poisson_deviance', 'gamma_deviance',
         'tweedie_deviance' (of power 1.5). Classifiers: 'accuracy', 'balanced_accuracy', 'error',
-        'log_loss', 'auc', 'average_precision'. A callable is called as ``metric(y_true, y_pred)``,
-        and with the keyword ``sample_weight`` if the evaluated rows have weights other than 1 (from
-        ``sample_weight``, ``class_weight`` or ``eval_set``); rows of weight 0 are left out. In a
-        classifier, the arguments are encoded classes and probabilities (with two classes, only
+        'log_loss', 'auc', 'average_precision'. Other usual names are understood, such as 'roc_auc',
+        'logloss' and the names of scikit-learn's scorers. A callable is called as
+        ``metric(y_true, y_pred)``, and with the keyword ``sample_weight`` if the evaluated rows have
+        weights other than 1 (from ``sample_weight``, ``class_weight`` or ``eval_set``); rows of
+        weight 0 are left out. In a classifier, the arguments are encoded classes and probabilities (with two classes, only
         those of the second). With a user-defined loss without ``predict``, metrics get raw
         predictions. Smaller values are better unless the callable has a true attribute
         ``greater_is_better``.
@@ -200,6 +202,7 @@ class GradientBoosting(ManyTrees):
     verbose: int = 0
 
     _tree_class: ClassVar[type[SingleTree]] = DecisionTreeRegressor
+    _had_offset: ClassVar[bool] = False  # set by fit
 
     @abstractmethod
     def _make_loss(self, labels: Any) -> Loss:
@@ -210,7 +213,7 @@ class GradientBoosting(ManyTrees):
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         sample_weight: Any = None,
         monitor: Callable[..., Any] | None = None,
         *,
@@ -257,14 +260,16 @@ class GradientBoosting(ManyTrees):
         evaluated = read_eval_set(given.eval_set, self, prepared, init)
         fit = BoostingFit(RoundSetup(self, prepared, offsets, init, evaluated))
         model = fit.run(given.monitor)
-        return model, self._facts(fit, model)
+        return model, self._facts(fit, model, given.offset is not None)
 
-    def _facts(self, fit: BoostingFit, model: BoostedRounds) -> dict[str, Any]:
+    def _facts(self, fit: BoostingFit, model: BoostedRounds, had_offset: bool) -> dict[str, Any]:
         """The fitted attributes that are specific to gradient boosting."""
 
         def extended(name: str, new: list[float]) -> np.ndarray:
-            """Scores of all rounds, including those before a warm start."""
-            return np.array([*(getattr(self, name, ()) if fit.setup.before else ()), *new])
+            """Scores of all rounds, including those before a warm start (0 without a score)."""
+            before = fit.setup.before
+            earlier = () if before is None else getattr(self, name, np.zeros(before.n_rounds))
+            return np.array([*earlier, *new])
 
         facts: dict[str, Any] = {
             "n_estimators_": model.n_rounds,
@@ -284,6 +289,7 @@ class GradientBoosting(ManyTrees):
             facts["best_iteration_"] = fit.best_round
         if model.init is not None:
             facts["init_"] = model.init
+        facts["_had_offset"] = had_offset
         return facts
 
     # ---- a fitted model ------------------------------------------------------------------------
@@ -308,6 +314,11 @@ class GradientBoosting(ManyTrees):
         model: BoostedRounds = self._model
         start = array_module(trees).asarray(model.baseline[None])
         offsets = read_offset(offset, len(trees), model.loss.columns, near=trees)
+        if offset is None and self._had_offset:
+            warn_user(
+                f"this {type(self).__name__} was fitted with an offset, and predicts as if it were "
+                "0; pass offset= for the rows of X, zeros if 0 is meant"
+            )
         if model.init is not None:
             own = array_module(trees).asarray(raw_of_init(model.init, X, model.loss))
             offsets = own if offsets is None else offsets + own

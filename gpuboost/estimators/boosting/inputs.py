@@ -54,12 +54,24 @@ def boost_plan(estimator: Any, inputs: FitInputs) -> tuple[BoostPlan, GrowthSize
     y = copy_to_host(labels.rows)
     loss.check_target(y)
     weights = copy_to_host(estimator._weights(labels, inputs.weights))
+    if weights is not None and isinstance(labels, ClassLabels):
+        _check_classes(y, weights)
     plan = BoostPlan(loss, y, weights, inputs.weights)
     level = options.FeatureCounts.of(estimator, inputs.schema.n_features).level
     in_leaves = loss.columns if options.sums_outputs(estimator, loss) else 1
     n_rounds = integer_at_least("n_estimators", estimator.n_estimators, 1)
     of_trees = loss.columns // in_leaves, n_rounds, in_leaves
     return plan, growth_of(inputs, tree_limits(estimator, len(y), level), of_trees)
+
+
+def _check_classes(codes: np.ndarray, weights: np.ndarray) -> None:
+    """Check that two classes have rows of positive weight."""
+    n_left = int(np.count_nonzero(np.bincount(codes, weights)))
+    if n_left < 2:
+        raise ValueError(
+            f"y contains {n_left} class after sample_weight trimmed classes with zero weights, "
+            "while a minimum of 2 classes are required"
+        )
 
 
 def start_of_rows(X: Any, offset: Any, init: Any, loss: Loss, n: int) -> np.ndarray | None:

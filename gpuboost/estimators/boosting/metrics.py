@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn import metrics
+
+from gpuboost.data.advice import warn_user
 
 VALUES, LABELS, PROBABILITIES = "values", "classes", "probabilities"
 
@@ -70,7 +72,33 @@ _OF_CLASSES = (
 )
 
 
-def read_metrics(given: Any, is_classifier: bool) -> list[Metric]:
+# Other names of metrics; scorers of scikit-learn have "neg_" before the names of losses.
+_ALIASES = {
+    "roc_auc": "auc",
+    "roc_auc_ovr": "auc",
+    "logloss": "log_loss",
+    "mean_squared_error": "mse",
+    "root_mean_squared_error": "rmse",
+    "mean_absolute_error": "mae",
+    "mean_absolute_percentage_error": "mape",
+    "mean_poisson_deviance": "poisson_deviance",
+    "mean_gamma_deviance": "gamma_deviance",
+}
+
+
+def _named(name: str, metric: Metric) -> Metric:
+    """The metric under another name; with "neg_" before it, the score is negative."""
+    if not name.startswith("neg_"):
+        return replace(metric, name=name)
+
+    def score(*given: Any, **weights: Any) -> float:
+        return -metric.score(*given, **weights)
+
+    better = not metric.greater_is_better
+    return replace(metric, name=name, score=score, greater_is_better=better)
+
+
+def read_metrics(given: Any, is_classifier: bool, is_followed: bool) -> list[Metric]:
     """The user's metrics, which are evaluated in addition to the loss.
 
     Parameters
@@ -82,18 +110,29 @@ def read_metrics(given: Any, is_classifier: bool) -> list[Metric]:
         there are two classes); with a user-defined loss, it is the result of the ``predict`` of the
         loss or, without this method, the raw prediction. Smaller values are better unless the
         callable has a true attribute ``greater_is_better``. The power of 'tweedie_deviance' is 1.5,
-        whatever ``tweedie_power`` is.
+        whatever ``tweedie_power`` is. Names of scikit-learn's scorers and other usual names
+        (`_ALIASES`) are understood, too; ``evals_result_`` has them as given.
+    is_followed : bool
+        Whether there are rows to evaluate.
     """
     if given is None:
         return []
     several = given if isinstance(given, Iterable) and not isinstance(given, str) else [given]
     known = {metric.name: metric for metric in (_OF_CLASSES if is_classifier else _OF_VALUES)}
-    return [_metric(each, known, is_classifier) for each in several]
+    found = [_metric(each, known, is_classifier) for each in several]
+    if not is_followed:
+        warn_user(
+            f"eval_metric={given!r:.80} has no rows to be computed on; pass eval_set=[(X, y)] to "
+            "fit, or set n_iter_no_change, which sets rows aside"
+        )
+    return found
 
 
 def _metric(given: Any, known: dict[str, Metric], is_classifier: bool) -> Metric:
-    if isinstance(given, str) and given in known:
-        return known[given]
+    if isinstance(given, str):
+        name = _ALIASES.get(given.removeprefix("neg_"), given.removeprefix("neg_"))
+        if name in known:
+            return _named(given, known[name])
     if callable(given):
         name = getattr(given, "__name__", type(given).__name__)
         takes = PROBABILITIES if is_classifier else VALUES

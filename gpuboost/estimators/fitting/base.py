@@ -75,7 +75,7 @@ class TreeModel(BaseEstimator, ABC):
 
     # ---- fit, and the steps that subclasses define ---------------------------------------------
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Grow the trees.
 
         Returns

@@ -77,20 +77,20 @@ def monotonic_directions(given: Any, schema: FeatureSchema) -> tuple[int, ...] |
     if given is None:
         return None
     if isinstance(given, Mapping):
-        names = _names(schema, "monotonic_cst", list(given))
-        directions = [given.get(name, 0) for name in names]
+        by_feature = {_feature(f, "monotonic_cst", schema): sign for f, sign in given.items()}
+        directions = [by_feature.get(f, 0) for f in range(schema.n_features)]
     else:
         directions = list(given)
     if len(directions) != schema.n_features:
         raise ValueError(
             f"monotonic_cst has shape {len(directions)} but the input data X has "
             f"{schema.n_features} features. Pass -1, 0 or 1 for each feature, or a dict that maps "
-            "feature names to these"
+            "names or indices of features to these"
         )
     if not set(directions) <= {-1, 0, 1}:
         raise ValueError(
             "monotonic_cst must be None or an array-like of -1, 0 or 1. It can also be a dict that "
-            f"maps feature names to these; got {given!r:.120}"
+            f"maps names or indices of features to these; got {given!r:.120}"
         )
     bad = [f for f, d in enumerate(directions) if d and schema.is_categorical[f]]
     if bad:
@@ -120,18 +120,19 @@ def interaction_groups(given: Any, schema: FeatureSchema) -> tuple[tuple[int, ..
             "interaction_cst must be 'pairwise', 'no_interactions' or a sequence of sets of "
             f"features (indices or names), got {given!r:.120}"
         )
-    groups = [tuple(sorted({_feature(f, schema) for f in group})) for group in given]
+    wanted = ({_feature(f, "interaction_cst", schema) for f in group} for group in given)
+    groups = [tuple(sorted(group)) for group in wanted]
     rest = tuple(sorted(set(range(n)) - {f for group in groups for f in group}))
     return (*groups, rest) if rest else tuple(groups)
 
 
-def _feature(given: Any, schema: FeatureSchema) -> int:
-    """Index of a feature given in interaction_cst by name or index."""
+def _feature(given: Any, parameter: str, schema: FeatureSchema) -> int:
+    """Index of a feature that a parameter gives by name or index."""
     if isinstance(given, str):
-        return _names(schema, "interaction_cst", [given]).index(given)
+        return _names(schema, parameter, [given]).index(given)
     if not isinstance(given, Integral) or int(given) not in range(schema.n_features):
         raise ValueError(
-            f"interaction_cst must name features by indices from 0 to {schema.n_features - 1} or "
+            f"{parameter} must name features by indices from 0 to {schema.n_features - 1} or "
             f"by their names, got {given!r}"
         )
     return int(given)

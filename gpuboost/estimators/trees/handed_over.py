@@ -110,7 +110,7 @@ class HandsOver(TreeModel):
     _tree_class: ClassVar[type[SingleTree]]
     _theirs: ClassVar[Any] = None  # set by a fit that is handed over
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> Any:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, **fit_params: Any) -> Any:
         """Grow the trees, or fit other base learners with scikit-learn.
 
         Parameters

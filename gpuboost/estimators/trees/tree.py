@@ -70,9 +70,11 @@ class SingleTree(TreeModel):
         kept. 0 means no pruning.
     monotonic_cst : array-like of int of shape (n_features,), or dict
         1 if the prediction (with two classes, the probability of the second) must increase with
-        the feature, -1 if it must decrease, 0 for no constraint; or a dict mapping feature names
-        to these numbers. Supported for two classes with 'gini' and for one output with
-        'squared_error'.
+        the feature, -1 if it must decrease, 0 for no constraint; or a dict that maps names or
+        indices of features to these numbers. Supported for two classes (not with 'twoing' and
+        'misclassification') and for regressions of one output. Only with 'gini' and
+        'squared_error', the constraint has a say in the choice of splits; with other criteria, the
+        values of nodes are limited afterwards.
 
     Attributes
     ----------
@@ -115,7 +117,9 @@ class SingleTree(TreeModel):
         n_classes = getattr(self, "n_classes_", 1)
         return TreeView(self._ensemble.trees[0], self._model.schema, n_classes)
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, check_input: bool = True) -> Any:
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, check_input: bool = True
+    ) -> Any:
         """Grow the tree.
 
         Returns

@@ -130,7 +130,7 @@ def test_offsets_of_the_device_stay_there(dtype: Any, copied: list[int], machine
     expected = model.predict(X, offset)
     model.set_params(device="auto")
     given, there = to_gpu(X), to_gpu(offset)
-    model.predict(given)
+    model.predict(given, there)
     copied.clear()
     found = model.predict(given, there)
     assert max(copied, default=0) <= 1

@@ -253,15 +253,18 @@ def test_offsets_are_added_to_raw_predictions():
     y = rng.poisson(rate * exposure).astype(float)
     offset = np.log(exposure)
     model = regressor(loss="poisson", n_estimators=40).fit(X, y, offset=offset)
-    np.testing.assert_allclose(
-        model.predict(X, offset=offset), model.predict(X) * exposure, rtol=1e-9
-    )
-    assert np.corrcoef(np.log(model.predict(X)), np.log(rate))[0, 1] > 0.9
+    none = np.zeros(2000)
+    rates = model.predict(X, offset=none)
+    np.testing.assert_allclose(model.predict(X, offset=offset), rates * exposure, rtol=1e-9)
+    assert np.corrcoef(np.log(rates), np.log(rate))[0, 1] > 0.9
     total = np.exp(offset + model.baseline_[0]).sum()
     assert total == pytest.approx(y.sum(), rel=1e-9)  # by the best constant
     shifted = regressor().fit(X, y, offset=offset)
     np.testing.assert_allclose(
-        shifted.predict(X), regressor().fit(X, y - offset).predict(X), rtol=1e-6, atol=1e-9
+        shifted.predict(X, offset=none),
+        regressor().fit(X, y - offset).predict(X),
+        rtol=1e-6,
+        atol=1e-9,
     )
     with pytest.raises(ValueError, match=r"offset must hold finite numbers of shape \(2000,\)"):
         model.predict(X, offset=offset[:5])

@@ -17,14 +17,15 @@ from tests.estimators.boosting.boosting_cases import classifier, regressor, tabl
 
 
 @pytest.mark.parametrize("direction", [1, -1])
-@pytest.mark.parametrize("as_names", [False, True])
-def test_monotonic_constraints_hold_everywhere(direction, as_names):
+@pytest.mark.parametrize("form", ["list", "names", "indices"])
+def test_monotonic_constraints_hold_everywhere(direction, form):
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(3)
     X = rng.normal(size=(500, 3))
     y = np.sin(3 * X[:, 0]) + X[:, 1] + 0.5 * rng.normal(size=500)
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
-    given = {"a": direction} if as_names else [direction, 0, 0]
+    forms = {"list": [direction, 0, 0], "names": {"a": direction}, "indices": {0: direction}}
+    given = forms[form]
     model = regressor(monotonic_cst=given, n_estimators=50, max_depth=5).fit(frame, y)
     grid = np.linspace(-3, 3, 200)
     for b, c in rng.normal(size=(20, 2)):
@@ -226,3 +227,42 @@ def test_bad_evaluation_sets_say_what_is_wrong(rows, message):
     X, y = table(n_classes=2)
     with pytest.raises(ValueError, match=message):
         classifier().fit(X, y, eval_set=rows)
+
+
+def test_metrics_have_their_usual_names_too():
+    X, y = table(200)
+    rows = {"eval_set": (X, y)}
+    names = ["rmse", "root_mean_squared_error", "neg_root_mean_squared_error"]
+    found = regressor(n_estimators=3, eval_metric=names).fit(X, y, **rows).evals_result_
+    scores = found["validation_0"]
+    assert scores["rmse"] == scores["root_mean_squared_error"]
+    assert scores["neg_root_mean_squared_error"] == [-each for each in scores["rmse"]]
+    names = ["auc", "roc_auc", "logloss", "log_loss", "neg_log_loss"]
+    classes = y > np.median(y)
+    found = classifier(n_estimators=3, eval_metric=names).fit(X, classes, eval_set=(X, classes))
+    scores = found.evals_result_["validation_0"]
+    assert scores["auc"] == scores["roc_auc"] and scores["logloss"] == scores["log_loss"]
+    stopped = regressor(n_iter_no_change=2, eval_metric="neg_mean_squared_error", tol=0.0)
+    assert stopped.fit(X, y, **rows).n_estimators_ > 2  # larger is better
+
+
+def test_a_metric_without_rows_warns():
+    X, y = table(100)
+    with pytest.warns(UserWarning, match=r"eval_metric='rmse' has no rows .* pass eval_set"):
+        regressor(n_estimators=2, eval_metric="rmse").fit(X, y)
+
+
+def test_a_forgotten_offset_warns():
+    X, y = table(100)
+    model = regressor(n_estimators=2).fit(X, y, offset=np.ones(100))
+    with pytest.warns(UserWarning, match=r"was fitted with an offset.* zeros if 0 is meant"):
+        without = model.predict(X)
+    np.testing.assert_array_equal(model.predict(X, offset=np.zeros(100)), without)
+    regressor(n_estimators=2).fit(X, y).predict(X)
+
+
+def test_a_warm_start_can_begin_to_draw_rows():
+    X, y = table(100)
+    model = regressor(n_estimators=3, warm_start=True).fit(X, y)
+    model.set_params(n_estimators=5, subsample=0.5).fit(X, y)
+    assert not model.oob_improvement_[:3].any() and model.oob_scores_[3:].all()

@@ -152,7 +152,8 @@ def test_a_constant_offset_does_not_change_which_categories_are_rare():
     for n_rows, is_rare in ((49, True), (54, False)):
         X, y = quiet_level(n_rows, 1, 6000)
         model = GradientBoostingRegressor(**words, device="numpy")
-        found = model.fit(X, y, offset=np.full(6000, 2.0)).predict([[9.0], [np.nan]])
+        model.fit(X, y, offset=np.full(6000, 2.0))
+        found = model.predict([[9.0], [np.nan]], offset=[0.0, 0.0])
         assert (found[0] == found[1]) == is_rare
 
 

@@ -52,6 +52,7 @@ def with_value(value: float) -> np.ndarray:
 # ---- data --------------------------------------------------------------------------------------
 
 BAD_DATA = {
+    "swapped": (Y, X, None, ValueError, r"shape \(30,\) .* swapped\? .*fit\(X, y\)"),
     "one dimension": (X[:, 0], Y, None, ValueError, "Expected 2D array, got 1D"),
     "three dimensions": (X[None], Y, None, ValueError, "Expected 2D array, got 3D"),
     "no rows": (X[:0], Y[:0], None, ValueError, "0 sample"),
@@ -93,6 +94,20 @@ def test_bad_data(case, model):
     with pytest.raises(kind, match=message):
         estimator.fit(X, y, weights)
     assert not fitted_facts(estimator)
+
+
+@pytest.mark.parametrize("model", [tree, forest, bagging, boosting, ada])
+def test_a_forgotten_target_is_told(model):
+    with pytest.raises(ValueError, match=f"{model.func.__name__}.fit requires y to be passed"):
+        model().fit(X)
+
+
+def test_weights_can_be_a_table_of_one_column():
+    pd = pytest.importorskip("pandas")
+    weights = np.arange(30) + 1.0
+    expected = forest(random_state=0).fit(X, Y, weights).fingerprint()
+    for column in (weights[:, None], pd.DataFrame({"weight": weights})):
+        assert forest(random_state=0).fit(X, Y, column).fingerprint() == expected
 
 
 BAD_TARGETS = {
@@ -237,6 +252,7 @@ BAD_PARAMETERS = [
     (boosting, {"interaction_cst": [{9}]}, ValueError, "indices from 0 to 3"),
     (boosting, {"interaction_cst": "some"}, ValueError, "interaction_cst must be one of"),
     (boosting, {"interaction_cst": 3}, TypeError, "sequence of sets"),
+    (boosted_classes, {"class_weight": {1: 0, 2: 0}}, ValueError, "1 class after sample_weight"),
     (boosting, {"multi_strategy": "both"}, ValueError, "multi_strategy must be one of"),
     (boosting, {"init": "one"}, ValueError, "init must be an estimator, 'zero' or None"),
     (boosting, {"validation_fraction": 1.0}, ValueError, "validation_fraction"),

@@ -35,7 +35,7 @@ def test_dataset_with_reference_uses_its_bins():
         ({"max_bins": 1}, ValueError, "max_bins must be"),
         ({"max_bins": 8.0}, TypeError, "max_bins must be .* of type float"),
         ({"n_jobs": 0}, ValueError, "n_jobs must not be 0"),
-        ({"sample_weight": np.ones(3)}, ValueError, r"must have shape \(200,\)"),
+        ({"sample_weight": np.ones(3)}, ValueError, r"expected \(200,\)"),
         ({"reference": np.eye(2)}, TypeError, "reference must be a Dataset, got ndarray"),
     ],
     ids=str,
