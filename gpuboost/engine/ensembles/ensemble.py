@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -14,10 +13,6 @@ import numpy as np
 from gpuboost.engine.bins import BinMapper
 from gpuboost.engine.growth.tree import TREE_TYPES, NodeArrays, Tree
 from gpuboost.engine.sparse_rows import SparseRows, dense
-
-# With at least this many nodes, threads join the columns: writing to newly allocated memory takes
-# most of the time. The number of threads is limited because each thread holds a column twice.
-_MANY_NODES, _MAX_THREADS = 1 << 17, 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +40,7 @@ class Ensemble(NodeArrays):
         self.__post_init__()
 
     @classmethod
-    def of(cls, trees: Iterable[Tree], n_threads: int = 1) -> Ensemble:
+    def of(cls, trees: Iterable[Tree]) -> Ensemble:
         """Concatenate finished trees, column by column, in the types of `TREE_TYPES`.
 
         The trees of a generator are consumed one by one, and their arrays are released as they are
@@ -59,15 +54,8 @@ class Ensemble(NodeArrays):
             del tree
         offset = offsets([len(part) for part in pieces["feature"]])
         starts = {"offset": offset, "mask_offset": offsets([len(p) for p in pieces["masks"]])}
-
-        def column(name: str) -> np.ndarray:
-            return _joined(pieces.pop(name), TREE_TYPES[name])
-
-        if n_threads == 1 or offset[-1] < _MANY_NODES:
-            return cls(**starts, **{name: column(name) for name in TREE_TYPES})
-        with ThreadPoolExecutor(min(n_threads, _MAX_THREADS)) as pool:
-            joined = pool.map(column, TREE_TYPES)
-            return cls(**starts, **dict(zip(TREE_TYPES, joined, strict=True)))
+        columns = {name: _joined(pieces.pop(name), kind) for name, kind in TREE_TYPES.items()}
+        return cls(**starts, **columns)
 
     @classmethod
     def of_one(cls, tree: Tree) -> Ensemble:

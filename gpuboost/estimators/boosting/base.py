@@ -120,11 +120,11 @@ class GradientBoosting(ManyTrees):
         'tweedie_deviance' (of power 1.5). Classifiers: 'accuracy', 'balanced_accuracy', 'error',
         'log_loss', 'auc', 'average_precision'. Other usual names are understood, such as 'roc_auc',
         'logloss' and the names of scikit-learn's scorers. A callable is called as
-        ``metric(y_true, y_pred)``, and with the keyword ``sample_weight`` if the evaluated rows have
-        weights other than 1 (from ``sample_weight``, ``class_weight`` or ``eval_set``); rows of
-        weight 0 are left out. In a classifier, the arguments are encoded classes and probabilities (with two classes, only
-        those of the second). With a user-defined loss without ``predict``, metrics get raw
-        predictions. Smaller values are better unless the callable has a true attribute
+        ``metric(y_true, y_pred)``, and with the keyword ``sample_weight`` if the rows have weights
+        other than 1 (from ``sample_weight``, ``class_weight`` or ``eval_set``); rows of weight 0
+        are left out. In a classifier, the arguments are encoded classes and probabilities (with two
+        classes, only those of the second). With a user-defined loss without ``predict``, metrics
+        get raw predictions. Smaller values are better unless the callable has a true attribute
         ``greater_is_better``.
     callbacks : callable, or list of these
         Called after each round with one argument, whose attributes are the ``number``,

@@ -113,7 +113,7 @@ def grow_trees(prepared: Prepared[GrowPlan]) -> FittedTrees:
     trees = in_threads(prune, grown, execution.n_threads if options.prunes else 1)
     shown = with_progress(trees, len(batch.trees), execution.verbose)
     old = before.ensemble.trees if before else ()
-    ensemble = Ensemble.of(chain(old, shown), execution.n_threads)
+    ensemble = Ensemble.of(chain(old, shown))
     batch = replace(batch, sampler=batch.sampler.drawing_only())
     batches = (*before.batches, batch) if before else (batch,)
     return FittedTrees(ensemble, prepared.matrix.mapper, prepared.schema, batches)

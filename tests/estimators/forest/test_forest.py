@@ -22,7 +22,6 @@ from gpuboost import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
-from gpuboost.engine.ensembles import ensemble
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.tree import TREE_TYPES
 
@@ -41,7 +40,7 @@ def diabetes():
     return load_diabetes(return_X_y=True)
 
 
-def test_an_ensemble_of_all_its_trees_shares_their_arrays(cancer, monkeypatch):
+def test_an_ensemble_of_all_its_trees_shares_their_arrays(cancer):
     forest = RandomForestClassifier(**SMALL).fit(*cancer)._ensemble
     trees = forest.trees
     again, other = Ensemble.of(trees), Ensemble.of(trees[1:] + trees[:1])
@@ -54,8 +53,7 @@ def test_an_ensemble_of_all_its_trees_shares_their_arrays(cancer, monkeypatch):
     assert other.trees[-1].threshold.tobytes() == trees[0].threshold.tobytes()
     few = Ensemble.of(trees[:-1])
     assert few.n_trees == 11 and not np.shares_memory(few.value, forest.value)
-    monkeypatch.setattr(ensemble, "_MANY_NODES", 1)
-    wide = Ensemble.of([replace(tree, count=tree.count.astype(np.uint32)) for tree in trees], 3)
+    wide = Ensemble.of([replace(tree, count=tree.count.astype(np.uint32)) for tree in trees])
     assert wide.count.dtype == np.int64
     assert all(np.array_equal(getattr(wide, n), getattr(forest, n), True) for n in TREE_TYPES)
 

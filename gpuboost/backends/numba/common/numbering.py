@@ -106,21 +106,11 @@ def number_nodes(nodes, masks, tree):
 
 @helper
 def leaf_sums(nodes, tree, targets, rows, packing, one_channel):
-    """Fill `TreeColumns.sums`: leaves are summed over their rows, parents over children.
-
-    With at most two classes and no ``wide``, a leaf's sums follow from its gradient and hessian.
-    """
-    sums, of_classes = tree.sums, targets.classes.size > 0
-    two_weights = one_channel and of_classes and targets.wide.size == 0
+    """Fill `TreeColumns.sums`: leaves are summed over their rows, parents over children."""
+    sums = tree.sums
     for i in range(tree.order.size):
         node = nodes[tree.order[i]]
-        if node.left > 0:
-            continue
-        if two_weights:
-            sums[i, 0] = node.hessian - node.gradient
-            if targets.n_classes > 1:
-                sums[i, 1] = node.gradient
-        else:
+        if node.left == 0:
             _add_rows(sums, i, node, targets, rows, packing, one_channel)
     add_up(tree)
 
