@@ -258,10 +258,18 @@ def test_a_choice_is_compared_to_the_better_backend(tmp_path, monkeypatch):
     case = choice.Choice("DecisionTreeClassifier", 100, 4, 3, {"max_depth": 2}, 2, False)
     seconds, used = choice._fits(case, "numpy", str(tmp_path), 60.0)
     assert seconds > 0 and used == "numpy"
-    times = {"numba": (4.0, "numba"), "numpy": None, "auto": (5.0, "numba")}
-    monkeypatch.setattr(choice, "_fits", lambda case, device, *_: times[device])
-    found = choice.measure(case, "")
-    assert found == {"seconds": {"numba": 4.0, "auto": 5.0}, "used": "numba", "ratio": 1.25}
+    times = {"numba": [4.0, 5.0, 4.5], "numpy": [None], "auto": [6.0, 5.0, 5.5]}
+
+    def fits(case, device, *_):
+        taken = times[device].pop(0)
+        return None if taken is None else (taken, "numba")
+
+    monkeypatch.setattr(choice, "_fits", fits)
+    found = choice.measure(case, "")  # above the limit, so all three runs are made
+    expected = {"seconds": {"numba": 4.0, "auto": 5.0}, "runs": 3, "used": "numba", "ratio": 1.25}
+    assert found == expected
+    times.update(numba=[4.0], auto=[4.1], numpy=[9.0])
+    assert choice.measure(case, "")["runs"] == 1
 
 
 def test_import_loads_nothing_optional():
