@@ -43,7 +43,7 @@ def _log_mean_rate(table: Table) -> float:
 
 def _ours(model: Any, train: Table, test: Table) -> np.ndarray:
     model.fit(train.features, train.y, offset=np.log(_exposure(train)))
-    return model.predict(test.features)  # without an offset, the exposure is 1
+    return model.predict(test.features, offset=np.zeros(len(test.y)))  # the exposure is 1
 
 
 def _xgboost(model: Any, train: Table, test: Table) -> np.ndarray:
