@@ -153,8 +153,8 @@ class WorkTimes:
 
 def binning_times(shape: tuple[int, int]) -> WorkTimes:
     """Estimated seconds to learn the bins of a matrix, and to bin it."""
-    numpy = NUMPY_BIN_SECONDS * shape[0] * shape[1]
-    numba = BIN_SECONDS * shape[0] * shape[1] if shape[0] >= UNSORTED_TABLE_ROWS else numpy
+    numpy = slowness() * NUMPY_BIN_SECONDS * shape[0] * shape[1]
+    numba = numpy * BIN_SECONDS / NUMPY_BIN_SECONDS if shape[0] >= UNSORTED_TABLE_ROWS else numpy
     return WorkTimes(BIN, numpy, numba)
 
 
@@ -223,7 +223,8 @@ def growth_work(growth: GrowthSize) -> WorkTimes:
     rows and its depth, unless it has at most `SYNC_FREE_LEAVES` leaves.
     """
     amount, speed = growth_amount(growth), measured_speed()
-    trees = TREE_SECONDS * growth.n_rounds * growth.n_trees
+    host = slowness()
+    trees = host * TREE_SECONDS * growth.n_rounds * growth.n_trees
     n_binned = growth.n_features if growth.value_bytes > 1 else 0
     binning = binning_times((growth.n_samples, n_binned))
     by_rows = 1 + 2 * (growth.n_samples // max(1, growth.min_samples_leaf))
@@ -231,7 +232,7 @@ def growth_work(growth: GrowthSize) -> WorkTimes:
     suits_cuda = n_nodes <= CUDA_NODES or growth.max_leaf_nodes <= SYNC_FREE_LEAVES
     return WorkTimes(
         GROW_ONE if growth.n_channels == 1 else GROW_MANY,
-        numpy=0.001 + binning.numpy + _numpy_seconds(growth),
+        numpy=host * (0.001 + _numpy_seconds(growth)) + binning.numpy,
         numba=0.001 + trees + binning.numba + speed.numba_visit * amount.visits,
         cuda=0.005 + SEARCH_SECONDS * n_binned + speed.on_cuda(amount) if suits_cuda else math.inf,
     )
@@ -312,7 +313,7 @@ def prediction_work(n_samples: int, row_bytes: int, ensemble: Ensemble) -> WorkT
     amount, speed = prediction_amount(n_samples, row_bytes, ensemble), measured_speed()
     return WorkTimes(
         PREDICT,
-        numpy=0.001 + NUMPY_STEP * amount.visits / STEP_VISITS,
+        numpy=0.001 + slowness() * NUMPY_STEP * amount.visits / STEP_VISITS,
         numba=0.0005 + speed.numba_visit * amount.visits,
         cuda=0.001 + speed.on_cuda(amount),
     )
@@ -349,6 +350,11 @@ def measured_speed() -> Speed:
             stacklevel=2,
         )
     return Speed()
+
+
+def slowness() -> float:
+    """Time of this machine's processor relative to one of the default `Speed`."""
+    return measured_speed().numba_visit / Speed().numba_visit
 
 
 def keep_speed(speed: Speed, machine: str) -> Path:

@@ -17,7 +17,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from gpuboost.backends.cache import BIN, cache_folder, compiled_programs
-from gpuboost.backends.cost_model import CUDA_START_SECONDS, WorkTimes
+from gpuboost.backends.cost_model import CUDA_START_SECONDS, WorkTimes, slowness
 from gpuboost.backends.devices import device_number, why_no_cuda
 from gpuboost.backends.protocol import Backend
 
@@ -134,7 +134,7 @@ def _numba_start_seconds(program: str) -> float:
     load, compilation = LOAD_SECONDS, COMPILE_SECONDS
     if program == BIN:
         load, compilation = BIN_LOAD_SECONDS, BIN_COMPILE_SECONDS
-    return load if program in _programs_on_disk() else compilation
+    return slowness() * (load if program in _programs_on_disk() else compilation)
 
 
 @cache

@@ -26,7 +26,7 @@ ONLY_MISSING_RIGHT = -1  # `next_bin` of a split that sends every value left
 
 @dataclass(frozen=True)
 class Regularisation:
-    """Penalties and constraints of NEWTON leaf values.
+    """Penalties and constraints of leaf values: with NEWTON all, with other criteria ``monotonic``.
 
     They are in integer units, but in `BoostTask.options` in the units of the loss.
     A value is a gradient divided by a hessian; integer units are the units of the integers that a
@@ -92,7 +92,8 @@ class TreeOptions(DepthLimits):
         In features whose categories are sorted, a category counts as missing in a node if its
         hessian there is less than this fraction of the root's hessian. Only boosting sets it.
     regularisation : Regularisation
-        Penalties and constraints, which only NEWTON uses.
+        Penalties and constraints. Growth reads them with NEWTON only; finished trees of any
+        criterion are clipped to the order of monotonic features.
     ccp_alpha : float
         Cost of a leaf when the finished tree is pruned (`growth.pruning`); `Backend.grow` and
         `grow_finished` ignore it.

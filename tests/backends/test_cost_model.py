@@ -322,7 +322,8 @@ def test_measured_speeds_are_kept(speed_file):
     assert cost.keep_speed(measured, "this one") == speed_file
     assert cost.measured_speed() == measured
     work = growth_work(FOREST)
-    assert work.numba > usual.numba and work.cuda > usual.cuda and work.numpy == usual.numpy
+    assert work.numba > usual.numba and work.cuda > usual.cuda
+    assert work.numpy == pytest.approx(25 * usual.numpy)  # slower by as much as Numba
 
 
 WRONG_SPEEDS = {

@@ -20,6 +20,7 @@ from gpuboost.estimators.boosting.inputs import BoostPlan, boost_plan, read_eval
 from gpuboost.estimators.boosting.model import BoostedRounds
 from gpuboost.estimators.boosting.parameters import IMPORTANCES, FeatureCounts
 from gpuboost.estimators.boosting.training import BoostingFit, RoundSetup
+from gpuboost.estimators.fitting.mixins import copied_to_host
 from gpuboost.estimators.fitting.pipeline import (
     FitInputs,
     Prepared,
@@ -119,7 +120,7 @@ class GradientBoosting(ManyTrees):
         Regressors: 'rmse', 'mse', 'mae', 'mape', 'r2', 'poisson_deviance', 'gamma_deviance',
         'tweedie_deviance' (of power 1.5). Classifiers: 'accuracy', 'balanced_accuracy', 'error',
         'log_loss', 'auc', 'average_precision'. Other usual names are understood, such as 'roc_auc',
-        'logloss' and the names of scikit-learn's scorers. A callable is called as
+        'logloss' and the names of these metrics in scikit-learn. A callable is called as
         ``metric(y_true, y_pred)``, and with the keyword ``sample_weight`` if the rows have weights
         other than 1 (from ``sample_weight``, ``class_weight`` or ``eval_set``); rows of weight 0
         are left out. In a classifier, the arguments are encoded classes and probabilities (with two
@@ -161,9 +162,10 @@ class GradientBoosting(ManyTrees):
     best_iteration_ : int
         Number of the round of the last improvement, from 0, with ``n_iter_no_change``.
     oob_scores_ : ndarray of shape (n_estimators_,)
-        Mean loss after each round on the rows not drawn for the round, if ``subsample`` is below 1.
+        Mean loss after each round on the rows not drawn for the round, if ``subsample`` is below 1;
+        0 for rounds before a warm start that drew no rows.
     oob_improvement_ : ndarray of shape (n_estimators_,)
-        Decrease of the out-of-bag loss in each round.
+        Decrease of the out-of-bag loss in each round; 0 where ``oob_scores_`` has no loss.
     oob_score_ : float
         The last value of ``oob_scores_``.
     """
@@ -259,10 +261,26 @@ class GradientBoosting(ManyTrees):
         offsets = start_of_rows(given.X, given.offset, init, plan.loss, len(plan.y))
         evaluated = read_eval_set(given.eval_set, self, prepared, init)
         fit = BoostingFit(RoundSetup(self, prepared, offsets, init, evaluated))
+        if self.eval_metric and not fit.setup.monitored:
+            warn_user(
+                f"eval_metric={self.eval_metric!r:.80} has no rows to be computed on; pass "
+                "eval_set=[(X, y)] to fit, or set n_iter_no_change, which sets rows aside"
+            )
         model = fit.run(given.monitor)
-        return model, self._facts(fit, model, given.offset is not None)
+        return model, self._facts(fit, model) | {"_had_offset": self._has_offset(given, before)}
 
-    def _facts(self, fit: BoostingFit, model: BoostedRounds, had_offset: bool) -> dict[str, Any]:
+    def _has_offset(self, given: RoundInputs, before: Any) -> bool:
+        """Whether rows have an offset other than 0; warn of offsets that were forgotten."""
+        had_offset = before is not None and self._had_offset
+        has_offset = given.offset is not None and bool(np.any(copied_to_host(given.offset)[0]))
+        sets = given.eval_set if isinstance(given.eval_set, list) else [given.eval_set or ()]
+        if had_offset and given.offset is None:
+            warn_user("the rounds before this warm start had an offset; pass offset= again")
+        if has_offset and any(len(each) and (each[3:4] or (None,))[0] is None for each in sets):
+            warn_user("fit has an offset, but a set of eval_set has none and starts from 0")
+        return has_offset or had_offset
+
+    def _facts(self, fit: BoostingFit, model: BoostedRounds) -> dict[str, Any]:
         """The fitted attributes that are specific to gradient boosting."""
 
         def extended(name: str, new: list[float]) -> np.ndarray:
@@ -289,7 +307,6 @@ class GradientBoosting(ManyTrees):
             facts["best_iteration_"] = fit.best_round
         if model.init is not None:
             facts["init_"] = model.init
-        facts["_had_offset"] = had_offset
         return facts
 
     # ---- a fitted model ------------------------------------------------------------------------
@@ -317,7 +334,8 @@ class GradientBoosting(ManyTrees):
         if offset is None and self._had_offset:
             warn_user(
                 f"this {type(self).__name__} was fitted with an offset, and predicts as if it were "
-                "0; pass offset= for the rows of X, zeros if 0 is meant"
+                "0; pass offset= to predict, zeros if 0 is meant (score and other functions that "
+                "call predict without one mean 0)"
             )
         if model.init is not None:
             own = array_module(trees).asarray(raw_of_init(model.init, X, model.loss))

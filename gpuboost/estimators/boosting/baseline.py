@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils.validation import has_fit_parameter
 
 from gpuboost.backends.device_arrays import adopt_targets
 from gpuboost.data.arrays import array_module, copy_to_host, is_cupy_array, to_float64
@@ -16,6 +15,8 @@ from gpuboost.engine.losses.links import log_probabilities
 
 NEWTON_STEPS = 50  # maximum number of steps to a baseline with offsets; about five are enough
 LONGEST_STEP = 2.0  # maximum absolute change of the baseline in one of these steps
+# Errors of estimators and pipelines that take no sample weights.
+NO_WEIGHTS = ("unexpected keyword argument 'sample_weight'", "stepname__parameter")
 MIN_INIT_PROBABILITY = 1e-7  # probabilities that an ``init`` estimator predicts are clipped to this
 
 
@@ -80,12 +81,15 @@ def fitted_init(given: Any, X: Any, y: np.ndarray, weights: np.ndarray | None) -
     init = clone(given)
     if weights is None:
         return init.fit(X, y)
-    if not has_fit_parameter(init, "sample_weight"):
+    try:
+        return init.fit(X, y, sample_weight=weights)
+    except (TypeError, ValueError) as error:
+        if not any(words in str(error) for words in NO_WEIGHTS):
+            raise
         raise ValueError(
             f"The initial estimator {type(init).__name__} does not support sample weights; use "
             "another one, or fit without sample_weight"
-        )
-    return init.fit(X, y, sample_weight=weights)
+        ) from error
 
 
 def raw_of_init(init: Any, X: Any, loss: Loss) -> np.ndarray:

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 from sklearn import metrics
 
-from gpuboost.data.advice import warn_user
-
 VALUES, LABELS, PROBABILITIES = "values", "classes", "probabilities"
 
 
@@ -98,7 +96,7 @@ def _named(name: str, metric: Metric) -> Metric:
     return replace(metric, name=name, score=score, greater_is_better=better)
 
 
-def read_metrics(given: Any, is_classifier: bool, is_followed: bool) -> list[Metric]:
+def read_metrics(given: Any, is_classifier: bool) -> list[Metric]:
     """The user's metrics, which are evaluated in addition to the loss.
 
     Parameters
@@ -112,26 +110,19 @@ def read_metrics(given: Any, is_classifier: bool, is_followed: bool) -> list[Met
         callable has a true attribute ``greater_is_better``. The power of 'tweedie_deviance' is 1.5,
         whatever ``tweedie_power`` is. Names of scikit-learn's scorers and other usual names
         (`_ALIASES`) are understood, too; ``evals_result_`` has them as given.
-    is_followed : bool
-        Whether there are rows to evaluate.
     """
     if given is None:
         return []
     several = given if isinstance(given, Iterable) and not isinstance(given, str) else [given]
     known = {metric.name: metric for metric in (_OF_CLASSES if is_classifier else _OF_VALUES)}
-    found = [_metric(each, known, is_classifier) for each in several]
-    if not is_followed:
-        warn_user(
-            f"eval_metric={given!r:.80} has no rows to be computed on; pass eval_set=[(X, y)] to "
-            "fit, or set n_iter_no_change, which sets rows aside"
-        )
-    return found
+    return [_metric(each, known, is_classifier) for each in several]
 
 
 def _metric(given: Any, known: dict[str, Metric], is_classifier: bool) -> Metric:
     if isinstance(given, str):
         name = _ALIASES.get(given.removeprefix("neg_"), given.removeprefix("neg_"))
-        if name in known:
+        is_negative = given.startswith("neg_")
+        if name in known and not (is_negative and known[name].greater_is_better):
             return _named(given, known[name])
     if callable(given):
         name = getattr(given, "__name__", type(given).__name__)
@@ -140,5 +131,6 @@ def _metric(given: Any, known: dict[str, Metric], is_classifier: bool) -> Metric
     kind = "classifier" if is_classifier else "regressor"
     raise ValueError(
         f"eval_metric of a {kind} must be a function (truth, prediction) -> number or one of "
-        f"{', '.join(map(repr, known))}, or a list of these, got {given!r:.80}"
+        f"{', '.join(map(repr, known))} (or the name of the same metric in scikit-learn), or a "
+        f"list of these, got {given!r:.80}"
     )

@@ -152,10 +152,7 @@ class RoundSetup:
     @cached_property
     def monitored(self) -> list[MonitoredSet]:
         """Row sets that are evaluated after each round, and their metrics."""
-        is_followed = self.held_out is not None or bool(self.evaluated)
-        metrics = read_metrics(
-            self.estimator.eval_metric, is_classifier(self.estimator), is_followed
-        )
+        metrics = read_metrics(self.estimator.eval_metric, is_classifier(self.estimator))
         sets = []
         if self.held_out is not None:
             weights = np.where(self.held_out, self._given_weights, 0.0)

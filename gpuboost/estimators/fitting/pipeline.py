@@ -21,7 +21,7 @@ from gpuboost.backends.device_arrays import adopt_features, adopt_targets
 from gpuboost.backends.protocol import Backend
 from gpuboost.backends.select import choose_backend
 from gpuboost.data.frames import FeatureSchema
-from gpuboost.data.validation import check_flush_to_zero, check_places
+from gpuboost.data.validation import check_flush_to_zero, check_target_given
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.estimators.inputs.features import read_targets, read_training, where_they_are
 from gpuboost.estimators.inputs.parameters import Execution, execution_of
@@ -119,7 +119,7 @@ def run_fit(
 def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Prepared[Any]:
     """Read, check, plan and bin. Columns made from X are released here, before trees grow."""
     check_flush_to_zero()
-    check_places(X, y, type(estimator).__name__)
+    check_target_given(X, y, type(estimator).__name__)
     execution, before = execution_of(estimator), estimator._model_to_extend()
     X, device = adopt_features(X, execution.device)
     table = read_training(X, estimator, before)

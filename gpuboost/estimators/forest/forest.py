@@ -58,7 +58,7 @@ class Forest(TreeEnsemble):
             raise ValueError(
                 "`max_sample` cannot be set if `bootstrap=False`. Either switch to "
                 "`bootstrap=True` or set `max_sample=None`. Without bootstrap, every tree sees all "
-                f"rows; got max_samples={self.max_samples!r}"
+                f"rows; got max_samples={self.max_samples!r}, use max_samples=None"
             )
         return ALL_ROWS, n_samples
 

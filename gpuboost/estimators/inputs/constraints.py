@@ -16,8 +16,8 @@ from gpuboost.engine.task import Regularisation, TreeOptions
 from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
 
 INTERACTIONS = ("pairwise", "no_interactions")
-# Criteria whose splits ignore monotonic constraints; only the values of nodes are limited.
-LIMITED = (ENTROPY, POISSON, ABSOLUTE)
+# Criteria whose splits ignore monotonic constraints: the values of nodes are clipped after growth.
+CLIPPED_AFTER_GROWTH = (ENTROPY, POISSON, ABSOLUTE)
 
 
 def with_constraints(
@@ -35,7 +35,7 @@ def with_constraints(
             f"Monotonicity constraints are not supported with {several} {kind}: fit one model for "
             f"each class or output, or pass None in place of monotonic_cst={given!r:.80}"
         )
-    if options.criterion not in (VARIANCE, *LIMITED):
+    if options.criterion not in (VARIANCE, *CLIPPED_AFTER_GROWTH):
         raise ValueError(
             f"monotonic_cst={given!r:.80} needs criterion 'gini', 'entropy' or 'log_loss' in a "
             "classifier; pass one of these, or monotonic_cst=None"

@@ -160,7 +160,8 @@ def whole_or_share(name: str, value: Any, total: int, allowed: str) -> int:
 def _rows(tree: Any, name: str, minimum: int, n_samples: int) -> int:
     """A number of rows given as an integer or as a fraction of all rows, which is rounded up."""
     value = getattr(tree, name)
-    if name == "min_samples_split" and isinstance(value, Integral) and value < minimum:
+    is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if name == "min_samples_split" and is_whole and value < minimum:
         raise ValueError(
             f"The {name!r} parameter must be an int in the range [2, inf) or a float in the range "
             f"(0.0, 1.0], a fraction of the rows; got {value!r}"

@@ -11,10 +11,15 @@ from gpuboost.estimators.trees.tree import SingleTree
 OF_THE_ENSEMBLE = ("device", "n_jobs", "max_bins", "categorical_features")
 
 
-def theirs_like(tree_class: type[SingleTree]) -> tuple[type, ...]:
-    """scikit-learn's classes with the names of ``tree_class`` and its subclasses."""
-    names = (each.__name__ for each in (tree_class, *tree_class.__subclasses__()))
-    return tuple(getattr(sklearn.tree, name) for name in names if hasattr(sklearn.tree, name))
+def classes_of(tree_class: type[SingleTree]) -> tuple[type[SingleTree], ...]:
+    """gpuboost's tree class and its subclasses, without those of users."""
+    found = (tree_class, *tree_class.__subclasses__())
+    return tuple(each for each in found if each.__module__.startswith("gpuboost."))
+
+
+def sklearn_classes_of(tree_class: type[SingleTree]) -> tuple[type, ...]:
+    """scikit-learn's classes with the names of gpuboost's tree class and its subclasses."""
+    return tuple(getattr(sklearn.tree, each.__name__) for each in classes_of(tree_class))
 
 
 def checked_tree(tree: Any, tree_class: type[SingleTree], ensemble: str) -> SingleTree:
@@ -32,13 +37,20 @@ def checked_tree(tree: Any, tree_class: type[SingleTree], ensemble: str) -> Sing
 
     Raises
     ------
+    TypeError
+        If it is not such a tree.
     ValueError
         If the tree sets a parameter that belongs to the ensemble (`OF_THE_ENSEMBLE`).
     """
-    if not isinstance(tree, tree_class):
-        classes = (tree_class, *tree_class.__subclasses__())
-        ours = next(each for each in classes if each.__name__ == type(tree).__name__)
+    names = [each.__name__ for each in classes_of(tree_class)]
+    if type(tree) in sklearn_classes_of(tree_class):
+        ours = classes_of(tree_class)[names.index(type(tree).__name__)]
         return ours(**tree.get_params(deep=False))
+    if not isinstance(tree, tree_class):
+        raise TypeError(
+            f"only trees ({' or '.join(names)}) are grown by gpuboost, got {tree!r:.80}; fits with "
+            f"other base learners are those of sklearn.ensemble.{ensemble}"
+        )
     for parameter in OF_THE_ENSEMBLE:
         given, default = getattr(tree, parameter), getattr(tree_class(), parameter)
         if given is not default and given != default:

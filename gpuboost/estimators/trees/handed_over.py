@@ -8,15 +8,19 @@ that estimator, and ``device_`` is "scikit-learn".
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from functools import wraps
 from inspect import isfunction
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from sklearn.base import BaseEstimator
+import numpy as np
+import sklearn.tree
+from sklearn.base import BaseEstimator, is_classifier
 
+from gpuboost.backends.select import check_device
 from gpuboost.estimators.fitting.base import TreeModel
 from gpuboost.estimators.inputs.dataset import Dataset
-from gpuboost.estimators.trees.base_learners import theirs_like
+from gpuboost.estimators.trees.base_learners import classes_of, sklearn_classes_of
 from gpuboost.estimators.trees.tree import SingleTree
 
 THEIR_DEVICE = "scikit-learn"  # value of ``device_``
@@ -43,7 +47,7 @@ def handing_over_to(their_class: type) -> Callable[[Class], Class]:
 
     def decorate(own_class: Class) -> Class:
         own: Any = own_class
-        own._their_class = their_class
+        own._their_class, own._own_parameters = their_class, frozenset(own._get_param_names())
         names = set(dir(own)) - set(dir(BaseEstimator)) - set(own._get_param_names()) - _OWN
         for name in names:
             if name.startswith(("_", "set_")):
@@ -107,6 +111,7 @@ class HandsOver(TreeModel):
     if TYPE_CHECKING:
         estimator: Any
     _their_class: ClassVar[Any]
+    _own_parameters: ClassVar[frozenset[str]]
     _tree_class: ClassVar[type[SingleTree]]
     _theirs: ClassVar[Any] = None  # set by a fit that is handed over
 
@@ -129,6 +134,8 @@ class HandsOver(TreeModel):
                     "trees take sample_weight only"
                 )
             return super().fit(X, y, sample_weight)
+        if getattr(sample_weight, "shape", ())[1:] == (1,):  # a table of one column
+            sample_weight = np.asarray(sample_weight).ravel()
         theirs = self._for_their_fit(X)
         theirs.fit(X, y, sample_weight, **fit_params)
         own = {name: value for name, value in vars(theirs).items() if self._is_shown(name)}
@@ -137,12 +144,13 @@ class HandsOver(TreeModel):
 
     def _is_for_trees(self) -> bool:
         """Whether the base learner is a tree that gpuboost grows."""
-        learner, ours = self.estimator, self._tree_class
-        return learner is None or isinstance(learner, ours) or type(learner) in theirs_like(ours)
+        learner, trees = self.estimator, sklearn_classes_of(self._tree_class)
+        return learner is None or isinstance(learner, self._tree_class) or type(learner) in trees
 
     def _for_their_fit(self, X: Any) -> Any:
         """scikit-learn's estimator with the same parameters; in a warm start, the fitted one."""
         self._check_learner()
+        check_device(self.device)
         if isinstance(X, Dataset):
             raise TypeError(
                 f"the base learner {self.estimator!r:.80} is fitted by scikit-learn, which cannot "
@@ -151,32 +159,36 @@ class HandsOver(TreeModel):
         if self.device not in ("auto", "cpu"):
             raise ValueError(
                 f"device={self.device!r} was given, but the base learner {self.estimator!r:.80} is "
-                "fitted by scikit-learn, on the CPU; use device='auto'"
+                "fitted by scikit-learn, which has no backends; use device='auto'"
             )
-        own = self.get_params(deep=False)
-        theirs = self._their_class._get_param_names()
-        for name in set(own) - set(theirs) - _HARMLESS:
-            default = getattr(type(self), name)
-            if own[name] != default:
+        names = set(self._their_class._get_param_names()) & self._own_parameters
+        for name in self._own_parameters - names - _HARMLESS:
+            given, default = getattr(self, name), getattr(type(self), name)
+            if type(given) is not type(default) or given != default:
                 raise ValueError(
-                    f"{name}={own[name]!r:.80} is for gpuboost's trees, but the base learner is "
+                    f"{name}={given!r:.80} is for gpuboost's trees, but the base learner is "
                     f"{self.estimator!r:.80}; leave {name} at its default ({default!r})"
                 )
-        given = {name: own[name] for name in theirs if name in own}
-        if self._theirs is not None and own.get("warm_start"):
-            return self._theirs.set_params(**given)
-        return self._their_class(**given)
+        given = {name: getattr(self, name) for name in names}
+        if self._theirs is None or not given.get("warm_start"):
+            # Defaults are left out, since older versions of scikit-learn have other ones.
+            changed = {name for name in names if given[name] is not getattr(type(self), name, None)}
+            return self._their_class(**{name: given[name] for name in changed})
+        theirs = copy(self._theirs)  # so that this model stays as it is if the fit fails
+        for name in ("estimators_", "estimators_features_"):
+            setattr(theirs, name, list(getattr(theirs, name)))
+        return theirs.set_params(**given)
 
     def _check_learner(self) -> None:
         """Check that a base learner is an estimator, and no tree of the other kind."""
         learner = self.estimator
         is_ready = hasattr(learner, "fit") and not isinstance(learner, type)
-        if not is_ready or isinstance(learner, SingleTree):
-            kinds = self._tree_class, *self._tree_class.__subclasses__()
-            allowed = " or ".join(kind.__name__ for kind in kinds)
+        is_tree = isinstance(learner, (SingleTree, sklearn.tree.BaseDecisionTree))
+        if not is_ready or (is_tree and is_classifier(learner) != is_classifier(self)):
+            allowed = " or ".join(kind.__name__ for kind in classes_of(self._tree_class))
             raise TypeError(
-                f"estimator must be None, a {allowed}, or an instance of another class with fit "
-                f"and predict, got {learner!r:.80}"
+                f"estimator must be None, a {allowed}, or an estimator that is no tree, "
+                f"got {learner!r:.80}"
             )
 
     def _is_shown(self, name: str) -> bool:
@@ -184,11 +196,15 @@ class HandsOver(TreeModel):
         return name.endswith("_") and not name.startswith("_") and not hasattr(type(self), name)
 
     def __getattr__(self, name: str) -> Any:
-        """Methods that only scikit-learn's estimator has, after its fit."""
+        """Methods that only scikit-learn's estimator has, also before its fit (for `hasattr`)."""
         theirs = vars(self).get("_theirs")
-        if theirs is None or name.startswith("_"):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return _of_theirs(self, name) if name in dir(type(self)) else getattr(theirs, name)
+        if name.startswith("_") or "estimator" not in vars(self):
+            return object.__getattribute__(self, name)  # raises the original error
+        if theirs is None and (name.endswith("_") or self._is_for_trees()):
+            return object.__getattribute__(self, name)
+        if name in dir(type(self)):
+            return _of_theirs(self, name)
+        return getattr(self._their_class(self.estimator) if theirs is None else theirs, name)
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._model is not None or self._theirs is not None

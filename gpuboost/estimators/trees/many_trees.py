@@ -35,8 +35,8 @@ class ManyTrees(TreeModel):
         Decision tree or extra-tree of gpuboost or scikit-learn. All trees get its parameters. None
         means a decision tree with default parameters; AdaBoost sets its ``max_depth`` and
         ``criterion``. Other base learners are fitted by scikit-learn's class of the same name:
-        ``device_`` is then "scikit-learn", and what only trees have (for example `fingerprint`)
-        raises a TypeError.
+        ``device_`` is then "scikit-learn", and methods that need gpuboost's trees, such as
+        `fingerprint`, raise a TypeError.
     n_estimators : int
         Number of trees; the maximum number if the fit can stop early.
     warm_start : bool

@@ -72,9 +72,9 @@ class SingleTree(TreeModel):
         1 if the prediction (with two classes, the probability of the second) must increase with
         the feature, -1 if it must decrease, 0 for no constraint; or a dict that maps names or
         indices of features to these numbers. Supported for two classes (not with 'twoing' and
-        'misclassification') and for regressions of one output. Only with 'gini' and
-        'squared_error', the constraint has a say in the choice of splits; with other criteria, the
-        values of nodes are limited afterwards.
+        'misclassification') and for regressions of one output. With 'gini' and 'squared_error',
+        splits that break the order are not considered; with other criteria, the values of nodes are
+        clipped after growth.
 
     Attributes
     ----------

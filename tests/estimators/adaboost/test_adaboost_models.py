@@ -269,7 +269,7 @@ def test_max_depth_and_criterion_are_those_of_the_estimator():
     [
         ({"estimator": sklearn.tree.DecisionTreeRegressor()}, TypeError, "DecisionTreeClassifier"),
         ({"estimator": DecisionTreeRegressor()}, TypeError, "DecisionTreeClassifier or Extra"),
-        ({"estimator": "stump"}, TypeError, "another class with fit and predict, got 'stump'"),
+        ({"estimator": "stump"}, TypeError, "or an estimator that is no tree, got 'stump'"),
         ({"estimator": DecisionTreeClassifier(device="numba")}, ValueError, "pass it to AdaBoost"),
         ({"estimator": DecisionTreeClassifier(), "max_depth": 3}, ValueError, "max_depth=3 was"),
         ({"estimator": DecisionTreeClassifier(), "criterion": "gini"}, ValueError, "criterion="),

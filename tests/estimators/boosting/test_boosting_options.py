@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_iris
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import KNeighborsRegressor
 
 from gpuboost import Dataset
 from tests.estimators.boosting.boosting_cases import classifier, regressor, table
@@ -250,6 +253,9 @@ def test_a_metric_without_rows_warns():
     X, y = table(100)
     with pytest.warns(UserWarning, match=r"eval_metric='rmse' has no rows .* pass eval_set"):
         regressor(n_estimators=2, eval_metric="rmse").fit(X, y)
+    regressor(n_estimators=2, eval_metric=[]).fit(X, y)
+    with pytest.raises(ValueError, match="got 'neg_r2'"):
+        regressor(eval_metric="neg_r2").fit(X, y, eval_set=(X, y))
 
 
 def test_a_forgotten_offset_warns():
@@ -258,7 +264,22 @@ def test_a_forgotten_offset_warns():
     with pytest.warns(UserWarning, match=r"was fitted with an offset.* zeros if 0 is meant"):
         without = model.predict(X)
     np.testing.assert_array_equal(model.predict(X, offset=np.zeros(100)), without)
-    regressor(n_estimators=2).fit(X, y).predict(X)
+    regressor(n_estimators=2).fit(X, y, offset=np.zeros(100)).predict(X)
+    with pytest.warns(UserWarning, match="a set of eval_set has none"):
+        model.fit(X, y, offset=np.ones(100), eval_set=[(X, y)])
+    with pytest.warns(UserWarning, match="before this warm start had an offset"):
+        model.set_params(warm_start=True, n_estimators=3).fit(X, y)
+    with pytest.warns(UserWarning, match="was fitted with an offset"):
+        model.predict(X)
+
+
+def test_an_init_can_take_weights_by_any_name():
+    X, y = table(100)
+    search = GridSearchCV(Ridge(), {"alpha": [1.0]}, cv=2)
+    model = regressor(init=search, n_estimators=2).fit(X, y, np.linspace(0.1, 1.0, 100))
+    assert model.score(X, y) > 0.0
+    with pytest.raises(ValueError, match="initial estimator KNeighborsRegressor does not support"):
+        regressor(init=KNeighborsRegressor()).fit(X, y, np.ones(100))
 
 
 def test_a_warm_start_can_begin_to_draw_rows():

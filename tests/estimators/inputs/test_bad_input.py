@@ -214,7 +214,7 @@ BAD_PARAMETERS = [
     (forest, {"device": "cuda:-1"}, ValueError, "device must be"),
     (bagging, {"estimator": DecisionTreeRegressor()}, TypeError, "DecisionTreeClassifier"),
     (bagging, {"estimator": DecisionTreeClassifier}, TypeError, "estimator must be None"),
-    (bagging, {"estimator": GaussianNB(), "device": "numpy"}, ValueError, "on the CPU"),
+    (bagging, {"estimator": GaussianNB(), "device": "numpy"}, ValueError, "has no backends"),
     (any_bagging, {"estimator": GaussianNB(), "max_bins": 9}, ValueError, "max_bins=9 is for"),
     (bagging, {"estimator": DecisionTreeClassifier(max_bins=9)}, ValueError, "max_bins=9, which"),
     (bagging, {"estimator": DecisionTreeClassifier(device="cpu")}, ValueError, "device='cpu'"),

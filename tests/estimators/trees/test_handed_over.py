@@ -10,9 +10,11 @@ import sklearn
 import sklearn.ensemble
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.svm import LinearSVC
 from sklearn.utils.validation import check_is_fitted
 
 import gpuboost
@@ -119,3 +121,48 @@ def test_a_dataset_needs_trees():
     with pytest.raises(TypeError, match="scikit-learn, which cannot read"):
         BaggingClassifier(KNeighborsClassifier()).fit(Dataset(X), Y)
     assert BaggingClassifier(DecisionTreeClassifier(), n_estimators=2).fit(Dataset(X), Y)
+
+
+def test_a_failed_warm_start_leaves_the_model_as_it_was():
+    model = BaggingRegressor(LinearRegression(), n_estimators=4, warm_start=True, random_state=0)
+    before = model.fit(*DIABETES).predict(DIABETES[0])
+    with pytest.raises(ValueError, match="n_estimators=2 must be larger or equal"):
+        model.set_params(n_estimators=2).fit(*DIABETES)
+    np.testing.assert_array_equal(model.predict(DIABETES[0]), before)
+
+
+def test_errors_of_models_that_are_not_fitted_are_the_usual_ones():
+    for model in (BaggingClassifier(), AdaBoostClassifier()):
+        with pytest.raises(NotFittedError):
+            model.feature_importances_  # noqa: B018
+        with pytest.raises(NotFittedError):
+            model.estimators_  # noqa: B018
+    assert hasattr(BaggingClassifier(LinearSVC()), "decision_function")
+    assert not hasattr(BaggingClassifier(), "coef_")
+
+
+def test_trees_of_the_other_kind_are_refused():
+    for tree in (gpuboost.DecisionTreeRegressor(), sklearn.tree.DecisionTreeRegressor()):
+        with pytest.raises(TypeError, match="estimator must be None, a DecisionTreeClassifier"):
+            BaggingClassifier(tree).fit(X, Y)
+    with pytest.raises(TypeError, match=r"only trees .* are grown by gpuboost, got GaussianNB"):
+        gpuboost.estimate_memory(BaggingClassifier(GaussianNB()), 100, 4)
+
+
+def test_subclasses_and_parameters():
+    class Own(BaggingClassifier):
+        def __init__(self, estimator=None, extra=1, n_estimators=2):
+            super().__init__(estimator, n_estimators)
+            self.extra = extra
+
+    assert Own(GaussianNB(), extra=3).fit(X, Y).score(X, Y) > 0.8
+    with pytest.raises(ValueError, match="categorical_features=array"):
+        BaggingClassifier(GaussianNB(), categorical_features=np.array([0, 1])).fit(X, Y)
+    with pytest.raises(ValueError, match='device must be "auto"'):
+        BaggingClassifier(GaussianNB(), device="gpu").fit(X, Y)
+    weights = np.linspace(0.1, 1.0, len(Y))
+    column, flat = (
+        AdaBoostClassifier(GaussianNB(), n_estimators=2, random_state=0).fit(X, Y, each)
+        for each in (weights[:, None], weights)
+    )
+    np.testing.assert_array_equal(column.predict_proba(X), flat.predict_proba(X))
