@@ -16,7 +16,7 @@ from gpuboost.engine.losses.links import log_probabilities
 NEWTON_STEPS = 50  # maximum number of steps to a baseline with offsets; about five are enough
 LONGEST_STEP = 2.0  # maximum absolute change of the baseline in one of these steps
 # Errors of estimators and pipelines that take no sample weights.
-NO_WEIGHTS = ("unexpected keyword argument 'sample_weight'", "stepname__parameter")
+REFUSES_WEIGHTS = ("unexpected keyword argument 'sample_weight'", "stepname__parameter")
 MIN_INIT_PROBABILITY = 1e-7  # probabilities that an ``init`` estimator predicts are clipped to this
 
 
@@ -84,7 +84,7 @@ def fitted_init(given: Any, X: Any, y: np.ndarray, weights: np.ndarray | None) -
     try:
         return init.fit(X, y, sample_weight=weights)
     except (TypeError, ValueError) as error:
-        if not any(words in str(error) for words in NO_WEIGHTS):
+        if not any(words in str(error) for words in REFUSES_WEIGHTS):
             raise
         raise ValueError(
             f"The initial estimator {type(init).__name__} does not support sample weights; use "
