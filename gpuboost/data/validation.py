@@ -239,16 +239,19 @@ def check_counts(y: np.ndarray, inside: np.ndarray | None) -> None:
         )
 
 
-def check_target_given(X: Any, y: Any, owner: str) -> None:
-    """Check that y was passed, and not in the place of X; ``owner`` is the estimator's class."""
+def check_target_given(shape: tuple[int, ...], y: Any, owner: str) -> None:
+    """Check that y was passed, and not in the place of X.
+
+    ``shape`` is that of X, () if X has none; ``owner`` is the class of the estimator.
+    """
     if y is None:
         raise ValueError(
             f"{owner}.fit requires y to be passed, but the target y is None; call fit(X, y)"
         )
-    shape: Any = getattr(y, "shape", ())
-    if len(getattr(X, "shape", ())) == 1 and len(shape) == 2 and shape[1] > 1:
+    of_target: Any = getattr(y, "shape", ())
+    if len(shape) == 1 and len(of_target) == 2 and of_target[1] > 1:
         raise ValueError(
-            f"X has shape {X.shape} and y has shape {y.shape}: were they swapped? The table comes "
+            f"X has shape {shape} and y has shape {y.shape}: were they swapped? The table comes "
             f"first, then the target: {owner}.fit(X, y)"
         )
 

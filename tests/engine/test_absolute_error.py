@@ -181,10 +181,24 @@ def test_importances_are_shares_of_the_decrease() -> None:
 # ---- Estimators ----------------------------------------------------------------------------------
 
 
-def test_monotonic_constraints_are_refused() -> None:
-    X, y = few_values(50, 6, 8)
-    with pytest.raises(ValueError, match="needs criterion='gini' or 'squared_error'"):
-        DecisionTreeRegressor(**TREE, monotonic_cst=[1, 0, 0, 0, 0, 0]).fit(X, y)
+@pytest.mark.parametrize("limits", [{}, {"max_leaf_nodes": 9}, {"ccp_alpha": 0.01}])
+def test_monotonic_constraints_hold(limits: dict[str, Any]) -> None:
+    X, y = few_values(300, 6, 8)
+    of_tree = {"criterion": "absolute_error", "monotonic_cst": [1, 0, 0, -1, 0, 0], **limits}
+    tree = DecisionTreeRegressor(**of_tree)
+    missing = X.astype(float)
+    missing[::7, 0] = np.nan
+    for given in (X, missing):
+        for model in (
+            DecisionTreeRegressor(**{**TREE, **of_tree}),
+            BaggingRegressor(tree, n_estimators=3, device="numpy", random_state=0),
+        ):
+            model.fit(given, y)
+            more, less = X.copy(), X.copy()
+            more[:, 0] += 1
+            less[:, 3] -= 1
+            assert (model.predict(more) >= model.predict(X)).all()
+            assert (model.predict(less) >= model.predict(X)).all()
 
 
 def test_a_warm_start_adds_the_same_trees() -> None:

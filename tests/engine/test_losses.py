@@ -316,7 +316,7 @@ def test_positive_targets_of_zero_weight_are_refused() -> None:
         ({"name": "hinge"}, r"loss must be one of 'squared_error', .* got 'hinge'"),
         ({"name": "log_loss"}, r"for a regression, got 'log_loss'"),
         ({"name": "huber", "n_classes": 2}, r"'log_loss', 'exponential' for a classification"),
-        ({"name": "exponential", "n_classes": 3}, r"for 2 classes, but y has 3; use loss='log_"),
+        ({"name": "exponential", "n_classes": 3}, r"but y has 3 classes; use loss='log_"),
         ({"name": "huber", "alpha": 1.0}, r"alpha of loss='huber' must be strictly .* got 1\.0"),
         ({"name": "quantile", "alpha": (0.5, 0)}, r"alpha of loss='quantile' .* got 0$"),
         ({"name": "quantile", "alpha": ()}, r"holds no level"),

@@ -119,7 +119,7 @@ def run_fit(
 def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Prepared[Any]:
     """Read, check, plan and bin. Columns made from X are released here, before trees grow."""
     check_flush_to_zero()
-    check_target_given(X, y, type(estimator).__name__)
+    check_target_given(getattr(X, "shape", ()), y, type(estimator).__name__)
     execution, before = execution_of(estimator), estimator._model_to_extend()
     X, device = adopt_features(X, execution.device)
     table = read_training(X, estimator, before)

@@ -292,7 +292,7 @@ def test_a_tree_without_rows_is_an_error() -> None:
     plan: Any = GrowPlan(task.options, TreeBatch(range(5), sampler, None), task.target)
     nothing, backend = cast("Any", None), cast("Any", ShimBackend())
     execution = Execution("cuda", 1, 0)
-    prepared = Prepared(nothing, task.matrix, nothing, plan, nothing, backend, execution)
+    prepared = Prepared(nothing, task.matrix, nothing, plan, backend, execution)
     with pytest.raises(ValueError, match="all 2 rows drawn for tree 0 are of classes whose"):
         grow_trees(prepared)
 
