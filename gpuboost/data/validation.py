@@ -230,8 +230,8 @@ def check_counts(y: np.ndarray, inside: np.ndarray | None) -> None:
         wrong = (
             "Some value(s) of y are negative which is not allowed for Poisson regression"
             if smallest < 0.0
-            else "Sum of y is not positive in rows of positive weight, as it must be for Poisson "
-            "regression"
+            else "Sum of y is not strictly positive which is necessary for Poisson regression, in "
+            "rows of positive weight"
         )
         raise ValueError(
             f"{wrong}. The smallest value is {smallest:g}; correct y, or use "

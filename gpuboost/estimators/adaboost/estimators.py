@@ -36,8 +36,8 @@ from gpuboost.estimators.inputs.parameters import draw_seed
 from gpuboost.estimators.inputs.targets import ClassLabels
 from gpuboost.estimators.model.fitted import TreeBatch
 from gpuboost.estimators.trees.base_learners import checked_tree
-from gpuboost.estimators.trees.handed_over import HandsOver, handing_over_to
 from gpuboost.estimators.trees.many_trees import ManyTrees
+from gpuboost.estimators.trees.sklearn_fallback import SklearnFallback, falls_back_to
 from gpuboost.estimators.trees.tree import DecisionTreeClassifier, DecisionTreeRegressor, SingleTree
 
 OF_THE_ESTIMATOR = ("max_depth", "criterion")  # parameters that ``estimator`` sets
@@ -46,7 +46,7 @@ LEAVES_AT_A_TIME = 2**22  # number of leaf values in a block of rows whose media
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class AdaBoost(HandsOver, ManyTrees):
+class AdaBoost(SklearnFallback, ManyTrees):
     """Base of AdaBoost for classification and for regression.
 
     Parameters
@@ -152,7 +152,7 @@ class AdaBoost(HandsOver, ManyTrees):
         """`predict` after each round."""
 
 
-@handing_over_to(sklearn.ensemble.AdaBoostClassifier)
+@falls_back_to(sklearn.ensemble.AdaBoostClassifier)
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class AdaBoostClassifier(Classifier, AdaBoost):
@@ -270,7 +270,7 @@ class AdaBoostClassifier(Classifier, AdaBoost):
         return inverse_link(LOGIT if of_two else SOFTMAX, votes)
 
 
-@handing_over_to(sklearn.ensemble.AdaBoostRegressor)
+@falls_back_to(sklearn.ensemble.AdaBoostRegressor)
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class AdaBoostRegressor(Regressor, AdaBoost):

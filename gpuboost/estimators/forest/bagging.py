@@ -17,12 +17,12 @@ from gpuboost.estimators.forest.ensemble import TreeEnsemble
 from gpuboost.estimators.inputs.parameters import draw_count, whole_or_share
 from gpuboost.estimators.model.fitted import FeatureDraw
 from gpuboost.estimators.trees.base_learners import checked_tree
-from gpuboost.estimators.trees.handed_over import HandsOver, handing_over_to
+from gpuboost.estimators.trees.sklearn_fallback import SklearnFallback, falls_back_to
 from gpuboost.estimators.trees.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Bagging(HandsOver, TreeEnsemble):
+class Bagging(SklearnFallback, TreeEnsemble):
     """Base of bagging classifiers and regressors.
 
     Parameters
@@ -86,7 +86,7 @@ class Bagging(HandsOver, TreeEnsemble):
         return [np.arange(self.n_features_in_) if f is None else f for f in drawn]
 
 
-@handing_over_to(sklearn.ensemble.BaggingClassifier)
+@falls_back_to(sklearn.ensemble.BaggingClassifier)
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class BaggingClassifier(Classifier, Bagging):
@@ -104,7 +104,7 @@ class BaggingClassifier(Classifier, Bagging):
         return self._class_factor(labels, weights)
 
 
-@handing_over_to(sklearn.ensemble.BaggingRegressor)
+@falls_back_to(sklearn.ensemble.BaggingRegressor)
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class BaggingRegressor(Regressor, Bagging):

@@ -1,8 +1,8 @@
 """Ensembles of base learners that are not gpuboost's trees: scikit-learn's own class fits them.
 
 So a script that changes its import keeps working. Such an estimator fits and keeps an estimator of
-scikit-learn with the same parameters (``_theirs``); its methods and fitted attributes are those of
-that estimator, and ``device_`` is "scikit-learn".
+scikit-learn with the same parameters (``_sklearn_model``). Its methods and fitted attributes are
+those of that estimator, and ``device_`` is "scikit-learn".
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gpuboost.estimators.inputs.dataset import Dataset
 from gpuboost.estimators.trees.base_learners import classes_of, sklearn_classes_of
 from gpuboost.estimators.trees.tree import SingleTree
 
-THEIR_DEVICE = "scikit-learn"  # value of ``device_``
+SKLEARN_DEVICE = "scikit-learn"  # value of ``device_``
 # Parameters that scikit-learn's class lacks, and that do not change its model.
 _HARMLESS = {"device", "n_jobs", "verbose"}
 _OWN = {"fit", "score", "get_params", "set_params", "get_metadata_routing"}  # methods of both
@@ -38,52 +38,52 @@ class OnlyForTrees(TypeError, AttributeError):
     """
 
 
-def handing_over_to(their_class: type) -> Callable[[Class], Class]:
-    """Class decorator: after a fit that was handed over, use scikit-learn's estimator.
+def falls_back_to(sklearn_class: type) -> Callable[[Class], Class]:
+    """Class decorator: after a fit that was left to scikit-learn, use scikit-learn's estimator.
 
-    Public methods and attributes come from ``their_class``. Those that it lacks raise
+    Public methods and attributes come from ``sklearn_class``. Those that it lacks raise
     `OnlyForTrees`.
     """
 
     def decorate(own_class: Class) -> Class:
         own: Any = own_class
-        own._their_class, own._own_parameters = their_class, frozenset(own._get_param_names())
+        own._sklearn_class, own._own_parameters = sklearn_class, frozenset(own._get_param_names())
         names = set(dir(own)) - set(dir(BaseEstimator)) - set(own._get_param_names()) - _OWN
         for name in names:
             if name.startswith(("_", "set_")):
                 continue
             found = next(vars(base)[name] for base in own.__mro__ if name in vars(base))
             if isfunction(found):
-                setattr(own, name, _own_or_their_method(name, found))
+                setattr(own, name, _method_with_fallback(name, found))
             elif hasattr(found, "__get__"):
-                setattr(own, name, _OwnOrTheirAttribute(name, found))
+                setattr(own, name, _AttributeWithFallback(name, found))
         return own_class
 
     return decorate
 
 
-def _own_or_their_method(name: str, own: Any) -> Any:
+def _method_with_fallback(name: str, own: Any) -> Any:
     """A method, or that of scikit-learn's estimator after its fit."""
 
     @wraps(own)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if self._theirs is None:
+        if self._sklearn_model is None:
             return own(self, *args, **kwargs)
-        return _of_theirs(self, name)(*args, **kwargs)
+        return _of_sklearn(self, name)(*args, **kwargs)
 
     return method
 
 
-class _OwnOrTheirAttribute:
+class _AttributeWithFallback:
     """A property, or the attribute of scikit-learn's estimator after its fit."""
 
     def __init__(self, name: str, own: Any) -> None:
         self._name, self._own, self.__doc__ = name, own, own.__doc__
 
     def __get__(self, estimator: Any, owner: type) -> Any:
-        if estimator is None or estimator._theirs is None:
+        if estimator is None or estimator._sklearn_model is None:
             return self._own.__get__(estimator, owner)
-        return _of_theirs(estimator, self._name)
+        return _of_sklearn(estimator, self._name)
 
     def __set__(self, estimator: Any, value: Any) -> None:
         self._own.__set__(estimator, value)
@@ -92,28 +92,28 @@ class _OwnOrTheirAttribute:
         self._own.__delete__(estimator)
 
 
-def _of_theirs(estimator: Any, name: str) -> Any:
+def _of_sklearn(estimator: Any, name: str) -> Any:
     """A method or attribute of scikit-learn's estimator."""
-    theirs = estimator._theirs
-    if hasattr(type(theirs), name) or name in vars(theirs):
-        return getattr(theirs, name)
+    model = estimator._sklearn_model
+    if hasattr(type(model), name) or name in vars(model):
+        return getattr(model, name)
     own = type(estimator)
     raise OnlyForTrees(
         f"{own.__name__}.{name} needs gpuboost's trees, but this model was fitted by scikit-learn, "
-        f"because its base learner is {theirs.estimator!r:.80}; use {own._tree_class.__name__} as "
+        f"because its base learner is {model.estimator!r:.80}; use {own._tree_class.__name__} as "
         f"the base learner, or do without {name}"
     )
 
 
-class HandsOver(TreeModel):
+class SklearnFallback(TreeModel):
     """Base of ensembles whose base learner can be any estimator."""
 
     if TYPE_CHECKING:
         estimator: Any
-    _their_class: ClassVar[Any]
+    _sklearn_class: ClassVar[Any]
     _own_parameters: ClassVar[frozenset[str]]
     _tree_class: ClassVar[type[SingleTree]]
-    _theirs: ClassVar[Any] = None  # set by a fit that is handed over
+    _sklearn_model: ClassVar[Any] = None  # set by a fit that is left to scikit-learn
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, **fit_params: Any) -> Any:
         """Grow the trees, or fit other base learners with scikit-learn.
@@ -127,6 +127,7 @@ class HandsOver(TreeModel):
         -------
         self
         """
+        self._check_warm_start()
         if self._is_for_trees():
             if fit_params:
                 raise TypeError(
@@ -136,10 +137,10 @@ class HandsOver(TreeModel):
             return super().fit(X, y, sample_weight)
         if getattr(sample_weight, "shape", ())[1:] == (1,):  # a table of one column
             sample_weight = np.asarray(sample_weight).ravel()
-        theirs = self._for_their_fit(X)
-        theirs.fit(X, y, sample_weight, **fit_params)
-        own = {name: value for name, value in vars(theirs).items() if self._is_shown(name)}
-        self._adopt({**own, "_theirs": theirs, "device_": THEIR_DEVICE})
+        model = self._for_sklearn(X)
+        model.fit(X, y, sample_weight, **fit_params)
+        own = {name: value for name, value in vars(model).items() if self._is_copied(name)}
+        self._adopt({**own, "_sklearn_model": model, "device_": SKLEARN_DEVICE})
         return self
 
     def _is_for_trees(self) -> bool:
@@ -147,7 +148,7 @@ class HandsOver(TreeModel):
         learner, trees = self.estimator, sklearn_classes_of(self._tree_class)
         return learner is None or isinstance(learner, self._tree_class) or type(learner) in trees
 
-    def _for_their_fit(self, X: Any) -> Any:
+    def _for_sklearn(self, X: Any) -> Any:
         """scikit-learn's estimator with the same parameters; in a warm start, the fitted one."""
         self._check_learner()
         check_device(self.device)
@@ -161,7 +162,7 @@ class HandsOver(TreeModel):
                 f"device={self.device!r} was given, but the base learner {self.estimator!r:.80} is "
                 "fitted by scikit-learn, which has no backends; use device='auto'"
             )
-        names = set(self._their_class._get_param_names()) & self._own_parameters
+        names = set(self._sklearn_class._get_param_names()) & self._own_parameters
         for name in self._own_parameters - names - _HARMLESS:
             given, default = getattr(self, name), getattr(type(self), name)
             if type(given) is not type(default) or given != default:
@@ -170,14 +171,25 @@ class HandsOver(TreeModel):
                     f"{self.estimator!r:.80}; leave {name} at its default ({default!r})"
                 )
         given = {name: getattr(self, name) for name in names}
-        if self._theirs is None or not given.get("warm_start"):
+        if self._sklearn_model is None or not given.get("warm_start"):
             # Defaults are left out, since older versions of scikit-learn have other ones.
             changed = {name for name in names if given[name] is not getattr(type(self), name, None)}
-            return self._their_class(**{name: given[name] for name in changed})
-        theirs = copy(self._theirs)  # so that this model stays as it is if the fit fails
+            return self._sklearn_class(**{name: given[name] for name in changed})
+        model = copy(self._sklearn_model)  # so that this model stays as it is if the fit fails
         for name in ("estimators_", "estimators_features_"):
-            setattr(theirs, name, list(getattr(theirs, name)))
-        return theirs.set_params(**given)
+            setattr(model, name, list(getattr(model, name)))
+        return model.set_params(**given)
+
+    def _check_warm_start(self) -> None:
+        """Check that a warm start adds learners of the kind that the model has."""
+        has_trees, has_others = self._model is not None, self._sklearn_model is not None
+        if getattr(self, "warm_start", False) and (
+            has_others if self._is_for_trees() else has_trees
+        ):
+            raise ValueError(
+                f"with warm_start, estimator={self.estimator!r:.80} cannot follow on a model of "
+                f"{'trees' if has_trees else 'other learners'}; fit with warm_start=False"
+            )
 
     def _check_learner(self) -> None:
         """Check that a base learner is an estimator, and no tree of the other kind."""
@@ -191,33 +203,33 @@ class HandsOver(TreeModel):
                 f"got {learner!r:.80}"
             )
 
-    def _is_shown(self, name: str) -> bool:
+    def _is_copied(self, name: str) -> bool:
         """Whether a fitted attribute of scikit-learn's estimator becomes one of this estimator."""
         return name.endswith("_") and not name.startswith("_") and not hasattr(type(self), name)
 
     def __getattr__(self, name: str) -> Any:
         """Methods that only scikit-learn's estimator has, also before its fit (for `hasattr`)."""
-        theirs = vars(self).get("_theirs")
+        model = vars(self).get("_sklearn_model")
         if name.startswith("_") or "estimator" not in vars(self):
             return object.__getattribute__(self, name)  # raises the original error
-        if theirs is None and (name.endswith("_") or self._is_for_trees()):
+        if model is None and (name.endswith("_") or self._is_for_trees()):
             return object.__getattribute__(self, name)
         if name in dir(type(self)):
-            return _of_theirs(self, name)
-        return getattr(self._their_class(self.estimator) if theirs is None else theirs, name)
+            return _of_sklearn(self, name)
+        return getattr(self._sklearn_class(self.estimator) if model is None else model, name)
 
     def __sklearn_is_fitted__(self) -> bool:
-        return self._model is not None or self._theirs is not None
+        return self._model is not None or self._sklearn_model is not None
 
     def get_metadata_routing(self) -> Any:
         """Metadata that `fit` takes, and that scikit-learn passes on to base learners."""
         if self._is_for_trees():
             return super().get_metadata_routing()
-        return self._their_class(self.estimator).get_metadata_routing()
+        return self._sklearn_class(self.estimator).get_metadata_routing()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         if not self._is_for_trees():
-            theirs = self._their_class(self.estimator).__sklearn_tags__()
-            tags.input_tags = theirs.input_tags
+            model = self._sklearn_class(self.estimator).__sklearn_tags__()
+            tags.input_tags = model.input_tags
         return tags

@@ -26,7 +26,7 @@ from gpuboost import (
     Dataset,
     DecisionTreeClassifier,
 )
-from gpuboost.estimators.trees.handed_over import OnlyForTrees
+from gpuboost.estimators.trees.sklearn_fallback import OnlyForTrees
 
 X, Y = load_iris(return_X_y=True)
 DIABETES = load_diabetes(return_X_y=True)
@@ -104,6 +104,17 @@ def test_warm_start_adds_learners():
     first = list(model.fit(*DIABETES).estimators_)
     model.set_params(n_estimators=5).fit(*DIABETES)
     assert len(model.estimators_) == 5 and model.estimators_[:2] == first
+
+
+@pytest.mark.parametrize(("one", "other"), [(None, GaussianNB()), (GaussianNB(), None)])
+def test_a_warm_start_keeps_the_kind_of_learners(one, other):
+    model = BaggingClassifier(one, n_estimators=2, warm_start=True).fit(X, Y)
+    before = model.predict_proba(X)
+    with pytest.raises(ValueError, match=r"with warm_start, estimator=.* cannot follow on a model"):
+        model.set_params(estimator=other, n_estimators=4).fit(X, Y)
+    np.testing.assert_array_equal(model.predict_proba(X), before)
+    model.set_params(warm_start=False).fit(X, Y)
+    assert len(model.estimators_) == 4
 
 
 def test_metadata_is_routed_to_the_learners():
