@@ -223,8 +223,8 @@ def growth_work(growth: GrowthSize) -> WorkTimes:
     rows and its depth, unless it has at most `SYNC_FREE_LEAVES` leaves.
     """
     amount, speed = growth_amount(growth), measured_speed()
-    host = slowness()
-    trees = host * TREE_SECONDS * growth.n_rounds * growth.n_trees
+    slow = slowness()
+    trees = slow * TREE_SECONDS * growth.n_rounds * growth.n_trees
     n_binned = growth.n_features if growth.value_bytes > 1 else 0
     binning = binning_times((growth.n_samples, n_binned))
     by_rows = 1 + 2 * (growth.n_samples // max(1, growth.min_samples_leaf))
@@ -232,7 +232,7 @@ def growth_work(growth: GrowthSize) -> WorkTimes:
     suits_cuda = n_nodes <= CUDA_NODES or growth.max_leaf_nodes <= SYNC_FREE_LEAVES
     return WorkTimes(
         GROW_ONE if growth.n_channels == 1 else GROW_MANY,
-        numpy=host * (0.001 + _numpy_seconds(growth)) + binning.numpy,
+        numpy=slow * (0.001 + _numpy_seconds(growth)) + binning.numpy,
         numba=0.001 + trees + binning.numba + speed.numba_visit * amount.visits,
         cuda=0.005 + SEARCH_SECONDS * n_binned + speed.on_cuda(amount) if suits_cuda else math.inf,
     )

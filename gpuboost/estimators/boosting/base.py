@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from gpuboost.backends.cost_model import GrowthSize
@@ -17,6 +18,7 @@ from gpuboost.engine.array_modules import array_module, working_on
 from gpuboost.engine.losses import Loss
 from gpuboost.estimators.boosting.baseline import fitted_init, raw_of_init, read_offset
 from gpuboost.estimators.boosting.inputs import BoostPlan, boost_plan, read_eval_set, start_of_rows
+from gpuboost.estimators.boosting.metrics import read_metrics
 from gpuboost.estimators.boosting.model import BoostedRounds
 from gpuboost.estimators.boosting.parameters import IMPORTANCES, FeatureCounts
 from gpuboost.estimators.boosting.training import BoostingFit, RoundSetup
@@ -259,26 +261,19 @@ class GradientBoosting(ManyTrees):
         if before is None and self.init is not None:
             init = fitted_init(self.init, given.X, given.y, plan.given_weights)
         offsets = start_of_rows(given.X, given.offset, init, plan.loss, len(plan.y))
-        evaluated = read_eval_set(given.eval_set, self, prepared, init)
+        has_offset = given.offset is not None and bool(np.any(copied_to_host(given.offset)[0]))
+        evaluated = read_eval_set(given.eval_set, self, prepared, init, has_offset)
         fit = BoostingFit(RoundSetup(self, prepared, offsets, init, evaluated))
-        if self.eval_metric and not fit.setup.monitored:
+        if not fit.setup.monitored and read_metrics(self.eval_metric, is_classifier(self)):
             warn_user(
                 f"eval_metric={self.eval_metric!r:.80} has no rows to be computed on; pass "
                 "eval_set=[(X, y)] to fit, or set n_iter_no_change, which sets rows aside"
             )
-        model = fit.run(given.monitor)
-        return model, self._facts(fit, model) | {"_had_offset": self._has_offset(given, before)}
-
-    def _has_offset(self, given: RoundInputs, before: Any) -> bool:
-        """Whether rows have an offset other than 0; warn of offsets that were forgotten."""
         had_offset = before is not None and self._had_offset
-        has_offset = given.offset is not None and bool(np.any(copied_to_host(given.offset)[0]))
-        sets = given.eval_set if isinstance(given.eval_set, list) else [given.eval_set or ()]
         if had_offset and given.offset is None:
             warn_user("the rounds before this warm start had an offset; pass offset= again")
-        if has_offset and any(len(each) and (each[3:4] or (None,))[0] is None for each in sets):
-            warn_user("fit has an offset, but a set of eval_set has none and starts from 0")
-        return has_offset or had_offset
+        model = fit.run(given.monitor)
+        return model, self._facts(fit, model) | {"_had_offset": has_offset or had_offset}
 
     def _facts(self, fit: BoostingFit, model: BoostedRounds) -> dict[str, Any]:
         """The fitted attributes that are specific to gradient boosting."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from gpuboost.backends.cost_model import GrowthSize
 from gpuboost.backends.device_arrays import adopt_targets
+from gpuboost.data.advice import warn_user
 from gpuboost.data.arrays import copy_to_host
 from gpuboost.data.parameters import integer_at_least
 from gpuboost.engine.bins import BinnedMatrix
@@ -87,16 +88,20 @@ def start_of_rows(X: Any, offset: Any, init: Any, loss: Loss, n: int) -> np.ndar
 
 
 def read_eval_set(
-    eval_set: Any, estimator: Any, prepared: Prepared[BoostPlan], init: Any
+    eval_set: Any, estimator: Any, prepared: Prepared[BoostPlan], init: Any, has_offset: bool
 ) -> list[RowSet]:
     """The row sets of ``eval_set``, a list of tuples or a single tuple.
 
-    Their raw predictions do not include the baseline yet.
+    Their raw predictions do not include the baseline yet. If the training rows have an offset
+    (``has_offset``), sets without one get a warning.
     """
     if eval_set is None:
         return []
     several = eval_set if isinstance(eval_set, list) else [eval_set]
-    return [_read_rows(each, estimator, prepared, init) for each in several]
+    sets = [_read_rows(each, estimator, prepared, init) for each in several]
+    if has_offset and any(len(each) < len(ROW_PARTS) or each[3] is None for each in several):
+        warn_user("fit has an offset, but a set of eval_set has none and starts from 0")
+    return sets
 
 
 def _read_rows(given: Any, estimator: Any, prepared: Prepared[BoostPlan], init: Any) -> RowSet:

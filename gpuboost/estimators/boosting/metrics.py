@@ -108,7 +108,7 @@ def read_metrics(given: Any, is_classifier: bool) -> list[Metric]:
         there are two classes); with a user-defined loss, it is the result of the ``predict`` of the
         loss or, without this method, the raw prediction. Smaller values are better unless the
         callable has a true attribute ``greater_is_better``. The power of 'tweedie_deviance' is 1.5,
-        whatever ``tweedie_power`` is. Names of scikit-learn's scorers and other usual names
+        whatever ``tweedie_power`` is. scikit-learn's names of these metrics and other usual names
         (`_ALIASES`) are understood, too; ``evals_result_`` has them as given.
     """
     if given is None:
