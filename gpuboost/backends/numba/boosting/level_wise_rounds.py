@@ -32,7 +32,7 @@ from gpuboost.backends.numba.level_wise.histograms import ROWS_PER_CHECK
 from gpuboost.backends.numba.level_wise.partition import Leaves
 from gpuboost.backends.numba.level_wise.records import Samples
 from gpuboost.backends.numba.references import Reference, by_reference
-from gpuboost.backends.numba.splits.plugins import NO_PLUGINS, plugins_of
+from gpuboost.backends.numba.splits.plugins import NO_PLUGINS
 from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine import randomness
@@ -203,7 +203,7 @@ class LevelRounds:
         parts = by_reference(limits), self._constraints, by_reference(packing)
         if self._plugins is NO_PLUGINS:
             draft = by_reference(Problem(self._given, *parts, self._scratch[0], NO_PLUGINS))
-            self._plugins = plugins_of(draft.kind, limits, self._matrix.any_categorical)
+            self._plugins = self._grower.plugins(draft.kind, limits, self._columns)
 
         def of_threads(matrices: Iterable[Reference]) -> list[Reference]:
             return [

@@ -230,10 +230,12 @@ class Scratch(NamedTuple):
 class Plugins(NamedTuple):
     """Addresses of the compiled functions that only some fits need (`splits.plugins`).
 
-    An address is 0 if the fit does not need the function. ``one_*`` are for nodes of one channel,
-    which trees of several classes have, too; ``many_*`` are for nodes of several channels.
+    An address is 0 if the fit does not need the function. ``find_split`` and ``one_*`` are for
+    nodes of one channel, which trees of several classes have, too; ``many_*`` are for nodes of
+    several channels.
     """
 
+    find_split: int = 0
     scores_of_one: int = 0
     add_terms: int = 0
     scores_of_terms: int = 0
@@ -244,6 +246,8 @@ class Plugins(NamedTuple):
     class_moments: int = 0
     terms_of_moments: int = 0
     set_median_gradients: int = 0
+    choose_status: int = 0
+    next_later: int = 0
 
 
 class Problem(NamedTuple):

@@ -203,7 +203,7 @@ class DepthFirstGrower:
             own["set_median_gradients"] = median_plugin(problem, channels, *others)
         n_classes = int(self.task.target.n_classes)
         self._plugins = plugins_of(
-            problem.kind, limits, any_categorical, channels, n_classes=n_classes, **own
+            problem.kind, limits, any_categorical, True, channels, n_classes=n_classes, **own
         )
         return by_reference(Problem(self.matrix, *of_tree, self._plugins))
 

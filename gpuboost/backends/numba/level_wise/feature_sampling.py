@@ -12,8 +12,8 @@ the split by its first later feature that could:
 
 The node takes the best split that is FOUND; if there is none, the BEYOND split of smallest rank.
 
-If nodes consider all features of their tree, ``node_sampling`` is None, and the code that chooses
-features for each node is not compiled.
+The functions that choose features for each node are plugins, so that only the fits that need them
+compile them.
 """
 
 # mypy: check-untyped-defs=False
@@ -22,6 +22,7 @@ features for each node is not compiled.
 from __future__ import annotations
 
 import numpy as np
+from numba import from_dtype, types
 
 from gpuboost.backends.numba.common.feature_sampling import (
     LAST_RANK,
@@ -31,7 +32,9 @@ from gpuboost.backends.numba.common.feature_sampling import (
     order_features,
     rank_of,
 )
-from gpuboost.backends.numba.compiler import helper, inlined
+from gpuboost.backends.numba.common.records import NODE
+from gpuboost.backends.numba.compiler import inlined, plugin
+from gpuboost.backends.numba.references import ReferenceType
 from gpuboost.backends.numba.splits.scan import is_better
 
 # Status of a feature at a node: not a candidate (or a later one already evaluated), one of the
@@ -54,13 +57,11 @@ def set_tree(scratch, state, tree):
 @inlined
 def row_of(node_sampling, tree, slot):
     """Row of `LevelWork.feature_status` for a searched node: its slot, or its tree."""
-    if node_sampling is None:
-        return tree
-    return slot
+    return slot if node_sampling else tree
 
 
-@helper
-def choose(problem, state, status, at, capacity):
+@plugin(types.none)
+def choose_status(problem, state, status, at, capacity):
     """Fill ``status`` (F,) with the status of each feature at node ``at``.
 
     Callers must call `clear_level_cache` between trees.
@@ -78,14 +79,15 @@ def choose(problem, state, status, at, capacity):
         status[ranks[p] & np.int64(0xFFFFFFFF)] = CANDIDATE if ranks[p] <= last else RESERVE
 
 
-@helper
-def next_later(problem, columns, node, status, tile):
+@plugin(types.int64)
+def next_later(problem, columns, node, status, first, last):
     """Set the status of a tile's next `RESERVE` feature to `CURRENT`; return the feature, or -1.
 
-    The next one is that of smallest rank. The previous `CURRENT` feature becomes `EXCLUDED`.
+    The columns of the tile are those from ``first`` to ``last`` - 1. The next feature is that of
+    smallest rank. The previous `CURRENT` feature becomes `EXCLUDED`.
     """
     best, found = LAST_RANK, np.int64(-1)
-    for at in range(columns.first[tile[0]], columns.first[tile[1]]):
+    for at in range(columns.first[first], columns.first[last]):
         feature = columns.order[at]
         if status[feature] == CURRENT:
             status[feature] = EXCLUDED
@@ -98,10 +100,23 @@ def next_later(problem, columns, node, status, tile):
     return found
 
 
+def sampling_plugins(
+    problem: ReferenceType, state: ReferenceType, columns: ReferenceType
+) -> dict[str, int]:
+    """The addresses of the functions that choose features, by their names in `Plugins`."""
+    status = types.Array(types.uint8, 1, "C")
+    return {
+        "choose_status": choose_status.address(problem, state, status, types.int64, types.int64),
+        "next_later": next_later.address(
+            problem, columns, from_dtype(NODE), status, types.int64, types.int64
+        ),
+    }
+
+
 @inlined
 def is_better_split(split, other, node_sampling):
     """Whether ``other``, the split of a tile, is better than ``split``, the best so far."""
-    if node_sampling is None:
+    if not node_sampling:
         return is_better(split, other.score, other.rank)
     if other.found_at != split.found_at:
         return other.found_at < split.found_at

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpuboost.backends.numba.common.numbering import grown_tree, make_columns
-from gpuboost.backends.numba.common.records import NODE, SPLIT
-from gpuboost.backends.numba.level_wise.feature_bundles import BINS
+from gpuboost.backends.numba.common.records import NODE, SPLIT, Limits
+from gpuboost.backends.numba.level_wise.feature_bundles import BINS, FeatureBundles
+from gpuboost.backends.numba.level_wise.feature_sampling import sampling_plugins
 from gpuboost.backends.numba.level_wise.grow import CHUNKS, grow_together
 from gpuboost.backends.numba.level_wise.histograms import TILE
 from gpuboost.backends.numba.level_wise.partition import Leaves
@@ -22,7 +23,8 @@ from gpuboost.backends.numba.level_wise.records import (
     SharedArrays,
 )
 from gpuboost.backends.numba.level_wise.subtrees import finish_together, make_local
-from gpuboost.backends.numba.references import Reference, by_reference
+from gpuboost.backends.numba.references import Reference, ReferenceType, by_reference
+from gpuboost.backends.numba.splits.plugins import plugins_of
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine.task import NO_LIMIT, GrownTree
 
@@ -216,7 +218,7 @@ def _make_work(shape: Shape, n_chunks: int) -> LevelWork:
         histograms=np.empty((kept + shape.n_parts, *cells), np.int64),
         first_part=kept,
         feature_status=np.zeros(statuses, np.uint8),
-        node_sampling=True if shape.node_sampling else None,
+        node_sampling=shape.node_sampling,
         found=np.zeros((slots, tiles), SPLIT),
         found_mask=np.zeros((slots if shape.categorical else 0, tiles, 16), np.uint32),
     )
@@ -238,6 +240,13 @@ class LevelGrower:
         self.local_codes = [np.empty((shape.n_features, n_rows), np.uint8) for _ in threads]
         self._local = [make_local(n_rows) for _ in threads]
         self._state, self._work = by_reference(self.state), by_reference(self.work)
+
+    def plugins(self, problem: ReferenceType, limits: Limits, columns: FeatureBundles) -> Reference:
+        """The `Plugins` of all rounds; ``problem`` is the type of their `Problem`."""
+        shape, own = self.shape, dict[str, int]()
+        if shape.node_sampling:
+            own = sampling_plugins(problem, self._state.kind, by_reference(columns).kind)
+        return plugins_of(problem, limits, shape.categorical, shape.small > 0, **own)
 
     def grow(
         self,

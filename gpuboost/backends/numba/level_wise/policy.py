@@ -22,8 +22,8 @@ from gpuboost.backends.numba.common.feature_sampling import clear_level_cache
 from gpuboost.backends.numba.common.nodes import accept, is_leaf, keep_mask, make_children, set_node
 from gpuboost.backends.numba.common.numbering import add_up, breadth_first, number_nodes
 from gpuboost.backends.numba.common.queue import pop_heap, push_heap
-from gpuboost.backends.numba.compiler import entry, helper, inlined, spliced
-from gpuboost.backends.numba.level_wise.feature_sampling import choose, is_better_split
+from gpuboost.backends.numba.compiler import call_for_nothing, entry, helper, inlined, spliced
+from gpuboost.backends.numba.level_wise.feature_sampling import is_better_split
 from gpuboost.engine.task import NO_LIMIT
 
 # Indices of ``capacities``: largest number of nodes of a tree, number of chunks of a level if all
@@ -94,10 +94,11 @@ def _give_back(state, at):
 
 
 @inlined
-def _choose(problem, state, work, node_sampling, at, capacity):
+def _choose(problem, state, work, at, capacity):
     """Choose the candidate features of a searched node, unless nodes consider all features."""
-    if node_sampling is not None:
-        choose(problem, state, work.feature_status[state.slot[at]], at, capacity)
+    if work.node_sampling:
+        given = problem, state, work.feature_status[state.slot[at]], at, capacity
+        call_for_nothing(problem.plugins.choose_status, given)
 
 
 @spliced
@@ -124,10 +125,10 @@ def _add_sibling_pair(problem, state, work, n_pairs, first, second, capacities):
     pair.summed_histogram = state.histogram_slot[first] = state.spare[state.n_spare[0]]
     if is_open:
         state.slot[first] = 2 * n_pairs
-        _choose(problem, state, work, work.node_sampling, first, capacities[CAPACITY])
+        _choose(problem, state, work, first, capacities[CAPACITY])
     if other_open:
         state.slot[second] = 2 * n_pairs + 1
-        _choose(problem, state, work, work.node_sampling, second, capacities[CAPACITY])
+        _choose(problem, state, work, second, capacities[CAPACITY])
     return n_pairs + 1
 
 

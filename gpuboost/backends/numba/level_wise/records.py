@@ -170,9 +170,8 @@ class LevelWork(NamedTuple):
         Index of the first histogram of a chunk, which is t.
     feature_status : uint8 (slots, F) or (T, F)
         Status of each feature for a searched node, or for a tree; see `feature_sampling`.
-    node_sampling : True or None
-        True if ``feature_status`` has a row per node, else None (not False), so that the code for
-        feature sampling per node is not compiled.
+    node_sampling : bool
+        Whether ``feature_status`` has a row per node.
     found : SPLIT (slots, tiles)
         Best split of a node by the columns of a tile.
     found_mask : uint32 (slots, tiles, 16)
@@ -184,7 +183,7 @@ class LevelWork(NamedTuple):
     histograms: np.ndarray
     first_part: int
     feature_status: np.ndarray
-    node_sampling: bool | None
+    node_sampling: bool
     found: np.ndarray
     found_mask: np.ndarray
 

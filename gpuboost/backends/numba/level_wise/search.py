@@ -16,7 +16,13 @@ import numpy as np
 
 from gpuboost.backends.numba.common.feature_sampling import SMALLEST_RANK, rank_of
 from gpuboost.backends.numba.common.records import COUNT, GRADIENT, HESSIAN
-from gpuboost.backends.numba.compiler import call_for_bool, helper, inlined, spliced
+from gpuboost.backends.numba.compiler import (
+    call_for_bool,
+    call_for_integer,
+    helper,
+    inlined,
+    spliced,
+)
 from gpuboost.backends.numba.level_wise.feature_bundles import BINS, take_out
 from gpuboost.backends.numba.level_wise.feature_sampling import (
     BEYOND,
@@ -24,7 +30,6 @@ from gpuboost.backends.numba.level_wise.feature_sampling import (
     CURRENT,
     FOUND,
     NONE,
-    next_later,
     row_of,
     set_tree,
 )
@@ -139,11 +144,12 @@ def search_node(problem, columns, node, cells, status, node_sampling, tile):
     while True:
         wanted = CANDIDATE if feature < 0 else CURRENT
         can_split = _search_features(problem, columns, node, cells, status, tile, wanted)
-        if node_sampling is None:
+        if not node_sampling:
             return
         if can_split or problem.limits.max_features >= problem.matrix.n_bins.size:
             break
-        feature = next_later(problem, columns, node, status, tile)
+        given = problem, columns, node, status, tile[0], tile[1]
+        feature = call_for_integer(problem.plugins.next_later, given)
         if feature < 0:
             split.found_at = NONE
             return

@@ -10,6 +10,7 @@ from gpuboost.backends.numba.splits.categorical import evaluate_categories
 from gpuboost.backends.numba.splits.class_moments import class_moments, terms_of_moments
 from gpuboost.backends.numba.splits.criteria import ADD_TERMS, SCORES_OF_ONE, SCORES_OF_TERMS
 from gpuboost.backends.numba.splits.random_thresholds import evaluate_random
+from gpuboost.backends.numba.splits.search import find_split_of_one
 from gpuboost.engine.criteria import VARIANCE
 
 _INT, _FLOAT, _NODE = types.int64, types.float64, from_dtype(NODE)
@@ -25,19 +26,24 @@ def plugins_of(
     problem: ReferenceType,
     limits: Limits,
     any_categorical: bool,
+    depth_first: bool,
     channels: Reference | None = None,
     n_classes: int = 1,
     **others: int,
 ) -> Reference:
     """The `Plugins` that a fit needs; they are compiled on first use.
 
-    ``problem`` is the type of the `Problem`. ``channels`` is None for one channel; ``n_classes`` is
-    1 without classes; ``others`` are addresses of other plugins.
+    ``problem`` is the type of the `Problem`; ``depth_first`` is whether any nodes grow depth-first.
+    ``channels`` is None for one channel; ``n_classes`` is 1 without classes; ``others`` are
+    addresses of other plugins.
     """
     kinds: list[tuple[types.Type, str]] = [(types.none, "one")]
     if channels is not None:
         kinds.append((channels.kind, "many"))
     needed = _criterion(limits.criterion, problem, len(kinds) > 1)
+    if depth_first:
+        address = find_split_of_one.address(problem, _NODE, _ROW_NUMBERS, _PACKED_WORDS)
+        needed["find_split"] = address
     if any_categorical:
         for kind, name in kinds:
             address = evaluate_categories.address(problem, kind, _NODE, _INT, _INT, _INT)
