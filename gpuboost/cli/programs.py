@@ -189,15 +189,19 @@ WARM_UP_PROGRAMS = (
     Program("forest", "a default forest", [ProgramFit(_FOREST, {}, "two")]),
     Program(
         "more-channels",
-        "several classes or outputs",
+        "forests of several classes",
         [
             *_of_both(("RandomForest",), oob_score=True, n_estimators=9),
             ProgramFit(_FOREST, {}, "many"),
-            *(
-                _boosting(n_rows, target)
-                for n_rows in (DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS)
-                for target in ("two", "three")
-            ),
+        ],
+    ),
+    Program(
+        "boosting-classes",
+        "boosting of several classes",
+        [
+            _boosting(n_rows, target)
+            for n_rows in (DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS)
+            for target in ("two", "three")
         ],
     ),
     Program("cells", "tables of 131,072 rows or more", _FITS_OF_CELLS),
