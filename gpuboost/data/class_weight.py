@@ -13,21 +13,30 @@ from gpuboost.data.parameters import number_between
 from gpuboost.engine.sampling import balanced_weights
 
 
-def check_class_weight(class_weight: Any, choices: Collection[str] = ("balanced",)) -> None:
-    """Check that `class_weight` is None, a dict or one of `choices`."""
-    if class_weight is None or isinstance(class_weight, Mapping):
+def check_class_weight(
+    class_weight: Any, choices: Collection[str] = ("balanced",), n_outputs: int = 1
+) -> None:
+    """Check that `class_weight` is None, one of `choices`, or a dict (a list of one per output)."""
+    if class_weight is None or (isinstance(class_weight, str) and class_weight in choices):
         return
-    if isinstance(class_weight, list) and all(isinstance(c, Mapping) for c in class_weight):
+    is_list = isinstance(class_weight, list) and all(isinstance(c, Mapping) for c in class_weight)
+    if n_outputs > 1 and not (is_list and len(class_weight) == n_outputs):
+        given = f"a list of {len(class_weight)}" if is_list else f"{class_weight!r:.80}"
         raise ValueError(
-            "class_weight is a list, one dict for each output, but multi-output classification is "
-            "not supported. Pass one dict, or fit an estimator for each output"
+            "For multi-output, class_weight should be a list of dicts, one for each output, or one "
+            f"of {', '.join(map(repr, choices))}; y has {n_outputs} outputs, got {given}"
         )
-    if not isinstance(class_weight, str) or class_weight not in choices:
-        allowed = ", ".join(repr(choice) for choice in choices)
+    if n_outputs > 1 or isinstance(class_weight, Mapping):
+        return
+    if is_list:
         raise ValueError(
-            f"class_weight must be None, a dict mapping class labels to weights, or {allowed}, "
-            f"got {class_weight!r}"
+            "class_weight is a list, one dict for each output, but y has one output; pass one dict"
         )
+    allowed = ", ".join(repr(choice) for choice in choices)
+    raise ValueError(
+        f"class_weight must be None, a dict mapping class labels to weights, or {allowed}, "
+        f"got {class_weight!r}"
+    )
 
 
 def class_weights(

@@ -195,6 +195,38 @@ def check_classes(y: Any) -> tuple[NDArray[np.int32], np.ndarray]:
     return codes.astype(np.int32), copy_to_host(classes).astype(y.dtype, copy=False)
 
 
+def check_class_outputs(y: Any) -> tuple[NDArray[np.int32], tuple[np.ndarray, ...]]:
+    """Return the class indices of each row, and the sorted classes of each output.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples, n_outputs)
+        Strings, bools or whole numbers.
+
+    Returns
+    -------
+    codes : ndarray of int32 of shape (n_samples, n_outputs)
+        Index of each row's class among the classes of its output; on the GPU if y is a CuPy array.
+    classes : tuple of ndarray
+        Sorted labels of each output, on the host.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `check_classes`, for any of the outputs.
+    """
+    y = _read_target(y)
+    outputs = [check_classes(y[:, k]) for k in range(y.shape[1])]
+    codes = array_module(y).stack([own for own, _ in outputs], axis=1)
+    return codes, tuple(classes for _, classes in outputs)
+
+
+def n_outputs_of(y: Any) -> int:
+    """Number of columns of a target; 1 for a vector."""
+    shape = _read_target(y).shape
+    return shape[1] if len(shape) == 2 else 1
+
+
 def check_targets(y: Any) -> NDArray[np.float64]:
     """Return regression targets as float64 of shape (n_samples,) or (n_samples, n_outputs).
 
@@ -286,9 +318,9 @@ def _labels_as_vector(y: np.ndarray) -> np.ndarray:
         y = y.ravel()
     if y.ndim == 2:
         raise ValueError(
-            f"y has shape {y.shape}: classification with several outputs is not supported, y "
-            "should be a 1d array of one label per row; train one model per column, for example "
-            "with sklearn.multioutput.MultiOutputClassifier"
+            f"y has shape {y.shape}: this classifier does not support several outputs, y should be "
+            "a 1d array of one label per row; use a tree or a forest, or train one model per "
+            "column, for example with sklearn.multioutput.MultiOutputClassifier"
         )
     if y.ndim != 1 or len(y) == 0:
         raise ValueError(

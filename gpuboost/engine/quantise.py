@@ -17,7 +17,13 @@ from gpuboost.engine.fixed_point import (
 )
 from gpuboost.engine.numerics import log, sum_in_order
 from gpuboost.engine.order_statistics import integer_weights
-from gpuboost.engine.targets import ClassTarget, MedianTarget, RegressionTarget, ValueTarget
+from gpuboost.engine.targets import (
+    ClassTarget,
+    MedianTarget,
+    MultiOutputClassTarget,
+    RegressionTarget,
+    ValueTarget,
+)
 
 VALUE_BITS = 28  # bits of a centred target; weight * value and a 17-bit weight fit in 62 bits
 EXACT_BITS = 53  # sums of targets below 2**53 are exact in float64, so equal means have gain 0
@@ -38,6 +44,33 @@ def class_target(classes: np.ndarray, n_classes: int, facts: WeightFacts) -> Cla
         wide, exponents = two_planes(facts.real[:, None], SUM_BITS - sum_bits(len(facts.real)))
     classes = classes.astype(np.int32, copy=False)
     return ClassTarget(classes, n_classes, wide, exponents)
+
+
+def multi_output_class_target(
+    classes: np.ndarray, classes_per_output: int, facts: WeightFacts
+) -> MultiOutputClassTarget:
+    """Target of a classification with several outputs, on the device of the classes and weights.
+
+    Parameters
+    ----------
+    classes : int32 (n, n_outputs)
+        Codes 0 to ``classes_per_output`` - 1.
+    """
+    xp, n = array_module(classes), len(classes)
+    values = (classes[:, :, None] == xp.arange(classes_per_output)).reshape(n, -1)
+    columns = [values.astype(np.float64), xp.zeros((n, 1))]  # no squares: impurities need none
+    if facts.real is not None:
+        columns.append(xp.ones((n, 1)))
+    wide, exponents = _leaf_columns(xp.concatenate(columns, axis=1), facts)
+    return MultiOutputClassTarget(
+        values.shape[1],
+        values=values.astype(np.int32),
+        wide=wide,
+        exponents=exponents,
+        mean=np.zeros(values.shape[1]),
+        square_unit=0,
+        classes_per_output=classes_per_output,
+    )
 
 
 def regression_target(y: np.ndarray, facts: WeightFacts, criterion: int) -> RegressionTarget:

@@ -12,6 +12,9 @@ All targets have these attributes and methods, which backends use:
     Names of the arrays that have one entry per row; some of the arrays can be None.
 ``n_channels``, ``n_classes``
     Number of gradient channels of a histogram; number of classes, 1 without classes.
+``scored_together``
+    Number of consecutive channels that the criterion scores together: all channels, or the classes
+    of one output. The score of a split is the sum of these scores, added up in order.
 ``purity``
     How a pure node is recognised: by its sums ("TWO_CLASSES", "CLASSES"), by the ranges of its
     rows' values or signs ("RANGES"), or "NEVER" if no node is pure.
@@ -67,6 +70,12 @@ class _Target:
 
     by_class = by_median = has_gradients = False
     row_arrays: ClassVar[tuple[str, ...]] = ()
+    n_channels: Any
+
+    @property
+    def scored_together(self) -> int:
+        """All channels."""
+        return int(self.n_channels)
 
 
 @dataclass(frozen=True)
@@ -222,6 +231,50 @@ class ValueTarget(_OfOutputs):
         with np.errstate(over="ignore", under="ignore"):
             impurity = np.ldexp(np.maximum(squares, 0.0) / k, 2 * unit)
         return NodeValues(self.mean + centred, impurity, weight)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiOutputClassTarget(ValueTarget):
+    """Classes of several outputs: each class of each output is a channel with values 0 and 1.
+
+    All outputs have the same number of channels; an output with fewer classes has channels of
+    zeros, which add exactly 0 to scores and impurities. Means of the values are class
+    probabilities. ``mean`` is zero, and the column of squares in ``wide`` is not used.
+
+    Attributes
+    ----------
+    classes_per_output : int
+        Number of channels of an output: the largest number of classes.
+    """
+
+    classes_per_output: int
+
+    @property
+    def scored_together(self) -> int:
+        """The channels of one output."""
+        return self.classes_per_output
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of outputs."""
+        return self.n_channels // self.classes_per_output
+
+    def gain_unit(self, criterion: int) -> float:
+        """The criterion's unit, averaged over outputs."""
+        return CRITERIA[criterion].class_unit / self.n_outputs
+
+    def node_values(
+        self, sums: np.ndarray, hessian: np.ndarray, rows: TreeRows, criterion: int
+    ) -> NodeValues:
+        """Class probabilities of all outputs, impurities averaged over outputs, and weights."""
+        exponents = self.exponents if rows.exponents is None else rows.exponents
+        found, k = planes_to_float(sums, exponents), self.n_channels
+        weight = found[:, k + 1] if found.shape[1] > k + 1 else hessian.astype(np.float64)
+        probability = found[:, :k] / weight[:, None]
+        per_output = probability.reshape(-1, self.classes_per_output)
+        impurity = CRITERIA[criterion].impurity(per_output, DenseRows(per_output))
+        mean = sum_in_order(impurity.reshape(len(sums), -1)) / self.n_outputs
+        return NodeValues(probability, mean, weight)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -52,6 +52,9 @@ constexpr int32 MASK_WORDS = 16;  // of a mask: the codes that go left, and the 
 #ifndef MONOTONIC
 #define MONOTONIC 0  // whether any feature is monotonic, so nodes have bounds; NEWTON only
 #endif
+#ifndef SCORED_TOGETHER
+#define SCORED_TOGETHER 0  // number of classes per output if several outputs have classes, else 0
+#endif
 #ifndef RARE_CATEGORIES
 #define RARE_CATEGORIES 0  // whether rare categories go where missing values go
 #endif

@@ -139,7 +139,7 @@ struct FinishedNodes {
     }
 };
 
-// Write the finished nodes of all trees. The arguments from `exponents` to `square_unit` are those
+// Write the finished nodes of all trees. The arguments from `exponents` to `n_together` are those
 // of ValueRule.
 //
 //   unit            float64 (1,)      unit of the integer weights, not used for steps
@@ -165,7 +165,8 @@ finish_nodes(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels,
              int32 has_draws, int32 has_masks, In<double> center, In<double> low, In<double> high,
              int32 width, In<int32> exponents, In<double> mean, In<double> distinct_targets,
              In<int32> first_target, In<double> given, In<double> rate, int32 kind, int32 criterion,
-             int32 n_values, int32 n_sums, int32 n_planes, int32 square_unit, In<double> unit,
+             int32 n_values, int32 n_sums, int32 n_planes, int32 square_unit, int32 n_together,
+             In<double> unit,
              In<double> unit_of_gain, int32 is_narrow, int32 is_whole, Out<int16> narrow_feature,
              Out<int32> wide_feature, Out<double> threshold, Out<uint8> code,
              Out<uint8> missing_left, Out<int32> left_to, Out<int32> category_out,
@@ -175,7 +176,7 @@ finish_nodes(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels,
 {
     const Capacities capacities = {start, min_rows, max_nodes, max_levels};
     const ValueRule rule = {exponents, mean, distinct_targets, first_target, given, rate, kind,
-                            criterion, n_values, n_sums, n_planes, square_unit};
+                            criterion, n_values, n_sums, n_planes, square_unit, n_together};
     const Bins bins = {center, low, high, width};
     const BufferedSplits buffered = {count, gain, sums, feature, bin, next_bin, draw, missing,
                                  has_draws != 0};

@@ -3,8 +3,9 @@
 #include "common/rounds.cuh"
 
 // Kinds of values: class probabilities; means; means with the criterion POISSON; medians; steps of
-// boosting.
+// boosting; class probabilities of several outputs.
 constexpr int32 PROBABILITIES = 0, MEANS = 1, POISSON_MEANS = 2, MEDIANS = 3, STEPS = 4;
+constexpr int32 OUTPUT_PROBABILITIES = 5;
 
 // The rule by which values are computed from sums: `node_values` of the targets in
 // gpuboost/engine/targets.py.
@@ -21,7 +22,8 @@ constexpr int32 PROBABILITIES = 0, MEANS = 1, POISSON_MEANS = 2, MEDIANS = 3, ST
 //                                      number is not read
 //   rate          float64 (1,)         factor of steps; 1 if order_values multiplies them later
 //   kind, criterion                    kind of values, and number of the criterion
-//   n_values      number of classes or outputs
+//   n_values      number of classes or outputs; for several outputs of classes, of all classes
+//   n_together    for several outputs of classes: number of classes per output
 //   n_sums        number of sums of a node; n_planes is the length of `exponents`
 //   square_unit   for means: exponent by which targets are scaled down before they are squared
 //                 (with POISSON, multiplied by their logarithm)
@@ -38,6 +40,7 @@ struct ValueRule {
     int32 n_sums;
     int32 n_planes;
     int32 square_unit;
+    int32 n_together;
 
     // The value of a sum that is stored in two planes; `e` is the index of the exponent of the
     // first plane.
@@ -73,6 +76,29 @@ __device__ __forceinline__ NodeSummary summarise_classes(const ValueRule& rule, 
         sum = Criteria::add_probability(rule.criterion, sum, probability);
     }
     return {Criteria::impurity(rule.criterion, sum), weight};
+}
+
+// Write the class probabilities of several outputs; return the impurity, averaged over outputs, and
+// the weight. The sums are those of means.
+__device__ __forceinline__ NodeSummary summarise_outputs(const ValueRule& rule, const int64* sums,
+                                                         int64 hessian, double* value)
+{
+    const int32 n = rule.n_values, n_together = rule.n_together;
+    const bool own_weight = rule.n_planes > 2 * (n + 1);
+    const double weight
+        = own_weight ? rule.planes(sums + 2 * (n + 1), 2 * (n + 1)) : (double)hessian;
+    double total = 0.0, sum = 0.0;
+    #pragma unroll 1
+    for (int32 k = 0; k < n; ++k) {
+        const double probability = rule.planes(sums + 2 * k, 2 * k) / weight;
+        value[k] = probability;
+        sum = Criteria::add_probability(rule.criterion, sum, probability);
+        if ((k + 1) % n_together == 0) {  // the last class of an output
+            total = total + Criteria::impurity(rule.criterion, sum);
+            sum = 0.0;
+        }
+    }
+    return {total / (double)(n / n_together), weight};
 }
 
 // Write the means; return the variance or half Poisson deviance, averaged over outputs, and the
@@ -152,6 +178,7 @@ __device__ __forceinline__ NodeSummary summarise(const ValueRule& rule, const in
     if (rule.kind == PROBABILITIES) return summarise_classes(rule, sums, value);
     if (rule.kind == MEDIANS) return summarise_medians(rule, sums, value);
     if (rule.kind == STEPS) return summarise_steps(rule, sums, hessian, value);
+    if (rule.kind == OUTPUT_PROBABILITIES) return summarise_outputs(rule, sums, hessian, value);
     return summarise_means(rule, sums, hessian, value);
 }
 

@@ -207,13 +207,13 @@ __device__ __forceinline__ Item random_category_item(Workspace& space, const Nod
 }
 
 // The gradient that the category in this thread's cell is sorted by: that of the only channel; with
-// several classes, that of the node's largest class; with several outputs, their sum.
+// several classes, that of the node's largest class; with several values, their sum.
 template <class HistogramView>
 __device__ __forceinline__ int64 ordering_gradient(const HistogramView& cells, const Node& node,
                                                    const Options& options)
 {
     const int32 t = threadIdx.x;
-    if (!options.by_class) {
+    if (!options.by_class && SCORED_TOGETHER == 0) {
         int64 sum = 0;
         for (int32 k = 0; k < options.n_channels; ++k) sum += cells.gradient(t, k);
         return sum;

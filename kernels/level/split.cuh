@@ -70,6 +70,9 @@ __device__ __forceinline__ bool is_valid(const Node& node, const Options& option
                          && node.count - count >= options.min_samples_leaf));
 }
 
+// Number of classes per output, if several outputs have classes.
+constexpr int32 CLASSES = SCORED_TOGETHER > 0 ? SCORED_TOGETHER : 1;
+
 struct Scores {
     double missing_right;
     double missing_left;
@@ -100,6 +103,8 @@ __device__ __forceinline__ Scores scores_of(Workspace& space, const HistogramVie
     const double h = (double)node.hessian;
     const double hl_right = right ? (double)hessian : 1.0;
     const double hl_left = left ? (double)(hessian + missing_hessian) : 1.0;
+    const int32 number = options.criterion;
+    double right_score = 0.0, left_score = 0.0;
     Terms right_terms = {0.0, 0.0, 0.0, true}, left_terms = {0.0, 0.0, 0.0, true};
     for (int32 k = 0; k < options.n_channels; ++k) {
         const Sum gradient = left_sum(space, cells, item, 2 + k);
@@ -109,8 +114,15 @@ __device__ __forceinline__ Scores scores_of(Workspace& space, const HistogramVie
             const int64 missing = rest ? all - gradient.all : cells.gradient(at_missing, k);
             add_terms(left_terms, options, regular, gradient.left + missing, all, hl_left, h);
         }
+        if (SCORED_TOGETHER > 0 && (k + 1) % CLASSES == 0) {  // the last class of an output
+            right_score += with_criterion(Criteria(), number, ScoreOf(), right_terms, hl_right, h);
+            left_score += with_criterion(Criteria(), number, ScoreOf(), left_terms, hl_left, h);
+            right_terms = left_terms = {0.0, 0.0, 0.0, true};
+        }
     }
-    const int32 number = options.criterion;
+    if (SCORED_TOGETHER > 0) {
+        return {right ? right_score : -1.0, left ? left_score : -1.0, missing_hessian > 0};
+    }
     return {right ? with_criterion(Criteria(), number, ScoreOf(), right_terms, hl_right, h) : -1.0,
             left ? with_criterion(Criteria(), number, ScoreOf(), left_terms, hl_left, h) : -1.0,
             missing_hessian > 0};

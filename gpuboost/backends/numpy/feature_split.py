@@ -190,7 +190,8 @@ class FeatureSplitter:
         set_masks(splits, rare, splits.missing[rare.node] == MISSING_LEFT)
 
     def _ordering_gradient(self, pairs: NodeFeature, values: CodeGroups) -> np.ndarray:
-        if not self.task.target.by_class:
+        target = self.task.target
+        if not target.by_class and target.scored_together == target.n_channels:
             return values.gradient.sum(axis=1)
         largest = pairs.frontier.gradient.argmax(axis=1)
         return values.gradient[np.arange(len(values.node)), largest[values.node]]

@@ -72,6 +72,7 @@ class Scorer:
         self._options, target = task.options, task.target
         self._constraints = FrontierConstraints(task)
         self._two_classes = target.by_class and not target.is_multiclass
+        self._scored_together = 2 if self._two_classes else target.scored_together
 
     def scores(self, left: Sums, node: NodeLimits, feature: np.ndarray) -> np.ndarray:
         """Score of each split from its left sums, float64; -1 if it is not valid.
@@ -102,8 +103,12 @@ class Scorer:
         if self._two_classes and criterion.both_classes:
             gl, g = pairs[0]
             pairs = [(hl - gl, h - g), (gl, g)]
-        sums: Any = (0.0, 0.0, 0.0)
         for gl, g in pairs:
-            sums = criterion.add(sums, gl, g, hl, h, limits)
             valid = self._constraints.in_order(valid, feature, gl, g, hl, h, limits)
-        return np.where(valid, criterion.score(sums, hl, h), -1.0)
+        score: Any = 0.0
+        for first in range(0, len(pairs), self._scored_together):
+            sums: Any = (0.0, 0.0, 0.0)
+            for gl, g in pairs[first : first + self._scored_together]:
+                sums = criterion.add(sums, gl, g, hl, h, limits)
+            score = score + criterion.score(sums, hl, h)
+        return np.where(valid, score, -1.0)

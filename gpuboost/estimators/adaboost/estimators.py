@@ -260,7 +260,8 @@ class AdaBoostClassifier(Classifier, AdaBoost):
     def _class_of(self, votes: np.ndarray) -> np.ndarray:
         """Label of the class with most votes, on the device of the votes unless it is a string."""
         with working_on(votes):
-            return self._labels_at((votes > 0).astype(int) if votes.ndim == 1 else votes.argmax(1))
+            places = (votes > 0).astype(int) if votes.ndim == 1 else votes.argmax(1)
+            return self._labels_at(places, self.classes_)
 
     def _probabilities_of(self, votes: np.ndarray) -> np.ndarray:
         """Class probabilities, by equation (15) of Zhu and others (2009)."""

@@ -116,7 +116,8 @@ def grow_trees(prepared: Prepared[GrowPlan]) -> FittedTrees:
     ensemble = Ensemble.of(chain(old, shown))
     batch = replace(batch, sampler=batch.sampler.drawing_only())
     batches = (*before.batches, batch) if before else (batch,)
-    return FittedTrees(ensemble, prepared.matrix.mapper, prepared.schema, batches)
+    bins = prepared.matrix.mapper, prepared.schema
+    return FittedTrees(ensemble, *bins, batches, n_outputs=prepared.labels.n_outputs)
 
 
 def rows_with_weight(sampler: RowSampler, tree: int) -> TreeRows:

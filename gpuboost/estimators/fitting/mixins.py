@@ -82,13 +82,13 @@ class Classifier(ClassifierMixin):
     def _most_probable(self: Any, probabilities: np.ndarray) -> np.ndarray:
         """Label of the most probable class of each row."""
         with working_on(probabilities):
-            return self._labels_at(probabilities.argmax(axis=1))
+            return self._labels_at(probabilities.argmax(axis=1), self.classes_)
 
-    def _labels_at(self: Any, places: np.ndarray) -> np.ndarray:
+    def _labels_at(self, places: np.ndarray, classes: np.ndarray) -> np.ndarray:
         """Class labels at the given indices, on the device of these; strings are on the host."""
-        if self.classes_.dtype.kind not in "biuf":
-            return self.classes_.take(copy_to_host(places), axis=0)
-        return array_module(places).asarray(self.classes_).take(places, axis=0)
+        if classes.dtype.kind not in "biuf":
+            return classes.take(copy_to_host(places), axis=0)
+        return array_module(places).asarray(classes).take(places, axis=0)
 
     def score(self: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy of the predictions.
@@ -115,7 +115,7 @@ class Classifier(ClassifierMixin):
     def _class_factor(self: Any, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
         """Class weight of each row; None without class weights, or if each tree has its own."""
         choice = self._tree.class_weight
-        check_class_weight(choice, self._class_weights)
+        check_class_weight(choice, self._class_weights, labels.n_outputs)
         if self._balances_draws():
             return None
         if isinstance(choice, str):  # without draws, 'balanced_subsample' means 'balanced'

@@ -25,10 +25,9 @@ from gpuboost.data.validation import check_flush_to_zero, check_target_given
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.estimators.inputs.features import read_targets, read_training, where_they_are
 from gpuboost.estimators.inputs.parameters import Execution, execution_of
-from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
+from gpuboost.estimators.inputs.targets import AnyLabels
 from gpuboost.estimators.model.fitted import FittedTrees
 
-AnyLabels = ClassLabels | ValueLabels
 Plan = TypeVar("Plan")
 
 
@@ -38,7 +37,7 @@ class FitInputs:
 
     Attributes
     ----------
-    labels : ClassLabels or ValueLabels
+    labels : ClassLabels, MultiOutputClassLabels or ValueLabels
         Checked targets.
     weights : float64 (n_samples,) or None
         The user's weights.
@@ -81,7 +80,7 @@ class Prepared(Generic[Plan]):
         Names and kinds of the features.
     matrix : BinnedMatrix
         Binned training rows.
-    labels : ClassLabels or ValueLabels
+    labels : ClassLabels, MultiOutputClassLabels or ValueLabels
         Checked targets.
     plan : GrowPlan or BoostPlan
         The plan that the estimator's ``_plan`` returned.
@@ -138,11 +137,18 @@ def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Prepared[Any]
 def check_same_labels(estimator: Any, labels: AnyLabels) -> None:
     """Check that a warm start keeps the classes and the number of outputs."""
     for name, value in labels.attributes().items():
-        if not np.array_equal(getattr(estimator, name), value):
+        if not _equal(getattr(estimator, name), value):
             raise ValueError(
                 f"with warm_start, y must have the same {name} as before, "
                 f"{getattr(estimator, name)!r:.80}, got {value!r:.80}; fit with warm_start=False"
             )
+
+
+def _equal(before: Any, now: Any) -> bool:
+    """Whether two numbers, arrays, or lists of arrays of the outputs are equal."""
+    if isinstance(before, list) and isinstance(now, list):
+        return len(before) == len(now) and all(map(np.array_equal, before, now))
+    return not isinstance(before, list) and np.array_equal(before, now)
 
 
 def keep(

@@ -12,7 +12,8 @@ from gpuboost.data.advice import warn_user
 from gpuboost.data.parameters import boolean
 from gpuboost.engine.sampling import ALL_ROWS, WITH_REPLACEMENT, WITHOUT_REPLACEMENT
 from gpuboost.estimators.docstrings import documented
-from gpuboost.estimators.fitting.mixins import Classifier, Regressor
+from gpuboost.estimators.fitting.mixins import Regressor
+from gpuboost.estimators.fitting.multi_output import MultiOutputClassifier
 from gpuboost.estimators.forest.ensemble import TreeEnsemble
 from gpuboost.estimators.inputs.parameters import draw_count, whole_or_share
 from gpuboost.estimators.model.fitted import FeatureDraw
@@ -89,7 +90,7 @@ class Bagging(SklearnFallback, TreeEnsemble):
 @falls_back_to(sklearn.ensemble.BaggingClassifier)
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
-class BaggingClassifier(Classifier, Bagging):
+class BaggingClassifier(MultiOutputClassifier, Bagging):
     """Bagging of decision trees for classification."""
 
     voting: str = "soft"

@@ -11,7 +11,8 @@ from sklearn import ensemble as sklearn_ensemble
 
 from gpuboost.engine.sampling import ALL_ROWS, WITH_REPLACEMENT
 from gpuboost.estimators.docstrings import documented
-from gpuboost.estimators.fitting.mixins import Classifier, Regressor
+from gpuboost.estimators.fitting.mixins import Regressor
+from gpuboost.estimators.fitting.multi_output import MultiOutputClassifier
 from gpuboost.estimators.forest.ensemble import TreeEnsemble
 from gpuboost.estimators.inputs.parameters import draw_count
 from gpuboost.estimators.trees.tree import (
@@ -77,7 +78,7 @@ BALANCES = ("balanced", "balanced_subsample")  # values of class_weight
 
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
-class RandomForestClassifier(Classifier, Forest):
+class RandomForestClassifier(MultiOutputClassifier, Forest):
     """A random forest for classification."""
 
     criterion: str = "gini"
@@ -108,7 +109,7 @@ class RandomForestRegressor(Regressor, Forest):
 
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
-class ExtraTreesClassifier(Classifier, Forest):
+class ExtraTreesClassifier(MultiOutputClassifier, Forest):
     """Extremely randomised trees for classification: split thresholds are drawn at random."""
 
     criterion: str = "gini"

@@ -13,7 +13,7 @@ from gpuboost.data.advice import warn_user
 from gpuboost.data.arrays import copy_to_host
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble
-from gpuboost.estimators.inputs.targets import ClassLabels, Labels
+from gpuboost.estimators.inputs.targets import ClassLabels, Labels, MultiOutputClassLabels
 from gpuboost.estimators.model.fitted import FittedTrees, TreeBatch
 
 
@@ -62,6 +62,9 @@ def out_of_bag_facts(
     """
     y_true, seen = copy_to_host(labels.rows), ~np.isnan(means[:, 0])
     if isinstance(labels, ClassLabels):
+        name, fewest, found = "oob_decision_function_", 1, means.argmax(axis=1)
+    elif isinstance(labels, MultiOutputClassLabels):
+        means = means.reshape(*y_true.shape, -1).transpose(0, 2, 1)
         name, fewest, found = "oob_decision_function_", 1, means.argmax(axis=1)
     else:
         means = found = means.reshape(y_true.shape)

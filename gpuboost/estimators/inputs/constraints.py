@@ -13,7 +13,7 @@ from gpuboost.data.parameters import number_between, one_of
 from gpuboost.engine.criteria import ABSOLUTE, ENTROPY, NEWTON, POISSON, VARIANCE
 from gpuboost.engine.losses import Loss
 from gpuboost.engine.task import Regularisation, TreeOptions
-from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
+from gpuboost.estimators.inputs.targets import AnyLabels, ClassLabels, ValueLabels
 
 INTERACTIONS = ("pairwise", "no_interactions")
 # Criteria whose splits ignore monotonic constraints: the values of nodes are clipped after growth.
@@ -21,7 +21,7 @@ CLIPPED_AFTER_GROWTH = (ENTROPY, POISSON, ABSOLUTE)
 
 
 def with_constraints(
-    options: TreeOptions, tree: Any, schema: FeatureSchema, labels: ClassLabels | ValueLabels
+    options: TreeOptions, tree: Any, schema: FeatureSchema, labels: AnyLabels
 ) -> TreeOptions:
     """Options of a tree with the user's monotonic constraints, if any, on its leaf values."""
     given = tree.monotonic_cst
@@ -30,7 +30,7 @@ def with_constraints(
         return options
     if labels.n_columns > 1:
         several = "multiclass" if isinstance(labels, ClassLabels) else "multiple output"
-        kind = "classification" if isinstance(labels, ClassLabels) else "regression"
+        kind = "regression" if isinstance(labels, ValueLabels) else "classification"
         raise ValueError(
             f"Monotonicity constraints are not supported with {several} {kind}: fit one model for "
             f"each class or output, or pass None in place of monotonic_cst={given!r:.80}"

@@ -16,7 +16,7 @@ from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
 from gpuboost.estimators.inputs.dataset import Dataset
 from gpuboost.estimators.inputs.parameters import bin_limit
-from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
+from gpuboost.estimators.inputs.targets import AnyLabels
 from gpuboost.estimators.model.fitted import FittedTrees
 
 
@@ -95,7 +95,7 @@ def where_they_are(*given: Any) -> AbstractContextManager[Any]:
 
 def read_targets(
     kind: Any, y: Any, sample_weight: Any, n_samples: int
-) -> tuple[ClassLabels | ValueLabels, np.ndarray | None]:
+) -> tuple[AnyLabels, np.ndarray | None]:
     """Read the labels and weights of the rows of a fit or of an evaluation set.
 
     If one of them is on a GPU (see `adopt_targets`), the other is copied there.
@@ -103,7 +103,7 @@ def read_targets(
     Parameters
     ----------
     kind : type
-        `ClassLabels`, `ValueLabels` or a subclass.
+        `ClassLabels`, `MultiOutputClassLabels`, `ValueLabels` or a subclass.
     """
     labels = kind.read(y)
     check_same_length(range(n_samples), labels)

@@ -10,12 +10,23 @@ import numpy as np
 from gpuboost.data.advice import warn_user
 from gpuboost.data.arrays import array_module, copy_to_host, to_module_of
 from gpuboost.data.class_weight import class_weights
-from gpuboost.data.validation import check_classes, check_counts, check_targets
+from gpuboost.data.validation import (
+    check_class_outputs,
+    check_classes,
+    check_counts,
+    check_targets,
+    n_outputs_of,
+)
 from gpuboost.engine.criteria import CRITERIA, VARIANCE
 from gpuboost.engine.fixed_point import CLASS_WEIGHT_BITS, VALUE_WEIGHT_BITS
-from gpuboost.engine.quantise import class_target, regression_target
+from gpuboost.engine.quantise import class_target, multi_output_class_target, regression_target
 from gpuboost.engine.sampling import RowSampler
-from gpuboost.engine.targets import ClassTarget, RegressionTarget, ValueTarget
+from gpuboost.engine.targets import (
+    ClassTarget,
+    MultiOutputClassTarget,
+    RegressionTarget,
+    ValueTarget,
+)
 from gpuboost.estimators.inputs.parameters import CLASS_CRITERIA, VALUE_CRITERIA
 
 
@@ -30,6 +41,11 @@ class Labels:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of outputs."""
+        return 1 if self.rows.ndim == 1 else int(self.rows.shape[1])
 
     def to_module_of(self, weights: np.ndarray) -> Self:
         """These labels, copied to the GPU if the weights are on the GPU."""
@@ -81,6 +97,61 @@ class ClassLabels(Labels):
         return {"classes_": self.classes, "n_classes_": n_classes, "n_outputs_": 1}
 
 
+@dataclass(frozen=True, eq=False)
+class MultiOutputClassLabels(Labels):
+    """The classes of each row of several outputs.
+
+    Attributes
+    ----------
+    rows : int32 (n, n_outputs), NumPy or CuPy array
+        Index of each row's class among the classes of each output.
+    classes : tuple of ndarray, on the host
+        Sorted class labels of each output.
+    """
+
+    classes: tuple[np.ndarray, ...]
+
+    criteria = CLASS_CRITERIA
+    weight_bits = VALUE_WEIGHT_BITS  # channels hold values, as those of a regression do
+
+    @classmethod
+    def read(cls, y: Any) -> MultiOutputClassLabels | ClassLabels:
+        """Read and check a user's class labels; `ClassLabels` if there is one output."""
+        return cls(*check_class_outputs(y)) if n_outputs_of(y) > 1 else ClassLabels.read(y)
+
+    @property
+    def classes_per_output(self) -> int:
+        """Number of channels of an output: the largest number of classes."""
+        return max(map(len, self.classes))
+
+    @property
+    def n_columns(self) -> int:
+        """Number of channels."""
+        return len(self.classes) * self.classes_per_output
+
+    def target(self, sampler: RowSampler, criterion: int = VARIANCE) -> MultiOutputClassTarget:
+        """The target in integers, the same for all criteria."""
+        _warn_of_small_weights(sampler)
+        return multi_output_class_target(self.rows, self.classes_per_output, sampler.weight_facts)
+
+    def row_weights(self, class_weight: Any) -> np.ndarray | None:
+        """Class weight of each row, the product over outputs; None without class weights."""
+        if class_weight is None:
+            return None
+        n, rows = len(self.classes), self.rows
+        given = [class_weight] * n if isinstance(class_weight, str) else class_weight
+        product = array_module(rows).ones(len(rows))
+        for k, (own, classes) in enumerate(zip(given, self.classes, strict=True)):
+            of_class = class_weights(own, rows[:, k], classes)
+            product = product * array_module(rows).asarray(of_class)[rows[:, k]]
+        return product
+
+    def attributes(self) -> dict[str, Any]:
+        """Fitted attributes of scikit-learn's classifiers, lists with an item for each output."""
+        sizes = [len(own) for own in self.classes]
+        return {"classes_": list(self.classes), "n_classes_": sizes, "n_outputs_": len(sizes)}
+
+
 class ValueLabels(Labels):
     """The values of each row: a NumPy or CuPy array, float64 (n,) or (n, n_outputs)."""
 
@@ -113,6 +184,9 @@ class ValueLabels(Labels):
     def attributes(self) -> dict[str, Any]:
         """Fitted attributes of scikit-learn's regressors."""
         return {"n_outputs_": self.n_columns}
+
+
+AnyLabels = ClassLabels | MultiOutputClassLabels | ValueLabels
 
 
 def _warn_of_outliers(y: np.ndarray, quantised: np.ndarray, inside: np.ndarray | None) -> None:

@@ -27,7 +27,7 @@ from gpuboost.estimators.boosting.training import RoundSetup
 from gpuboost.estimators.fitting.grow_plan import GrowPlan
 from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 from gpuboost.estimators.inputs.parameters import Execution, bin_limit
-from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
+from gpuboost.estimators.inputs.targets import AnyLabels, ClassLabels, ValueLabels
 
 _FEW = 8  # number of rows that suffice to determine the columns of a target
 
@@ -54,9 +54,9 @@ class ShapeOnlyTable:
     weighted: bool
     dtype: np.dtype
 
-    def labels(self, kind: type[ClassLabels | ValueLabels]) -> ClassLabels | ValueLabels:
+    def labels(self, kind: type[AnyLabels]) -> ClassLabels | ValueLabels:
         """Labels with the shape of a real fit's labels."""
-        if issubclass(kind, ClassLabels):
+        if not issubclass(kind, ValueLabels):
             codes = np.arange(self.n_samples, dtype=np.int32) % np.int32(self.n_classes)
             return ShapeOnlyClasses(codes, np.arange(self.n_classes))
         return ShapeOnlyValues(np.broadcast_to(1.0, (self.n_samples, self.n_outputs)))

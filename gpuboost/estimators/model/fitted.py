@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -84,12 +84,15 @@ class FittedTrees:
         The columns that X must have.
     batches : tuple of TreeBatch
         The batches of the first fit and of each warm start.
+    n_outputs : int
+        Number of outputs, which have equal shares of the columns of leaf values.
     """
 
     ensemble: Ensemble
     mapper: BinMapper
     schema: FeatureSchema
     batches: tuple[TreeBatch, ...]
+    n_outputs: int = field(default=1, kw_only=True)
 
     def __getstate__(self) -> dict[str, Any]:
         """The fields, without cached properties."""
@@ -99,9 +102,11 @@ class FittedTrees:
     @cached_property
     def votes(self) -> Ensemble:
         """The trees with one vote for a leaf's most probable class in place of probabilities."""
-        value = np.zeros_like(self.ensemble.value)
-        value[np.arange(len(value)), self.ensemble.value.argmax(axis=1)] = 1.0
-        return replace(self.ensemble, value=value)
+        value = self.ensemble.value
+        per_output = value.reshape(len(value) * self.n_outputs, -1)
+        votes = np.zeros_like(per_output)
+        votes[np.arange(len(votes)), per_output.argmax(axis=1)] = 1.0
+        return replace(self.ensemble, value=votes.reshape(value.shape))
 
     def predict(
         self, data: np.ndarray | BinnedMatrix, backend: Backend, n_threads: int, voting: str

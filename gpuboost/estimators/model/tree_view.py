@@ -60,19 +60,19 @@ class TreeView:
         boosting, contributions to raw predictions.
     """
 
-    def __init__(self, tree: Tree, schema: FeatureSchema, n_classes: int) -> None:
-        """Make the view; ``n_classes`` is 1 in a regression."""
+    def __init__(self, tree: Tree, schema: FeatureSchema, n_classes: int | list[int]) -> None:
+        """Make the view; ``n_classes`` is 1 in a regression, a list with several outputs."""
         self._tree = tree
         self._schema = replace(schema, names=None)
         self.n_features = schema.n_features
-        self.n_outputs = tree.value.shape[1] // n_classes
+        self.max_n_classes = int(np.max(n_classes))
+        self.n_outputs = tree.value.shape[1] // self.max_n_classes
         self.n_classes = np.full(self.n_outputs, n_classes, dtype=np.intp)
-        self.max_n_classes = n_classes
         self.node_count = self.capacity = tree.node_count
         self.impurity = tree.impurity
         self.weighted_n_node_samples = tree.weight
         self.n_node_samples = tree.count
-        self.value = tree.value.reshape(self.node_count, self.n_outputs, n_classes)
+        self.value = tree.value.reshape(self.node_count, self.n_outputs, self.max_n_classes)
         leaf = self._is_leaf = tree.left == 0
         self.n_leaves, self.max_depth = int(leaf.sum()), len(levels(tree.left)) - 1
         self.children_left = np.where(leaf, NO_CHILD, tree.left).astype(np.int64)
@@ -118,7 +118,7 @@ class TreeView:
         return check_features(apply_schema(here, schema, "tree_"))
 
     def predict(self, X: Any) -> np.ndarray:
-        """Value of each row's leaf: (n, classes), or (n, outputs, 1) for values or one class.
+        """Value of each row's leaf: (n, classes) with one output, else (n, outputs, classes or 1).
 
         Raises
         ------
@@ -128,7 +128,7 @@ class TreeView:
             There is not enough memory.
         """
         values = self.value[self.apply(X)]
-        return values[:, 0] if self.max_n_classes > 1 else values
+        return values[:, 0] if self.max_n_classes > 1 and self.n_outputs == 1 else values
 
     def apply(self, X: Any) -> np.ndarray:
         """Leaf of each row: int64 (n,).

@@ -125,7 +125,10 @@ class ManyTrees(TreeModel):
             tree = replace(tree, feature=np.where(tree.feature < 0, tree.feature, place))
             mapper, schema = select_bins(mapper, features), select_columns(schema, features)
         own_batch = replace(batch, trees=range(1))
-        model = FittedTrees(Ensemble.of_one(tree), mapper, schema, (own_batch,))
+        n_outputs = self._model.n_outputs
+        model = FittedTrees(
+            Ensemble.of_one(tree), mapper, schema, (own_batch,), n_outputs=n_outputs
+        )
         facts = {"n_features_in_": schema.n_features, **self._facts_of_trees()}
         seed = root_key(batch.sampler.seed, t) >> 32
         estimator = self._empty_tree().set_params(random_state=seed)
@@ -137,7 +140,9 @@ class ManyTrees(TreeModel):
         """Attributes of the trees that describe y; classes are encoded as in scikit-learn."""
         facts: dict[str, Any] = {"n_outputs_": self.n_outputs_}
         if hasattr(self, "n_classes_"):
-            facts |= {"n_classes_": self.n_classes_, "classes_": np.arange(self.n_classes_)}
+            sizes = self.n_classes_
+            codes = [np.arange(n) for n in sizes] if self.n_outputs_ > 1 else np.arange(sizes)
+            facts |= {"n_classes_": sizes, "classes_": codes}
         return facts
 
     def __len__(self) -> int:

@@ -20,7 +20,8 @@ from gpuboost.engine.sampling import ALL_ROWS, RowSampler
 from gpuboost.estimators.docstrings import documented
 from gpuboost.estimators.fitting.base import TreeModel
 from gpuboost.estimators.fitting.grow_plan import GrowPlan, grow_trees, tree_plan
-from gpuboost.estimators.fitting.mixins import Classifier, Regressor
+from gpuboost.estimators.fitting.mixins import Regressor
+from gpuboost.estimators.fitting.multi_output import MultiOutputClassifier
 from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 from gpuboost.estimators.inputs.parameters import draw_seed
 from gpuboost.estimators.model.cached_view import ModelView
@@ -180,7 +181,7 @@ class SingleTree(TreeModel):
 
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
-class DecisionTreeClassifier(Classifier, SingleTree):
+class DecisionTreeClassifier(MultiOutputClassifier, SingleTree):
     """A decision tree for classification."""
 
     criterion: str = "gini"
@@ -194,20 +195,21 @@ class DecisionTreeClassifier(Classifier, SingleTree):
 
         Returns
         -------
-        ndarray of shape (n_samples,)
+        ndarray of shape (n_samples,) or (n_samples, n_outputs)
             On the GPU if X is on the GPU, except for string classes, which are on the host.
         """
         boolean("check_input", check_input)
         return super().predict(X)
 
-    def predict_proba(self, X: Any, check_input: bool = True) -> np.ndarray:
+    def predict_proba(self, X: Any, check_input: bool = True) -> Any:
         """Probability of each class: its weighted fraction of the training rows in the leaf.
 
         With ``monotonic_cst``, the fraction is clipped to the bounds that the constraints set.
 
         Returns
         -------
-        ndarray of float64 of shape (n_samples, n_classes)
+        ndarray of float64 of shape (n_samples, n_classes), or a list of such arrays
+            With several outputs, a list with an array for each.
         """
         boolean("check_input", check_input)
         return super().predict_proba(X)

@@ -10,7 +10,7 @@ from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.criteria import CRITERIA
 from gpuboost.engine.growth.frontier import Array
-from gpuboost.engine.targets import MedianTarget, Target, ValueTarget
+from gpuboost.engine.targets import MedianTarget, MultiOutputClassTarget, Target, ValueTarget
 from gpuboost.engine.task import GrowTask
 
 
@@ -37,9 +37,12 @@ class ValueRule:
     kind : int
         Kind of values: a constant of value_rule.cuh.
     n_values : int
-        Number of values of a node: classes or outputs.
+        Number of values of a node: classes or outputs; for several outputs of classes, the number
+        of all classes.
     square_unit : int
         Exponent by which targets are scaled down before they are squared; see `ValueTarget`.
+    n_together : int
+        For several outputs of classes, the number of classes per output.
     """
 
     exponents: Array
@@ -53,6 +56,7 @@ class ValueRule:
     kind: int
     n_values: int
     square_unit: int = 0
+    n_together: int = 1
 
     @classmethod
     def of_target(cls, runtime: Runtime, task: GrowTask) -> ValueRule:
@@ -78,7 +82,8 @@ class ValueRule:
         there = {name: runtime.asarray(array) for name, array in arrays.items()}
         n_values = target.n_classes if target.by_class else target.n_channels
         number = constant("growth/value_rule.cuh", kind)
-        return cls(**there, kind=number, n_values=n_values, square_unit=square_unit)
+        sizes_of = {"n_values": n_values, "n_together": target.scored_together}
+        return cls(**there, kind=number, square_unit=square_unit, **sizes_of)
 
     @classmethod
     def of_steps(
@@ -102,6 +107,8 @@ def _of_kind(target: Target, criterion: int) -> tuple[str, np.ndarray, tuple[np.
     """Kind of values, means, distinct targets and ``square_unit`` of a target, or placeholders."""
     none = np.zeros(1)
     match target:
+        case MultiOutputClassTarget():
+            return "OUTPUT_PROBABILITIES", target.mean, (none,), 0
         case ValueTarget():
             name = "POISSON_MEANS" if CRITERIA[criterion].counts else "MEANS"
             return name, target.mean, (none,), target.square_unit

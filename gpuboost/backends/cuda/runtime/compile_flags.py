@@ -16,6 +16,7 @@ CONSTANTS_OF = {
     "level/sums.cu": ("GRADIENTS",),
     "level/split.cu": (
         "CRITERION",
+        "SCORED_TOGETHER",
         "MONOTONIC",
         "RARE_CATEGORIES",
         "ALLOWED_BY_NODE",
@@ -23,10 +24,12 @@ CONSTANTS_OF = {
     ),
     "level/select_split.cu": ("ALLOWED_BY_NODE", "HASHED_ORDER"),
     "level/next_feature.cu": (
-        *("GRADIENTS", "CRITERION", "MONOTONIC", "RARE_CATEGORIES", "ALLOWED_BY_NODE"),
-        "HASHED_ORDER",
+        *("GRADIENTS", "CRITERION", "SCORED_TOGETHER", "MONOTONIC", "RARE_CATEGORIES"),
+        *("ALLOWED_BY_NODE", "HASHED_ORDER"),
     ),
-    "growth/subtrees.cu": ("GRADIENTS", "CRITERION", "RARE_CATEGORIES", "HASHED_ORDER"),
+    "growth/subtrees.cu": (
+        *("GRADIENTS", "CRITERION", "SCORED_TOGETHER", "RARE_CATEGORIES", "HASHED_ORDER"),
+    ),
 }
 
 
@@ -40,6 +43,8 @@ class CompileFlags:
         Whether targets are gradients, which are not multiplied by the weights of rows.
     criterion : int or None
         Number of the criterion if it is `compiled_apart`, else None.
+    scored_together : int or None
+        Number of classes per output if several outputs have classes, else None.
     monotonic : bool
         Whether any feature is monotonic, so that each node has its own bounds on leaf values; only
         the criterion NEWTON supports this.
@@ -56,6 +61,7 @@ class CompileFlags:
 
     gradients: bool = False
     criterion: int | None = None
+    scored_together: int | None = None
     monotonic: bool = False
     by_node: bool = False
     by_level: bool = False
@@ -65,11 +71,12 @@ class CompileFlags:
     @classmethod
     def of(cls, task: GrowTask) -> CompileFlags:
         """Make the flags of a task."""
-        options = task.options
+        options, together = task.options, task.target.scored_together
         criterion = CRITERIA[options.criterion]
         return cls(
             gradients=task.target.has_gradients,
             criterion=criterion.number if criterion.compiled_apart else None,
+            scored_together=together if together < task.target.n_channels else None,
             monotonic=options.directions is not None,
             by_node=options.interactions is not None,
             by_level=options.level_features < task.matrix.n_features,
@@ -87,6 +94,7 @@ def _constants(flags: CompileFlags, file_name: str) -> Mapping[str, int]:
     chosen = {
         "GRADIENTS": 1 if flags.gradients else None,
         "CRITERION": flags.criterion,
+        "SCORED_TOGETHER": flags.scored_together,
         "MONOTONIC": 1 if flags.monotonic else None,
         "RARE_CATEGORIES": 1 if flags.rare_categories else None,
         "ALLOWED_BY_NODE": 1 if flags.by_node else None,

@@ -67,6 +67,7 @@ def limits_of(options: TreeOptions, target: Target, weights: Weights) -> Limits:
     return Limits(
         criterion=int(options.criterion),
         both_classes=CRITERIA[options.criterion].both_classes,
+        scored_together=target.scored_together,
         is_regression=not target.by_class,
         has_gradients=target.has_gradients,
         by_median=target.by_median,

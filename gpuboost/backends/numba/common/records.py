@@ -89,16 +89,18 @@ class Matrix(NamedTuple):
 class Limits(NamedTuple):
     """The `engine.task.TreeOptions` of one tree, with facts about its target and its rows.
 
-    ``both_classes``: see `engine.criteria.Criterion`. ``is_regression``: the target has no classes.
-    ``has_gradients``: the rows have gradients (boosting). ``by_median``: gradients are signs about
-    the medians of the node, times weights. ``has_weightless``: rows of the tree can have weight 0.
-    ``min_hessian`` includes min_weight_fraction_leaf; if all weights are 1, it also includes
-    min_samples_leaf, and ``min_samples_leaf`` is 1. ``gain_unit``: see `Target.gain_unit`.
-    ``root_hessian`` is the sum of the weights. ``l1``, ``l2`` and ``max_value`` are for NEWTON.
+    ``both_classes``: see `engine.criteria.Criterion`. ``scored_together``: see `engine.targets`.
+    ``is_regression``: the target is not a `ClassTarget`. ``has_gradients``: the rows have gradients
+    (boosting). ``by_median``: gradients are signs about the medians of the node, times weights.
+    ``has_weightless``: rows of the tree can have weight 0. ``min_hessian`` includes
+    min_weight_fraction_leaf; if all weights are 1, it also includes min_samples_leaf, and
+    ``min_samples_leaf`` is 1. ``gain_unit``: see `Target.gain_unit`. ``root_hessian`` is the sum of
+    the weights. ``l1``, ``l2`` and ``max_value`` are for NEWTON.
     """
 
     criterion: int
     both_classes: bool
+    scored_together: int
     is_regression: bool
     has_gradients: bool
     by_median: bool

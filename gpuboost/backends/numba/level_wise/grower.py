@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -243,7 +244,7 @@ class LevelGrower:
 
     def plugins(self, problem: ReferenceType, limits: Limits, columns: FeatureBundles) -> Reference:
         """The `Plugins` of all rounds; ``problem`` is the type of their `Problem`."""
-        shape, own = self.shape, dict[str, int]()
+        shape, own = self.shape, dict[str, Any]()
         if shape.node_sampling:
             own = sampling_plugins(problem, self._state.kind, by_reference(columns).kind)
         return plugins_of(problem, limits, shape.categorical, shape.small > 0, **own)

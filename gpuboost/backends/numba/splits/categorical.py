@@ -138,14 +138,15 @@ def _take_rare(scratch, fields, m, minimum):
 
 
 @inlined
-def _sort_keys(scratch, channels, m):
+def _sort_keys(problem, channels, m):
     """Fill `Scratch.keys`, by which categories are sorted: gradient / hessian.
 
     The gradient is that of the only channel, of the node's largest class, or the sum over outputs.
     """
-    per_bin, first, last = scratch.per_bin, np.int64(0), np.int64(1)
+    scratch, per_bin = problem.scratch, problem.scratch.per_bin
+    first, last = np.int64(0), np.int64(1)
     if channels is not None:
-        first, last = ordering_channel(channels)
+        first, last = ordering_channel(problem.limits, channels)
     for j in range(m):
         gradient = np.int64(0)
         for p in range(first, last):
@@ -166,7 +167,7 @@ def evaluate_categories(problem, channels, node, feature, rank, m):
     minimum = scratch.of_tree[1] if are_sorted(problem, feature) else np.int64(0)
     if minimum > 0:
         m, n_rare = _take_rare(scratch, fields, m, minimum)
-    _sort_keys(scratch, channels, m)
+    _sort_keys(problem, channels, m)
     per_bin, sums, order = scratch.per_bin, scratch.sums, scratch.order
     first, last, is_alone = candidate_order(problem, node, feature, scratch.keys, scratch.bins, m)
     for field in range(fields):

@@ -230,12 +230,12 @@ def _pair_words(channels, node, words, packing):
 
 
 @inlined
-def ordering_channel(channels):
-    """Range of channels by whose sums categories are sorted: all outputs, or the largest class.
+def ordering_channel(limits, channels):
+    """Range of channels by whose sums categories are sorted: all values, or the largest class.
 
     If several classes have the largest weight, the first of them is taken.
     """
-    if channels.values.size:
+    if channels.values.size and limits.scored_together == channels.state[0]:
         return np.int64(0), channels.state[0]
     largest = np.int64(0)
     for p in range(1, channels.state[0]):

@@ -90,11 +90,11 @@ def add_terms(limits, scratch, node, row, g, first, last, gradient, hessian):
 
 
 def scores_of_terms(scratch, node, first, last, hessian):
-    """Compute scores of candidates from the terms of all channels, as in `add_terms`."""
+    """Add the scores of candidates, from the terms of channels, to `Scratch.scores`."""
     terms, h = scratch.terms, np.float64(node.hessian)
     for j in range(np.uint64(first), np.uint64(last)):
         hl = np.float64(scratch.sums[HESSIAN, j] + hessian)
-        scratch.scores[j] = score((terms[0, j], terms[1, j], terms[2, j]), hl, h)
+        scratch.scores[j] += score((terms[0, j], terms[1, j], terms[2, j]), hl, h)
 
 
 SCORES_OF_ONE = _by_criterion(scores_of_one)

@@ -106,16 +106,21 @@ def _plain_candidate(problem, channels, node):
 
     Without this shortcut, extra-trees of 100k x 28 take 12% longer.
     """
-    sums, terms = problem.scratch.sums, 0.0
+    sums, score = problem.scratch.sums, 0.0
     hl, h = np.float64(sums[HESSIAN, 0]), np.float64(node.hessian)
     if channels is None:
         terms = variance_term(np.float64(sums[GRADIENT, 0]), np.float64(node.gradient), hl, h)
+        score = variance_gain(terms, hl, h - hl)
     else:
-        for p in range(channels.state[0]):
-            gl, g = np.float64(sums[GRADIENT + p, 0]), np.float64(channels.sums[p])
-            terms += variance_term(gl, g, hl, h)
+        n_channels, size = channels.state[0], problem.limits.scored_together
+        for first in range(0, n_channels, size):
+            terms = 0.0
+            for p in range(first, min(first + size, n_channels)):
+                gl, g = np.float64(sums[GRADIENT + p, 0]), np.float64(channels.sums[p])
+                terms += variance_term(gl, g, hl, h)
+            score += variance_gain(terms, hl, h - hl)
     allowed = is_allowed(problem.limits, node, sums[HESSIAN, 0], sums[COUNT, 0])
-    return np.int64(allowed) - 1, variance_gain(terms, hl, h - hl), MISSING_RIGHT
+    return np.int64(allowed) - 1, score, MISSING_RIGHT
 
 
 @plugin(types.boolean)

@@ -257,8 +257,8 @@ def best_candidate(problem, channels, node, feature, positions):
 
 
 @inlined
-def _sum_terms(problem, channels, node, positions, side):
-    """Compute the terms of a range of candidates, summed over several channels."""
+def _sum_terms(problem, channels, node, positions, side, together):
+    """Compute the terms of a range of candidates, summed over the channels in a range."""
     scratch, plugins, missing = problem.scratch, problem.plugins, problem.scratch.missing
     first, last = positions
     scratch.terms[:, first:last] = 0.0
@@ -267,7 +267,7 @@ def _sum_terms(problem, channels, node, positions, side):
         call_for_nothing(plugins.terms_of_moments, moments)
         return
     hessian = missing[HESSIAN] * side
-    for p in range(channels.state[0]):
+    for p in range(together[0], together[1]):
         row, g = GRADIENT + p, np.float64(channels.sums[p])
         given = (problem.limits, scratch, node, row, g, first, last, missing[row] * side, hessian)
         call_for_nothing(plugins.add_terms, given)
@@ -293,8 +293,12 @@ def score_candidates(problem, channels, node, sign, positions, side):
         given = (limits, scratch, node, sign, first, last, gradient, hessian)
         call_for_nothing(plugins.scores_of_one, given)
     else:
-        _sum_terms(problem, channels, node, positions, side)
-        call_for_nothing(plugins.scores_of_terms, (scratch, node, first, last, hessian))
+        scores[first:last] = 0.0
+        n_channels, size = channels.state[0], limits.scored_together
+        for p in range(0, n_channels, size):
+            together = p, min(p + size, n_channels)
+            _sum_terms(problem, channels, node, positions, side, together)
+            call_for_nothing(plugins.scores_of_terms, (scratch, node, first, last, hessian))
     for j in range(np.uint64(first), np.uint64(last)):
         valid = is_allowed(limits, node, sums[HESSIAN, j] + hessian, sums[COUNT, j] + count)
         valid &= (h_values == 0) | ((sums[HESSIAN, j] > 0) & (sums[HESSIAN, j] < h_values))
