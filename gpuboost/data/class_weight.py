@@ -23,8 +23,9 @@ def check_class_weight(
     if n_outputs > 1 and not (is_list and len(class_weight) == n_outputs):
         given = f"a list of {len(class_weight)}" if is_list else f"{class_weight!r:.80}"
         raise ValueError(
-            "For multi-output, class_weight should be a list of dicts, one for each output, or one "
-            f"of {', '.join(map(repr, choices))}; y has {n_outputs} outputs, got {given}"
+            "For multi-output, class_weight should be a list of dicts, or one of "
+            f"{', '.join(map(repr, choices))}, and the number of elements in class_weight should "
+            f"match number of outputs. Got {given} for {n_outputs} outputs"
         )
     if n_outputs > 1 or isinstance(class_weight, Mapping):
         return

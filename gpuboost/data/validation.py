@@ -24,6 +24,7 @@ from gpuboost.data.arrays import (
     copy_to_host,
     is_cupy_array,
     is_missing_label,
+    is_sparse,
     to_float64,
 )
 
@@ -31,6 +32,11 @@ MAX_ROWS = 2**31 - 1  # rows are numbered with int32 in the engine and the kerne
 _HOST_ROW_CHUNK = 1 << 16
 _DEVICE_ROW_CHUNK = 1 << 22  # larger on a GPU, since the host waits for each chunk
 _DENSE_RANGE = 1 << 16  # labels within a smaller range are coded by a table, not by sorting
+
+
+class SparseTargetError(TypeError, ValueError):
+    """A sparse y was passed: scikit-learn's trees raise a TypeError, its forests a ValueError."""
+
 
 # ---- features ----------------------------------------------------------------------------------
 
@@ -100,8 +106,8 @@ def check_features(X: NDArray[np.floating[Any]], names: Any = None) -> NDArray[n
 def check_weights(weights: Any, n_samples: int) -> NDArray[np.float64] | None:
     """Return sample weights as float64 of shape (n_samples,), or None.
 
-    CuPy weights stay on the GPU. A column is accepted, too. A single number is the weight of every
-    row.
+    CuPy weights stay on the GPU. A table of one column is accepted, too, and a single number, the
+    weight of every row.
 
     Raises
     ------
@@ -115,8 +121,14 @@ def check_weights(weights: Any, n_samples: int) -> NDArray[np.float64] | None:
         return None
     if isinstance(weights, Real):
         weights = np.full(n_samples, float(weights))
+    is_table = not hasattr(weights, "ndim") or hasattr(weights, "columns")
     weights = _to_numbers(_where_it_is(weights, "sample_weight"), "sample_weight")
-    if weights.shape == (n_samples, 1):  # such as a table of one column
+    if weights.ndim == 0:
+        raise TypeError(
+            "Input should have at least 1 dimension i.e. satisfy `len(x.shape) > 0`, got scalar "
+            f"`{weights!r}` instead. sample_weight has one weight per row of X"
+        )
+    if weights.shape == (n_samples, 1) and is_table:
         weights = weights.ravel()
     if weights.shape != (n_samples,):
         raise ValueError(
@@ -300,6 +312,11 @@ def check_same_length(X: Any, y: Any) -> None:
 def _read_target(y: Any) -> np.ndarray:
     if y is None:
         raise ValueError("fit requires y to be passed, but the target y is None")
+    if is_sparse(y):
+        raise SparseTargetError(
+            "sparse multilabel-indicator for y is not supported. Sparse data was passed, but dense "
+            "data is required; use y.toarray()"
+        )
     y = _where_it_is(y, "y")
     if y.dtype.kind == "c":
         raise ValueError("Complex data not supported: y must be real, whole numbers or strings")

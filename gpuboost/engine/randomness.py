@@ -97,9 +97,9 @@ def category_goes_left(key, feature, code):
 def stream_key(seed, purpose, index):
     """Key of a stream of random words, as uint64 (1,); ``index`` is usually the tree's number.
 
-    An array of indices gives an array of keys.
+    An array of seeds or indices gives an array of keys.
     """
-    words = np.array([seed], dtype=np.uint64)
+    words = np.array(seed, dtype=np.uint64, ndmin=1)
     for part in (purpose, index):
         words = hash_index(words, np.array(part, dtype=np.uint64, ndmin=1))
     return words

@@ -27,6 +27,7 @@ from gpuboost.engine.fixed_point import (
 from gpuboost.engine.numerics import log
 from gpuboost.engine.tree_rows import TreeRows
 
+_SEED_STEP = 0x9E3779B1  # a prime near 2**32 / golden ratio
 FACTOR_BITS = 40  # factors below 2**-40 of the largest, which leaf sums would lose, become 0
 ALL_ROWS, WITH_REPLACEMENT, WITHOUT_REPLACEMENT = "all", "bootstrap", "subset"
 
@@ -360,14 +361,24 @@ def draw_features(seed: int, tree: int, n_features: int, count: int, replace: bo
     return np.flatnonzero(smallest(ranks, count)).astype(np.int32)
 
 
+def tree_seeds(seed: int, trees: Any) -> np.ndarray:
+    """Seeds of the trees of an ensemble, from 0 to 2**32 - 1: uint64 with the shape of ``trees``.
+
+    A single tree with this seed grows as the ensemble's tree does on the same rows. Up to 2**32
+    trees have different seeds, because `_SEED_STEP` is odd.
+    """
+    steps = np.asarray(trees, np.uint64) * np.uint64(_SEED_STEP)
+    return (np.uint64(seed) + steps) & np.uint64(2**32 - 1)
+
+
+def root_keys(seed: int, trees: Any) -> np.ndarray:
+    """Keys of the root nodes, from which all random numbers of growth are derived: uint64."""
+    return randomness.stream_key(tree_seeds(seed, trees), randomness.GROW, 0)
+
+
 def root_key(seed: int, tree: int) -> int:
-    """Key of a tree's root node, from which all random numbers of its growth are derived."""
-    return int(randomness.stream_key(seed, randomness.GROW, tree)[0])
-
-
-def root_keys(seed: int, trees: np.ndarray) -> np.ndarray:
-    """`root_key` of many trees: uint64, with the shape of ``trees``."""
-    return randomness.stream_key(seed, randomness.GROW, trees)
+    """Key of a tree's root node; see `root_keys`."""
+    return int(root_keys(seed, np.array([tree]))[0])
 
 
 def _largest_share(sampler: RowSampler) -> float:

@@ -259,7 +259,9 @@ class GradientBoosting(ManyTrees):
         plan, before, given = prepared.plan, prepared.before, rounds or RoundInputs()
         init = None if before is None else before.init
         if before is None and self.init is not None:
-            init = fitted_init(self.init, given.X, given.y, plan.given_weights)
+            needed = "predict_proba" if plan.loss.is_classifier else "predict"
+            own = given.X, given.y, plan.given_weights
+            init = fitted_init(self.init, *own, needed, type(self).__name__)
         offsets = start_of_rows(given.X, given.offset, init, plan.loss, len(plan.y))
         has_offset = given.offset is not None and bool(np.any(copied_to_host(given.offset)[0]))
         evaluated = read_eval_set(given.eval_set, self, prepared, init, has_offset)

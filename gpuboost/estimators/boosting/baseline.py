@@ -72,12 +72,20 @@ def information_of_row(
     return sum(float(each) for each in columns) / len(columns)
 
 
-def fitted_init(given: Any, X: Any, y: np.ndarray, weights: np.ndarray | None) -> Any:
-    """A fitted clone of the ``init`` estimator; None for 'zero'."""
-    if isinstance(given, str):
-        if given != "zero":
-            raise ValueError(f"init must be an estimator, 'zero' or None, got {given!r}")
+def fitted_init(
+    given: Any, X: Any, y: np.ndarray, weights: np.ndarray | None, needed: str, owner: str
+) -> Any:
+    """A fitted clone of the ``init`` estimator; None for 'zero'.
+
+    ``needed`` is the method that makes its predictions, ``owner`` the class of the boosting.
+    """
+    if isinstance(given, str) and given == "zero":
         return None
+    if isinstance(given, type) or not (hasattr(given, "fit") and hasattr(given, needed)):
+        raise ValueError(
+            f"The 'init' parameter of {owner} must be a str among {{'zero'}}, None or an object "
+            f"implementing 'fit' and '{needed}'. Got {given!r:.80} instead."
+        )
     init = clone(given)
     if weights is None:
         return init.fit(X, y)

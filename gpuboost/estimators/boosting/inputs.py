@@ -71,7 +71,7 @@ def _check_classes(codes: np.ndarray, weights: np.ndarray) -> None:
     if n_left < 2:
         raise ValueError(
             f"y contains {n_left} class after sample_weight trimmed classes with zero weights, "
-            "while a minimum of 2 classes are required"
+            "while a minimum of 2 classes are required; give rows of two classes a positive weight"
         )
 
 

@@ -32,7 +32,7 @@ from gpuboost.estimators.boosting.early_stopping import (
 from gpuboost.estimators.boosting.inputs import BoostPlan
 from gpuboost.estimators.boosting.metrics import read_metrics
 from gpuboost.estimators.boosting.model import BoostedRounds
-from gpuboost.estimators.fitting.grow_plan import with_progress
+from gpuboost.estimators.boosting.score_table import ScoreTable
 from gpuboost.estimators.fitting.pipeline import Prepared
 from gpuboost.estimators.inputs.parameters import draw_seed
 from gpuboost.estimators.model.fitted import FeatureDraw, TreeBatch
@@ -91,13 +91,14 @@ class RoundSetup:
         if patience is None or self.evaluated:
             return None
         n, y = len(self.plan.y), self.plan.y
-        classes = y if is_classifier(self.estimator) else None
+        classes = y.astype(np.float64) if is_classifier(self.estimator) else None
         chosen = train_test_split(
             np.arange(n), test_size=share, random_state=self.seed, stratify=classes
         )[1]
         mask = np.zeros(n, dtype=bool)
         mask[chosen] = True
         self._check_parts(mask)
+        self._check_classes(mask)
         return mask
 
     def _check_parts(self, held_out: np.ndarray) -> None:
@@ -110,6 +111,16 @@ class RoundSetup:
                     "has a positive weight; drop rows of weight 0 before the fit, choose another "
                     "validation_fraction or random_state, or pass an eval_set"
                 )
+
+    def _check_classes(self, held_out: np.ndarray) -> None:
+        """Check that the rows to be fitted have all classes."""
+        y, share = self.plan.y, self.estimator.validation_fraction
+        if is_classifier(self.estimator) and len(np.unique(y[~held_out])) < len(np.unique(y)):
+            raise ValueError(
+                "The training data after the early stopping split, which sets apart "
+                f"validation_fraction={share} of the rows, is missing some classes; choose another "
+                "validation_fraction or random_state, or pass an eval_set"
+            )
 
     @cached_property
     def weights(self) -> np.ndarray | None:
@@ -250,14 +261,16 @@ class BoostingFit:
         check_growing(n_rounds, first, "rounds")
         is_evaluated = bool(callbacks) or stopping is not None or monitor is not None
         has_metrics = any(each.metrics for each in self.setup.monitored)
-        verbose = self.setup.prepared.execution.verbose
+        table = ScoreTable(self.setup.prepared.execution.verbose, first, n_rounds)
         unread: list[FittedRound] = []
-        for number in with_progress(range(first, n_rounds), n_rounds - first, verbose):
+        for number in range(first, n_rounds):
             rate = rates(number)
             unread.append(booster.boost(number, rate))
-            if not (is_evaluated or has_metrics):
+            if not (is_evaluated or has_metrics or table.shows(number)):
                 continue  # the host does not wait for the device
             self._read(unread, booster)
+            if table.shows(number):
+                table.print_round(number, self._last_scores())
             result = RoundResult(number, rate, self.train_scores[-1], self.results)
             answers = [each(result) is True for each in callbacks]
             answers.append(stopping is not None and stopping.stops(number, self.scores[-1]))
@@ -284,6 +297,15 @@ class BoostingFit:
                     self.results.setdefault(each.name, {}).setdefault(name, []).append(score)
         unread.clear()
 
+    def _last_scores(self) -> dict[str, float]:
+        """The scores of the last round, by the titles of the printed table."""
+        scores = {"Train Loss": self.train_scores[-1]}
+        if self.oob_improvements:
+            scores["OOB Improve"] = self.oob_improvements[-1]
+        for of_set, found in self.results.items():
+            scores |= {f"{of_set} {metric}": own[-1] for metric, own in found.items()}
+        return scores
+
     def _early_stopping(self) -> EarlyStopping | None:
         """Early stopping by the last metric of the last row set, as in XGBoost, or None.
 
@@ -308,6 +330,7 @@ class BoostingFit:
         old, batches = ((), ()) if before is None else (before.ensemble.trees, before.batches)
         numbers = range(len(old), len(old) + len(self.trees))
         ensemble, prepared = Ensemble.of((*old, *self.trees)), setup.prepared
-        batches = (*batches, TreeBatch(numbers, setup.sampler, None))
+        template = setup.estimator._empty_tree()
+        batches = (*batches, TreeBatch(numbers, setup.sampler, None, template))
         of_rounds = setup.loss, setup.constant, task.trees_per_round, setup.init
         return BoostedRounds(ensemble, prepared.matrix.mapper, prepared.schema, batches, *of_rounds)

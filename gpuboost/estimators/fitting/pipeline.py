@@ -110,6 +110,8 @@ def run_fit(
     a MemoryError.
     ``rounds`` is passed to the ``_grow`` of gradient boosting.
     """
+    if estimator._has_all_trees():
+        return
     prepared = prepare(estimator, X, y, sample_weight)
     own = () if rounds is None else (rounds,)
     keep(estimator, prepared, *estimator._grow(prepared, *own))

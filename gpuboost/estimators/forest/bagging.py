@@ -55,20 +55,21 @@ class Bagging(SklearnFallback, TreeEnsemble):
         n_draws = draw_count(self.max_samples, n_samples, weights, 1.0)
         if self.bootstrap:
             return WITH_REPLACEMENT, n_draws
+        if weights is not None:
+            reason = "all trees use the same rows"
+            if n_draws < n_samples:
+                reason = "weights only decide which rows are drawn, so they have too little effect"
+            warn_user(
+                f"When fitting {type(self).__name__} with sample_weight it is recommended to use "
+                f"bootstrap=True: without it, {reason}"
+            )
         if n_draws > n_samples:
             raise ValueError(
-                f"max_samples={self.max_samples!r} means {n_draws} rows, but X has {n_samples} and "
-                "bootstrap=False draws without replacement; lower it or use bootstrap=True"
+                f"max_samples={n_draws} must be <= n_samples={n_samples} to be able to sample "
+                f"without replacement. max_samples={self.max_samples!r} was given; lower it or use "
+                "bootstrap=True"
             )
-        if n_draws == n_samples:
-            return ALL_ROWS, n_samples
-        if weights is not None:
-            warn_user(
-                "With weights and bootstrap=False, rows are drawn by weight without replacement, "
-                "and their weights are not used again, so the weights have less effect than they "
-                "should; bootstrap=True is recommended."
-            )
-        return WITHOUT_REPLACEMENT, n_draws
+        return (ALL_ROWS, n_samples) if n_draws == n_samples else (WITHOUT_REPLACEMENT, n_draws)
 
     def _feature_draw(self, n_features: int) -> FeatureDraw | None:
         repeated = boolean("bootstrap_features", self.bootstrap_features)

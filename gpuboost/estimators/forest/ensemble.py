@@ -13,7 +13,11 @@ from gpuboost.data.parameters import boolean, integer_at_least
 from gpuboost.engine.sampling import ALL_ROWS, WITHOUT_REPLACEMENT, RowSampler
 from gpuboost.estimators.fitting.grow_plan import GrowPlan, grow_trees, tree_plan
 from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
-from gpuboost.estimators.forest.out_of_bag import out_of_bag_facts, out_of_bag_means
+from gpuboost.estimators.forest.out_of_bag import (
+    check_out_of_bag_target,
+    out_of_bag_facts,
+    out_of_bag_means,
+)
 from gpuboost.estimators.inputs.parameters import draw_seed
 from gpuboost.estimators.model.fitted import FeatureDraw, FittedTrees, TreeBatch
 from gpuboost.estimators.trees.many_trees import ManyTrees, check_growing
@@ -87,6 +91,8 @@ class TreeEnsemble(ManyTrees):
         n, n_trees = len(labels), integer_at_least("n_estimators", self.n_estimators, 1)
         method, n_draws = self._row_draw(n, weights)
         self._check_votes()
+        if self.oob_score:
+            check_out_of_bag_target(labels)
         if method == WITHOUT_REPLACEMENT and weights is not None:
             check_enough_rows(n_draws, int((weights > 0).sum()))
         balance, factor = self._balance(labels), self._row_factor(labels, weights)
@@ -98,7 +104,15 @@ class TreeEnsemble(ManyTrees):
         first = before.ensemble.n_trees if before else 0
         check_growing(n_trees, first, "trees")
         features = self._feature_draw(inputs.schema.n_features)
-        return tree_plan(self, inputs, TreeBatch(range(first, n_trees), sampler, features))
+        batch = TreeBatch(range(first, n_trees), sampler, features, self._empty_tree())
+        return tree_plan(self, inputs, batch)
+
+    def _has_all_trees(self) -> bool:
+        before = self._model_to_extend()
+        if before is None or self.oob_score or self.n_estimators != before.ensemble.n_trees:
+            return False
+        check_growing(self.n_estimators, before.ensemble.n_trees, "trees")  # warns
+        return True
 
     def _check_votes(self) -> None:
         """Check ``voting`` and ``oob_score``."""

@@ -14,7 +14,7 @@ from gpuboost.estimators.docstrings import documented
 from gpuboost.estimators.fitting.mixins import Regressor
 from gpuboost.estimators.fitting.multi_output import MultiOutputClassifier
 from gpuboost.estimators.forest.ensemble import TreeEnsemble
-from gpuboost.estimators.inputs.parameters import draw_count
+from gpuboost.estimators.inputs.parameters import draw_count, without_friedman
 from gpuboost.estimators.trees.tree import (
     DecisionTreeClassifier,
     DecisionTreeRegressor,
@@ -97,6 +97,9 @@ class RandomForestRegressor(Regressor, Forest):
 
     _tree_class = DecisionTreeRegressor
 
+    def __post_init__(self) -> None:
+        self.criterion = without_friedman(self.criterion)
+
     def _compute_partial_dependence_recursion(
         self, grid: np.ndarray, target_features: np.ndarray
     ) -> np.ndarray:
@@ -130,6 +133,9 @@ class ExtraTreesRegressor(Regressor, Forest):
     bootstrap: bool = False
 
     _tree_class = ExtraTreeRegressor
+
+    def __post_init__(self) -> None:
+        self.criterion = without_friedman(self.criterion)
 
 
 # scikit-learn's partial_dependence uses recursion only for instances of its own class.

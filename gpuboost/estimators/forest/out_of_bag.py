@@ -73,6 +73,16 @@ def out_of_bag_facts(
     return {name: means, "oob_score_": score(y_true[seen], found[seen]) if enough else np.nan}
 
 
+def check_out_of_bag_target(labels: Labels) -> None:
+    """Check that the out-of-bag estimates of the targets have a score: see `out_of_bag_facts`."""
+    if isinstance(labels, MultiOutputClassLabels) and max(map(len, labels.classes)) > 2:
+        raise ValueError(
+            "The type of target cannot be used to compute OOB estimates. Got several outputs with "
+            f"{[len(own) for own in labels.classes]} classes, but with several outputs, each must "
+            "have two; fit with oob_score=False, or one model for each output"
+        )
+
+
 def check_same_rows(batches: tuple[TreeBatch, ...], n_samples: int) -> None:
     """Check that the training data of every tree had as many rows as X."""
     for batch in batches:

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import combinations
 from numbers import Integral
-from typing import Any
+from typing import Any, NoReturn
 
 from gpuboost.data.frames import FeatureSchema
 from gpuboost.data.parameters import number_between, one_of
 from gpuboost.engine.criteria import ABSOLUTE, ENTROPY, NEWTON, POISSON, VARIANCE
 from gpuboost.engine.losses import Loss
 from gpuboost.engine.task import Regularisation, TreeOptions
-from gpuboost.estimators.inputs.targets import AnyLabels, ClassLabels, ValueLabels
+from gpuboost.estimators.inputs.targets import AnyLabels
 
 INTERACTIONS = ("pairwise", "no_interactions")
 # Criteria whose splits ignore monotonic constraints: the values of nodes are clipped after growth.
@@ -25,16 +25,13 @@ def with_constraints(
 ) -> TreeOptions:
     """Options of a tree with the user's monotonic constraints, if any, on its leaf values."""
     given = tree.monotonic_cst
+    if given is not None and labels.n_outputs > 1:
+        _refuse_several(given, "multiple outputs")
     directions = monotonic_directions(given, schema)
     if directions is None:
         return options
     if labels.n_columns > 1:
-        several = "multiclass" if isinstance(labels, ClassLabels) else "multiple output"
-        kind = "regression" if isinstance(labels, ValueLabels) else "classification"
-        raise ValueError(
-            f"Monotonicity constraints are not supported with {several} {kind}: fit one model for "
-            f"each class or output, or pass None in place of monotonic_cst={given!r:.80}"
-        )
+        _refuse_several(given, "multiclass classification")
     if options.criterion not in (VARIANCE, *CLIPPED_AFTER_GROWTH):
         raise ValueError(
             f"monotonic_cst={given!r:.80} needs criterion 'gini', 'entropy' or 'log_loss' in a "
@@ -44,6 +41,14 @@ def with_constraints(
     criterion = NEWTON if options.criterion == VARIANCE else options.criterion
     regular = Regularisation(monotonic=directions)
     return replace(options, criterion=criterion, regularisation=regular)
+
+
+def _refuse_several(given: Any, what: str) -> NoReturn:
+    """Raise the error of monotonic constraints with several classes or outputs."""
+    raise ValueError(
+        f"Monotonicity constraints are not supported with {what}: fit one model for each class or "
+        f"output, or pass None in place of monotonic_cst={given!r:.80}"
+    )
 
 
 def regularisation(estimator: Any, schema: FeatureSchema, loss: Loss) -> Regularisation:

@@ -123,13 +123,20 @@ def tree_limits(tree: Any, n_samples: int, n_features: int) -> dict[str, Any]:
 def criterion_number(criterion: Any, criteria: Mapping[str, int]) -> int:
     """The engine's number of a criterion."""
     if criterion == "friedman_mse" and criteria is VALUE_CRITERIA:
-        warn_user(
-            "criterion='friedman_mse' chooses the same splits as 'squared_error' and is deprecated "
-            "in scikit-learn; pass criterion='squared_error' to silence this warning",
-            FutureWarning,
-        )
-        criterion = "squared_error"
+        criterion = without_friedman(criterion)
     return criteria[one_of("criterion", criterion, criteria)]
+
+
+def without_friedman(criterion: Any) -> Any:
+    """'squared_error' in place of 'friedman_mse', with scikit-learn's warning; else unchanged."""
+    if not (isinstance(criterion, str) and criterion == "friedman_mse"):
+        return criterion
+    warn_user(
+        "criterion='friedman_mse' chooses the same splits as 'squared_error' and is deprecated in "
+        "scikit-learn; pass criterion='squared_error' to silence this warning",
+        FutureWarning,
+    )
+    return "squared_error"
 
 
 def feature_count(max_features: Any, n_features: int) -> int:

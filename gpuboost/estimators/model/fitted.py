@@ -57,11 +57,15 @@ class TreeBatch:
     feature_draw : FeatureDraw or None
         Draw of the features of each tree; None if each tree uses all features. It is always None
         in boosting, whose trees have all features even if some were drawn to grow them.
+    template : SingleTree or None
+        Unfitted estimator with the parameters that the trees were grown with; None means those of
+        the ensemble.
     """
 
     trees: range
     sampler: RowSampler
     feature_draw: FeatureDraw | None
+    template: Any = None
 
     def features(self, tree: int) -> np.ndarray | None:
         """Features drawn for the tree; None without `feature_draw`."""

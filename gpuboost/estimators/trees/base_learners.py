@@ -17,6 +17,16 @@ def classes_of(tree_class: type[SingleTree]) -> tuple[type[SingleTree], ...]:
     return tuple(each for each in found if each.__module__.startswith("gpuboost."))
 
 
+def changes_methods(tree_class: type[SingleTree]) -> bool:
+    """Whether a user's class of trees has a fit or predictions of its own.
+
+    Ensembles grow their trees by the parameters of the base learner, and never call its methods.
+    """
+    ours = next(each for each in tree_class.__mro__ if each.__module__.startswith("gpuboost."))
+    names = ("fit", "predict", "predict_proba", "apply")
+    return any(getattr(tree_class, name, None) is not getattr(ours, name, None) for name in names)
+
+
 def sklearn_classes_of(tree_class: type[SingleTree]) -> tuple[type, ...]:
     """scikit-learn's classes with the names of gpuboost's tree class and its subclasses."""
     return tuple(getattr(sklearn.tree, each.__name__) for each in classes_of(tree_class))

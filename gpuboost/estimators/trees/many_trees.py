@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from gpuboost.data.advice import warn_user
 from gpuboost.data.parameters import boolean
 from gpuboost.engine.ensembles.ensemble import Ensemble
-from gpuboost.engine.sampling import root_key
+from gpuboost.engine.sampling import tree_seeds
 from gpuboost.estimators.fitting.base import TreeModel
 from gpuboost.estimators.inputs.parameters import feature_count
 from gpuboost.estimators.model.cached_view import ModelView
@@ -45,7 +45,9 @@ class ManyTrees(TreeModel):
         all trees were grown at once (in gradient boosting, only up to rounding errors, and early
         stopping begins anew).
     verbose : int
-        If above 0, a progress bar is shown.
+        If above 0, a progress bar is shown or, in gradient boosting, the scores of rounds are
+        printed: with 1, those of the rounds 1 to 10, 20 to 100 in steps of 10, and so on; with 2 or
+        more, of all rounds.
 
     Attributes
     ----------
@@ -102,8 +104,8 @@ class ManyTrees(TreeModel):
     def estimators_(self) -> list[SingleTree]:
         """The trees, as fitted tree estimators that share the arrays of this model.
 
-        Each tree has its own ``random_state``. A refit of the tree draws other random numbers than
-        the fit of the ensemble drew.
+        Each tree has its own ``random_state``. A refit of the tree on the rows that were drawn for
+        it gives the same tree, if it has all features and X has so few values that each has a bin.
         """
         check_is_fitted(self)
         return [self._tree_estimator(t, batch) for t, batch in self._trees_and_batches()]
@@ -130,8 +132,9 @@ class ManyTrees(TreeModel):
             Ensemble.of_one(tree), mapper, schema, (own_batch,), n_outputs=n_outputs
         )
         facts = {"n_features_in_": schema.n_features, **self._facts_of_trees()}
-        seed = root_key(batch.sampler.seed, t) >> 32
-        estimator = self._empty_tree().set_params(random_state=seed)
+        seed = int(tree_seeds(batch.sampler.seed, t))
+        template = self._empty_tree() if batch.template is None else clone(batch.template)
+        estimator = template.set_params(random_state=seed)
         facts["max_features_"] = feature_count(estimator.max_features, schema.n_features)
         estimator._adopt({"_model": model, "device_": self.device_, **facts})
         return estimator

@@ -20,7 +20,11 @@ from sklearn.base import BaseEstimator, is_classifier
 from gpuboost.backends.select import check_device
 from gpuboost.estimators.fitting.base import TreeModel
 from gpuboost.estimators.inputs.dataset import Dataset
-from gpuboost.estimators.trees.base_learners import classes_of, sklearn_classes_of
+from gpuboost.estimators.trees.base_learners import (
+    changes_methods,
+    classes_of,
+    sklearn_classes_of,
+)
 from gpuboost.estimators.trees.tree import SingleTree
 
 SKLEARN_DEVICE = "scikit-learn"  # value of ``device_``
@@ -146,7 +150,9 @@ class SklearnFallback(TreeModel):
     def _is_for_trees(self) -> bool:
         """Whether the base learner is a tree that gpuboost grows."""
         learner, trees = self.estimator, sklearn_classes_of(self._tree_class)
-        return learner is None or isinstance(learner, self._tree_class) or type(learner) in trees
+        if isinstance(learner, self._tree_class):
+            return not changes_methods(type(learner))
+        return learner is None or type(learner) in trees
 
     def _for_sklearn(self, X: Any) -> Any:
         """scikit-learn's estimator with the same parameters; in a warm start, the fitted one."""
@@ -205,7 +211,7 @@ class SklearnFallback(TreeModel):
 
     def _is_copied(self, name: str) -> bool:
         """Whether a fitted attribute of scikit-learn's estimator becomes one of this estimator."""
-        return name.endswith("_") and not name.startswith("_") and not hasattr(type(self), name)
+        return name not in self._own_parameters and not hasattr(type(self), name)
 
     def __getattr__(self, name: str) -> Any:
         """Methods that only scikit-learn's estimator has, also before its fit (for `hasattr`)."""

@@ -23,7 +23,7 @@ from gpuboost.estimators.fitting.grow_plan import GrowPlan, grow_trees, tree_pla
 from gpuboost.estimators.fitting.mixins import Regressor
 from gpuboost.estimators.fitting.multi_output import MultiOutputClassifier
 from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
-from gpuboost.estimators.inputs.parameters import draw_seed
+from gpuboost.estimators.inputs.parameters import draw_seed, without_friedman
 from gpuboost.estimators.model.cached_view import ModelView
 from gpuboost.estimators.model.fitted import FittedTrees, TreeBatch
 from gpuboost.estimators.model.tree_view import TreeView, node_paths
@@ -223,6 +223,9 @@ class DecisionTreeRegressor(Regressor, SingleTree):
     criterion: str = "squared_error"
 
     __metadata_request__predict: ClassVar = UNROUTED
+
+    def __post_init__(self) -> None:
+        self.criterion = without_friedman(self.criterion)
 
     def predict(self, X: Any, check_input: bool = True) -> np.ndarray:
         """Predicted value of each row: the value of the row's leaf.
