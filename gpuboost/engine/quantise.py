@@ -89,10 +89,12 @@ def value_target(y: np.ndarray, facts: WeightFacts, criterion: int = VARIANCE) -
         The values of rows that are in no tree are ignored. With POISSON no value is negative.
     criterion : int
         Criterion of the splits. POISSON needs sums of ``y`` itself, so ``y`` is not centred:
-        0 stays 0, and positive values stay positive.
+        0 stays 0, and positive values stay positive. Small integers are not centred either: their
+        gains are exact, so equal gains are equal on any subset of the rows.
     """
     counts = CRITERIA[criterion].counts
-    centred, mean = _of_trees(y, facts.inside) if counts else centre_targets(y, facts.inside)
+    as_they_are = counts or _has_exact_gains(y, facts)
+    centred, mean = _of_trees(y, facts.inside) if as_they_are else centre_targets(y, facts.inside)
     # All outputs have one scale, so that their gains can be added. Targets are scaled to [-1, 1]
     # before squaring, because squares of huge or tiny targets would leave the range of float64.
     unit = int(exponent_of(centred).max())
@@ -110,6 +112,20 @@ def value_target(y: np.ndarray, facts: WeightFacts, criterion: int = VARIANCE) -
     return ValueTarget(
         *scale, values=values, wide=wide, exponents=exponents, mean=mean, square_unit=unit
     )
+
+
+def _has_exact_gains(y: np.ndarray, facts: WeightFacts) -> bool:
+    """Whether y and the weights are integers so small that VARIANCE gains are not rounded.
+
+    The largest numbers in a gain are products of a sum of targets and a sum of weights.
+    """
+    if facts.real is not None:
+        return False
+    xp = array_module(y)
+    kept = y if facts.inside is None else xp.where(facts.inside[:, None], y, 0.0)
+    largest = float(xp.abs(kept).max())
+    is_small = largest * facts.total**2 < 2.0**EXACT_BITS and largest < 2.0**VALUE_BITS
+    return is_small and bool((kept == xp.rint(kept)).all())
 
 
 def median_target(y: np.ndarray, facts: WeightFacts) -> MedianTarget:

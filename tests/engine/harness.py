@@ -14,7 +14,11 @@ from gpuboost.engine.criteria import ABSOLUTE
 from gpuboost.engine.ensembles.boosting import Gradients, Scale, finish_boosted, quantised
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.tree import finish_tree
-from gpuboost.engine.quantise import class_target, regression_target
+from gpuboost.engine.quantise import (
+    class_target,
+    multi_output_class_target,
+    regression_target,
+)
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler, draw_features
 from gpuboost.engine.targets import Target
 from gpuboost.engine.task import GrowTask, TreeOptions
@@ -35,6 +39,7 @@ TARGET_KINDS = (
     "two classes",
     "five classes",
     "rare classes",
+    "class outputs",
     "values",
     "heavy values",
     "outputs",
@@ -76,7 +81,8 @@ class Problem:
         balance = self.y.astype(np.int32) if self.balance and self.method != ALL_ROWS else None
         sampler = RowSampler(self.method, n, n_draws, self.seed, self.weights, balance)
         if self.classification:
-            target = class_target(self.y, int(self.y.max()) + 1, sampler.weight_facts)
+            make = class_target if self.y.ndim == 1 else multi_output_class_target
+            target = make(self.y, int(self.y.max()) + 1, sampler.weight_facts)
         else:
             y = self.y.reshape(n, -1)
             criterion = ABSOLUTE if self.by_median else self.options.criterion
@@ -201,6 +207,8 @@ def make_target(rng: np.random.Generator, X: np.ndarray, kind: str) -> tuple[np.
         return np.clip(np.floor(signal * 5), 0, 4).astype(np.int32), True
     if kind == "rare classes":
         return np.where(signal > 1.2, rng.integers(1, 12, n), 0).astype(np.int32), True
+    if kind == "class outputs":
+        return np.column_stack([signal > 0.5, np.clip(signal * 3, 0, 2)]).astype(np.int32), True
     if kind == "heavy values":
         return np.exp(np.clip(12 * signal, -300, 300)), False
     if kind in ("counts", "amounts"):

@@ -166,7 +166,9 @@ class NaiveTree(NaiveSums):
         if self.matrix.mapper.n_bins[f] <= ONE_HOT_CATEGORIES:
             return [frozenset([c]) for c in occupied]
         g = node.sums[1]
-        channel = None if not self.task.target.by_class else g.index(max(g))
+        target, channel = self.task.target, None
+        if target.by_class or target.scored_together < target.n_channels:
+            channel = g.index(max(g))
 
         def ratio(code: int) -> tuple[float, int]:
             h, own, _ = self.sum(bins[code], node.medians)

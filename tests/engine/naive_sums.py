@@ -139,6 +139,14 @@ class NaiveSums:
             return self.newton_gain(left, of, f)
         fhl, fh = word(0).astype(float) + hl, word(0).astype(float) + h
         pairs = [(np.array([float(a)]), np.array([float(b)])) for a, b in zip(gl, g, strict=True)]
+        target, size = self.task.target, self.task.target.scored_together
+        if len(pairs) == 1 and target.by_class and self.options.criterion != criteria.VARIANCE:
+            pairs, size = [(fhl - pairs[0][0], fh - pairs[0][1]), pairs[0]], 2
+        scores = [self.score_of(pairs[k : k + size], fhl, fh) for k in range(0, len(pairs), size)]
+        return sum(scores[1:], scores[0])
+
+    def score_of(self, pairs: list, fhl: np.ndarray, fh: np.ndarray) -> float:
+        """Score of the channels of one output, given their sums on the left and in the node."""
         if self.options.criterion == criteria.VARIANCE:
             terms = np.zeros(1)
             for a, b in pairs:
@@ -149,8 +157,6 @@ class NaiveSums:
             for a, b in pairs:
                 terms = terms + criteria.poisson_term(a, b, fhl, fh)
             return float(terms[0]) if terms[0] >= 0.0 else -1.0
-        if len(pairs) == 1 and self.task.target.by_class:
-            pairs = [(fhl - pairs[0][0], fh - pairs[0][1]), pairs[0]]
         if self.options.criterion == criteria.TWOING:
             total = np.zeros(1)
             for a, b in pairs:
