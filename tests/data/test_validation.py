@@ -12,6 +12,7 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from gpuboost.data import parameters as p
 from gpuboost.data import validation as v
+from gpuboost.data.class_labels import check_classes
 from gpuboost.data.class_weight import balanced_weights, class_weights
 
 pd = pytest.importorskip("pandas")
@@ -87,7 +88,7 @@ LABELS = {
 
 @pytest.mark.parametrize(("y", "classes", "dtype"), LABELS.values(), ids=LABELS)
 def test_classes_are_numbered_in_sorted_order(y, classes, dtype):
-    codes, found = v.check_classes(y)
+    codes, found = check_classes(y)
     assert codes.dtype == np.int32
     assert found.dtype == dtype
     assert found.tolist() == classes
@@ -107,7 +108,7 @@ BAD_LABELS = {
     "dates": (np.zeros(2, "M8[s]"), "Unknown label type: datetime64"),
     "mixed": (np.array(["a", 1], object), r"all strings or all numbers, got \['int', 'str'\]"),
     "unhashable": (np.array([{}, {}], object), "Unknown label type: unknown"),
-    "outputs": (np.ones((3, 2)), r"shape \(3, 2\): classification with several outputs"),
+    "outputs": (np.ones((3, 2)), r"shape \(3, 2\): this classifier does not support several outputs"),
     "cube": (np.ones((1, 1, 1)), "y should be a 1d array"),
     "empty": ([], "y should be a 1d array"),
     "scalar": (np.array(1), "y should be a 1d array"),
@@ -117,12 +118,12 @@ BAD_LABELS = {
 @pytest.mark.parametrize(("y", "message"), BAD_LABELS.values(), ids=BAD_LABELS)
 def test_bad_labels(y, message):
     with pytest.raises(ValueError, match=message):
-        v.check_classes(y)
+        check_classes(y)
 
 
 def test_a_column_of_labels_is_a_vector_with_a_warning():
     with pytest.warns(DataConversionWarning, match="A column-vector y was passed when a 1d array"):
-        codes, _ = v.check_classes(np.array([[1], [0]]))
+        codes, _ = check_classes(np.array([[1], [0]]))
     assert codes.tolist() == [1, 0]
 
 

@@ -18,9 +18,10 @@ from sklearn.exceptions import DataConversionWarning
 import gpuboost
 from gpuboost.backends.device_arrays import adopt_targets
 from gpuboost.data.arrays import to_float64, to_module_of, widen_float32
+from gpuboost.data.class_labels import check_classes
 from gpuboost.data.class_weight import class_weights
 from gpuboost.data.quantiles import weighted_rows
-from gpuboost.data.validation import check_classes, check_targets, check_weights
+from gpuboost.data.validation import check_targets, check_weights
 from gpuboost.engine.criteria import ABSOLUTE, POISSON, VARIANCE
 from gpuboost.engine.fixed_point import exact_mean, total_of
 from gpuboost.engine.quantise import class_target, regression_target

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpuboost.backends.protocol import Backend
 from gpuboost.data.arrays import as_host_array, is_cupy_array
-from gpuboost.data.validation import warn_of_column
+from gpuboost.data.class_labels import warn_of_column
 from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles import adaboost

@@ -9,14 +9,9 @@ import numpy as np
 
 from gpuboost.data.advice import warn_user
 from gpuboost.data.arrays import array_module, copy_to_host, to_module_of
+from gpuboost.data.class_labels import check_class_outputs, check_classes, n_outputs_of
 from gpuboost.data.class_weight import class_weights
-from gpuboost.data.validation import (
-    check_class_outputs,
-    check_classes,
-    check_counts,
-    check_targets,
-    n_outputs_of,
-)
+from gpuboost.data.validation import check_counts, check_targets
 from gpuboost.engine.criteria import CRITERIA, VARIANCE
 from gpuboost.engine.fixed_point import CLASS_WEIGHT_BITS, VALUE_WEIGHT_BITS
 from gpuboost.engine.quantise import class_target, multi_output_class_target, regression_target
