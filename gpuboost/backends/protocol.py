@@ -25,9 +25,9 @@ its row.
 **Leaves before any search.** A node is not searched if depth == max_depth,
 count < min_samples_split, count < 2 * min_samples_leaf, h < 2 * min_hessian, or it is pure.
 Here min_hessian is the larger of the option min_hessian and ceil(min_weight_fraction_leaf *
-h_root). For classes, a node is pure if one class has all of ``h``; for regression, if all rows with
-positive weight have the same ``values``; for medians, if all rows with positive weight have the
-same signs. In boosting, no node is pure.
+h_root). For classes, a node is pure if one class has all of ``h``; for regression and for classes
+of several outputs, if all rows with positive weight have the same ``values``; for medians, if all
+rows with positive weight have the same signs. In boosting, no node is pure.
 
 **Features.** A level considers only level_features of the tree's features: the features with the
 smallest `randomness.feature_rank` under the `randomness.level_key` of the root's key and the depth.
@@ -65,7 +65,8 @@ whose left side is b alone. Otherwise, *rare* categories, whose ``h`` is below
 ceil(min_category_fraction * h_root), count as missing: their sums are added to the missing bin, and
 they go where missing values go. The other occupied categories are sorted by ascending g/h (float64
 division), equal ones by code. Here ``g`` is the gradient of the only channel; with several classes,
-of the largest class of the node (the first of equals); with several outputs, the sum over outputs.
+of the largest class of the node (the first of equals), of any output; with several values, the sum
+over outputs.
 The left side of candidate b = 0, 1, ... is the first b + 1 categories in this order. Missing values
 go right or left as for numeric features. They can also be alone on the right, with all occupied
 categories on the left (if categories are sorted, only if ``h`` of the missing bin, with the rare
@@ -77,7 +78,8 @@ ones included (`finish_tree` sends all others where missing values go).
 **Score.** The row of `criteria.CRITERIA` for the criterion has two functions. From three sums of
 zero, ``add`` adds the channels in the order k = 0..K-1; its ``limits`` are the penalties and the
 bounds of the node. With one or two classes, a row with both_classes adds the first class,
-``h - g``, before the only channel, ``g``. The score of a candidate is ``score`` of these sums. A
+``h - g``, before the only channel, ``g``. The score of a candidate is ``score`` of these sums; with
+fewer channels than K in `targets.scored_together`, it is the sum of the scores of each so many. A
 candidate is not valid if its score is negative, or if its feature is monotonic and, in a channel,
 the left value is above (direction 1) or below (direction -1) the right value; these values are
 `values_in_bounds` within the node's bounds. Features are compared by score; of features with equal

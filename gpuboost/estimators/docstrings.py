@@ -35,8 +35,7 @@ FILLED_IN = {
 TEXT = """{summary}
 
 A replacement for scikit-learn's {name}, with the same names of parameters, methods
-and attributes and the same defaults. Multi-output classification is not supported and
-raises an error.
+and attributes and the same defaults.
 Features are binned (see ``max_bins``), and random numbers differ from scikit-learn's.
 The model depends only on data, parameters and seed, never on the device or the number
 of threads; compare models by `fingerprint`.
