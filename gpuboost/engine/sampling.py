@@ -50,7 +50,7 @@ class RowSampler:
     weights : float64 (n_samples,) or None
         Weights of the rows. With "all", they are the weights in each tree; else rows are drawn in
         proportion to them.
-    balance : int32 (n_samples,) or None
+    balance : int32 (n_samples,) or (n_samples, n_outputs), or None
         Class of each row. Each tree weights classes in inverse proportion to their draws
         (``class_weight="balanced_subsample"``).
     row_factor : float64 (n_samples,) or None
@@ -232,7 +232,10 @@ class RowSampler:
     def _balancing(self, draws: np.ndarray) -> np.ndarray:
         """Factor of each row that gives the classes of a tree's draws equal weight."""
         assert self.balance is not None
-        return balanced_weights(np.bincount(self.balance, weights=draws))[self.balance]
+        product = np.ones(self.n_samples)
+        for classes in self.balance.reshape(self.n_samples, -1).T:
+            product = product * balanced_weights(np.bincount(classes, weights=draws))[classes]
+        return product
 
     def draw_counts(self, tree: int) -> np.ndarray:
         """Draw count of each row, 0 if out of bag: int32 (n_samples,). Not for method "all"."""

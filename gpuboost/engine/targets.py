@@ -25,6 +25,10 @@ All targets have these attributes and methods, which backends use:
 ``exponents``
     int64 (P,): column i of ``wide`` is in units of 2**-exponents[i] (see `fixed_point.two_planes`).
     Empty if ``wide`` is None.
+``exponents_in(rows)``
+    Exponents of the leaf sums of a tree with the given `TreeRows`.
+``with_leaf_terms(rows)``
+    The rows of a tree; if their ``wide`` holds the planes of weights, it becomes that of leaf sums.
 ``gain_unit(criterion)``
     Factor from `GrownTree.gain` to the decrease of weight times impurity.
 ``row_channels(row, rows)``
@@ -43,6 +47,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
+from gpuboost.engine.array_modules import copy_to_host
 from gpuboost.engine.criteria import CRITERIA
 from gpuboost.engine.fixed_point import planes_to_float
 from gpuboost.engine.numerics import log, sum_in_order
@@ -71,6 +76,15 @@ class _Target:
     by_class = by_median = has_gradients = False
     row_arrays: ClassVar[tuple[str, ...]] = ()
     n_channels: Any
+    exponents: Any
+
+    def exponents_in(self, rows: TreeRows) -> np.ndarray:
+        """Those of the rows, if these have their own."""
+        return self.exponents if rows.exponents is None else rows.exponents
+
+    def with_leaf_terms(self, rows: TreeRows) -> TreeRows:
+        """The rows as they are."""
+        return rows
 
     @property
     def scored_together(self) -> int:
@@ -155,8 +169,7 @@ class ClassTarget(_Target):
         """Class weights, float64 (...), from leaf sums (..., P)."""
         if self.wide is None and rows.wide is None:
             return sums[..., 0].astype(np.float64)
-        exponents = self.exponents if rows.exponents is None else rows.exponents
-        return planes_to_float(sums, exponents)[..., 0]
+        return planes_to_float(sums, self.exponents_in(rows))[..., 0]
 
 
 @dataclass(frozen=True)
@@ -218,8 +231,8 @@ class ValueTarget(_OfOutputs):
         self, sums: np.ndarray, hessian: np.ndarray, rows: TreeRows, criterion: int
     ) -> NodeValues:
         """Means of outputs; variances or half Poisson deviances, averaged over outputs; weights."""
-        exponents = self.exponents if rows.exponents is None else rows.exponents
-        found, k, unit = planes_to_float(sums, exponents), self.n_channels, self.square_unit
+        found, k = planes_to_float(sums, self.exponents_in(rows)), self.n_channels
+        unit = self.square_unit
         weight = found[:, k + 1] if found.shape[1] > k + 1 else hessian.astype(np.float64)
         centred = found[:, :k] / weight[:, None]
         if CRITERIA[criterion].counts:
@@ -259,6 +272,26 @@ class MultiOutputClassTarget(ValueTarget):
         """Number of outputs."""
         return self.n_channels // self.classes_per_output
 
+    def exponents_in(self, rows: TreeRows) -> np.ndarray:
+        """If the rows have their own: those of each channel, of no squares, and of the weight."""
+        if rows.exponents is None:
+            return self.exponents
+        return np.tile(rows.exponents, self.n_channels + 2)
+
+    def with_leaf_terms(self, rows: TreeRows) -> TreeRows:
+        """The planes of the weight for each channel of value 1, of no squares, and of the weight.
+
+        Values are 0 or 1, so these are the planes of weight times value.
+        """
+        if rows.wide is None:
+            return rows
+        values = copy_to_host(self.values)
+        n, k = values.shape
+        wide = np.zeros((n, k + 2, 2), np.int64)
+        wide[:, :k] = values[:, :, None] * rows.wide[:, None, :]
+        wide[:, k + 1] = rows.wide
+        return replace(rows, wide=wide.reshape(n, -1))
+
     def gain_unit(self, criterion: int) -> float:
         """The criterion's unit, averaged over outputs."""
         return CRITERIA[criterion].class_unit / self.n_outputs
@@ -267,8 +300,7 @@ class MultiOutputClassTarget(ValueTarget):
         self, sums: np.ndarray, hessian: np.ndarray, rows: TreeRows, criterion: int
     ) -> NodeValues:
         """Class probabilities of all outputs, impurities averaged over outputs, and weights."""
-        exponents = self.exponents if rows.exponents is None else rows.exponents
-        found, k = planes_to_float(sums, exponents), self.n_channels
+        found, k = planes_to_float(sums, self.exponents_in(rows)), self.n_channels
         weight = found[:, k + 1] if found.shape[1] > k + 1 else hessian.astype(np.float64)
         probability = found[:, :k] / weight[:, None]
         per_output = probability.reshape(-1, self.classes_per_output)

@@ -108,7 +108,10 @@ BAD_LABELS = {
     "dates": (np.zeros(2, "M8[s]"), "Unknown label type: datetime64"),
     "mixed": (np.array(["a", 1], object), r"all strings or all numbers, got \['int', 'str'\]"),
     "unhashable": (np.array([{}, {}], object), "Unknown label type: unknown"),
-    "outputs": (np.ones((3, 2)), r"shape \(3, 2\): this classifier does not support several outputs"),
+    "outputs": (
+        np.ones((3, 2)),
+        r"shape \(3, 2\): this classifier does not support several outputs",
+    ),
     "cube": (np.ones((1, 1, 1)), "y should be a 1d array"),
     "empty": ([], "y should be a 1d array"),
     "scalar": (np.array(1), "y should be a 1d array"),

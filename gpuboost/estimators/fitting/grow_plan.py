@@ -43,7 +43,7 @@ class GrowPlan:
             GrowTask,
             target=self.target,
             options=self.options,
-            rows_of=partial(rows_with_weight, sampler),
+            rows_of=partial(rows_with_weight, sampler, self.target),
             trees=self.batch.trees,
             seed=seed,
             features_of=None if draw is None else lambda tree: draw.distinct_features(seed, tree),
@@ -120,11 +120,11 @@ def grow_trees(prepared: Prepared[GrowPlan]) -> FittedTrees:
     return FittedTrees(ensemble, *bins, batches, n_outputs=prepared.labels.n_outputs)
 
 
-def rows_with_weight(sampler: RowSampler, tree: int) -> TreeRows:
+def rows_with_weight(sampler: RowSampler, target: LabelTarget, tree: int) -> TreeRows:
     """The rows of a tree; raise an error if no row has weight."""
-    rows = sampler.rows(tree)
+    rows = sampler.copied_to_host.rows(tree)
     check_weight(sampler, tree, bool(rows.weight.any()))
-    return rows
+    return target.with_leaf_terms(rows)
 
 
 def with_progress(steps: Iterable[Any], total: int, verbose: int) -> Iterable[Any]:

@@ -8,7 +8,6 @@ import numpy as np
 
 from gpuboost.backends.device_arrays import log_probabilities
 from gpuboost.data.arrays import array_module
-from gpuboost.data.class_weight import check_class_weight
 from gpuboost.engine.array_modules import working_on
 from gpuboost.estimators.fitting.mixins import Classifier
 from gpuboost.estimators.inputs.targets import MultiOutputClassLabels
@@ -79,19 +78,6 @@ class MultiOutputClassifier(Classifier):
             if len({column.dtype.kind for column in columns}) > 1:  # labels of several types
                 columns = [column.astype(object) for column in columns]
             return array_module(columns[0]).stack(columns, axis=1)
-
-    def _class_factor(self: Any, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
-        """Class weight of each row, see `Classifier`; the product over the outputs."""
-        choice = self._tree.class_weight
-        check_class_weight(choice, self._class_weights, labels.n_outputs)
-        is_of_draws = self._balances_draws() or (self._tree is not self and choice is not None)
-        if labels.n_outputs > 1 and is_of_draws:
-            raise ValueError(
-                f"class_weight={choice!r:.80} would weight the rows drawn for each tree, which is "
-                "not supported for several outputs; use class_weight='balanced' or a list of dicts "
-                "in a forest, or sample_weight"
-            )
-        return super()._class_factor(labels, weights)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

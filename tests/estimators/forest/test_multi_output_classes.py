@@ -150,12 +150,43 @@ def test_class_weights_are_multiplied_over_outputs() -> None:
     assert tree.set_params(class_weight=given).fit(X, y).fingerprint() == expected
 
 
+@pytest.mark.parametrize("device", ["numpy", "numba"])
+@pytest.mark.parametrize("name", ["RandomForestClassifier", "BaggingClassifier"])
+def test_weights_of_the_rows_drawn_for_a_tree(name: str, device: str) -> None:
+    """Copies of one output have its classes balanced once for each copy."""
+    X, y = data()
+    words: dict[str, Any] = {"n_estimators": 4, "random_state": 0, "device": device}
+    if name == "BaggingClassifier":
+        given = [{0: 3.0, 2: 0.5}, {1: 2.0}]
+        tree = gpuboost.DecisionTreeClassifier(class_weight=given, max_depth=3)
+        model = gpuboost.BaggingClassifier(tree, **words)
+    else:
+        words |= {"class_weight": "balanced_subsample", "max_depth": 3}
+        model = gpuboost.RandomForestClassifier(**words)
+    model.fit(X, y[:, :2])
+    for tree, rows in zip(model.estimators_, model.estimators_samples_, strict=True):
+        weights = np.ones(len(rows))
+        for k in range(2):
+            labels = y[rows, k]
+            if name == "BaggingClassifier":
+                weights *= [given[k].get(label, 1.0) for label in labels]
+            else:
+                found = np.unique(labels, return_counts=True)
+                weights *= (len(rows) / len(found[0]) / found[1])[labels]
+        leaf = tree.apply(X[rows])
+        for node in np.unique(leaf):
+            inside = leaf == node
+            total = weights[inside].sum()
+            for k in range(2):
+                share = weights[inside & (y[rows, k] == 1)].sum() / total
+                assert tree.tree_.value[node, k, 1] == pytest.approx(share)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         ({"class_weight": {0: 1.0}}, "For multi-output, class_weight should be a list of dicts"),
         ({"class_weight": [{}]}, r"should match number of outputs. Got a list of 1 for 3 outputs"),
-        ({"class_weight": "balanced_subsample"}, "which is not supported for several outputs"),
         ({"monotonic_cst": [1, 0, 0, 0]}, "not supported with multiple outputs"),
     ],
 )

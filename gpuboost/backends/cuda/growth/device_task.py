@@ -26,7 +26,7 @@ from gpuboost.backends.cuda.runtime.compile_flags import CompileFlags
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs, HostInputs
-from gpuboost.backends.cuda.sampling.draw import DeviceDrawing
+from gpuboost.backends.cuda.sampling.draw import DeviceDrawing, draws_on_device
 from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
 from gpuboost.backends.cuda.sampling.uploaded_rows import RowUploads
 from gpuboost.engine.growth.frontier import Array
@@ -97,8 +97,7 @@ class DeviceTask(Generic[Rounds_co]):
         self.finisher = Finisher.of(runtime, task)
         self._sampler: DeviceDrawing | RowUploads | None = None
         if self.rounds is None:
-            made = RowUploads if task.sampler is None else DeviceDrawing
-            self._sampler = made(runtime, task)
+            self._sampler = (DeviceDrawing if draws_on_device(task) else RowUploads)(runtime, task)
 
     @property
     def _counted(self) -> bool:

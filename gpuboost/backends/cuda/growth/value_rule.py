@@ -65,8 +65,9 @@ class ValueRule:
         ``unit`` is 1 if the task has no sampler; rounds of AdaBoost then set their own unit.
         """
         target, sampler, criterion = task.target, task.sampler, task.options.criterion
-        own = None if sampler is None else sampler.shared_rows.exponents
-        exponents = target.exponents if own is None else own
+        exponents = target.exponents
+        if sampler is not None:
+            exponents = target.exponents_in(sampler.shared_rows)
         kind, mean, distinct_targets, square_unit = _of_kind(target, criterion)
         sizes = [len(of_output) for of_output in distinct_targets]
         arrays = {

@@ -26,6 +26,7 @@ from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns, class_
 from gpuboost.backends.cuda.sampling.uploaded_rows import target_columns
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.sampling import ALL_ROWS, WITH_REPLACEMENT
+from gpuboost.engine.targets import MultiOutputClassTarget
 from gpuboost.engine.task import GrowTask
 
 _KEY_BITS, _ROW_BITS = 64, 32
@@ -93,6 +94,16 @@ class DeviceDrawing:
         wide_of = runtime.xp.empty(n_trees, dtype=np.int32)
         count_up(runtime, wide_of, len(wide) == n_trees)
         return LeafColumns(wide, wide_of, target.n_classes, self._device.sampler.shared_rows.draws)
+
+
+def draws_on_device(task: GrowTask) -> bool:
+    """Whether the rows of the trees are drawn on the device, not uploaded.
+
+    The kernels do not make the leaf terms of several outputs of classes from a tree's own weights.
+    """
+    if task.sampler is None:
+        return False
+    return not (task.sampler.reweighs and isinstance(task.target, MultiOutputClassTarget))
 
 
 def row_order(runtime: Runtime, task: GrowTask, columns: Array) -> RowOrder:
