@@ -64,6 +64,14 @@ class Ensemble(NodeArrays):
         starts = offsets([tree.node_count]), offsets([len(tree.masks)])
         return cls(offset=starts[0], mask_offset=starts[1], **columns)
 
+    def first(self, n: int) -> Ensemble:
+        """The ensemble of the first ``n`` trees; its arrays are views of these."""
+        nodes, masks = self.offset[n], self.mask_offset[n]
+        columns = {f.name: getattr(self, f.name)[:nodes] for f in fields(Tree)}
+        columns["masks"] = self.masks[:masks]
+        starts = {"offset": self.offset[: n + 1], "mask_offset": self.mask_offset[: n + 1]}
+        return Ensemble(**starts, **columns)
+
     @property
     def n_trees(self) -> int:
         """Number of trees."""

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gpuboost.backends.cost_model import GrowthSize
 from gpuboost.data.advice import warn_user
-from gpuboost.data.parameters import one_of
+from gpuboost.data.parameters import integer_between, one_of
 from gpuboost.engine.array_modules import array_module, working_on
 from gpuboost.engine.losses import Loss
 from gpuboost.estimators.boosting.baseline import fitted_init, raw_of_init, read_offset
@@ -308,11 +308,30 @@ class GradientBoosting(ManyTrees):
 
     # ---- a fitted model ------------------------------------------------------------------------
 
-    def _raw_predictions(self, X: Any, offset: Any = None) -> np.ndarray:
-        """Raw predictions: float64 (n, columns)."""
-        trees = self._run(X, BoostedRounds.raw)
+    def _raw_predictions(self, X: Any, offset: Any = None, n_rounds: Any = None) -> np.ndarray:
+        """Raw predictions by the first rounds: float64 (n, columns)."""
+        check_is_fitted(self)
+        n = self._rounds_to_use(n_rounds)
+
+        def raw(model: BoostedRounds, *rest: Any) -> np.ndarray:
+            return (model if n == model.n_rounds else model.first_rounds(n)).raw(*rest)
+
+        trees = self._run(X, raw)
         with working_on(trees):
             return trees + self._start(X, trees, offset)
+
+    def _rounds_to_use(self, n_rounds: Any) -> int:
+        """Number of rounds that predict; see ``n_rounds`` of `predict`."""
+        if n_rounds is None:
+            return self._model.n_rounds
+        if isinstance(n_rounds, str) and n_rounds == "best":
+            if not hasattr(self, "best_iteration_"):
+                raise ValueError(
+                    "n_rounds='best' needs a fit with early stopping; set n_iter_no_change, or "
+                    "pass a number of rounds"
+                )
+            return int(self.best_iteration_) + 1
+        return integer_between("n_rounds", n_rounds, 1, self._model.n_rounds)
 
     def _staged_raw(self, X: Any, offset: Any = None) -> Iterator[np.ndarray]:
         """Raw predictions after each round."""

@@ -54,15 +54,21 @@ class GradientBoostingRegressor(Regressor, GradientBoosting):
             return user_loss(self.loss, n_outputs)
         return make_loss(self.loss, n_outputs=n_outputs, alpha=self.alpha, power=self.tweedie_power)
 
-    def predict(self, X: Any, offset: Any = None) -> np.ndarray:
+    def predict(self, X: Any, offset: Any = None, n_rounds: Any = None) -> np.ndarray:
         """Predicted values.
+
+        Parameters
+        ----------
+        n_rounds : int, 'best' or None
+            Number of rounds that predict: 'best' means the rounds up to ``best_iteration_``, None
+            all rounds (XGBoost's default is the best).
 
         Returns
         -------
         ndarray of float64 of shape (n_samples,) or (n_samples, n_outputs)
             With several levels of ``loss="quantile"``, (n_samples, n_quantile_levels).
         """
-        return self._shaped(self._raw_predictions(X, offset))
+        return self._shaped(self._raw_predictions(X, offset, n_rounds))
 
     def staged_predict(self, X: Any, offset: Any = None) -> Iterator[np.ndarray]:
         """Predicted values after each round; see `predict`."""
@@ -108,41 +114,47 @@ class GradientBoostingClassifier(Classifier, GradientBoosting):
             return user_loss(self.loss, 1 if n_classes <= 2 else n_classes)
         return make_loss(self.loss, n_classes=n_classes)
 
-    def decision_function(self, X: Any, offset: Any = None) -> np.ndarray:
-        """Raw predictions.
+    def decision_function(self, X: Any, offset: Any = None, n_rounds: Any = None) -> np.ndarray:
+        """Raw predictions; see `predict` for ``n_rounds``.
 
         Returns
         -------
         ndarray of float64 of shape (n_samples,) with two classes, else (n_samples, n_classes)
         """
-        return _of_one_column(self._raw_predictions(X, offset))
+        return _of_one_column(self._raw_predictions(X, offset, n_rounds))
 
     def staged_decision_function(self, X: Any, offset: Any = None) -> Iterator[np.ndarray]:
         """Raw predictions after each round; see `decision_function`."""
         return map(_of_one_column, self._staged_raw(X, offset))
 
-    def predict_proba(self, X: Any, offset: Any = None) -> np.ndarray:
-        """Probability of each class.
+    def predict_proba(self, X: Any, offset: Any = None, n_rounds: Any = None) -> np.ndarray:
+        """Probability of each class; see `predict` for ``n_rounds``.
 
         Returns
         -------
         ndarray of float64 of shape (n_samples, n_classes)
         """
-        return self._probabilities(self._raw_predictions(X, offset))
+        return self._probabilities(self._raw_predictions(X, offset, n_rounds))
 
     def staged_predict_proba(self, X: Any, offset: Any = None) -> Iterator[np.ndarray]:
         """Probabilities after each round; see `predict_proba`."""
         return map(self._probabilities, self._staged_raw(X, offset))
 
-    def predict(self, X: Any, offset: Any = None) -> np.ndarray:
+    def predict(self, X: Any, offset: Any = None, n_rounds: Any = None) -> np.ndarray:
         """Most probable class of each row; ties go to the first class.
+
+        Parameters
+        ----------
+        n_rounds : int, 'best' or None
+            Number of rounds that predict: 'best' means the rounds up to ``best_iteration_``, None
+            all rounds (XGBoost's default is the best).
 
         Returns
         -------
         ndarray of shape (n_samples,)
             On the GPU if X is on the GPU, except for string classes, which are on the host.
         """
-        return self._most_probable(self.predict_proba(X, offset))
+        return self._most_probable(self.predict_proba(X, offset, n_rounds))
 
     def staged_predict(self, X: Any, offset: Any = None) -> Iterator[np.ndarray]:
         """Classes after each round; see `predict`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -53,6 +53,19 @@ class BoostedRounds(FittedTrees):
         if k == 1:
             return (self.ensemble,)
         return tuple(Ensemble.of(self.ensemble.trees[c::k]) for c in range(k))
+
+    def first_rounds(self, n: int) -> BoostedRounds:
+        """The model of the first ``n`` rounds; repeated calls return the same object."""
+        if n not in self._shorter:
+            self._shorter.clear()  # keep one
+            ensemble = self.ensemble.first(n * self.trees_per_round)
+            self._shorter[n] = replace(self, ensemble=ensemble)
+        return self._shorter[n]
+
+    @cached_property
+    def _shorter(self) -> dict[int, BoostedRounds]:
+        """The last result of `first_rounds`, by its number of rounds."""
+        return {}
 
     def raw(self, data: np.ndarray | BinnedMatrix, backend: Backend, n_threads: int) -> np.ndarray:
         """Sum of the trees' values, without the baseline: float64 (n, columns)."""
