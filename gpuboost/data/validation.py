@@ -27,6 +27,7 @@ from gpuboost.data.arrays import (
 )
 
 MAX_ROWS = 2**31 - 1  # rows are numbered with int32 in the engine and the kernels
+LARGEST_TARGET = 2.0**1000  # about 1e301; sums over 2**23 rows stay within float64
 _HOST_ROW_CHUNK = 1 << 16
 _DEVICE_ROW_CHUNK = 1 << 22  # larger on a GPU, since the host waits for each chunk
 
@@ -162,8 +163,8 @@ def check_targets(y: Any) -> NDArray[np.float64]:
     TypeError
         For targets that are not array-like.
     ValueError
-        For targets that are missing, empty, not numeric, not finite, or not of one or two
-        dimensions.
+        For targets that are missing, empty, not numeric, not finite, larger than
+        `LARGEST_TARGET`, or not of one or two dimensions.
     """
     y = read_target(y)
     if y.ndim not in (1, 2) or 0 in y.shape:
@@ -173,6 +174,12 @@ def check_targets(y: Any) -> NDArray[np.float64]:
         )
     y = array_module(y).ascontiguousarray(_to_numbers(y, "y"))
     check_finite(y, "Input y")
+    largest = float(array_module(y).abs(y).max())
+    if largest > LARGEST_TARGET:
+        raise ValueError(
+            f"the largest absolute value of y is {largest:g}, and sums of such values could exceed "
+            f"float64; values up to {LARGEST_TARGET:g} are allowed. Scale the target down"
+        )
     return y.ravel() if y.ndim == 2 and y.shape[1] == 1 else y
 
 

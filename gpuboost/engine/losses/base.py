@@ -288,7 +288,8 @@ class FormulaLoss(Loss):
 
     def _values(self, y: np.ndarray, raw: np.ndarray, parameter: np.ndarray) -> np.ndarray:
         """Losses of some rows, averaged over columns: float64 (n,)."""
-        values = self.facts.value(as_columns(y), raw, parameter)
+        with np.errstate(over="ignore"):  # losses beyond float64 are infinite
+            values = self.facts.value(as_columns(y), raw, parameter)
         total = np.zeros(len(raw))
         for k in range(self.columns):
             total = total + values[:, k]

@@ -14,6 +14,8 @@ from gpuboost.data.class_weight import check_class_weight
 from gpuboost.engine.array_modules import working_on
 from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
 
+_SQUARES_UP_TO = 1e150  # squares of larger numbers, or of their reciprocals, can leave float64
+
 
 def copied_to_host(*given: Any) -> list[Any]:
     """Copy arrays on a GPU to the host, for scikit-learn's metrics; keep other objects as given."""
@@ -165,7 +167,12 @@ class Regressor(RegressorMixin):
         -------
         float
         """
-        return score_of(self, self.predict(X), y, sample_weight)
+        found, y = copied_to_host(self.predict(X), y)
+        largest = np.abs(np.asarray(y, float)).max(initial=0.0)
+        if largest > _SQUARES_UP_TO or 0.0 < largest < 1.0 / _SQUARES_UP_TO:
+            # R2 is the same for scaled values.
+            y, found = np.asarray(y) / largest, found / largest
+        return score_of(self, found, y, sample_weight)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]

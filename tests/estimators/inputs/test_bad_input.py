@@ -22,7 +22,7 @@ from gpuboost import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
-from tests.estimators.estimator_cases import fitted_facts
+from tests.estimators.estimator_cases import fitted_facts, make
 
 pd = pytest.importorskip("pandas")
 
@@ -74,7 +74,7 @@ BAD_DATA = {
     "labels missing": (X, np.where(Y == 1, np.nan, Y), None, ValueError, "contains NaN"),
     "label None": (X, np.where(Y == 1, None, "a"), None, ValueError, "label is missing"),
     "continuous labels": (X, X[:, 0], None, ValueError, "Unknown label type: continuous"),
-    "two label columns": (X, np.c_[Y, Y], None, ValueError, "several outputs is not supported"),
+    "a cube of labels": (X, np.zeros((30, 2, 2)), None, ValueError, "y should be a 1d array"),
     "labels of two types": (X, np.where(Y == 1, "a", Y.astype(object)), None, ValueError, "types?"),
     "negative weight": (X, Y, np.arange(30) - 1.0, ValueError, "Negative.*row 0"),
     "weights all zero": (X, Y, np.zeros(30), ValueError, "zero for every row"),
@@ -106,8 +106,12 @@ def test_weights_can_be_a_table_of_one_column():
     pd = pytest.importorskip("pandas")
     weights = np.arange(30) + 1.0
     expected = forest(random_state=0).fit(X, Y, weights).fingerprint()
-    for column in (weights[:, None], pd.DataFrame({"weight": weights})):
-        assert forest(random_state=0).fit(X, Y, column).fingerprint() == expected
+    column = pd.DataFrame({"weight": weights})
+    assert forest(random_state=0).fit(X, Y, column).fingerprint() == expected
+    with pytest.raises(ValueError, match="one weight per row"):  # as in scikit-learn
+        forest().fit(X, Y, weights[:, None])
+    with pytest.raises(TypeError, match="at least 1 dimension"):
+        forest().fit(X, Y, np.array(2.0))
 
 
 BAD_TARGETS = {
@@ -115,6 +119,7 @@ BAD_TARGETS = {
     "infinity": (np.where(Y == 1, np.inf, 1.0), "Input y contains infinity"),
     "words": (np.array(["low", "high", "low"] * 10), "y must be numeric"),
     "three dimensions": (np.zeros((30, 1, 1)), "y should be a 1d array"),
+    "huge values": (np.full(30, 2e301), r"values up to 1.07151e\+301 are allowed"),
     "a span beyond float64": (np.where(Y == 1, 1.7e308, -1.7e308), "Scale the target down"),
 }
 
@@ -126,6 +131,18 @@ def test_bad_targets_of_regressors(case):
     with pytest.raises(ValueError, match=message):
         estimator.fit(X, y)
     assert not fitted_facts(estimator)
+
+
+@pytest.mark.parametrize("scale", [1e300, 1e-300])
+@pytest.mark.parametrize(
+    "name", ["DecisionTreeRegressor", "RandomForestRegressor", "GradientBoostingRegressor"]
+)
+def test_extreme_targets_fit_and_score_without_warnings(name, scale):
+    """Warnings are errors in the tests."""
+    y = np.random.default_rng(0).normal(size=30)
+    model = make(name, random_state=0)
+    expected = model.fit(X, y).score(X, y)
+    assert model.fit(X, y * scale).score(X, y * scale) == pytest.approx(expected, rel=1e-6)
 
 
 def test_at_most_two_billion_rows_are_accepted():
@@ -177,7 +194,12 @@ BAD_PARAMETERS = [
     (forest, {"max_samples": "half"}, TypeError, "max_samples"),
     (bagging, {"max_samples": 1.5}, ValueError, "max_samples"),
     (forest, {"bootstrap": False, "max_samples": 5}, ValueError, "got max_samples=5"),
-    (bagging, {"bootstrap": False, "max_samples": 31}, ValueError, "31 rows, but X has 30 and"),
+    (
+        bagging,
+        {"bootstrap": False, "max_samples": 31},
+        ValueError,
+        "max_samples=31 must be <= n_samples=30",
+    ),
     (forest, {"bootstrap": 1}, TypeError, "bootstrap must be True or False"),
     (bagging, {"bootstrap_features": "no"}, TypeError, "bootstrap_features"),
     (forest, {"oob_score": "yes"}, TypeError, "oob_score"),
@@ -192,7 +214,7 @@ BAD_PARAMETERS = [
     (forest, {"class_weight": {0: -1.0, 1: 1, 2: 1}}, ValueError, r"class_weight\[0\]"),
     (forest, {"class_weight": {0: 0, 1: 0, 2: 0}}, ValueError, "positive for some row"),
     (forest, {"class_weight": 3.0}, ValueError, "class_weight must be None"),
-    (tree, {"class_weight": [{0: 1.0}]}, ValueError, "multi-output classification"),
+    (tree, {"class_weight": [{0: 1.0}]}, ValueError, "y has one output; pass one dict"),
     (forest, {"random_state": -1}, ValueError, "random_state .* from 0 to"),
     (forest, {"random_state": 2**32}, ValueError, "random_state"),
     (forest, {"random_state": "seed"}, ValueError, "random_state must be an integer"),
@@ -254,7 +276,7 @@ BAD_PARAMETERS = [
     (boosting, {"interaction_cst": 3}, TypeError, "sequence of sets"),
     (boosted_classes, {"class_weight": {1: 0, 2: 0}}, ValueError, "1 class after sample_weight"),
     (boosting, {"multi_strategy": "both"}, ValueError, "multi_strategy must be one of"),
-    (boosting, {"init": "one"}, ValueError, "init must be an estimator, 'zero' or None"),
+    (boosting, {"init": "one"}, ValueError, "The 'init' parameter of .*'zero'"),
     (boosting, {"validation_fraction": 1.0}, ValueError, "validation_fraction"),
     (boosting, {"n_iter_no_change": 0}, ValueError, "n_iter_no_change must be"),
     (boosting, {"n_iter_no_change": 2, "tol": -1.0}, ValueError, "tol must be a number >= 0"),
@@ -387,7 +409,7 @@ def test_bad_warm_starts_leave_the_model(params, data, y, message):
 def test_too_few_rows_to_draw_without_replacement():
     weights = (np.arange(30) < 10) * 1.0
     with (
-        pytest.warns(UserWarning, match="bootstrap=True is recommended"),
+        pytest.warns(UserWarning, match="it is recommended to use bootstrap=True"),
         pytest.raises(ValueError, match="asks for 15 rows without replacement, but only 10"),
     ):
         bagging(bootstrap=False, max_samples=15).fit(X, Y, weights)
