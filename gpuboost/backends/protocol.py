@@ -52,10 +52,10 @@ missing values go left.)
 centres (`BinMapper.center`) and u = `randomness.threshold_draw`: the draw is
 ``a * (1 - u) + c * u`` and b the last bin in [lo, hi - 1] whose centre is at most the draw (lo if
 none is); ``bin`` = b, ``next_bin`` = b + 1. If lo == hi, the missing bin is the other occupied bin:
-then b = lo, no threshold is drawn, and ``next_bin`` is `ONLY_MISSING_RIGHT`. If the missing bin is
-occupied, the direction of missing values is drawn, too: if `randomness.missing_goes_left` is 1, the
-only candidate has missing left, and is valid only if a value bin on the right is occupied. In all
-other cases, the only candidate has missing right.
+then b = lo, ``next_bin`` is `ONLY_MISSING_RIGHT`, and missing values go right. Otherwise, if the
+missing bin is occupied, the direction of missing values is drawn, too: if
+`randomness.missing_goes_left` is 1, the only candidate has missing left, and is valid only if a
+value bin on the right is occupied. In all other cases, the only candidate has missing right.
 
 **Categorical features.** The categories are the value bins of the mapper. With random thresholds,
 the left side is every occupied category with `randomness.category_goes_left`; if that selects no

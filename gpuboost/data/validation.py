@@ -194,8 +194,8 @@ def check_counts(y: np.ndarray, inside: np.ndarray | None) -> None:
         wrong = (
             "Some value(s) of y are negative which is not allowed for Poisson regression"
             if smallest < 0.0
-            else "Sum of y is not strictly positive which is necessary for Poisson regression, in "
-            "rows of positive weight"
+            else "Sum of y is not strictly positive which is necessary for Poisson regression: "
+            "y is not positive in any row of positive weight, and Poisson deviances need it"
         )
         raise ValueError(
             f"{wrong}. The smallest value is {smallest:g}; correct y, or use "

@@ -28,10 +28,14 @@ struct Threshold {
 
 // The threshold of a split by feature f: `draw` or, if that is NaN (the threshold is not random),
 // midway between bins `bin` and `next_bin`. A threshold among the training values of a bin moves
-// out of them. If only missing values go right, the threshold is infinity.
+// out of them. If only missing values go right, the threshold is infinity or, if it is random, the
+// largest value of `bin`.
 __device__ __forceinline__ Threshold threshold_of(const Bins& bins, int32 f, int32 bin,
                                                   int32 next_bin, double draw)
 {
+    if (next_bin == ONLY_MISSING_RIGHT && draw == draw) {
+        return {bin, bins.high[(int64)f * bins.width + bin]};
+    }
     if (next_bin == ONLY_MISSING_RIGHT) {
         return {bins.width - 1, __longlong_as_double(0x7FF0000000000000ll)};
     }

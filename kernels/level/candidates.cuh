@@ -181,7 +181,7 @@ __device__ __forceinline__ Item random_numeric_item(Workspace& space, int32 miss
     const bool last_below = feature.code(t) <= bin && feature.code(t + 1) > bin;
     const bool one_value = low == high;
     return {t, t < missing_cell, last_below, false, NOWHERE, bin,
-            one_value ? ONLY_MISSING_RIGHT : bin + 1, one_value ? no_draw() : draw, false};
+            one_value ? ONLY_MISSING_RIGHT : bin + 1, draw, false};
 }
 
 __device__ __forceinline__ Item single_category_item(const Workspace& space)

@@ -243,7 +243,9 @@ __device__ __forceinline__ Best best_split(Workspace& space, const HistogramView
     best.item = item_of(space, cells, node, options, feature);
     int32 directions = BOTH;
     if (options.random_thresholds) {
-        directions = missing_goes_left(node.key, (uint64)feature.index) ? ONLY_LEFT : ONLY_RIGHT;
+        const bool one_value = !feature.categorical && best.item.next_bin == ONLY_MISSING_RIGHT;
+        const bool left = !one_value && missing_goes_left(node.key, (uint64)feature.index);
+        directions = left ? ONLY_LEFT : ONLY_RIGHT;
     }
     Regular regular = {};
     if (NEWTON_CRITERION) {

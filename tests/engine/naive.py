@@ -103,7 +103,8 @@ class NaiveTree(NaiveSums):
             few = self.sum(missing)[0] < self.min_category
             if self.sorts(f) and not set(occupied) - rare - split.left_codes and few:
                 options = []
-            if missing and self.options.random_thresholds:
+            one_value = not self.matrix.mapper.is_categorical[f] and len(occupied) == 1
+            if missing and self.options.random_thresholds and not one_value:
                 left = int(randomness.missing_goes_left(word(node.key), word(f))[0])
                 options = options[left : left + 1]
             for direction, left in options:
@@ -146,10 +147,10 @@ class NaiveTree(NaiveSums):
 
     def random_threshold(self, node: Node, f: int, occupied: list[int]) -> Split:
         centre, low, high = self.matrix.mapper.center[f], occupied[0], occupied[-1]
-        if low == high:
-            return Split(-1.0, f, frozenset(range(low + 1)), 0, low, ONLY_MISSING_RIGHT)
         u = randomness.threshold_draw(word(node.key), word(f))
         draw = float((centre[low] * (1.0 - u) + centre[high] * u)[0])
+        if low == high:
+            return Split(-1.0, f, frozenset(range(low + 1)), 0, low, ONLY_MISSING_RIGHT, draw)
         b = max([c for c in range(low, high) if centre[c] <= draw], default=low)
         return Split(-1.0, f, frozenset(range(b + 1)), 0, b, b + 1, draw)
 

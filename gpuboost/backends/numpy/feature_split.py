@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -118,6 +118,9 @@ class FeatureSplitter:
             draw, code = self._random_threshold(pairs.take(node), low, high)
             at = last_up_to(values, node, code)
             following = np.where(low == high, ONLY_MISSING_RIGHT, code + 1)
+            may_right = missing.may_right.copy()
+            may_right[node[low == high]] = True
+            missing = replace(missing, may_right=may_right)
         else:
             at, code, node = occupied, values.code[occupied], of
             draw = np.full(len(at), np.nan)
@@ -131,13 +134,11 @@ class FeatureSplitter:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Draw a threshold uniformly between two bin centres; also return the last bin up to it.
 
-        This bin is at least ``low`` and below ``high``. If ``low == high``, the threshold is NaN,
-        and the bin is ``low``.
+        This bin is at least ``low`` and below ``high``. If ``low == high``, the bin is ``low``.
         """
         centre, feature = self.mapper.center, pairs.feature
         u = randomness.threshold_draw(pairs.frontier.key, feature.astype(np.uint64))
         draw = centre[feature, low] * (1.0 - u) + centre[feature, high] * u
-        draw = np.where(low == high, np.nan, draw)
         return draw, last_bin_up_to(self.mapper, feature, (low, np.maximum(high - 1, low)), draw)
 
     def _categorical(

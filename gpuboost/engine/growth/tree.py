@@ -243,7 +243,8 @@ def find_thresholds(grown: GrownTree, mapper: BinMapper) -> SplitThresholds:
     A threshold among the training values of a bin moves out of them, so that ``x <= threshold``
     and ``code(x) <= code`` agree for each training row of positive weight. If only missing values
     go right, the threshold is +inf, and its code is the largest code of a value,
-    ``missing_code - 1``.
+    ``missing_code - 1``. If such a threshold is random, it is the largest value of b, and its code
+    is b.
     """
     m = len(grown.feature)
     threshold, code = np.full(m, np.nan), np.zeros(m, dtype=np.int16)
@@ -251,6 +252,9 @@ def find_thresholds(grown: GrownTree, mapper: BinMapper) -> SplitThresholds:
     open_end = grown.next_bin[split] == ONLY_MISSING_RIGHT
     threshold[split[open_end]] = np.inf
     code[split[open_end]] = mapper.missing_code - 1
+    drawn = split[open_end & ~np.isnan(grown.draw[split])]
+    threshold[drawn] = mapper.high[grown.feature[drawn], grown.bin[drawn]]
+    code[drawn] = grown.bin[drawn]
     split = split[~open_end]
     feature = grown.feature[split]
     low, high = grown.bin[split].astype(np.int64), grown.next_bin[split].astype(np.int64) - 1

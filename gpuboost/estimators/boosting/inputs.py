@@ -117,7 +117,7 @@ def _read_rows(given: Any, estimator: Any, prepared: Prepared[BoostPlan], init: 
     n = data.n_samples if isinstance(data, BinnedMatrix) else len(data)
     y, sample_weight = (adopt_targets(its, prepared.backend.name) for its in (y, sample_weight))
     with where_they_are(y, sample_weight):
-        own, weights = read_targets(estimator._labels, y, sample_weight, n)
+        own, weights = read_targets(estimator._read_labels, y, sample_weight, n)
     target = _known_target(own, prepared.labels)
     offsets = start_of_rows(X, offset, init, loss, len(target))
     if offsets is None:

@@ -117,6 +117,10 @@ class TreeModel(BaseEstimator, ABC):
         """The model that a warm start adds trees to; None without one."""
         return None
 
+    def _read_labels(self, y: Any) -> Any:
+        """Read and check the labels."""
+        return self._labels.read(y)
+
     def _has_all_trees(self) -> bool:
         """Whether a warm start has all trees already, so that the fit changes nothing."""
         return False

@@ -11,6 +11,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from gpuboost.backends.device_arrays import log_probabilities
 from gpuboost.data.arrays import array_module, copy_device_array_to_host, copy_to_host, is_on_device
 from gpuboost.data.class_weight import check_class_weight
+from gpuboost.data.validation import check_counts
 from gpuboost.engine.array_modules import working_on
 from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
 
@@ -148,6 +149,13 @@ class Regressor(RegressorMixin):
 
     _labels: ClassVar[Any] = ValueLabels
     _metric = staticmethod(r2_score)
+
+    def _read_labels(self: Any, y: Any) -> Any:
+        """Read the values; those for the criterion 'poisson' must not be negative."""
+        labels = super()._read_labels(y)  # type: ignore[misc]
+        if self._tree.criterion == "poisson":
+            check_counts(labels.rows, None)
+        return labels
 
     def predict(self: Any, X: Any) -> np.ndarray:
         """Predicted value of each row: the mean of the row's leaf values over the trees.

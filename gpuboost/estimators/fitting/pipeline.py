@@ -126,7 +126,7 @@ def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Prepared[Any]
     table = read_training(X, estimator, before)
     y, sample_weight = (adopt_targets(given, device) for given in (y, sample_weight))
     with where_they_are(y, sample_weight):
-        labels, weights = read_targets(estimator._labels, y, sample_weight, table.n_samples)
+        labels, weights = read_targets(estimator._read_labels, y, sample_weight, table.n_samples)
         if before is not None:
             check_same_labels(estimator, labels)
         inputs = FitInputs(labels, weights, table.schema, table.value_bytes, before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -94,7 +95,7 @@ def where_they_are(*given: Any) -> AbstractContextManager[Any]:
 
 
 def read_targets(
-    kind: Any, y: Any, sample_weight: Any, n_samples: int
+    read: Callable[[Any], AnyLabels], y: Any, sample_weight: Any, n_samples: int
 ) -> tuple[AnyLabels, np.ndarray | None]:
     """Read the labels and weights of the rows of a fit or of an evaluation set.
 
@@ -102,10 +103,10 @@ def read_targets(
 
     Parameters
     ----------
-    kind : type
-        `ClassLabels`, `MultiOutputClassLabels`, `ValueLabels` or a subclass.
+    read : callable
+        Reads and checks the labels, such as `ValueLabels.read`.
     """
-    labels = kind.read(y)
+    labels = read(y)
     check_same_length(range(n_samples), labels)
     weights = check_weights(sample_weight, n_samples)
     if weights is None:

@@ -84,6 +84,9 @@ def _find(
             continue
         if next_bin[node] == ONLY_MISSING_RIGHT:
             threshold[node], code[node] = np.inf, all_values
+            if draw[node] == draw[node]:
+                at = last_bin[node]
+                threshold[node], code[node] = high[feature[node], at], at
             continue
         of, ends = feature[node], (np.int64(last_bin[node]), np.int64(next_bin[node]))
         threshold[node], code[node] = _between(low[of], high[of], center[of], ends, draw[node])

@@ -16,7 +16,7 @@ from gpuboost.backends.numba.common.feature_sampling import (
 from gpuboost.backends.numba.common.packed_words import count_of, gradient_of, hessian_of
 from gpuboost.backends.numba.common.records import COUNT, GRADIENT, HESSIAN, Members
 from gpuboost.backends.numba.common.split_thresholds import last_bin_below
-from gpuboost.backends.numba.compiler import NAN, criteria, helper, inlined, plugin, randomness
+from gpuboost.backends.numba.compiler import criteria, helper, inlined, plugin, randomness
 from gpuboost.backends.numba.splits.channels import add_row, row_packing
 from gpuboost.backends.numba.splits.histograms import (
     add_hessians,
@@ -144,9 +144,9 @@ def evaluate_random(problem, channels, node, row, word, is_wide, feature, rank):
         low, high = code_range(scratch.codes, members.row.size)
     if (high < 0) | ((low == high) & (not is_seen)):
         return False
-    draw, code, following = NAN, low, np.int64(ONLY_MISSING_RIGHT)
+    draw = draw_threshold(matrix.center, node.key, feature, low, high)
+    code, following = low, np.int64(ONLY_MISSING_RIGHT)
     if low < high:
-        draw = draw_threshold(matrix.center, node.key, feature, low, high)
         code = last_bin_below(matrix.center[feature], low, high, draw)
         following = code + 1
     scratch.missing[:] = 0
@@ -157,7 +157,7 @@ def evaluate_random(problem, channels, node, row, word, is_wide, feature, rank):
     _sum_codes(problem, channels, members, np.int64(0), code)
     if is_seen | (problem.limits.criterion != VARIANCE):
         one = (np.int64(0), np.int64(1))
-        best = best_candidate(problem, channels, node, feature, one)
+        best = best_candidate(problem, channels, node, feature, one, low == high)
     else:
         best = _plain_candidate(problem, channels, node)
     if take_candidate(problem, feature, rank, best):

@@ -223,12 +223,13 @@ def take_candidate(problem, feature, rank, best):
 
 
 @inlined
-def missing_directions(problem, node, feature):
+def missing_directions(problem, node, feature, one_value):
     """Whether missing values can go right, and left; without missing values, only right.
 
-    If thresholds are random, missing values can only go in the drawn direction.
+    If thresholds are random, missing values can only go in the drawn direction, or right if the
+    node has only one value besides.
     """
-    if problem.scratch.missing[HESSIAN] == 0:
+    if (problem.scratch.missing[HESSIAN] == 0) | one_value:
         return True, False
     if not problem.limits.random_thresholds:
         return True, True
@@ -237,13 +238,14 @@ def missing_directions(problem, node, feature):
 
 
 @inlined
-def best_candidate(problem, channels, node, feature, positions):
+def best_candidate(problem, channels, node, feature, positions, one_value=False):
     """Best position in a range (first, end), its score, and the direction of missing values.
 
-    The position is -1 if no candidate is valid.
+    The position is -1 if no candidate is valid. With random thresholds, ``one_value`` is whether
+    the node has one value of the feature.
     """
     sign = np.float64(sign_of(problem, feature))
-    directions = missing_directions(problem, node, feature)
+    directions = missing_directions(problem, node, feature, one_value)
     j, score, direction = np.int64(-1), -1.0, MISSING_RIGHT
     for side in range(2):
         if directions[side]:
