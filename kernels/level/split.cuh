@@ -70,8 +70,26 @@ __device__ __forceinline__ bool is_valid(const Node& node, const Options& option
                          && node.count - count >= options.min_samples_leaf));
 }
 
-// Number of classes per output, if several outputs have classes.
-constexpr int32 CLASSES = SCORED_TOGETHER > 0 ? SCORED_TOGETHER : 1;
+__device__ __forceinline__ double score_of(const Terms& terms, const Options& options, double hl,
+                                           double h)
+{
+    return with_criterion(Criteria(), options.criterion, ScoreOf(), terms, hl, h);
+}
+
+// Add the score of one output's terms to the total, and reset the terms.
+__device__ __forceinline__ void add_output(double& total, Terms& terms, const Options& options,
+                                           double hl, double h)
+{
+    total = total + score_of(terms, options, hl, h);
+    terms = {0.0, 0.0, 0.0, true};
+}
+
+// Whether channel k is the last class of an output, if several outputs have classes.
+__device__ __forceinline__ bool ends_output(int32 k)
+{
+    constexpr int32 n = SCORED_TOGETHER > 0 ? SCORED_TOGETHER : 1;
+    return SCORED_TOGETHER > 0 && (k + 1) % n == 0;
+}
 
 struct Scores {
     double missing_right;
@@ -103,7 +121,6 @@ __device__ __forceinline__ Scores scores_of(Workspace& space, const HistogramVie
     const double h = (double)node.hessian;
     const double hl_right = right ? (double)hessian : 1.0;
     const double hl_left = left ? (double)(hessian + missing_hessian) : 1.0;
-    const int32 number = options.criterion;
     double right_score = 0.0, left_score = 0.0;
     Terms right_terms = {0.0, 0.0, 0.0, true}, left_terms = {0.0, 0.0, 0.0, true};
     for (int32 k = 0; k < options.n_channels; ++k) {
@@ -114,18 +131,14 @@ __device__ __forceinline__ Scores scores_of(Workspace& space, const HistogramVie
             const int64 missing = rest ? all - gradient.all : cells.gradient(at_missing, k);
             add_terms(left_terms, options, regular, gradient.left + missing, all, hl_left, h);
         }
-        if (SCORED_TOGETHER > 0 && (k + 1) % CLASSES == 0) {  // the last class of an output
-            right_score += with_criterion(Criteria(), number, ScoreOf(), right_terms, hl_right, h);
-            left_score += with_criterion(Criteria(), number, ScoreOf(), left_terms, hl_left, h);
-            right_terms = left_terms = {0.0, 0.0, 0.0, true};
+        if (ends_output(k)) {
+            add_output(right_score, right_terms, options, hl_right, h);
+            add_output(left_score, left_terms, options, hl_left, h);
         }
     }
-    if (SCORED_TOGETHER > 0) {
-        return {right ? right_score : -1.0, left ? left_score : -1.0, missing_hessian > 0};
-    }
-    return {right ? with_criterion(Criteria(), number, ScoreOf(), right_terms, hl_right, h) : -1.0,
-            left ? with_criterion(Criteria(), number, ScoreOf(), left_terms, hl_left, h) : -1.0,
-            missing_hessian > 0};
+    if (SCORED_TOGETHER == 0 && right) right_score = score_of(right_terms, options, hl_right, h);
+    if (SCORED_TOGETHER == 0 && left) left_score = score_of(left_terms, options, hl_left, h);
+    return {right ? right_score : -1.0, left ? left_score : -1.0, missing_hessian > 0};
 }
 
 // Twice the position of the largest score of the block (the first one if equal), plus 1 if missing

@@ -114,7 +114,7 @@ COUNTED = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:With weights and bootstrap=False")
+@pytest.mark.filterwarnings("ignore:When fitting BaggingClassifier")
 @pytest.mark.parametrize("weights", ["", "whole", "real"])
 @pytest.mark.parametrize(
     ("name", "words"), [(name, words) for name, found in COUNTED.items() for words in found]

@@ -13,7 +13,7 @@ from gpuboost.data.arrays import array_module, copy_device_array_to_host, copy_t
 from gpuboost.data.class_weight import check_class_weight
 from gpuboost.data.validation import check_counts
 from gpuboost.engine.array_modules import working_on
-from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
+from gpuboost.estimators.inputs.targets import ClassLabels, MultiOutputClassLabels, ValueLabels
 
 _SQUARES_UP_TO = 1e150  # squares of larger numbers, or of their reciprocals, can leave float64
 
@@ -44,48 +44,67 @@ class Classifier(ClassifierMixin):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The class labels.
-    n_classes_ : int
-        Number of classes.
+    classes_ : ndarray of shape (n_classes,), or a list of such arrays
+        The class labels; with several outputs (of trees, forests and bagging), a list with an array
+        for each output.
+    n_classes_ : int or list of int
+        Number of classes; with several outputs, a list with the number for each output.
     oob_decision_function_ : ndarray of shape (n_samples, n_classes), with ``oob_score``
         Out-of-bag class probabilities (with ``voting='hard'``, fractions of the votes); NaN for
-        rows that every tree was grown on (in scikit-learn's forests, 0).
+        rows that every tree was grown on (in scikit-learn's forests, 0). With several outputs of
+        two classes each, the shape is (n_samples, 2, n_outputs).
     """
 
     _labels: ClassVar[Any] = ClassLabels
     _metric = staticmethod(accuracy_score)
     _class_weights: ClassVar[tuple[str, ...]] = ("balanced",)
 
-    def predict_proba(self: Any, X: Any) -> np.ndarray:
+    def predict_proba(self: Any, X: Any) -> Any:
         """Probability of each class.
 
         Returns
         -------
-        ndarray of float64 of shape (n_samples, n_classes)
+        ndarray of float64 of shape (n_samples, n_classes), or a list of such arrays
             Mean of the trees' class probabilities; with ``voting="hard"``, the fraction of the
-            trees that vote for the class.
+            trees that vote for the class. With several outputs, a list with an array for each.
         """
-        return self._mean_values(X)
+        values = self._mean_values(X)
+        if self.n_outputs_ == 1:
+            return values
+        width = values.shape[1] // self.n_outputs_
+        with working_on(values):
+            return [values[:, k * width :][:, :n] for k, n in enumerate(self.n_classes_)]
 
-    def predict_log_proba(self: Any, X: Any) -> np.ndarray:
+    def predict_log_proba(self: Any, X: Any) -> Any:
         """Logarithm of `predict_proba`; minus infinity where a probability is 0."""
-        return log_probabilities(self.predict_proba(X))
+        found = self.predict_proba(X)
+        if self.n_outputs_ == 1:
+            return log_probabilities(found)
+        return [log_probabilities(own) for own in found]
 
     def predict(self: Any, X: Any) -> np.ndarray:
         """Most probable class of each row; ties go to the first class.
 
         Returns
         -------
-        ndarray of shape (n_samples,)
+        ndarray of shape (n_samples,) or (n_samples, n_outputs)
             On the GPU if X is on the GPU, except for string classes, which are on the host.
         """
         return self._most_probable(self.predict_proba(X))
 
-    def _most_probable(self: Any, probabilities: np.ndarray) -> np.ndarray:
-        """Label of the most probable class of each row."""
-        with working_on(probabilities):
-            return self._labels_at(probabilities.argmax(axis=1), self.classes_)
+    def _most_probable(self: Any, probabilities: Any) -> np.ndarray:
+        """Label of the most probable class of each row, and of each output if there are several."""
+        if self.n_outputs_ == 1:
+            with working_on(probabilities):
+                return self._labels_at(probabilities.argmax(axis=1), self.classes_)
+        with working_on(probabilities[0]):
+            columns = [
+                self._labels_at(own.argmax(axis=1), classes)
+                for own, classes in zip(probabilities, self.classes_, strict=True)
+            ]
+            if len({column.dtype.kind for column in columns}) > 1:  # labels of several types
+                columns = [column.astype(object) for column in columns]
+            return array_module(columns[0]).stack(columns, axis=1)
 
     def _labels_at(self, places: np.ndarray, classes: np.ndarray) -> np.ndarray:
         """Class labels at the given indices, on the device of these; strings are on the host."""
@@ -136,6 +155,11 @@ class Classifier(ClassifierMixin):
     def _balances_draws(self: Any) -> bool:
         choice = self._tree.class_weight
         return isinstance(choice, str) and choice == "balanced_subsample" and self.bootstrap
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.target_tags.multi_output = self._labels is MultiOutputClassLabels
+        return tags
 
 
 class Regressor(RegressorMixin):

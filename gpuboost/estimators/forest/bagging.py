@@ -12,10 +12,10 @@ from gpuboost.data.advice import warn_user
 from gpuboost.data.parameters import boolean
 from gpuboost.engine.sampling import ALL_ROWS, WITH_REPLACEMENT, WITHOUT_REPLACEMENT
 from gpuboost.estimators.docstrings import documented
-from gpuboost.estimators.fitting.mixins import Regressor
-from gpuboost.estimators.fitting.multi_output import MultiOutputClassifier
+from gpuboost.estimators.fitting.mixins import Classifier, Regressor
 from gpuboost.estimators.forest.ensemble import TreeEnsemble
 from gpuboost.estimators.inputs.parameters import draw_count, whole_or_share
+from gpuboost.estimators.inputs.targets import MultiOutputClassLabels
 from gpuboost.estimators.model.fitted import FeatureDraw
 from gpuboost.estimators.trees.base_learners import checked_tree
 from gpuboost.estimators.trees.sklearn_fallback import SklearnFallback, falls_back_to
@@ -91,8 +91,10 @@ class Bagging(SklearnFallback, TreeEnsemble):
 @falls_back_to(sklearn.ensemble.BaggingClassifier)
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
-class BaggingClassifier(MultiOutputClassifier, Bagging):
+class BaggingClassifier(Classifier, Bagging):
     """Bagging of decision trees for classification."""
+
+    _labels = MultiOutputClassLabels
 
     voting: str = "soft"
 

@@ -11,10 +11,10 @@ from sklearn import ensemble as sklearn_ensemble
 
 from gpuboost.engine.sampling import ALL_ROWS, WITH_REPLACEMENT
 from gpuboost.estimators.docstrings import documented
-from gpuboost.estimators.fitting.mixins import Regressor
-from gpuboost.estimators.fitting.multi_output import MultiOutputClassifier
+from gpuboost.estimators.fitting.mixins import Classifier, Regressor
 from gpuboost.estimators.forest.ensemble import TreeEnsemble
 from gpuboost.estimators.inputs.parameters import draw_count, without_friedman
+from gpuboost.estimators.inputs.targets import MultiOutputClassLabels
 from gpuboost.estimators.trees.tree import (
     DecisionTreeClassifier,
     DecisionTreeRegressor,
@@ -78,8 +78,10 @@ BALANCES = ("balanced", "balanced_subsample")  # values of class_weight
 
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
-class RandomForestClassifier(MultiOutputClassifier, Forest):
+class RandomForestClassifier(Classifier, Forest):
     """A random forest for classification."""
+
+    _labels = MultiOutputClassLabels
 
     criterion: str = "gini"
     max_features: float | str | None = "sqrt"
@@ -112,8 +114,10 @@ class RandomForestRegressor(Regressor, Forest):
 
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
-class ExtraTreesClassifier(MultiOutputClassifier, Forest):
+class ExtraTreesClassifier(Classifier, Forest):
     """Extremely randomised trees for classification: split thresholds are drawn at random."""
+
+    _labels = MultiOutputClassLabels
 
     criterion: str = "gini"
     max_features: float | str | None = "sqrt"

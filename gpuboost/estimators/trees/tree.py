@@ -20,10 +20,10 @@ from gpuboost.engine.sampling import ALL_ROWS, RowSampler
 from gpuboost.estimators.docstrings import documented
 from gpuboost.estimators.fitting.base import TreeModel
 from gpuboost.estimators.fitting.grow_plan import GrowPlan, grow_trees, tree_plan
-from gpuboost.estimators.fitting.mixins import Regressor
-from gpuboost.estimators.fitting.multi_output import MultiOutputClassifier
+from gpuboost.estimators.fitting.mixins import Classifier, Regressor
 from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 from gpuboost.estimators.inputs.parameters import draw_seed, without_friedman
+from gpuboost.estimators.inputs.targets import MultiOutputClassLabels
 from gpuboost.estimators.model.cached_view import ModelView
 from gpuboost.estimators.model.fitted import FittedTrees, TreeBatch
 from gpuboost.estimators.model.tree_view import TreeView, node_paths
@@ -181,8 +181,10 @@ class SingleTree(TreeModel):
 
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
-class DecisionTreeClassifier(MultiOutputClassifier, SingleTree):
+class DecisionTreeClassifier(Classifier, SingleTree):
     """A decision tree for classification."""
+
+    _labels = MultiOutputClassLabels
 
     criterion: str = "gini"
     class_weight: Any = None

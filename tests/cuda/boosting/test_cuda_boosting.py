@@ -151,7 +151,8 @@ def test_groups_beyond_one_word() -> None:
 
 VARIANTS = {
     "newton": CompileFlags(gradients=True, criterion=NEWTON, by_number=True),
-    "held": CompileFlags(True, NEWTON, True, True, True, True, rare_categories=True),
+    "held": CompileFlags(True, NEWTON, None, True, True, True, True, rare_categories=True),
+    "outputs": CompileFlags(scored_together=3),
     "poisson": CompileFlags(criterion=POISSON),
     "twoing": CompileFlags(criterion=TWOING, rare_categories=True),
 }

@@ -307,11 +307,14 @@ def test_random_thresholds_depend_on_the_seed_and_fit_the_data(model):
 
 def test_friedman_mse_warns_and_is_squared_error():
     X, y = few_values(100, 3, seed=0)
-    old = DecisionTreeRegressor(criterion="friedman_mse", device="numpy", random_state=0)
     with pytest.warns(FutureWarning, match="friedman_mse"):
-        old.fit(X, y)
+        old = DecisionTreeRegressor(criterion="friedman_mse", device="numpy", random_state=0)
     new = DecisionTreeRegressor(device="numpy", random_state=0).fit(X, y)
-    assert old.fingerprint() == new.fingerprint()
+    assert old.fit(X, y).fingerprint() == new.fingerprint()
+    changed = DecisionTreeRegressor(device="numpy", random_state=0)
+    with pytest.warns(FutureWarning, match="friedman_mse"):
+        changed.set_params(criterion="friedman_mse").fit(X, y)
+    assert changed.fingerprint() == new.fingerprint()
 
 
 def test_misclassification_criterion():
