@@ -281,5 +281,5 @@ def test_init_may_be_an_estimator(n_classes):
         np.testing.assert_allclose(model.predict_proba(X), alone.predict_proba(X), rtol=1e-6)
     else:
         np.testing.assert_allclose(model.predict(X), alone.predict(X), rtol=1e-6)
-    with pytest.raises(ValueError, match="The 'init' parameter of .*'zero'"):
+    with pytest.raises(ValueError, match=r"The 'init' parameter of .*'zero'"):
         make(init="one").fit(X, y)
