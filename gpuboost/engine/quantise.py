@@ -15,12 +15,12 @@ from gpuboost.engine.fixed_point import (
     sum_bits,
     two_planes,
 )
+from gpuboost.engine.multi_output import MultiOutputClassTarget
 from gpuboost.engine.numerics import log, sum_in_order
 from gpuboost.engine.order_statistics import integer_weights
 from gpuboost.engine.targets import (
     ClassTarget,
     MedianTarget,
-    MultiOutputClassTarget,
     RegressionTarget,
     ValueTarget,
 )

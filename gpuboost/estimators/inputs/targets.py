@@ -14,11 +14,11 @@ from gpuboost.data.class_weight import class_weights
 from gpuboost.data.validation import check_counts, check_targets
 from gpuboost.engine.criteria import CRITERIA, VARIANCE
 from gpuboost.engine.fixed_point import CLASS_WEIGHT_BITS, VALUE_WEIGHT_BITS
+from gpuboost.engine.multi_output import MultiOutputClassTarget
 from gpuboost.engine.quantise import class_target, multi_output_class_target, regression_target
 from gpuboost.engine.sampling import RowSampler
 from gpuboost.engine.targets import (
     ClassTarget,
-    MultiOutputClassTarget,
     RegressionTarget,
     ValueTarget,
 )

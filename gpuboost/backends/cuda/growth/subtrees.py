@@ -56,7 +56,8 @@ def small_rows_for(runtime: Runtime, task: GrowTask, n_rows: int, max_weight: in
 
     The result is 0 if a histogram does not fit in shared memory (for example, with many classes),
     with ``max_leaf_nodes`` (which requires all splits of a level), with constraints that a block
-    does not store (value bounds, feature groups, features per level), and for a `MedianTarget`.
+    does not store (value bounds, feature groups, features per level), for a `MedianTarget`, and for
+    several outputs of classes.
 
     Parameters
     ----------
@@ -67,7 +68,8 @@ def small_rows_for(runtime: Runtime, task: GrowTask, n_rows: int, max_weight: in
     """
     flags = CompileFlags.of(task)
     held = flags.monotonic or flags.by_node or flags.by_level
-    if held or task.target.by_median or task.options.max_leaf_nodes != NO_LIMIT:
+    several_outputs = flags.scored_together is not None  # would spill registers
+    if held or several_outputs or task.target.by_median or task.options.max_leaf_nodes != NO_LIMIT:
         return 0
     if small_bytes(task) + STATIC_BYTES > runtime.shared_memory:
         return 0

@@ -10,7 +10,8 @@ from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.criteria import CRITERIA
 from gpuboost.engine.growth.frontier import Array
-from gpuboost.engine.targets import MedianTarget, MultiOutputClassTarget, Target, ValueTarget
+from gpuboost.engine.multi_output import MultiOutputClassTarget
+from gpuboost.engine.targets import MedianTarget, Target, ValueTarget
 from gpuboost.engine.task import GrowTask
 
 

@@ -27,9 +27,7 @@ CONSTANTS_OF = {
         *("GRADIENTS", "CRITERION", "SCORED_TOGETHER", "MONOTONIC", "RARE_CATEGORIES"),
         *("ALLOWED_BY_NODE", "HASHED_ORDER"),
     ),
-    "growth/subtrees.cu": (
-        *("GRADIENTS", "CRITERION", "SCORED_TOGETHER", "RARE_CATEGORIES", "HASHED_ORDER"),
-    ),
+    "growth/subtrees.cu": ("GRADIENTS", "CRITERION", "RARE_CATEGORIES", "HASHED_ORDER"),
 }
 
 

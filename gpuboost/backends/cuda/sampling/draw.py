@@ -25,8 +25,8 @@ from gpuboost.backends.cuda.sampling.real_weights import RealWeights
 from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns, class_order
 from gpuboost.backends.cuda.sampling.uploaded_rows import target_columns
 from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.multi_output import MultiOutputClassTarget
 from gpuboost.engine.sampling import ALL_ROWS, WITH_REPLACEMENT
-from gpuboost.engine.targets import MultiOutputClassTarget
 from gpuboost.engine.task import GrowTask
 
 _KEY_BITS, _ROW_BITS = 64, 32
