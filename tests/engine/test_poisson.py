@@ -234,7 +234,7 @@ def test_categories_in_the_order_of_their_means_hold_the_best_set() -> None:
     ("y", "message"),
     [
         ([0.0, 1.0, -2.0, 4.0], r"Some value\(s\) of y are negative .* smallest value is -2; corr"),
-        ([0.0, 0.0, 0.0, 0.0], "Sum of y is not strictly positive .* in any row of positive weight"),
+        ([0.0, 0.0, 0.0, 0.0], "not strictly positive .* in any row of positive weight"),
     ],
 )
 def test_targets_that_are_no_counts_are_refused(
