@@ -77,7 +77,10 @@ def stored(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.parametrize("random_thresholds", [False, True], ids=["best", "random"])
 @pytest.mark.parametrize("weights", ["none", "real"])
-@pytest.mark.parametrize(("target", "criterion"), TARGETS_AND_SCORES)
+@pytest.mark.parametrize(
+    ("target", "criterion"),
+    [each for each in TARGETS_AND_SCORES if each[0] != "class outputs"],  # no node is small
+)
 def test_every_score_and_target(
     target: str,
     criterion: int,
