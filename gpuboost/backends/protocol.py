@@ -78,8 +78,9 @@ ones included (`finish_tree` sends all others where missing values go).
 **Score.** The row of `criteria.CRITERIA` for the criterion has two functions. From three sums of
 zero, ``add`` adds the channels in the order k = 0..K-1; its ``limits`` are the penalties and the
 bounds of the node. With one or two classes, a row with both_classes adds the first class,
-``h - g``, before the only channel, ``g``. The score of a candidate is ``score`` of these sums; with
-fewer channels than K in `targets.scored_together`, it is the sum of the scores of each so many. A
+``h - g``, before the only channel, ``g``. The score of a candidate is ``score`` of these sums. If
+``scored_together`` of the target is below K, each group of so many channels is scored alone, and
+the scores are added in order. A
 candidate is not valid if its score is negative, or if its feature is monotonic and, in a channel,
 the left value is above (direction 1) or below (direction -1) the right value; these values are
 `values_in_bounds` within the node's bounds. Features are compared by score; of features with equal

@@ -72,7 +72,7 @@ def check_class_outputs(y: Any) -> tuple[NDArray[np.int32], tuple[np.ndarray, ..
 
     Parameters
     ----------
-    y : array-like of shape (n_samples, n_outputs)
+    y : NumPy or CuPy array of shape (n_samples, n_outputs)
         Strings, bools or whole numbers.
 
     Returns
@@ -87,16 +87,14 @@ def check_class_outputs(y: Any) -> tuple[NDArray[np.int32], tuple[np.ndarray, ..
     TypeError, ValueError
         As `check_classes`, for any of the outputs.
     """
-    y = read_target(y)
+    if y.ndim != 2 or 0 in y.shape:
+        raise ValueError(
+            "y should be a 1d array of labels, or a 2d array of one column per output, got an "
+            f"array of shape {y.shape} instead"
+        )
     outputs = [check_classes(y[:, k]) for k in range(y.shape[1])]
     codes = array_module(y).stack([own for own, _ in outputs], axis=1)
     return codes, tuple(classes for _, classes in outputs)
-
-
-def n_outputs_of(y: Any) -> int:
-    """Number of columns of a target; 1 for a vector."""
-    shape = read_target(y).shape
-    return shape[1] if len(shape) == 2 else 1
 
 
 def _labels_as_vector(y: np.ndarray) -> np.ndarray:

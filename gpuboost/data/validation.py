@@ -119,7 +119,7 @@ def check_weights(weights: Any, n_samples: int) -> NDArray[np.float64] | None:
         return None
     if isinstance(weights, Real):
         weights = np.full(n_samples, float(weights))
-    is_table = not hasattr(weights, "ndim") or hasattr(weights, "columns")
+    is_table = hasattr(weights, "columns")
     weights = _to_numbers(_where_it_is(weights, "sample_weight"), "sample_weight")
     if weights.ndim == 0:
         raise TypeError(

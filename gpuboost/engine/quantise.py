@@ -27,6 +27,7 @@ from gpuboost.engine.targets import (
 
 VALUE_BITS = 28  # bits of a centred target; weight * value and a 17-bit weight fit in 62 bits
 EXACT_BITS = 53  # sums of targets below 2**53 are exact in float64, so equal means have gain 0
+MAX_AS_THEY_ARE = 1024  # largest integer target that need not be centred
 MAX_SUM = 2.0**1000  # largest sum of targets that are not centred; leaves a margin for weights
 MIN_VALUE_BITS = 12  # minimum bits (unless weights reach 2**25), even if sums exceed EXACT_BITS
 
@@ -89,11 +90,11 @@ def value_target(y: np.ndarray, facts: WeightFacts, criterion: int = VARIANCE) -
         The values of rows that are in no tree are ignored. With POISSON no value is negative.
     criterion : int
         Criterion of the splits. POISSON needs sums of ``y`` itself, so ``y`` is not centred:
-        0 stays 0, and positive values stay positive. Small integers are not centred either: their
-        gains are exact, so equal gains are equal on any subset of the rows.
+        0 stays 0, and positive values stay positive. Small integers are not centred either
+        (`_has_exact_terms`), so equal gains are equal on any subset of the rows.
     """
     counts = CRITERIA[criterion].counts
-    as_they_are = counts or _has_exact_gains(y, facts)
+    as_they_are = counts or _has_exact_terms(y, facts)
     centred, mean = _of_trees(y, facts.inside) if as_they_are else centre_targets(y, facts.inside)
     # All outputs have one scale, so that their gains can be added. Targets are scaled to [-1, 1]
     # before squaring, because squares of huge or tiny targets would leave the range of float64.
@@ -114,17 +115,18 @@ def value_target(y: np.ndarray, facts: WeightFacts, criterion: int = VARIANCE) -
     )
 
 
-def _has_exact_gains(y: np.ndarray, facts: WeightFacts) -> bool:
-    """Whether y and the weights are integers so small that VARIANCE gains are not rounded.
+def _has_exact_terms(y: np.ndarray, facts: WeightFacts) -> bool:
+    """Whether y and the weights are integers so small that terms of VARIANCE are exact.
 
-    The largest numbers in a gain are products of a sum of targets and a sum of weights.
+    These are products of a sum of targets and a sum of weights. Targets up to `MAX_AS_THEY_ARE`
+    also keep impurities, differences of two squares, as accurate as centred targets do.
     """
     if facts.real is not None:
         return False
     xp = array_module(y)
     kept = y if facts.inside is None else xp.where(facts.inside[:, None], y, 0.0)
     largest = float(xp.abs(kept).max())
-    is_small = largest * facts.total**2 < 2.0**EXACT_BITS and largest < 2.0**VALUE_BITS
+    is_small = largest <= MAX_AS_THEY_ARE and largest * facts.total**2 < 2.0**EXACT_BITS
     return is_small and bool((kept == xp.rint(kept)).all())
 
 

@@ -104,7 +104,11 @@ class Problem:
         if self.boosting:
             common = (matrix, target, self.options, self.boosted_rows(sampler), trees, self.seed)
             return GrowTask(*common, features_of=features_of, **settings)
-        common = (matrix, target, self.options, sampler.rows, trees, self.seed)
+
+        def rows_of(tree: int) -> TreeRows:
+            return target.with_leaf_terms(sampler.rows(tree))
+
+        common = (matrix, target, self.options, rows_of, trees, self.seed)
         return GrowTask(*common, features_of=features_of, sampler=sampler, **settings)
 
     def gradients(self, sampler: RowSampler, tree: int) -> Gradients:

@@ -79,7 +79,7 @@ def problems(draw: st.DrawFn, max_rows: int = 250) -> Problem:
         classification,
         weights,
         method,
-        balance=classification and y.ndim == 1 and draw(st.booleans()),
+        balance=classification and draw(st.booleans()),
         is_categorical=is_categorical,
         max_bins=6 if shape == "large" else draw(st.sampled_from((255, 255, 2, 16))),
         tree_features=draw(st.sampled_from((None, None, 1))),

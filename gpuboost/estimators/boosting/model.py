@@ -56,11 +56,11 @@ class BoostedRounds(FittedTrees):
 
     def first_rounds(self, n: int) -> BoostedRounds:
         """The model of the first ``n`` rounds; repeated calls return the same object."""
-        if n not in self._shorter:
-            self._shorter.clear()  # keep one
-            ensemble = self.ensemble.first(n * self.trees_per_round)
-            self._shorter[n] = replace(self, ensemble=ensemble)
-        return self._shorter[n]
+        found = self._shorter.get(n)
+        if found is None:
+            found = replace(self, ensemble=self.ensemble.first(n * self.trees_per_round))
+            self.__dict__["_shorter"] = {n: found}  # keeps one
+        return found
 
     @cached_property
     def _shorter(self) -> dict[int, BoostedRounds]:

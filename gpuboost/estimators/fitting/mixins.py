@@ -102,8 +102,10 @@ class Classifier(ClassifierMixin):
                 self._labels_at(own.argmax(axis=1), classes)
                 for own, classes in zip(probabilities, self.classes_, strict=True)
             ]
-            if len({column.dtype.kind for column in columns}) > 1:  # labels of several types
-                columns = [column.astype(object) for column in columns]
+            if not all(column.dtype.kind in "biuf" for column in columns):
+                columns = [copy_to_host(column) for column in columns]
+                if len({column.dtype.kind for column in columns}) > 1:  # strings and numbers
+                    columns = [column.astype(object) for column in columns]
             return array_module(columns[0]).stack(columns, axis=1)
 
     def _labels_at(self, places: np.ndarray, classes: np.ndarray) -> np.ndarray:

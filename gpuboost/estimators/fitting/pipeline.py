@@ -110,9 +110,9 @@ def run_fit(
     a MemoryError.
     ``rounds`` is passed to the ``_grow`` of gradient boosting.
     """
+    prepared = prepare(estimator, X, y, sample_weight)
     if estimator._has_all_trees():
         return
-    prepared = prepare(estimator, X, y, sample_weight)
     own = () if rounds is None else (rounds,)
     keep(estimator, prepared, *estimator._grow(prepared, *own))
 
@@ -127,7 +127,7 @@ def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Prepared[Any]
     y, sample_weight = (adopt_targets(given, device) for given in (y, sample_weight))
     with where_they_are(y, sample_weight):
         labels, weights = read_targets(estimator._read_labels, y, sample_weight, table.n_samples)
-        if before is not None:
+        if before is not None and not estimator._has_all_trees():
             check_same_labels(estimator, labels)
         inputs = FitInputs(labels, weights, table.schema, table.value_bytes, before)
         plan, growth = estimator._plan(inputs)

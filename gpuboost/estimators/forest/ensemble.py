@@ -109,10 +109,9 @@ class TreeEnsemble(ManyTrees):
 
     def _has_all_trees(self) -> bool:
         before = self._model_to_extend()
-        if before is None or self.oob_score or self.n_estimators != before.ensemble.n_trees:
+        if before is None or self.oob_score:
             return False
-        check_growing(self.n_estimators, before.ensemble.n_trees, "trees")  # warns
-        return True
+        return bool(self.n_estimators == before.ensemble.n_trees)
 
     def _check_votes(self) -> None:
         """Check ``voting`` and ``oob_score``."""

@@ -9,9 +9,9 @@ import numpy as np
 
 from gpuboost.data.advice import warn_user
 from gpuboost.data.arrays import array_module, copy_to_host, to_module_of
-from gpuboost.data.class_labels import check_class_outputs, check_classes, n_outputs_of
+from gpuboost.data.class_labels import check_class_outputs, check_classes
 from gpuboost.data.class_weight import class_weights
-from gpuboost.data.validation import check_counts, check_targets
+from gpuboost.data.validation import check_counts, check_targets, read_target
 from gpuboost.engine.criteria import CRITERIA, VARIANCE
 from gpuboost.engine.fixed_point import CLASS_WEIGHT_BITS, VALUE_WEIGHT_BITS
 from gpuboost.engine.multi_output import MultiOutputClassTarget
@@ -112,7 +112,10 @@ class MultiOutputClassLabels(Labels):
     @classmethod
     def read(cls, y: Any) -> MultiOutputClassLabels | ClassLabels:
         """Read and check a user's class labels; `ClassLabels` if there is one output."""
-        return cls(*check_class_outputs(y)) if n_outputs_of(y) > 1 else ClassLabels.read(y)
+        labels = read_target(y)
+        if labels.ndim < 2 or labels.shape[1] == 1:
+            return ClassLabels.read(labels)
+        return cls(*check_class_outputs(labels))
 
     @property
     def classes_per_output(self) -> int:

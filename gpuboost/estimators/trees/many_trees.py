@@ -104,8 +104,9 @@ class ManyTrees(TreeModel):
     def estimators_(self) -> list[SingleTree]:
         """The trees, as fitted tree estimators that share the arrays of this model.
 
-        Each tree has its own ``random_state``. A refit of the tree on the rows that were drawn for
-        it gives the same tree, if it has all features and X has so few values that each has a bin.
+        Each tree has its own ``random_state``. In forests and bagging, a refit of the tree on the
+        rows that were drawn for it gives the same tree, if it has all features, its rows have no
+        weights besides the draws, and X has so few values that each has a bin.
         """
         check_is_fitted(self)
         return [self._tree_estimator(t, batch) for t, batch in self._trees_and_batches()]

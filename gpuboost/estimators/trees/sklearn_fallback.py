@@ -211,7 +211,8 @@ class SklearnFallback(TreeModel):
 
     def _is_copied(self, name: str) -> bool:
         """Whether a fitted attribute of scikit-learn's estimator becomes one of this estimator."""
-        return name not in self._own_parameters and not hasattr(type(self), name)
+        is_fitted = name.endswith("_") and not name.startswith("_")
+        return (is_fitted or name == "_max_samples") and not hasattr(type(self), name)
 
     def __getattr__(self, name: str) -> Any:
         """Methods that only scikit-learn's estimator has, also before its fit (for `hasattr`)."""

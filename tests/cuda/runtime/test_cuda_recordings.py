@@ -157,6 +157,7 @@ NOT_REPLAYED: dict[str, dict[str, Any]] = {
     "best first": {"options": {"max_leaf_nodes": 65, "max_depth": 33}},
     "slices": {"budget": 1 << 14, "empty_launches": 0},
     "rows of the host": {"sampler": None},
+    "weights of trees": {"target": "class outputs", "balance": True},
 }
 
 
@@ -168,7 +169,8 @@ def test_batches_that_are_not_replayed_are_launched(
     given = NOT_REPLAYED[case]
     max_empty = given.get("empty_launches", slices.EMPTY_LAUNCHES)
     monkeypatch.setattr(slices, "EMPTY_LAUNCHES", max_empty)
-    asked = problem("two classes").with_options(**given.get("options", {}))
+    asked = problem(given.get("target", "two classes"), balance=given.get("balance", False))
+    asked = asked.with_options(**given.get("options", {}))
     task = task_of(asked, given.get("budget", BUDGET))
     if "sampler" in given:
         task = replace(task, sampler=None)

@@ -42,9 +42,13 @@ def test_columns(capsys: Capture) -> None:
 def test_scores_of_evaluation_sets(capsys: Capture) -> None:
     rng = np.random.default_rng(1)
     X = rng.normal(size=(40, 3))
-    printed = lines(capsys, 1, 3, eval_set=[(X, X[:, 0])])
+    model = gpuboost.GradientBoostingRegressor(n_estimators=3, verbose=1)
+    model.fit(X, X[:, 0], eval_set=[(X, 2.0 * X[:, 0])])
+    printed = capsys.readouterr().out.splitlines()
     assert "validation_0" in printed[0]
-    assert all(float(line.split()[2]) > 0.0 for line in printed[1:])
+    expected = next(iter(model.evals_result_["validation_0"].values()))
+    for line, train, score in zip(printed[1:], model.train_score_, expected, strict=True):
+        assert line.split()[1:3] == [f"{train:.4f}", f"{score:.4f}"]
 
 
 def test_a_warm_start_goes_on_counting(capsys: Capture) -> None:

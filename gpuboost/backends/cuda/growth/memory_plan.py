@@ -14,6 +14,7 @@ from gpuboost.backends.cuda.growth.node_buffer import has_places, max_rows_of_tr
 from gpuboost.backends.cuda.runtime.arena import ArenaPlan, plan_arena
 from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape, ShapeRuntime
 from gpuboost.backends.cuda.sampling.batch_inputs import HostInputs
+from gpuboost.backends.cuda.sampling.draw import draws_on_device
 from gpuboost.engine.growth.level_loop import grow_levels
 from gpuboost.engine.task import GrowTask, TreeOptions
 
@@ -77,7 +78,7 @@ def dry_run_batch(
     inputs = host.to_device(runtime)
     first = len(runtime.meter.sizes)
     nodes = grow_levels(partial(CudaLevelOps.start, shared, host, inputs), task).end_batch()
-    on_device = task.sampler is not None or shared.rounds is not None
+    on_device = draws_on_device(task) or shared.rounds is not None
     lives = runtime.meter.lives(first) if on_device and not runtime.was_read else None
     del nodes  # kept until here, because its arrays are used after the last launch
     return MemoryEstimate(lasting, runtime.meter.peak, runtime.was_read, lives)

@@ -18,9 +18,9 @@ from gpuboost.engine.tree_rows import TreeRows
 class RowUploads:
     """Makes the rows of batches of trees from `GrowTask.rows_of`; the target is copied once.
 
-    Fits of estimators do not use this class. It grows tasks without a sampler, which the protocol
-    allows: their rows, for example with arbitrary gradients, come only from ``rows_of``. It is also
-    used in the dry run that chooses how many trees of a boosting round grow together.
+    It is used for several outputs of classes whose trees have their own real-valued weights, for
+    tasks without a sampler, which the protocol allows, and in the dry run that chooses how many
+    trees of a boosting round grow together.
     """
 
     def __init__(self, runtime: Runtime, task: GrowTask) -> None:
