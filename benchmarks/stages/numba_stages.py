@@ -56,7 +56,7 @@ def root_of(task: GrowTask, tree: int) -> Root:
     facts = matrix_of(task.matrix), limits, constraints, packing, scratch
     parts = [by_reference(each) for each in facts]
     draft = by_reference(Problem(*parts, NO_PLUGINS))
-    plugins = plugins_of(draft.kind, limits, any_categorical=False)
+    plugins = plugins_of(draft.kind, limits, any_categorical=False, depth_first=False)
     problem = by_reference(Problem(*parts, plugins))
     is_wide = not _fits_word(hessian, count, by_reference(packing))
     return Root(problem, by_reference(rows), node, scratch, is_wide)
