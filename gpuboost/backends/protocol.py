@@ -109,6 +109,7 @@ from typing import Protocol
 
 import numpy as np
 
+from gpuboost.data.sparse_features import Features
 from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
 from gpuboost.engine.ensembles.adaboost_task import ReweightTask, Round
 from gpuboost.engine.ensembles.boosting_task import BoostTask, DoneRound
@@ -122,7 +123,7 @@ class Backend(Protocol):
     """A device that can bin, grow and predict.
 
     ``X`` is float32 or float64 (n, F) in any memory order: a NumPy array, or for CUDA also a CuPy
-    array on the device. For `Ensemble.on_codes`, it holds codes, NaN where missing. `predict` and
+    array on the device; for binning also `SparseFeatures`, whose codes are on the host. For `Ensemble.on_codes`, it holds codes, NaN where missing. `predict` and
     `apply` return NumPy arrays, or CuPy arrays if ``X`` is one; the codes of a `BinnedMatrix` are
     in the memory that the backend reads. Weights and the arrays of targets and samplers are NumPy
     arrays; for CUDA they can instead all be on the device. ``n_threads`` is the number of host
@@ -135,10 +136,10 @@ class Backend(Protocol):
     def threshold_finder(self) -> ThresholdFinder | None:
         """A faster replacement for `engine.growth.tree.find_thresholds`, or None."""
 
-    def fit_bins(self, X: np.ndarray, rule: BinRule, n_threads: int) -> BinnedMatrix:
+    def fit_bins(self, X: Features, rule: BinRule, n_threads: int) -> BinnedMatrix:
         """Learn the bins of ``X`` as `data.binning.fit_bin_mapper` does, and bin ``X``."""
 
-    def bin(self, X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
+    def bin(self, X: Features, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
         """Bin ``X`` with the bins of ``mapper``."""
 
     def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:

@@ -163,18 +163,10 @@ class ColumnBins:
     ----------
     low, high : ndarray of float64 of shape (n_bins,)
         Smallest and largest value of each bin.
-    edges : ndarray of float64 of shape (n_bins - 1,), or (0,) for a categorical column
-        Thresholds between neighbouring bins.
     """
 
     low: NDArray[np.float64]
     high: NDArray[np.float64]
-    edges: NDArray[np.float64]
-
-    @classmethod
-    def between(cls, low: NDArray[np.float64], high: NDArray[np.float64]) -> ColumnBins:
-        """Return the bins of a numeric column with the given smallest and largest values."""
-        return cls(low, high, midpoint(high[:-1], low[1:]))
 
     @property
     def n_bins(self) -> int:
@@ -186,11 +178,30 @@ def assemble_mapper(bins: list[ColumnBins], is_categorical: NDArray[np.bool_]) -
     n_bins = np.array([b.n_bins for b in bins], dtype=np.int32)
     low, high = np.empty((2, len(bins), int(n_bins.max())))
     for feature, b in enumerate(bins):
-        low[feature, : b.n_bins], low[feature, b.n_bins :] = b.low, b.low[-1]
-        high[feature, : b.n_bins], high[feature, b.n_bins :] = b.high, b.high[-1]
-    center = np.where(low < high, midpoint(low, high), low)
-    edges = tuple(b.edges for b in bins)
-    return BinMapper(edges, n_bins, low, high, center, np.array(is_categorical, dtype=bool))
+        low[feature, : b.n_bins], high[feature, : b.n_bins] = b.low, b.high
+    return padded_mapper(n_bins, low, high, is_categorical)
+
+
+def padded_mapper(
+    n_bins: NDArray[Any],
+    low: NDArray[np.float64],
+    high: NDArray[np.float64],
+    is_categorical: NDArray[np.bool_],
+) -> BinMapper:
+    """Return a mapper from the smallest and largest values of bins, (n_features, largest n_bins).
+
+    Entries beyond the bins of a feature are overwritten by its last bin. ``low`` and ``high`` are
+    the same array if each bin has one value.
+    """
+    beyond = np.arange(low.shape[1]) >= n_bins[:, None]
+    for values in (low,) if low is high else (low, high):
+        np.copyto(values, np.take_along_axis(values, n_bins[:, None] - 1, axis=1), where=beyond)
+    center = low if low is high else np.where(low < high, midpoint(low, high), low)
+    between = midpoint(high[:, :-1], low[:, 1:])
+    n_edges = np.where(is_categorical, 0, n_bins - 1)
+    edges = tuple(own[:n].copy() for own, n in zip(between, n_edges.tolist(), strict=True))
+    numbers = n_bins.astype(np.int32)
+    return BinMapper(edges, numbers, low, high, center, np.array(is_categorical, dtype=bool))
 
 
 def _parallel(task: Callable[[Any], Any], items: Iterable[Any], n_threads: int) -> list[Any]:
@@ -204,7 +215,7 @@ def _parallel(task: Callable[[Any], Any], items: Iterable[Any], n_threads: int) 
 def category_bins(largest: float) -> ColumnBins:
     """Return the bins of a categorical column: one per code up to the largest."""
     codes = np.arange(int(largest) + 1, dtype=np.float64)
-    return ColumnBins(codes, codes, np.empty(0))
+    return ColumnBins(codes, codes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,7 +249,7 @@ class _ColumnLearner:
         found = count_cells(self.counter, self.max_bins)
         if codes is not None:
             self.counter.write_codes(found.codes(_MISSING_CODE), codes)
-        return ColumnBins.between(found.low, found.high) if len(found.low) else category_bins(0.0)
+        return ColumnBins(found.low, found.high) if len(found.low) else category_bins(0.0)
 
 
 def _bins_of_values(column: Floats, counts: NDArray[np.int64] | None, max_bins: int) -> ColumnBins:
@@ -251,7 +262,7 @@ def _bins_of_values(column: Floats, counts: NDArray[np.int64] | None, max_bins: 
         first = np.append(0, quantile_cuts(limit_heavy(cumulative, max_bins), max_bins)[0])
     last = np.append(first[1:], len(values)) - 1
     low, high = values[first].astype(np.float64) + 0.0, values[last].astype(np.float64) + 0.0
-    return ColumnBins.between(low, high)
+    return ColumnBins(low, high)
 
 
 # ---- codes --------------------------------------------------------------------------------------

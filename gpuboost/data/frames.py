@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from gpuboost.data.advice import warn_user
 from gpuboost.data.arrays import array_module, is_missing_label
-from gpuboost.data.tables import ArrayTable, Codes, Names, Table, read_table, to_floats
+from gpuboost.data.sparse_features import Features
+from gpuboost.data.tables import ArrayTable, Codes, Names, SparseTable, Table, read_table, to_floats
 from gpuboost.engine.bins import MAX_BINS
 
 
@@ -66,7 +67,7 @@ class FeatureSchema:
 
 def fit_schema(
     X: Any, categorical_features: Any = "from_dtype"
-) -> tuple[NDArray[np.floating[Any]], FeatureSchema]:
+) -> tuple[Features, FeatureSchema]:
     """Return `X` as a matrix, and the schema of its columns; a CuPy array stays on its device.
 
     Parameters
@@ -78,8 +79,9 @@ def fit_schema(
 
     Returns
     -------
-    X : ndarray of float32 or float64 of shape (n_samples, n_features)
-        `X` itself if it already is such an array without categorical features.
+    X : ndarray of float32 or float64 of shape (n_samples, n_features), or SparseFeatures
+        `X` itself if it already is such an array without categorical features. `SparseFeatures` if
+        `X` is sparse and has no categorical features.
     schema : FeatureSchema
 
     Raises
@@ -102,9 +104,7 @@ def fit_schema(
     return matrix, FeatureSchema(table.names, table.n_features, is_categorical, tuple(known))
 
 
-def apply_schema(
-    X: Any, schema: FeatureSchema, owner: str = "Dataset"
-) -> NDArray[np.floating[Any]]:
+def apply_schema(X: Any, schema: FeatureSchema, owner: str = "Dataset") -> Features:
     """Return other data as a matrix, with the categorical codes of the training data.
 
     Parameters
@@ -116,7 +116,7 @@ def apply_schema(
 
     Returns
     -------
-    ndarray of float32 or float64 of shape (n_samples, n_features)
+    ndarray of float32 or float64 of shape (n_samples, n_features), or SparseFeatures
         NaN where a value is missing or a category is unknown.
 
     Raises
@@ -140,10 +140,13 @@ def apply_schema(
 
 def _assemble(
     table: Table, is_categorical: NDArray[np.bool_], encode: Callable[[int], np.ndarray]
-) -> np.ndarray:
+) -> Features:
     """The table as one matrix of numbers and category codes."""
-    if isinstance(table, ArrayTable) and not is_categorical.any():
-        return to_floats(table.array, None)
+    if not is_categorical.any():
+        if isinstance(table, SparseTable):
+            return table.features
+        if isinstance(table, ArrayTable):
+            return to_floats(table.array, None)
     numeric = np.flatnonzero(~is_categorical)
     narrow = all(table.fits_float32(feature) for feature in numeric.tolist())
     shape = (table.n_features, table.n_samples)

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from gpuboost.data.arrays import (
     as_host_array,
     copy_to_host,
-    dense_from_sparse,
     is_cupy_array,
     is_sparse,
 )
+from gpuboost.data.sparse_features import SparseFeatures
 from gpuboost.data.validation import check_shape, feature_label
 
 _EXACT_IN_FLOAT32 = (nw.Boolean, nw.Int8, nw.Int16, nw.UInt8, nw.UInt16, nw.Float32)
@@ -56,6 +56,26 @@ class ArrayTable:
         if column.dtype.kind in "OUST":
             return _categories_of_objects(column.tolist(), feature_label(feature, None))
         return _categories_of_numbers(copy_to_host(self.numbers(feature)))
+
+
+@dataclass(frozen=True, eq=False)
+class SparseTable:
+    """A sparse matrix, whose columns become dense one by one."""
+
+    features: SparseFeatures
+    n_samples: int
+    n_features: int
+    names = None
+    category_types = False  # no feature has a categorical dtype
+
+    def fits_float32(self, feature: int) -> bool:
+        return self.features.dtype == np.float32
+
+    def numbers(self, feature: int) -> np.ndarray:
+        return self.features.columns([feature])[:, 0]
+
+    def categories(self, feature: int) -> tuple[Codes, list[Any]]:
+        return _categories_of_numbers(self.numbers(feature))
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,13 +133,15 @@ class FrameTable:
 
 # `numbers` and `categories` return one column. Codes are indices of categories; missing values have
 # the code -1 or a category for which `is_missing_label` holds.
-Table = ArrayTable | FrameTable
+Table = ArrayTable | SparseTable | FrameTable
 
 
 def read_table(X: Any) -> Table:
     """Read a data frame or an array; the entries that a sparse matrix does not store are 0."""
     if is_sparse(X):
-        X = dense_from_sparse(X, X.dtype if X.dtype.kind == "c" else _float_type(X.dtype))
+        check_shape(X)
+        to_floats(np.empty(0, X.dtype), None)  # an error if they are complex
+        return SparseTable(SparseFeatures.of(X, _float_type(X.dtype)), *X.shape)
     if nw.dependencies.is_into_dataframe(X):
         return _read_frame(X)
     # Arrow record batches and tables of other libraries have this method. So have Series of data

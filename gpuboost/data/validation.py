@@ -25,6 +25,7 @@ from gpuboost.data.arrays import (
     is_sparse,
     to_float64,
 )
+from gpuboost.data.sparse_features import SparseFeatures
 
 MAX_ROWS = 2**31 - 1  # rows are numbered with int32 in the engine and the kernels
 LARGEST_TARGET = 2.0**1000  # about 1e301; sums over 2**23 rows stay within float64
@@ -69,12 +70,12 @@ def check_shape(X: np.ndarray) -> None:
         )
 
 
-def check_features(X: NDArray[np.floating[Any]], names: Any = None) -> NDArray[np.floating[Any]]:
+def check_features(X: Any, names: Any = None) -> Any:
     """Return a float matrix unchanged if its shape is valid and it has no infinity.
 
     Parameters
     ----------
-    X : NumPy or CuPy array of float32 or float64
+    X : NumPy or CuPy array of float32 or float64, or SparseFeatures
         NaN means missing.
     names : ndarray of str, optional
         Feature names for the error message.
@@ -85,6 +86,11 @@ def check_features(X: NDArray[np.floating[Any]], names: Any = None) -> NDArray[n
         For a wrong shape, or for infinite values; the message names one feature and its row.
     """
     check_shape(X)
+    if isinstance(X, SparseFeatures):
+        places = X.infinite()
+        if len(places):
+            raise _infinity_error(*places[0], names)
+        return X
     xp = array_module(X)
     chunk = _HOST_ROW_CHUNK if xp is np else _DEVICE_ROW_CHUNK
     for start in range(0, X.shape[0], chunk):
@@ -93,12 +99,15 @@ def check_features(X: NDArray[np.floating[Any]], names: Any = None) -> NDArray[n
             infinite = copy_to_host(infinite)
             feature = int(np.flatnonzero(infinite.any(axis=0))[0])
             row = start + int(np.flatnonzero(infinite[:, feature])[0])
-            value = copy_to_host(X[row, feature])
-            raise ValueError(
-                f"Input X contains infinity: {feature_label(feature, names)} is {value} in row "
-                f"{row}; clip it, or make it NaN, which means missing"
-            )
+            raise _infinity_error(row, feature, copy_to_host(X[row, feature]), names)
     return X
+
+
+def _infinity_error(row: int, feature: int, value: Any, names: Any) -> ValueError:
+    return ValueError(
+        f"Input X contains infinity: {feature_label(feature, names)} is {value} in row {row}; clip "
+        "it, or make it NaN, which means missing"
+    )
 
 
 def check_weights(weights: Any, n_samples: int) -> NDArray[np.float64] | None:

@@ -21,6 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuboost.engine.sparse_codes import SparseCodes
+
 MAX_BINS = 255  # value bins per feature; the missing code is at most 255, so codes fit in uint8
 
 
@@ -119,7 +121,7 @@ class BinnedMatrix:
 
     Attributes
     ----------
-    codes : ndarray of uint8 of shape (n_features, n_samples), C-contiguous
+    stored : ndarray of uint8 of shape (n_features, n_samples), C-contiguous, or SparseCodes
         Index of each value's bin, `missing_code` for missing values and unknown categories; a CuPy
         array on a GPU.
     mapper : BinMapper
@@ -128,17 +130,22 @@ class BinnedMatrix:
         Number of samples with the missing code, on the host.
     """
 
-    codes: NDArray[np.uint8]
+    stored: NDArray[np.uint8] | SparseCodes
     mapper: BinMapper
     n_missing: NDArray[np.int64]
 
+    @cached_property
+    def codes(self) -> NDArray[np.uint8]:
+        """The codes as an array (n_features, n_samples); made on first use if they are sparse."""
+        return self.stored.dense() if isinstance(self.stored, SparseCodes) else self.stored
+
     @property
     def n_samples(self) -> int:
-        return self.codes.shape[1]
+        return self.stored.shape[1]
 
     @property
     def n_features(self) -> int:
-        return self.codes.shape[0]
+        return self.stored.shape[0]
 
     @property
     def missing_code(self) -> int:

@@ -13,6 +13,8 @@ from gpuboost.backends.cuda.boosting.booster import CudaBooster
 from gpuboost.backends.cuda.growth.grow import grow_finished, grow_trees
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.protocol import Booster, Reweighter
+from gpuboost.data.sparse_binning import bin_sparse, learn_sparse_bins
+from gpuboost.data.sparse_features import Features, SparseFeatures
 from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
 from gpuboost.engine.ensembles.adaboost_task import ReweightTask
 from gpuboost.engine.ensembles.boosting_task import BoostTask
@@ -43,15 +45,19 @@ class CudaBackend:
         self.runtime = runtime
         self.name = runtime.name
 
-    def fit_bins(self, X: np.ndarray, rule: BinRule, n_threads: int) -> BinnedMatrix:
-        """Find the bins of ``X`` (n, F) and compute its codes."""
+    def fit_bins(self, X: Features, rule: BinRule, n_threads: int) -> BinnedMatrix:
+        """Find the bins of ``X`` (n, F) and compute its codes; sparse features stay on the host."""
+        if isinstance(X, SparseFeatures):
+            return bin_sparse(X, learn_sparse_bins(X, rule, n_threads))
         from gpuboost.backends.cuda.data.binning import fit_bins
 
         with self.runtime.active():
             return fit_bins(self.runtime, X, rule)
 
-    def bin(self, X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
+    def bin(self, X: Features, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
         """Compute the codes of ``X`` (n, F), float32 or float64."""
+        if isinstance(X, SparseFeatures):
+            return bin_sparse(X, mapper)
         from gpuboost.backends.cuda.data.binning import bin_matrix
 
         with self.runtime.active():

@@ -12,9 +12,11 @@ from gpuboost.backends.host.binned import code_blocks
 from gpuboost.backends.host.boosting import HostBooster
 from gpuboost.backends.host.finish import finish_grown
 from gpuboost.backends.protocol import Backend, Booster, Reweighter
-from gpuboost.data.binning import learn_bins
+from gpuboost.data.binning import bin_columns, learn_bins
 from gpuboost.data.cell_counters import ColumnCounter
-from gpuboost.engine.bins import BinnedMatrix, BinRule
+from gpuboost.data.sparse_binning import bin_sparse, learn_sparse_bins
+from gpuboost.data.sparse_features import Features, SparseFeatures
+from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
 from gpuboost.engine.ensembles.adaboost_task import ReweightTask
 from gpuboost.engine.ensembles.boosting_task import BoostTask
 from gpuboost.engine.ensembles.ensemble import Ensemble
@@ -31,6 +33,7 @@ class HostBackend(Backend):
 
     threshold_finder: ThresholdFinder | None = None
     column_counter: type[ColumnCounter] = ColumnCounter
+    binning = staticmethod(bin_columns)  # of dense features
 
     def grow_finished(self, task: GrowTask) -> Iterator[tuple[int, Tree]]:
         """Grow the trees of ``task`` and finish them."""
@@ -44,10 +47,18 @@ class HostBackend(Backend):
         """Start a fit of AdaBoost."""
         return HostReweighter(self, task)
 
-    def fit_bins(self, X: np.ndarray, rule: BinRule, n_threads: int) -> BinnedMatrix:
+    def fit_bins(self, X: Features, rule: BinRule, n_threads: int) -> BinnedMatrix:
         """Learn the bins of ``X`` (n, F), and bin ``X``."""
+        if isinstance(X, SparseFeatures):
+            return bin_sparse(X, learn_sparse_bins(X, rule, n_threads, self.column_counter))
         mapper, binned = learn_bins(X, rule, n_threads, self.column_counter, with_codes=True)
         return self.bin(X, mapper, n_threads) if binned is None else binned
+
+    def bin(self, X: Features, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
+        """Codes of ``X`` (n, F)."""
+        if isinstance(X, SparseFeatures):
+            return bin_sparse(X, mapper)
+        return self.binning(X, mapper, n_threads)
 
     def sum_out_of_bag(
         self,

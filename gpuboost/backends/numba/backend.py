@@ -22,7 +22,7 @@ class NumbaBackend(HostBackend):
     name = "numba"
     threshold_finder = staticmethod(find_thresholds)
     column_counter = CompiledColumnCounter
-    bin = staticmethod(bin_matrix)
+    binning = staticmethod(bin_matrix)
     predict = staticmethod(prediction.predict)
     apply = staticmethod(prediction.apply)
 

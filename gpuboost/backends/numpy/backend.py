@@ -14,8 +14,6 @@ from gpuboost.backends.numpy.batches import in_batches
 from gpuboost.backends.numpy.boosting import NumpyBooster
 from gpuboost.backends.numpy.level_ops import NumpyLevelOps
 from gpuboost.backends.protocol import Booster
-from gpuboost.data.binning import bin_columns
-from gpuboost.engine.bins import BinMapper, BinnedMatrix
 from gpuboost.engine.ensembles.boosting_task import BoostTask
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.level_loop import grow_levels
@@ -26,10 +24,6 @@ class NumpyBackend(HostBackend):
     """Implementation of `gpuboost.backends.protocol.Backend` in NumPy."""
 
     name = "numpy"
-
-    def bin(self, X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
-        """Codes of ``X`` (n, F)."""
-        return bin_columns(X, mapper, n_threads)
 
     def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
         """Grow the trees of ``task`` in batches."""

@@ -12,6 +12,7 @@ import numpy as np
 from gpuboost.backends.protocol import Backend
 from gpuboost.data.arrays import as_host_array, is_cupy_array
 from gpuboost.data.class_labels import warn_of_column
+from gpuboost.data.sparse_features import Features
 from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles import adaboost
@@ -59,7 +60,7 @@ class AdaBoostTrees(FittedTrees):
         return replace(self.ensemble, value=adaboost.votes_of(self.ensemble.value, vote))
 
     def decision(
-        self, data: np.ndarray | BinnedMatrix, backend: Backend, n_threads: int
+        self, data: Features | BinnedMatrix, backend: Backend, n_threads: int
     ) -> np.ndarray:
         """Decision function of a classifier: sum of the votes over the sum of the trees' weights.
 

@@ -12,6 +12,7 @@ from gpuboost.backends.device_arrays import adopt_targets
 from gpuboost.data.advice import warn_user
 from gpuboost.data.arrays import copy_to_host
 from gpuboost.data.parameters import integer_at_least
+from gpuboost.data.sparse_features import SparseFeatures, to_dense
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.boosting_task import RowSet
 from gpuboost.engine.losses import Loss
@@ -113,7 +114,9 @@ def _read_rows(given: Any, estimator: Any, prepared: Prepared[BoostPlan], init: 
         )
     X, y, sample_weight, offset = (*given, None, None)[:4]
     loss = prepared.plan.loss
-    data = read_prediction(X, prepared.schema, prepared.matrix.mapper, type(estimator).__name__)
+    name = type(estimator).__name__
+    data = read_prediction(X, prepared.schema, prepared.matrix.mapper, name)
+    data = to_dense(data) if isinstance(data, SparseFeatures) else data
     n = data.n_samples if isinstance(data, BinnedMatrix) else len(data)
     y, sample_weight = (adopt_targets(its, prepared.backend.name) for its in (y, sample_weight))
     with where_they_are(y, sample_weight):

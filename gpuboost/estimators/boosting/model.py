@@ -12,6 +12,7 @@ import numpy as np
 
 from gpuboost.backends.device_arrays import inverse_link
 from gpuboost.backends.protocol import Backend
+from gpuboost.data.sparse_features import Features
 from gpuboost.engine.array_modules import array_module, working_on
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble, impurity_decrease_per_feature
@@ -67,12 +68,12 @@ class BoostedRounds(FittedTrees):
         """The last result of `first_rounds`, by its number of rounds."""
         return {}
 
-    def raw(self, data: np.ndarray | BinnedMatrix, backend: Backend, n_threads: int) -> np.ndarray:
+    def raw(self, data: Features | BinnedMatrix, backend: Backend, n_threads: int) -> np.ndarray:
         """Sum of the trees' values, without the baseline: float64 (n, columns)."""
         return _sums(self.columns, data, backend, n_threads)
 
     def staged_raw(
-        self, data: np.ndarray | BinnedMatrix, backend: Backend, n_threads: int
+        self, data: Features | BinnedMatrix, backend: Backend, n_threads: int
     ) -> Iterator[np.ndarray]:
         """`raw` after each round; the next array is computed from this one, so do not change it."""
         k = self.trees_per_round
@@ -116,7 +117,7 @@ def predictions(loss: Loss, raw: np.ndarray) -> np.ndarray:
 
 
 def _sums(
-    parts: Any, data: np.ndarray | BinnedMatrix, backend: Backend, n_threads: int
+    parts: Any, data: Features | BinnedMatrix, backend: Backend, n_threads: int
 ) -> np.ndarray:
     """Sums of the trees' values: float64 (n, columns), with the columns of all parts in order."""
     if isinstance(data, BinnedMatrix):

@@ -183,7 +183,7 @@ class Dataset:
         return (
             f"Dataset({self.n_samples} samples, {self.n_features} features "
             f"({n_categorical} categorical), up to {self.mapper.missing_code} bins, "
-            f"{n_missing} missing values, {self.binned.codes.nbytes / 2**20:.1f} MiB)"
+            f"{n_missing} missing values, {self.binned.stored.nbytes / 2**20:.1f} MiB)"
         )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from gpuboost.backends.protocol import Backend
 from gpuboost.data.arrays import is_cupy_array, to_module_of
 from gpuboost.data.frames import FeatureSchema, apply_schema, fit_schema
+from gpuboost.data.sparse_features import Features
 from gpuboost.data.validation import check_features, check_same_length, check_weights
 from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
@@ -26,7 +27,7 @@ class TrainingTable:
     """Training features: columns still to be binned, or the codes of a `Dataset`."""
 
     schema: FeatureSchema
-    data: np.ndarray | BinnedMatrix
+    data: Features | BinnedMatrix
     n_samples: int
     value_bytes: int  # bytes per value of X, 1 for codes
     max_bins: int
@@ -67,12 +68,12 @@ def read_training(X: Any, estimator: Any, before: FittedTrees | None) -> Trainin
             columns = apply_schema(X, schema, type(estimator).__name__)
         check_features(columns, schema.names)
     mapper = None if before is None else before.mapper
-    return TrainingTable(schema, columns, len(columns), columns.dtype.itemsize, max_bins, mapper)
+    return TrainingTable(schema, columns, len(columns), columns.itemsize, max_bins, mapper)
 
 
 def read_prediction(
     X: Any, schema: FeatureSchema, mapper: BinMapper, owner: str
-) -> np.ndarray | BinnedMatrix:
+) -> Features | BinnedMatrix:
     """Read features to predict on: columns, or the codes of a `Dataset` with the model's bins.
 
     For training rows of positive weight, columns and codes give the same leaves. For other rows, a

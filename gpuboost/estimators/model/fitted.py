@@ -17,6 +17,7 @@ import numpy as np
 from gpuboost.backends.host.binned import code_blocks
 from gpuboost.backends.protocol import Backend
 from gpuboost.data.frames import FeatureSchema
+from gpuboost.data.sparse_features import Features, SparseFeatures
 from gpuboost.engine.array_modules import array_module, working_on
 from gpuboost.engine.bins import BinMapper, BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble
@@ -113,7 +114,7 @@ class FittedTrees:
         return replace(self.ensemble, value=votes.reshape(value.shape))
 
     def predict(
-        self, data: np.ndarray | BinnedMatrix, backend: Backend, n_threads: int, voting: str
+        self, data: Features | BinnedMatrix, backend: Backend, n_threads: int, voting: str
     ) -> np.ndarray:
         """Mean over the trees of leaf values or, with hard voting, votes: float64 (n, n_values)."""
         ensemble = self._trees_for(data, hard=voting == "hard")
@@ -123,7 +124,7 @@ class FittedTrees:
         return total
 
     def apply(
-        self, data: np.ndarray | BinnedMatrix, backend: Backend, n_threads: int
+        self, data: Features | BinnedMatrix, backend: Backend, n_threads: int
     ) -> np.ndarray:
         """Leaf of each row in each tree: int32 (n, n_trees)."""
         ensemble = self._trees_for(data)
@@ -142,7 +143,7 @@ class FittedTrees:
         self.schema.update_hash(sha)
         return sha.hexdigest()
 
-    def _trees_for(self, data: np.ndarray | BinnedMatrix, hard: bool = False) -> Ensemble:
+    def _trees_for(self, data: Features | BinnedMatrix, hard: bool = False) -> Ensemble:
         """The ensemble, or with ``hard`` the votes, for columns or for codes.
 
         Repeated calls return the same object, since backends cache data by the object's id.
@@ -152,9 +153,11 @@ class FittedTrees:
 
 
 def run_in_blocks(
-    data: np.ndarray | BinnedMatrix, run: Callable[[np.ndarray], np.ndarray]
+    data: Features | BinnedMatrix, run: Callable[[np.ndarray], np.ndarray]
 ) -> np.ndarray:
-    """Results of ``run`` for all rows at once or, for binned data, for one block after another."""
+    """Results of ``run`` for all rows at once; binned and sparse data are read in blocks of rows."""
+    if isinstance(data, SparseFeatures):
+        return np.concatenate([run(block) for block in data.row_blocks()])
     if not isinstance(data, BinnedMatrix):
         return run(data)
     found = [run(block) for _, block in code_blocks(data)]

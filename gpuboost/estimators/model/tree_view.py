@@ -12,6 +12,7 @@ from gpuboost.backends.device_arrays import matrix_of_ones
 from gpuboost.backends.select import choose_backend
 from gpuboost.data.arrays import array_module, as_host_array, is_sparse
 from gpuboost.data.frames import FeatureSchema, apply_schema
+from gpuboost.data.sparse_features import to_dense
 from gpuboost.data.validation import check_features
 from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.ensembles.ensemble import Ensemble, impurity_decrease_per_feature
@@ -115,7 +116,7 @@ class TreeView:
     def _columns(self, X: Any, schema: FeatureSchema) -> np.ndarray:
         """The checked columns of X on the host: numeric values as floats, categories as codes."""
         here = X if is_sparse(X) else as_host_array(X, "X")
-        return check_features(apply_schema(here, schema, "tree_"))
+        return check_features(to_dense(apply_schema(here, schema, "tree_")))
 
     def predict(self, X: Any) -> np.ndarray:
         """Value of each row's leaf: (n, classes) with one output, else (n, outputs, classes or 1).

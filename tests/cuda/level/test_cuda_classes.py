@@ -62,7 +62,7 @@ class Sums:
         X = self.codes.T.astype(np.float64)
         categorical = np.zeros(len(self.codes), dtype=bool)
         matrix = bin_columns(X, fit_bin_mapper(X, categorical, max_bins))
-        matrix = replace(matrix, codes=np.ascontiguousarray(self.codes))
+        matrix = replace(matrix, stored=np.ascontiguousarray(self.codes))
         device = upload_matrix(runtime, matrix, 32)
         lists, count = self.listed.shape
         largest = max(1, int(self.rows.weight.max()))

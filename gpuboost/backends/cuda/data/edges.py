@@ -76,7 +76,7 @@ def _column_bins(found: BinCells, max_bins: int | None) -> ColumnBins:
     """Return the bins of a column; those of a categorical one depend on its largest value only."""
     if max_bins is None or len(found.low) == 0:
         return category_bins(float(found.high[-1]) if len(found.high) else 0.0)
-    return ColumnBins.between(found.low, found.high)
+    return ColumnBins(found.low, found.high)
 
 
 class _DeviceCounter:

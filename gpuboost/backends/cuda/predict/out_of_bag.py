@@ -35,7 +35,7 @@ def sum_out_of_bag(
     """Sum leaf values out of bag; see `gpuboost.backends.protocol.Backend.sum_out_of_bag`."""
     xp, n = runtime.xp, matrix.n_samples
     forest = device_forest(runtime, ensemble, np.dtype(np.float32))
-    matrix = replace(matrix, codes=runtime.asarray(matrix.codes))
+    matrix = replace(matrix, stored=runtime.asarray(matrix.codes))
     total = xp.zeros((n, forest.n_values), dtype=xp.float64)
     count = xp.zeros(n, dtype=xp.int64)
     capacity = runtime.memory_budget() // (BYTES_PER_DRAW * n)

@@ -175,5 +175,5 @@ def by_rank(task: GrowTask) -> GrowTask:
         inside = None if rows.inside is None else rows.inside[order]
         return replace(rows, weight=rows.weight[order], inside=inside)
 
-    matrix = replace(task.matrix, codes=task.matrix.codes[:, order])
+    matrix = replace(task.matrix, stored=task.matrix.codes[:, order])
     return replace(task, matrix=matrix, target=ordered, rows_of=rows_of)

@@ -1,0 +1,133 @@
+"""Binning of sparse features, with the same bins and codes as those of the dense matrix.
+
+Most columns of a sparse matrix have few distinct values. Their bins are found for all columns
+together, by sorting the stored entries. The other columns are made dense, a few at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csc_array
+
+from gpuboost.data.binning import learn_bins, padded_mapper
+from gpuboost.data.cell_counters import ColumnCounter
+from gpuboost.data.quantiles import Floats
+from gpuboost.data.sparse_features import SparseFeatures
+from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
+from gpuboost.engine.sparse_codes import SparseCodes
+
+_DENSE_COLUMNS_BYTES = 1 << 25  # of columns of many values that are made dense together
+
+Columns = NDArray[np.intp]
+
+
+def learn_sparse_bins(
+    X: SparseFeatures,
+    rule: BinRule,
+    n_threads: int = 1,
+    counter: type[ColumnCounter] = ColumnCounter,
+) -> BinMapper:
+    """Learn the bins of numeric features as `data.binning.learn_bins` does."""
+    entries = csc_array(X.matrix)
+    column = _columns_of(entries)
+    column, values, n_values = _distinct_values(entries, column, rule)
+    is_few = n_values <= rule.max_bins
+    n_bins = np.where(is_few, n_values, 1)
+    parts = list(_many_valued(X, np.flatnonzero(~is_few), rule, n_threads, counter))
+    for features, mapper in parts:
+        n_bins[features] = mapper.n_bins
+    low = np.zeros((X.shape[1], int(n_bins.max())))
+    own = is_few[column]
+    column, values = column[own], values[own]
+    first = np.cumsum(np.where(is_few, n_values, 0)) - np.where(is_few, n_values, 0)
+    low[column, np.arange(len(column)) - first[column]] = values
+    high = low.copy() if parts else low
+    for features, mapper in parts:
+        width = mapper.low.shape[1]
+        low[features, :width], high[features, :width] = mapper.low, mapper.high
+    return padded_mapper(n_bins, low, high, rule.is_categorical)
+
+
+def _columns_of(entries: csc_array) -> Columns:
+    """Column of each stored entry."""
+    return np.repeat(np.arange(entries.shape[1]), np.diff(entries.indptr))
+
+
+def _distinct_values(
+    entries: csc_array, column: Columns, rule: BinRule
+) -> tuple[Columns, Floats, NDArray[np.intp]]:
+    """Distinct values of the rows of positive weight: columns, values, and numbers per column.
+
+    They are sorted by column, then by value. A column without values gets 0.
+    """
+    n_rows, n_columns = entries.shape
+    values, is_number = entries.data, ~np.isnan(entries.data)
+    if rule.weights is not None:
+        inside = rule.weights > 0
+        n_rows = int(np.count_nonzero(inside))
+        kept = inside[entries.indices]
+        column, values, is_number = column[kept], values[kept], is_number[kept]
+    stored = np.bincount(column, minlength=n_columns)
+    n_numbers = np.bincount(column[is_number], minlength=n_columns)
+    zero = np.flatnonzero((stored < n_rows) | (n_numbers == 0))
+    column = np.concatenate([column[is_number], zero])
+    values = np.concatenate([values[is_number], np.zeros(len(zero), values.dtype)]) + 0
+    order = np.lexsort((values, column))
+    column, values = column[order], values[order]
+    is_first = np.ones(len(column), dtype=bool)
+    is_first[1:] = (column[1:] != column[:-1]) | (values[1:] != values[:-1])
+    column = column[is_first]
+    return column, values[is_first], np.bincount(column, minlength=n_columns)
+
+
+def _many_valued(
+    X: SparseFeatures,
+    features: Columns,
+    rule: BinRule,
+    n_threads: int,
+    counter: type[ColumnCounter],
+) -> list[tuple[Columns, BinMapper]]:
+    """Groups of the given columns with their bins, which are learnt from dense columns."""
+    found = []
+    size = max(1, _DENSE_COLUMNS_BYTES // (X.shape[0] * X.itemsize))
+    for start in range(0, len(features), size):
+        own = features[start : start + size]
+        part = replace(rule, is_categorical=rule.is_categorical[own])
+        found.append((own, learn_bins(X.columns(own), part, n_threads, counter)[0]))
+    return found
+
+
+def bin_sparse(X: SparseFeatures, mapper: BinMapper) -> BinnedMatrix:
+    """Bin numeric features as `data.binning.bin_columns` does."""
+    entries = csc_array(X.matrix)
+    entries.sort_indices()
+    column = _columns_of(entries)
+    edges = np.concatenate(mapper.edges)
+    first = np.append(0, np.cumsum(mapper.n_bins - 1))
+    code = _count_edges_below(entries.data, edges, first[column], mapper.n_bins[column] - 1)
+    missing = np.isnan(entries.data)
+    code[missing] = mapper.missing_code
+    every = np.zeros(X.shape[1], X.dtype)
+    zero_code = _count_edges_below(every, edges, first[:-1], mapper.n_bins - 1)
+    kept = code != zero_code[column]
+    start = np.append(0, np.cumsum(np.bincount(column[kept], minlength=X.shape[1])))
+    rows = entries.indices[kept].astype(np.uint32)
+    codes = SparseCodes(start, rows, code[kept], zero_code, len(X))
+    return BinnedMatrix(codes, mapper, np.bincount(column[missing], minlength=X.shape[1]))
+
+
+def _count_edges_below(
+    values: Floats, edges: NDArray[np.float64], first: Columns, n_edges: NDArray[np.int32]
+) -> NDArray[np.uint8]:
+    """Number of edges below each value among ``edges[first : first + n_edges]``, by bisection."""
+    low, high = np.zeros(len(values), dtype=np.int64), n_edges.astype(np.int64)
+    last = len(edges) - 1
+    for _ in range(int(high.max(initial=0)).bit_length()):
+        middle = (low + high) // 2
+        is_above = values > edges[np.minimum(first + middle, last)]
+        low = np.where((low < high) & is_above, middle + 1, low)
+        high = np.where((low < high) & ~is_above, middle, high)
+    return low.astype(np.uint8)

@@ -1,0 +1,93 @@
+"""Features in a sparse matrix, which become dense only in blocks of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csc_array, csr_array
+
+from gpuboost.data.arrays import dense_from_sparse
+
+_DENSE_BLOCK_BYTES = 1 << 24  # so few that predictions need little more memory than the matrix
+
+
+@dataclass(frozen=True, eq=False)
+class SparseFeatures:
+    """Numeric features of float32 or float64; entries that are not stored are 0.
+
+    Attributes
+    ----------
+    matrix : csr_array or csc_array of shape (n_samples, n_features)
+        No two entries have the same place.
+    """
+
+    matrix: Any
+
+    @classmethod
+    def of(cls, matrix: Any, dtype: Any) -> SparseFeatures:
+        """Convert any SciPy sparse matrix; entries with the same place are added."""
+        kept = csc_array if matrix.format == "csc" else csr_array
+        own = kept(matrix.astype(dtype, copy=False))
+        if not own.has_canonical_format:
+            own = own.copy() if own.data is getattr(matrix, "data", None) else own
+            own.sum_duplicates()
+        return cls(own)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.matrix.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.matrix.dtype
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a value."""
+        return self.dtype.itemsize
+
+    @property
+    def ndim(self) -> int:
+        return 2
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def infinite(self) -> list[tuple[int, int, float]]:
+        """The row, the feature and the value of each infinite entry."""
+        entries = self.matrix.tocoo()
+        found = np.isinf(entries.data)
+        places = (entries.row[found], entries.col[found], entries.data[found])
+        return list(zip(*(own.tolist() for own in places), strict=True))
+
+    def columns(self, features: Any) -> np.ndarray:
+        """The dense columns of some features: (n_samples, len(features))."""
+        return dense_from_sparse(self.matrix[:, features].tocsc(), self.dtype)
+
+    def dense(self) -> np.ndarray:
+        """All features as a dense array.
+
+        Raises
+        ------
+        MemoryError
+            If the dense array does not fit in memory.
+        """
+        return dense_from_sparse(self.matrix, self.dtype)
+
+    def row_blocks(self) -> Iterator[np.ndarray]:
+        """Yield the features of some rows after another, as dense arrays."""
+        rows = csr_array(self.matrix)
+        size = max(1, _DENSE_BLOCK_BYTES // (self.shape[1] * self.itemsize))
+        for start in range(0, len(self), size):
+            yield rows[start : start + size].toarray()
+
+
+Features = np.ndarray | SparseFeatures
+
+
+def to_dense(data: Features) -> np.ndarray:
+    """Return features as a dense array, unchanged if they are one."""
+    return data.dense() if isinstance(data, SparseFeatures) else data

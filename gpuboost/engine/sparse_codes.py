@@ -1,0 +1,60 @@
+"""Codes of a sparse matrix: column by column, only those that differ from the code of 0.
+
+    dense, column f     3 3 7 3 3 0 3      the code of 0 is 3
+    entries             row 2, 5           start[f] = first entry of the column
+                        code 7, 0
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class SparseCodes:
+    """The codes of a sparse matrix with F columns, n rows and z entries.
+
+    Attributes
+    ----------
+    start : ndarray of int64 of shape (F + 1,)
+        First entry of each column, then z.
+    row : ndarray of uint32 of shape (z,)
+        Row of each entry, ascending in each column.
+    code : ndarray of uint8 of shape (z,)
+        Code of each entry; never that of 0.
+    zero_code : ndarray of uint8 of shape (F,)
+        Code of 0 in each column, which all other rows have.
+    n_samples : int
+        Number of rows, n.
+    """
+
+    start: NDArray[np.int64]
+    row: NDArray[np.uint32]
+    code: NDArray[np.uint8]
+    zero_code: NDArray[np.uint8]
+    n_samples: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of columns and number of rows, as the shape of the dense codes."""
+        return len(self.zero_code), self.n_samples
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(own.nbytes for own in (self.start, self.row, self.code, self.zero_code))
+
+    @property
+    def column(self) -> NDArray[np.int64]:
+        """Column of each entry: (z,)."""
+        return np.repeat(np.arange(len(self.zero_code)), np.diff(self.start))
+
+    def dense(self) -> NDArray[np.uint8]:
+        """The codes of all values: (F, n)."""
+        codes = np.empty(self.shape, np.uint8)
+        codes[:] = self.zero_code[:, None]
+        codes[self.column, self.row] = self.code
+        return codes
