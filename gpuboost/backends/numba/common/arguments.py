@@ -12,16 +12,24 @@ from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.criteria import CRITERIA
 from gpuboost.engine.growth.policy import smallest_hessian
+from gpuboost.engine.sparse_codes import SparseCodes
 from gpuboost.engine.targets import Target
 from gpuboost.engine.task import TreeOptions
 from gpuboost.engine.tree_rows import TreeRows
 
 
-def matrix_of(binned: BinnedMatrix) -> Matrix:
-    """The `Matrix` of a binned matrix."""
-    mapper = binned.mapper
+def matrix_of(binned: BinnedMatrix, as_stored: bool = False) -> Matrix:
+    """The `Matrix` of a binned matrix; it is sparse only if ``as_stored``."""
+    mapper, stored = binned.mapper, binned.stored if as_stored else binned.codes
+    if not isinstance(stored, SparseCodes):
+        nothing = np.zeros(0, np.int64), np.zeros(0, np.uint32), *np.zeros((2, 0), np.uint8)
+        codes, entries = stored, nothing
+    else:
+        codes = np.zeros((0, stored.n_samples), np.uint8)
+        entries = stored.start, stored.row, stored.code, stored.zero_code
     return Matrix(
-        codes=contiguous(binned.codes, np.uint8),
+        contiguous(codes, np.uint8),
+        *entries,
         n_bins=contiguous(mapper.n_bins, np.int64),
         center=contiguous(mapper.center, np.float64),
         has_missing=contiguous(binned.n_missing > 0, np.bool_),
@@ -98,13 +106,18 @@ def min_category(options: TreeOptions, root_hessian: int) -> int:
 
 
 def make_scratch(
-    n_samples: int, n_features: int, n_channels: int = 1, selects: bool = False
+    n_samples: int,
+    n_features: int,
+    n_channels: int = 1,
+    selects: bool = False,
+    is_sparse: bool = False,
 ) -> Scratch:
     """Zeroed buffers of one thread; ``selects`` is whether medians are found by selection.
 
-    ``n_samples`` can be 0 if neither random thresholds nor medians need buffers for rows.
+    ``n_samples`` can be 0 if the matrix is dense, and neither random thresholds nor medians need
+    buffers for rows.
     """
-    scores, fields = np.zeros(SLOTS), n_channels + 2
+    scores, fields, n_column = np.zeros(SLOTS), n_channels + 2, n_samples if is_sparse else 0
     return Scratch(
         totals=np.zeros(256, np.int64),
         occupied=np.zeros(4, np.uint64),
@@ -122,8 +135,11 @@ def make_scratch(
         order=np.zeros(256, np.int64),
         rare=np.zeros(256, np.int64),
         codes=np.zeros(n_samples, np.uint8),
+        column=np.zeros((1, n_column), np.uint8),
+        position=np.zeros(n_column, np.uint32),
+        of_node=np.zeros(1, np.int64),
         ranks=np.zeros(n_features, np.int64),
-        likely=np.zeros(n_features, np.int64),
+        waiting=np.zeros(n_features, np.int64),
         chosen=np.zeros(n_features, np.int32),
         level_depth=np.zeros(LEVELS, np.int64),
         level_last=np.zeros(LEVELS, np.int64),

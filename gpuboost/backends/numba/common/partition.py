@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from gpuboost.backends.numba.common.sparse_columns import codes_of
 from gpuboost.backends.numba.compiler import helper, inlined
 from gpuboost.engine.task import MISSING_LEFT
 
@@ -67,13 +68,15 @@ def split_of(node, missing_code):
 
 
 @helper
-def split_rows(matrix, rows, node, masks, base):
+def split_rows(problem, rows, node, masks, base):
     """Partition the rows of a node by its split; return the number of rows on the left.
 
     ``base`` is the `NODE.start` that corresponds to the first row of ``rows``.
     """
     start, stop = node.start - base, node.start - base + node.count
-    split = split_of(node, matrix.missing_code)
+    feature, last_left, also_left = split_of(node, problem.matrix.missing_code)
+    codes, at = codes_of(problem, rows.row[start:stop], feature)
+    split = at, last_left, also_left
     if node.category >= 0:
-        return partition(matrix.codes, split, masks[node.category], rows, start, stop)
-    return partition(matrix.codes, split, None, rows, start, stop)
+        return partition(codes, split, masks[node.category], rows, start, stop)
+    return partition(codes, split, None, rows, start, stop)

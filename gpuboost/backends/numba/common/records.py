@@ -64,7 +64,10 @@ class Matrix(NamedTuple):
     Attributes
     ----------
     codes : uint8 (F, n)
-        Bin of each value, feature by feature.
+        Bin of each value, feature by feature; (0, n) if the matrix is sparse.
+    first_entry, entry_row, entry_code, zero_code : int64, uint32, uint8 and uint8 arrays
+        The fields ``start``, ``row``, ``code`` and ``zero_code`` of `SparseCodes`; empty if the
+        matrix is dense.
     n_bins : int64 (F,)
         Number of value bins.
     center : float64 (F, missing_code)
@@ -78,6 +81,10 @@ class Matrix(NamedTuple):
     """
 
     codes: np.ndarray
+    first_entry: np.ndarray
+    entry_row: np.ndarray
+    entry_code: np.ndarray
+    zero_code: np.ndarray
     n_bins: np.ndarray
     center: np.ndarray
     has_missing: np.ndarray
@@ -180,8 +187,14 @@ class Scratch(NamedTuple):
         Codes of the rare categories, which go where missing values go.
     codes : uint8 (n,), or (0,) in level-wise growth
         Codes of a node's rows for one feature, used for random thresholds.
-    ranks, likely : int64 (F,)
-        Ranks of the candidate features, and the small ranks among these.
+    column : uint8 (1, n), or (1, 0) if the matrix is dense
+        Codes of one feature, by row.
+    position : uint32 (n,), or (0,) if the matrix is dense
+        See `sparse_columns.position_of`.
+    of_node : int64 (1,)
+        If the matrix is sparse, the sum of the words of a node.
+    ranks, waiting : int64 (F,)
+        Ranks of the candidate features, and the heap of those that are considered next.
     chosen : int32 (F,)
         1 for features that the node may split on, else 0; used only if `has_excluded_features`.
     level_depth, level_last : int64 (LEVELS,)
@@ -216,8 +229,11 @@ class Scratch(NamedTuple):
     order: np.ndarray
     rare: np.ndarray
     codes: np.ndarray
+    column: np.ndarray
+    position: np.ndarray
+    of_node: np.ndarray
     ranks: np.ndarray
-    likely: np.ndarray
+    waiting: np.ndarray
     chosen: np.ndarray
     level_depth: np.ndarray
     level_last: np.ndarray

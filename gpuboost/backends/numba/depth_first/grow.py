@@ -170,7 +170,7 @@ def grow(problem, channels, targets, rows, tree, root_key):
             return is_done
         k = np.int64(pop_heap(waiting, n_waiting, nodes) if best_first else waiting[n_waiting - 1])
         n_waiting -= 1
-        n_left = split_rows(problem.matrix, rows, nodes[k], tree.masks, 0)
+        n_left = split_rows(problem, rows, nodes[k], tree.masks, 0)
         make_children(problem, nodes, k, n_nodes, n_left, tree.open_groups)
         first_new, n_nodes = n_nodes, n_nodes + 2
 

@@ -38,7 +38,9 @@ from gpuboost.backends.numba.references import Reference, by_reference
 from gpuboost.backends.numba.splits.channels import CHANNEL_PACKING, Channels
 from gpuboost.backends.numba.splits.plugins import NO_PLUGINS, plugins_of
 from gpuboost.backends.numba.threads.map import contiguous, map_in_order
+from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.sampling import root_key
+from gpuboost.engine.sparse_codes import SparseCodes
 from gpuboost.engine.targets import ClassTarget, MedianTarget, Target, ValueTarget
 from gpuboost.engine.task import GrownTree, GrowTask, TreeOptions
 from gpuboost.engine.tree_rows import TreeRows
@@ -114,12 +116,13 @@ class Space:
         Buffers for nodes; they become larger with the trees.
     """
 
-    def __init__(
-        self, n: int, any_categorical: bool, n_features: int, target: Target, options: TreeOptions
-    ) -> None:
+    def __init__(self, matrix: BinnedMatrix, target: Target, options: TreeOptions) -> None:
+        n, any_categorical = matrix.n_samples, bool(matrix.mapper.is_categorical.any())
         self.channels = make_channels(n, target)
         selects = target.by_median and self.channels is not None
-        scratch = make_scratch(n, n_features, target.n_channels, selects)
+        is_sparse = isinstance(matrix.stored, SparseCodes)
+        sizes = n, matrix.n_features, target.n_channels
+        scratch = make_scratch(*sizes, selects=selects, is_sparse=is_sparse)
         self.features, self.of_tree = scratch.features, scratch.of_tree
         self.rows, self.scratch = by_reference(make_rows(n)), by_reference(scratch)
         groups = (len(options.interactions or ()) + 63) // 64
@@ -143,8 +146,8 @@ class DepthFirstGrower:
     def __init__(self, task: GrowTask, earlier: DepthFirstGrower | None = None) -> None:
         self.task = task = by_rank(task)
         if earlier is None:
-            self.matrix = by_reference(matrix_of(task.matrix))
-            constraints = constraints_of(task.options, len(task.matrix.codes))
+            self.matrix = by_reference(matrix_of(task.matrix, as_stored=True))
+            constraints = constraints_of(task.options, task.matrix.n_features)
             self.constraints, self._plugins = by_reference(constraints), NO_PLUGINS
             self._local = threading.local()
         else:
@@ -245,8 +248,6 @@ class DepthFirstGrower:
     def _space(self) -> Space:
         """The buffers of the calling thread."""
         if not hasattr(self._local, "space"):
-            (n_features, n), task = self.task.matrix.codes.shape, self.task
-            any_categorical = bool(task.matrix.mapper.is_categorical.any())
-            sizes = n, any_categorical, n_features
-            self._local.space = Space(*sizes, task.target, task.options)
+            task = self.task
+            self._local.space = Space(task.matrix, task.target, task.options)
         return self._local.space

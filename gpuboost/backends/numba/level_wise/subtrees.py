@@ -145,7 +145,7 @@ def _grow_below(problem, samples, state, local, at, capacity):
             make_children(problem, nodes, k, child, np.int64(0), groups)
             nodes[child + 1].count = 0  # `collect` counts the rows of both children
             continue
-        n_left = split_rows(own.matrix, local.rows, nodes[k], state.masks, base)
+        n_left = split_rows(own, local.rows, nodes[k], state.masks, base)
         make_children(problem, nodes, k, child, n_left, groups)
         waiting[n_waiting], waiting[n_waiting + 1] = child + 1, child
         n_waiting += 2

@@ -23,6 +23,7 @@ import numpy as np
 from numba import types
 
 from gpuboost.backends.numba.common.records import GRADIENT, HESSIAN
+from gpuboost.backends.numba.common.sparse_columns import codes_of
 from gpuboost.backends.numba.compiler import inlined, plugin
 from gpuboost.backends.numba.splits.channels import CLASS_SHIFT, WEIGHT_MASK
 from gpuboost.backends.numba.splits.histograms import list_occupied, mark
@@ -41,9 +42,10 @@ def class_moments(problem, channels, rows, feature):
     whose first item is in `Scratch.totals`.
     """
     matrix, scratch = problem.matrix, problem.scratch
-    codes, first, sums, missing = matrix.codes, scratch.totals, scratch.sums, scratch.missing
+    first, sums, missing = scratch.totals, scratch.sums, scratch.missing
+    codes, at = codes_of(problem, rows, feature)
     for i in range(rows.size):
-        code = codes[feature, rows[i]]
+        code = codes[at, rows[i]]
         channels.following[i], first[code] = first[code], i + 1
         mark(scratch.occupied, code)
     m = list_occupied(scratch)

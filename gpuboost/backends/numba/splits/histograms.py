@@ -19,6 +19,12 @@ import numpy as np
 
 from gpuboost.backends.numba.common.packed_words import count_of, gradient_of, hessian_of
 from gpuboost.backends.numba.common.records import COUNT, GRADIENT, HESSIAN
+from gpuboost.backends.numba.common.sparse_columns import (
+    codes_of,
+    is_sparse,
+    position_of,
+    reads_entries,
+)
 from gpuboost.backends.numba.compiler import helper, inlined, trailing_zeros
 from gpuboost.backends.numba.splits.channels import FIELDS, MOMENTS, add_row, field_of
 
@@ -75,16 +81,42 @@ def _list_all(problem, feature):
     return np.int64(width)
 
 
+@helper
+def _add_entries(problem, rows, words, feature):
+    """Add the words of a node to the bins of a sparse column, and mark these.
+
+    The words of rows without an entry are what is left of the words of all rows.
+    """
+    matrix, scratch = problem.matrix, problem.scratch
+    zero_code, left, n_left = matrix.zero_code[feature], scratch.of_node[0], rows.size
+    for entry in range(matrix.first_entry[feature], matrix.first_entry[feature + 1]):
+        i = position_of(scratch, rows, matrix.entry_row[entry])
+        if i >= 0:
+            code = matrix.entry_code[entry]
+            scratch.totals[code] += words[i]
+            mark(scratch.occupied, code)
+            left -= words[i]
+            n_left -= 1
+    if n_left > 0:
+        scratch.totals[zero_code] += left
+        mark(scratch.occupied, zero_code)
+
+
 @inlined
 def word_prefix(problem, rows, words, feature):
     """Fill `Scratch.prefix` with the sums up to each listed bin; return the number of bins."""
-    codes, scratch = problem.matrix.codes, problem.scratch
+    matrix, scratch = problem.matrix, problem.scratch
     totals, running = scratch.totals, np.int64(0)
-    if rows.size <= SMALL_NODE:
-        for i in range(rows.size):
-            code = codes[feature, rows[i]]
-            totals[code] += words[i]
-            mark(scratch.occupied, code)
+    from_entries = is_sparse(matrix) and reads_entries(matrix, rows.size, feature)
+    if from_entries or rows.size <= SMALL_NODE:
+        if from_entries:
+            _add_entries(problem, rows, words, feature)
+        else:
+            codes, at = codes_of(problem, rows, feature)
+            for i in range(rows.size):
+                code = codes[at, rows[i]]
+                totals[code] += words[i]
+                mark(scratch.occupied, code)
         m = list_occupied(scratch)
         for j in range(np.uint64(m)):
             code = np.uint64(scratch.bins[j])
@@ -92,8 +124,9 @@ def word_prefix(problem, rows, words, feature):
             totals[code] = 0
             scratch.prefix[j] = running
         return m
+    codes, at = codes_of(problem, rows, feature)
     for i in range(rows.size):
-        totals[codes[feature, rows[i]]] += words[i]
+        totals[codes[at, rows[i]]] += words[i]
     m = _list_all(problem, feature)
     for code in range(m):
         running += totals[code]
@@ -144,20 +177,20 @@ def add_word(problem, to, at, word):
 
 
 @inlined
-def _wide_totals(problem, members, feature):
-    """Fill `Scratch.wide` for one channel.
+def _wide_totals(problem, members, codes, at):
+    """Fill `Scratch.wide` for one channel from ``codes[at]``, the codes of a feature.
 
     Packed partial sums of `Packing.block` rows are used unless blocks are short.
     """
-    codes, scratch, rows, words = problem.matrix.codes, problem.scratch, members.row, members.word
+    scratch, rows, words = problem.scratch, members.row, members.word
     totals, block = scratch.totals, problem.packing.block
     if block < SHORT_BLOCK:
         for i in range(rows.size):
-            add_word(problem, scratch.wide, codes[feature, rows[i]], words[i])
+            add_word(problem, scratch.wide, codes[at, rows[i]], words[i])
         return
     for start in range(0, rows.size, block):
         for i in range(start, min(start + block, rows.size)):
-            totals[codes[feature, rows[i]]] += words[i]
+            totals[codes[at, rows[i]]] += words[i]
         for code in range(256):
             add_word(problem, scratch.wide, code, totals[code])
             totals[code] = 0
@@ -166,16 +199,16 @@ def _wide_totals(problem, members, feature):
 @helper
 def wide_prefix(problem, channels, members, feature):
     """Fill `Scratch.sums` for a node whose sums do not fit a word; return the number of bins."""
-    codes, scratch, rows = problem.matrix.codes, problem.scratch, members.row
-    wide, sums = scratch.wide, scratch.sums
+    scratch, rows = problem.scratch, members.row
+    (codes, at), wide, sums = codes_of(problem, rows, feature), scratch.wide, scratch.sums
     if channels is None:
-        _wide_totals(problem, members, feature)
+        _wide_totals(problem, members, codes, at)
     else:
         for i in range(rows.size):
-            add_row(problem, channels, rows[i], i, wide, codes[feature, rows[i]])
+            add_row(problem, channels, rows[i], i, wide, codes[at, rows[i]])
     if rows.size <= SMALL_NODE:
         for i in range(rows.size):
-            mark(scratch.occupied, codes[feature, rows[i]])
+            mark(scratch.occupied, codes[at, rows[i]])
         m = list_occupied(scratch)
     else:
         m = _list_all(problem, feature)

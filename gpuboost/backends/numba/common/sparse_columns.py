@@ -1,0 +1,81 @@
+"""Columns of sparse codes (`engine.sparse_codes`), read for the rows of one node.
+
+A column is read from its entries, or by searching it for each row of the node, whichever takes
+fewer steps. Dense matrices have no entries; their codes are read where they are.
+"""
+
+# mypy: check-untyped-defs=False
+# Numba infers the types of compiled functions.
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpuboost.backends.numba.compiler import helper, inlined
+
+
+@inlined
+def is_sparse(matrix):
+    """Whether a `Matrix` has entries in place of dense codes."""
+    return matrix.first_entry.size > 0
+
+
+@inlined
+def reads_entries(matrix, n_rows, feature):
+    """Whether reading all entries of a column takes fewer steps than a search for each row."""
+    n_entries, n_steps = matrix.first_entry[feature + 1] - matrix.first_entry[feature], n_rows
+    left = n_entries
+    while left > 0 and n_steps < n_entries:
+        left >>= 1
+        n_steps += n_rows
+    return n_steps >= n_entries
+
+
+@helper
+def _fill_column(matrix, column, rows, feature):
+    """Write the codes of a feature in some rows to ``column`` (1, n), and maybe in others."""
+    entry_row, first = matrix.entry_row, matrix.first_entry[feature]
+    last, zero_code = matrix.first_entry[feature + 1], matrix.zero_code[feature]
+    if reads_entries(matrix, rows.size, feature):
+        for i in range(rows.size):
+            column[0, rows[i]] = zero_code
+        for entry in range(first, last):
+            column[0, entry_row[entry]] = matrix.entry_code[entry]
+        return
+    for i in range(rows.size):
+        low, high = first, last
+        while low < high:
+            middle = (low + high) >> 1
+            low, high = (middle + 1, high) if entry_row[middle] < rows[i] else (low, middle)
+        is_stored = low < last and entry_row[low] == rows[i]
+        column[0, rows[i]] = matrix.entry_code[low] if is_stored else zero_code
+
+
+@inlined
+def codes_of(problem, rows, feature):
+    """An array, and the index in it of the codes of a feature for (at least) the given rows."""
+    if is_sparse(problem.matrix):
+        _fill_column(problem.matrix, problem.scratch.column, rows, feature)
+        return problem.scratch.column, np.int64(0)
+    return problem.matrix.codes, np.int64(feature)
+
+
+@helper
+def note_rows(scratch, rows, words):
+    """Note the position of each row of a node, for `position_of`, and the sum of their words."""
+    total = np.int64(0)
+    for i in range(rows.size):
+        scratch.position[rows[i]] = i
+        total += words[i]
+    scratch.of_node[0] = total
+
+
+@inlined
+def position_of(scratch, rows, row):
+    """The position of a row among the rows of the node, -1 if it is not one of them.
+
+    `Scratch.position` can hold positions in other nodes, which `rows` tells apart.
+    """
+    position = scratch.position[row]
+    is_inside = position < rows.size and rows[position] == row
+    return np.int64(position) if is_inside else np.int64(-1)
