@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from gpuboost.engine.sparse_codes import SparseCodes
 
+MAX_DENSITY = 0.125  # fraction of the codes that a matrix stores if it is grown on as sparse
 MAX_BINS = 255  # value bins per feature; the missing code is at most 255, so codes fit in uint8
 
 
@@ -138,6 +139,12 @@ class BinnedMatrix:
     def codes(self) -> NDArray[np.uint8]:
         """The codes as an array (n_features, n_samples); made on first use if they are sparse."""
         return self.stored.dense() if isinstance(self.stored, SparseCodes) else self.stored
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether so few codes are stored that growing trees on them takes less time than dense."""
+        stored = self.stored
+        return isinstance(stored, SparseCodes) and stored.density <= MAX_DENSITY
 
     @property
     def n_samples(self) -> int:

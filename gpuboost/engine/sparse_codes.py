@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 
 
@@ -43,6 +44,11 @@ class SparseCodes:
         return len(self.zero_code), self.n_samples
 
     @property
+    def density(self) -> float:
+        """Fraction of the codes that are stored."""
+        return len(self.code) / (len(self.zero_code) * self.n_samples)
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
         return sum(own.nbytes for own in (self.start, self.row, self.code, self.zero_code))
@@ -58,3 +64,18 @@ class SparseCodes:
         codes[:] = self.zero_code[:, None]
         codes[self.column, self.row] = self.code
         return codes
+
+    def columns(self, features: NDArray[np.integer]) -> NDArray[np.uint8]:
+        """The codes of some features, as an array (len(features), n)."""
+        codes = np.empty((len(features), self.n_samples), np.uint8)
+        codes[:] = self.zero_code[features, None]
+        for own, feature in zip(codes, features.tolist(), strict=True):
+            entries = slice(*self.start[feature : feature + 2].tolist())
+            own[self.row[entries]] = self.code[entries]
+        return codes
+
+    def by_row(self) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.uint8]]:
+        """The entries row by row: first entry of each row, then z; their features and codes."""
+        shape = self.n_samples, len(self.zero_code)
+        whole = scipy.sparse.csc_array((self.code, self.row, self.start), shape=shape).tocsr()
+        return whole.indptr.astype(np.int64), whole.indices.astype(np.uint32), whole.data

@@ -39,7 +39,7 @@ class HostReweighter:
         ((_, grown),) = self._backend.grow(task.growing(number, lambda tree: rows))
         whole = finish_round(task, grown, rows)
         matrix = task.matrix
-        leaves = leaves_of_codes(whole, matrix.codes, matrix.missing_code)
+        leaves = leaves_of_codes(whole, matrix)
         tree, seen, error = objective.look(whole, leaves, self._weights)
         if not goes_on(error, objective.chance):
             return Round.last(lambda: tree, error)

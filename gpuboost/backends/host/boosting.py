@@ -177,7 +177,7 @@ class HostBooster:
         """
         if isinstance(data, np.ndarray):
             return self.backend.apply(Ensemble.of_one(tree), data, self.task.n_threads)[:, 0]
-        return leaves_of_codes(tree, data.codes, data.missing_code)
+        return leaves_of_codes(tree, data)
 
     def leaf_values(self, rule: LeafRule, tree: Tree, leaf: np.ndarray, column: int) -> np.ndarray:
         """Leaf values by the rule of the loss; ``leaf`` (n,) is -1 for rows outside the round."""

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.growth.tree import Tree, goes_left, levels
+from gpuboost.engine.sparse_codes import SparseCodes
 
 N_CODES = 256
 
 
-def leaves_of_codes(tree: Tree, codes: np.ndarray, missing_code: int) -> np.ndarray:
-    """Leaf of each row of a binned matrix.
+def used_codes(tree: Tree, matrix: BinnedMatrix) -> tuple[Tree, np.ndarray]:
+    """A tree, and codes with its features in the rows: uint8 (features, n).
 
-    Parameters
-    ----------
-    tree : Tree
-    codes : uint8 (F, n)
-        Codes of the rows, as in `BinnedMatrix`.
-    missing_code : int
-        Code of missing values.
-
-    Returns
-    -------
-    int32 (n,)
-        Index of each row's leaf among the nodes of the tree.
+    If the matrix is sparse, these are only the features that the tree splits on, which the returned
+    tree has renumbered.
     """
+    if not isinstance(matrix.stored, SparseCodes):
+        return tree, matrix.codes
+    used, place = np.unique(np.maximum(tree.feature, 0), return_inverse=True)
+    feature = np.where(tree.feature < 0, tree.feature, place).astype(tree.feature.dtype)
+    return replace(tree, feature=feature), matrix.stored.columns(used)
+
+
+def leaves_of_codes(tree: Tree, matrix: BinnedMatrix) -> np.ndarray:
+    """Index of each row's leaf among the nodes of a tree: int32 (n,)."""
+    missing_code, (tree, codes) = matrix.missing_code, used_codes(tree, matrix)
     n_samples = codes.shape[1]
     depths = levels(tree.left)
     if len(depths) == 1:

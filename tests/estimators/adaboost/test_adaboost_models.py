@@ -118,7 +118,7 @@ def test_leaves_of_codes_are_those_of_apply(seed, max_depth):
     data = gpuboost.Dataset(X, categorical_features=[1])
     tree = ExtraTreeClassifier(max_depth=max_depth, device="numpy", random_state=seed).fit(data, y)
     missing = data.binned.missing_code
-    found = leaves_of_codes(tree._ensemble.trees[0], data.binned.codes, missing)
+    found = leaves_of_codes(tree._ensemble.trees[0], data.binned)
     np.testing.assert_array_equal(found, tree.apply(data))
     root = DecisionTreeClassifier(device="numpy").fit(data, np.zeros(len(y)))._ensemble.trees[0]
     assert not leaves_of_codes(root, data.binned.codes, missing).any()

@@ -28,6 +28,7 @@ from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.boosting import Gradients, Scale
 from gpuboost.engine.ensembles.boosting_task import BoostTask
+from gpuboost.engine.ensembles.traversal import used_codes
 from gpuboost.engine.fixed_point import exponent_of
 from gpuboost.engine.growth.tree import Tree
 from gpuboost.engine.task import GrownTree
@@ -124,9 +125,14 @@ class NumbaBooster(HostBooster):
             rows = np.flatnonzero(~inside).astype(np.uint32)
             if not len(rows):
                 return leaf
-        if place not in self._by_row:
-            self._by_row[place] = row_major(data.codes, self._pool)
-        find_leaves(tree, self._by_row[place], missing_code, rows, leaf, self._pool)
+        if data.is_sparse:
+            tree, codes = used_codes(tree, data)
+            by_row = row_major(codes, self._pool)
+        else:
+            if place not in self._by_row:
+                self._by_row[place] = row_major(data.codes, self._pool)
+            by_row = self._by_row[place]
+        find_leaves(tree, by_row, missing_code, rows, leaf, self._pool)
         return leaf
 
     def update(self, raw: np.ndarray, tree: Tree, leaf: np.ndarray, column: int) -> None:

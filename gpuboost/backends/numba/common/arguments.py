@@ -18,18 +18,23 @@ from gpuboost.engine.task import TreeOptions
 from gpuboost.engine.tree_rows import TreeRows
 
 
-def matrix_of(binned: BinnedMatrix, as_stored: bool = False) -> Matrix:
-    """The `Matrix` of a binned matrix; it is sparse only if ``as_stored``."""
-    mapper, stored = binned.mapper, binned.stored if as_stored else binned.codes
-    if not isinstance(stored, SparseCodes):
-        nothing = np.zeros(0, np.int64), np.zeros(0, np.uint32), *np.zeros((2, 0), np.uint8)
-        codes, entries = stored, nothing
-    else:
+def matrix_of(binned: BinnedMatrix, as_stored: bool = False, by_row: bool = False) -> Matrix:
+    """The `Matrix` of a binned matrix; it can be sparse only if ``as_stored``.
+
+    ``by_row`` is whether the entries of a sparse matrix are needed row by row, too.
+    """
+    mapper = binned.mapper
+    stored = binned.stored if as_stored and binned.is_sparse else binned.codes
+    nothing = np.zeros(0, np.int64), np.zeros(0, np.uint32), np.zeros(0, np.uint8)
+    codes, entries, rows = stored, (*nothing, nothing[-1]), nothing
+    if isinstance(stored, SparseCodes):
         codes = np.zeros((0, stored.n_samples), np.uint8)
         entries = stored.start, stored.row, stored.code, stored.zero_code
+        rows = stored.by_row() if by_row else rows
     return Matrix(
         contiguous(codes, np.uint8),
         *entries,
+        *rows,
         n_bins=contiguous(mapper.n_bins, np.int64),
         center=contiguous(mapper.center, np.float64),
         has_missing=contiguous(binned.n_missing > 0, np.bool_),
@@ -111,8 +116,11 @@ def make_scratch(
     n_channels: int = 1,
     selects: bool = False,
     is_sparse: bool = False,
+    n_entries: int = 0,
 ) -> Scratch:
     """Zeroed buffers of one thread; ``selects`` is whether medians are found by selection.
+
+    ``n_entries`` is the number of entries of a node that are sorted by feature.
 
     ``n_samples`` can be 0 if the matrix is dense, and neither random thresholds nor medians need
     buffers for rows.
@@ -138,6 +146,10 @@ def make_scratch(
         column=np.zeros((1, n_column), np.uint8),
         position=np.zeros(n_column, np.uint32),
         of_node=np.zeros(1, np.int64),
+        first_of=np.zeros(n_features + 2 if n_entries else 0, np.int64),
+        code_of=np.zeros(n_entries, np.uint8),
+        word_of=np.zeros(n_entries, np.int64),
+        candidates=np.zeros((SLOTS if n_entries else 0, 3), np.int64),
         ranks=np.zeros(n_features, np.int64),
         waiting=np.zeros(n_features, np.int64),
         chosen=np.zeros(n_features, np.int32),

@@ -68,6 +68,9 @@ class Matrix(NamedTuple):
     first_entry, entry_row, entry_code, zero_code : int64, uint32, uint8 and uint8 arrays
         The fields ``start``, ``row``, ``code`` and ``zero_code`` of `SparseCodes`; empty if the
         matrix is dense.
+    first_of_row, feature_of_row, code_of_row : int64 (n + 1,), uint32 (z,), uint8 (z,)
+        The same entries row by row: the first of each row, then z; their features and codes. Empty
+        unless `sparse_search` needs them.
     n_bins : int64 (F,)
         Number of value bins.
     center : float64 (F, missing_code)
@@ -85,6 +88,9 @@ class Matrix(NamedTuple):
     entry_row: np.ndarray
     entry_code: np.ndarray
     zero_code: np.ndarray
+    first_of_row: np.ndarray
+    feature_of_row: np.ndarray
+    code_of_row: np.ndarray
     n_bins: np.ndarray
     center: np.ndarray
     has_missing: np.ndarray
@@ -193,6 +199,11 @@ class Scratch(NamedTuple):
         See `sparse_columns.position_of`.
     of_node : int64 (1,)
         If the matrix is sparse, the sum of the words of a node.
+    first_of, code_of, word_of : int64 (F + 2,), uint8 (E,), int64 (E,), or empty
+        Entries of a node, sorted by feature (see `sparse_search`).
+    candidates : int64 (SLOTS, 3)
+        Feature, last bin on the left and first bin on the right of candidates that are scored
+        together.
     ranks, waiting : int64 (F,)
         Ranks of the candidate features, and the heap of those that are considered next.
     chosen : int32 (F,)
@@ -232,6 +243,10 @@ class Scratch(NamedTuple):
     column: np.ndarray
     position: np.ndarray
     of_node: np.ndarray
+    first_of: np.ndarray
+    code_of: np.ndarray
+    word_of: np.ndarray
+    candidates: np.ndarray
     ranks: np.ndarray
     waiting: np.ndarray
     chosen: np.ndarray

@@ -38,13 +38,16 @@ from gpuboost.backends.numba.references import Reference, by_reference
 from gpuboost.backends.numba.splits.channels import CHANNEL_PACKING, Channels
 from gpuboost.backends.numba.splits.plugins import NO_PLUGINS, plugins_of
 from gpuboost.backends.numba.threads.map import contiguous, map_in_order
-from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.sampling import root_key
 from gpuboost.engine.sparse_codes import SparseCodes
 from gpuboost.engine.targets import ClassTarget, MedianTarget, Target, ValueTarget
 from gpuboost.engine.task import GrownTree, GrowTask, TreeOptions
 from gpuboost.engine.tree_rows import TreeRows
 
+
+# Largest number of entries of a node that are sorted by feature, 2.3 MB for a thread. In larger
+# nodes, all entries of the matrix are read.
+MAX_ENTRIES = 1 << 18
 
 def targets_of(task: GrowTask, rows: TreeRows) -> RowTargets:
     """The `RowTargets` of one tree."""
@@ -99,6 +102,18 @@ def make_channels(n_samples: int, target: Target) -> Channels | None:
     )
 
 
+def searches_entries(task: GrowTask) -> bool:
+    """Whether nodes of one channel are searched by `sparse_search`.
+
+    It requires that a node considers all features of the tree, by their numbers, and all thresholds.
+    """
+    options = task.options
+    considers_all = not options.hashed_order and options.max_features >= task.matrix.n_features
+    in_any_node = options.level_features >= task.matrix.n_features and options.interactions is None
+    plain = considers_all and in_any_node and not options.random_thresholds
+    return task.matrix.is_sparse and plain
+
+
 class Space:
     """The buffers of one thread, in the form that compiled code takes.
 
@@ -116,13 +131,16 @@ class Space:
         Buffers for nodes; they become larger with the trees.
     """
 
-    def __init__(self, matrix: BinnedMatrix, target: Target, options: TreeOptions) -> None:
+    def __init__(self, task: GrowTask, by_entries: bool) -> None:
+        matrix, target, options = task.matrix, task.target, task.options
         n, any_categorical = matrix.n_samples, bool(matrix.mapper.is_categorical.any())
         self.channels = make_channels(n, target)
         selects = target.by_median and self.channels is not None
-        is_sparse = isinstance(matrix.stored, SparseCodes)
         sizes = n, matrix.n_features, target.n_channels
-        scratch = make_scratch(*sizes, selects=selects, is_sparse=is_sparse)
+        n_entries = 0
+        if by_entries and isinstance(matrix.stored, SparseCodes):
+            n_entries = min(len(matrix.stored.code) // 2, MAX_ENTRIES) + 1
+        scratch = make_scratch(*sizes, selects, matrix.is_sparse, n_entries)
         self.features, self.of_tree = scratch.features, scratch.of_tree
         self.rows, self.scratch = by_reference(make_rows(n)), by_reference(scratch)
         groups = (len(options.interactions or ()) + 63) // 64
@@ -146,13 +164,16 @@ class DepthFirstGrower:
     def __init__(self, task: GrowTask, earlier: DepthFirstGrower | None = None) -> None:
         self.task = task = by_rank(task)
         if earlier is None:
-            self.matrix = by_reference(matrix_of(task.matrix, as_stored=True))
+            self._by_entries = searches_entries(task)
+            matrix = matrix_of(task.matrix, as_stored=True, by_row=self._by_entries)
+            self.matrix = by_reference(matrix)
             constraints = constraints_of(task.options, task.matrix.n_features)
             self.constraints, self._plugins = by_reference(constraints), NO_PLUGINS
             self._local = threading.local()
         else:
             self.matrix, self.constraints = earlier.matrix, earlier.constraints
             self._plugins, self._local = earlier._plugins, earlier._local
+            self._by_entries = earlier._by_entries
         self._largest_value = 1
         if isinstance(task.target, ValueTarget):
             self._largest_value = int(np.abs(task.target.values).max(initial=1))
@@ -205,9 +226,8 @@ class DepthFirstGrower:
         if limits.by_median:
             own["set_median_gradients"] = median_plugin(problem, channels, *others)
         n_classes = int(self.task.target.n_classes)
-        self._plugins = plugins_of(
-            problem.kind, limits, any_categorical, True, channels, n_classes=n_classes, **own
-        )
+        kinds = any_categorical, True, self._by_entries, channels
+        self._plugins = plugins_of(problem.kind, limits, *kinds, n_classes=n_classes, **own)
         return by_reference(Problem(self.matrix, *of_tree, self._plugins))
 
     def _collect(self, given: tuple, space: Space, targets: RowTargets) -> GrownTree:
@@ -249,5 +269,5 @@ class DepthFirstGrower:
         """The buffers of the calling thread."""
         if not hasattr(self._local, "space"):
             task = self.task
-            self._local.space = Space(task.matrix, task.target, task.options)
+            self._local.space = Space(task, self._by_entries)
         return self._local.space

@@ -11,6 +11,7 @@ from gpuboost.backends.numba.splits.class_moments import class_moments, terms_of
 from gpuboost.backends.numba.splits.criteria import ADD_TERMS, SCORES_OF_ONE, SCORES_OF_TERMS
 from gpuboost.backends.numba.splits.random_thresholds import evaluate_random
 from gpuboost.backends.numba.splits.search import find_split_of_one
+from gpuboost.backends.numba.splits.sparse_search import find_sparse_split
 from gpuboost.engine.criteria import VARIANCE
 
 _INT, _FLOAT, _NODE = types.int64, types.float64, from_dtype(NODE)
@@ -27,13 +28,15 @@ def plugins_of(
     limits: Limits,
     any_categorical: bool,
     depth_first: bool,
+    by_entries: bool = False,
     channels: Reference | None = None,
     n_classes: int = 1,
     **others: int,
 ) -> Reference:
     """The `Plugins` that a fit needs; they are compiled on first use.
 
-    ``problem`` is the type of the `Problem`; ``depth_first`` is whether any nodes grow depth-first.
+    ``problem`` is the type of the `Problem`; ``depth_first`` is whether any nodes grow depth-first,
+    and ``by_entries`` whether they are searched by `sparse_search`.
     ``channels`` is None for one channel; ``n_classes`` is 1 without classes; ``others`` are
     addresses of other plugins.
     """
@@ -42,7 +45,8 @@ def plugins_of(
         kinds.append((channels.kind, "many"))
     needed = _criterion(limits.criterion, problem, len(kinds) > 1)
     if depth_first:
-        address = find_split_of_one.address(problem, _NODE, _ROW_NUMBERS, _PACKED_WORDS)
+        search = find_sparse_split if by_entries else find_split_of_one
+        address = search.address(problem, _NODE, _ROW_NUMBERS, _PACKED_WORDS)
         needed["find_split"] = address
     if any_categorical:
         for kind, name in kinds:
