@@ -22,7 +22,6 @@ from gpuboost.data.quantiles import (
 )
 from gpuboost.data.radix_cells import are_distinct
 from gpuboost.engine.bins import MAX_BINS, BinMapper, BinnedMatrix, BinRule
-from gpuboost.engine.numerics import midpoint
 
 _BLOCK_BYTES = 64  # of a row, copied at once by a thread: neighbouring columns share cache lines
 _COPIED_ROWS = 1 << 12  # rows copied at once, which stay in the cache
@@ -175,33 +174,9 @@ class ColumnBins:
 
 def assemble_mapper(bins: list[ColumnBins], is_categorical: NDArray[np.bool_]) -> BinMapper:
     """Return a mapper with the bins of all columns."""
-    n_bins = np.array([b.n_bins for b in bins], dtype=np.int32)
-    low, high = np.empty((2, len(bins), int(n_bins.max())))
-    for feature, b in enumerate(bins):
-        low[feature, : b.n_bins], high[feature, : b.n_bins] = b.low, b.high
-    return padded_mapper(n_bins, low, high, is_categorical)
-
-
-def padded_mapper(
-    n_bins: NDArray[Any],
-    low: NDArray[np.float64],
-    high: NDArray[np.float64],
-    is_categorical: NDArray[np.bool_],
-) -> BinMapper:
-    """Return a mapper from the smallest and largest values of bins, (n_features, largest n_bins).
-
-    Entries beyond the bins of a feature are overwritten by its last bin. ``low`` and ``high`` are
-    the same array if each bin has one value.
-    """
-    beyond = np.arange(low.shape[1]) >= n_bins[:, None]
-    for values in (low,) if low is high else (low, high):
-        np.copyto(values, np.take_along_axis(values, n_bins[:, None] - 1, axis=1), where=beyond)
-    center = low if low is high else np.where(low < high, midpoint(low, high), low)
-    between = midpoint(high[:, :-1], low[:, 1:])
-    n_edges = np.where(is_categorical, 0, n_bins - 1)
-    edges = tuple(own[:n].copy() for own, n in zip(between, n_edges.tolist(), strict=True))
-    numbers = n_bins.astype(np.int32)
-    return BinMapper(edges, numbers, low, high, center, np.array(is_categorical, dtype=bool))
+    n_bins = np.array([own.n_bins for own in bins], dtype=np.int32)
+    low, high = (np.concatenate([getattr(own, end) for own in bins]) for end in ("low", "high"))
+    return BinMapper(n_bins, low, high, np.array(is_categorical, dtype=bool))
 
 
 def _parallel(task: Callable[[Any], Any], items: Iterable[Any], n_threads: int) -> list[Any]:

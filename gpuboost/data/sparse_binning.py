@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array
 
-from gpuboost.data.binning import learn_bins, padded_mapper
+from gpuboost.data.binning import learn_bins
 from gpuboost.data.cell_counters import ColumnCounter
 from gpuboost.data.quantiles import Floats
 from gpuboost.data.sparse_features import SparseFeatures
@@ -32,23 +32,23 @@ def learn_sparse_bins(
 ) -> BinMapper:
     """Learn the bins of numeric features as `data.binning.learn_bins` does."""
     entries = csc_array(X.matrix)
-    column = _columns_of(entries)
-    column, values, n_values = _distinct_values(entries, column, rule)
+    column, values, n_values = _distinct_values(entries, rule)
     is_few = n_values <= rule.max_bins
-    n_bins = np.where(is_few, n_values, 1)
-    parts = list(_many_valued(X, np.flatnonzero(~is_few), rule, n_threads, counter))
+    n_bins = np.where(is_few, n_values, 0).astype(np.int32)
+    parts = _many_valued(X, np.flatnonzero(~is_few), rule, n_threads, counter)
+    if not parts:
+        return BinMapper(n_bins, values, values, rule.is_categorical)
+    few_values = values[is_few[column]]
+    low, high = ([own] for own in (few_values, few_values))
+    source = [np.repeat(np.flatnonzero(is_few), n_bins[is_few])]  # column of each bin
     for features, mapper in parts:
         n_bins[features] = mapper.n_bins
-    low = np.zeros((X.shape[1], int(n_bins.max())))
-    own = is_few[column]
-    column, values = column[own], values[own]
-    first = np.cumsum(np.where(is_few, n_values, 0)) - np.where(is_few, n_values, 0)
-    low[column, np.arange(len(column)) - first[column]] = values
-    high = low.copy() if parts else low
-    for features, mapper in parts:
-        width = mapper.low.shape[1]
-        low[features, :width], high[features, :width] = mapper.low, mapper.high
-    return padded_mapper(n_bins, low, high, rule.is_categorical)
+        source.append(np.repeat(features, mapper.n_bins))
+        low.append(mapper.lowest)
+        high.append(mapper.highest)
+    order = np.argsort(np.concatenate(source), kind="stable")
+    ends = (np.concatenate(own)[order] for own in (low, high))
+    return BinMapper(n_bins, *ends, rule.is_categorical)
 
 
 def _columns_of(entries: csc_array) -> Columns:
@@ -57,14 +57,14 @@ def _columns_of(entries: csc_array) -> Columns:
 
 
 def _distinct_values(
-    entries: csc_array, column: Columns, rule: BinRule
-) -> tuple[Columns, Floats, NDArray[np.intp]]:
+    entries: csc_array, rule: BinRule
+) -> tuple[Columns, NDArray[np.float64], NDArray[np.intp]]:
     """Distinct values of the rows of positive weight: columns, values, and numbers per column.
 
     They are sorted by column, then by value. A column without values gets 0.
     """
     n_rows, n_columns = entries.shape
-    values, is_number = entries.data, ~np.isnan(entries.data)
+    column, values, is_number = _columns_of(entries), entries.data, ~np.isnan(entries.data)
     if rule.weights is not None:
         inside = rule.weights > 0
         n_rows = int(np.count_nonzero(inside))
@@ -74,9 +74,13 @@ def _distinct_values(
     n_numbers = np.bincount(column[is_number], minlength=n_columns)
     zero = np.flatnonzero((stored < n_rows) | (n_numbers == 0))
     column = np.concatenate([column[is_number], zero])
-    values = np.concatenate([values[is_number], np.zeros(len(zero), values.dtype)]) + 0
-    order = np.lexsort((values, column))
-    column, values = column[order], values[order]
+    values = np.concatenate([values[is_number], np.zeros(len(zero), values.dtype)])
+    # Two sorts of numbers take less time than a sort by two keys.
+    by_value = np.argsort(values)
+    place = np.empty(len(values), dtype=np.int64)
+    place[by_value] = np.arange(len(values))
+    key = np.sort((column << 32) | place)
+    column, values = key >> 32, values[by_value[key & 0xFFFFFFFF]].astype(np.float64) + 0.0
     is_first = np.ones(len(column), dtype=bool)
     is_first[1:] = (column[1:] != column[:-1]) | (values[1:] != values[:-1])
     column = column[is_first]
@@ -104,14 +108,14 @@ def bin_sparse(X: SparseFeatures, mapper: BinMapper) -> BinnedMatrix:
     """Bin numeric features as `data.binning.bin_columns` does."""
     entries = csc_array(X.matrix)
     entries.sort_indices()
-    column = _columns_of(entries)
-    edges = np.concatenate(mapper.edges)
-    first = np.append(0, np.cumsum(mapper.n_bins - 1))
-    code = _count_edges_below(entries.data, edges, first[column], mapper.n_bins[column] - 1)
+    column, n_edges = _columns_of(entries), mapper.n_edges.astype(np.int32)
+    first = (np.cumsum(n_edges) - n_edges).astype(np.int32)
+    edges = np.append(mapper.all_edges, np.inf)
+    code = _count_edges_below(entries.data, edges, first[column], n_edges[column])
     missing = np.isnan(entries.data)
     code[missing] = mapper.missing_code
     every = np.zeros(X.shape[1], X.dtype)
-    zero_code = _count_edges_below(every, edges, first[:-1], mapper.n_bins - 1)
+    zero_code = _count_edges_below(every, edges, first, n_edges)
     kept = code != zero_code[column]
     start = np.append(0, np.cumsum(np.bincount(column[kept], minlength=X.shape[1])))
     rows = entries.indices[kept].astype(np.uint32)
@@ -120,14 +124,22 @@ def bin_sparse(X: SparseFeatures, mapper: BinMapper) -> BinnedMatrix:
 
 
 def _count_edges_below(
-    values: Floats, edges: NDArray[np.float64], first: Columns, n_edges: NDArray[np.int32]
+    values: Floats,
+    edges: NDArray[np.float64],
+    first: NDArray[np.int32],
+    n_edges: NDArray[np.int32],
 ) -> NDArray[np.uint8]:
-    """Number of edges below each value among ``edges[first : first + n_edges]``, by bisection."""
-    low, high = np.zeros(len(values), dtype=np.int64), n_edges.astype(np.int64)
-    last = len(edges) - 1
-    for _ in range(int(high.max(initial=0)).bit_length()):
-        middle = (low + high) // 2
-        is_above = values > edges[np.minimum(first + middle, last)]
-        low = np.where((low < high) & is_above, middle + 1, low)
-        high = np.where((low < high) & ~is_above, middle, high)
-    return low.astype(np.uint8)
+    """Number of edges below each value among ``edges[first : first + n_edges]``.
+
+    The numbers are found bit by bit: all values take each step of the search together. ``edges``
+    has one more element.
+    """
+    below = np.zeros(len(values), dtype=np.int32)
+    step = 1 << int(n_edges.max(initial=0)).bit_length() >> 1
+    while step:
+        at = below + (step - 1)
+        is_above = at < n_edges
+        is_above &= edges[np.minimum(first + at, len(edges) - 1)] < values
+        below += step * is_above
+        step >>= 1
+    return below.astype(np.uint8)

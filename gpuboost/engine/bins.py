@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuboost.engine.numerics import midpoint
 from gpuboost.engine.sparse_codes import SparseCodes
 
 MAX_DENSITY = 0.125  # fraction of the codes that a matrix stores if it is grown on as sparse
@@ -52,24 +53,18 @@ class BinMapper:
 
     Attributes
     ----------
-    edges : tuple of ndarray of float64, one per feature
-        Upper edges of all value bins but the last, strictly increasing. Empty for categorical
-        features.
     n_bins : ndarray of int32 of shape (n_features,)
         Number of value bins of each feature, at least 1: a feature without values has a bin for 0.
-    low, high, center : ndarray of float64 of shape (n_features, width - 1)
-        Smallest and largest training value of each bin, and their midpoint; only rows of positive
-        weight count. Entries beyond the bins of a feature repeat its last bin. For categorical
-        features, all three are equal to the code.
+    lowest, highest : ndarray of float64 of shape (n_bins.sum(),)
+        Smallest and largest training value of each bin, feature by feature; only rows of positive
+        weight count. For categorical features, both are equal to the code.
     is_categorical : ndarray of bool of shape (n_features,)
         Mask of the categorical features.
     """
 
-    edges: tuple[NDArray[np.float64], ...]
     n_bins: NDArray[np.int32]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    center: NDArray[np.float64]
+    lowest: NDArray[np.float64]
+    highest: NDArray[np.float64]
     is_categorical: NDArray[np.bool_]
 
     @property
@@ -87,10 +82,53 @@ class BinMapper:
         return self.missing_code + 1
 
     @cached_property
+    def first(self) -> NDArray[np.int64]:
+        """Place of each feature's first bin in the arrays of all bins: (n_features + 1,)."""
+        return np.append(0, np.cumsum(self.n_bins, dtype=np.int64))
+
+    @cached_property
+    def centers(self) -> NDArray[np.float64]:
+        """Midpoint of the smallest and largest value of each bin: (n_bins.sum(),)."""
+        low, high = self.lowest, self.highest
+        return np.where(low < high, midpoint(low, high), low)
+
+    @cached_property
+    def all_edges(self) -> NDArray[np.float64]:
+        """The edges of all features, feature by feature: ((n_bins - 1).sum(),) if all are numeric.
+
+        A feature's edges are the upper edges of all of its value bins but the last, strictly
+        increasing. Categorical features have none.
+        """
+        ends = np.ones(len(self.lowest), dtype=bool)
+        ends[self.first[1:] - 1] = False
+        ends &= np.repeat(~self.is_categorical, self.n_bins)
+        at = np.flatnonzero(ends)
+        return midpoint(self.highest[at], self.lowest[at + 1])
+
+    @cached_property
+    def n_edges(self) -> NDArray[np.int64]:
+        """Number of edges of each feature: (n_features,)."""
+        return np.where(self.is_categorical, 0, self.n_bins - 1)
+
+    @cached_property
+    def edges(self) -> tuple[NDArray[np.float64], ...]:
+        """The edges of each feature (see `all_edges`)."""
+        ends = np.cumsum(self.n_edges)
+        starts = (ends - self.n_edges).tolist()
+        return tuple(self.all_edges[a:b] for a, b in zip(starts, ends.tolist(), strict=True))
+
+    def padded(self, of_bins: NDArray[Any]) -> NDArray[Any]:
+        """Values of all bins as an array (n_features, width - 1).
+
+        Entries beyond the bins of a feature repeat its last bin.
+        """
+        place = self.first[:-1, None] + np.arange(self.missing_code)
+        return of_bins[np.minimum(place, self.first[1:, None] - 1)]
+
+    @cached_property
     def _edges64(self) -> NDArray[np.float64]:
         table = np.full((self.n_features, self.missing_code - 1), np.inf)
-        for row, edges in zip(table, self.edges, strict=True):
-            row[: len(edges)] = edges
+        table[np.arange(self.missing_code - 1) < self.n_edges[:, None]] = self.all_edges
         table.flags.writeable = False
         return table
 
@@ -112,8 +150,7 @@ class BinMapper:
         sha.update(np.int64(self.n_features).astype("<i8").tobytes())
         sha.update(self.n_bins.astype("<i4").tobytes())
         sha.update(self.is_categorical.astype("u1").tobytes())
-        for edges in self.edges:
-            sha.update(edges.astype("<f8").tobytes())
+        sha.update(self.all_edges.astype("<f8").tobytes())
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,8 +24,8 @@ def fit(column, max_bins=MAX_BINS, weights=None, **options) -> BinMapper:
 
 
 def same_bins(a: BinMapper, b: BinMapper) -> bool:
-    pairs = [*zip(a.edges, b.edges, strict=True), (a.low, b.low), (a.high, b.high)]
-    pairs += [(a.n_bins, b.n_bins), (a.center, b.center), (a.is_categorical, b.is_categorical)]
+    pairs = [*zip(a.edges, b.edges, strict=True), (a.lowest, b.lowest), (a.highest, b.highest)]
+    pairs += [(a.n_bins, b.n_bins), (a.centers, b.centers), (a.is_categorical, b.is_categorical)]
     return all(np.array_equal(x, y) for x, y in pairs)
 
 
@@ -76,9 +76,9 @@ def test_few_values_get_a_bin_each(column):
     expected = [naive_midpoint(a, b) for a, b in pairwise(values)]
     assert mapper.n_bins.tolist() == [len(values)]
     assert mapper.edges[0].tolist() == expected
-    assert mapper.low[0].tolist() == mapper.high[0].tolist() == values
-    assert mapper.center[0].tolist() == values
-    assert not np.signbit(mapper.low[mapper.low == 0]).any()
+    assert mapper.lowest.tolist() == mapper.highest.tolist() == values
+    assert mapper.centers.tolist() == values
+    assert not np.signbit(mapper.lowest[mapper.lowest == 0]).any()
 
 
 def test_edges_have_no_negative_zero():
@@ -155,7 +155,7 @@ def test_codes_agree_with_edges_and_bins_with_values(column, max_bins, narrow):
             assert code == mapper.missing_code
             continue
         assert code == sum(float(x) > e for e in edges)
-        assert mapper.low[0, code] <= x <= mapper.high[0, code]
+        assert mapper.lowest[code] <= x <= mapper.highest[code]
         for b, edge in enumerate(mapper.edge_table(np.float32)[0] if narrow else edges):
             assert (code <= b) == (x <= edge)
     if distinct:
@@ -167,7 +167,7 @@ def test_bins_of_several_values_are_light(column, max_bins):
     counts = naive_counts(column)
     mapper = fit(column, max_bins)
     total = sum(counts.values())
-    for low, high in zip(mapper.low[0], mapper.high[0], strict=True):
+    for low, high in zip(mapper.lowest, mapper.highest, strict=True):
         if low < high:
             weight = sum(c for value, c in counts.items() if low <= value <= high)
             assert weight < Fraction(2 * total, max_bins)
@@ -204,7 +204,7 @@ def test_many_adjacent_heavy_values_leave_bins_to_the_light_ones():
     heavy, light = np.repeat(np.arange(100.0), 1000), 200 + np.arange(5000) / 5000
     mapper = fit(np.append(heavy, light))
     assert mapper.n_bins[0] >= MAX_BINS - 2
-    assert np.count_nonzero(mapper.low[0] < 150) == 100
+    assert np.count_nonzero(mapper.lowest < 150) == 100
 
 
 @given(columns, st.integers(2, 20), st.data())
@@ -225,7 +225,7 @@ def test_weights_over_nine_orders_of_magnitude():
     mapper = fit(column, weights=weights)
     codes = bin_columns(column.reshape(-1, 1), mapper).codes[0]
     inside = np.bincount(codes, weights)
-    several = mapper.low[0] < mapper.high[0]
+    several = mapper.lowest < mapper.highest
     assert mapper.n_bins[0] == MAX_BINS
     assert inside[several].max() < 2.001 * weights.sum() / MAX_BINS
 
@@ -305,7 +305,7 @@ def test_categories_are_their_own_codes():
     mapper = fit_bin_mapper(X, np.array([True, False]))
     assert mapper.n_bins.tolist() == [3, 4]
     assert mapper.edges[0].size == 0
-    assert mapper.low[0].tolist() == mapper.high[0].tolist() == [0, 1, 2, 2]
+    assert mapper.lowest[:3].tolist() == mapper.highest[:3].tolist() == [0, 1, 2]
     assert bin_columns(X, mapper).codes[0].tolist() == [2, 4, 0, 2]
     # An unseen category has no bin and gets the code of missing values.
     assert bin_columns(np.array([[3.0, 0]]), mapper).codes.tolist() == [[4], [0]]
@@ -344,6 +344,6 @@ def test_hash_covers_what_decides_a_code():
 @given(st.integers(256, 4000), st.integers(2, MAX_BINS))
 def test_distinct_values_fill_every_bin(n, max_bins):
     mapper = fit(np.random.default_rng(n).permutation(n).astype(float), max_bins)
-    sizes = np.diff(np.append(mapper.low[0], n))
+    sizes = np.diff(np.append(mapper.lowest, n))
     assert mapper.n_bins[0] == max_bins
     assert sizes.max() - sizes.min() <= 1

@@ -146,7 +146,9 @@ class NaiveTree(NaiveSums):
         ]
 
     def random_threshold(self, node: Node, f: int, occupied: list[int]) -> Split:
-        centre, low, high = self.matrix.mapper.center[f], occupied[0], occupied[-1]
+        mapper = self.matrix.mapper
+        centre = mapper.centers[mapper.first[f] :]
+        low, high = occupied[0], occupied[-1]
         u = randomness.threshold_draw(word(node.key), word(f))
         draw = float((centre[low] * (1.0 - u) + centre[high] * u)[0])
         if low == high:

@@ -136,9 +136,10 @@ class FeatureSplitter:
 
         This bin is at least ``low`` and below ``high``. If ``low == high``, the bin is ``low``.
         """
-        centre, feature = self.mapper.center, pairs.feature
+        centre, feature = self.mapper.centers, pairs.feature
+        first = self.mapper.first[feature]
         u = randomness.threshold_draw(pairs.frontier.key, feature.astype(np.uint64))
-        draw = centre[feature, low] * (1.0 - u) + centre[feature, high] * u
+        draw = centre[first + low] * (1.0 - u) + centre[first + high] * u
         return draw, last_bin_up_to(self.mapper, feature, (low, np.maximum(high - 1, low)), draw)
 
     def _categorical(

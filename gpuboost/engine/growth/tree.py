@@ -246,22 +246,23 @@ def find_thresholds(grown: GrownTree, mapper: BinMapper) -> SplitThresholds:
     ``missing_code - 1``. If such a threshold is random, it is the largest value of b, and its code
     is b.
     """
-    m = len(grown.feature)
+    m, first = len(grown.feature), mapper.first
     threshold, code = np.full(m, np.nan), np.zeros(m, dtype=np.int16)
     split = np.flatnonzero((grown.feature != LEAF) & (grown.category < 0))
     open_end = grown.next_bin[split] == ONLY_MISSING_RIGHT
     threshold[split[open_end]] = np.inf
     code[split[open_end]] = mapper.missing_code - 1
     drawn = split[open_end & ~np.isnan(grown.draw[split])]
-    threshold[drawn] = mapper.high[grown.feature[drawn], grown.bin[drawn]]
+    threshold[drawn] = mapper.highest[first[grown.feature[drawn]] + grown.bin[drawn]]
     code[drawn] = grown.bin[drawn]
     split = split[~open_end]
     feature = grown.feature[split]
     low, high = grown.bin[split].astype(np.int64), grown.next_bin[split].astype(np.int64) - 1
-    at = midpoint(mapper.high[feature, low], mapper.low[feature, high + 1])
+    at = midpoint(mapper.highest[first[feature] + low], mapper.lowest[first[feature] + high + 1])
     at = np.where(np.isnan(grown.draw[split]), at, grown.draw[split])
     low = last_bin_up_to(mapper, feature, (low, high), at)
-    below, above = mapper.high[feature, low], mapper.low[feature, low + 1]
+    last = first[feature] + low
+    below, above = mapper.highest[last], mapper.lowest[last + 1]
     at = np.maximum(at, below)
     threshold[split] = np.where(at >= above, midpoint(below, above), at)
     code[split] = low
@@ -275,7 +276,7 @@ def last_bin_up_to(
     low, high = bins
     while (low < high).any():  # bisection
         middle = (low + high + 1) // 2
-        reached = mapper.center[feature, middle] <= x
+        reached = mapper.centers[mapper.first[feature] + middle] <= x
         low, high = np.where(reached, middle, low), np.where(reached, high, middle - 1)
         high = np.maximum(high, low)
     return low

@@ -67,14 +67,11 @@ class ShapeOnlyTable:
 
     def matrix(self, max_bins: int) -> BinnedMatrix:
         """A binned matrix whose codes take no memory."""
-        shape = (self.n_features, max_bins)
-        center = np.broadcast_to(0.0, shape)
+        of_bins = np.broadcast_to(0.0, self.n_features * max_bins)
         mapper = BinMapper(
-            edges=(np.zeros(0),) * self.n_features,
             n_bins=np.full(self.n_features, max_bins, dtype=np.int32),
-            low=center,
-            high=center,
-            center=center,
+            lowest=of_bins,
+            highest=of_bins,
             is_categorical=np.arange(self.n_features) < self.n_categorical,
         )
         codes = np.broadcast_to(np.uint8(0), (self.n_features, self.n_samples))

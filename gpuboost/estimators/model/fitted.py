@@ -167,9 +167,10 @@ def run_in_blocks(
 
 def select_bins(mapper: BinMapper, features: np.ndarray) -> BinMapper:
     """The bins of the given features."""
-    per_feature = ("n_bins", "low", "high", "center", "is_categorical")
-    arrays = {name: getattr(mapper, name)[features] for name in per_feature}
-    return replace(mapper, edges=tuple(mapper.edges[f] for f in features), **arrays)
+    starts, stops = mapper.first[features].tolist(), mapper.first[features + 1].tolist()
+    bins = np.concatenate([np.arange(a, b) for a, b in zip(starts, stops, strict=True)])
+    low, high = mapper.lowest[bins], mapper.highest[bins]
+    return BinMapper(mapper.n_bins[features], low, high, mapper.is_categorical[features])
 
 
 def select_columns(schema: FeatureSchema, features: np.ndarray) -> FeatureSchema:

@@ -95,7 +95,7 @@ def assert_same_bins(found: BinMapper, expected: BinMapper) -> None:
     """Edges, and what is known of the values of bins, equal to the last bit."""
     np.testing.assert_array_equal(found.n_bins, expected.n_bins)
     np.testing.assert_array_equal(found.is_categorical, expected.is_categorical)
-    for name in ("low", "high", "center"):
+    for name in ("lowest", "highest", "centers"):
         np.testing.assert_array_equal(bits(getattr(found, name)), bits(getattr(expected, name)))
     for own, other in zip(found.edges, expected.edges, strict=True):
         np.testing.assert_array_equal(bits(own), bits(other))

@@ -58,5 +58,5 @@ def test_options_of_bins_are_refused_with_a_reference():
 def test_sample_weights_change_the_bin_edges():
     X = np.arange(1000.0).reshape(-1, 1)
     weights = np.where(X[:, 0] < 500, 9.0, 1.0)
-    low = Dataset(X, max_bins=10, sample_weight=weights).mapper.low[0]
+    low = Dataset(X, max_bins=10, sample_weight=weights).mapper.lowest
     assert np.count_nonzero(low < 500) == 9

@@ -69,7 +69,7 @@ def upload_matrix(runtime: Runtime, matrix: BinnedMatrix, tile: int) -> DeviceMa
         features=runtime.asarray(np.arange(matrix.n_features, dtype=np.int32)),
         n_bins=runtime.asarray(mapper.n_bins.astype(np.int32)),
         is_categorical=runtime.asarray(mapper.is_categorical.astype(np.uint8)),
-        center=runtime.asarray(np.ascontiguousarray(mapper.center)),
+        center=runtime.asarray(mapper.padded(mapper.centers)),
         width=matrix.width,
         missing_code=matrix.missing_code,
         n_samples=matrix.n_samples,

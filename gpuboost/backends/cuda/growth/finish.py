@@ -44,10 +44,8 @@ class Finisher:
         self._runtime, self._task, self._rule = runtime, task, rule
         self.needs_size_readback = not is_sync_free(task.options)
         mapper = task.matrix.mapper
-        bins = {"center": mapper.center, "low": mapper.low, "high": mapper.high}
-        self._bins = {
-            name: runtime.asarray(np.ascontiguousarray(each)) for name, each in bins.items()
-        }
+        bins = {"center": mapper.centers, "low": mapper.lowest, "high": mapper.highest}
+        self._bins = {name: runtime.asarray(mapper.padded(each)) for name, each in bins.items()}
         self._has_masks = bool(mapper.is_categorical.any())
         # In rounds, the kernel by which rows traverse finished trees only takes int32 features.
         has_narrow_features = task.matrix.n_features <= np.iinfo(np.int16).max

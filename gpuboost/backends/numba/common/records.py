@@ -73,8 +73,10 @@ class Matrix(NamedTuple):
         unless `sparse_search` needs them.
     n_bins : int64 (F,)
         Number of value bins.
-    center : float64 (F, missing_code)
-        Centre of each value bin.
+    first_bin : int64 (F + 1,)
+        The first bin of each feature in ``centers``.
+    centers : float64 (n_bins.sum(),)
+        Centre of each value bin, feature by feature.
     has_missing, is_categorical : bool (F,)
         Whether each feature has missing values, and whether it is categorical.
     missing_code : int
@@ -92,7 +94,8 @@ class Matrix(NamedTuple):
     feature_of_row: np.ndarray
     code_of_row: np.ndarray
     n_bins: np.ndarray
-    center: np.ndarray
+    first_bin: np.ndarray
+    centers: np.ndarray
     has_missing: np.ndarray
     is_categorical: np.ndarray
     missing_code: int

@@ -33,12 +33,13 @@ def find_thresholds(grown: GrownTree, mapper: BinMapper) -> SplitThresholds:
     With NumPy instead, boosting of 3,000 x 28 with trees of depth 3 takes 11% longer.
     """
     columns = (contiguous(getattr(grown, name), dtype) for name, dtype in _TYPES.items())
-    bins = (contiguous(part, np.float64) for part in (mapper.low, mapper.high, mapper.center))
+    values = (mapper.lowest, mapper.highest, mapper.centers)
+    bins = (mapper.first, *(contiguous(part, np.float64) for part in values))
     n_nodes = len(grown.left)
     found = SplitThresholds(
         np.full(n_nodes, np.nan), np.zeros(n_nodes, np.int16), np.zeros(n_nodes, np.bool_)
     )
-    _find(*columns, *bins, found.threshold, found.code, found.missing_left)
+    _find(*columns, mapper.missing_code - 1, *bins, found.threshold, found.code, found.missing_left)
     return found
 
 
@@ -63,6 +64,8 @@ def _find(
     missing,
     category,
     count,
+    last_code,
+    first,
     low,
     high,
     center,
@@ -70,7 +73,6 @@ def _find(
     code,
     missing_left,
 ):
-    all_values = np.int16(center.shape[1] - 1)
     for node in range(left.size):
         child = left[node]
         if child == 0:
@@ -83,13 +85,15 @@ def _find(
         if category[node] >= 0:
             continue
         if next_bin[node] == ONLY_MISSING_RIGHT:
-            threshold[node], code[node] = np.inf, all_values
+            threshold[node], code[node] = np.inf, last_code
             if draw[node] == draw[node]:
                 at = last_bin[node]
-                threshold[node], code[node] = high[feature[node], at], at
+                threshold[node], code[node] = high[first[feature[node]] + at], at
             continue
-        of, ends = feature[node], (np.int64(last_bin[node]), np.int64(next_bin[node]))
-        threshold[node], code[node] = _between(low[of], high[of], center[of], ends, draw[node])
+        start, stop = first[feature[node]], first[feature[node] + 1]
+        bins = low[start:stop], high[start:stop], center[start:stop]
+        ends = np.int64(last_bin[node]), np.int64(next_bin[node])
+        threshold[node], code[node] = _between(*bins, ends, draw[node])
 
 
 @inlined

@@ -43,10 +43,17 @@ EXACT = np.int64(2**53)  # all integers up to this value are exact in float64
 
 
 @inlined
-def draw_threshold(center, key, feature, low, high):
+def draw_threshold(matrix, key, feature, low, high):
     """Draw a threshold uniformly between the centres of two bins."""
-    u = threshold_draw(key, np.uint64(feature))
-    return center[feature, low] * (1.0 - u) + center[feature, high] * u
+    u, first = threshold_draw(key, np.uint64(feature)), matrix.first_bin[feature]
+    return matrix.centers[first + low] * (1.0 - u) + matrix.centers[first + high] * u
+
+
+@inlined
+def bin_of_threshold(matrix, feature, low, high, threshold):
+    """The last bin from ``low`` on, and before ``high``, whose centre is below the threshold."""
+    first = matrix.first_bin[feature]
+    return last_bin_below(matrix.centers, first + low, first + high, threshold) - first
 
 
 @inlined
@@ -146,10 +153,10 @@ def evaluate_random(problem, channels, node, row, word, is_wide, feature, rank):
         low, high = code_range(scratch.codes, members.row.size)
     if (high < 0) | ((low == high) & (not is_seen)):
         return False
-    draw = draw_threshold(matrix.center, node.key, feature, low, high)
+    draw = draw_threshold(matrix, node.key, feature, low, high)
     code, following = low, np.int64(ONLY_MISSING_RIGHT)
     if low < high:
-        code = last_bin_below(matrix.center[feature], low, high, draw)
+        code = bin_of_threshold(matrix, feature, low, high, draw)
         following = code + 1
     scratch.missing[:] = 0
     if is_seen:
@@ -248,7 +255,7 @@ def find_pair_split(problem, members):
     if is_missing:
         split.next_bin, split.missing = ONLY_MISSING_RIGHT, MISSING_RIGHT
     elif problem.limits.random_thresholds:
-        split.draw = draw_threshold(matrix.center, node.key, feature, low, high)
-        split.bin = last_bin_below(matrix.center[feature], low, high, split.draw)
+        split.draw = draw_threshold(matrix, node.key, feature, low, high)
+        split.bin = bin_of_threshold(matrix, feature, low, high, split.draw)
         split.next_bin = split.bin + 1
     return True
