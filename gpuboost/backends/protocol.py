@@ -123,11 +123,11 @@ class Backend(Protocol):
     """A device that can bin, grow and predict.
 
     ``X`` is float32 or float64 (n, F) in any memory order: a NumPy array, or for CUDA also a CuPy
-    array on the device; for binning also `SparseFeatures`, whose codes are on the host. For `Ensemble.on_codes`, it holds codes, NaN where missing. `predict` and
-    `apply` return NumPy arrays, or CuPy arrays if ``X`` is one; the codes of a `BinnedMatrix` are
-    in the memory that the backend reads. Weights and the arrays of targets and samplers are NumPy
-    arrays; for CUDA they can instead all be on the device. ``n_threads`` is the number of host
-    threads.
+    array on the device. For binning, it can also be `SparseFeatures`, whose codes are on the host.
+    For `Ensemble.on_codes`, it holds codes, NaN where missing. `predict` and `apply` return NumPy
+    arrays, or CuPy arrays if ``X`` is one; the codes of a `BinnedMatrix` are in the memory that the
+    backend reads. Weights and the arrays of targets and samplers are NumPy arrays; for CUDA they
+    can instead all be on the device. ``n_threads`` is the number of host threads.
     """
 
     name: str

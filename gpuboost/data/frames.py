@@ -65,9 +65,7 @@ class FeatureSchema:
                 sha.update(f"{code} {len(text)} ".encode() + text)
 
 
-def fit_schema(
-    X: Any, categorical_features: Any = "from_dtype"
-) -> tuple[Features, FeatureSchema]:
+def fit_schema(X: Any, categorical_features: Any = "from_dtype") -> tuple[Features, FeatureSchema]:
     """Return `X` as a matrix, and the schema of its columns; a CuPy array stays on its device.
 
     Parameters

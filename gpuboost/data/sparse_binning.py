@@ -21,7 +21,7 @@ from gpuboost.engine.sparse_codes import SparseCodes
 
 _DENSE_COLUMNS_BYTES = 1 << 25  # of columns of many values that are made dense together
 
-Columns = NDArray[np.intp]
+ColumnNumbers = NDArray[np.intp]
 
 
 def learn_sparse_bins(
@@ -47,18 +47,18 @@ def learn_sparse_bins(
         low.append(mapper.lowest)
         high.append(mapper.highest)
     order = np.argsort(np.concatenate(source), kind="stable")
-    ends = (np.concatenate(own)[order] for own in (low, high))
-    return BinMapper(n_bins, *ends, rule.is_categorical)
+    lowest, highest = (np.concatenate(own)[order] for own in (low, high))
+    return BinMapper(n_bins, lowest, highest, rule.is_categorical)
 
 
-def _columns_of(entries: csc_array) -> Columns:
+def _columns_of(entries: csc_array) -> ColumnNumbers:
     """Column of each stored entry."""
     return np.repeat(np.arange(entries.shape[1]), np.diff(entries.indptr))
 
 
 def _distinct_values(
     entries: csc_array, rule: BinRule
-) -> tuple[Columns, NDArray[np.float64], NDArray[np.intp]]:
+) -> tuple[ColumnNumbers, NDArray[np.float64], NDArray[np.intp]]:
     """Distinct values of the rows of positive weight: columns, values, and numbers per column.
 
     They are sorted by column, then by value. A column without values gets 0.
@@ -89,11 +89,11 @@ def _distinct_values(
 
 def _many_valued(
     X: SparseFeatures,
-    features: Columns,
+    features: ColumnNumbers,
     rule: BinRule,
     n_threads: int,
     counter: type[ColumnCounter],
-) -> list[tuple[Columns, BinMapper]]:
+) -> list[tuple[ColumnNumbers, BinMapper]]:
     """Groups of the given columns with their bins, which are learnt from dense columns."""
     found = []
     size = max(1, _DENSE_COLUMNS_BYTES // (X.shape[0] * X.itemsize))

@@ -32,7 +32,7 @@ class SparseFeatures:
         kept = csc_array if matrix.format == "csc" else csr_array
         own = kept(matrix.astype(dtype, copy=False))
         if not own.has_canonical_format:
-            own = own.copy() if own.data is getattr(matrix, "data", None) else own
+            own = own.copy()
             own.sum_duplicates()
         return cls(own)
 

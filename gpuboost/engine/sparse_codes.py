@@ -1,8 +1,8 @@
 """Codes of a sparse matrix: column by column, only those that differ from the code of 0.
 
-    dense, column f     3 3 7 3 3 0 3      the code of 0 is 3
-    entries             row 2, 5           start[f] = first entry of the column
-                        code 7, 0
+dense, column f     3 3 7 3 3 0 3      the code of 0 is 3
+entries             row 2, 5           start[f] = first entry of the column
+                    code 7, 0
 """
 
 from __future__ import annotations

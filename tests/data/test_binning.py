@@ -180,7 +180,7 @@ def test_quantiles_equal_a_naive_walk(counts, max_bins):
     if max(counts) * max_bins > 2 * sum(counts):  # no value is heavy in this test
         return
     weights = [Fraction(c) for c in counts]
-    starts = fit(column, max_bins).low[0, 1:].astype(int).tolist()
+    starts = fit(column, max_bins).lowest[1:].astype(int).tolist()
     expected = naive_shares(weights, max_bins)
     if len(expected) == max_bins - 1:
         assert starts == expected

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +34,7 @@ class HostBackend(Backend):
 
     threshold_finder: ThresholdFinder | None = None
     column_counter: type[ColumnCounter] = ColumnCounter
-    binning = staticmethod(bin_columns)  # of dense features
+    binning: Callable[[Any, BinMapper, int], BinnedMatrix] = staticmethod(bin_columns)  # if dense
 
     def grow_finished(self, task: GrowTask) -> Iterator[tuple[int, Tree]]:
         """Grow the trees of ``task`` and finish them."""

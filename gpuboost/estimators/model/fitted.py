@@ -123,9 +123,7 @@ class FittedTrees:
             total /= ensemble.n_trees
         return total
 
-    def apply(
-        self, data: Features | BinnedMatrix, backend: Backend, n_threads: int
-    ) -> np.ndarray:
+    def apply(self, data: Features | BinnedMatrix, backend: Backend, n_threads: int) -> np.ndarray:
         """Leaf of each row in each tree: int32 (n, n_trees)."""
         ensemble = self._trees_for(data)
         return run_in_blocks(data, lambda block: backend.apply(ensemble, block, n_threads))
@@ -155,7 +153,7 @@ class FittedTrees:
 def run_in_blocks(
     data: Features | BinnedMatrix, run: Callable[[np.ndarray], np.ndarray]
 ) -> np.ndarray:
-    """Results of ``run`` for all rows at once; binned and sparse data are read in blocks of rows."""
+    """Results of ``run`` for all rows at once or, for binned and sparse data, in blocks of rows."""
     if isinstance(data, SparseFeatures):
         return np.concatenate([run(block) for block in data.row_blocks()])
     if not isinstance(data, BinnedMatrix):

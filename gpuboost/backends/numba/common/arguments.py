@@ -26,13 +26,13 @@ def matrix_of(binned: BinnedMatrix, as_stored: bool = False, by_row: bool = Fals
     mapper = binned.mapper
     stored = binned.stored if as_stored and binned.is_sparse else binned.codes
     nothing = np.zeros(0, np.int64), np.zeros(0, np.uint32), np.zeros(0, np.uint8)
-    codes, entries, rows = stored, (*nothing, nothing[-1]), nothing
+    entries, rows = (*nothing, nothing[-1]), nothing
     if isinstance(stored, SparseCodes):
-        codes = np.zeros((0, stored.n_samples), np.uint8)
         entries = stored.start, stored.row, stored.code, stored.zero_code
         rows = stored.by_row() if by_row else rows
+        stored = np.zeros((0, stored.n_samples), np.uint8)
     return Matrix(
-        contiguous(codes, np.uint8),
+        contiguous(stored, np.uint8),
         *entries,
         *rows,
         n_bins=contiguous(mapper.n_bins, np.int64),
@@ -126,7 +126,7 @@ def make_scratch(
     ``n_samples`` can be 0 if the matrix is dense, and neither random thresholds nor medians need
     buffers for rows.
     """
-    scores, fields, n_column = np.zeros(SLOTS), n_channels + 2, n_samples if is_sparse else 0
+    scores, fields = np.zeros(SLOTS), n_channels + 2
     return Scratch(
         totals=np.zeros(256, np.int64),
         occupied=np.zeros(4, np.uint64),
@@ -144,13 +144,7 @@ def make_scratch(
         order=np.zeros(256, np.int64),
         rare=np.zeros(256, np.int64),
         codes=np.zeros(n_samples, np.uint8),
-        column=np.zeros((1, n_column), np.uint8),
-        position=np.zeros(n_column, np.uint32),
-        of_node=np.zeros(1, np.int64),
-        first_of=np.zeros(n_features + 2 if n_entries else 0, np.int64),
-        code_of=np.zeros(n_entries, np.uint8),
-        word_of=np.zeros(n_entries, np.int64),
-        candidates=np.zeros((SLOTS if n_entries else 0, 3), np.int64),
+        **_sparse_buffers(n_samples if is_sparse else 0, n_features, n_entries),
         ranks=np.zeros(n_features, np.int64),
         waiting=np.zeros(n_features, np.int64),
         chosen=np.zeros(n_features, np.int32),
@@ -163,6 +157,19 @@ def make_scratch(
         own=np.zeros(n_samples if selects else 0),
         own_weights=np.zeros(n_samples if selects else 0, np.int64),
     )
+
+
+def _sparse_buffers(n_samples: int, n_features: int, n_entries: int) -> dict[str, np.ndarray]:
+    """The fields of `Scratch` for sparse matrices; ``n_samples`` is 0 for a dense one."""
+    return {
+        "column": np.zeros((1, n_samples), np.uint8),
+        "position": np.zeros(n_samples, np.uint32),
+        "of_node": np.zeros(1, np.int64),
+        "entry_starts": np.zeros(n_features + 2 if n_entries else 0, np.int64),
+        "entry_codes": np.zeros(n_entries, np.uint8),
+        "entry_words": np.zeros(n_entries, np.int64),
+        "candidates": np.zeros((SLOTS if n_entries else 0, 3), np.int64),
+    }
 
 
 def make_rows(n_samples: int) -> Rows:

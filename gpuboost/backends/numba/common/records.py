@@ -202,7 +202,7 @@ class Scratch(NamedTuple):
         See `sparse_columns.position_of`.
     of_node : int64 (1,)
         If the matrix is sparse, the sum of the words of a node.
-    first_of, code_of, word_of : int64 (F + 2,), uint8 (E,), int64 (E,), or empty
+    entry_starts, entry_codes, entry_words : int64 (F + 2,), uint8 (E,), int64 (E,), or empty
         Entries of a node, sorted by feature (see `sparse_search`).
     candidates : int64 (SLOTS, 3)
         Feature, last bin on the left and first bin on the right of candidates that are scored
@@ -246,9 +246,9 @@ class Scratch(NamedTuple):
     column: np.ndarray
     position: np.ndarray
     of_node: np.ndarray
-    first_of: np.ndarray
-    code_of: np.ndarray
-    word_of: np.ndarray
+    entry_starts: np.ndarray
+    entry_codes: np.ndarray
+    entry_words: np.ndarray
     candidates: np.ndarray
     ranks: np.ndarray
     waiting: np.ndarray

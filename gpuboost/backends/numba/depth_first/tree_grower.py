@@ -41,13 +41,13 @@ from gpuboost.backends.numba.threads.map import contiguous, map_in_order
 from gpuboost.engine.sampling import root_key
 from gpuboost.engine.sparse_codes import SparseCodes
 from gpuboost.engine.targets import ClassTarget, MedianTarget, Target, ValueTarget
-from gpuboost.engine.task import GrownTree, GrowTask, TreeOptions
+from gpuboost.engine.task import GrownTree, GrowTask
 from gpuboost.engine.tree_rows import TreeRows
-
 
 # Largest number of entries of a node that are sorted by feature, 2.3 MB for a thread. In larger
 # nodes, all entries of the matrix are read.
 MAX_ENTRIES = 1 << 18
+
 
 def targets_of(task: GrowTask, rows: TreeRows) -> RowTargets:
     """The `RowTargets` of one tree."""
@@ -105,7 +105,7 @@ def make_channels(n_samples: int, target: Target) -> Channels | None:
 def searches_entries(task: GrowTask) -> bool:
     """Whether nodes of one channel are searched by `sparse_search`.
 
-    It requires that a node considers all features of the tree, by their numbers, and all thresholds.
+    It requires that a node considers all features of the tree, by number, and all thresholds.
     """
     options = task.options
     considers_all = not options.hashed_order and options.max_features >= task.matrix.n_features
@@ -226,8 +226,16 @@ class DepthFirstGrower:
         if limits.by_median:
             own["set_median_gradients"] = median_plugin(problem, channels, *others)
         n_classes = int(self.task.target.n_classes)
-        kinds = any_categorical, True, self._by_entries, channels
-        self._plugins = plugins_of(problem.kind, limits, *kinds, n_classes=n_classes, **own)
+        self._plugins = plugins_of(
+            problem.kind,
+            limits,
+            any_categorical,
+            depth_first=True,
+            by_entries=self._by_entries,
+            channels=channels,
+            n_classes=n_classes,
+            **own,
+        )
         return by_reference(Problem(self.matrix, *of_tree, self._plugins))
 
     def _collect(self, given: tuple, space: Space, targets: RowTargets) -> GrownTree:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from gpuboost.backends.numba.common.feature_order import collect_ranks, last_rank_of, pop_rank
 from gpuboost.backends.numba.common.feature_sampling import (
     SMALLEST_RANK,
     choose_features,
@@ -27,6 +26,7 @@ from gpuboost.backends.numba.compiler import (
     plugin,
 )
 from gpuboost.backends.numba.splits.channels import MOMENTS, PAIR, is_pure_node, prepare_words
+from gpuboost.backends.numba.splits.feature_order import collect_ranks, last_rank_of, pop_rank
 from gpuboost.backends.numba.splits.histograms import (
     fits_words,
     prefix_sums,

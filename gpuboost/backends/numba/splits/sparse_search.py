@@ -1,6 +1,6 @@
 """Search for the best split of a node over all features of a sparse matrix, for one channel.
 
-    entries of the node's rows, feature by feature     `_gather`, or the columns of the matrix
+    entries of the node's rows, feature by feature     `_sort_entries`, or the columns of the matrix
     sums up to each bin of a feature                   `_sum_feature`
     candidates of several features, scored together    `_add_candidates`, `_score`
 
@@ -40,14 +40,14 @@ def find_sparse_split(problem, node, rows, words):
     matrix, scratch, n_candidates = problem.matrix, problem.scratch, 0
     split = scratch.split[0]
     split.score, split.rank, split.feature = -1.0, 0, LEAF
-    is_gathered = _gather(matrix, scratch, rows, words)
-    if not is_gathered:
+    is_sorted = _sort_entries(matrix, scratch, rows, words)
+    if not is_sorted:
         note_rows(scratch, rows, words)
     for p in range(scratch.of_tree[0]):
         feature = scratch.features[p]
-        if is_gathered and scratch.first_of[feature] == scratch.first_of[feature + 1]:
+        if is_sorted and scratch.entry_starts[feature] == scratch.entry_starts[feature + 1]:
             continue
-        m = _sum_feature(problem, node, rows, words, feature, is_gathered)
+        m = _sum_feature(problem, node, rows, words, feature, is_sorted)
         if m == 1:
             scratch.wide[:3, scratch.bins[0]] = 0
         elif _is_plain(problem, feature, m):
@@ -63,16 +63,16 @@ def find_sparse_split(problem, node, rows, words):
 
 
 @helper
-def _gather(matrix, scratch, rows, words):
+def _sort_entries(matrix, scratch, rows, words):
     """Sort the entries of a node's rows by feature; return False if they are too many.
 
-    The entries of feature ``f`` are those from ``first_of[f]`` to ``first_of[f + 1] - 1`` of
-    `Scratch.code_of` and `Scratch.word_of`.
+    The entries of feature ``f`` are those of `Scratch.entry_codes` and `Scratch.entry_words` from
+    ``entry_starts[f]`` to ``entry_starts[f + 1] - 1``.
     """
-    first, total = scratch.first_of, 0
+    first, total = scratch.entry_starts, 0
     for i in range(rows.size):
         total += matrix.first_of_row[rows[i] + 1] - matrix.first_of_row[rows[i]]
-    if total > scratch.code_of.size:
+    if total > scratch.entry_codes.size:
         return False
     first[:] = 0
     for i in range(rows.size):
@@ -84,13 +84,13 @@ def _gather(matrix, scratch, rows, words):
         for entry in range(matrix.first_of_row[rows[i]], matrix.first_of_row[rows[i] + 1]):
             feature = matrix.feature_of_row[entry]
             at = first[feature + 1]
-            scratch.code_of[at], scratch.word_of[at] = matrix.code_of_row[entry], words[i]
+            scratch.entry_codes[at], scratch.entry_words[at] = matrix.code_of_row[entry], words[i]
             first[feature + 1] = at + 1
     return True
 
 
 @inlined
-def _sum_feature(problem, node, rows, words, feature, is_gathered):
+def _sum_feature(problem, node, rows, words, feature, is_sorted):
     """Fill `Scratch.wide` with the sums of each bin of a feature; return the number of bins.
 
     The bins that have rows are listed in `Scratch.bins`. The rows without an entry have the code of
@@ -98,10 +98,10 @@ def _sum_feature(problem, node, rows, words, feature, is_gathered):
     """
     matrix, scratch, packing = problem.matrix, problem.scratch, problem.packing
     gradient, hessian, count = node.gradient, node.hessian, node.count
-    source = scratch.first_of if is_gathered else matrix.first_entry
+    source = scratch.entry_starts if is_sorted else matrix.first_entry
     for entry in range(source[feature], source[feature + 1]):
-        if is_gathered:
-            code, word = scratch.code_of[entry], scratch.word_of[entry]
+        if is_sorted:
+            code, word = scratch.entry_codes[entry], scratch.entry_words[entry]
         else:
             i = position_of(scratch, rows, matrix.entry_row[entry])
             if i < 0:

@@ -26,7 +26,10 @@ def last_rank_of(fraction):
 
 @helper
 def collect_ranks(scratch, n, lowest, last):
-    """Make a heap of those of the first ``n`` ranks from ``lowest`` to ``last``; return its size."""
+    """Make a heap of the ranks from ``lowest`` to ``last`` among the first ``n``.
+
+    Returns the size of the heap.
+    """
     ranks, heap, size = scratch.ranks, scratch.waiting, 0
     for p in range(n):
         rank = ranks[p]

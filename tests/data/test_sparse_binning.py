@@ -1,0 +1,109 @@
+"""Sparse features have the bins, the codes and the predictions of the dense matrix."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuboost import RandomForestRegressor
+from gpuboost.backends.numba.backend import NumbaBackend
+from gpuboost.backends.numpy.backend import NumpyBackend
+from gpuboost.data import sparse_features
+from gpuboost.data.frames import fit_schema
+from gpuboost.data.sparse_features import SparseFeatures
+from gpuboost.data.validation import check_features
+from gpuboost.engine.bins import BinnedMatrix, BinRule
+from gpuboost.engine.sparse_codes import SparseCodes
+
+BACKENDS = (NumpyBackend(), NumbaBackend())
+
+
+@st.composite
+def sparse_matrices(draw: Any) -> scipy.sparse.sparray:
+    """Matrices with few or many values in a column, missing values, and stored zeros."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    shape = draw(st.integers(1, 60)), draw(st.integers(1, 6))
+    density = draw(st.sampled_from([0.0, 0.05, 0.4, 1.0]))
+    dtype = draw(st.sampled_from([np.float32, np.float64, np.int8, bool]))
+    values = np.where(rng.random(shape) < density, rng.normal(size=shape) * 40.0, 0.0)
+    if draw(st.booleans()):
+        values = np.round(values / 20.0)
+    if np.dtype(dtype).kind == "f":
+        values[rng.random(shape) < draw(st.sampled_from([0.0, 0.2]))] = np.nan
+    matrix = scipy.sparse.coo_array(values.astype(dtype))
+    if matrix.nnz and draw(st.booleans()):
+        matrix.data[0] = 0
+    return matrix.asformat(draw(st.sampled_from(["csr", "csc", "coo", "lil"])))
+
+
+def assert_same_binned(sparse: BinnedMatrix, dense: BinnedMatrix) -> None:
+    """Bins, codes and numbers of missing values are equal."""
+    for name in ("n_bins", "lowest", "highest", "all_edges", "is_categorical"):
+        found, expected = getattr(sparse.mapper, name), getattr(dense.mapper, name)
+        np.testing.assert_array_equal(found, expected, name)
+    assert isinstance(sparse.stored, SparseCodes)
+    np.testing.assert_array_equal(sparse.codes, dense.codes)
+    np.testing.assert_array_equal(sparse.n_missing, dense.n_missing)
+
+
+@settings(deadline=None)
+@given(sparse_matrices(), st.integers(2, 20), st.booleans(), st.data())
+def test_bins_and_codes_are_those_of_the_dense_matrix(
+    matrix: Any, max_bins: int, weighted: bool, data: Any
+) -> None:
+    features = fit_schema(matrix)[0]
+    assert isinstance(features, SparseFeatures)
+    weights = None
+    if weighted:
+        sizes = {"min_size": len(features), "max_size": len(features)}
+        some = st.lists(st.sampled_from([0.0, 0.5, 1.0, 3.7]), **sizes)
+        weights = np.array(data.draw(some.filter(any)))
+    rule = BinRule(np.zeros(features.shape[1], dtype=bool), max_bins, weights)
+    for backend in BACKENDS:
+        own = backend.fit_bins(features, rule, 1)
+        expected = backend.fit_bins(features.dense(), rule, 1)
+        assert_same_binned(own, expected)
+        other = features.dense() * 1.25  # values that the bins have not seen
+        again = SparseFeatures.of(scipy.sparse.csr_array(other), other.dtype)
+        assert_same_binned(backend.bin(again, own.mapper, 1), backend.bin(other, own.mapper, 1))
+
+
+def test_columns_of_many_values_are_binned_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuboost.data.sparse_binning._DENSE_COLUMNS_BYTES", 2 * 8 * 3000)
+    rng = np.random.default_rng(0)
+    values = np.where(rng.random((3000, 7)) < 0.5, rng.normal(size=(3000, 7)), 0.0)
+    values[:, 3] = values[:, 3] > 1.0
+    features = fit_schema(scipy.sparse.csc_array(values))[0]
+    rule = BinRule(np.zeros(7, dtype=bool), 50)
+    found = NumpyBackend().fit_bins(features, rule, 2)
+    assert_same_binned(found, NumpyBackend().fit_bins(values, rule, 2))
+
+
+def test_entries_of_one_place_are_added_and_the_given_matrix_stays() -> None:
+    twice = scipy.sparse.csr_array((np.array([1.0, 2.0, 4.0]), [1, 1, 0], [0, 2, 3]), shape=(2, 2))
+    features = fit_schema(twice)[0]
+    assert features.dense().tolist() == [[0.0, 3.0], [4.0, 0.0]]
+    assert twice.nnz == 3
+
+
+def test_a_part_of_the_rows_is_dense_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    X = scipy.sparse.random_array((500, 40), density=0.1, rng=rng, format="csr")
+    model = RandomForestRegressor(5, random_state=0).fit(X, rng.normal(size=500))
+    expected = model.predict(X.toarray())
+    monkeypatch.setattr(sparse_features, "_DENSE_BLOCK_BYTES", 40 * 8 * 64)
+    sizes = [len(block) for block in fit_schema(X)[0].row_blocks()]
+    assert sizes == [64] * 7 + [52]
+    np.testing.assert_array_equal(model.predict(X), expected)
+    np.testing.assert_array_equal(model.apply(X), model.apply(X.toarray()))
+
+
+def test_an_infinite_entry_is_named() -> None:
+    X = scipy.sparse.csc_array(np.array([[0.0, 1.0], [0.0, np.inf]]))
+    with pytest.raises(ValueError, match="contains infinity: feature 1 is inf in row 1"):
+        check_features(fit_schema(X)[0])
