@@ -112,7 +112,7 @@ class MultiOutputClassLabels(Labels):
     @classmethod
     def read(cls, y: Any) -> MultiOutputClassLabels | ClassLabels:
         """Read and check a user's class labels; `ClassLabels` if there is one output."""
-        labels = read_target(y)
+        labels = read_target(y, of_classes=True)
         if labels.ndim < 2 or labels.shape[1] == 1:
             return ClassLabels.read(labels)
         return cls(*check_class_outputs(labels))
