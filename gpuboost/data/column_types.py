@@ -86,6 +86,12 @@ def is_object_column(series: nw.Series[Any]) -> bool:
     return series.dtype == nw.Object or getattr(native, "dtype", None) == np.dtype(object)
 
 
+def is_arrow_dictionary(series: nw.Series[Any]) -> bool:
+    """Whether a column of a pandas frame is a dictionary of Arrow, not a pandas category."""
+    dtype = getattr(series.to_native(), "dtype", None)
+    return series.dtype == nw.Categorical and hasattr(dtype, "pyarrow_dtype")
+
+
 def holds_strings(series: nw.Series[Any]) -> bool:
     """Whether a column of a data frame has a string type, or Python objects that are all strings.
 

@@ -29,6 +29,7 @@ from gpuboost.data.column_types import (
     check_column_type,
     check_objects,
     holds_strings,
+    is_arrow_dictionary,
     is_object_column,
 )
 from gpuboost.data.validation import check_shape, feature_label
@@ -93,7 +94,9 @@ class FrameTable:
         dtype = series.dtype
         if isinstance(dtype, _CATEGORIES):
             codes, values = self.categories(feature)
-            return np.append(to_floats(np.array(values, dtype=object), label), np.nan)[codes]
+            used, places = np.unique(codes, return_inverse=True)
+            found = [values[code] if code >= 0 else np.nan for code in used.tolist()]
+            return to_floats(np.array(found, dtype=object), label)[places]
         if isinstance(dtype, _WIDE):
             series = series.cast(nw.Float64)
         is_bool = dtype == nw.Boolean
@@ -110,7 +113,7 @@ class FrameTable:
         dtype, library = series.dtype, series.implementation
         if dtype.is_numeric() or dtype == nw.Boolean:
             return _categories_of_numbers(self.numbers(feature))
-        if is_object_column(series) or dtype == nw.Unknown:
+        if is_object_column(series) or dtype == nw.Unknown or is_arrow_dictionary(series):
             return _categories_of_objects(series.to_list(), label)
         if library.is_pandas_like():
             codes, values = _encode_pandas(series)
