@@ -82,8 +82,10 @@ def _refuse_complex(label: str) -> NoReturn:
 
 def is_object_column(series: nw.Series[Any]) -> bool:
     """Whether a column of a data frame holds Python objects of any type."""
-    native = series.to_native()
-    return series.dtype == nw.Object or getattr(native, "dtype", None) == np.dtype(object)
+    if series.implementation.is_cudf():  # whose strings have the dtype object
+        return False
+    dtype = getattr(series.to_native(), "dtype", None)
+    return series.dtype == nw.Object or dtype == np.dtype(object)
 
 
 def is_arrow_dictionary(series: nw.Series[Any]) -> bool:
@@ -99,6 +101,8 @@ def holds_strings(series: nw.Series[Any]) -> bool:
     """
     if not is_object_column(series):
         return bool(series.dtype == nw.String)
-    values = series.to_numpy()[~series.is_null().to_numpy()]
-    kinds = set(map(type, values))
-    return bool(kinds) and all(issubclass(kind, str) for kind in kinds)
+    values = series.to_numpy()
+    if not any(issubclass(kind, str) for kind in set(map(type, values.tolist()))):
+        return False
+    present = values[~series.is_null().to_numpy()].tolist()
+    return all(issubclass(kind, str) for kind in set(map(type, present)))

@@ -79,8 +79,8 @@ def fit_schema(
     ----------
     X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
     categorical_features : "from_dtype", None, or array-like of bool, int or str
-        Which features are categorical: those of a data frame with a categorical type or strings,
-        no features, or the features given by a mask, indices or names.
+        Which features are categorical: columns of categories or strings in a data frame, no
+        features, or the features given by a mask, indices or names.
 
     Returns
     -------

@@ -37,12 +37,13 @@ BY_INDEX = {"categorical_features": [3]}
 BY_NAME = {"categorical_features": ["place"]}
 
 
-class Exporter:
-    """An object of another library, which supports only the given protocols."""
+def exporter(source: Any, *protocols: str) -> Any:
+    """An object of another library, whose class has only the methods of the given protocols."""
 
-    def __init__(self, source: Any, *protocols: str) -> None:
-        for name in protocols:
-            setattr(self, name, getattr(source, name))
+    def forward(name: str) -> Any:
+        return lambda self, *args, **words: getattr(source, name)(*args, **words)
+
+    return type("Exporter", (), {name: forward(name) for name in protocols})()
 
 
 def pandas_frame(place: Any, **others: Any) -> Any:
@@ -94,16 +95,15 @@ CONTAINERS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "Arrow table": (coded_table, {}),
     "Arrow chunks": (lambda: pa.concat_tables([coded_table()[:50], coded_table()[50:]]), {}),
     "Arrow batch": (arrow_batch, {}),
-    "Arrow stream": (lambda: Exporter(coded_table(), "__arrow_c_stream__"), {}),
-    "Arrow array": (lambda: Exporter(arrow_batch(), "__arrow_c_array__"), {}),
+    "Arrow stream": (lambda: exporter(coded_table(), "__arrow_c_stream__"), {}),
+    "Arrow array": (lambda: exporter(arrow_batch(), "__arrow_c_array__"), {}),
     "SciPy rows": (lambda: scipy.sparse.csr_matrix(X), BY_INDEX),
     "SciPy columns": (lambda: scipy.sparse.csc_array(X), BY_INDEX),
-    "DLPack": (lambda: Exporter(X, "__dlpack__", "__dlpack_device__"), BY_INDEX),
-    "buffer of a tensor": (lambda: Exporter(X, "__array__"), BY_INDEX),
+    "DLPack": (lambda: exporter(X, "__dlpack__", "__dlpack_device__"), BY_INDEX),
+    "buffer of a tensor": (lambda: exporter(X, "__array__"), BY_INDEX),
 }
 STRINGS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "NumPy objects": (lambda: np.column_stack([X[:, :3].astype(object), WORDS]), BY_INDEX),
-    "pandas str": (lambda: pandas_frame(pd.array(WORDS, dtype="str")), {}),
     "pandas string": (lambda: pandas_frame(pd.array(WORDS, dtype="string[python]")), {}),
     "pandas Arrow string": (lambda: pandas_frame(pd.array(WORDS, dtype="string[pyarrow]")), {}),
     "pandas objects": (lambda: pandas_frame(pd.Series(WORDS, dtype=object)), {}),
@@ -122,6 +122,8 @@ STRINGS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
 }
 
 
+if pd.__version__ >= "3":  # before, "str" had no missing values
+    STRINGS["pandas str"] = (lambda: pandas_frame(pd.array(WORDS, dtype="str")), {})
 CASES = {"numbers": CONTAINERS, "strings": STRINGS}
 
 
@@ -187,7 +189,7 @@ class NoArray:
     [
         (NoArray(RuntimeError), ValueError, "X cannot be converted to an array: the tensor requ"),
         (NoArray(TypeError), TypeError, "X cannot be converted to an array: the tensor requires"),
-        (Exporter(pa.array([1, 2]), "__arrow_c_array__"), ValueError, "Expected 2D array, got Arr"),
+        (exporter(pa.array([1, 2]), "__arrow_c_array__"), ValueError, "Expected 2D array, got Arr"),
         (pa.chunked_array([[1, 2]]), ValueError, "Expected 2D array, got 1D"),
         (pa.table([[1], [2]], ["a", "a"]), ValueError, "Feature names must differ"),
     ],

@@ -11,6 +11,7 @@ import scipy.sparse
 from gpuboost.data.frames import apply_schema, fit_schema
 from gpuboost.engine.bins import MAX_BINS
 from gpuboost.estimators.inputs.dataset import Dataset
+from tests.data.test_containers import exporter
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
@@ -208,15 +209,6 @@ def test_nulls_are_nan_whatever_the_type():
     assert np.array_equal(fit_schema(masked)[0], [[1, np.nan], [3, 4]], equal_nan=True)
 
 
-class Exchange:
-    """An array that supports only one protocol."""
-
-    def __init__(self, array, *protocols):
-        self._array = array
-        for name in protocols:
-            setattr(self, name, getattr(array, name))
-
-
 class ArrayProtocol:
     def __init__(self, array):
         self._array = array
@@ -238,7 +230,7 @@ class DevicePart:
 
 def test_other_arrays_reach_the_host():
     X = NUMBER.reshape(-1, 4).copy()
-    dlpack = Exchange(X, "__dlpack__", "__dlpack_device__")
+    dlpack = exporter(X, "__dlpack__", "__dlpack_device__")
     others = [ArrayProtocol(X), dlpack, DevicePart(X, "get"), DevicePart(X, "copy_to_host")]
     for other in [*others, X.tolist(), pd.DataFrame(X), pl.DataFrame(X)]:
         assert np.array_equal(fit_schema(other)[0], X)
