@@ -25,7 +25,7 @@ _PARTS = (bytes, bytearray, memoryview, list, np.ndarray)
 
 
 def check_array_type(values: np.ndarray, label: str) -> None:
-    """Check that an array has numbers, strings or Python objects.
+    """Check that an array, which is not one of numbers, has strings or Python objects.
 
     Raises
     ------
@@ -34,7 +34,7 @@ def check_array_type(values: np.ndarray, label: str) -> None:
     kind = values.dtype.kind
     if kind == "c":
         _refuse_complex(label)
-    if kind not in "fbiuOUST":
+    if kind not in "OUST":
         _refuse(label, values.dtype, _DATE_ADVICE if kind in "Mm" else _PARTS_ADVICE)
 
 

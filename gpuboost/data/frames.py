@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from gpuboost.data.advice import warn_user
 from gpuboost.data.arrays import array_module, is_missing_label
-from gpuboost.data.tables import ArrayTable, Codes, Names, Table, read_table, to_floats
+from gpuboost.data.tables import ArrayTable, Codes, FrameTable, Names, Table, read_table, to_floats
 from gpuboost.data.validation import feature_label
 from gpuboost.engine.bins import MAX_BINS
 
@@ -38,7 +38,8 @@ class FeatureSchema:
         Mask of the categorical features.
     codes : tuple of (dict or None), one per feature
         The code of each known category, in sorted order; of more than 255 categories, the rarest
-        come last and share a code. None for a numeric feature.
+        come last and share a code. None for a numeric feature, and empty for a feature of a data
+        frame without values.
     from_dtype : bool
         Whether the types of the columns said which features are categorical. If so, a numeric
         feature must not be of categories or strings in other data; otherwise these are converted
@@ -106,6 +107,10 @@ def fit_schema(
         return _look_up(codes, values, of_feature)
 
     matrix = _assemble(table, is_categorical, learn)
+    if isinstance(table, FrameTable):
+        for feature in np.flatnonzero(np.isnan(matrix[:1]).all(axis=0)).tolist():
+            if np.isnan(matrix[:, feature]).all():
+                known[feature] = {}
     from_dtype = isinstance(categorical_features, str)
     schema = FeatureSchema(table.names, table.n_features, is_categorical, tuple(known), from_dtype)
     return matrix, schema
@@ -146,10 +151,13 @@ def apply_schema(
             _check_kinds(feature_label(feature, schema.names), known, _occurring(codes, values))
         return found
 
+    by_code = schema.is_categorical.copy()
     if schema.from_dtype:
-        for feature in np.flatnonzero(table.category_types & ~schema.is_categorical).tolist():
-            _check_no_categories(feature_label(feature, schema.names), table, feature)
-    return _assemble(table, schema.is_categorical, code)
+        for feature in np.flatnonzero(table.category_types & ~by_code).tolist():
+            if schema.codes[feature] is None:
+                _check_no_categories(feature_label(feature, schema.names), table, feature)
+            by_code[feature] = True  # all values are missing
+    return _assemble(table, by_code, code)
 
 
 # ---- the matrix ---------------------------------------------------------------------------------

@@ -50,11 +50,7 @@ class ArrayTable:
     n_samples: int
     n_features: int
     names = None
-
-    @property
-    def category_types(self) -> list[bool]:
-        """No column has a categorical type: strings in arrays are read as numbers."""
-        return [False] * self.n_features
+    category_types = False  # of all columns: strings in arrays are read as numbers
 
     def fits_float32(self, feature: int) -> bool:
         return _float_type(self.array.dtype) == np.float32
@@ -208,10 +204,10 @@ def _float_type(dtype: np.dtype[Any]) -> type[np.floating[Any]]:
 
 def to_floats(values: np.ndarray, label: str | None) -> np.ndarray:
     """Convert an array to floats; `label` names the column in errors and is None for a matrix."""
-    check_array_type(values, label or "X")
     kind = values.dtype.kind
     if kind in "fbiu":
         return values.astype(_float_type(values.dtype), copy=False)
+    check_array_type(values, label or "X")
     if label is None:
         columns = [to_floats(c, feature_label(i, None)) for i, c in enumerate(values.T)]
         return np.stack(columns, axis=1) if columns else np.empty(values.shape)
