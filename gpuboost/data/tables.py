@@ -231,7 +231,7 @@ def _decimals_to_floats(series: nw.Series[Any], label: str) -> np.ndarray:
     values, a hundred times as long.
     """
     scale = getattr(series.dtype, "scale", None)
-    if scale is not None and scale <= 22:  # 10**22 is exact
+    if scale is not None and 0 <= scale <= 22:  # 10**22 is exact
         units, found = 10.0**scale, series.cast(nw.Float64).to_numpy()
         if np.nanmax(np.abs(found), initial=0.0) * units < 2.0**48:
             return np.rint(found * units) / units
