@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -28,15 +29,16 @@ def as_host_array(values: Any, name: str) -> np.ndarray:
     ------
     TypeError
         For sparse matrices (only X may be sparse), and for values that are not array-like.
-    ValueError
+    TypeError, ValueError
         If the conversion fails, for example for nested lists of different lengths.
     """
     for is_it, convert in _ARRAY_KINDS:
         if is_it(values):
             try:
                 return convert(values)
-            except ValueError as error:
-                raise ValueError(f"{name} cannot be converted to an array: {error}") from error
+            except (BufferError, RuntimeError, TypeError, ValueError) as error:
+                kind = TypeError if isinstance(error, TypeError) else ValueError
+                raise kind(f"{name} cannot be converted to an array: {error}") from error
     raise TypeError(
         f"Expected array-like (array or non-string sequence), got {values!r:.80} for {name}; pass "
         "a NumPy array, a list, a pandas, polars or Arrow table, or a CuPy or DLPack array"
@@ -150,6 +152,11 @@ _ARRAY_KINDS: list[tuple[Callable[[Any], bool], Callable[[Any], np.ndarray]]] = 
 
 def is_missing_label(label: Any) -> bool:
     """Return whether a Python object is a missing value: None, NaN, or pandas' NA or NaT."""
-    if isinstance(label, float):
-        return label != label
-    return label is None or type(label).__name__ in ("NAType", "NaTType")
+    if isinstance(label, Number):
+        return bool(label != label)
+    return label is None or is_missing_type(type(label))
+
+
+def is_missing_type(kind: type) -> bool:
+    """Return whether a type is that of pandas' NA or NaT (which is a subclass of datetime)."""
+    return kind.__name__ in ("NAType", "NaTType")

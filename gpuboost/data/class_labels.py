@@ -43,7 +43,7 @@ def check_classes(y: Any) -> tuple[NDArray[np.int32], np.ndarray]:
     DataConversionWarning
         For labels of shape (n_samples, 1).
     """
-    y = _labels_as_vector(read_target(y))
+    y = _labels_as_vector(read_target(y, of_classes=True))
     if y.dtype.kind == "O":
         return _code_objects(y)
     xp, numbers = array_module(y), y
@@ -85,16 +85,24 @@ def check_class_outputs(y: Any) -> tuple[NDArray[np.int32], tuple[np.ndarray, ..
     Raises
     ------
     TypeError, ValueError
-        As `check_classes`, for any of the outputs.
+        As `check_classes`, for any of the outputs; the message of a ValueError names the output.
     """
     if y.ndim != 2 or 0 in y.shape:
         raise ValueError(
             "y should be a 1d array of labels, or a 2d array of one column per output, got an "
             f"array of shape {y.shape} instead"
         )
-    outputs = [check_classes(y[:, k]) for k in range(y.shape[1])]
+    outputs = [_check_output(y, k) for k in range(y.shape[1])]
     codes = array_module(y).stack([own for own, _ in outputs], axis=1)
     return codes, tuple(classes for _, classes in outputs)
+
+
+def _check_output(y: np.ndarray, k: int) -> tuple[NDArray[np.int32], np.ndarray]:
+    """`check_classes` for one of several outputs."""
+    try:
+        return check_classes(y[:, k])
+    except ValueError as error:
+        raise ValueError(f"Output {k} of y: {error}") from error
 
 
 def _labels_as_vector(y: np.ndarray) -> np.ndarray:

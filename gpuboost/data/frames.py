@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from numbers import Integral, Number, Real
+from numbers import Integral, Number
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,17 @@ from numpy.typing import NDArray
 from gpuboost.data.advice import warn_user
 from gpuboost.data.arrays import array_module, is_missing_label
 from gpuboost.data.sparse_features import Features
-from gpuboost.data.tables import ArrayTable, Codes, Names, SparseTable, Table, read_table, to_floats
+from gpuboost.data.tables import (
+    ArrayTable,
+    Codes,
+    FrameTable,
+    Names,
+    SparseTable,
+    Table,
+    read_table,
+    to_floats,
+)
+from gpuboost.data.validation import feature_label
 from gpuboost.engine.bins import MAX_BINS
 
 
@@ -38,13 +48,19 @@ class FeatureSchema:
         Mask of the categorical features.
     codes : tuple of (dict or None), one per feature
         The code of each known category, in sorted order; of more than 255 categories, the rarest
-        come last and share a code. None for a numeric feature.
+        come last and share a code. None for a numeric feature, and empty for a feature of a data
+        frame without values.
+    from_dtype : bool
+        Whether the types of the columns said which features are categorical. If so, a numeric
+        feature must not be of categories or strings in other data; otherwise these are converted
+        to numbers.
     """
 
     names: Names | None
     n_features: int
     is_categorical: NDArray[np.bool_]
     codes: tuple[dict[Any, int] | None, ...]
+    from_dtype: bool
 
     def check_columns(self, names: Names | None, n_features: int, owner: str) -> None:
         """Check that other data has the same names (see `check_names`) and number of features."""
@@ -72,8 +88,8 @@ def fit_schema(X: Any, categorical_features: Any = "from_dtype") -> tuple[Featur
     ----------
     X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
     categorical_features : "from_dtype", None, or array-like of bool, int or str
-        Which features are categorical: features with a categorical dtype, no features, or the
-        features given by a mask, indices or names.
+        Which features are categorical: columns of categories or strings in a data frame, no
+        features, or the features given by a mask, indices or names.
 
     Returns
     -------
@@ -86,7 +102,8 @@ def fit_schema(X: Any, categorical_features: Any = "from_dtype") -> tuple[Featur
     ------
     TypeError, ValueError
         If `X` is not a table, if column names are repeated or only some are strings, if a column
-        is neither numeric nor categorical, or if `categorical_features` is invalid.
+        is neither numeric nor categorical (dates, for example), or if `categorical_features` is
+        invalid.
     """
     table = read_table(X)
     is_categorical = _resolve_categorical(categorical_features, table)
@@ -99,7 +116,13 @@ def fit_schema(X: Any, categorical_features: Any = "from_dtype") -> tuple[Featur
         return _look_up(codes, values, of_feature)
 
     matrix = _assemble(table, is_categorical, learn)
-    return matrix, FeatureSchema(table.names, table.n_features, is_categorical, tuple(known))
+    if isinstance(table, FrameTable) and isinstance(matrix, np.ndarray):
+        for feature in np.flatnonzero(np.isnan(matrix[:1]).all(axis=0)).tolist():
+            if np.isnan(matrix[:, feature]).all():
+                known[feature] = {}
+    from_dtype = isinstance(categorical_features, str)
+    schema = FeatureSchema(table.names, table.n_features, is_categorical, tuple(known), from_dtype)
+    return matrix, schema
 
 
 def apply_schema(X: Any, schema: FeatureSchema, owner: str = "Dataset") -> Features:
@@ -120,17 +143,28 @@ def apply_schema(X: Any, schema: FeatureSchema, owner: str = "Dataset") -> Featu
     Raises
     ------
     TypeError, ValueError
-        If `X` is not a table, if a numeric feature has values that are not numbers, or if the
-        names, their order or the number of the features differ.
+        If `X` is not a table, if a numeric feature has values that are not numbers, if a
+        categorical feature has values of another type than the known categories, or if the names,
+        their order or the number of the features differ.
     """
     table = read_table(X)
     schema.check_columns(table.names, table.n_features, owner)
 
     def code(feature: int) -> np.ndarray:
         codes, values = table.categories(feature)
-        return _look_up(codes, values, schema.codes[feature] or {})
+        known = schema.codes[feature] or {}
+        found = _look_up(codes, values, known)
+        if known and np.isnan(found).all():
+            _check_kinds(feature_label(feature, schema.names), known, _occurring(codes, values))
+        return found
 
-    return _assemble(table, schema.is_categorical, code)
+    by_code = schema.is_categorical.copy()
+    if schema.from_dtype:
+        for feature in np.flatnonzero(table.category_types & ~by_code).tolist():
+            if schema.codes[feature] is None:
+                _check_no_categories(feature_label(feature, schema.names), table, feature)
+            by_code[feature] = True  # all values are missing
+    return _assemble(table, by_code, code)
 
 
 # ---- the matrix ---------------------------------------------------------------------------------
@@ -238,6 +272,48 @@ def _look_up(codes: Codes, values: Sequence[Any], known: dict[Any, int]) -> NDAr
     return np.array([*table, np.nan], dtype=np.float32)[codes]  # code -1 is the last entry
 
 
+def _occurring(codes: Codes, values: Sequence[Any]) -> list[Any]:
+    """The categories of a column that have rows, without missing values."""
+    found = [values[code] for code in np.unique(codes).tolist() if code >= 0]
+    return [value for value in found if not is_missing_label(value)]
+
+
+def _check_kinds(label: str, known: dict[Any, int], values: list[Any]) -> None:
+    """Check that some values, none of which is a known category, have the type of one."""
+    if values and set(map(_kind, values)).isdisjoint(map(_kind, known)):
+        raise ValueError(
+            f"{label} had categories that are {_some_of(list(known))} in fit, but now has "
+            f"{_some_of(values)}; convert the column to the type that it had in fit"
+        )
+
+
+def _check_no_categories(label: str, table: Table, feature: int) -> None:
+    """Check that a column of a categorical or string type has only missing values."""
+    values = _occurring(*table.categories(feature))
+    if values:
+        raise ValueError(
+            f"{label} had numbers in fit, but now has categories that are {_some_of(values)}; "
+            "convert the column to numbers"
+        )
+
+
+def _kind(category: Any) -> str:
+    """The type of a category in messages; equal ints, floats and bools have the same type."""
+    if isinstance(category, str):
+        return "strings"
+    return "numbers" if _is_number(category) else f"of type {type(category).__name__}"
+
+
+def _some_of(categories: list[Any]) -> str:
+    """The types of categories in messages, with an example."""
+    kinds = sorted(set(map(_kind, categories)))
+    return f"{' and '.join(kinds)} (such as {min(categories, key=_category_order)!r:.40})"
+
+
+def _is_number(category: Any) -> bool:
+    return isinstance(category, (Number, np.bool_))
+
+
 def _code_of(category: Any, known: dict[Any, int]) -> float:
     """The code of a category; NaN if the category is unknown.
 
@@ -255,16 +331,17 @@ def _category_text(category: Any) -> str:
     """A category as text; equal ints, floats and bools have the same text."""
     if isinstance(category, str):
         return f"text {category}"
-    if isinstance(category, Integral) or (isinstance(category, float) and category.is_integer()):
+    if isinstance(category, Integral):
         return f"number {int(category)}"
-    if isinstance(category, Real):
-        return f"number {float(category)!r}"
+    if _is_number(category):
+        value = float(category)
+        return f"number {int(value) if value.is_integer() else value!r}"
     return f"{type(category).__name__} {category!r}"
 
 
 def _category_order(category: Any) -> tuple[bool, Any, str]:
     """Sort key of a category: numbers come first, by value, then everything else as text."""
-    if isinstance(category, Number):
+    if _is_number(category):
         return False, category, ""
     return True, 0, str(category)
 

@@ -175,7 +175,7 @@ def check_targets(y: Any) -> NDArray[np.float64]:
         For targets that are missing, empty, not numeric, not finite, larger than
         `LARGEST_TARGET`, or not of one or two dimensions.
     """
-    y = read_target(y)
+    y = read_target(y, of_classes=False)
     if y.ndim not in (1, 2) or 0 in y.shape:
         raise ValueError(
             "y should be a 1d array, or a 2d array of one column per output, "
@@ -238,13 +238,14 @@ def check_same_length(X: Any, y: Any) -> None:
         )
 
 
-def read_target(y: Any) -> np.ndarray:
+def read_target(y: Any, *, of_classes: bool) -> np.ndarray:
+    """Return y as an array, on its device; an error if it is missing, sparse or complex."""
     if y is None:
         raise ValueError("fit requires y to be passed, but the target y is None")
     if is_sparse(y):
+        refused = "sparse multilabel-indicator for y is not supported. " if of_classes else ""
         raise SparseTargetError(
-            "sparse multilabel-indicator for y is not supported. Sparse data was passed, but dense "
-            "data is required; use y.toarray()"
+            f"{refused}Sparse data was passed for y, but dense data is required; use y.toarray()"
         )
     y = _where_it_is(y, "y")
     if y.dtype.kind == "c":
@@ -273,10 +274,12 @@ def check_finite(values: np.ndarray, name: str) -> None:
     xp = array_module(values)
     finite = xp.isfinite(values)
     if not finite.all():
-        row = int(xp.argwhere(~finite)[0, 0])
+        row, *output = copy_to_host(xp.argwhere(~finite)[0]).tolist()
         what = "NaN" if xp.isnan(values).any() else "infinity"
+        place = f"{row}, in output {output[0]}" if output else f"{row}"
         raise ValueError(
-            f"{name} contains {what}. (The first row that is not finite is {row}; drop such rows.)"
+            f"{name} contains {what}. (The first row that is not finite is {place}; drop such "
+            "rows.)"
         )
 
 

@@ -146,8 +146,9 @@ TAKEN = {
     "    Accepted for compatibility with scikit-learn; input is always checked.",
 }
 TAKEN_BY_A_FIT = TAKEN | {
-    "X": f"{TAKEN['X']}\n    NaN means missing. The parameter ``categorical_features`` says which\n"
-    "    features are categorical.",
+    "X": f"{TAKEN['X']}\n    Also an Arrow table, a lazy frame of polars, an array on a GPU,\n"
+    "    and any object that exports Arrow data or DLPack. NaN means missing. The parameter\n"
+    "    ``categorical_features`` says which features are categorical.",
     "sample_weight": f"{TAKEN['sample_weight']}\n    No tree is grown on rows of weight 0.",
 }
 RAISED_BY_A_FIT = """TypeError, ValueError

@@ -140,7 +140,7 @@ def test_good_targets():
 
 BAD_TARGETS = {
     "none": (None, "the target y is None"),
-    "nan": ([[1.0, 2.0], [3.0, np.nan]], r"Input y contains NaN\. .*is 1;"),
+    "nan": ([[1.0, 2.0], [3.0, np.nan]], r"Input y contains NaN\. .*is 1, in output 1;"),
     "infinite": ([np.inf], "Input y contains infinity"),
     "words": (["a"], "y must be numeric"),
     "missing": (np.array([pd.NA, 1.0], object), "y must be numeric"),

@@ -52,6 +52,8 @@ needs_compiler = pytest.mark.skipif(
             gpuboost.RandomForestClassifier(9, max_depth=9, categorical_features=[1, 4]),
             {"n_categorical": 2, "n_classes": 3},
         ),
+        (gpuboost.DecisionTreeClassifier(max_depth=6), {"n_outputs": 3, "weighted": True}),
+        (gpuboost.RandomForestClassifier(4, max_depth=6), {"n_classes": 4, "n_outputs": 2}),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, dict) else "-".join(value),
 )
@@ -133,9 +135,10 @@ def compare_with_a_fit(
     X[::7, 0] = np.nan
     X[:, 1], X[:, 4] = rng.integers(0, 4, 1500), rng.integers(0, 90, 1500)
     n_classes, n_outputs = given.get("n_classes", 2), given.get("n_outputs", 1)
-    y: Any = rng.integers(0, n_classes, 1500)
+    shape = (1500, n_outputs) if n_outputs > 1 else 1500
+    y: Any = rng.integers(0, n_classes, shape)
     if not hasattr(estimator, "predict_proba"):
-        y = rng.exponential(size=(1500, n_outputs) if n_outputs > 1 else 1500)
+        y = rng.exponential(size=shape)
     weights = rng.uniform(0.5, 1, 1500) if given.get("weighted") else None
     backend = CudaBackend(TrackedRuntime(budget=1 << 30, n_multiprocessors=132))
     monkeypatch.setattr(template, "choose_backend", lambda device, work: backend)
@@ -209,6 +212,9 @@ def test_invalid_arguments_are_refused() -> None:
         estimate_memory(tree, 10, 10, memory_budget=0)
     with pytest.raises(ValueError, match="max_depth"):
         estimate_memory(gpuboost.DecisionTreeClassifier(max_depth=0), 10, 10)
+    for name in ("AdaBoostRegressor", "AdaBoostClassifier", "GradientBoostingClassifier"):
+        with pytest.raises(ValueError, match=f"n_outputs=2 was given, but {name} has one output"):
+            estimate_memory(getattr(gpuboost, name)(), 10, 10, n_outputs=2)
 
 
 def test_boosting_of_many_rows_and_features_by_name() -> None:

@@ -338,8 +338,3 @@ class AdaBoostRegressor(Regressor, AdaBoost):
                 for block in (leaves[i : i + size] for i in range(0, len(leaves), size))
             ]
             return found[0] if len(found) == 1 else xp.concatenate(found)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = False
-        return tags

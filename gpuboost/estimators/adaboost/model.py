@@ -89,6 +89,8 @@ class AdaBoostTrees(FittedTrees):
 class OneValueLabels(ValueLabels):
     """Targets of one output."""
 
+    multi_output = False
+
     @classmethod
     def read(cls, y: Any) -> ValueLabels:
         """Read and check a user's targets; warn if they are a column."""

@@ -47,8 +47,9 @@ class TreeModel(BaseEstimator, ABC):
     max_bins : int
         Maximum number of bins per feature, from 2 to 255; missing values have an extra bin.
     categorical_features : 'from_dtype', None, or array-like of bool, int or str
-        Which features are categorical: features with a categorical dtype, no features, or the
-        features given by a mask, indices or names.
+        Which features are categorical: columns of categories or strings in a data frame, no
+        features, or the features given by a mask, indices or names. Columns of dates must be made
+        numbers before.
 
     Attributes
     ----------
@@ -201,4 +202,5 @@ class TreeModel(BaseEstimator, ABC):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.input_tags.sparse = True
+        tags.target_tags.multi_output = self._labels.multi_output
         return tags

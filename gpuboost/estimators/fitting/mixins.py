@@ -13,7 +13,7 @@ from gpuboost.data.arrays import array_module, copy_device_array_to_host, copy_t
 from gpuboost.data.class_weight import check_class_weight
 from gpuboost.data.validation import check_counts
 from gpuboost.engine.array_modules import working_on
-from gpuboost.estimators.inputs.targets import ClassLabels, MultiOutputClassLabels, ValueLabels
+from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
 
 _SQUARES_UP_TO = 1e150  # squares of larger numbers, or of their reciprocals, can leave float64
 
@@ -158,11 +158,6 @@ class Classifier(ClassifierMixin):
         choice = self._tree.class_weight
         return isinstance(choice, str) and choice == "balanced_subsample" and self.bootstrap
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()  # type: ignore[misc]
-        tags.target_tags.multi_output = self._labels is MultiOutputClassLabels
-        return tags
-
 
 class Regressor(RegressorMixin):
     """Mixin of all regressors.
@@ -207,8 +202,3 @@ class Regressor(RegressorMixin):
             # R2 is the same for scaled values.
             y, found = np.asarray(y) / largest, found / largest
         return score_of(self, found, y, sample_weight)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()  # type: ignore[misc]
-        tags.target_tags.multi_output = True
-        return tags

@@ -31,11 +31,12 @@ class Dataset:
     Parameters
     ----------
     X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
-        NaN means missing. A sparse matrix is converted to a dense array; X and weights on a GPU are
-        copied to the host.
+        Also an Arrow table, a lazy frame of polars, and any object that exports Arrow data or
+        DLPack. NaN means missing. A sparse matrix is converted to a dense array; X and weights on a
+        GPU are copied to the host.
     categorical_features : "from_dtype", None, or array-like of bool, int or str
-        Which features are categorical: features with a categorical dtype, no features, or the
-        features given by a mask, indices or names.
+        Which features are categorical: columns of categories or strings in a data frame, no
+        features, or the features given by a mask, indices or names.
     max_bins : int
         Maximum number of bins per numeric feature, from 2 to 255. A categorical feature has up to
         255 bins. Missing values have an extra bin.

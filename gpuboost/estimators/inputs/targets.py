@@ -34,6 +34,8 @@ class Labels:
 
     rows: np.ndarray
 
+    multi_output = False  # whether there can be several outputs
+
     def __len__(self) -> int:
         return len(self.rows)
 
@@ -106,13 +108,14 @@ class MultiOutputClassLabels(Labels):
 
     classes: tuple[np.ndarray, ...]
 
+    multi_output = True
     criteria = CLASS_CRITERIA
     weight_bits = VALUE_WEIGHT_BITS  # channels hold values, as those of a regression do
 
     @classmethod
     def read(cls, y: Any) -> MultiOutputClassLabels | ClassLabels:
         """Read and check a user's class labels; `ClassLabels` if there is one output."""
-        labels = read_target(y)
+        labels = read_target(y, of_classes=True)
         if labels.ndim < 2 or labels.shape[1] == 1:
             return ClassLabels.read(labels)
         return cls(*check_class_outputs(labels))
@@ -153,6 +156,7 @@ class MultiOutputClassLabels(Labels):
 class ValueLabels(Labels):
     """The values of each row: a NumPy or CuPy array, float64 (n,) or (n, n_outputs)."""
 
+    multi_output = True
     criteria = VALUE_CRITERIA
     weight_bits = VALUE_WEIGHT_BITS
 

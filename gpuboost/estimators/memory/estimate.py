@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils import get_tags
 
 from gpuboost.backends.cuda.data.binning import binning_peak
 from gpuboost.backends.cuda.fit_memory import boosting_peak, reweighting_peak
@@ -54,7 +55,8 @@ def estimate_memory(
     n_classes : int
         Number of classes, for classifiers.
     n_outputs : int
-        Number of outputs, for regressors.
+        Number of outputs, for estimators that support several; of a classifier, each has
+        ``n_classes`` classes.
     n_categorical : int, optional
         Number of categorical features. None means the number of features that the estimator's
         ``categorical_features`` lists, or 0 if that parameter is "from_dtype" or None.
@@ -78,7 +80,8 @@ def estimate_memory(
     TypeError
         If ``estimator`` is not a gpuboost estimator, or a number or a parameter has a wrong type.
     ValueError
-        If a number or a parameter of the estimator is out of range, or ``dtype`` is another type.
+        If a number or a parameter of the estimator is out of range, if there are several outputs,
+        which the estimator does not support, or if ``dtype`` is another type.
 
     Examples
     --------
@@ -100,6 +103,11 @@ def estimate_memory(
         bool(weighted),
         np.dtype(one_of("dtype", np.dtype(dtype).name, ("float32", "float64"))),
     )
+    if table.n_outputs > 1 and not get_tags(estimator).target_tags.multi_output:
+        raise ValueError(
+            f"n_outputs={n_outputs} was given, but {type(estimator).__name__} has one output; use "
+            "n_outputs=1"
+        )
     estimator = clone(estimator).set_params(random_state=0)
     budget, shape = _budget(memory_budget)
     size = n_features, n_samples, table.dtype.itemsize

@@ -17,7 +17,12 @@ from gpuboost.engine.criteria import ABSOLUTE, VARIANCE
 from gpuboost.engine.ensembles.adaboost_task import ClassObjective, ReweightTask, ValueObjective
 from gpuboost.engine.ensembles.boosting_task import BoostTask
 from gpuboost.engine.fixed_point import WeightFacts
-from gpuboost.engine.quantise import class_target, regression_target
+from gpuboost.engine.multi_output import MultiOutputClassTarget
+from gpuboost.engine.quantise import (
+    class_target,
+    multi_output_class_target,
+    regression_target,
+)
 from gpuboost.engine.sampling import RowSampler
 from gpuboost.engine.targets import AnyTarget, ClassTarget, RegressionTarget, map_rows
 from gpuboost.engine.task import GrowTask
@@ -27,7 +32,12 @@ from gpuboost.estimators.boosting.training import RoundSetup
 from gpuboost.estimators.fitting.grow_plan import GrowPlan
 from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 from gpuboost.estimators.inputs.parameters import Execution, bin_limit
-from gpuboost.estimators.inputs.targets import AnyLabels, ClassLabels, ValueLabels
+from gpuboost.estimators.inputs.targets import (
+    AnyLabels,
+    ClassLabels,
+    MultiOutputClassLabels,
+    ValueLabels,
+)
 
 _FEW = 8  # number of rows that suffice to determine the columns of a target
 
@@ -54,12 +64,17 @@ class ShapeOnlyTable:
     weighted: bool
     dtype: np.dtype
 
-    def labels(self, kind: type[AnyLabels]) -> ClassLabels | ValueLabels:
+    def labels(self, kind: type[AnyLabels]) -> AnyLabels:
         """Labels with the shape of a real fit's labels."""
-        if not issubclass(kind, ValueLabels):
-            codes = np.arange(self.n_samples, dtype=np.int32) % np.int32(self.n_classes)
-            return ShapeOnlyClasses(codes, np.arange(self.n_classes))
-        return ShapeOnlyValues(np.broadcast_to(1.0, (self.n_samples, self.n_outputs)))
+        shape = self.n_samples, self.n_outputs
+        if issubclass(kind, ValueLabels):
+            return ShapeOnlyValues(np.broadcast_to(1.0, shape))
+        codes = np.arange(self.n_samples, dtype=np.int32) % np.int32(self.n_classes)
+        classes = np.arange(self.n_classes)
+        if self.n_outputs == 1:
+            return ShapeOnlyClasses(codes, classes)
+        rows = np.broadcast_to(codes[:, None], shape)
+        return ShapeOnlyClassOutputs(rows, (classes,) * self.n_outputs)
 
     def weights(self) -> np.ndarray | None:
         """Real-valued weights, none of them an integer multiple of another; None if unweighted."""
@@ -87,6 +102,16 @@ class ShapeOnlyClasses(ClassLabels):
         return _of_all_rows(class_target(self.rows[:_FEW], len(self.classes), facts), len(self))
 
 
+class ShapeOnlyClassOutputs(MultiOutputClassLabels):
+    """Classes of several outputs whose target is made from a few rows."""
+
+    def target(self, sampler: RowSampler, criterion: int = VARIANCE) -> MultiOutputClassTarget:
+        """A target with the columns of a real target."""
+        facts = _of_few_rows(sampler.weight_facts)
+        few = multi_output_class_target(self.rows[:_FEW], self.classes_per_output, facts)
+        return _of_all_rows(few, len(self))
+
+
 class ShapeOnlyValues(ValueLabels):
     """Values whose target is made from a few rows."""
 
@@ -110,7 +135,7 @@ def prepare(estimator: Any, table: ShapeOnlyTable) -> Prepared[Any]:
     """The result of `fitting.pipeline.prepare` for data with the shape of ``table``."""
     n_features, labels = table.n_features, table.labels(estimator._labels)
     names, numeric = _names_of_features(estimator, n_features), np.zeros(n_features, dtype=bool)
-    schema = FeatureSchema(names, n_features, numeric, (None,) * n_features)
+    schema = FeatureSchema(names, n_features, numeric, (None,) * n_features, True)
     inputs = FitInputs(labels, table.weights(), schema, table.dtype.itemsize)
     plan, _ = estimator._plan(inputs)
     matrix = table.matrix(bin_limit(estimator.max_bins))

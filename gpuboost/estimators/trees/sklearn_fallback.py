@@ -239,4 +239,5 @@ class SklearnFallback(TreeModel):
         if not self._is_for_trees():
             model = self._sklearn_class(self.estimator).__sklearn_tags__()
             tags.input_tags = model.input_tags
+            tags.target_tags.multi_output = model.target_tags.multi_output
         return tags

@@ -14,7 +14,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.svm import LinearSVC
+from sklearn.svm import SVR, LinearSVC
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 import gpuboost
@@ -72,6 +73,17 @@ def test_what_only_trees_can_do_raises_one_error():
         model.feature_importances_  # noqa: B018
     with pytest.raises(AttributeError, match="no attribute 'coef_'"):
         model.coef_  # noqa: B018
+
+
+@pytest.mark.parametrize("ours", [BaggingClassifier, BaggingRegressor])
+def test_several_outputs_are_promised_only_for_trees(ours):
+    other = KNeighborsClassifier() if ours is BaggingClassifier else SVR()
+    for base in (None, other):
+        assert get_tags(ours(base)).target_tags.multi_output == (base is None)
+    targets = np.column_stack([Y, Y])
+    assert ours(n_estimators=2).fit(X, targets).predict(X).shape == targets.shape
+    with pytest.raises(ValueError, match="y should be a 1d array"):
+        ours(other, n_estimators=2).fit(X, targets)
 
 
 def test_each_fit_replaces_the_model_of_the_other_kind():
