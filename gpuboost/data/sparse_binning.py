@@ -16,8 +16,7 @@ from gpuboost.data.binning import learn_bins
 from gpuboost.data.cell_counters import ColumnCounter
 from gpuboost.data.quantiles import Floats
 from gpuboost.data.sparse_features import SparseFeatures
-from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
-from gpuboost.engine.sparse_codes import SparseCodes
+from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule, SparseCodes
 
 _DENSE_COLUMNS_BYTES = 1 << 25  # of columns of many values that are made dense together
 

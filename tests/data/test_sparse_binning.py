@@ -17,8 +17,7 @@ from gpuboost.data import sparse_features
 from gpuboost.data.frames import fit_schema
 from gpuboost.data.sparse_features import SparseFeatures
 from gpuboost.data.validation import check_features
-from gpuboost.engine.bins import BinnedMatrix, BinRule
-from gpuboost.engine.sparse_codes import SparseCodes
+from gpuboost.engine.bins import BinnedMatrix, BinRule, SparseCodes
 
 BACKENDS = (NumpyBackend(), NumbaBackend())
 

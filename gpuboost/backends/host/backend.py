@@ -53,7 +53,7 @@ class HostBackend(Backend):
         if isinstance(X, SparseFeatures):
             return bin_sparse(X, learn_sparse_bins(X, rule, n_threads, self.column_counter))
         mapper, binned = learn_bins(X, rule, n_threads, self.column_counter, with_codes=True)
-        return self.bin(X, mapper, n_threads) if binned is None else binned
+        return self.binning(X, mapper, n_threads) if binned is None else binned
 
     def bin(self, X: Features, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
         """Codes of ``X`` (n, F)."""

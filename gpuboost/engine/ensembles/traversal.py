@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpuboost.engine.bins import BinnedMatrix
+from gpuboost.engine.bins import BinnedMatrix, SparseCodes
 from gpuboost.engine.growth.tree import Tree, goes_left, levels
-from gpuboost.engine.sparse_codes import SparseCodes
 
 N_CODES = 256
 

@@ -32,8 +32,7 @@ class Dataset:
     ----------
     X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
         Also an Arrow table, a lazy frame of polars, and any object that exports Arrow data or
-        DLPack. NaN means missing. A sparse matrix is converted to a dense array; X and weights on a
-        GPU are copied to the host.
+        DLPack. NaN means missing. X and weights on a GPU are copied to the host.
     categorical_features : "from_dtype", None, or array-like of bool, int or str
         Which features are categorical: columns of categories or strings in a data frame, no
         features, or the features given by a mask, indices or names.

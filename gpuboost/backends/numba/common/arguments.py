@@ -9,10 +9,9 @@ import numpy as np
 from gpuboost.backends.numba.common.feature_sampling import LEVELS
 from gpuboost.backends.numba.common.records import SLOTS, SPLIT, Limits, Matrix, Rows, Scratch
 from gpuboost.backends.numba.threads.map import contiguous
-from gpuboost.engine.bins import BinnedMatrix
+from gpuboost.engine.bins import BinnedMatrix, SparseCodes
 from gpuboost.engine.criteria import CRITERIA
 from gpuboost.engine.growth.policy import smallest_hessian
-from gpuboost.engine.sparse_codes import SparseCodes
 from gpuboost.engine.targets import Target
 from gpuboost.engine.task import TreeOptions
 from gpuboost.engine.tree_rows import TreeRows
@@ -23,8 +22,9 @@ def matrix_of(binned: BinnedMatrix, as_stored: bool = False, by_row: bool = Fals
 
     ``by_row`` is whether the entries of a sparse matrix are needed row by row, too.
     """
-    mapper = binned.mapper
-    stored = binned.stored if as_stored and binned.is_sparse else binned.codes
+    mapper, stored = binned.mapper, binned.stored
+    if isinstance(stored, SparseCodes) and not (as_stored and binned.is_sparse):
+        stored = binned.codes
     nothing = np.zeros(0, np.int64), np.zeros(0, np.uint32), np.zeros(0, np.uint8)
     entries, rows = (*nothing, nothing[-1]), nothing
     if isinstance(stored, SparseCodes):

@@ -1,4 +1,4 @@
-"""Columns of sparse codes (`engine.sparse_codes`), read for the rows of one node.
+"""Columns of sparse codes (`engine.bins.SparseCodes`), read for the rows of one node.
 
 A column is read from its entries, or by searching it for each row of the node, whichever takes
 fewer steps. Dense matrices have no entries; their codes are read where they are.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,9 +40,8 @@ from gpuboost.backends.numba.splits.channels import CHANNEL_PACKING, Channels
 from gpuboost.backends.numba.splits.plugins import NO_PLUGINS, plugins_of
 from gpuboost.backends.numba.threads.map import contiguous, map_in_order
 from gpuboost.engine.sampling import root_key
-from gpuboost.engine.sparse_codes import SparseCodes
 from gpuboost.engine.targets import ClassTarget, MedianTarget, Target, ValueTarget
-from gpuboost.engine.task import GrownTree, GrowTask
+from gpuboost.engine.task import GrownTree, GrowTask, TreeOptions
 from gpuboost.engine.tree_rows import TreeRows
 
 # Largest number of entries of a node that are sorted by feature, 2.3 MB for a thread. In larger
@@ -102,16 +102,28 @@ def make_channels(n_samples: int, target: Target) -> Channels | None:
     )
 
 
-def searches_entries(task: GrowTask) -> bool:
-    """Whether nodes of one channel are searched by `sparse_search`.
+def searches_entries(options: TreeOptions, n_features: int) -> bool:
+    """Whether nodes of one channel of a sparse matrix are searched by `sparse_search`.
 
     It requires that a node considers all features of the tree, by number, and all thresholds.
     """
-    options = task.options
-    considers_all = not options.hashed_order and options.max_features >= task.matrix.n_features
-    in_any_node = options.level_features >= task.matrix.n_features and options.interactions is None
-    plain = considers_all and in_any_node and not options.random_thresholds
-    return task.matrix.is_sparse and plain
+    considers_all = min(options.max_features, options.level_features) >= n_features
+    by_number = not options.hashed_order and options.interactions is None
+    return considers_all and by_number and not options.random_thresholds
+
+
+class Sizes(NamedTuple):
+    """The facts about a `Matrix` that sizes of buffers depend on.
+
+    ``n_entries`` is the largest number of entries of a node that are sorted by feature, 0 if nodes
+    are not searched by `sparse_search`.
+    """
+
+    n_samples: int
+    n_features: int
+    any_categorical: bool
+    is_sparse: bool
+    n_entries: int
 
 
 class Space:
@@ -131,16 +143,12 @@ class Space:
         Buffers for nodes; they become larger with the trees.
     """
 
-    def __init__(self, task: GrowTask, by_entries: bool) -> None:
-        matrix, target, options = task.matrix, task.target, task.options
-        n, any_categorical = matrix.n_samples, bool(matrix.mapper.is_categorical.any())
+    def __init__(self, sizes: Sizes, target: Target, options: TreeOptions) -> None:
+        n, n_features, any_categorical, is_sparse, n_entries = sizes
         self.channels = make_channels(n, target)
         selects = target.by_median and self.channels is not None
-        sizes = n, matrix.n_features, target.n_channels
-        n_entries = 0
-        if by_entries and isinstance(matrix.stored, SparseCodes):
-            n_entries = min(len(matrix.stored.code) // 2, MAX_ENTRIES) + 1
-        scratch = make_scratch(*sizes, selects, matrix.is_sparse, n_entries)
+        own = (target.n_channels, selects, is_sparse, n_entries)
+        scratch = make_scratch(n, n_features, *own)
         self.features, self.of_tree = scratch.features, scratch.of_tree
         self.rows, self.scratch = by_reference(make_rows(n)), by_reference(scratch)
         groups = (len(options.interactions or ()) + 63) // 64
@@ -164,16 +172,21 @@ class DepthFirstGrower:
     def __init__(self, task: GrowTask, earlier: DepthFirstGrower | None = None) -> None:
         self.task = task = by_rank(task)
         if earlier is None:
-            self._by_entries = searches_entries(task)
-            matrix = matrix_of(task.matrix, as_stored=True, by_row=self._by_entries)
+            n, n_features = task.matrix.n_samples, task.matrix.n_features
+            by_row = searches_entries(task.options, n_features)
+            matrix = matrix_of(task.matrix, as_stored=True, by_row=by_row)
+            kinds, n_entries = (matrix.any_categorical, len(matrix.first_entry) > 0), 0
+            if len(matrix.code_of_row):
+                n_entries = min(len(matrix.code_of_row) // 2, MAX_ENTRIES) + 1
+            self._sizes = Sizes(n, n_features, *kinds, n_entries)
             self.matrix = by_reference(matrix)
-            constraints = constraints_of(task.options, task.matrix.n_features)
+            constraints = constraints_of(task.options, n_features)
             self.constraints, self._plugins = by_reference(constraints), NO_PLUGINS
             self._local = threading.local()
         else:
             self.matrix, self.constraints = earlier.matrix, earlier.constraints
             self._plugins, self._local = earlier._plugins, earlier._local
-            self._by_entries = earlier._by_entries
+            self._sizes = earlier._sizes
         self._largest_value = 1
         if isinstance(task.target, ValueTarget):
             self._largest_value = int(np.abs(task.target.values).max(initial=1))
@@ -231,7 +244,7 @@ class DepthFirstGrower:
             limits,
             any_categorical,
             depth_first=True,
-            by_entries=self._by_entries,
+            by_entries=self._sizes.n_entries > 0,
             channels=channels,
             n_classes=n_classes,
             **own,
@@ -276,6 +289,5 @@ class DepthFirstGrower:
     def _space(self) -> Space:
         """The buffers of the calling thread."""
         if not hasattr(self._local, "space"):
-            task = self.task
-            self._local.space = Space(task, self._by_entries)
+            self._local.space = Space(self._sizes, self.task.target, self.task.options)
         return self._local.space
