@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.peers.boosting_peers import CATBOOST
-from benchmarks.peers.peers import FAST_BOOSTING, HIST, OURS, REFERENCE, XGBOOST
+from benchmarks.peers.peers import FAST_BOOSTING, HIST, LIGHTGBM, OURS, REFERENCE, XGBOOST
 from benchmarks.suite.cases import Bound, Case
 from benchmarks.suite.settings import (
     ABSOLUTE_ERROR,
@@ -87,6 +87,16 @@ BOOSTING_SPEED = (
         _rounds(REGRESSION, loss=ABSOLUTE_ERROR),
         _of_fastest(0.7),
         peers=_PEERS,
+    ),
+    Case(
+        "GradientBoostingClassifier sparse text 4k x 20k, 20 trees of depth 6",
+        "sparse text",
+        4_000,
+        20_000,
+        Setting(BOOSTING, CLASSIFICATION, 20, max_depth=DEPTH, boosting=BoostingOptions()),
+        (Bound(1.0, (XGBOOST,)),),
+        peers=(OURS, XGBOOST, LIGHTGBM),
+        min_repeat=5,
     ),
     Case(
         "AdaBoostClassifier 100k x 28, 100 stumps",

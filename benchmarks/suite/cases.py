@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.peers.peers import INTELEX, LIGHTGBM, OURS, REFERENCE, XGBOOST
 from benchmarks.suite.settings import EXTRA_TREES, FOREST, TREE, Setting
-from benchmarks.suite.tables import CLASSIFICATION, MAKERS, REGRESSION, Table, load, source, split
+from benchmarks.suite.tables import CLASSIFICATION, REGRESSION, SPEED_MAKERS, Table, load, source, split
 
 FOREST_PEERS = (OURS, REFERENCE, INTELEX, XGBOOST, LIGHTGBM)
 TEST_ROWS = 20_000
@@ -71,7 +71,7 @@ class Case:
     ----------
     name : str
     data : str
-        Key of `tables.MAKERS`, or the name of a Parquet source.
+        Key of `tables.SPEED_MAKERS`, or the name of a Parquet source.
     rows, features : int
         Number of training rows and columns (``features`` is 0 for Parquet sources).
     setting : Setting
@@ -99,7 +99,7 @@ class Case:
     @property
     def is_synthetic(self) -> bool:
         """Whether the data are generated rather than read from a folder."""
-        return self.data in MAKERS
+        return self.data in SPEED_MAKERS
 
     def sized(self, scale: str, rows: int | None) -> Case:
         """The case at another size, for which its bounds do not apply."""
@@ -126,7 +126,7 @@ class Case:
             share = max(0.0, 1.0 - self.rows / len(table.y))
             return split(table, seed, max_train=self.rows, test_share=max(share, 0.1))
         n_test = self.predict_rows or min(TEST_ROWS, max(500, self.rows // 5))
-        both = MAKERS[self.data](self.rows + n_test, self.features, seed)
+        both = SPEED_MAKERS[self.data](self.rows + n_test, self.features, seed)
         rows = np.arange(self.rows + n_test)
         return both.take(rows[: self.rows]), both.take(rows[self.rows :])
 
@@ -177,6 +177,16 @@ SPEED = (
         28,
         Setting(EXTRA_TREES, CLASSIFICATION, 100),
         (Bound(0.4, (REFERENCE,)),),
+    ),
+    Case(
+        "RandomForestClassifier sparse text 4k x 20k, 20 trees to purity",
+        "sparse text",
+        4_000,
+        20_000,
+        Setting(FOREST, CLASSIFICATION, 20),
+        (Bound(1.0, (REFERENCE,)),),
+        peers=(OURS, REFERENCE),
+        min_repeat=5,
     ),
     Case(
         "NumPy backend, RandomForestClassifier 10k x 20, 100 trees to purity",

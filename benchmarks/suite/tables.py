@@ -20,7 +20,7 @@ class Table:
     Attributes
     ----------
     name : str
-    X : ndarray of float32 of shape (n_samples, n_features)
+    X : ndarray or sparse matrix of float32 of shape (n_samples, n_features)
         Only numbers: categories are one-hot or ordinal encoded, and NaN means missing.
     y : ndarray of shape (n_samples,)
         int64 class codes, or float64 targets.
@@ -32,7 +32,7 @@ class Table:
     """
 
     name: str
-    X: np.ndarray
+    X: Any
     y: np.ndarray
     task: str
     frame: Any = None
@@ -128,6 +128,17 @@ def airline(rows: int, features: int, seed: int = 0) -> Table:
     return Table("airline", X, (z > 1.6).astype(np.int64), CLASSIFICATION)
 
 
+def sparse_text(rows: int, features: int, seed: int = 0) -> Table:
+    """A sparse matrix: each row stores about 1 of 200 features, and has one of two classes."""
+    from scipy.sparse import random_array
+
+    rng = np.random.default_rng([seed, 9])
+    X = random_array((rows, features), density=0.005, rng=rng, format="csr", dtype=np.float32)
+    z = X @ rng.standard_normal(features)
+    y = z + 0.3 * z.std() * rng.standard_normal(rows) > np.median(z)
+    return Table("sparse text", X, y.astype(np.int64), CLASSIFICATION)
+
+
 MAKERS: dict[str, Callable[[int, int, int], Table]] = {
     "binary": binary,
     "continuous": continuous,
@@ -135,6 +146,7 @@ MAKERS: dict[str, Callable[[int, int, int], Table]] = {
     "rare classes": rare_classes,
     "heavy tails": heavy_tails,
 }
+SPEED_MAKERS = {**MAKERS, "sparse text": sparse_text}
 LARGE_MAKERS = {**MAKERS, "airline": airline}  # for benchmarks on a GPU
 
 
