@@ -11,7 +11,15 @@ import numpy as np
 
 from benchmarks.peers.peers import INTELEX, LIGHTGBM, OURS, REFERENCE, XGBOOST
 from benchmarks.suite.settings import EXTRA_TREES, FOREST, TREE, Setting
-from benchmarks.suite.tables import CLASSIFICATION, REGRESSION, SPEED_MAKERS, Table, load, source, split
+from benchmarks.suite.tables import (
+    CLASSIFICATION,
+    REGRESSION,
+    SPEED_MAKERS,
+    Table,
+    load,
+    source,
+    split,
+)
 
 FOREST_PEERS = (OURS, REFERENCE, INTELEX, XGBOOST, LIGHTGBM)
 TEST_ROWS = 20_000

@@ -133,7 +133,7 @@ def learn_bins(
             bins[feature] = learner.learn(column, rule.is_categorical[feature], own_codes)
         free.append((learner, buffer))
 
-    _parallel(learn, starts, n_threads)
+    parallel(learn, starts, n_threads)
     mapper = assemble_mapper([bins[feature] for feature in range(n_features)], rule.is_categorical)
     return mapper, None if codes is None else _with_missing(codes, mapper)
 
@@ -179,7 +179,7 @@ def assemble_mapper(bins: list[ColumnBins], is_categorical: NDArray[np.bool_]) -
     return BinMapper(n_bins, low, high, np.array(is_categorical, dtype=bool))
 
 
-def _parallel(task: Callable[[Any], Any], items: Iterable[Any], n_threads: int) -> list[Any]:
+def parallel(task: Callable[[Any], Any], items: Iterable[Any], n_threads: int) -> list[Any]:
     """Map over items in threads; an error or Ctrl-C ends the waits and drops what has not begun."""
     if n_threads == 1:
         return [task(item) for item in items]
@@ -269,7 +269,7 @@ def bin_columns(X: Floats, mapper: BinMapper, n_threads: int = 1) -> BinnedMatri
         block = range(first, min(first + _CODER_BLOCK, n_features))
         coders = [_column_coder(mapper, feature, X.dtype, n_samples) for feature in block]
         task = partial(_code_chunk, X, mapper, coders, codes, first)
-        n_missing[first : block.stop] = np.sum(_parallel(task, starts, n_threads), axis=0)
+        n_missing[first : block.stop] = np.sum(parallel(task, starts, n_threads), axis=0)
     return BinnedMatrix(codes, mapper, n_missing)
 
 

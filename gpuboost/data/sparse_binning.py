@@ -6,13 +6,15 @@ together, by sorting the stored entries. The other columns are made dense, a few
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array
 
-from gpuboost.data.binning import learn_bins
+from gpuboost.data.binning import learn_bins, parallel
 from gpuboost.data.cell_counters import ColumnCounter
 from gpuboost.data.quantiles import Floats
 from gpuboost.data.sparse_features import SparseFeatures
@@ -30,8 +32,9 @@ def learn_sparse_bins(
     counter: type[ColumnCounter] = ColumnCounter,
 ) -> BinMapper:
     """Learn the bins of numeric features as `data.binning.learn_bins` does."""
-    entries = csc_array(X.matrix)
-    column, values, n_values = _distinct_values(entries, rule)
+    blocks = _column_blocks(csc_array(X.matrix), n_threads)
+    found = parallel(lambda block: _distinct_values(block, rule), blocks, n_threads)
+    column, values, n_values = (np.concatenate(own) for own in zip(*found, strict=True))
     is_few = n_values <= rule.max_bins
     n_bins = np.where(is_few, n_values, 0).astype(np.int32)
     parts = _many_valued(X, np.flatnonzero(~is_few), rule, n_threads, counter)
@@ -50,18 +53,32 @@ def learn_sparse_bins(
     return BinMapper(n_bins, lowest, highest, rule.is_categorical)
 
 
+def _column_blocks(entries: csc_array, n_blocks: int) -> Iterator[tuple[int, csc_array]]:
+    """Yield the first column and the entries of blocks of columns with about as many entries."""
+    bounds = np.arange(n_blocks + 1) * entries.nnz // n_blocks
+    ends = np.searchsorted(entries.indptr, bounds[1:-1]).tolist()
+    columns = sorted({0, *ends, entries.shape[1]})
+    for start, stop in pairwise(columns):
+        first, last = entries.indptr[start], entries.indptr[stop]
+        own = entries.data[first:last], entries.indices[first:last]
+        starts = entries.indptr[start : stop + 1] - first
+        yield start, csc_array((*own, starts), shape=(entries.shape[0], stop - start))
+
+
 def _columns_of(entries: csc_array) -> ColumnNumbers:
     """Column of each stored entry."""
     return np.repeat(np.arange(entries.shape[1]), np.diff(entries.indptr))
 
 
 def _distinct_values(
-    entries: csc_array, rule: BinRule
+    block: tuple[int, csc_array], rule: BinRule
 ) -> tuple[ColumnNumbers, NDArray[np.float64], NDArray[np.intp]]:
     """Distinct values of the rows of positive weight: columns, values, and numbers per column.
 
-    They are sorted by column, then by value. A column without values gets 0.
+    They are sorted by column, then by value. A column without values gets 0. ``block`` is a result
+    of `_column_blocks`.
     """
+    start, entries = block
     n_rows, n_columns = entries.shape
     column, values, is_number = _columns_of(entries), entries.data, ~np.isnan(entries.data)
     if rule.weights is not None:
@@ -83,7 +100,7 @@ def _distinct_values(
     is_first = np.ones(len(column), dtype=bool)
     is_first[1:] = (column[1:] != column[:-1]) | (values[1:] != values[:-1])
     column = column[is_first]
-    return column, values[is_first], np.bincount(column, minlength=n_columns)
+    return column + start, values[is_first], np.bincount(column, minlength=n_columns)
 
 
 def _many_valued(
@@ -103,14 +120,19 @@ def _many_valued(
     return found
 
 
-def bin_sparse(X: SparseFeatures, mapper: BinMapper) -> BinnedMatrix:
+def bin_sparse(X: SparseFeatures, mapper: BinMapper, n_threads: int = 1) -> BinnedMatrix:
     """Bin numeric features as `data.binning.bin_columns` does."""
     entries = csc_array(X.matrix)
-    entries.sort_indices()
     column, n_edges = _columns_of(entries), mapper.n_edges.astype(np.int32)
     first = (np.cumsum(n_edges) - n_edges).astype(np.int32)
-    edges = np.append(mapper.all_edges, np.inf)
-    code = _count_edges_below(entries.data, edges, first[column], n_edges[column])
+    edges, code = np.append(mapper.all_edges, np.inf), np.empty(entries.nnz, dtype=np.uint8)
+
+    def count(part: slice) -> None:
+        own = column[part]
+        code[part] = _count_edges_below(entries.data[part], edges, first[own], n_edges[own])
+
+    size = -(-entries.nnz // n_threads) or 1
+    parallel(count, [slice(at, at + size) for at in range(0, entries.nnz, size)], n_threads)
     missing = np.isnan(entries.data)
     code[missing] = mapper.missing_code
     every = np.zeros(X.shape[1], X.dtype)

@@ -48,7 +48,7 @@ class CudaBackend:
     def fit_bins(self, X: Features, rule: BinRule, n_threads: int) -> BinnedMatrix:
         """Find the bins of ``X`` (n, F) and compute its codes; sparse features stay on the host."""
         if isinstance(X, SparseFeatures):
-            return bin_sparse(X, learn_sparse_bins(X, rule, n_threads))
+            return bin_sparse(X, learn_sparse_bins(X, rule, n_threads), n_threads)
         from gpuboost.backends.cuda.data.binning import fit_bins
 
         with self.runtime.active():
@@ -57,7 +57,7 @@ class CudaBackend:
     def bin(self, X: Features, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
         """Compute the codes of ``X`` (n, F), float32 or float64."""
         if isinstance(X, SparseFeatures):
-            return bin_sparse(X, mapper)
+            return bin_sparse(X, mapper, n_threads)
         from gpuboost.backends.cuda.data.binning import bin_matrix
 
         with self.runtime.active():

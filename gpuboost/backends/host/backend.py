@@ -51,14 +51,15 @@ class HostBackend(Backend):
     def fit_bins(self, X: Features, rule: BinRule, n_threads: int) -> BinnedMatrix:
         """Learn the bins of ``X`` (n, F), and bin ``X``."""
         if isinstance(X, SparseFeatures):
-            return bin_sparse(X, learn_sparse_bins(X, rule, n_threads, self.column_counter))
+            mapper = learn_sparse_bins(X, rule, n_threads, self.column_counter)
+            return bin_sparse(X, mapper, n_threads)
         mapper, binned = learn_bins(X, rule, n_threads, self.column_counter, with_codes=True)
         return self.binning(X, mapper, n_threads) if binned is None else binned
 
     def bin(self, X: Features, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
         """Codes of ``X`` (n, F)."""
         if isinstance(X, SparseFeatures):
-            return bin_sparse(X, mapper)
+            return bin_sparse(X, mapper, n_threads)
         return self.binning(X, mapper, n_threads)
 
     def sum_out_of_bag(
