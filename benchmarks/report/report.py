@@ -18,6 +18,7 @@ DOCUMENT, README = ROOT / "docs" / "benchmarks.md", ROOT / "README.md"
 DEFAULT_NAMES = (
     "speed",
     "speed_boosting",
+    "speed_sparse",
     "quality",
     "quality_boosting",
     "memory",

@@ -9,7 +9,11 @@ from typing import Any
 from benchmarks.speed.machine import VARYING, describe_machine, today
 
 FOLDER = Path(__file__).parents[1] / "results"
-COMMANDS = {"speed_boosting": "speed", "quality_boosting": "quality-boosting"}  # by result file
+COMMANDS = {  # by result file
+    "speed_boosting": "speed",
+    "speed_sparse": "speed",
+    "quality_boosting": "quality-boosting",
+}
 
 
 class OtherMachineError(RuntimeError):

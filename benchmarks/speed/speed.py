@@ -8,10 +8,14 @@ from pathlib import Path
 from benchmarks.peers.peers import PEER_NAMES, choose_peers
 from benchmarks.report.results import Results, result_path
 from benchmarks.speed.timing import Plan, measure_case
-from benchmarks.suite.boosting_cases import BOOSTING_SPEED
+from benchmarks.suite.boosting_cases import BOOSTING_SPEED, SPARSE_SPEED
 from benchmarks.suite.cases import SPEED, Case, choose_cases
 
-SUITES = {"speed": SPEED, "speed_boosting": BOOSTING_SPEED}  # by result file
+SUITES = {  # by result file
+    "speed": SPEED,
+    "speed_boosting": BOOSTING_SPEED,
+    "speed_sparse": SPARSE_SPEED,
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -187,16 +187,6 @@ SPEED = (
         (Bound(0.4, (REFERENCE,)),),
     ),
     Case(
-        "RandomForestClassifier sparse text 4k x 20k, 20 trees to purity",
-        "sparse text",
-        4_000,
-        20_000,
-        Setting(FOREST, CLASSIFICATION, 20),
-        (Bound(1.0, (REFERENCE,)),),
-        peers=(OURS, REFERENCE),
-        min_repeat=5,
-    ),
-    Case(
         "NumPy backend, RandomForestClassifier 10k x 20, 100 trees to purity",
         "binary",
         10_000,
