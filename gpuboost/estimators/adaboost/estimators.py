@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import sklearn.ensemble
@@ -70,6 +70,11 @@ class AdaBoost(SklearnFallback, ManyTrees):
     estimator_errors_ : ndarray of shape (n_trees,)
         Weighted error of each tree in its round; in a regressor, the weighted mean loss.
     """
+
+    if TYPE_CHECKING:  # fitted attributes
+        estimator_: SingleTree = field(init=False)
+        estimator_weights_: np.ndarray = field(init=False)
+        estimator_errors_: np.ndarray = field(init=False)
 
     estimator: Any = field(default=None, kw_only=False)
     n_estimators: int = 50

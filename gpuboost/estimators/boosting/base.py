@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import is_classifier
@@ -13,14 +13,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from gpuboost.backends.cost_model import GrowthSize
 from gpuboost.data.advice import warn_user
-from gpuboost.data.parameters import integer_between, one_of
+from gpuboost.data.parameters import one_of
 from gpuboost.engine.array_modules import array_module, working_on
 from gpuboost.engine.losses import Loss
 from gpuboost.estimators.boosting.baseline import fitted_init, raw_of_init, read_offset
 from gpuboost.estimators.boosting.inputs import BoostPlan, boost_plan, read_eval_set, start_of_rows
 from gpuboost.estimators.boosting.metrics import read_metrics
 from gpuboost.estimators.boosting.model import BoostedRounds
-from gpuboost.estimators.boosting.parameters import IMPORTANCES, FeatureCounts
+from gpuboost.estimators.boosting.parameters import IMPORTANCES, FeatureCounts, rounds_to_use
 from gpuboost.estimators.boosting.training import BoostingFit, RoundSetup
 from gpuboost.estimators.fitting.mixins import copied_to_host
 from gpuboost.estimators.fitting.pipeline import (
@@ -172,6 +172,20 @@ class GradientBoosting(ManyTrees):
         The last value of ``oob_scores_``.
     """
 
+    if TYPE_CHECKING:  # fitted attributes
+        n_estimators_: int = field(init=False)
+        n_trees_per_iteration_: int = field(init=False)
+        max_features_: int = field(init=False)
+        baseline_: np.ndarray = field(init=False)
+        init_: Any = field(init=False)
+        train_score_: np.ndarray = field(init=False)
+        evals_result_: dict[str, dict[str, list[float]]] = field(init=False)
+        validation_score_: np.ndarray = field(init=False)
+        best_iteration_: int = field(init=False)
+        oob_scores_: np.ndarray = field(init=False)
+        oob_improvement_: np.ndarray = field(init=False)
+        oob_score_: float = field(init=False)
+
     loss: Any = "squared_error"
     learning_rate: Any = 0.1
     n_estimators: int = 100
@@ -223,7 +237,7 @@ class GradientBoosting(ManyTrees):
         *,
         offset: Any = None,
         eval_set: Any = None,
-    ) -> Any:
+    ) -> Self:
         """Fit the rounds.
 
         Parameters
@@ -311,7 +325,7 @@ class GradientBoosting(ManyTrees):
     def _raw_predictions(self, X: Any, offset: Any = None, n_rounds: Any = None) -> np.ndarray:
         """Raw predictions by the first rounds: float64 (n, columns)."""
         check_is_fitted(self)
-        n = self._rounds_to_use(n_rounds)
+        n = rounds_to_use(n_rounds, self._model.n_rounds, getattr(self, "best_iteration_", None))
 
         def raw(model: BoostedRounds, *rest: Any) -> np.ndarray:
             return (model if n == model.n_rounds else model.first_rounds(n)).raw(*rest)
@@ -319,19 +333,6 @@ class GradientBoosting(ManyTrees):
         trees = self._run(X, raw)
         with working_on(trees):
             return trees + self._start(X, trees, offset)
-
-    def _rounds_to_use(self, n_rounds: Any) -> int:
-        """Number of rounds that predict; see ``n_rounds`` of `predict`."""
-        if n_rounds is None:
-            return self._model.n_rounds
-        if isinstance(n_rounds, str) and n_rounds == "best":
-            if not hasattr(self, "best_iteration_"):
-                raise ValueError(
-                    "n_rounds='best' needs a fit with early stopping; set n_iter_no_change, or "
-                    "pass a number of rounds"
-                )
-            return int(self.best_iteration_) + 1
-        return integer_between("n_rounds", n_rounds, 1, self._model.n_rounds)
 
     def _staged_raw(self, X: Any, offset: Any = None) -> Iterator[np.ndarray]:
         """Raw predictions after each round."""
@@ -375,7 +376,7 @@ class GradientBoosting(ManyTrees):
         return {"n_outputs_": self._ensemble.n_values}
 
     @ModelView
-    def estimators_(self) -> np.ndarray:
+    def estimators_(self) -> np.ndarray:  # type: ignore[override]  # as in scikit-learn
         """The trees as fitted regressors that share the arrays of this model.
 
         ndarray of shape (n_estimators_, n_trees_per_iteration_). A tree predicts its contribution

@@ -10,7 +10,13 @@ from typing import Any
 
 from gpuboost.data.advice import warn_user
 from gpuboost.data.frames import FeatureSchema
-from gpuboost.data.parameters import fraction, integer_at_least, number_between, one_of
+from gpuboost.data.parameters import (
+    fraction,
+    integer_at_least,
+    integer_between,
+    number_between,
+    one_of,
+)
 from gpuboost.engine.bins import BinMapper
 from gpuboost.engine.criteria import NEWTON, VARIANCE
 from gpuboost.engine.losses import Loss
@@ -167,3 +173,17 @@ def patience(n_iter_no_change: Any) -> int | None:
     if n_iter_no_change is None:
         return None
     return integer_at_least("n_iter_no_change", n_iter_no_change, 1)
+
+
+def rounds_to_use(n_rounds: Any, n_fitted: int, best: int | None) -> int:
+    """Number of rounds that predict, by the ``n_rounds`` of `predict`; ``best`` is a round."""
+    if n_rounds is None:
+        return n_fitted
+    if isinstance(n_rounds, str) and n_rounds == "best":
+        if best is None:
+            raise ValueError(
+                "n_rounds='best' needs a fit with early stopping; set n_iter_no_change, or pass a "
+                "number of rounds"
+            )
+        return int(best) + 1
+    return integer_between("n_rounds", n_rounds, 1, n_fitted)

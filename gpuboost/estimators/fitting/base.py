@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from gpuboost.backends.cost_model import GrowthSize, prediction_work
@@ -18,6 +17,7 @@ from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared, memory_advice, run_fit
+from gpuboost.estimators.fitting.sklearn_bases import BaseEstimator
 from gpuboost.estimators.inputs.features import read_prediction
 from gpuboost.estimators.model.cached_view import VIEWS
 from gpuboost.estimators.model.fitted import FittedTrees
@@ -65,6 +65,13 @@ class TreeModel(BaseEstimator, ABC):
         The backend that grew the trees.
     """
 
+    if TYPE_CHECKING:  # fitted attributes
+        n_features_in_: int = field(init=False)
+        feature_names_in_: np.ndarray = field(init=False)
+        n_outputs_: int = field(init=False)
+        device_: str = field(init=False)
+        _binning: tuple[Any, Any] = field(init=False)
+
     random_state: Any = None
     n_jobs: int | None = None
     device: str = "auto"
@@ -76,7 +83,7 @@ class TreeModel(BaseEstimator, ABC):
 
     # ---- fit, and the steps that subclasses define ---------------------------------------------
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Grow the trees.
 
         Returns

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 
 from gpuboost.backends.device_arrays import log_probabilities
@@ -13,6 +12,7 @@ from gpuboost.data.arrays import array_module, copy_device_array_to_host, copy_t
 from gpuboost.data.class_weight import check_class_weight
 from gpuboost.data.validation import check_counts
 from gpuboost.engine.array_modules import working_on
+from gpuboost.estimators.fitting.sklearn_bases import ClassifierMixin, RegressorMixin
 from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
 
 _SQUARES_UP_TO = 1e150  # squares of larger numbers, or of their reciprocals, can leave float64
@@ -54,6 +54,11 @@ class Classifier(ClassifierMixin):
         rows that every tree was grown on (in scikit-learn's forests, 0). With several outputs of
         two classes each, the shape is (n_samples, 2, n_outputs).
     """
+
+    if TYPE_CHECKING:  # fitted attributes
+        classes_: Any
+        n_classes_: Any
+        oob_decision_function_: np.ndarray
 
     _labels: ClassVar[Any] = ClassLabels
     _metric = staticmethod(accuracy_score)
@@ -167,6 +172,9 @@ class Regressor(RegressorMixin):
     oob_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_outputs), with ``oob_score``
         Out-of-bag predictions; NaN for rows that every tree was grown on (in scikit-learn, 0).
     """
+
+    if TYPE_CHECKING:  # fitted attributes
+        oob_prediction_: np.ndarray
 
     _labels: ClassVar[Any] = ValueLabels
     _metric = staticmethod(r2_score)

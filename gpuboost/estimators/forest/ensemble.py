@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -21,6 +21,7 @@ from gpuboost.estimators.forest.out_of_bag import (
 from gpuboost.estimators.inputs.parameters import draw_seed
 from gpuboost.estimators.model.fitted import FeatureDraw, FittedTrees, TreeBatch
 from gpuboost.estimators.trees.many_trees import ManyTrees, check_growing
+from gpuboost.estimators.trees.tree import SingleTree
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -51,6 +52,10 @@ class TreeEnsemble(ManyTrees):
     oob_score_ : float, with ``oob_score``
         Score of the rows that have an out-of-bag prediction; NaN if these are too few.
     """
+
+    if TYPE_CHECKING:  # fitted attributes
+        estimator_: SingleTree = field(init=False)
+        oob_score_: float = field(init=False)
 
     bootstrap: bool = True
     oob_score: Any = False

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeVar, overload
 
+Value = TypeVar("Value")
 VIEWS = "_views"  # attribute that caches the views; it is not part of the pickled state
 
 
-class ModelView:
+class ModelView(Generic[Value]):
     """Decorator that turns a method into a read-only attribute, computed once after each fit.
 
     Prediction reads the model itself, so an assigned view would have no effect. If the value is a
     list, each access returns a copy.
     """
 
-    def __init__(self, make: Callable[[Any], Any]) -> None:
+    def __init__(self, make: Callable[[Any], Value]) -> None:
         self._make, self.__doc__ = make, make.__doc__
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
+    @overload
+    def __get__(self, estimator: None, owner: type) -> ModelView[Value]: ...
+    @overload
+    def __get__(self, estimator: Any, owner: type) -> Value: ...
     def __get__(self, estimator: Any, owner: type) -> Any:
         if estimator is None:
             return self

@@ -55,8 +55,10 @@ class ManyTrees(TreeModel):
         The fitted trees; read-only.
     """
 
-    if TYPE_CHECKING:
-        n_estimators: int
+    if TYPE_CHECKING:  # a parameter of the subclasses
+
+        @property
+        def n_estimators(self) -> int: ...
 
     def _empty_tree(self) -> SingleTree:
         """A tree estimator with the parameters of the trees."""

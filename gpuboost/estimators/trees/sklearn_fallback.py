@@ -11,7 +11,7 @@ from collections.abc import Callable
 from copy import copy
 from functools import wraps
 from inspect import isfunction
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import sklearn.tree
@@ -112,14 +112,17 @@ def _of_sklearn(estimator: Any, name: str) -> Any:
 class SklearnFallback(TreeModel):
     """Base of ensembles whose base learner can be any estimator."""
 
-    if TYPE_CHECKING:
-        estimator: Any
+    if TYPE_CHECKING:  # a parameter of the subclasses
+
+        @property
+        def estimator(self) -> Any: ...
+
     _sklearn_class: ClassVar[Any]
     _own_parameters: ClassVar[frozenset[str]]
     _tree_class: ClassVar[type[SingleTree]]
     _sklearn_model: ClassVar[Any] = None  # set by a fit that is left to scikit-learn
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, **fit_params: Any) -> Any:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, **fit_params: Any) -> Self:
         """Grow the trees, or fit other base learners with scikit-learn.
 
         Parameters

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from sklearn import tree as sklearn_tree
@@ -87,6 +87,10 @@ class SingleTree(TreeModel):
         Number of candidate features at each node.
     """
 
+    if TYPE_CHECKING:  # fitted attributes
+        class_weight: Any = field(init=False)
+        max_features_: int = field(init=False)
+
     criterion: str = "squared_error"
     max_depth: int | None = None
     min_samples_split: float = 2
@@ -120,7 +124,7 @@ class SingleTree(TreeModel):
 
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, check_input: bool = True
-    ) -> Any:
+    ) -> Self:
         """Grow the tree.
 
         Returns
