@@ -7,7 +7,7 @@ from typing import Any
 from benchmarks.gpu.cases import EQUALITY, FIT, HISTOGRAM, PREDICTION, SECONDS_ON
 from benchmarks.gpu.device.peak import is_estimated
 from benchmarks.peers.peers import OURS
-from benchmarks.report.report import markdown
+from benchmarks.report.markdown import markdown
 
 Record = dict[str, Any]
 

@@ -6,12 +6,8 @@ from typing import Any
 
 from gpuboost.backends.devices import device_number, why_no_cuda
 from gpuboost.backends.select import backend_of, check_device
-from gpuboost.data.arrays import (
-    array_module,
-    copy_device_array_to_host,
-    is_cupy_array,
-    is_on_device,
-)
+from gpuboost.data.arrays import copy_device_array_to_host, is_on_device
+from gpuboost.engine.array_modules import array_module, is_cupy_array
 from gpuboost.engine.losses import links
 from gpuboost.engine.losses.links import Link
 

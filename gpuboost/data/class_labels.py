@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from sklearn.exceptions import DataConversionWarning
 
 from gpuboost.data.advice import warn_user
-from gpuboost.data.arrays import array_module, copy_to_host, is_missing_label, to_float64
+from gpuboost.data.arrays import is_missing_label, to_float64
 from gpuboost.data.validation import check_finite, read_target
+from gpuboost.engine.array_modules import array_module, copy_to_host
 
 _DENSE_RANGE = 1 << 16  # labels within a smaller range are coded by a table, not by sorting
 

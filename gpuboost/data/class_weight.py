@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuboost.data.arrays import array_module, copy_to_host
 from gpuboost.data.parameters import number_between
+from gpuboost.engine.array_modules import array_module, copy_to_host
 from gpuboost.engine.sampling import balanced_weights
 
 

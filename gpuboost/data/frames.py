@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuboost.data.advice import warn_user
-from gpuboost.data.arrays import array_module, is_missing_label
+from gpuboost.data.arrays import is_missing_label
 from gpuboost.data.sparse_features import Features
 from gpuboost.data.tables import (
     ArrayTable,
@@ -31,6 +31,7 @@ from gpuboost.data.tables import (
     to_floats,
 )
 from gpuboost.data.validation import feature_label
+from gpuboost.engine.array_modules import array_module
 from gpuboost.engine.bins import MAX_BINS
 
 

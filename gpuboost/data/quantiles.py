@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuboost.data.arrays import array_module
+from gpuboost.engine.array_modules import array_module
 
 # Cumulative weights are below 2**QUANTILE_WEIGHT_BITS, numbers of shares below 2**_SHARE_BITS, and
 # their products fit in int64.

@@ -16,12 +16,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuboost.data.arrays import (
-    as_host_array,
-    copy_to_host,
-    is_cupy_array,
-    is_sparse,
-)
+from gpuboost.data.arrays import as_host_array, is_sparse
 from gpuboost.data.column_types import (
     CATEGORY_ADVICE,
     check_array_type,
@@ -33,6 +28,7 @@ from gpuboost.data.column_types import (
 )
 from gpuboost.data.sparse_features import SparseFeatures
 from gpuboost.data.validation import check_shape, feature_label
+from gpuboost.engine.array_modules import copy_to_host, is_cupy_array
 
 _EXACT_IN_FLOAT32 = (nw.Boolean, nw.Int8, nw.Int16, nw.UInt8, nw.UInt16, nw.Float32)
 _WIDE = (nw.Int128, nw.UInt128)  # NumPy has no such integers

@@ -17,15 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuboost.data.advice import warn_user
-from gpuboost.data.arrays import (
-    array_module,
-    as_host_array,
-    copy_to_host,
-    is_cupy_array,
-    is_sparse,
-    to_float64,
-)
+from gpuboost.data.arrays import as_host_array, is_sparse, to_float64
 from gpuboost.data.sparse_features import SparseFeatures
+from gpuboost.engine.array_modules import array_module, copy_to_host, is_cupy_array
 
 MAX_ROWS = 2**31 - 1  # rows are numbered with int32 in the engine and the kernels
 LARGEST_TARGET = 2.0**1000  # about 1e301; sums over 2**23 rows stay within float64

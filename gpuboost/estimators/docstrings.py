@@ -108,7 +108,7 @@ def _parameters(estimator: type) -> str:
     """
     classes, trees = _classes_of(estimator), getattr(estimator, "_tree_class", object).__mro__
     entries = _entries([*classes, *trees], "Parameters")
-    default = {item.name: item.default for item in fields(estimator)}  # type: ignore[arg-type]
+    default = {item.name: item.default for item in fields(estimator)}
     names = [name for each in classes for name in get_annotations(each) if name in default]
     lines = []
     for name in reversed(dict.fromkeys(reversed(names))):

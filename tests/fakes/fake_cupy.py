@@ -83,7 +83,7 @@ REFLECTED = _words("add sub mul mod and or xor truediv floordiv lshift rshift")
 
 def _memory_of(host: np.ndarray) -> np.ndarray:
     """The array that owns the memory of ``host``."""
-    return host if host.base is None else host.base  # type: ignore[return-value]
+    return host if host.base is None else host.base
 
 
 class Machine:

@@ -118,7 +118,7 @@ def _compare_hook(fake: Any, real: Any) -> Iterator[str]:
     """Check that memory hooks receive the arguments that CuPy documents."""
     given: dict[str, set[str]] = {}
 
-    class Hook(fake.cuda.MemoryHook):  # type: ignore[misc]
+    class Hook(fake.cuda.MemoryHook):
         def malloc_postprocess(self, **facts: Any) -> None:
             given["malloc_postprocess"] = set(facts)
 

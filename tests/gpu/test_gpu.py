@@ -17,7 +17,7 @@ import pytest
 
 import gpuboost
 from gpuboost.backends.cost_model import Speed
-from gpuboost.backends.cuda.growth import grow as cuda
+from gpuboost.backends.cuda.growth.grower import TreeGrower
 from gpuboost.cli.calibration import measure
 from tests.engine.exact import assert_equal_models
 from tests.estimators.device_cases import (
@@ -111,7 +111,7 @@ def test_graphs_against_launches(case, n_rows, graphs, monkeypatch):
     """Batches that are replayed and batches that are launched give NumPy's model."""
     case.run("cuda", n_rows)
     assert len(graphs) == 1
-    monkeypatch.setattr(cuda.TreeGrower, "_record", lambda self, host: None)
+    monkeypatch.setattr(TreeGrower, "_record", lambda self, host: None)
     case.run("cuda", n_rows)
     assert len(graphs) == 1
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.report.report import markdown
+from benchmarks.report.markdown import markdown
 from gpuboost import AdaBoostClassifier, DecisionTreeClassifier, GradientBoostingRegressor
 from gpuboost.backends.cuda.adaboost.booster import CudaReweighter
 from gpuboost.backends.cuda.boosting.booster import CudaBooster

@@ -11,7 +11,7 @@ from benchmarks.gpu.cases import FIT, HISTOGRAM, PREDICTION
 from benchmarks.gpu.first.steps import CUT_SHORT, FAILED, NO_DEVICE, NOT_BEGUN, Step
 from benchmarks.gpu.text import summary
 from benchmarks.peers.peers import OURS
-from benchmarks.report.report import markdown
+from benchmarks.report.markdown import markdown
 from benchmarks.report.results import FOLDER
 
 RESULTS = "gpu.json"  # the benchmark's result file in the folder of a run

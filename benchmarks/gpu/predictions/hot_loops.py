@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.gpu.predictions.instructions import FLAGS, LINE_INFO, Code
 from benchmarks.gpu.predictions.loop_paths import LATENCY, LoopPath, PathFinder, Source, cycles
-from benchmarks.report.report import markdown
+from benchmarks.report.markdown import markdown
 from benchmarks.report.results import FOLDER
 from gpuboost.backends.cuda.runtime.compile import OPTIONS
 from gpuboost.backends.cuda.runtime.source import constant, kernel_folder, kernel_source

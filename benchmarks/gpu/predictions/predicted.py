@@ -36,7 +36,7 @@ from benchmarks.gpu.predictions.kernel_work import (
 )
 from benchmarks.gpu.predictions.rates import Rates
 from benchmarks.gpu.predictions.tree_shapes import SHAPES
-from benchmarks.report.report import markdown
+from benchmarks.report.markdown import markdown
 from benchmarks.report.results import FOLDER
 from benchmarks.suite.settings import ADABOOST, BOOSTING
 

@@ -25,8 +25,8 @@ import numpy as np
 from llvmlite import ir
 from numba import from_dtype, types
 from numba.core import cgutils
-from numba.core.datamodel import register_default
 from numba.core.datamodel.models import PrimitiveModel
+from numba.core.datamodel.registry import register_default
 from numba.core.imputils import impl_ret_borrowed, lower_getattr_generic
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import NativeValue, unbox

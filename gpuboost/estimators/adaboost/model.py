@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from gpuboost.backends.protocol import Backend
-from gpuboost.data.arrays import as_host_array, is_cupy_array
+from gpuboost.data.arrays import as_host_array
 from gpuboost.data.class_labels import warn_of_column
 from gpuboost.data.sparse_features import Features
-from gpuboost.engine.array_modules import working_on
+from gpuboost.engine.array_modules import is_cupy_array, working_on
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles import adaboost
 from gpuboost.engine.ensembles.adaboost_task import Round

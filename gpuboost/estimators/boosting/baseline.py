@@ -8,7 +8,8 @@ import numpy as np
 from sklearn.base import clone
 
 from gpuboost.backends.device_arrays import adopt_targets
-from gpuboost.data.arrays import array_module, copy_to_host, is_cupy_array, to_float64
+from gpuboost.data.arrays import to_float64
+from gpuboost.engine.array_modules import array_module, copy_to_host, is_cupy_array
 from gpuboost.engine.averages import weighted_mean
 from gpuboost.engine.losses import Loss, Predicted
 from gpuboost.engine.losses.links import log_probabilities

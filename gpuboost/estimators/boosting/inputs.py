@@ -10,9 +10,9 @@ import numpy as np
 from gpuboost.backends.cost_model import GrowthSize
 from gpuboost.backends.device_arrays import adopt_targets
 from gpuboost.data.advice import warn_user
-from gpuboost.data.arrays import copy_to_host
 from gpuboost.data.parameters import integer_at_least
 from gpuboost.data.sparse_features import SparseFeatures, to_dense
+from gpuboost.engine.array_modules import copy_to_host
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.boosting_task import RowSet
 from gpuboost.engine.losses import Loss

@@ -8,10 +8,10 @@ import numpy as np
 from sklearn.metrics import accuracy_score, r2_score
 
 from gpuboost.backends.device_arrays import log_probabilities
-from gpuboost.data.arrays import array_module, copy_device_array_to_host, copy_to_host, is_on_device
+from gpuboost.data.arrays import copy_device_array_to_host, is_on_device
 from gpuboost.data.class_weight import check_class_weight
 from gpuboost.data.validation import check_counts
-from gpuboost.engine.array_modules import working_on
+from gpuboost.engine.array_modules import array_module, copy_to_host, working_on
 from gpuboost.estimators.fitting.sklearn_bases import ClassifierMixin, RegressorMixin
 from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
 

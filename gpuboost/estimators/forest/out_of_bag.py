@@ -10,7 +10,7 @@ import numpy as np
 
 from gpuboost.backends.protocol import Backend
 from gpuboost.data.advice import warn_user
-from gpuboost.data.arrays import copy_to_host
+from gpuboost.engine.array_modules import copy_to_host
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.estimators.inputs.targets import ClassLabels, Labels, MultiOutputClassLabels

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from gpuboost.backends.protocol import Backend
-from gpuboost.data.arrays import is_cupy_array, to_module_of
+from gpuboost.data.arrays import to_module_of
 from gpuboost.data.frames import FeatureSchema, apply_schema, fit_schema
 from gpuboost.data.sparse_features import Features
 from gpuboost.data.validation import check_features, check_same_length, check_weights
-from gpuboost.engine.array_modules import working_on
+from gpuboost.engine.array_modules import is_cupy_array, working_on
 from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
 from gpuboost.estimators.inputs.dataset import Dataset
 from gpuboost.estimators.inputs.parameters import bin_limit

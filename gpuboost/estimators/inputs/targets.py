@@ -8,10 +8,11 @@ from typing import Any, Self
 import numpy as np
 
 from gpuboost.data.advice import warn_user
-from gpuboost.data.arrays import array_module, copy_to_host, to_module_of
+from gpuboost.data.arrays import to_module_of
 from gpuboost.data.class_labels import check_class_outputs, check_classes
 from gpuboost.data.class_weight import class_weights
 from gpuboost.data.validation import check_counts, check_targets, read_target
+from gpuboost.engine.array_modules import array_module, copy_to_host
 from gpuboost.engine.criteria import CRITERIA, VARIANCE
 from gpuboost.engine.fixed_point import CLASS_WEIGHT_BITS, VALUE_WEIGHT_BITS
 from gpuboost.engine.multi_output import MultiOutputClassTarget

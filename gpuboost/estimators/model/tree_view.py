@@ -10,11 +10,11 @@ import numpy as np
 from gpuboost.backends.cost_model import prediction_work
 from gpuboost.backends.device_arrays import matrix_of_ones
 from gpuboost.backends.select import choose_backend
-from gpuboost.data.arrays import array_module, as_host_array, is_sparse
+from gpuboost.data.arrays import as_host_array, is_sparse
 from gpuboost.data.frames import FeatureSchema, apply_schema
 from gpuboost.data.sparse_features import to_dense
 from gpuboost.data.validation import check_features
-from gpuboost.engine.array_modules import working_on
+from gpuboost.engine.array_modules import array_module, working_on
 from gpuboost.engine.ensembles.ensemble import Ensemble, impurity_decrease_per_feature
 from gpuboost.engine.growth.tree import Tree, goes_left, levels
 from gpuboost.estimators.model.fitted import select_columns

@@ -145,7 +145,7 @@ class SklearnFallback(TreeModel):
         if getattr(sample_weight, "shape", ())[1:] == (1,):  # a table of one column
             sample_weight = np.asarray(sample_weight).ravel()
         model = self._for_sklearn(X)
-        model.fit(X, y, sample_weight, **fit_params)
+        model.fit(X, y, sample_weight=sample_weight, **fit_params)
         own = {name: value for name, value in vars(model).items() if self._is_copied(name)}
         self._adopt({**own, "_sklearn_model": model, "device_": SKLEARN_DEVICE})
         return self

@@ -67,7 +67,7 @@ class RoundRows(RowsOfRounds):
         the trees.
     """
 
-    leaves: RoundLeaves | None  # type: ignore[assignment]
+    leaves: RoundLeaves | None
 
     def __init__(
         self, runtime: Runtime, task: BoostTask, codes: Array, finisher: Finisher | None
