@@ -92,7 +92,7 @@ def test_entries_of_one_place_are_added_and_the_given_matrix_stays() -> None:
 
 def test_a_part_of_the_rows_is_dense_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
-    X = scipy.sparse.random_array((500, 40), density=0.1, rng=rng, format="csr")
+    X = scipy.sparse.random(500, 40, density=0.1, random_state=rng, format="csr")
     model = RandomForestRegressor(5, random_state=0).fit(X, rng.normal(size=500))
     expected = model.predict(X.toarray())
     monkeypatch.setattr(sparse_features, "_DENSE_BLOCK_BYTES", 40 * 8 * 64)

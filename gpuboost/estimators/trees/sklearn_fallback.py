@@ -180,14 +180,15 @@ class SklearnFallback(TreeModel):
                     f"{self.estimator!r:.80}; leave {name} at its default ({default!r})"
                 )
         given = {name: getattr(self, name) for name in names}
+        # Defaults are left out, since older versions of scikit-learn have other ones.
+        changed = {name for name in names if given[name] is not getattr(type(self), name, None)}
+        new = self._sklearn_class(**{name: given[name] for name in changed})
         if self._sklearn_model is None or not given.get("warm_start"):
-            # Defaults are left out, since older versions of scikit-learn have other ones.
-            changed = {name for name in names if given[name] is not getattr(type(self), name, None)}
-            return self._sklearn_class(**{name: given[name] for name in changed})
+            return new
         model = copy(self._sklearn_model)  # so that this model stays as it is if the fit fails
         for name in ("estimators_", "estimators_features_"):
             setattr(model, name, list(getattr(model, name)))
-        return model.set_params(**given)
+        return model.set_params(**new.get_params(deep=False))
 
     def _check_warm_start(self) -> None:
         """Check that a warm start adds learners of the kind that the model has."""
