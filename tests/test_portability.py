@@ -14,12 +14,16 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
+from numba import njit, types
 
 from gpuboost import GradientBoostingClassifier
 from gpuboost.backends import cache
+from gpuboost.backends.numba import intrinsics
 from gpuboost.cli import warm_up
 from tests.sizes import PACKAGE, SOURCES, module_of
 
@@ -27,7 +31,7 @@ POSIX_MODULES = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "select", "s
 WINDOWS_MODULES = {"msvcrt", "nt", "winreg"}
 # Attributes of `os`, `signal` and `time` that macOS or Windows lacks, and `os.rename`, which
 # replaces a file on POSIX only (`os.replace` does everywhere).
-SYSTEM_CALLS = """
+_SYSTEM_CALLS = """
     os.chown os.chroot os.fchmod os.fchown os.fork os.forkpty os.getegid os.geteuid os.getgid
     os.getgroups os.getloadavg os.getpgid os.getpriority os.getresuid os.getuid os.killpg os.lchown
     os.memfd_create os.mkfifo os.nice os.pread os.preadv os.process_cpu_count os.pwrite
@@ -36,7 +40,8 @@ SYSTEM_CALLS = """
     signal.SIGALRM signal.SIGCHLD signal.SIGHUP signal.SIGKILL signal.SIGUSR1 signal.alarm
     signal.pthread_kill signal.pthread_sigmask signal.setitimer signal.sigwait
     time.clock_gettime time.pthread_getcpuclockid time.tzset
-""".split()
+"""
+SYSTEM_CALLS = _SYSTEM_CALLS.split()
 # What may be used nevertheless, with the reason.
 GUARDED = {
     ("gpuboost.backends.cache", "os.geteuid"): "only with hasattr(os, 'geteuid')",
@@ -168,6 +173,41 @@ def test_the_compiler_is_imported_without_fork() -> None:
         "import gpuboost.backends.numba.background"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def assembly(triple: str) -> str:
+    """Assembly of a function with all intrinsics, for another processor and system."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+
+    @njit(_nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    def use(words: Any, array: Any) -> None:
+        intrinsics.prefetch(array, 1, 1)
+        n_before = intrinsics.raise_by_one(words, 0)
+        intrinsics.store_release(words, 1, intrinsics.load_acquire(words, 2) + n_before)
+        intrinsics.let_others_run()
+
+    use.compile(types.void(types.int64[::1], types.float64[:, ::1]))
+    (text,) = use.inspect_llvm().values()
+    machine = llvm.Target.from_triple(triple).create_target_machine(opt=3)
+    module = llvm.parse_assembly(text)
+    module.triple, module.data_layout = triple, str(machine.target_data)
+    return machine.emit_assembly(module)
+
+
+INSTRUCTIONS = {  # prefetch, atomic addition, loads and stores in order, call
+    "arm64-apple-darwin": ("prfm", "ldaxr", "ldar", "stlr", "_gpuboost_yield"),
+    "aarch64-unknown-linux-gnu": ("prfm", "ldaxr", "ldar", "stlr", "gpuboost_yield"),
+    "x86_64-pc-windows-msvc": ("prefetch", "lock", "xadd", "gpuboost_yield"),
+}
+
+
+@pytest.mark.parametrize("triple", INSTRUCTIONS)
+def test_intrinsics_compile_for_other_processors(triple: str) -> None:
+    """In a process of its own, because LLVM ends one if it cannot translate an instruction."""
+    code = f"from tests.test_portability import assembly; print(assembly({triple!r}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert [name for name in INSTRUCTIONS[triple] if name not in done.stdout] == []
 
 
 def fingerprint_of_a_fit() -> str:
