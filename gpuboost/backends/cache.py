@@ -2,6 +2,7 @@
 
 The cache is optional: if its folder cannot be written or a file is damaged, kernels are compiled
 again, and ``device="auto"`` uses default speeds and assumes that no Numba program is compiled.
+Kernels are machine code, so a folder that other users can write to is not used (`check_folder`).
 Numba stores its machine code itself. For each program (one of `PROGRAMS`), a marker file in the
 cache names the folder of the machine code, so that ``device="auto"`` finds compiled programs
 without importing Numba. A marker is for one installation and state of its sources, one version of
@@ -13,8 +14,10 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import stat
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
@@ -49,17 +52,60 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpuboost"
 
 
+class UnsafeFolderError(PermissionError):
+    """Other users can write to a folder, so its files may be theirs."""
+
+
+def check_folder(folder: Path) -> None:
+    """Check that only this user and root can write to a folder of the cache.
+
+    Windows has neither owners by number nor modes, so nothing is checked there: the folder has the
+    access control list of the one that it was created in.
+
+    Raises
+    ------
+    UnsafeFolderError
+        Its owner is another user, or its mode lets a group or all users write.
+    OSError
+        It is missing, or cannot be read.
+    """
+    if not hasattr(os, "geteuid"):
+        return
+    found = folder.stat()
+    if found.st_uid not in (os.geteuid(), 0):
+        reason, remedy = f"belongs to another user (uid {found.st_uid})", ""
+    elif found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        mode = stat.filemode(found.st_mode)
+        reason, remedy = f"can be written by other users ({mode})", f"chmod go-w '{folder}', or "
+    else:
+        return
+    raise UnsafeFolderError(
+        f"the cache folder {folder} {reason}, who could replace compiled code: it is not used, and "
+        f"code is compiled again in each process; {remedy}set GPUBOOST_CACHE_DIR to a folder of "
+        "your own"
+    )
+
+
+def _check_folders(path: Path) -> None:
+    """Check the folder of a file and, if it lies in the cache, the cache folder."""
+    for folder in {path.parent, cache_folder()}.intersection(path.parents):
+        check_folder(folder)
+
+
 def replace_file(path: Path, content: bytes) -> None:
     """Write a file atomically: concurrent readers see the old or the new content.
 
-    Missing folders of its path are created.
+    Missing folders of its path are created, and only this user can open them.
 
     Raises
     ------
     OSError
-        The file cannot be written.
+        The file cannot be written, or other users can write to its folder.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    missing = [folder for folder in path.parents if not folder.exists()]
+    for folder in reversed(missing):
+        folder.mkdir(mode=0o700, exist_ok=True)
+    _check_folders(path)
     handle, written = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -71,6 +117,11 @@ def replace_file(path: Path, content: bytes) -> None:
         raise
 
 
+@cache
+def _warn_once(message: str) -> None:
+    warnings.warn(message, UserWarning, stacklevel=3)
+
+
 def keep(path: Path, content: bytes) -> None:
     """Write a file that `recall` can check; do nothing if it cannot be written."""
     with suppress(OSError):
@@ -78,9 +129,17 @@ def keep(path: Path, content: bytes) -> None:
 
 
 def recall(path: Path) -> bytes | None:
-    """The content that `keep` wrote, or None if the file is missing, unreadable or damaged."""
+    """The content that `keep` wrote, or None if the file is missing, unreadable or damaged.
+
+    If other users can write to its folder, the file is not read, and the first such call warns.
+    The digest in the file detects damage, not a file of another author.
+    """
     try:
+        _check_folders(path)
         found = path.read_bytes()
+    except UnsafeFolderError as error:
+        _warn_once(str(error))
+        return None
     except OSError:
         return None
     digest, content = found[:_DIGEST_BYTES], found[_DIGEST_BYTES:]

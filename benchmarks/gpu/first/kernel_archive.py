@@ -30,8 +30,9 @@ class KernelArchive:
             folder / OTHER_RESULTS,
         ]
         self._packed: dict[Path, int] = {}
-        for cache in (*self._kept, self._caches / "numba"):
-            cache.mkdir(parents=True, exist_ok=True)
+        kernels = self._caches / "gpuboost" / "kernels"
+        for cache in (*self._kept, kernels, self._caches / "numba"):
+            cache.mkdir(mode=0o700, parents=True, exist_ok=True)  # for any umask, see check_folder
 
     @property
     def environment(self) -> dict[str, str]:
