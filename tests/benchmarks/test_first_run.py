@@ -411,8 +411,8 @@ def test_complete_files_of_a_damaged_archive_are_used(
             {"header": b"\x1f\x8b no", "half": packed[:middle], "bits": bits}[damage]
         )
     Run(tmp_path, []).go_on(1)
-    assert all(path.read_bytes() == code for path in folder.iterdir())
-    assert len(list(folder.iterdir())) == (1 if damage in ("half", "bits") else 0)
+    kept = [path.read_bytes() for path in folder.iterdir() if path.is_file()]
+    assert kept == [code] * (1 if damage in ("half", "bits") else 0)
 
 
 def test_output_is_capped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from benchmarks.gpu.cases import GpuCase
 from benchmarks.gpu.device.ceilings import Ceilings, measure_ceilings
 from benchmarks.gpu.device.device import Device
 from benchmarks.peers.peers import OURS
+from gpuboost.engine.bins import BinMapper, BinnedMatrix
 
 if TYPE_CHECKING:
     from benchmarks.gpu.plan import Keep, Plan
@@ -214,12 +215,11 @@ def _builder(device: Device, host: _HostRows) -> tuple[Any, Any]:
     cuda = importlib.import_module("gpuboost.backends.cuda.level.split_search")
     matrices = importlib.import_module("gpuboost.backends.cuda.data.matrix")
     rows_of = importlib.import_module("gpuboost.backends.cuda.sampling.rows").DeviceRows
-    runtime, (features, n) = device.runtime, host.codes.shape
+    runtime, n = device.runtime, host.codes.shape[1]
     by_class, n_channels = host.n_classes > 0, max(host.n_classes, 1)
     capacity = cuda.capacity_for_planes(runtime.shared_memory, by_class)
     tile = cuda.choose_tile(capacity, WIDTH, cuda.plane_count(n_channels, by_class, False))
-    binned = _Binned(host.codes, features)
-    matrix = matrices.upload_matrix(runtime, binned, tile)
+    matrix = matrices.upload_matrix(runtime, _binned(host.codes), tile)
     rows = rows_of(
         runtime.asarray(host.row),
         runtime.asarray(np.ones(n, dtype=np.uint32)),
@@ -237,6 +237,19 @@ def _builder(device: Device, host: _HostRows) -> tuple[Any, Any]:
     return builder, rows
 
 
+def _binned(codes: np.ndarray) -> BinnedMatrix:
+    """Codes that were drawn at random, as a matrix of features whose values are their codes."""
+    features = len(codes)
+    value = np.tile(np.arange(WIDTH - 1, dtype=np.float64), features)
+    mapper = BinMapper(
+        n_bins=np.full(features, WIDTH - 1, dtype=np.int32),
+        lowest=value,
+        highest=value,
+        is_categorical=np.zeros(features, dtype=bool),
+    )
+    return BinnedMatrix(codes, mapper, n_missing=np.zeros(features, dtype=np.int64))
+
+
 def _listed(runtime: Any, features: np.ndarray) -> Any:
     """Feature lists of the nodes, or the one list of all features."""
     listed = importlib.import_module("gpuboost.backends.cuda.level.split_search").FeatureLists
@@ -244,19 +257,6 @@ def _listed(runtime: Any, features: np.ndarray) -> Any:
     unused = runtime.asarray(np.zeros(lists, dtype=np.uint64))
     stride = count if lists > 1 else 0
     return listed(runtime.asarray(features), stride, count, unused)
-
-
-class _Binned:
-    """Stands in for a `BinnedMatrix` and its mapper, with codes that were drawn at random."""
-
-    def __init__(self, codes: np.ndarray, n_features: int) -> None:
-        self.codes = np.ascontiguousarray(codes)
-        self.n_features, self.n_samples = codes.shape
-        self.width, self.missing_code = WIDTH, WIDTH - 1
-        self.mapper = self
-        self.n_bins = np.full(n_features, WIDTH - 1)
-        self.is_categorical = np.zeros(n_features, dtype=bool)
-        self.center = np.zeros((n_features, WIDTH - 1))
 
 
 def _work(runtime: Any, count: np.ndarray, most: int) -> Any:

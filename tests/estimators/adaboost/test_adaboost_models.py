@@ -117,11 +117,10 @@ def test_leaves_of_codes_are_those_of_apply(seed, max_depth):
     X, y = with_missing_values(seed)
     data = gpuboost.Dataset(X, categorical_features=[1])
     tree = ExtraTreeClassifier(max_depth=max_depth, device="numpy", random_state=seed).fit(data, y)
-    missing = data.binned.missing_code
     found = leaves_of_codes(tree._ensemble.trees[0], data.binned)
     np.testing.assert_array_equal(found, tree.apply(data))
     root = DecisionTreeClassifier(device="numpy").fit(data, np.zeros(len(y)))._ensemble.trees[0]
-    assert not leaves_of_codes(root, data.binned.codes, missing).any()
+    assert not leaves_of_codes(root, data.binned).any()
 
 
 # ---- one model on every device -----------------------------------------------------------------
