@@ -213,8 +213,8 @@ def _resolve_categorical(choice: Any, table: Table) -> NDArray[np.bool_]:
     if chosen.dtype.kind == "b":
         if chosen.shape != mask.shape:
             raise ValueError(
-                f"categorical_features as a mask must have shape {mask.shape}, one entry per "
-                f"feature, got {chosen.shape}"
+                "categorical_features set as a boolean mask must have shape (n_features,), which "
+                f"is {mask.shape} here, got {chosen.shape}"
             )
         return chosen
     mask[_feature_places(chosen.ravel(), table)] = True
@@ -227,8 +227,8 @@ def _feature_places(chosen: np.ndarray, table: Table) -> Any:
         outside = chosen[(chosen < 0) | (chosen >= table.n_features)]
         if outside.size:
             raise ValueError(
-                "categorical_features as indices must be integers from 0 to "
-                f"{table.n_features - 1}, got {outside.tolist()}"
+                "categorical_features set as integer indices must be in [0, n_features - 1], which "
+                f"is [0, {table.n_features - 1}] here, got {outside.tolist()}"
             )
         return chosen
     if not all(isinstance(name, str) for name in chosen.tolist()):
@@ -238,14 +238,16 @@ def _feature_places(chosen: np.ndarray, table: Table) -> Any:
         )
     if table.names is None:
         raise ValueError(
-            "categorical_features are names, but X has no feature names; pass a data frame with "
-            "names, or the indices of the features"
+            "categorical_features should be passed as an array of integers or as a boolean mask "
+            "when the model is fitted on data without feature names. Got names, "
+            f"{chosen.tolist()!r:.80}: pass a data frame that has them, or indices"
         )
     places = {name: place for place, name in enumerate(table.names)}
     unknown = sorted(set(chosen.tolist()) - set(places))
     if unknown:
         raise ValueError(
-            f"categorical_features names {unknown}, which X does not have; its features are "
+            f"categorical_features has an item value {unknown[0]!r} which is not a valid feature "
+            "name of the training data. Choose from its features, "
             f"{table.names.tolist()!r:.200}"
         )
     return [places[name] for name in chosen.tolist()]

@@ -5,6 +5,10 @@ from gpuboost.estimators.boosting.estimators import (
     GradientBoostingClassifier,
     GradientBoostingRegressor,
 )
+from gpuboost.estimators.boosting.hist_gradient_boosting import (
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+)
 from gpuboost.estimators.forest.bagging import BaggingClassifier, BaggingRegressor
 from gpuboost.estimators.forest.forest import (
     ExtraTreesClassifier,
@@ -32,6 +36,8 @@ __all__ = [
     "ExtraTreesRegressor",
     "GradientBoostingClassifier",
     "GradientBoostingRegressor",
+    "HistGradientBoostingClassifier",
+    "HistGradientBoostingRegressor",
     "RandomForestClassifier",
     "RandomForestRegressor",
 ]

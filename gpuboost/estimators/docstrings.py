@@ -104,10 +104,12 @@ def _parameters(estimator: type) -> str:
     """The parameters of an estimator, those that only its own class defines first.
 
     A parameter whose default a class only redefines is listed with the base class that defines it.
-    Parameters that these classes do not document are documented in the tree class.
+    Parameters that these classes do not document are documented in the class of the boosting
+    estimator that it fits, if any, or in the tree class.
     """
-    classes, trees = _classes_of(estimator), getattr(estimator, "_tree_class", object).__mro__
-    entries = _entries([*classes, *trees], "Parameters")
+    classes = _classes_of(estimator)
+    used = (getattr(estimator, name, object) for name in ("_boosting_class", "_tree_class"))
+    entries = _entries([*classes, *(base for own in used for base in own.__mro__)], "Parameters")
     default = {item.name: item.default for item in fields(estimator)}
     names = [name for each in classes for name in get_annotations(each) if name in default]
     lines = []

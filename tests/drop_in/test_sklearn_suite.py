@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tests.drop_in import sklearn_suite as suite
+from tests.drop_in.sklearn_suite import (
+    MAX_EXCEPTIONS,
+    SUITES,
+    Suite,
+    as_expected,
+    outcomes_of,
+    prepare,
+    read_exceptions,
+)
 
 
-def test_exceptions_have_an_id_and_a_reason(monkeypatch, tmp_path):
-    expected = suite.read_exceptions()
-    assert 0 < len(expected) <= suite.MAX_EXCEPTIONS
+@pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.exceptions.stem)
+def test_exceptions_have_an_id_and_a_reason(suite):
+    expected = read_exceptions(suite.exceptions)
+    assert 0 < len(expected) <= MAX_EXCEPTIONS
     for test, reason in expected.items():
-        assert test.split("::")[0] in {name.rpartition("/")[2] for name in suite.FILES}
+        assert test.split("::")[0] in suite.files
         assert len(reason.split()) > 2
+
+
+def test_exceptions_are_few_and_read_with_their_reasons(tmp_path):
     listed = tmp_path / "exceptions.txt"
-    monkeypatch.setattr(suite, "EXCEPTIONS", listed)
     listed.write_text("test_tree.py::test_a[x # y] # why so\n\n")
-    assert suite.read_exceptions() == {"test_tree.py::test_a[x # y]": "why so"}
+    assert read_exceptions(listed) == {"test_tree.py::test_a[x # y]": "why so"}
     listed.write_text("a # b\n" * 51)
     with pytest.raises(ValueError, match="has 51 lines, at most 50"):
-        suite.read_exceptions()
+        read_exceptions(listed)
 
 
 @pytest.mark.parametrize(
@@ -31,20 +44,24 @@ def test_exceptions_have_an_id_and_a_reason(monkeypatch, tmp_path):
         (None, "passed", False),
     ],
 )
-def test_the_verdict(monkeypatch, capsys, listed, found, verdict):
-    monkeypatch.setattr(suite, "MIN_PASSED", 2)
+def test_the_verdict(tmp_path, capsys, listed, found, verdict):
+    exceptions = tmp_path / "exceptions.txt"
+    exceptions.write_text("listed # why so\n")
+    suite = Suite({"test_a.py": "tests/test_a.py"}, exceptions, min_passed=2)
     outcomes = {"one": "passed", "two": "passed", "three": found}
     if listed is not None:
         outcomes["listed"] = listed
-    assert suite.as_expected(outcomes, {"listed": "why"}) is verdict
+    assert as_expected(outcomes, suite) is verdict
     printed = capsys.readouterr().out
     assert ("not found: listed" in printed) == (listed is None)
-    monkeypatch.setattr(suite, "MIN_PASSED", 4)
-    assert not suite.as_expected(outcomes, {"listed": "why"})
+    assert not as_expected(outcomes, replace(suite, min_passed=4))
+    assert outcomes_of(suite, {"test_a.py::one": "passed", "test_b.py::one": "passed"}) == {
+        "test_a.py::one": "passed"
+    }
 
 
 def test_imports_are_redirected(tmp_path):
-    suite.prepare(tmp_path, {})
+    prepare(tmp_path)
     text = (tmp_path / "test_bagging.py").read_text()
     assert "from drop_in_names import (" in text and "\nfrom sklearn.ensemble import" not in text
     names: dict[str, object] = {}

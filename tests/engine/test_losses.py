@@ -288,10 +288,14 @@ def test_models_are_pickled_with_their_loss(kind: str) -> None:
 @pytest.mark.parametrize(
     ("name", "y", "message"),
     [
-        ("poisson", [1.0, -2.0], r"loss='poisson' requires y >= 0 .* got -2 in row 1; .*use"),
-        ("poisson", [0.0, 0.0], r"loss='poisson' requires .*sum above 0, got only zeros"),
+        (
+            "poisson",
+            [1.0, -2.0],
+            r"loss='poisson' requires non-negative y .* got -2 in row 1; .*use",
+        ),
+        ("poisson", [0.0, 0.0], r"loss='poisson' requires .* sum\(y\) > 0, got only zeros"),
         ("gamma", [1.0, 0.0], r"loss='gamma' requires strictly positive y, got 0 in row 1"),
-        ("tweedie", [-1.0, 0.0], r"loss='tweedie' requires y >= 0 .* got -1 in row 0"),
+        ("tweedie", [-1.0, 0.0], r"loss='tweedie' requires non-negative y .* got -1 in row 0"),
     ],
 )
 def test_targets_out_of_range(name: str, y: list[float], message: str) -> None:

@@ -348,10 +348,7 @@ def test_dir_lists_public_names_and_unknown_names_raise():
     fresh = importlib.reload(gpuboost)
     assert dir(fresh) == sorted(fresh.__all__)
     theirs = {*sklearn.ensemble.__all__, *sklearn.tree.__all__}
-    assert theirs - set(fresh.__all__) == {
-        "HistGradientBoostingClassifier",
-        "HistGradientBoostingRegressor",
-    }
+    assert theirs <= set(fresh.__all__)
     assert fresh.VotingClassifier is sklearn.ensemble.VotingClassifier
     with pytest.raises(AttributeError, match="no attribute 'RandomForst'"):
         fresh.RandomForst  # noqa: B018

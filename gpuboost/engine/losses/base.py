@@ -205,7 +205,7 @@ class Loss(ABC):
             given = "only zeros"
         else:
             return
-        allowed = "y >= 0 with a sum above 0" if allows_zero else "strictly positive y"
+        allowed = "non-negative y and sum(y) > 0" if allows_zero else "strictly positive y"
         raise ValueError(
             f"loss={self.facts.name!r} requires {allowed}, got {given}; remove or shift such "
             "targets, or use loss='squared_error'"

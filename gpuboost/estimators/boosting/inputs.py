@@ -114,7 +114,7 @@ def _read_rows(given: Any, estimator: Any, prepared: Prepared[BoostPlan], init: 
         )
     X, y, sample_weight, offset = (*given, None, None)[:4]
     loss = prepared.plan.loss
-    name = type(estimator).__name__
+    name = estimator._shown_name
     data = read_prediction(X, prepared.schema, prepared.matrix.mapper, name)
     data = to_dense(data) if isinstance(data, SparseFeatures) else data
     n = data.n_samples if isinstance(data, BinnedMatrix) else len(data)

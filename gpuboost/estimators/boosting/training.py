@@ -223,6 +223,8 @@ class BoostingFit:
     ----------
     setup : RoundSetup
         The inputs of the rounds.
+    booster : Booster
+        Fits the rounds; set by `run`.
     trees : list of Tree
         Trees of the rounds of this fit, without those of the model that a warm start adds to.
     train_scores : list of float
@@ -237,6 +239,7 @@ class BoostingFit:
     """
 
     setup: RoundSetup
+    booster: Booster = field(init=False)
     trees: list[Tree] = field(default_factory=list)
     train_scores: list[float] = field(default_factory=list)
     oob_scores: list[float] = field(default_factory=list)
@@ -247,11 +250,12 @@ class BoostingFit:
     def run(self, monitor: Callable[..., Any] | None) -> BoostedRounds:
         """Run all rounds and return the model."""
         task = self.setup.task()
-        with closing(self.setup.prepared.backend.booster(task)) as booster:
-            self._rounds(booster, monitor)
+        self.booster = self.setup.prepared.backend.booster(task)
+        with closing(self.booster):
+            self._rounds(monitor)
         return self._model(task)
 
-    def _rounds(self, booster: Booster, monitor: Callable[..., Any] | None) -> None:
+    def _rounds(self, monitor: Callable[..., Any] | None) -> None:
         """Run all rounds, unless early stopping, a callback or the monitor ends the fit before."""
         estimator, before = self.setup.estimator, self.setup.before
         rates = options.learning_rates(estimator.learning_rate)
@@ -265,10 +269,10 @@ class BoostingFit:
         unread: list[FittedRound] = []
         for number in range(first, n_rounds):
             rate = rates(number)
-            unread.append(booster.boost(number, rate))
+            unread.append(self.booster.boost(number, rate))
             if not (is_evaluated or has_metrics or table.shows(number)):
                 continue  # the host does not wait for the device
-            self._read(unread, booster)
+            self._read(unread)
             if table.shows(number):
                 table.print_round(number, self._last_scores())
             result = RoundResult(number, rate, self.train_scores[-1], self.results)
@@ -277,11 +281,11 @@ class BoostingFit:
             answers.append(monitor is not None and monitor(number, estimator, vars(self)))
             if any(answers):
                 break
-        self._read(unread, booster)
+        self._read(unread)
         if stopping is not None:
             self.best_round = stopping.best_round
 
-    def _read(self, unread: list[FittedRound], booster: Booster) -> None:
+    def _read(self, unread: list[FittedRound]) -> None:
         """Store trees and scores of rounds that have not been read yet."""
         for fitted in unread:
             done = fitted.read()
@@ -293,7 +297,7 @@ class BoostingFit:
                 self.oob_scores.append(after)
                 self.oob_improvements.append(before - after)
             for each, loss in zip(self.setup.monitored, losses.watched, strict=True):
-                for name, score in each.scores(booster, self.setup.loss, loss).items():
+                for name, score in each.scores(self.booster, self.setup.loss, loss).items():
                     self.results.setdefault(each.name, {}).setdefault(name, []).append(score)
         unread.clear()
 

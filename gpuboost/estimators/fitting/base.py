@@ -71,6 +71,7 @@ class TreeModel(BaseEstimator, ABC):
         n_outputs_: int = field(init=False)
         device_: str = field(init=False)
         _binning: tuple[Any, Any] = field(init=False)
+        _shown_name: str = field(init=False)  # the name of the class in messages
 
     random_state: Any = None
     n_jobs: int | None = None
@@ -80,6 +81,9 @@ class TreeModel(BaseEstimator, ABC):
 
     _labels: ClassVar[Any]  # ClassLabels or ValueLabels
     _model: ClassVar[Any] = None
+
+    def __init_subclass__(cls) -> None:
+        cls._shown_name = cls.__name__
 
     # ---- fit, and the steps that subclasses define ---------------------------------------------
 
@@ -149,7 +153,7 @@ class TreeModel(BaseEstimator, ABC):
         check_is_fitted(self)
         model: FittedTrees = self._model
         X, device = adopt_features(X, self.device)
-        data = read_prediction(X, model.schema, model.mapper, type(self).__name__)
+        data = read_prediction(X, model.schema, model.mapper, self._shown_name)
         if isinstance(data, BinnedMatrix):
             size = data.n_samples, data.n_features
         else:

@@ -16,6 +16,10 @@ from gpuboost.engine.task import Regularisation, TreeOptions
 from gpuboost.estimators.inputs.targets import AnyLabels
 
 INTERACTIONS = ("pairwise", "no_interactions")
+_OF_FEATURES = {  # how errors about features begin
+    "interaction_cst": "Interaction constraints must consist of",
+    "monotonic_cst": "The keys of monotonic_cst must consist of",
+}
 # Criteria whose splits ignore monotonic constraints: the values of nodes are clipped after growth.
 CLIPPED_AFTER_GROWTH = (ENTROPY, POISSON, ABSOLUTE)
 
@@ -100,8 +104,8 @@ def monotonic_directions(given: Any, schema: FeatureSchema) -> tuple[int, ...] |
     bad = [f for f, d in enumerate(directions) if d and schema.is_categorical[f]]
     if bad:
         raise ValueError(
-            f"monotonic_cst constrains the categorical features {bad}, which have no order; "
-            "pass 0 for categorical features"
+            "Categorical features cannot have monotonic constraints, since categories have no "
+            f"order. monotonic_cst constrains the categorical features {bad}; pass 0 for them"
         )
     return tuple(map(int, directions)) if any(directions) else None
 
@@ -121,9 +125,9 @@ def interaction_groups(given: Any, schema: FeatureSchema) -> tuple[tuple[int, ..
     if not isinstance(given, Iterable) or not all(
         isinstance(group, Iterable) and not isinstance(group, str) for group in given
     ):
-        raise TypeError(
-            "interaction_cst must be 'pairwise', 'no_interactions' or a sequence of sets of "
-            f"features (indices or names), got {given!r:.120}"
+        raise ValueError(
+            "Interaction constraints must be a sequence of tuples or lists or sets of features, or "
+            f"'pairwise' or 'no_interactions'. Got interaction_cst={given!r:.120}"
         )
     wanted = ({_feature(f, "interaction_cst", schema) for f in group} for group in given)
     groups = [tuple(sorted(group)) for group in wanted]
@@ -137,8 +141,9 @@ def _feature(given: Any, parameter: str, schema: FeatureSchema) -> int:
         return _names(schema, parameter, [given]).index(given)
     if not isinstance(given, Integral) or int(given) not in range(schema.n_features):
         raise ValueError(
-            f"{parameter} must name features by indices from 0 to {schema.n_features - 1} or "
-            f"by their names, got {given!r}"
+            f"{_OF_FEATURES[parameter]} integer indices in [0, n_features - 1] = "
+            f"[0, {schema.n_features - 1}], specifying the position of features, or of their "
+            f"names, got {given!r} in {parameter}"
         )
     return int(given)
 

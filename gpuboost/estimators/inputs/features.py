@@ -65,7 +65,7 @@ def read_training(X: Any, estimator: Any, before: FittedTrees | None) -> Trainin
             columns, schema = fit_schema(X, estimator.categorical_features)
         else:
             schema = before.schema
-            columns = apply_schema(X, schema, type(estimator).__name__)
+            columns = apply_schema(X, schema, estimator._shown_name)
         check_features(columns, schema.names)
     mapper = None if before is None else before.mapper
     return TrainingTable(schema, columns, len(columns), columns.itemsize, max_bins, mapper)
@@ -159,6 +159,6 @@ def _check_dataset(
             "use Dataset(X, max_bins=...)"
         )
     if before is not None:
-        name = type(estimator).__name__
+        name = estimator._shown_name
         model = before.schema, before.mapper
         check_known_columns(data, model, name, "the model that warm_start adds trees to")
