@@ -10,6 +10,8 @@ import gpuboost.estimators
 
 ONE_OUTPUT = {"AdaBoostRegressor"}
 NAMES = [name for name in gpuboost.estimators.__all__ if name.endswith(("Classifier", "Regressor"))]
+# Estimators that show their trees; as in scikit-learn, HistGradientBoosting* do not.
+WITH_TREES = [name for name in NAMES if not name.startswith("Hist")]
 
 
 def make(name: str, **params):
@@ -17,6 +19,8 @@ def make(name: str, **params):
     estimator = getattr(gpuboost, name)(device="numpy", n_jobs=1, random_state=0)
     if hasattr(estimator, "n_estimators"):
         estimator.set_params(n_estimators=5)
+    if hasattr(estimator, "max_iter"):
+        estimator.set_params(max_iter=5)
     if name.startswith("GradientBoosting"):
         estimator.set_params(learning_rate=0.5)
     return estimator.set_params(**params)

@@ -34,7 +34,7 @@ def test_every_public_method_says_what_it_raises(name):
         for method_name, method in inspect.getmembers(getattr(gpuboost, name), inspect.isfunction)
         if not method_name.startswith("_") and method.__module__.startswith("gpuboost.")
     }
-    assert {"fit", "predict", "apply", "score", "fingerprint"} <= set(methods)
+    assert {"fit", "predict", "score", "fingerprint"} <= set(methods)
     for method_name, text in methods.items():
         assert text.count("\nRaises\n------\n") == 1, method_name
         sections = re.findall(r"\n(\w+)\n-{5,}\n", text)

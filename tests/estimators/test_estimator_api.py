@@ -31,7 +31,7 @@ from gpuboost import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
-from tests.estimators.estimator_cases import NAMES, data_for, frame_of, make
+from tests.estimators.estimator_cases import NAMES, WITH_TREES, data_for, frame_of, make
 
 BEYOND = {"device", "max_bins", "categorical_features", "n_jobs", "voting"}
 BEYOND |= {"boosting", "max_depth", "criterion", "verbose"}  # in AdaBoost
@@ -123,7 +123,7 @@ def test_every_parameter_is_documented(name):
         assert getattr(estimator, method).__doc__
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", WITH_TREES)
 def test_before_fit_there_are_no_fitted_attributes(name):
     estimator = make(name)
     for attribute in ("tree_", "estimators_", "feature_importances_", "classes_"):
@@ -145,7 +145,7 @@ def test_examples_in_docstrings_run(name):
     assert runner.summarize(verbose=False) == (0, 5)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", WITH_TREES)
 def test_views_of_the_model_cannot_be_assigned(name):
     X, y = data_for(name)
     model = make(name).fit(X, y)
@@ -219,9 +219,8 @@ def test_pickle_and_copy_keep_the_model_and_hold_no_data(name):
     X, y = data_for(name)
     model = make(name).fit(X, y)
     before = len(pickle.dumps(model))
-    model.apply(X), model.feature_importances_
-    model.__dict__.get("estimators_") or getattr(model, "estimators_", None)
-    getattr(model, "tree_", None)
+    for cached in ("estimators_", "tree_", "feature_importances_"):
+        getattr(model, cached, None)
     assert len(pickle.dumps(model)) == before  # cached views are not pickled
     for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model), copy.copy(model)):
         assert other.fingerprint() == model.fingerprint()

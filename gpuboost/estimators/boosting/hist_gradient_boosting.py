@@ -23,7 +23,7 @@ from gpuboost.estimators.boosting.estimators import (
 )
 from gpuboost.estimators.boosting.hist_scores import (
     LOSS,
-    Rows,
+    FitRows,
     Scores,
     given_validation,
     rows_to_score,
@@ -39,7 +39,7 @@ from gpuboost.estimators.fitting.sklearn_bases import (
 )
 from gpuboost.estimators.trees.tree import DecisionTreeRegressor, SingleTree
 
-MIN_HESSIAN_LEAF = 1e-3  # scikit-learn's ``min_hessian_to_split``
+MIN_HESSIAN_LEAF = 1e-3  # minimum sum of hessians in a leaf, a constant in scikit-learn
 SAME = (  # parameters of the same name and meaning in `GradientBoosting`
     *("learning_rate", "max_leaf_nodes", "max_depth", "min_samples_leaf", "l2_regularization"),
     *("max_bins", "categorical_features", "monotonic_cst", "interaction_cst", "warm_start"),
@@ -150,7 +150,7 @@ class HistGradientBoosting(BaseEstimator, ABC):
         Parameters
         ----------
         X_val, y_val, sample_weight_val : as X, y and sample_weight, optional
-            Rows whose scores early stopping looks at, in place of rows set aside.
+            FitRows whose scores early stopping looks at, in place of rows set aside.
 
         Returns
         -------
@@ -160,9 +160,9 @@ class HistGradientBoosting(BaseEstimator, ABC):
         before = self._boosting if boolean("warm_start", self.warm_start) else None
         seed = self._draw_seed() if before is None else self._random_seed
         boosting = self._configured(before, seed)
-        rows = Rows(X, y, self._row_weights(y, sample_weight))
+        rows = FitRows(X, y, self._row_weights(y, sample_weight))
         validation = given_validation(self, X_val, y_val, sample_weight_val)
-        stops = stops_early(self, len(rows.y), validation)
+        stops = stops_early(self, rows.n, validation)
         if stops and validation is None and self.validation_fraction is not None:
             rows, validation = split(self, rows, seed)
         evaluated = rows_to_score(self, rows, validation, seed) if stops else []
@@ -310,6 +310,7 @@ class HistGradientBoostingRegressor(RegressorMixin, HistGradientBoosting):
 
     _boosting_class = GradientBoostingRegressor
     _losses = ("squared_error", "absolute_error", "gamma", "poisson", "quantile")
+    score = HistGradientBoosting.score  # in place of the mixin's
 
     def _parameters_of_loss(self) -> dict[str, Any]:
         if not (isinstance(self.loss, str) and self.loss == "quantile"):
@@ -349,6 +350,7 @@ class HistGradientBoostingClassifier(ClassifierMixin, HistGradientBoosting):
 
     _boosting_class = GradientBoostingClassifier
     _losses = ("log_loss",)
+    score = HistGradientBoosting.score  # in place of the mixin's
 
     def _row_weights(self, y: Any, weights: Any) -> Any:
         """The weights of the rows times class weights."""

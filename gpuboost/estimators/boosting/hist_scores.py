@@ -27,7 +27,7 @@ LOSS = "loss"  # the value of ``scoring`` that stands for the loss
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class FitRows:
     """Rows as the user gave them; ``weights`` is None without weights."""
 
     X: Any
@@ -35,11 +35,16 @@ class Rows:
     weights: Any = None
 
     @property
+    def n(self) -> int:
+        """Number of rows."""
+        return int((getattr(self.y, "shape", ()) or np.asarray(self.y).shape)[0])
+
+    @property
     def as_evaluated(self) -> tuple[Any, Any, Any]:
         """The rows as an element of ``eval_set``."""
         return self.X, self.y, self.weights
 
-    def drawn(self, draw: Callable[..., Any]) -> list[Rows]:
+    def drawn(self, draw: Callable[..., Any]) -> list[FitRows]:
         """The groups of rows that a function of scikit-learn draws from these."""
         if isinstance(self.X, Dataset):
             raise TypeError(
@@ -50,10 +55,10 @@ class Rows:
         given = [self.X, self.y] if self.weights is None else list(self.as_evaluated)
         found = draw(*given)
         n_groups = len(found) // len(given)
-        return [Rows(*found[group::n_groups]) for group in range(n_groups)]
+        return [FitRows(*found[group::n_groups]) for group in range(n_groups)]
 
 
-def given_validation(estimator: Any, X: Any, y: Any, weights: Any) -> Rows | None:
+def given_validation(estimator: Any, X: Any, y: Any, weights: Any) -> FitRows | None:
     """The validation rows that `fit` got, or None; an error if they are incomplete or unused."""
     if X is None and y is None:
         return None
@@ -65,10 +70,10 @@ def given_validation(estimator: Any, X: Any, y: Any, weights: Any) -> Rows | Non
             "X_val and y_val are passed to fit while at the same time early_stopping is False; "
             "set early_stopping to 'auto' or True"
         )
-    return Rows(X, y, weights)
+    return FitRows(X, y, weights)
 
 
-def stops_early(estimator: Any, n_rows: int, validation: Rows | None) -> bool:
+def stops_early(estimator: Any, n_rows: int, validation: FitRows | None) -> bool:
     """Whether a fit stops early; checks the parameters of early stopping."""
     integer_at_least("n_iter_no_change", estimator.n_iter_no_change, 1)
     number_between("tol", estimator.tol, 0.0)
@@ -78,7 +83,7 @@ def stops_early(estimator: Any, n_rows: int, validation: Rows | None) -> bool:
     return boolean("early_stopping", estimator.early_stopping)
 
 
-def split(estimator: Any, rows: Rows, seed: int) -> tuple[Rows, Rows]:
+def split(estimator: Any, rows: FitRows, seed: int) -> tuple[FitRows, FitRows]:
     """Rows to be fitted, and rows set aside for early stopping."""
     share, classes = estimator.validation_fraction, _classes(estimator, rows)
     kept, apart = rows.drawn(
@@ -89,13 +94,15 @@ def split(estimator: Any, rows: Rows, seed: int) -> tuple[Rows, Rows]:
     return kept, apart
 
 
-def rows_to_score(estimator: Any, rows: Rows, validation: Rows | None, seed: int) -> list[Rows]:
+def rows_to_score(
+    estimator: Any, rows: FitRows, validation: FitRows | None, seed: int
+) -> list[FitRows]:
     """The rows to be evaluated: training rows if there is a scorer, and the validation rows.
 
     A scorer gets at most `SCORED_ROWS` training rows, with the classes in proportion.
     """
     chosen = [] if estimator.scoring == LOSS else [rows]
-    if chosen and len(rows.y) > SCORED_ROWS:
+    if chosen and rows.n > SCORED_ROWS:
         classes = _classes(estimator, rows)
         chosen = rows.drawn(
             lambda *given: resample(
@@ -105,7 +112,7 @@ def rows_to_score(estimator: Any, rows: Rows, validation: Rows | None, seed: int
     return chosen if validation is None else [*chosen, validation]
 
 
-def _classes(estimator: Any, rows: Rows) -> Any:
+def _classes(estimator: Any, rows: FitRows) -> Any:
     """The classes by which rows are drawn, on the host; None in a regressor."""
     return copied_to_host(rows.y)[0] if is_classifier(estimator) else None
 
@@ -118,7 +125,7 @@ class Scores:
     ----------
     estimator : HistGradientBoosting
         The estimator that is fitted.
-    evaluated : list of Rows
+    evaluated : list of FitRows
         Rows of ``eval_set``: for a scorer, first training rows; then, if there are any, the
         validation rows.
     train, validation : list of float
@@ -126,7 +133,7 @@ class Scores:
     """
 
     estimator: Any
-    evaluated: list[Rows]
+    evaluated: list[FitRows]
     train: list[float] = field(default_factory=list)
     validation: list[float] = field(default_factory=list)
     _score: Callable[..., float] | None = field(init=False, default=None)
@@ -155,7 +162,7 @@ class Scores:
         self.train.append(found[0])
         self.validation += found[1:]
 
-    def _score_of(self, setup: RoundSetup, boosting: Any, rows: Rows, raw: np.ndarray) -> float:
+    def _score_of(self, setup: RoundSetup, boosting: Any, rows: FitRows, raw: np.ndarray) -> float:
         """The user's score of the raw predictions of some rows."""
         assert self._score is not None
         shown, facts = copy(self.estimator), setup.prepared.labels.attributes()

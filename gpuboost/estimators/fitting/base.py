@@ -82,7 +82,8 @@ class TreeModel(BaseEstimator, ABC):
     _labels: ClassVar[Any]  # ClassLabels or ValueLabels
     _model: ClassVar[Any] = None
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
         cls._shown_name = cls.__name__
 
     # ---- fit, and the steps that subclasses define ---------------------------------------------

@@ -19,6 +19,7 @@ from gpuboost import (
     DecisionTreeRegressor,
     GradientBoostingClassifier,
     GradientBoostingRegressor,
+    HistGradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
 )
@@ -39,6 +40,7 @@ any_bagging = partial(BaggingClassifier, n_estimators=3)
 bagging = partial(BaggingClassifier, n_estimators=3, device="numpy")
 ada = partial(AdaBoostClassifier, n_estimators=3, device="numpy")
 boosting = partial(GradientBoostingRegressor, n_estimators=3, device="numpy")
+hist = partial(HistGradientBoostingRegressor, max_iter=3, device="numpy")
 boosted_classes = partial(GradientBoostingClassifier, n_estimators=3, device="numpy")
 
 
@@ -300,6 +302,10 @@ BAD_PARAMETERS = [
     (boosting, {"callbacks": 3}, TypeError, "callbacks must be a function"),
     (boosting, {"importance_type": "cover"}, ValueError, "one of 'gain', 'count'"),
     (boosting, {"criterion": "gini"}, ValueError, "criterion must be one of"),
+    (hist, {"max_iter": 0}, ValueError, "max_iter must be"),
+    (hist, {"loss": "quantile", "quantile": 2.0}, ValueError, "quantile must be"),
+    (hist, {"early_stopping": "yes"}, ValueError, "early_stopping must be one of 'auto'"),
+    (hist, {"scoring": "best", "early_stopping": True}, ValueError, "best"),
     (boosting, {"ccp_alpha": np.nan}, ValueError, "ccp_alpha must be a number >= 0"),
 ]
 
