@@ -139,11 +139,14 @@ def _attributes(estimator: type) -> str:
 # Arguments of methods.
 TAKEN = {
     "X": "array-like, sparse matrix, data frame or Dataset of shape (n_samples, n_features)",
-    "y": "array-like of shape (n_samples,), or (n_samples, n_outputs) for regressors other than\n"
-    "    AdaBoostRegressor",
+    "y": "array-like of shape (n_samples,), or (n_samples, n_outputs) for all estimators but\n"
+    "    AdaBoost* and the classifiers of gradient boosting",
     "sample_weight": "array-like of shape (n_samples,), optional",
     "offset": "array-like of shape (n_samples,) or (n_samples, columns), optional\n"
     "    Raw prediction that each row starts from, as in `fit`.",
+    "n_rounds": "int, 'best' or None, default=None\n"
+    "    Number of rounds that predict: 'best' means the rounds up to ``best_iteration_``, None all\n"
+    "    rounds (XGBoost's default is the best).",
     "check_input": "bool, default=True\n"
     "    Accepted for compatibility with scikit-learn; input is always checked.",
 }

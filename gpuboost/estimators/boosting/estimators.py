@@ -57,12 +57,6 @@ class GradientBoostingRegressor(Regressor, GradientBoosting):
     def predict(self, X: Any, offset: Any = None, n_rounds: Any = None) -> np.ndarray:
         """Predicted values.
 
-        Parameters
-        ----------
-        n_rounds : int, 'best' or None
-            Number of rounds that predict: 'best' means the rounds up to ``best_iteration_``, None
-            all rounds (XGBoost's default is the best).
-
         Returns
         -------
         ndarray of float64 of shape (n_samples,) or (n_samples, n_outputs)
@@ -115,7 +109,7 @@ class GradientBoostingClassifier(Classifier, GradientBoosting):
         return make_loss(self.loss, n_classes=n_classes)
 
     def decision_function(self, X: Any, offset: Any = None, n_rounds: Any = None) -> np.ndarray:
-        """Raw predictions; see `predict` for ``n_rounds``.
+        """Raw predictions.
 
         Returns
         -------
@@ -128,7 +122,7 @@ class GradientBoostingClassifier(Classifier, GradientBoosting):
         return map(_of_one_column, self._staged_raw(X, offset))
 
     def predict_proba(self, X: Any, offset: Any = None, n_rounds: Any = None) -> np.ndarray:
-        """Probability of each class; see `predict` for ``n_rounds``.
+        """Probability of each class.
 
         Returns
         -------
@@ -142,12 +136,6 @@ class GradientBoostingClassifier(Classifier, GradientBoosting):
 
     def predict(self, X: Any, offset: Any = None, n_rounds: Any = None) -> np.ndarray:
         """Most probable class of each row; ties go to the first class.
-
-        Parameters
-        ----------
-        n_rounds : int, 'best' or None
-            Number of rounds that predict: 'best' means the rounds up to ``best_iteration_``, None
-            all rounds (XGBoost's default is the best).
 
         Returns
         -------
