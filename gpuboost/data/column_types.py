@@ -21,7 +21,7 @@ _DATE_ADVICE = (
 )
 _PARTS_ADVICE = "make columns of numbers, strings or categories of it"
 _DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
-_PARTS = (bytes, bytearray, memoryview, list, np.ndarray)
+_PARTS = (bytes, bytearray, memoryview, list, tuple, dict, set, frozenset, np.ndarray)
 
 
 def check_array_type(values: np.ndarray, label: str) -> None:
@@ -53,7 +53,7 @@ def check_column_type(series: nw.Series[Any], label: str) -> None:
 
 
 def check_objects(values: Sequence[Any], label: str) -> None:
-    """Check that no Python object is a date, complex, bytes or a list.
+    """Check that no Python object is a date, complex, bytes or a collection.
 
     Raises
     ------

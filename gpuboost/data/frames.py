@@ -271,7 +271,10 @@ def _choose_codes(values: Sequence[Any], counts: NDArray[np.int64]) -> dict[Any,
 
 def _look_up(codes: Codes, values: Sequence[Any], known: dict[Any, int]) -> NDArray[np.float32]:
     """The code of each row's category; NaN where the category is missing or unknown."""
-    table = [np.nan if is_missing_label(value) else _code_of(value, known) for value in values]
+    near = _by_float32(known)
+    table = [
+        np.nan if is_missing_label(value) else _code_of(value, known, near) for value in values
+    ]
     return np.array([*table, np.nan], dtype=np.float32)[codes]  # code -1 is the last entry
 
 
@@ -317,17 +320,32 @@ def _is_number(category: Any) -> bool:
     return isinstance(category, (Number, np.bool_))
 
 
-def _code_of(category: Any, known: dict[Any, int]) -> float:
+def _by_float32(known: dict[Any, int]) -> dict[float, float]:
+    """The codes of float categories by their nearest float32; NaN if several share one."""
+    codes: dict[float, float] = {}
+    for category, code in known.items():
+        if isinstance(category, float):
+            near = _nearest_float32(category)
+            codes[near] = np.nan if near in codes else code
+    return codes
+
+
+def _code_of(category: Any, known: dict[Any, int], by_float32: dict[float, float]) -> float:
     """The code of a category; NaN if the category is unknown.
 
-    A float also matches its nearest float32: 0.2 is found if the training data was float32, in
-    which 0.2 is 0.20000000298.
+    A float also matches a category that is its nearest float32, or of which it is the nearest
+    float32: 0.2 in float32 is 0.20000000298, so both are found if only one of them is known.
     """
     code = known.get(category, np.nan)
-    if code != code and isinstance(category, float):
-        with np.errstate(over="ignore", under="ignore"):
-            return known.get(float(np.float32(category)), np.nan)
-    return code
+    if code == code or not isinstance(category, float):
+        return code
+    near = _nearest_float32(category)
+    return by_float32.get(near, np.nan) if near == category else known.get(near, np.nan)
+
+
+def _nearest_float32(category: float) -> float:
+    with np.errstate(over="ignore", under="ignore"):
+        return float(np.float32(category))
 
 
 def _category_text(category: Any) -> str:

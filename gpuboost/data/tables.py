@@ -58,6 +58,8 @@ class ArrayTable:
         column = self.array[:, feature]
         if column.dtype.kind in "OUST":
             return _categories_of_objects(column.tolist(), feature_label(feature, None))
+        if column.dtype.kind in "iu":
+            return _categories_of_numbers(copy_to_host(column))
         return _categories_of_numbers(copy_to_host(self.numbers(feature)))
 
 
@@ -125,6 +127,9 @@ class FrameTable:
     def categories(self, feature: int) -> tuple[Codes, list[Any]]:
         series, label = self.columns[feature], feature_label(feature, self.names)
         dtype, library = series.dtype, series.implementation
+        if dtype.is_integer():
+            codes, values = _categories_of_numbers(series.fill_null(0).to_numpy())
+            return np.where(series.is_null().to_numpy(), -1, codes), values
         if dtype.is_numeric() or dtype == nw.Boolean:
             return _categories_of_numbers(self.numbers(feature))
         if is_object_column(series) or dtype == nw.Unknown or is_arrow_dictionary(series):
@@ -261,8 +266,13 @@ def _decimals_to_floats(series: nw.Series[Any], label: str) -> np.ndarray:
 
 
 def _categories_of_numbers(column: np.ndarray) -> tuple[Codes, list[Any]]:
-    """Codes and categories of numbers; integral categories become int for readability."""
+    """Codes and categories of numbers; integral categories become int for readability.
+
+    Integers are not converted to floats before, which would merge those above 2**53.
+    """
     values, codes = np.unique(column, return_inverse=True)
+    if column.dtype.kind != "f":
+        return codes, values.tolist()
     categories = [int(v) if v.is_integer() else v for v in values.tolist()]
     return np.where(np.isnan(column), -1, codes), categories
 

@@ -145,8 +145,8 @@ TAKEN = {
     "offset": "array-like of shape (n_samples,) or (n_samples, columns), optional\n"
     "    Raw prediction that each row starts from, as in `fit`.",
     "n_rounds": "int, 'best' or None, default=None\n"
-    "    Number of rounds that predict: 'best' means the rounds up to ``best_iteration_``, None all\n"
-    "    rounds (XGBoost's default is the best).",
+    "    Number of rounds that predict: 'best' means the rounds up to ``best_iteration_``, None\n"
+    "    all rounds (XGBoost's default is the best).",
     "check_input": "bool, default=True\n"
     "    Accepted for compatibility with scikit-learn; input is always checked.",
 }

@@ -121,7 +121,7 @@ def test_fits_in_several_threads(machine):
 # ---- memory ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("step", [41, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [41, pytest.param(4, marks=pytest.mark.slow)])
 def test_every_allocation_may_fail(machine, step):
     """The error says what to change, no memory stays allocated, and the next fit works."""
     X, y = table("RandomForestClassifier")

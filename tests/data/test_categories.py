@@ -63,7 +63,36 @@ def test_float32_categories_match_float64_values():
     model = tree(categorical_features=[0]).fit(X.astype(np.float32), y)
     np.testing.assert_array_equal(model.predict(X), y)
     np.testing.assert_array_equal(model.predict(X.astype(np.float32)), y)
-    np.testing.assert_array_equal(tree(categorical_features=[0]).fit(X, y).predict(X), y)
+    model = tree(categorical_features=[0]).fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), y)
+    np.testing.assert_array_equal(model.predict(X.astype(np.float32)), y)
+
+
+def test_float32_values_between_two_categories_are_unknown():
+    near = np.nextafter(0.1, 1.0)  # the nearest float32 of 0.1 and of this is the same
+    X = np.array([0.1, near, 0.7])[np.arange(60) % 3][:, None]
+    model = tree(categorical_features=[0]).fit(X, np.arange(60) % 3 * 1.0)
+    missing = model.predict([[np.nan]])
+    assert model.predict(np.array([[0.1]], dtype=np.float32)) == missing
+    assert model.predict(np.array([[0.7]], dtype=np.float32)) == 2.0
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint64])
+def test_large_integers_are_categories_of_their_own(kind):
+    pd = pytest.importorskip("pandas")
+    column = (2**53 + np.arange(40) % 4).astype(kind)
+    y = np.arange(40) % 4 * 1.0
+    tables = {
+        "categories": pd.DataFrame({"id": pd.Categorical(column)}),
+        "integers": pd.DataFrame({"id": column}),
+        "nullable": pd.DataFrame({"id": column}).astype(pd.Int64Dtype()),
+    }
+    for fitted in tables.values():
+        model = tree(categorical_features=["id"]).fit(fitted, y)
+        for table in tables.values():
+            np.testing.assert_array_equal(model.predict(table), y)
+    model = tree(categorical_features=[0]).fit(column[:, None], y)
+    np.testing.assert_array_equal(model.predict(column[:, None]), y)
 
 
 # ---- tree_ takes raw values --------------------------------------------------------------------

@@ -113,7 +113,7 @@ def test_many_rounds_equal_the_reference(problem: Problem) -> None:
 
 
 @pytest.mark.slow
-@settings(PROPERTY, max_examples=200)
+@settings(PROPERTY, max_examples=60)
 @given(boosting_problems(max_rows=700))
 def test_many_rounds_equal_the_reference_at_every_step(problem: Problem) -> None:
     with pytest.MonkeyPatch.context() as patched:

@@ -209,7 +209,7 @@ def test_any_problem_of_medians(problem: Problem) -> None:
 
 
 @pytest.mark.slow
-@settings(PROPERTY, max_examples=400)
+@settings(PROPERTY, max_examples=100)
 @given(st.one_of(problems(max_rows=700), median_problems()), st.sampled_from((0, 7, 33, 512)))
 def test_many_problems(problem: Problem, small_rows: int) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:

@@ -153,7 +153,7 @@ def test_many_problems_equal_the_reference(problem: Problem) -> None:
 
 
 @pytest.mark.slow
-@settings(PROPERTY, max_examples=600)
+@settings(PROPERTY, max_examples=150)
 @given(problems(max_rows=700))
 def test_many_problems_equal_the_reference_at_every_step(problem: Problem) -> None:
     grow(problem, LockStepBackend(ShimRuntime()))
