@@ -16,6 +16,17 @@ from gpuboost.engine.targets import Target
 from gpuboost.engine.task import TreeOptions
 from gpuboost.engine.tree_rows import TreeRows
 
+# The fields of `Matrix` for the entries of a dense matrix.
+_NO_ENTRIES: dict[str, np.ndarray] = {
+    "first_entry": np.zeros(0, np.int64),
+    "entry_row": np.zeros(0, np.uint32),
+    "entry_code": np.zeros(0, np.uint8),
+    "zero_code": np.zeros(0, np.uint8),
+    "first_of_row": np.zeros(0, np.int64),
+    "features_by_row": np.zeros(0, np.uint32),
+    "codes_by_row": np.zeros(0, np.uint8),
+}
+
 
 def matrix_of(binned: BinnedMatrix, as_stored: bool = False, by_row: bool = False) -> Matrix:
     """The `Matrix` of a binned matrix; it can be sparse only if ``as_stored``.
@@ -25,16 +36,13 @@ def matrix_of(binned: BinnedMatrix, as_stored: bool = False, by_row: bool = Fals
     mapper, stored = binned.mapper, binned.stored
     if isinstance(stored, SparseCodes) and not (as_stored and binned.is_sparse):
         stored = binned.codes
-    nothing = np.zeros(0, np.int64), np.zeros(0, np.uint32), np.zeros(0, np.uint8)
-    entries, rows = (*nothing, nothing[-1]), nothing
+    entries = _NO_ENTRIES
     if isinstance(stored, SparseCodes):
-        entries = stored.start, stored.row, stored.code, stored.zero_code
-        rows = stored.by_row() if by_row else rows
+        entries = _entries_of(stored, by_row)
         stored = np.zeros((0, stored.n_samples), np.uint8)
     return Matrix(
-        contiguous(stored, np.uint8),
-        *entries,
-        *rows,
+        codes=contiguous(stored, np.uint8),
+        **entries,
         n_bins=contiguous(mapper.n_bins, np.int64),
         first_bin=mapper.first,
         centers=mapper.centers,
@@ -43,6 +51,24 @@ def matrix_of(binned: BinnedMatrix, as_stored: bool = False, by_row: bool = Fals
         missing_code=int(mapper.missing_code),
         any_categorical=bool(mapper.is_categorical.any()),
     )
+
+
+def _entries_of(codes: SparseCodes, by_row: bool) -> dict[str, np.ndarray]:
+    """The fields of `Matrix` for the entries of a sparse matrix."""
+    entries = _NO_ENTRIES | {
+        "first_entry": codes.start,
+        "entry_row": codes.row,
+        "entry_code": codes.code,
+        "zero_code": codes.zero_code,
+    }
+    if not by_row:
+        return entries
+    first, features, codes_by_row = codes.by_row()
+    return entries | {
+        "first_of_row": first,
+        "features_by_row": features,
+        "codes_by_row": codes_by_row,
+    }
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ class Matrix(NamedTuple):
     first_entry, entry_row, entry_code, zero_code : int64, uint32, uint8 and uint8 arrays
         The fields ``start``, ``row``, ``code`` and ``zero_code`` of `SparseCodes`; empty if the
         matrix is dense.
-    first_of_row, feature_of_row, code_of_row : int64 (n + 1,), uint32 (z,), uint8 (z,)
+    first_of_row, features_by_row, codes_by_row : int64 (n + 1,), uint32 (z,), uint8 (z,)
         The same entries row by row: the first of each row, then z; their features and codes. Empty
         unless `sparse_search` needs them.
     n_bins : int64 (F,)
@@ -91,8 +91,8 @@ class Matrix(NamedTuple):
     entry_code: np.ndarray
     zero_code: np.ndarray
     first_of_row: np.ndarray
-    feature_of_row: np.ndarray
-    code_of_row: np.ndarray
+    features_by_row: np.ndarray
+    codes_by_row: np.ndarray
     n_bins: np.ndarray
     first_bin: np.ndarray
     centers: np.ndarray

@@ -24,7 +24,7 @@ from gpuboost.backends.numba.common.packed_words import (
     choose_gradient_packing,
     choose_packing,
 )
-from gpuboost.backends.numba.common.records import Limits, Problem, RowTargets
+from gpuboost.backends.numba.common.records import Limits, Matrix, Problem, RowTargets
 from gpuboost.backends.numba.depth_first.class_sums import class_entries, sparse_sums, sum_classes
 from gpuboost.backends.numba.depth_first.grow import (
     CREATED,
@@ -39,6 +39,7 @@ from gpuboost.backends.numba.references import Reference, by_reference
 from gpuboost.backends.numba.splits.channels import CHANNEL_PACKING, Channels
 from gpuboost.backends.numba.splits.plugins import NO_PLUGINS, plugins_of
 from gpuboost.backends.numba.threads.map import contiguous, map_in_order
+from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.sampling import root_key
 from gpuboost.engine.targets import ClassTarget, MedianTarget, Target, ValueTarget
 from gpuboost.engine.task import GrownTree, GrowTask, TreeOptions
@@ -102,14 +103,17 @@ def make_channels(n_samples: int, target: Target) -> Channels | None:
     )
 
 
-def searches_entries(options: TreeOptions, n_features: int) -> bool:
-    """Whether nodes of one channel of a sparse matrix are searched by `sparse_search`.
+def searches_entries(task: GrowTask) -> bool:
+    """Whether nodes of a sparse matrix are searched by `sparse_search`.
 
-    It requires that a node considers all features of the tree, by number, and all thresholds.
+    It requires one channel, and that a node considers all features of the tree, by number, and all
+    thresholds.
     """
+    options, n_features = task.options, task.matrix.n_features
     considers_all = min(options.max_features, options.level_features) >= n_features
     by_number = not options.hashed_order and options.interactions is None
-    return considers_all and by_number and not options.random_thresholds
+    has_one_channel = task.target.n_channels == 1
+    return has_one_channel and considers_all and by_number and not options.random_thresholds
 
 
 class Sizes(NamedTuple):
@@ -124,6 +128,19 @@ class Sizes(NamedTuple):
     any_categorical: bool
     is_sparse: bool
     n_entries: int
+
+    @classmethod
+    def of(cls, matrix: Matrix, binned: BinnedMatrix) -> Sizes:
+        """The facts about the `Matrix` of a binned matrix."""
+        n_entries = len(matrix.codes_by_row)
+        return cls(
+            n_samples=binned.n_samples,
+            n_features=binned.n_features,
+            any_categorical=matrix.any_categorical,
+            is_sparse=len(matrix.first_entry) > 0,
+            # Nodes with more entries than these are searched in the entries of the whole matrix.
+            n_entries=min(n_entries // 2, MAX_ENTRIES) + 1 if n_entries else 0,
+        )
 
 
 class Space:
@@ -144,16 +161,20 @@ class Space:
     """
 
     def __init__(self, sizes: Sizes, target: Target, options: TreeOptions) -> None:
-        n, n_features, any_categorical, is_sparse, n_entries = sizes
-        self.channels = make_channels(n, target)
-        selects = target.by_median and self.channels is not None
-        own = (target.n_channels, selects, is_sparse, n_entries)
-        scratch = make_scratch(n, n_features, *own)
+        self.channels = make_channels(sizes.n_samples, target)
+        scratch = make_scratch(
+            sizes.n_samples,
+            sizes.n_features,
+            n_channels=target.n_channels,
+            selects=target.by_median and self.channels is not None,
+            is_sparse=sizes.is_sparse,
+            n_entries=sizes.n_entries,
+        )
         self.features, self.of_tree = scratch.features, scratch.of_tree
-        self.rows, self.scratch = by_reference(make_rows(n)), by_reference(scratch)
+        self.rows, self.scratch = by_reference(make_rows(sizes.n_samples)), by_reference(scratch)
         groups = (len(options.interactions or ()) + 63) // 64
         n_ranks = 2 * target.n_channels if target.by_median else 0
-        self.tree = make_tree(FIRST_NODES, groups, n_ranks, any_categorical)
+        self.tree = make_tree(FIRST_NODES, groups, n_ranks, sizes.any_categorical)
 
 
 class DepthFirstGrower:
@@ -172,15 +193,10 @@ class DepthFirstGrower:
     def __init__(self, task: GrowTask, earlier: DepthFirstGrower | None = None) -> None:
         self.task = task = by_rank(task)
         if earlier is None:
-            n, n_features = task.matrix.n_samples, task.matrix.n_features
-            by_row = searches_entries(task.options, n_features)
+            by_row = searches_entries(task)
             matrix = matrix_of(task.matrix, as_stored=True, by_row=by_row)
-            kinds, n_entries = (matrix.any_categorical, len(matrix.first_entry) > 0), 0
-            if len(matrix.code_of_row):
-                n_entries = min(len(matrix.code_of_row) // 2, MAX_ENTRIES) + 1
-            self._sizes = Sizes(n, n_features, *kinds, n_entries)
-            self.matrix = by_reference(matrix)
-            constraints = constraints_of(task.options, n_features)
+            self._sizes, self.matrix = Sizes.of(matrix, task.matrix), by_reference(matrix)
+            constraints = constraints_of(task.options, task.matrix.n_features)
             self.constraints, self._plugins = by_reference(constraints), NO_PLUGINS
             self._local = threading.local()
         else:

@@ -77,14 +77,14 @@ def _sort_entries(matrix, scratch, rows, words):
     first[:] = 0
     for i in range(rows.size):
         for entry in range(matrix.first_of_row[rows[i]], matrix.first_of_row[rows[i] + 1]):
-            first[matrix.feature_of_row[entry] + 2] += 1
+            first[matrix.features_by_row[entry] + 2] += 1
     for feature in range(first.size - 1):
         first[feature + 1] += first[feature]
     for i in range(rows.size):
         for entry in range(matrix.first_of_row[rows[i]], matrix.first_of_row[rows[i] + 1]):
-            feature = matrix.feature_of_row[entry]
+            feature = matrix.features_by_row[entry]
             at = first[feature + 1]
-            scratch.entry_codes[at], scratch.entry_words[at] = matrix.code_of_row[entry], words[i]
+            scratch.entry_codes[at], scratch.entry_words[at] = matrix.codes_by_row[entry], words[i]
             first[feature + 1] = at + 1
     return True
 
