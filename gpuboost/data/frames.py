@@ -180,6 +180,11 @@ def _assemble(
             return table.features
         if isinstance(table, ArrayTable):
             return to_floats(table.array, None)
+    if isinstance(table, SparseTable):
+        dense = table.by_column.dense()
+        for feature in np.flatnonzero(is_categorical).tolist():
+            dense[:, feature] = encode(feature)
+        return dense
     numeric = np.flatnonzero(~is_categorical)
     narrow = all(table.fits_float32(feature) for feature in numeric.tolist())
     shape = (table.n_features, table.n_samples)

@@ -18,9 +18,12 @@ from gpuboost.data.binning import learn_bins, parallel
 from gpuboost.data.cell_counters import ColumnCounter
 from gpuboost.data.quantiles import Floats
 from gpuboost.data.sparse_features import SparseFeatures
+from gpuboost.engine.array_modules import copy_to_host
 from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule, SparseCodes
 
 _DENSE_COLUMNS_BYTES = 1 << 25  # of columns of many values that are made dense together
+
+_MAX_BLOCK_VALUES = 1 << 32
 
 ColumnNumbers = NDArray[np.intp]
 
@@ -32,7 +35,11 @@ def learn_sparse_bins(
     counter: type[ColumnCounter] = ColumnCounter,
 ) -> BinMapper:
     """Learn the bins of numeric features as `data.binning.learn_bins` does."""
-    blocks = _column_blocks(csc_array(X.matrix), n_threads)
+    if rule.weights is not None:
+        rule = replace(rule, weights=copy_to_host(rule.weights))
+    entries = csc_array(X.matrix)
+    n_rows, n_columns = X.shape
+    blocks = _column_blocks(entries, _block_count(n_rows, n_columns, entries.nnz, n_threads))
     found = parallel(lambda block: _distinct_values(block, rule), blocks, n_threads)
     column, values, n_values = (np.concatenate(own) for own in zip(*found, strict=True))
     is_few = n_values <= rule.max_bins
@@ -41,7 +48,7 @@ def learn_sparse_bins(
     if not parts:
         return BinMapper(n_bins, values, values, rule.is_categorical)
     few_values = values[is_few[column]]
-    low, high = ([own] for own in (few_values, few_values))
+    low, high = [few_values], [few_values]
     source = [np.repeat(np.flatnonzero(is_few), n_bins[is_few])]  # column of each bin
     for features, mapper in parts:
         n_bins[features] = mapper.n_bins
@@ -51,6 +58,16 @@ def learn_sparse_bins(
     order = np.argsort(np.concatenate(source), kind="stable")
     lowest, highest = (np.concatenate(own)[order] for own in (low, high))
     return BinMapper(n_bins, lowest, highest, rule.is_categorical)
+
+
+def _block_count(n_rows: int, n_columns: int, n_entries: int, n_threads: int) -> int:
+    """Number of blocks of columns: one for each thread, or more if a block had too many values.
+
+    `_distinct_values` numbers the entries of a block, and a 0 for each of its columns, with 32
+    bits. A block can have as many entries as one column more than its share.
+    """
+    room = _MAX_BLOCK_VALUES - n_rows - n_columns
+    return max(n_threads, -(-n_entries // room))
 
 
 def _column_blocks(entries: csc_array, n_blocks: int) -> Iterator[tuple[int, csc_array]]:

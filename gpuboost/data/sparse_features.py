@@ -28,13 +28,17 @@ class SparseFeatures:
 
     @classmethod
     def of(cls, matrix: Any, dtype: Any) -> SparseFeatures:
-        """Convert any SciPy sparse matrix; entries with the same place are added."""
+        """Convert any SciPy sparse matrix.
+
+        Entries with the same place are added in the type of the matrix, as in its `toarray`; if
+        three or more are floats, the sum can differ from that of `toarray` in the last bit.
+        """
         kept = csc_array if matrix.format == "csc" else csr_array
-        own = kept(matrix.astype(dtype, copy=False))
+        own = kept(matrix)
         if not own.has_canonical_format:
             own = own.copy()
             own.sum_duplicates()
-        return cls(own)
+        return cls(own.astype(dtype, copy=False))
 
     @property
     def shape(self) -> tuple[int, int]:

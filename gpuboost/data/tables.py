@@ -15,6 +15,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csc_array
 
 from gpuboost.data.arrays import as_host_array, is_sparse
 from gpuboost.data.column_types import (
@@ -76,8 +77,13 @@ class SparseTable:
     def fits_float32(self, feature: int) -> bool:
         return self.features.dtype == np.float32
 
+    @cached_property
+    def by_column(self) -> SparseFeatures:
+        """The features in a matrix whose columns are read fast."""
+        return SparseFeatures(csc_array(self.features.matrix))
+
     def numbers(self, feature: int) -> np.ndarray:
-        return self.features.columns([feature])[:, 0]
+        return self.by_column.columns([feature])[:, 0]
 
     def categories(self, feature: int) -> tuple[Codes, list[Any]]:
         return _categories_of_numbers(self.numbers(feature))

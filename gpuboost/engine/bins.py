@@ -14,7 +14,7 @@ every feature.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -66,6 +66,10 @@ class BinMapper:
     lowest: NDArray[np.float64]
     highest: NDArray[np.float64]
     is_categorical: NDArray[np.bool_]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields, without cached properties."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
 
     @property
     def n_features(self) -> int:
@@ -219,10 +223,20 @@ class SparseCodes:
             own[self.row[entries]] = self.code[entries]
         return codes
 
+    def _as_columns(self) -> scipy.sparse.csc_array:
+        shape = self.n_samples, len(self.zero_code)
+        return scipy.sparse.csc_array((self.code, self.row, self.start), shape=shape)
+
+    def take(self, rows: slice | NDArray[Any]) -> SparseCodes:
+        """Some rows, by a slice, a mask or indices."""
+        part = self._as_columns()[rows]
+        part.sort_indices()
+        start, row = part.indptr.astype(np.int64), part.indices.astype(np.uint32)
+        return SparseCodes(start, row, part.data, self.zero_code, part.shape[0])
+
     def by_row(self) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.uint8]]:
         """The entries row by row: first entry of each row, then z; their features and codes."""
-        shape = self.n_samples, len(self.zero_code)
-        whole = scipy.sparse.csc_array((self.code, self.row, self.start), shape=shape).tocsr()
+        whole = self._as_columns().tocsr()
         return whole.indptr.astype(np.int64), whole.indices.astype(np.uint32), whole.data
 
 
@@ -244,6 +258,21 @@ class BinnedMatrix:
     stored: NDArray[np.uint8] | SparseCodes
     mapper: BinMapper
     n_missing: NDArray[np.int64]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields, without cached properties."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    def take(self, rows: slice | NDArray[Any]) -> BinnedMatrix:
+        """Some rows, by a slice, a mask or indices; it is sparse if this matrix is."""
+        if isinstance(self.stored, SparseCodes):
+            part = self.stored.take(rows)
+            of_missing = part.column[part.code == self.missing_code]
+            counts = np.bincount(of_missing, minlength=self.n_features)
+            return BinnedMatrix(part, self.mapper, counts)
+        codes = np.ascontiguousarray(self.stored[:, rows])
+        n_missing = np.count_nonzero(codes == self.missing_code, axis=1)
+        return BinnedMatrix(codes, self.mapper, n_missing)
 
     @cached_property
     def codes(self) -> NDArray[np.uint8]:

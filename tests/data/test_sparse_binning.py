@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -10,11 +12,13 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import gpuboost
 from gpuboost import RandomForestRegressor
 from gpuboost.backends.numba.backend import NumbaBackend
 from gpuboost.backends.numpy.backend import NumpyBackend
 from gpuboost.data import sparse_features
 from gpuboost.data.frames import fit_schema
+from gpuboost.data.sparse_binning import _block_count
 from gpuboost.data.sparse_features import SparseFeatures
 from gpuboost.data.validation import check_features
 from gpuboost.engine.bins import BinnedMatrix, BinRule, SparseCodes
@@ -106,3 +110,81 @@ def test_an_infinite_entry_is_named() -> None:
     X = scipy.sparse.csc_array(np.array([[0.0, 1.0], [0.0, np.inf]]))
     with pytest.raises(ValueError, match="contains infinity: feature 1 is inf in row 1"):
         check_features(fit_schema(X)[0])
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.float32])
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo"])
+def test_entries_of_one_place_are_added_in_their_type(kind: str, dtype: type) -> None:
+    """Two bools are a bool, and integers of 8 bits overflow, as in the dense matrix."""
+    given = np.full(4, 100).astype(dtype), ([0, 0, 1, 3], [2, 2, 0, 1])
+    X = scipy.sparse.coo_array(given, shape=(4, 3))
+    if kind == "csr":
+        X = scipy.sparse.csr_array((given[0], [2, 2, 0, 1], [0, 2, 3, 3, 4]), shape=(4, 3))
+    elif kind == "csc":
+        X = scipy.sparse.csc_array((given[0], [1, 3, 0, 0], [0, 1, 2, 4]), shape=(4, 3))
+    assert X.nnz == 4
+    np.testing.assert_array_equal(fit_schema(X)[0].dense(), X.toarray().astype(float))
+
+
+def test_no_block_of_columns_has_more_values_than_32_bits_number() -> None:
+    assert _block_count(1000, 50, 10_000, 2) == 2
+    entries, rows = 40 * 2**30, 2**30
+    blocks = _block_count(rows, 10_000, entries, 2)
+    assert entries / blocks + rows + 10_000 <= 2**32 < entries / (blocks - 1) + rows + 10_000
+
+
+def sparse_dataset() -> tuple[gpuboost.Dataset, Any, np.ndarray]:
+    """A sparse Dataset, its matrix and a target."""
+    rng = np.random.default_rng(0)
+    X = scipy.sparse.csr_array(np.where(rng.random((300, 200)) < 0.02, rng.normal(), 0.0))
+    X.data[::7] = np.nan
+    return gpuboost.Dataset(X), X, np.asarray(np.nan_to_num(X.toarray()).sum(axis=1))
+
+
+@pytest.mark.parametrize("device", ["numpy", "numba"])
+def test_a_fit_and_a_prediction_leave_no_caches_in_a_dataset_or_a_pickle(device: str) -> None:
+    data, X, y = sparse_dataset()
+    before = len(pickle.dumps(data))
+    model = RandomForestRegressor(30, oob_score=True, device=device, random_state=0).fit(data, y)
+    size = len(pickle.dumps(model))
+    np.testing.assert_array_equal(model.predict(data), model.predict(X))
+    assert len(pickle.dumps(data)) == before and "codes" not in vars(data.binned)
+    assert len(pickle.dumps(model)) == size
+    stored = model._model.mapper
+    kept = sum(own.nbytes for own in vars(pickle.loads(pickle.dumps(stored))).values())
+    assert kept == sum(getattr(stored, f.name).nbytes for f in fields(stored))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [slice(20, 250, 3), np.arange(300)[::-1] // 2, np.arange(300) % 5 < 3, np.array([4])],
+    ids=["slice", "indices", "mask", "one"],
+)
+def test_rows_of_a_sparse_dataset_stay_sparse(rows: Any) -> None:
+    data, X, y = sparse_dataset()
+    part, dense = data[rows], gpuboost.Dataset(X.toarray())[rows]
+    assert isinstance(part.binned.stored, SparseCodes) and part.binned.is_sparse
+    np.testing.assert_array_equal(part.binned.codes, dense.binned.codes)
+    np.testing.assert_array_equal(part.binned.n_missing, dense.binned.n_missing)
+    for device in ("numpy", "numba"):
+        fits = [
+            RandomForestRegressor(3, device=device, random_state=0).fit(own, y[rows])
+            for own in (part, dense)
+        ]
+        assert fits[0].fingerprint() == fits[1].fingerprint()
+
+
+def test_a_sparse_matrix_with_a_categorical_feature_becomes_dense_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[Any] = []
+    columns = SparseFeatures.columns
+    monkeypatch.setattr(
+        SparseFeatures, "columns", lambda self, own: read.append(own) or columns(self, own)
+    )
+    rng = np.random.default_rng(0)
+    X = scipy.sparse.random(50, 400, density=0.1, random_state=rng, format="csr")
+    dense = fit_schema(X.toarray(), [3])
+    features, schema = fit_schema(X, [3])
+    np.testing.assert_array_equal(features, dense[0])
+    assert schema.codes == dense[1].codes and {tuple(own) for own in read} == {(3,)}

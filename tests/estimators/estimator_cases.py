@@ -21,7 +21,7 @@ def make(name: str, **params):
         estimator.set_params(n_estimators=5)
     if hasattr(estimator, "max_iter"):
         estimator.set_params(max_iter=5)
-    if name.startswith("GradientBoosting"):
+    if "GradientBoosting" in name:
         estimator.set_params(learning_rate=0.5)
     return estimator.set_params(**params)
 

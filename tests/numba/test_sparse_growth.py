@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse
 
 import gpuboost as g
+from gpuboost.backends.numba.common.arguments import matrix_of
 from gpuboost.backends.numba.depth_first import tree_grower
 from gpuboost.engine.bins import MAX_DENSITY
 
@@ -29,8 +30,15 @@ def table(kind: str) -> tuple[scipy.sparse.csr_array, np.ndarray]:
         values[:, 4:] = np.where(rng.random((N, F - 4)) < 0.02, 1.5, 0.0)
     y = np.nan_to_num(values) @ rng.normal(size=F) + 0.3 * rng.normal(size=N)
     matrix = scipy.sparse.csr_array(values)
-    assert matrix.nnz <= MAX_DENSITY * N * F
     return matrix, y
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_trees_grow_on_the_stored_codes(kind: str) -> None:
+    binned = g.Dataset(table(kind)[0]).binned
+    assert binned.is_sparse and binned.stored.density <= MAX_DENSITY
+    assert len(matrix_of(binned, as_stored=True, by_row=True).codes_by_row)
+    assert "codes" not in vars(binned)
 
 
 def classes(y: np.ndarray, n: int) -> np.ndarray:
@@ -73,8 +81,10 @@ MODELS: dict[str, tuple[Any, int]] = {  # an estimator, and its number of classe
 }
 
 
-@pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "weighted"),
+    [("text", False), ("text", True), ("one-hot", False), ("missing", True), ("frequent", False)],
+)
 @pytest.mark.parametrize("name", MODELS)
 def test_the_model_is_that_of_numpy_and_dense_codes(name: str, kind: str, weighted: bool) -> None:
     (model, n_classes), (X, values) = MODELS[name], table(kind)

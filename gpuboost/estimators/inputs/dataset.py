@@ -167,11 +167,9 @@ class Dataset:
                     "rows of a Dataset are selected by a slice or an array of bools or integers, "
                     f"got {rows!r:.80}; features cannot be selected: make a Dataset of them"
                 )
-        codes = np.ascontiguousarray(self.binned.codes[:, chosen])
-        check_shape(codes.T)
-        n_missing = np.count_nonzero(codes == self.binned.missing_code, axis=1)
         part = copy(self)
-        part.binned = BinnedMatrix(codes, self.mapper, n_missing)
+        part.binned = self.binned.take(chosen)
+        check_shape(np.broadcast_to(np.uint8(0), (part.n_samples, part.n_features)))
         return part
 
     def __len__(self) -> int:

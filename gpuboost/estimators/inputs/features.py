@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,7 @@ class TrainingTable:
         None.
         """
         if isinstance(self.data, BinnedMatrix):
-            return self.data
+            return replace(self.data)  # what the fit caches must not stay in the Dataset
         if self.mapper is not None:
             return backend.bin(self.data, self.mapper, n_threads)
         rule = BinRule(self.schema.is_categorical, self.max_bins, weights)
@@ -84,7 +84,7 @@ def read_prediction(
         with where_they_are(X):
             return check_features(apply_schema(X, schema, owner), schema.names)
     check_known_columns(X, (schema, mapper), owner, "those that it was fitted on")
-    return X.binned
+    return replace(X.binned)  # what the prediction caches must not stay in the Dataset
 
 
 def where_they_are(*given: Any) -> AbstractContextManager[Any]:
@@ -135,7 +135,7 @@ def same_bins(one: BinMapper, other: BinMapper) -> bool:
     return one is other or (
         np.array_equal(one.n_bins, other.n_bins)
         and np.array_equal(one.is_categorical, other.is_categorical)
-        and all(map(np.array_equal, one.edges, other.edges))
+        and np.array_equal(one.all_edges, other.all_edges)
     )
 
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gpuboost import RandomForestRegressor
 from gpuboost.backends.cuda.data import binning, edges, features
 from gpuboost.backends.cuda.runtime.source import file_text, kernel_source
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
@@ -27,6 +29,7 @@ from tests.cuda_shim.launcher import KernelError
 from tests.cuda_shim.mutants import barrier_mutants
 from tests.engine.harness import COLUMN_KINDS, make_columns, make_weights
 from tests.fakes.fake_cupy import Machine
+from tests.fakes.gpu_arrays import to_gpu
 
 pytestmark = pytest.mark.skipif(
     cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
@@ -332,3 +335,13 @@ def test_doubles_compile_to_lean_code(file: str, architecture: str) -> None:
     source = kernel_source(file, {"DOUBLE": 1})
     result = nvrtc.compile_source(source, architecture, file_name=file)
     assert not complaints(result), f"{result.log}\n{SPILL_ADVICE}"
+
+
+def test_sparse_features_with_targets_and_weights_on_the_device(machine: Machine) -> None:
+    rng = np.random.default_rng(0)
+    X = scipy.sparse.random(120, 30, density=0.1, random_state=rng, format="csr")
+    y, weights = np.asarray(X.sum(axis=1)).ravel(), rng.integers(0, 3, 120) * 0.5
+    wanted = RandomForestRegressor(3, device="numpy", random_state=0).fit(X, y, weights)
+    model = RandomForestRegressor(3, device="cuda", random_state=0)
+    for own in ((y, weights), (y, to_gpu(weights)), (to_gpu(y), weights)):
+        assert model.fit(X, *own).fingerprint() == wanted.fingerprint()
