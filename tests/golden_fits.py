@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tests.estimators.device_cases import BOOSTED, CASES, REPLAYED_FORESTS, Case
-from tests.estimators.estimator_cases import NAMES, make
+from tests.estimators.estimator_cases import WITH_TREES, make
 
 FILE = Path(__file__).parent / "data" / "golden_fits.json"
 FIRST_TREES = 2  # trees or rounds of the first fit of a warm start
@@ -77,7 +77,7 @@ class GoldenFit:
 
 def golden_fits() -> Iterator[GoldenFit]:
     """All golden fits: every estimator with its defaults and with each of its options."""
-    every = (*map(Case, NAMES), *CASES, *REPLAYED_FORESTS, *BOOSTED, *OTHER_OPTIONS)
+    every = (*map(Case, WITH_TREES), *CASES, *REPLAYED_FORESTS, *BOOSTED, *OTHER_OPTIONS)
     cases = {str(case): case for case in every}  # some cases are in two lists
     for n_rows in BACKENDS:
         yield from (GoldenFit(case, n_rows) for case in cases.values())

@@ -280,7 +280,7 @@ class BinnedMatrix:
         return self.stored.dense() if isinstance(self.stored, SparseCodes) else self.stored
 
     @property
-    def is_sparse(self) -> bool:
+    def grows_sparse(self) -> bool:
         """Whether so few codes are stored that growing trees on them takes less time than dense."""
         stored = self.stored
         return isinstance(stored, SparseCodes) and stored.density <= MAX_DENSITY

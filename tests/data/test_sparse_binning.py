@@ -163,7 +163,7 @@ def test_a_fit_and_a_prediction_leave_no_caches_in_a_dataset_or_a_pickle(device:
 def test_rows_of_a_sparse_dataset_stay_sparse(rows: Any) -> None:
     data, X, y = sparse_dataset()
     part, dense = data[rows], gpuboost.Dataset(X.toarray())[rows]
-    assert isinstance(part.binned.stored, SparseCodes) and part.binned.is_sparse
+    assert isinstance(part.binned.stored, SparseCodes) and part.binned.grows_sparse
     np.testing.assert_array_equal(part.binned.codes, dense.binned.codes)
     np.testing.assert_array_equal(part.binned.n_missing, dense.binned.n_missing)
     for device in ("numpy", "numba"):

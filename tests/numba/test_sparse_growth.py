@@ -36,7 +36,7 @@ def table(kind: str) -> tuple[scipy.sparse.csr_array, np.ndarray]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_trees_grow_on_the_stored_codes(kind: str) -> None:
     binned = g.Dataset(table(kind)[0]).binned
-    assert binned.is_sparse and binned.stored.density <= MAX_DENSITY
+    assert binned.grows_sparse and binned.stored.density <= MAX_DENSITY
     assert len(matrix_of(binned, as_stored=True, by_row=True).codes_by_row)
     assert "codes" not in vars(binned)
 

@@ -34,7 +34,7 @@ class HostBackend(Backend):
 
     threshold_finder: ThresholdFinder | None = None
     column_counter: type[ColumnCounter] = ColumnCounter
-    binning: Callable[[Any, BinMapper, int], BinnedMatrix] = staticmethod(bin_columns)  # if dense
+    bin_dense: Callable[[Any, BinMapper, int], BinnedMatrix] = staticmethod(bin_columns)
 
     def grow_finished(self, task: GrowTask) -> Iterator[tuple[int, Tree]]:
         """Grow the trees of ``task`` and finish them."""
@@ -54,13 +54,13 @@ class HostBackend(Backend):
             mapper = learn_sparse_bins(X, rule, n_threads, self.column_counter)
             return bin_sparse(X, mapper, n_threads)
         mapper, binned = learn_bins(X, rule, n_threads, self.column_counter, with_codes=True)
-        return self.binning(X, mapper, n_threads) if binned is None else binned
+        return self.bin_dense(X, mapper, n_threads) if binned is None else binned
 
     def bin(self, X: Features, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
         """Codes of ``X`` (n, F)."""
         if isinstance(X, SparseFeatures):
             return bin_sparse(X, mapper, n_threads)
-        return self.binning(X, mapper, n_threads)
+        return self.bin_dense(X, mapper, n_threads)
 
     def sum_out_of_bag(
         self,

@@ -22,7 +22,7 @@ class NumbaBackend(HostBackend):
     name = "numba"
     threshold_finder = staticmethod(find_thresholds)
     column_counter = CompiledColumnCounter
-    binning = staticmethod(bin_matrix)
+    bin_dense = staticmethod(bin_matrix)
     predict = staticmethod(prediction.predict)
     apply = staticmethod(prediction.apply)
 

@@ -20,7 +20,7 @@ class Dataset:
     """Features that are read, checked and binned once.
 
     Pass a dataset to `fit`, `predict` and `score` in place of `X`. The dataset keeps one byte per
-    value, not `X` itself. ``data[rows]`` selects rows by a slice, a mask or indices and keeps the
+    value, or five bytes per stored entry of a sparse matrix, not `X` itself. ``data[rows]`` selects rows by a slice, a mask or indices and keeps the
     bins of the whole dataset. In cross-validation, the bins and the codes of categories therefore
     depend on the test rows, but nothing else in a fit does.
 
@@ -69,7 +69,7 @@ class Dataset:
     TypeError, ValueError
         X, a weight or a parameter is invalid; the message says what is allowed.
     MemoryError
-        There is not enough memory, for example to convert a sparse matrix to a dense array.
+        There is not enough memory.
     ImportError
         X is an Arrow table of another library than pandas or polars, and pyarrow is not installed.
 

@@ -125,7 +125,7 @@ class NumbaBooster(HostBooster):
             rows = np.flatnonzero(~inside).astype(np.uint32)
             if not len(rows):
                 return leaf
-        if data.is_sparse:
+        if data.grows_sparse:
             tree, codes = used_codes(tree, data)
             by_row = row_major(codes, self._pool)
         else:

@@ -56,9 +56,8 @@ def grows_by_levels(task: BoostTask) -> bool:
     Level-wise growth requires one channel, a maximum depth above 0, no random thresholds, the same
     limits for all trees of a round (so with several trees, neither min_weight_fraction_leaf nor
     min_impurity_decrease), enough candidate features per node, enough memory, enough rows and a
-    dense matrix. All
-    other trees are grown depth-first, each by one thread. In level-wise growth of deep
-    trees, the subtrees of small nodes are also grown depth-first, and all threads share them
+    dense matrix. All other trees are grown depth-first, each by one thread. In level-wise growth of
+    deep trees, the subtrees of small nodes are also grown depth-first, and all threads share them
     (`level_wise.subtrees`).
 
     A round of 200k x 28 with two threads takes, depth-first and level by level: 120 and 39 ms with
@@ -72,7 +71,7 @@ def grows_by_levels(task: BoostTask) -> bool:
     alike = options.min_weight_fraction_leaf == 0.0 and options.min_impurity_decrease == 0.0
     alike |= task.trees_per_round == 1
     large = task.matrix.n_samples >= MIN_LEVEL_WISE_ROWS
-    large &= not task.matrix.is_sparse
+    large &= not task.matrix.grows_sparse
     if not (one_channel and ordinary and alike and large and _has_enough_features(task)):
         return False
     return shape_of(task).fits

@@ -34,7 +34,7 @@ def matrix_of(binned: BinnedMatrix, as_stored: bool = False, by_row: bool = Fals
     ``by_row`` is whether the entries of a sparse matrix are needed row by row, too.
     """
     mapper, stored = binned.mapper, binned.stored
-    if isinstance(stored, SparseCodes) and not (as_stored and binned.is_sparse):
+    if isinstance(stored, SparseCodes) and not (as_stored and binned.grows_sparse):
         stored = binned.codes
     entries = _NO_ENTRIES
     if isinstance(stored, SparseCodes):
@@ -190,7 +190,7 @@ def _sparse_buffers(n_samples: int, n_features: int, n_entries: int) -> dict[str
     return {
         "column": np.zeros((1, n_samples), np.uint8),
         "position": np.zeros(n_samples, np.uint32),
-        "of_node": np.zeros(1, np.int64),
+        "node_word": np.zeros(1, np.int64),
         "entry_starts": np.zeros(n_features + 2 if n_entries else 0, np.int64),
         "entry_codes": np.zeros(n_entries, np.uint8),
         "entry_words": np.zeros(n_entries, np.int64),

@@ -200,7 +200,7 @@ class Scratch(NamedTuple):
         Codes of one feature, by row.
     position : uint32 (n,), or (0,) if the matrix is dense
         See `sparse_columns.position_of`.
-    of_node : int64 (1,)
+    node_word : int64 (1,)
         If the matrix is sparse, the sum of the words of a node.
     entry_starts, entry_codes, entry_words : int64 (F + 2,), uint8 (E,), int64 (E,), or empty
         Entries of a node, sorted by feature (see `sparse_search`).
@@ -245,7 +245,7 @@ class Scratch(NamedTuple):
     codes: np.ndarray
     column: np.ndarray
     position: np.ndarray
-    of_node: np.ndarray
+    node_word: np.ndarray
     entry_starts: np.ndarray
     entry_codes: np.ndarray
     entry_words: np.ndarray

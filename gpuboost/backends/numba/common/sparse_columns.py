@@ -67,7 +67,7 @@ def note_rows(scratch, rows, words):
     for i in range(rows.size):
         scratch.position[rows[i]] = i
         total += words[i]
-    scratch.of_node[0] = total
+    scratch.node_word[0] = total
 
 
 @inlined

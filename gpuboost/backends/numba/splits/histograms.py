@@ -88,7 +88,7 @@ def _add_entries(problem, rows, words, feature):
     The words of rows without an entry are what is left of the words of all rows.
     """
     matrix, scratch = problem.matrix, problem.scratch
-    zero_code, left, n_left = matrix.zero_code[feature], scratch.of_node[0], rows.size
+    zero_code, left, n_left = matrix.zero_code[feature], scratch.node_word[0], rows.size
     for entry in range(matrix.first_entry[feature], matrix.first_entry[feature + 1]):
         i = position_of(scratch, rows, matrix.entry_row[entry])
         if i >= 0:
