@@ -20,9 +20,10 @@ class Dataset:
     """Features that are read, checked and binned once.
 
     Pass a dataset to `fit`, `predict` and `score` in place of `X`. The dataset keeps one byte per
-    value, or five bytes per stored entry of a sparse matrix, not `X` itself. ``data[rows]`` selects rows by a slice, a mask or indices and keeps the
-    bins of the whole dataset. In cross-validation, the bins and the codes of categories therefore
-    depend on the test rows, but nothing else in a fit does.
+    value, or five bytes per stored entry of a sparse matrix, not `X` itself. ``data[rows]`` selects
+    rows by a slice, a mask or indices and keeps the bins of the whole dataset. In cross-validation,
+    the bins and the codes of categories therefore depend on the test rows, but nothing else in a
+    fit does.
 
     A dataset holds bin codes only. A value between the training values of two bins may therefore
     fall on the other side of a threshold between these bins than the same value in ``predict(X)``.
