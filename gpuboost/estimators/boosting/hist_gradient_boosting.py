@@ -150,7 +150,7 @@ class HistGradientBoosting(BaseEstimator, ABC):
         Parameters
         ----------
         X_val, y_val, sample_weight_val : as X, y and sample_weight, optional
-            FitRows whose scores early stopping looks at, in place of rows set aside.
+            Rows whose scores early stopping looks at, in place of rows set aside.
 
         Returns
         -------
