@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
+from numbers import Number
 from typing import Any, NoReturn
 
 import narwhals as nw
@@ -21,7 +22,7 @@ _DATE_ADVICE = (
 )
 _PARTS_ADVICE = "make columns of numbers, strings or categories of it"
 _DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
-_PARTS = (bytes, bytearray, memoryview, list, tuple, dict, set, frozenset, np.ndarray)
+_PARTS = (bytes, bytearray, memoryview, list, tuple, set, frozenset, np.ndarray)
 
 
 def check_array_type(values: np.ndarray, label: str) -> None:
@@ -53,7 +54,7 @@ def check_column_type(series: nw.Series[Any], label: str) -> None:
 
 
 def check_objects(values: Sequence[Any], label: str) -> None:
-    """Check that no Python object is a date, complex, bytes or a collection.
+    """Check that no Python object is a date, complex, bytes, a list, a tuple or a set.
 
     Raises
     ------
@@ -106,3 +107,15 @@ def holds_strings(series: nw.Series[Any]) -> bool:
         return False
     present = values[~series.is_null().to_numpy()].tolist()
     return all(issubclass(kind, str) for kind in set(map(type, present)))
+
+
+def category_kind(category: Any) -> str:
+    """The type of a category in messages; equal ints, floats and bools have the same type."""
+    if isinstance(category, str):
+        return "strings"
+    return "numbers" if is_number(category) else f"of type {type(category).__name__}"
+
+
+def is_number(category: Any) -> bool:
+    """Whether a category is a number or a bool."""
+    return isinstance(category, (Number, np.bool_))

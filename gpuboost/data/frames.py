@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from numbers import Integral, Number
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from gpuboost.data.advice import warn_user
 from gpuboost.data.arrays import is_missing_label
+from gpuboost.data.column_types import category_kind, is_number
 from gpuboost.data.sparse_features import Features
 from gpuboost.data.tables import (
     ArrayTable,
@@ -291,7 +292,7 @@ def _occurring(codes: Codes, values: Sequence[Any]) -> list[Any]:
 
 def _check_kinds(label: str, known: dict[Any, int], values: list[Any]) -> None:
     """Check that some values, none of which is a known category, have the type of one."""
-    if values and set(map(_kind, values)).isdisjoint(map(_kind, known)):
+    if values and set(map(category_kind, values)).isdisjoint(map(category_kind, known)):
         raise ValueError(
             f"{label} had categories that are {_some_of(list(known))} in fit, but now has "
             f"{_some_of(values)}; convert the column to the type that it had in fit"
@@ -308,21 +309,10 @@ def _check_no_categories(label: str, table: Table, feature: int) -> None:
         )
 
 
-def _kind(category: Any) -> str:
-    """The type of a category in messages; equal ints, floats and bools have the same type."""
-    if isinstance(category, str):
-        return "strings"
-    return "numbers" if _is_number(category) else f"of type {type(category).__name__}"
-
-
 def _some_of(categories: list[Any]) -> str:
     """The types of categories in messages, with an example."""
-    kinds = sorted(set(map(_kind, categories)))
+    kinds = sorted(set(map(category_kind, categories)))
     return f"{' and '.join(kinds)} (such as {min(categories, key=_category_order)!r:.40})"
-
-
-def _is_number(category: Any) -> bool:
-    return isinstance(category, (Number, np.bool_))
 
 
 def _by_float32(known: dict[Any, int]) -> dict[float, float]:
@@ -359,7 +349,7 @@ def _category_text(category: Any) -> str:
         return f"text {category}"
     if isinstance(category, Integral):
         return f"number {int(category)}"
-    if _is_number(category):
+    if is_number(category):
         value = float(category)
         return f"number {int(value) if value.is_integer() else value!r}"
     return f"{type(category).__name__} {category!r}"
@@ -367,7 +357,7 @@ def _category_text(category: Any) -> str:
 
 def _category_order(category: Any) -> tuple[bool, Any, str]:
     """Sort key of a category: numbers come first, by value, then everything else as text."""
-    if _is_number(category):
+    if is_number(category):
         return False, category, ""
     return True, 0, str(category)
 

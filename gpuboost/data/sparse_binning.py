@@ -66,8 +66,8 @@ def _block_count(n_rows: int, n_columns: int, n_entries: int, n_threads: int) ->
     `_distinct_values` numbers the entries of a block, and a 0 for each of its columns, with 32
     bits. A block can have as many entries as one column more than its share.
     """
-    room = _MAX_BLOCK_VALUES - n_rows - n_columns
-    return max(n_threads, -(-n_entries // room))
+    share = _MAX_BLOCK_VALUES - n_rows - n_columns
+    return max(n_threads, -(-n_entries // share))
 
 
 def _column_blocks(entries: csc_array, n_blocks: int) -> Iterator[tuple[int, csc_array]]:

@@ -30,4 +30,5 @@ def assert_same_fields(found: Any, expected: Any, where: str) -> None:
 def assert_equal_models(found: Any, expected: Any) -> None:
     """Assert equal fingerprints, and equal gains, impurities, weights and counts of nodes."""
     assert found.fingerprint() == expected.fingerprint()
+    found, expected = (getattr(own, "_boosting", own) for own in (found, expected))
     assert_same_fields(found._ensemble, expected._ensemble, "ensemble")

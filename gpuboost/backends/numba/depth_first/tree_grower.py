@@ -24,7 +24,7 @@ from gpuboost.backends.numba.common.packed_words import (
     choose_gradient_packing,
     choose_packing,
 )
-from gpuboost.backends.numba.common.records import Limits, Matrix, Problem, RowTargets
+from gpuboost.backends.numba.common.records import Limits, Problem, RowTargets
 from gpuboost.backends.numba.depth_first.class_sums import class_entries, sparse_sums, sum_classes
 from gpuboost.backends.numba.depth_first.grow import (
     CREATED,
@@ -39,7 +39,6 @@ from gpuboost.backends.numba.references import Reference, by_reference
 from gpuboost.backends.numba.splits.channels import CHANNEL_PACKING, Channels
 from gpuboost.backends.numba.splits.plugins import NO_PLUGINS, plugins_of
 from gpuboost.backends.numba.threads.map import contiguous, map_in_order
-from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.sampling import root_key
 from gpuboost.engine.targets import ClassTarget, MedianTarget, Target, ValueTarget
 from gpuboost.engine.task import GrownTree, GrowTask, TreeOptions
@@ -103,17 +102,16 @@ def make_channels(n_samples: int, target: Target) -> Channels | None:
     )
 
 
-def searches_entries(task: GrowTask) -> bool:
+def searches_entries(options: TreeOptions, n_features: int, n_channels: int) -> bool:
     """Whether nodes of a sparse matrix are searched by `sparse_search`.
 
     It requires one channel, and that a node considers all features of the tree, by number, and all
     thresholds.
     """
-    options, n_features = task.options, task.matrix.n_features
     considers_all = min(options.max_features, options.level_features) >= n_features
     by_number = not options.hashed_order and options.interactions is None
-    has_one_channel = task.target.n_channels == 1
-    return has_one_channel and considers_all and by_number and not options.random_thresholds
+    has_plain_nodes = n_channels == 1 and not options.random_thresholds
+    return has_plain_nodes and considers_all and by_number
 
 
 class Sizes(NamedTuple):
@@ -128,19 +126,6 @@ class Sizes(NamedTuple):
     any_categorical: bool
     is_sparse: bool
     n_entries: int
-
-    @classmethod
-    def of(cls, matrix: Matrix, binned: BinnedMatrix) -> Sizes:
-        """The facts about the `Matrix` of a binned matrix."""
-        n_entries = len(matrix.codes_by_row)
-        return cls(
-            n_samples=binned.n_samples,
-            n_features=binned.n_features,
-            any_categorical=matrix.any_categorical,
-            is_sparse=len(matrix.first_entry) > 0,
-            # Nodes with more entries than these are searched in the entries of the whole matrix.
-            n_entries=min(n_entries // 2, MAX_ENTRIES) + 1 if n_entries else 0,
-        )
 
 
 class Space:
@@ -193,10 +178,19 @@ class DepthFirstGrower:
     def __init__(self, task: GrowTask, earlier: DepthFirstGrower | None = None) -> None:
         self.task = task = by_rank(task)
         if earlier is None:
-            by_row = searches_entries(task)
+            n_features = task.matrix.n_features
+            by_row = searches_entries(task.options, n_features, task.target.n_channels)
             matrix = matrix_of(task.matrix, as_stored=True, by_row=by_row)
-            self._sizes, self.matrix = Sizes.of(matrix, task.matrix), by_reference(matrix)
-            constraints = constraints_of(task.options, task.matrix.n_features)
+            n_entries = len(matrix.codes_by_row)
+            self._sizes = Sizes(
+                n_samples=task.matrix.n_samples,
+                n_features=n_features,
+                any_categorical=matrix.any_categorical,
+                is_sparse=len(matrix.first_entry) > 0,
+                n_entries=min(n_entries // 2, MAX_ENTRIES) + 1 if n_entries else 0,
+            )
+            self.matrix = by_reference(matrix)
+            constraints = constraints_of(task.options, n_features)
             self.constraints, self._plugins = by_reference(constraints), NO_PLUGINS
             self._local = threading.local()
         else:
