@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import gpuboost
 from gpuboost import RandomForestRegressor
+from gpuboost.backends.host import binned
 from gpuboost.backends.numba.backend import NumbaBackend
 from gpuboost.backends.numpy.backend import NumpyBackend
 from gpuboost.data import sparse_features
@@ -172,6 +173,26 @@ def test_rows_of_a_sparse_dataset_stay_sparse(rows: Any) -> None:
             for own in (part, dense)
         ]
         assert fits[0].fingerprint() == fits[1].fingerprint()
+
+
+@pytest.mark.parametrize("n_codes", [1, 5000, 10**6])
+def test_a_part_of_a_sparse_dataset_is_dense_at_a_time(
+    n_codes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(binned, "_SPARSE_BLOCK_CODES", n_codes)
+    data, X, y = sparse_dataset()
+    found = list(binned.code_blocks(data.binned))
+    assert [len(block) for _, block in found[:-1]] == [max(8, n_codes // 200 // 8 * 8)] * (
+        len(found) - 1
+    )
+    expected = [block for _, block in binned.code_blocks(gpuboost.Dataset(X.toarray()).binned)]
+    np.testing.assert_array_equal(np.concatenate([block for _, block in found]), expected[0])
+    models = [
+        RandomForestRegressor(30, oob_score=True, device="numpy", random_state=0).fit(own, y)
+        for own in (data, X.toarray())
+    ]
+    np.testing.assert_array_equal(*(model.oob_prediction_ for model in models))
+    np.testing.assert_array_equal(models[0].predict(data), models[1].predict(X.toarray()))
 
 
 def test_a_sparse_matrix_with_a_categorical_feature_becomes_dense_at_once(
