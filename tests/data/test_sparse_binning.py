@@ -195,6 +195,31 @@ def test_a_part_of_a_sparse_dataset_is_dense_at_a_time(
     np.testing.assert_array_equal(models[0].predict(data), models[1].predict(X.toarray()))
 
 
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_staged_predictions_make_only_used_features_dense(
+    n_classes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, X, y = sparse_dataset()
+    classes = np.argsort(np.argsort(y)) * n_classes // len(y)
+    model = gpuboost.GradientBoostingClassifier(  # such large leaves that some trees do not split
+        n_estimators=9, max_depth=2, subsample=0.3, min_samples_leaf=6, random_state=0
+    ).fit(X, classes)
+    counts = [tree.node_count for tree in model._model.ensemble.trees]
+    assert min(counts) == 1 < max(counts)
+    expected = list(model.staged_predict_proba(X.toarray()))
+    sizes: list[int] = []
+    row_blocks = SparseFeatures.row_blocks
+    monkeypatch.setattr(
+        SparseFeatures,
+        "row_blocks",
+        lambda self: sizes.append(self.shape[1]) or row_blocks(self),
+    )
+    monkeypatch.setattr(SparseCodes, "row_blocks", None)
+    for own in (X, X.tocsc(), data):
+        np.testing.assert_array_equal(list(model.staged_predict_proba(own)), expected)
+    assert len(sizes) == 18 and max(sizes) <= 1 + 3 * n_classes
+
+
 def test_a_sparse_matrix_with_a_categorical_feature_becomes_dense_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
