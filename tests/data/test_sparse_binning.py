@@ -17,9 +17,9 @@ from gpuboost import RandomForestRegressor
 from gpuboost.backends.host import binned
 from gpuboost.backends.numba.backend import NumbaBackend
 from gpuboost.backends.numpy.backend import NumpyBackend
-from gpuboost.data import sparse_features
+from gpuboost.data import sparse_binning, sparse_features
 from gpuboost.data.frames import fit_schema
-from gpuboost.data.sparse_binning import _block_count
+from gpuboost.data.sparse_binning import _block_count, _column_blocks
 from gpuboost.data.sparse_features import SparseFeatures
 from gpuboost.data.validation import check_features
 from gpuboost.engine.bins import BinnedMatrix, BinRule, SparseCodes
@@ -132,6 +132,16 @@ def test_no_block_of_columns_has_more_values_than_32_bits_number() -> None:
     entries, rows = 40 * 2**30, 2**30
     blocks = _block_count(rows, 10_000, entries, 2)
     assert entries / blocks + rows + 10_000 <= 2**32 < entries / (blocks - 1) + rows + 10_000
+
+
+def test_blocks_of_columns_keep_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sparse_binning, "_MAX_BLOCK_VALUES", 200)
+    rng = np.random.default_rng(0)
+    density = rng.choice([0.0, 0.1, 1.0], size=30)
+    X = scipy.sparse.csc_array((rng.random((60, 30)) < density).astype(float))
+    blocks = list(_column_blocks(X, _block_count(60, 30, X.nnz, 1)))
+    assert max(own.nnz + own.shape[1] for _, own in blocks) <= 200 < X.nnz
+    assert [first for first, _ in blocks] == [0, *np.cumsum([b.shape[1] for _, b in blocks])[:-1]]
 
 
 def sparse_dataset() -> tuple[gpuboost.Dataset, Any, np.ndarray]:
