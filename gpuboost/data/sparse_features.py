@@ -67,9 +67,17 @@ class SparseFeatures:
         places = (entries.row[found], entries.col[found], entries.data[found])
         return list(zip(*(own.tolist() for own in places), strict=True))
 
+    def by_column(self) -> SparseFeatures:
+        """The same features in a matrix that is stored column by column."""
+        return SparseFeatures(csc_array(self.matrix))
+
+    def select(self, features: Any) -> SparseFeatures:
+        """Some features, as a sparse matrix."""
+        return SparseFeatures(self.matrix[:, features])
+
     def columns(self, features: Any) -> np.ndarray:
         """The dense columns of some features: (n_samples, len(features))."""
-        return dense_from_sparse(self.matrix[:, features].tocsc(), self.dtype)
+        return self.select(features).by_column().dense()
 
     def dense(self) -> np.ndarray:
         """All features as a dense array.

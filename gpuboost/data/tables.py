@@ -15,7 +15,6 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_array
 
 from gpuboost.data.arrays import as_host_array, is_sparse
 from gpuboost.data.column_types import (
@@ -80,7 +79,7 @@ class SparseTable:
     @cached_property
     def by_column(self) -> SparseFeatures:
         """The features in a matrix whose columns are read fast."""
-        return SparseFeatures(csc_array(self.features.matrix))
+        return self.features.by_column()
 
     def numbers(self, feature: int) -> np.ndarray:
         return self.by_column.columns([feature])[:, 0]

@@ -14,6 +14,7 @@ every feature.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -238,6 +239,17 @@ class SparseCodes:
         """The entries row by row: first entry of each row, then z; their features and codes."""
         whole = self._as_columns().tocsr()
         return whole.indptr.astype(np.int64), whole.indices.astype(np.uint32), whole.data
+
+    def row_blocks(self, size: int) -> Iterator[NDArray[np.uint8]]:
+        """Yield the dense codes of ``size`` rows after another: (n_rows, F)."""
+        starts, column, code = self.by_row()
+        for first in range(0, self.n_samples, size):
+            start = starts[first : first + size + 1]
+            entries = slice(start[0], start[-1])
+            codes = np.tile(self.zero_code, (len(start) - 1, 1))
+            row = np.repeat(np.arange(len(codes)), np.diff(start))
+            codes[row, column[entries]] = code[entries]
+            yield codes
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 import gpuboost
 from gpuboost import RandomForestRegressor
+from gpuboost.backends.host import binned
 from gpuboost.backends.numba.backend import NumbaBackend
 from gpuboost.backends.numpy.backend import NumpyBackend
-from gpuboost.data import sparse_features
+from gpuboost.data import sparse_binning, sparse_features
 from gpuboost.data.frames import fit_schema
-from gpuboost.data.sparse_binning import _block_count
+from gpuboost.data.sparse_binning import _block_count, _column_blocks
 from gpuboost.data.sparse_features import SparseFeatures
 from gpuboost.data.validation import check_features
 from gpuboost.engine.bins import BinnedMatrix, BinRule, SparseCodes
@@ -133,6 +134,16 @@ def test_no_block_of_columns_has_more_values_than_32_bits_number() -> None:
     assert entries / blocks + rows + 10_000 <= 2**32 < entries / (blocks - 1) + rows + 10_000
 
 
+def test_blocks_of_columns_keep_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sparse_binning, "_MAX_BLOCK_VALUES", 200)
+    rng = np.random.default_rng(0)
+    density = rng.choice([0.0, 0.1, 1.0], size=30)
+    X = scipy.sparse.csc_array((rng.random((60, 30)) < density).astype(float))
+    blocks = list(_column_blocks(X, _block_count(60, 30, X.nnz, 1)))
+    assert max(own.nnz + own.shape[1] for _, own in blocks) <= 200 < X.nnz
+    assert [first for first, _ in blocks] == [0, *np.cumsum([b.shape[1] for _, b in blocks])[:-1]]
+
+
 def sparse_dataset() -> tuple[gpuboost.Dataset, Any, np.ndarray]:
     """A sparse Dataset, its matrix and a target."""
     rng = np.random.default_rng(0)
@@ -172,6 +183,51 @@ def test_rows_of_a_sparse_dataset_stay_sparse(rows: Any) -> None:
             for own in (part, dense)
         ]
         assert fits[0].fingerprint() == fits[1].fingerprint()
+
+
+@pytest.mark.parametrize("n_codes", [1, 5000, 10**6])
+def test_a_part_of_a_sparse_dataset_is_dense_at_a_time(
+    n_codes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(binned, "_SPARSE_BLOCK_CODES", n_codes)
+    data, X, y = sparse_dataset()
+    found = list(binned.code_blocks(data.binned))
+    assert [len(block) for _, block in found[:-1]] == [max(8, n_codes // 200 // 8 * 8)] * (
+        len(found) - 1
+    )
+    expected = [block for _, block in binned.code_blocks(gpuboost.Dataset(X.toarray()).binned)]
+    np.testing.assert_array_equal(np.concatenate([block for _, block in found]), expected[0])
+    models = [
+        RandomForestRegressor(30, oob_score=True, device="numpy", random_state=0).fit(own, y)
+        for own in (data, X.toarray())
+    ]
+    np.testing.assert_array_equal(*(model.oob_prediction_ for model in models))
+    np.testing.assert_array_equal(models[0].predict(data), models[1].predict(X.toarray()))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_staged_predictions_make_only_used_features_dense(
+    n_classes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, X, y = sparse_dataset()
+    classes = np.argsort(np.argsort(y)) * n_classes // len(y)
+    model = gpuboost.GradientBoostingClassifier(  # such large leaves that some trees do not split
+        n_estimators=9, max_depth=2, subsample=0.3, min_samples_leaf=6, random_state=0
+    ).fit(X, classes)
+    counts = [tree.node_count for tree in model._model.ensemble.trees]
+    assert min(counts) == 1 < max(counts)
+    expected = list(model.staged_predict_proba(X.toarray()))
+    sizes: list[int] = []
+    row_blocks = SparseFeatures.row_blocks
+    monkeypatch.setattr(
+        SparseFeatures,
+        "row_blocks",
+        lambda self: sizes.append(self.shape[1]) or row_blocks(self),
+    )
+    monkeypatch.setattr(SparseCodes, "row_blocks", None)
+    for own in (X, X.tocsc(), data):
+        np.testing.assert_array_equal(list(model.staged_predict_proba(own)), expected)
+    assert len(sizes) == 18 and max(sizes) <= 1 + 3 * n_classes
 
 
 def test_a_sparse_matrix_with_a_categorical_feature_becomes_dense_at_once(

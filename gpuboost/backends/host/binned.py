@@ -11,29 +11,32 @@ from gpuboost.engine.bins import BinnedMatrix, SparseCodes
 
 HOST_ROWS_PER_BLOCK = 2**15  # rows converted to floats at a time
 DEVICE_ROWS_PER_BLOCK = 2**20  # the same, on a device
+_SPARSE_BLOCK_CODES = 2**22  # of a sparse matrix that become dense at a time
 
 
 def code_blocks(matrix: BinnedMatrix) -> Iterator[tuple[slice, np.ndarray]]:
     """Yield slices of rows, each with the codes of its rows: float32 (n, F), NaN where missing.
 
-    The codes are on the same device as those of the matrix.
+    The codes are on the same device as those of the matrix. All slices start at multiples of 8.
     """
-    stored = matrix.stored
-    on_host = isinstance(stored, SparseCodes) or array_module(stored) is np
-    size = HOST_ROWS_PER_BLOCK if on_host else DEVICE_ROWS_PER_BLOCK
-    for start in range(0, matrix.n_samples, size):
-        rows = slice(start, min(start + size, matrix.n_samples))
-        part = _codes_of(stored, rows)
-        with working_on(part):
-            codes = array_module(part).ascontiguousarray(part.T)
+    start = 0
+    for codes in _row_blocks(matrix.stored):
+        with working_on(codes):
             block = codes.astype(np.float32)
             block[codes == matrix.missing_code] = np.nan
-        yield rows, block
+        yield slice(start, start + len(codes)), block
+        start += len(codes)
 
 
-def _codes_of(stored: np.ndarray | SparseCodes, rows: slice) -> np.ndarray:
-    """The codes of some rows as an array (n_features, n_rows)."""
+def _row_blocks(stored: np.ndarray | SparseCodes) -> Iterator[np.ndarray]:
+    """Yield the codes of some rows after another: uint8 (n, F)."""
     if isinstance(stored, SparseCodes):
-        return stored.take(rows).dense()
-    with working_on(stored):
-        return stored[:, rows]
+        size = min(HOST_ROWS_PER_BLOCK, _SPARSE_BLOCK_CODES // stored.shape[0] // 8 * 8)
+        yield from stored.row_blocks(max(8, size))
+        return
+    xp = array_module(stored)
+    size = HOST_ROWS_PER_BLOCK if xp is np else DEVICE_ROWS_PER_BLOCK
+    for start in range(0, stored.shape[1], size):
+        with working_on(stored):
+            codes = xp.ascontiguousarray(stored[:, start : start + size].T)
+        yield codes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,10 +12,11 @@ import numpy as np
 
 from gpuboost.backends.device_arrays import inverse_link
 from gpuboost.backends.protocol import Backend
-from gpuboost.data.sparse_features import Features
+from gpuboost.data.sparse_features import Features, SparseFeatures
 from gpuboost.engine.array_modules import array_module, working_on
-from gpuboost.engine.bins import BinnedMatrix
+from gpuboost.engine.bins import BinnedMatrix, SparseCodes
 from gpuboost.engine.ensembles.ensemble import Ensemble, impurity_decrease_per_feature
+from gpuboost.engine.growth.tree import Tree
 from gpuboost.engine.losses import Loss
 from gpuboost.estimators.model.fitted import FittedTrees, run_in_blocks
 
@@ -78,10 +79,12 @@ class BoostedRounds(FittedTrees):
         """`raw` after each round; the next array is computed from this one, so do not change it."""
         k = self.trees_per_round
         total: Any = 0.0
+        if isinstance(data, SparseFeatures):
+            data = data.by_column()
         for number in range(self.n_rounds):
-            trees = self.ensemble.trees[number * k : (number + 1) * k]
+            own, trees = _used_features(data, self.ensemble.trees[number * k : (number + 1) * k])
             parts = [Ensemble.of_one(tree) for tree in trees]
-            found = _sums(parts, data, backend, n_threads)
+            found = _sums(parts, own, backend, n_threads)
             with working_on(found):
                 total = total + found
             yield total
@@ -114,6 +117,30 @@ def predictions(loss: Loss, raw: np.ndarray) -> np.ndarray:
         return inverse_link(loss.facts.link, raw)
     with working_on(raw):
         return loss.predict(raw)
+
+
+def _used_features(
+    data: Features | BinnedMatrix, trees: Sequence[Tree]
+) -> tuple[Features | BinnedMatrix, Sequence[Tree]]:
+    """Sparse features that some trees split on, and the trees with the numbers of these.
+
+    Predictions make these features dense, which takes less time than for all. The first feature is
+    kept even if no tree splits on it. Data that is not sparse and its trees are returned as given.
+    """
+    used = np.unique(np.concatenate([np.maximum(tree.feature, 0) for tree in trees]))
+    own: Features | BinnedMatrix
+    if isinstance(data, SparseFeatures):
+        own = data.select(used)
+    elif isinstance(data, BinnedMatrix) and isinstance(data.stored, SparseCodes):
+        own = replace(data, stored=data.stored.columns(used), n_missing=data.n_missing[used])
+    else:
+        return data, trees
+    renumbered = []
+    for tree in trees:
+        place = np.searchsorted(used, tree.feature).astype(np.int32)
+        feature = np.where(tree.feature < 0, tree.feature, place)
+        renumbered.append(replace(tree, feature=feature))
+    return own, renumbered
 
 
 def _sums(

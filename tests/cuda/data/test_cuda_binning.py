@@ -343,5 +343,5 @@ def test_sparse_features_with_targets_and_weights_on_the_device(machine: Machine
     y, weights = np.asarray(X.sum(axis=1)).ravel(), rng.integers(0, 3, 120) * 0.5
     wanted = RandomForestRegressor(3, device="numpy", random_state=0).fit(X, y, weights)
     model = RandomForestRegressor(3, device="cuda", random_state=0)
-    for own in ((y, weights), (y, to_gpu(weights)), (to_gpu(y), weights)):
+    for own in ((y, weights), (y, to_gpu(weights)), (to_gpu(y), to_gpu(weights))):
         assert model.fit(X, *own).fingerprint() == wanted.fingerprint()
