@@ -103,7 +103,8 @@ class RowSampler:
     def _shared_rows(self, whole_unit: float) -> TreeRows:
         none = np.zeros(0, dtype=np.int64)
         if self.reweighs:
-            exponents = own_exponents(self.n_samples, self.n_draws, self.row_factor)
+            n_balanced = 0 if self.balance is None else self.balance.size // self.n_samples
+            exponents = own_exponents(self.n_samples, self.n_draws, self.row_factor, n_balanced)
             return TreeRows(none, None, draws=False, wide=none, exponents=exponents)
         if self.has_real_weights:
             assert self.weights is not None
@@ -291,15 +292,19 @@ def balanced_weights(counts: np.ndarray) -> np.ndarray:
     return weights
 
 
-def own_exponents(n_samples: int, n_draws: int, row_factor: np.ndarray | None) -> np.ndarray:
+def own_exponents(
+    n_samples: int, n_draws: int, row_factor: np.ndarray | None, n_balanced: int
+) -> np.ndarray:
     """Exponents of the two planes of the weights of a tree: int64 (2,).
 
     The exponents follow from a bound, so they are the same for all trees and known before rows are
     drawn: the weights of a tree sum to at most ``n_draws`` times the largest factor, since
-    balancing preserves the sum of the draws.
+    balancing the classes of one output preserves the sum of the draws. Balancing those of each
+    further output multiplies a weight by at most ``n_draws``. ``n_balanced`` is the number of
+    outputs whose classes are balanced.
     """
     factor_exponent = 0 if row_factor is None else int(exponent_of(row_factor[:, None])[0])
-    high = SUM_BITS - 1 - sum_bits(n_draws) - factor_exponent
+    high = SUM_BITS - 1 - max(n_balanced, 1) * sum_bits(n_draws) - factor_exponent
     return np.array([high, high + SUM_BITS - sum_bits(n_samples)])
 
 

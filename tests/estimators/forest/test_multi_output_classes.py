@@ -79,6 +79,21 @@ def test_several_copies_of_one_output_give_its_tree() -> None:
         assert np.array_equal(found[0], alone) and np.array_equal(found[1], alone)
 
 
+@pytest.mark.parametrize("name", FORESTS)
+def test_balanced_draws_of_classes_that_are_rare_in_all_outputs(name: str) -> None:
+    """The weight of such a row is up to the number of draws to the power of the outputs."""
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    y = np.zeros((40, 3), dtype=int)
+    y[7] = 1
+    given = {"class_weight": "balanced_subsample", "bootstrap": True, "random_state": 0}
+    fits = [
+        getattr(gpuboost, name)(20, device=device, **given).fit(X, y)
+        for device in ("numpy", "numba")
+    ]
+    assert fits[0].fingerprint() == fits[1].fingerprint()
+    assert (fits[0].predict(X[[7]]) == 1).all()
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_shapes_and_types(name: str) -> None:
     X, y = data()
