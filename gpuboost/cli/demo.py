@@ -66,9 +66,13 @@ class DemoOptions:
 
 
 def estimator_names(is_classification: bool) -> list[str]:
-    """Names of the public classifiers or regressors, single trees first."""
+    """Names of the public classifiers or regressors, single trees first.
+
+    HistGradientBoosting* are left out, because they grow the trees of GradientBoosting*.
+    """
     suffix = "Classifier" if is_classification else "Regressor"
-    names = [name for name in gpuboost.estimators.__all__ if name.endswith(suffix)]
+    every = gpuboost.estimators.__all__
+    names = [name for name in every if name.endswith(suffix) and not name.startswith("Hist")]
     return sorted(names, key=lambda name: name in TREE_COST)
 
 
