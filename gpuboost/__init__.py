@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         RandomForestClassifier,
         RandomForestRegressor,
     )
+    from gpuboost.estimators.files.estimators import load
     from gpuboost.estimators.inputs.dataset import Dataset
     from gpuboost.estimators.memory.estimate import estimate_memory
 
@@ -70,12 +71,14 @@ __all__ = [
     "estimate_memory",
     "export_graphviz",
     "export_text",
+    "load",
     "plot_tree",
 ]
 
 # Modules of the public names that are not in `gpuboost.estimators`, and their names. Those of
 # scikit-learn are here so that a script need only change where it imports from.
 _HOMES = {
+    "gpuboost.estimators.files.estimators": ("load",),
     "gpuboost.estimators.inputs.dataset": ("Dataset",),
     "gpuboost.estimators.memory.estimate": ("estimate_memory",),
     "sklearn.ensemble": (

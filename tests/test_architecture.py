@@ -44,7 +44,7 @@ _FLOORS = """
     io  interchange  ranking
     estimators.docstrings  estimators.model  estimators.inputs  estimators.fitting
     estimators.trees  estimators.forest  estimators.adaboost  estimators.boosting
-    estimators.memory  estimators
+    estimators.memory  estimators  estimators.files
     explain  plots  model_selection
     cli
 """
@@ -52,7 +52,6 @@ FLOORS = _FLOORS.split()
 RESERVED = {
     "blocks": "data larger than memory, a block at a time",
     "distributed": "fits by several processes and machines",
-    "io": "model files and checkpoints",
     "interchange": "models of other libraries, and ours for them",
     "ranking": "queries, and losses over them",
     "explain": "SHAP values, importances, rules",

@@ -190,14 +190,14 @@ class RowSampler:
     @cached_property
     def copied_to_host(self) -> RowSampler:
         """The sampler with its arrays on the host; the sampler itself if they are there already."""
-        return self._with_state(self.__getstate__()) if self.place else self
+        return self.with_state(self.__getstate__()) if self.place else self
 
     def drawing_only(self) -> RowSampler:
         """A sampler for a fitted model, with only the fields that are needed to draw rows again."""
         known = {"balance": None, "row_factor": None}
         if self.method == ALL_ROWS:
             known |= {"weights": None, "whole": None}
-        return self._with_state({f.name: getattr(self, f.name) for f in fields(self)} | known)
+        return self.with_state({f.name: getattr(self, f.name) for f in fields(self)} | known)
 
     def _arrays(self) -> dict[str, Any]:
         names = ("weights", "balance", "row_factor", "cumulative", "whole")
@@ -208,8 +208,8 @@ class RowSampler:
         state = {f.name: getattr(self, f.name) for f in fields(self)}
         return state | {name: copy_to_host(array) for name, array in self._arrays().items()}
 
-    def _with_state(self, state: dict[str, Any]) -> RowSampler:
-        """A sampler with the given fields; no field is computed again."""
+    def with_state(self, state: dict[str, Any]) -> RowSampler:
+        """A sampler with the given fields (see `__getstate__`); no field is computed again."""
         made = object.__new__(RowSampler)
         made.__dict__.update(state)
         return made

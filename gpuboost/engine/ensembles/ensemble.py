@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpuboost.engine.bins import BinMapper
+from gpuboost.engine.ensembles.compact import compacted, expanded, offsets
 from gpuboost.engine.growth.tree import TREE_TYPES, NodeArrays, Tree
 from gpuboost.engine.sparse_rows import SparseRows, dense
 
@@ -35,8 +36,13 @@ class Ensemble(NodeArrays):
         for f in fields(self):
             getattr(self, f.name).flags.writeable = False  # so that views cannot change the model
 
+    def __getstate__(self) -> dict[str, np.ndarray]:
+        """The arrays in compact form, without cached properties."""
+        return compacted({f.name: getattr(self, f.name) for f in fields(self)})
+
     def __setstate__(self, state: dict[str, np.ndarray]) -> None:
-        self.__dict__.update(state)
+        # Pickles of version 0.1.0 have all arrays.
+        self.__dict__.update(state if "left" in state else expanded(state))
         self.__post_init__()
 
     @classmethod
@@ -165,8 +171,3 @@ def impurity_decrease_per_feature(tree: Tree, n_features: int) -> np.ndarray:
     """Total impurity decrease of each feature's splits: float64 (n_features,)."""
     inner = tree.feature >= 0
     return np.bincount(tree.feature[inner], tree.impurity_decrease[inner], minlength=n_features)
-
-
-def offsets(sizes: list[int]) -> np.ndarray:
-    """Start of each part and end of the last part, from the sizes of the parts: int64."""
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

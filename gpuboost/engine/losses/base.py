@@ -260,6 +260,11 @@ class FormulaLoss(Loss):
         """
         return cls(facts, columns)
 
+    @property
+    def given(self) -> Any:
+        """The value of the loss's parameter; None without a parameter."""
+        return None
+
     def gradients(self, rows: Predicted, parameter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Gradients and hessians of the formulas, computed in blocks of rows."""
         raw, weights = rows.raw, rows.weights

@@ -147,3 +147,8 @@ def user_loss(objective: Any, columns: int = 1) -> UserLoss:
         f"gradient_hessian(y, raw) that returns both, got {objective!r}; or name one of the "
         "built-in losses"
     )
+
+
+def placeholder_loss(columns: int) -> UserLoss:
+    """The loss of a model whose objective is unknown: predictions are raw predictions."""
+    return UserLoss(_FACTS, columns, None)

@@ -89,6 +89,11 @@ class Huber(OrderStatisticLoss):
         """Check the quantile level and make the loss."""
         return cls(facts, columns, _quantile_level(given, f"alpha of loss={facts.name!r}"))
 
+    @property
+    def given(self) -> float | None:
+        """The quantile level of the absolute residuals."""
+        return self.clip_quantile_level
+
     def round_parameter(self, rows: Predicted) -> np.ndarray:
         """Delta of each column: the loss is linear above it (Friedman 2001, algorithm 4)."""
         sizes = (np.abs(self.residuals(rows, k)) for k in range(self.columns))
@@ -131,6 +136,11 @@ class Quantile(OrderStatisticLoss):
         return cls(facts, len(checked), quantile_levels=checked)
 
     @property
+    def given(self) -> tuple[float, ...]:
+        """The quantile level of each column."""
+        return self.quantile_levels
+
+    @property
     def leaf_quantile_level(self) -> np.ndarray:
         """Quantile level of each column."""
         return np.array(self.quantile_levels)
@@ -167,6 +177,11 @@ class Tweedie(PositiveLoss):
     def make(cls, facts: LossRow, columns: int, given: Any = 1.5) -> Tweedie:
         """Check the power and make the loss."""
         return cls(facts, columns, _power(given))
+
+    @property
+    def given(self) -> float:
+        """The power."""
+        return self.power
 
     def round_parameter(self, rows: Predicted) -> np.ndarray:
         """The power, repeated for each column."""

@@ -301,10 +301,8 @@ class GradientBoosting(ManyTrees):
             return np.array([*earlier, *new])
 
         facts: dict[str, Any] = {
-            "n_estimators_": model.n_rounds,
-            "n_trees_per_iteration_": model.trees_per_round,
+            **model_facts(model),
             "max_features_": FeatureCounts.of(self, model.schema.n_features).node,
-            "baseline_": model.baseline,
             "train_score_": extended("train_score_", fit.train_scores),
             "evals_result_": fit.results,
         }
@@ -316,8 +314,6 @@ class GradientBoosting(ManyTrees):
             facts["validation_score_"] = np.array(fit.scores)
         if fit.best_round is not None:
             facts["best_iteration_"] = fit.best_round
-        if model.init is not None:
-            facts["init_"] = model.init
         return facts
 
     # ---- a fitted model ------------------------------------------------------------------------
@@ -388,3 +384,14 @@ class GradientBoosting(ManyTrees):
         shown.ravel()[:] = trees
         shown.flags.writeable = False
         return shown
+
+
+def model_facts(model: BoostedRounds) -> dict[str, Any]:
+    """The fitted attributes that show fields of the model."""
+    of_init = {} if model.init is None else {"init_": model.init}
+    return {
+        "n_estimators_": model.n_rounds,
+        "n_trees_per_iteration_": model.trees_per_round,
+        "baseline_": model.baseline,
+        **of_init,
+    }

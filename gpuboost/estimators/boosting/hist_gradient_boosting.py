@@ -31,6 +31,7 @@ from gpuboost.estimators.boosting.hist_scores import (
     stops_early,
 )
 from gpuboost.estimators.docstrings import documented
+from gpuboost.estimators.fitting.exportable import Exportable
 from gpuboost.estimators.fitting.mixins import copied_to_host
 from gpuboost.estimators.fitting.sklearn_bases import (
     BaseEstimator,
@@ -48,7 +49,7 @@ SAME = (  # parameters of the same name and meaning in `GradientBoosting`
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class HistGradientBoosting(BaseEstimator, ABC):
+class HistGradientBoosting(Exportable, BaseEstimator, ABC):
     """Base of `HistGradientBoostingClassifier` and `HistGradientBoostingRegressor`.
 
     Parameters
@@ -177,7 +178,7 @@ class HistGradientBoosting(BaseEstimator, ABC):
             )
         self.__dict__.pop("feature_names_in_", None)
         self.__dict__.update(
-            _facts(boosting),
+            facts_of(boosting),
             do_early_stopping_=stops,
             train_score_=np.array(scores.train),
             validation_score_=np.array(scores.validation),
@@ -280,7 +281,7 @@ class HistGradientBoosting(BaseEstimator, ABC):
         return self._boosting_class().__sklearn_tags__()
 
 
-def _facts(boosting: Any) -> dict[str, Any]:
+def facts_of(boosting: Any) -> dict[str, Any]:
     """The fitted attributes that follow from the fitted `GradientBoosting*`."""
     is_categorical = boosting._model.schema.is_categorical
     names = ("classes_", "feature_names_in_", "n_features_in_", "device_")

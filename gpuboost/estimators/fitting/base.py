@@ -16,6 +16,7 @@ from gpuboost.data.parameters import one_of, thread_count
 from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.estimators.fitting.exportable import Exportable
 from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared, memory_advice, run_fit
 from gpuboost.estimators.fitting.sklearn_bases import BaseEstimator
 from gpuboost.estimators.inputs.features import read_prediction
@@ -24,7 +25,7 @@ from gpuboost.estimators.model.fitted import FittedTrees
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class TreeModel(BaseEstimator, ABC):
+class TreeModel(Exportable, BaseEstimator, ABC):
     """Base of all estimators.
 
     A fitted estimator keeps its trees and bins in ``_model``, but not X or y. Its state changes

@@ -22,7 +22,7 @@ from gpuboost.backends.numba.threads.map import contiguous, row_chunks
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine import order_statistics as reference
 from gpuboost.engine.averages import plane_scales
-from gpuboost.engine.ensembles.ensemble import offsets
+from gpuboost.engine.ensembles.compact import offsets
 from gpuboost.engine.fixed_point import SUM_BITS, planes_to_float, sum_bits
 from gpuboost.engine.order_statistics import Groups
 

@@ -1,0 +1,230 @@
+"""Estimators in model files."""
+
+from __future__ import annotations
+
+import os
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from gpuboost import estimators as public
+from gpuboost.backends.select import check_device
+from gpuboost.data.parameters import thread_count
+from gpuboost.estimators.adaboost.estimators import AdaBoost
+from gpuboost.estimators.boosting.base import GradientBoosting, model_facts
+from gpuboost.estimators.boosting.hist_gradient_boosting import HistGradientBoosting, facts_of
+from gpuboost.estimators.files.models import (
+    EstimatorCoder,
+    TargetShape,
+    adaboost_from_parts,
+    boosting_from_parts,
+    forest_from_parts,
+    model_to_parts,
+)
+from gpuboost.estimators.files.parameters import (
+    estimator_from_json,
+    estimator_to_json,
+    parameters_to_json,
+    unfitted,
+)
+from gpuboost.estimators.files.reports import reports_from_parts, reports_to_parts
+from gpuboost.estimators.files.trees import Parts, prefixed
+from gpuboost.estimators.fitting.base import TreeModel
+from gpuboost.estimators.fitting.mixins import Classifier
+from gpuboost.estimators.trees.many_trees import ManyTrees
+from gpuboost.io.checks import Arrays, Fields, require
+from gpuboost.io.container import from_bytes, read_file, to_bytes, write_file
+from gpuboost.io.json_values import NotStorable, from_json, to_json
+
+FILE_VERSION = 1
+MAX_OUTPUTS = 2**20
+CLASS_OF_NAME: dict[str, Any] = {name: getattr(public, name) for name in public.__all__}
+
+
+def save(estimator: Any, path: str | os.PathLike[str]) -> None:
+    """Write a fitted estimator to a file; see `TreeModel.save`."""
+    check_is_fitted(estimator)
+    write_file(path, to_bytes(*model_file_parts(estimator)))
+
+
+def load(path: str | os.PathLike[str], *, device: str = "auto", n_jobs: int | None = None) -> Any:
+    """Read an estimator that was written by its method ``save``.
+
+    The file is checked completely before it is used, and nothing in it is executed, so it can come
+    from a source that is not trusted. The estimator predicts the same, bit for bit, on any device.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+    device : str
+        Where the estimator predicts, as the parameter ``device`` of all estimators.
+    n_jobs : int or None
+        Number of threads, as the parameter ``n_jobs`` of all estimators.
+
+    Returns
+    -------
+    estimator
+        The fitted estimator, with the parameters and fitted attributes that it had, except
+        ``device`` and ``n_jobs``.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged, is no model file, or was written by a later version of gpuboost.
+    OSError
+        If the file cannot be read.
+    """
+    check_device(device)
+    thread_count(n_jobs)
+    content = read_file(path)
+    try:
+        return estimator_of(content, device, n_jobs)
+    except ValueError as error:
+        raise ValueError(f"cannot load a model from {os.fspath(path)!r}: {error}") from error
+
+
+def estimator_of(content: bytes, device: str = "auto", n_jobs: int | None = None) -> Any:
+    """The estimator in the content of a file; the caller gives up ``content``."""
+    fields, found = from_bytes(content)
+    del content
+    version = fields.take("version")
+    require(
+        version == FILE_VERSION and type(version) is int,
+        f"its version is {version!r:.20}, but this gpuboost reads version {FILE_VERSION}; "
+        "a newer gpuboost may read it",
+    )
+    fields.text("writer")
+    arrays = Arrays(found)
+    machine = {"device": device, "n_jobs": n_jobs}
+    try:
+        estimator = estimator_from_parts(fields, arrays, machine)
+    except RecursionError as error:
+        raise ValueError("its estimators are nested too deeply") from error
+    fields.end()
+    arrays.end()
+    return estimator
+
+
+def model_file_parts(estimator: Any) -> Parts:
+    """The header and the arrays of the file of a fitted estimator."""
+    header, arrays = estimator_to_parts(estimator)
+    writer = f"gpuboost {metadata.version('gpuboost')}"
+    return {"version": FILE_VERSION, "writer": writer, **header}, arrays
+
+
+def estimator_to_parts(estimator: Any) -> Parts:
+    """The parts of a fitted estimator.
+
+    Raises
+    ------
+    NotStorable
+        If it is not an estimator of gpuboost, or was fitted by scikit-learn.
+    """
+    name = type(estimator).__name__
+    if CLASS_OF_NAME.get(name) is not type(estimator):
+        raise NotStorable(
+            f"only gpuboost's own estimators can be saved to a model file, got {estimator!r:.80}; "
+            "save a copy of gpuboost's class, or use pickle"
+        )
+    if getattr(estimator, "_sklearn_model", None) is not None:
+        raise NotStorable(
+            f"this {name} was fitted by scikit-learn, because its base learner is no tree, and "
+            "cannot be saved to a model file; use pickle"
+        )
+    reports, scores = reports_to_parts(estimator)
+    header: dict[str, Any] = {
+        "estimator": name,
+        "parameters": parameters_to_json(estimator),
+        "reports": reports,
+    }
+    arrays = prefixed("reports", scores)
+    if isinstance(estimator, HistGradientBoosting):
+        header["boosting"], own = estimator_to_parts(estimator._boosting)
+        return header, arrays | prefixed("boosting", own)
+    classes = getattr(estimator, "classes_", [])
+    header["classes"] = to_json(classes if isinstance(classes, list) else [classes])
+    header["n_outputs"] = int(estimator.n_outputs_)
+    header["model"], own = model_to_parts(estimator._model, _CODER)
+    return header, arrays | prefixed("model", own)
+
+
+def estimator_from_parts(fields: Fields, arrays: Arrays, machine: dict[str, Any]) -> Any:
+    """Check and read a fitted estimator; ``machine`` are its parameters of the machine."""
+    kind = CLASS_OF_NAME[fields.one_of("estimator", sorted(CLASS_OF_NAME))]
+    estimator = unfitted(kind, fields.take("parameters"), CLASS_OF_NAME).set_params(**machine)
+    reports = reports_from_parts(fields.part("reports"), arrays.part("reports"))
+    if issubclass(kind, HistGradientBoosting):
+        boosting = estimator_from_parts(fields.part("boosting"), arrays.part("boosting"), machine)
+        fits = isinstance(boosting, kind._boosting_class)
+        require(fits, f"the boosting estimator of a {kind.__name__} is of another class")
+        boosting._shown_name = kind.__name__
+        vars(estimator).update(facts_of(boosting), **reports)
+        return estimator
+    facts, target = _facts_of_target(fields, kind)
+    coder = _coder(machine)
+    model = _model_reader(estimator)(fields.part("model"), arrays.part("model"), target, coder)
+    estimator._adopt(_facts_of_model(estimator, model) | facts | reports)
+    estimator._voting_rule()
+    return estimator
+
+
+def _coder(machine: dict[str, Any]) -> EstimatorCoder:
+    """The coder of the estimators that are part of a model."""
+    return EstimatorCoder(
+        estimator_to_json,
+        lambda name, content: estimator_from_json(name, content, CLASS_OF_NAME),
+        estimator_to_parts,
+        lambda fields, arrays: estimator_from_parts(fields, arrays, machine),
+    )
+
+
+_CODER = _coder({})
+
+
+def _model_reader(estimator: Any) -> Any:
+    """The function that reads the model of an estimator."""
+    if isinstance(estimator, GradientBoosting):
+        return boosting_from_parts
+    return adaboost_from_parts if isinstance(estimator, AdaBoost) else forest_from_parts
+
+
+def _facts_of_target(fields: Fields, kind: type[TreeModel]) -> tuple[dict[str, Any], TargetShape]:
+    """The fitted attributes that describe y, and the target."""
+    several = from_json(fields.take("classes"))
+    n_outputs = fields.integer("n_outputs", 1, MAX_OUTPUTS)
+    is_arrays = isinstance(several, list) and all(isinstance(own, np.ndarray) for own in several)
+    require(is_arrays, "the classes are not arrays of labels")
+    sizes = tuple(len(own) for own in several)
+    by_class = issubclass(kind, Classifier)
+    require(
+        len(sizes) == (n_outputs if by_class else 0), "the classes are not those of all outputs"
+    )
+    require(n_outputs == 1 or kind._labels.multi_output, f"a {kind.__name__} has several outputs")
+    is_distinct = all(0 < len(own) == len(set(own.tolist())) for own in several)
+    require(is_distinct, "an output has no classes, or a class twice")
+    facts: dict[str, Any] = {"n_outputs_": n_outputs}
+    if by_class:
+        one = n_outputs == 1
+        facts["classes_"] = several[0] if one else several
+        facts["n_classes_"] = sizes[0] if one else list(sizes)
+    return facts, TargetShape(sizes, n_outputs)
+
+
+def _facts_of_model(estimator: Any, model: Any) -> dict[str, Any]:
+    """The fitted attributes that follow from the model."""
+    facts: dict[str, Any] = {"_model": model, "n_features_in_": model.schema.n_features}
+    if model.schema.names is not None:
+        facts["feature_names_in_"] = model.schema.names
+    if isinstance(estimator, GradientBoosting):
+        return facts | model_facts(model)
+    if isinstance(estimator, ManyTrees):
+        facts["estimator_"] = estimator._empty_tree()
+    if isinstance(estimator, AdaBoost):
+        facts |= {
+            "estimator_weights_": model.tree_votes.copy(),
+            "estimator_errors_": model.errors.copy(),
+        }
+    return facts

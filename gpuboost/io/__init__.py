@@ -1,0 +1,1 @@
+"""Model files: arrays in the safetensors format, with JSON for everything else."""

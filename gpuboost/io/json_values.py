@@ -1,0 +1,171 @@
+"""Python values as JSON, in which each type can be told: typed arrays, tuples, dicts and floats.
+
+JSON's null, booleans, strings, integers, finite floats and lists stand for themselves. All others
+are objects with one field that names the type::
+
+    {"float": "nan"}                            nan, inf or -inf
+    {"tuple": [1, 2]}
+    {"dict": [["key", 1], [2, null]]}           keys and values
+    {"array": ["<U3", ["a", "b"]]}              dtype and values of a vector
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gpuboost.io.checks import require
+
+_SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+_INTEGER_TYPES = ("|b1", *(f"{o}{k}{n}" for k in "iu" for n in (1, 2, 4, 8) for o in "<|"))
+_FLOAT_TYPES = ("<f2", "<f4", "<f8")
+
+
+class NotStorable(ValueError):
+    """A value that a file cannot hold, such as a function."""
+
+
+def to_json(value: Any, other: Callable[[Any], Any] | None = None) -> Any:
+    """The value as JSON; ``other`` encodes the objects that this module does not know.
+
+    Raises
+    ------
+    NotStorable
+        If there is no JSON for the value.
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"float": str(value)}
+    if isinstance(value, list):
+        return [to_json(each, other) for each in value]
+    if isinstance(value, tuple):
+        return {"tuple": [to_json(each, other) for each in value]}
+    if isinstance(value, dict):
+        pairs = [[to_json(k, other), to_json(v, other)] for k, v in value.items()]
+        return {"dict": pairs}
+    if isinstance(value, np.ndarray):
+        return {"array": _array_to_json(value)}
+    if other is None:
+        raise NotStorable(f"{value!r:.80} cannot be stored in a file")
+    return other(value)
+
+
+def _array_to_json(array: np.ndarray) -> list[Any]:
+    kind = array.dtype.kind
+    if array.ndim != 1 or kind not in "biufUTO":
+        raise NotStorable(f"an array of type {array.dtype} and shape {array.shape}")
+    if kind in "UTO":
+        values = array.tolist()
+        if not all(isinstance(each, (str, bool, int)) for each in values):
+            raise NotStorable(
+                f"an array of objects that are not strings or integers: {array!r:.80}"
+            )
+        return [f"<U{array.dtype.itemsize // 4}" if kind == "U" else "object", values]
+    return [array.dtype.newbyteorder("<").str, [to_json(each) for each in array.tolist()]]
+
+
+def from_json(value: Any, other: Callable[[str, Any], Any] | None = None) -> Any:
+    """The value of JSON made by `to_json`; ``other`` decodes unknown types, by name and content."""
+    if isinstance(value, list):
+        return [from_json(each, other) for each in value]
+    if not isinstance(value, dict):
+        return value
+    require(len(value) == 1, "an object of a value does not have one field, its type")
+    ((kind, content),) = value.items()
+    if kind == "float":
+        require(isinstance(content, str) and content in _SPECIAL, "a float is not nan, inf or -inf")
+        return _SPECIAL[content]
+    if kind == "tuple":
+        require(isinstance(content, list), "a tuple is not a list")
+        return tuple(from_json(each, other) for each in content)
+    if kind == "dict":
+        return _dict_from_json(content, other)
+    if kind == "array":
+        return array_from_json(content)
+    require(other is not None, f"a value has the unknown type {kind!r:.40}")
+    assert other is not None
+    return other(kind, content)
+
+
+def _dict_from_json(content: Any, other: Any) -> dict[Any, Any]:
+    is_pairs = isinstance(content, list) and all(
+        isinstance(pair, list) and len(pair) == 2 and not isinstance(pair[0], (list, dict))
+        for pair in content
+    )
+    require(is_pairs, "a dict is not a list of keys and values")
+    found = {key: from_json(value, other) for key, value in content}
+    require(len(found) == len(content), "a dict has a key twice")
+    return found
+
+
+def array_from_json(content: Any) -> np.ndarray:
+    """The vector of ``[dtype, values]``; the values must fit the type exactly."""
+    is_pair = isinstance(content, list) and len(content) == 2 and isinstance(content[1], list)
+    require(is_pair, "an array is not a list of a type and values")
+    name, values = content
+    kinds = set(map(type, values))
+    if name == "object":
+        require(kinds <= {str, bool, int}, "an array of objects has other values than labels")
+        found = np.empty(len(values), dtype=object)
+        found[:] = values
+        return found
+    is_text = isinstance(name, str) and name.startswith("<U") and name[2:].isdecimal()
+    require(
+        is_text or name in (*_INTEGER_TYPES, *_FLOAT_TYPES),
+        f"an array has the unknown type {name!r:.40}",
+    )
+    if is_text:
+        require(kinds <= {str}, "an array of strings has other values")
+        width = max(map(len, values), default=0)
+        require(int(name[2:]) <= max(width, 1), "an array of strings is wider than its values")
+        return np.array(values, dtype=name)
+    if name in _FLOAT_TYPES:
+        numbers = [from_json(each) for each in values]
+        require(all(type(each) is float for each in numbers), "an array of floats has other values")
+        return np.array(numbers, dtype=name)
+    dtype = np.dtype(name)
+    require(kinds <= {bool if dtype.kind == "b" else int}, "an array has values of another type")
+    limits = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    fits = not values or (limits[0] <= min(values) and max(values) <= limits[1])
+    require(fits, f"an array has values that {name} cannot hold")
+    return np.array(values, dtype=dtype)
+
+
+def dumps(value: Any) -> str:
+    """JSON as text, without NaN and infinities, which are no JSON."""
+    return json.dumps(value, allow_nan=False, separators=(",", ":"))
+
+
+def loads(text: str | bytes) -> Any:
+    """Parse JSON; no object may have a field twice.
+
+    Raises
+    ------
+    ValueError
+        If the text is not JSON, has NaN or infinity, or is nested too deeply.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_fields, parse_constant=_refuse_constant)
+    except RecursionError as error:
+        raise ValueError("its JSON is nested too deeply") from error
+    except UnicodeDecodeError as error:
+        raise ValueError("its JSON is not UTF-8") from error
+    except json.JSONDecodeError as error:
+        raise ValueError(f"its JSON is damaged: {error}") from error
+
+
+def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    require(len(found) == len(pairs), "a JSON object has a field twice")
+    return found
+
+
+def _refuse_constant(name: str) -> None:
+    require(False, f"its JSON has {name}, which is no number of JSON")
