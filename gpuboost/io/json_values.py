@@ -78,7 +78,7 @@ def from_json(value: Any, other: Callable[[str, Any], Any] | None = None) -> Any
     if not isinstance(value, dict):
         return value
     require(len(value) == 1, "an object of a value does not have one field, its type")
-    ((kind, content),) = value.items()
+    kind, content = next(iter(value.items()))
     if kind == "float":
         require(isinstance(content, str) and content in _SPECIAL, "a float is not nan, inf or -inf")
         return _SPECIAL[content]
@@ -123,9 +123,11 @@ def array_from_json(content: Any) -> np.ndarray:
     )
     if is_text:
         require(kinds <= {str}, "an array of strings has other values")
-        width = max(map(len, values), default=0)
-        require(int(name[2:]) <= max(width, 1), "an array of strings is wider than its values")
-        return np.array(values, dtype=name)
+        width = int(name[2:])
+        require(max(map(len, values), default=0) <= width, "an array of strings is too narrow")
+        fits = 4 * width * len(values) <= max(64 * sum(map(len, values)), 2**20)
+        require(fits, "the strings of an array need much memory, since few are long")
+        return np.array(values, dtype=f"<U{width}")
     if name in _FLOAT_TYPES:
         numbers = [from_json(each) for each in values]
         require(all(type(each) is float for each in numbers), "an array of floats has other values")

@@ -34,7 +34,8 @@ def trees_from_file(arrays: Arrays, mapper: BinMapper, n_values: int) -> Ensembl
     n_values : int
         Number of values of a leaf.
     """
-    found = {name: arrays.take(name, np.int32, (None,)) for name in ("n_nodes", "n_masks")}
+    found = {"n_nodes": arrays.take("n_nodes", np.int32, (None,))}
+    found["n_masks"] = arrays.take("n_masks", np.int32, found["n_nodes"].shape)
     _check_sizes(found)
     m, c = (int(found[name].sum(dtype=np.int64)) for name in ("n_nodes", "n_masks"))
     found["feature"] = arrays.take("feature", np.int32, (m,))
@@ -46,6 +47,7 @@ def trees_from_file(arrays: Arrays, mapper: BinMapper, n_values: int) -> Ensembl
     if c:
         found["category"] = arrays.take("category", np.int32, (m,))
     found["value"] = arrays.finite("value", (m, n_values))
+    _check_sum(found["value"], offsets(found["n_nodes"]))
     _read_reported(found, arrays, m)
     _check_splits(found, mapper)
     return Ensemble(**expanded(found))
@@ -54,9 +56,6 @@ def trees_from_file(arrays: Arrays, mapper: BinMapper, n_values: int) -> Ensembl
 def _check_sizes(found: dict[str, np.ndarray]) -> None:
     n_nodes, n_masks = found["n_nodes"], found["n_masks"]
     require(len(n_nodes) > 0, "there are no trees")
-    require(
-        len(n_nodes) == len(n_masks), "the numbers of nodes and masks are not of the same trees"
-    )
     require((n_nodes >= 1).all(), "a tree has no nodes")
     require((n_masks >= 0).all(), "a tree has a negative number of masks")
 
@@ -70,13 +69,25 @@ def _check_shapes(feature: np.ndarray, n_nodes: np.ndarray) -> None:
     """
     require((feature >= -1).all(), "a node has a negative feature")
     offset = offsets(n_nodes)
-    inner = (feature >= 0).astype(np.int64)
-    before = np.cumsum(inner) - inner
-    places = 2 * (before - np.repeat(before[offset[:-1]], n_nodes))
-    number = np.arange(len(feature)) - np.repeat(offset[:-1], n_nodes)
-    require((number <= places).all(), "a node is not the child of a node before it")
-    total = np.add.reduceat(inner, offset[:-1])
+    first = offset[:-1].astype(np.int32)
+    inner = (feature >= 0).view(np.int8)
+    total = np.add.reduceat(inner, first, dtype=np.int32)
+    places = np.cumsum(inner, dtype=np.int32)
+    places -= inner
+    places -= np.repeat(places[first], n_nodes)  # inner nodes of the tree before each node
+    places *= 2
+    places += np.repeat(first, n_nodes)
+    in_place = np.arange(len(feature), dtype=np.int32) <= places
+    require(in_place.all(), "a node is not the child of a node before it")
     require((n_nodes == 2 * total + 1).all(), "a tree lacks nodes")
+
+
+def _check_sum(value: np.ndarray, offset: np.ndarray) -> None:
+    """Check that no sum of values, one of each tree, is beyond float64."""
+    largest = np.maximum(value.max(axis=1), -value.min(axis=1))
+    with np.errstate(over="ignore"):
+        total = np.maximum.reduceat(largest, offset[:-1]).sum()
+    require(np.isfinite(total), "the sum of the values of the trees is beyond float64")
 
 
 def _read_reported(found: dict[str, np.ndarray], arrays: Arrays, m: int) -> None:

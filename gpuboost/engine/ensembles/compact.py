@@ -54,8 +54,11 @@ def _single(values: np.ndarray) -> np.ndarray:
 
 
 def expanded(compact: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays of an `Ensemble` from those of `compacted`, in the types of `TREE_TYPES`."""
-    found = dict(compact)
+    """The arrays of an `Ensemble` from those of `compacted`, in the types of `TREE_TYPES`.
+
+    The dict is emptied, so that memory need not hold both forms.
+    """
+    found = compact
     offset, mask_offset = (offsets(found.pop(name)) for name in ("n_nodes", "n_masks"))
     n_nodes = int(offset[-1])
     found["left"] = left_children(found["feature"], offset)
@@ -73,10 +76,14 @@ def expanded(compact: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def left_children(feature: np.ndarray, offset: np.ndarray) -> np.ndarray:
     """The left child of each node, within its tree; 0 in leaves: int32 (m,)."""
-    inner = feature >= 0
-    before = np.cumsum(inner, dtype=np.int64) - inner  # inner nodes before each node
-    first = np.repeat(before[offset[:-1]], np.diff(offset))
-    return np.where(inner, 2 * (before - first) + 1, 0).astype(np.int32)
+    inner = (feature >= 0).view(np.int8)
+    left = np.cumsum(inner, dtype=np.int32)
+    left -= inner  # the number of inner nodes before each node
+    left -= np.repeat(left[offset[:-1]], np.diff(offset))  # of its tree
+    left *= 2
+    left += 1
+    left *= inner
+    return left
 
 
 def offsets(sizes: np.ndarray | list[int]) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from importlib import metadata
 from typing import Any
 
@@ -79,9 +80,8 @@ def load(path: str | os.PathLike[str], *, device: str = "auto", n_jobs: int | No
     """
     check_device(device)
     thread_count(n_jobs)
-    content = read_file(path)
     try:
-        return estimator_of(content, device, n_jobs)
+        return estimator_of(read_file(path), device, n_jobs)
     except ValueError as error:
         raise ValueError(f"cannot load a model from {os.fspath(path)!r}: {error}") from error
 
@@ -121,18 +121,13 @@ def estimator_to_parts(estimator: Any) -> Parts:
     Raises
     ------
     NotStorable
-        If it is not an estimator of gpuboost, or was fitted by scikit-learn.
+        If it is not an estimator of gpuboost.
     """
     name = type(estimator).__name__
     if CLASS_OF_NAME.get(name) is not type(estimator):
         raise NotStorable(
             f"only gpuboost's own estimators can be saved to a model file, got {estimator!r:.80}; "
             "save a copy of gpuboost's class, or use pickle"
-        )
-    if getattr(estimator, "_sklearn_model", None) is not None:
-        raise NotStorable(
-            f"this {name} was fitted by scikit-learn, because its base learner is no tree, and "
-            "cannot be saved to a model file; use pickle"
         )
     reports, scores = reports_to_parts(estimator)
     header: dict[str, Any] = {
@@ -144,9 +139,11 @@ def estimator_to_parts(estimator: Any) -> Parts:
     if isinstance(estimator, HistGradientBoosting):
         header["boosting"], own = estimator_to_parts(estimator._boosting)
         return header, arrays | prefixed("boosting", own)
-    classes = getattr(estimator, "classes_", [])
-    header["classes"] = to_json(classes if isinstance(classes, list) else [classes])
-    header["n_outputs"] = int(estimator.n_outputs_)
+    if isinstance(estimator, Classifier):
+        classes: Any = estimator.classes_
+        header["classes"] = to_json(classes if isinstance(classes, list) else [classes])
+    else:
+        header["n_outputs"] = int(estimator.n_outputs_)
     header["model"], own = model_to_parts(estimator._model, _CODER)
     return header, arrays | prefixed("model", own)
 
@@ -154,7 +151,8 @@ def estimator_to_parts(estimator: Any) -> Parts:
 def estimator_from_parts(fields: Fields, arrays: Arrays, machine: dict[str, Any]) -> Any:
     """Check and read a fitted estimator; ``machine`` are its parameters of the machine."""
     kind = CLASS_OF_NAME[fields.one_of("estimator", sorted(CLASS_OF_NAME))]
-    estimator = unfitted(kind, fields.take("parameters"), CLASS_OF_NAME).set_params(**machine)
+    estimator = _checked(lambda: unfitted(kind, fields.take("parameters"), CLASS_OF_NAME))
+    estimator.set_params(**machine)
     reports = reports_from_parts(fields.part("reports"), arrays.part("reports"))
     if issubclass(kind, HistGradientBoosting):
         boosting = estimator_from_parts(fields.part("boosting"), arrays.part("boosting"), machine)
@@ -167,8 +165,16 @@ def estimator_from_parts(fields: Fields, arrays: Arrays, machine: dict[str, Any]
     coder = _coder(machine)
     model = _model_reader(estimator)(fields.part("model"), arrays.part("model"), target, coder)
     estimator._adopt(_facts_of_model(estimator, model) | facts | reports)
-    estimator._voting_rule()
+    _checked(estimator._voting_rule)
     return estimator
+
+
+def _checked(make: Callable[[], Any]) -> Any:
+    """The result of a function that checks parameters; all of its errors become ValueErrors."""
+    try:
+        return make()
+    except TypeError as error:
+        raise ValueError(f"a parameter is wrong: {error}") from error
 
 
 def _coder(machine: dict[str, Any]) -> EstimatorCoder:
@@ -193,24 +199,24 @@ def _model_reader(estimator: Any) -> Any:
 
 def _facts_of_target(fields: Fields, kind: type[TreeModel]) -> tuple[dict[str, Any], TargetShape]:
     """The fitted attributes that describe y, and the target."""
+    if not issubclass(kind, Classifier):
+        n_outputs = fields.integer("n_outputs", 1, MAX_OUTPUTS)
+        _check_outputs(kind, n_outputs)
+        return {"n_outputs_": n_outputs}, TargetShape((), n_outputs)
     several = from_json(fields.take("classes"))
-    n_outputs = fields.integer("n_outputs", 1, MAX_OUTPUTS)
     is_arrays = isinstance(several, list) and all(isinstance(own, np.ndarray) for own in several)
-    require(is_arrays, "the classes are not arrays of labels")
-    sizes = tuple(len(own) for own in several)
-    by_class = issubclass(kind, Classifier)
-    require(
-        len(sizes) == (n_outputs if by_class else 0), "the classes are not those of all outputs"
-    )
-    require(n_outputs == 1 or kind._labels.multi_output, f"a {kind.__name__} has several outputs")
+    require(is_arrays and several, "the classes are not arrays of labels")
+    n_outputs, sizes = len(several), [len(own) for own in several]
+    _check_outputs(kind, n_outputs)
     is_distinct = all(0 < len(own) == len(set(own.tolist())) for own in several)
     require(is_distinct, "an output has no classes, or a class twice")
-    facts: dict[str, Any] = {"n_outputs_": n_outputs}
-    if by_class:
-        one = n_outputs == 1
-        facts["classes_"] = several[0] if one else several
-        facts["n_classes_"] = sizes[0] if one else list(sizes)
-    return facts, TargetShape(sizes, n_outputs)
+    classes, counts = (several[0], sizes[0]) if n_outputs == 1 else (several, sizes)
+    facts = {"n_outputs_": n_outputs, "classes_": classes, "n_classes_": counts}
+    return facts, TargetShape(tuple(sizes), n_outputs)
+
+
+def _check_outputs(kind: type[TreeModel], n_outputs: int) -> None:
+    require(n_outputs == 1 or kind._labels.multi_output, f"a {kind.__name__} has several outputs")
 
 
 def _facts_of_model(estimator: Any, model: Any) -> dict[str, Any]:
@@ -221,7 +227,7 @@ def _facts_of_model(estimator: Any, model: Any) -> dict[str, Any]:
     if isinstance(estimator, GradientBoosting):
         return facts | model_facts(model)
     if isinstance(estimator, ManyTrees):
-        facts["estimator_"] = estimator._empty_tree()
+        facts["estimator_"] = _checked(estimator._empty_tree)
     if isinstance(estimator, AdaBoost):
         facts |= {
             "estimator_weights_": model.tree_votes.copy(),

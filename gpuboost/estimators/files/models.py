@@ -14,6 +14,7 @@ import numpy as np
 
 from gpuboost.engine.losses import Loss, make_loss
 from gpuboost.engine.losses.custom import placeholder_loss
+from gpuboost.engine.losses.links import IDENTITY
 from gpuboost.estimators.adaboost.model import AdaBoostTrees
 from gpuboost.estimators.boosting.model import BoostedRounds
 from gpuboost.estimators.files.trees import Parts, prefixed, trees_from_parts, trees_to_parts
@@ -95,7 +96,6 @@ def adaboost_from_parts(
     fields: Fields, arrays: Arrays, target: TargetShape, coder: EstimatorCoder
 ) -> AdaBoostTrees:
     """Check and read a model of AdaBoost."""
-    require(target.n_outputs == 1, "AdaBoost has several outputs")
     model = forest_from_parts(fields, arrays, target, coder)
     n_trees = (model.ensemble.n_trees,)
     votes = arrays.finite("tree_votes", n_trees)
@@ -118,6 +118,7 @@ def boosting_from_parts(
     baseline, init = arrays.finite("baseline", (loss.columns,)), None
     if "init" in fields:
         init = coder.from_parts(fields.part("init"), arrays.part("init"))
+        _check_init(init, model, loss, target)
     own = {"loss": loss, "baseline": baseline, "trees_per_round": per_round, "init": init}
     return _of_kind(model, BoostedRounds, **own)
 
@@ -126,6 +127,27 @@ def _of_kind(model: FittedTrees, kind: type[FittedTrees], **own: Any) -> Any:
     """A model of a subclass with the fields of ``model`` and some of its own."""
     shared = {name: getattr(model, name) for name in ("ensemble", "mapper", "schema", "batches")}
     return kind(**shared, n_outputs=model.n_outputs, **own)
+
+
+def _check_init(init: Any, model: FittedTrees, loss: Loss, target: TargetShape) -> None:
+    """Check that ``init`` predicts on the same columns, and what boosting can start from."""
+    own: Any = model.schema.names
+    same = np.array_equal(own, getattr(init, "feature_names_in_", None))
+    same = same and model.schema.n_features == init.n_features_in_
+    require(same, "init has other columns than the model")
+    if loss.is_classifier:
+        sizes = tuple(map(len, [init.classes_])) if hasattr(init, "classes_") else ()
+        require(sizes == target.n_classes, "init has other classes than the model")
+        return
+    is_value = not hasattr(init, "classes_") and getattr(init, "n_outputs_", 1) in (1, loss.columns)
+    require(is_value, "init does not predict the values of the outputs")
+    if loss.facts.link != IDENTITY:
+        means = getattr(init, "_model", None)
+        is_positive = isinstance(means, FittedTrees) and not isinstance(means, BoostedRounds)
+        is_positive = is_positive and means.ensemble.value.min() > 0.0
+        require(
+            is_positive, "init has predictions that are not positive, for a loss that needs them"
+        )
 
 
 def _check_probabilities(value: np.ndarray, target: TargetShape) -> None:
@@ -168,7 +190,6 @@ def _loss_from_json(fields: Fields, target: TargetShape) -> Loss:
 def _named_loss(name: str, given: Any, columns: int, target: TargetShape) -> Loss:
     several = isinstance(given, tuple)
     n_classes = target.n_classes[0] if target.n_classes else 0
-    require(several or given is None or isinstance(given, float), "a loss has a wrong parameter")
     loss = make_loss(name, 1 if several else columns, n_classes)
     if given is None:
         return loss

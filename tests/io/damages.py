@@ -1,0 +1,337 @@
+"""Damage that random mutations seldom do: one function for each, on a header and its arrays."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuboost
+from gpuboost.estimators.files.estimators import model_file_parts
+from gpuboost.io.container import to_bytes, with_digest
+from tests.io.mutations import frame
+
+Header = dict[str, Any]
+Arrays = dict[str, np.ndarray]
+DAMAGES: dict[str, tuple[Any, Callable[[Header, Arrays], None]]] = {}
+FEW = {"device": "numpy", "random_state": 0, "n_estimators": 3}
+TREES = ("feature", "threshold", "code", "missing_left", "value", "impurity_decrease", "weight")
+
+
+def damage(model: Callable[[], Any]) -> Callable[[Callable[[Header, Arrays], None]], Any]:
+    """Register a function that damages the file of a model."""
+
+    def register(function: Callable[[Header, Arrays], None]) -> Any:
+        DAMAGES[function.__name__] = model, function
+        return function
+
+    return register
+
+
+def damaged(name: str) -> bytes:
+    """The file that has the damage."""
+    model, function = DAMAGES[name]
+    header, arrays = model_file_parts(model())
+    header, arrays = copy.deepcopy(header), {name: np.array(own) for name, own in arrays.items()}
+    function(header, arrays)
+    return to_bytes(header, arrays)
+
+
+# ---- the models ----------------------------------------------------------------------------------
+
+
+def stump() -> Any:
+    X, _, y = frame()
+    return gpuboost.DecisionTreeRegressor(max_depth=1, device="numpy").fit(X[["a", "b"]], y)
+
+
+def forest() -> Any:
+    X, _, y = frame()
+    return gpuboost.RandomForestRegressor(max_depth=2, bootstrap=False, **FEW).fit(X[["b"]], y)
+
+
+def pasting() -> Any:
+    X, _, y = frame()
+    model = gpuboost.BaggingRegressor(bootstrap=False, max_samples=0.5, **FEW)
+    with pytest.warns(UserWarning, match="use bootstrap=True"):
+        return model.fit(X, y, np.random.default_rng(0).random(len(y)) + 0.1)
+
+
+def by_category() -> Any:
+    X, _, y = frame()
+    return gpuboost.DecisionTreeRegressor(max_depth=2, device="numpy").fit(X[["color"]], y)
+
+
+def two_outputs() -> Any:
+    X, classes, _ = frame()
+    both = np.column_stack([classes, classes == "no"])
+    return gpuboost.DecisionTreeClassifier(max_depth=2, device="numpy").fit(X, both)
+
+
+def rounds() -> Any:
+    X, classes, _ = frame()
+    return gpuboost.GradientBoostingClassifier(max_depth=1, **FEW).fit(X[["b"]], classes)
+
+
+def after_classifier() -> Any:
+    X, classes, _ = frame()
+    init = gpuboost.DecisionTreeClassifier(max_depth=1, device="numpy")
+    return gpuboost.GradientBoostingClassifier(init=init, **FEW).fit(X, classes)
+
+
+def after_regressor(loss: str = "poisson") -> Any:
+    X, _, y = frame()
+    init = gpuboost.DecisionTreeRegressor(max_depth=1, device="numpy")
+    return gpuboost.GradientBoostingRegressor(init=init, loss=loss, **FEW).fit(X, np.exp(y))
+
+
+def tweedie() -> Any:
+    X, _, y = frame()
+    return gpuboost.GradientBoostingRegressor(loss="tweedie", **FEW).fit(X, np.exp(y))
+
+
+def histogram_classifier() -> Any:
+    X, classes, _ = frame()
+    return gpuboost.HistGradientBoostingClassifier(max_iter=2, device="numpy").fit(X, classes)
+
+
+def adaboost() -> Any:
+    X, _, y = frame()
+    return gpuboost.AdaBoostRegressor(**FEW).fit(X, y)
+
+
+# ---- trees ---------------------------------------------------------------------------------------
+
+
+@damage(forest)
+def no_trees(header: Header, arrays: Arrays) -> None:
+    for name in [name for name in arrays if name.startswith("model/trees/")]:
+        arrays[name] = arrays[name][:0]
+    header["model"]["batches"][0]["trees"] = [0, 0]
+    for name in ("impurity", "count"):
+        arrays[f"model/trees/{name}"] = np.ones(1, arrays[f"model/trees/{name}"].dtype)
+
+
+@damage(forest)
+def negative_masks(header: Header, arrays: Arrays) -> None:
+    arrays["model/trees/n_masks"][:2] = -1, 1
+    arrays["model/trees/category"] = np.full(len(arrays["model/trees/feature"]), -1, np.int32)
+    arrays["model/trees/n_masks"][1] += 1
+    arrays["model/trees/masks"] = np.zeros((1, 8), np.uint32)
+
+
+@damage(stump)
+def split_below_a_leaf(header: Header, arrays: Arrays) -> None:
+    """The nodes leaf, split, leaf: as many as in a tree, but the second has no parent."""
+    for name in TREES:
+        own = arrays.get(f"model/trees/{name}")
+        if own is not None and len(own) == 3:
+            own[:2] = own[1::-1].copy()
+
+
+@damage(stump)
+def lost_leaf(header: Header, arrays: Arrays) -> None:
+    for name in (*TREES, "impurity", "count"):
+        own = arrays.get(f"model/trees/{name}")
+        if own is not None and len(own) == 3:
+            arrays[f"model/trees/{name}"] = own[:2]
+    arrays["model/trees/n_nodes"][0] = 2
+
+
+@damage(forest)
+def tree_without_nodes(header: Header, arrays: Arrays) -> None:
+    for name in ("n_nodes", "n_masks"):
+        own = arrays[f"model/trees/{name}"]
+        arrays[f"model/trees/{name}"] = np.append(own, 0).astype(np.int32)
+    header["model"]["batches"][0]["trees"][1] += 1
+
+
+@damage(forest)
+def sum_beyond_float64(header: Header, arrays: Arrays) -> None:
+    arrays["model/trees/value"][:] = 1e308
+
+
+@damage(by_category)
+def mask_that_does_not_exist(header: Header, arrays: Arrays) -> None:
+    category = arrays["model/trees/category"]
+    category[category >= 0] += 5
+
+
+@damage(pasting)
+def negative_weights(header: Header, arrays: Arrays) -> None:
+    arrays["model/batch0/weights"][0] = -1.0
+
+
+@damage(rounds)
+def lost_tree(header: Header, arrays: Arrays) -> None:
+    """One of nine trees is missing, of three in a round."""
+    n_nodes = arrays["model/trees/n_nodes"]
+    m, lost = n_nodes.sum(), n_nodes[-1]
+    for name, own in list(arrays.items()):
+        if name.startswith("model/trees/") and len(own) == m:
+            arrays[name] = own[:-lost]
+    for name in ("n_nodes", "n_masks"):
+        arrays[f"model/trees/{name}"] = arrays[f"model/trees/{name}"][:-1]
+    header["model"]["batches"][-1]["trees"][1] -= 1
+
+
+@damage(rounds)
+def all_trees_in_one_round(header: Header, arrays: Arrays) -> None:
+    header["model"]["trees_per_round"] = 9
+
+
+@damage(two_outputs)
+def probability_of_no_class(header: Header, arrays: Arrays) -> None:
+    """The second output has two classes, but the same number of columns as the first."""
+    arrays["model/trees/value"][:, 5] = arrays["model/trees/value"][:, 4]
+    arrays["model/trees/value"][:, 4] = 0.0
+
+
+@damage(adaboost)
+def several_outputs(header: Header, arrays: Arrays) -> None:
+    arrays["model/trees/value"] = np.repeat(arrays["model/trees/value"], 2, axis=1)
+    header["n_outputs"] = 2
+
+
+# ---- columns and bins ----------------------------------------------------------------------------
+
+
+@damage(by_category)
+def bins_of_no_codes(header: Header, arrays: Arrays) -> None:
+    arrays["model/bins/lowest"] += 0.5
+    arrays["model/bins/highest"] += 0.5
+
+
+@damage(forest)
+def too_many_bins(header: Header, arrays: Arrays) -> None:
+    arrays["model/bins/n_bins"][0] = 300
+    arrays["model/bins/lowest"] = arrays["model/bins/highest"] = np.arange(300.0)
+
+
+@damage(stump)
+def same_name_twice(header: Header, arrays: Arrays) -> None:
+    header["model"]["features"]["names"] = ["a", "a"]
+
+
+@damage(by_category)
+def same_category_twice(header: Header, arrays: Arrays) -> None:
+    categories = header["model"]["features"]["categories"]["0"]
+    categories[0][1] = categories[0][0]
+
+
+@damage(stump)
+def categories_of_a_number(header: Header, arrays: Arrays) -> None:
+    header["model"]["features"]["categories"]["0"] = [["red"], [0]]
+
+
+# ---- values of the header ------------------------------------------------------------------------
+
+
+@damage(stump)
+def key_twice(header: Header, arrays: Arrays) -> None:
+    header["parameters"]["monotonic_cst"] = {"dict": [["a", 1], ["a", -1]]}
+
+
+@damage(stump)
+def unknown_type_of_value(header: Header, arrays: Arrays) -> None:
+    header["parameters"]["monotonic_cst"] = {"function": ["DecisionTreeRegressor", {}]}
+
+
+@damage(stump)
+def strings_that_are_cut(header: Header, arrays: Arrays) -> None:
+    header["parameters"]["monotonic_cst"] = {"array": ["<U2", ["long"]]}
+
+
+@damage(stump)
+def float_that_is_none(header: Header, arrays: Arrays) -> None:
+    header["parameters"]["monotonic_cst"] = {"array": ["<f8", [0.5, "1.5"]]}
+
+
+@damage(stump)
+def numbers_beyond_their_type(header: Header, arrays: Arrays) -> None:
+    header["parameters"]["monotonic_cst"] = {"array": ["|i1", [300]]}
+
+
+@damage(rounds)
+def objects_that_are_no_labels(header: Header, arrays: Arrays) -> None:
+    header["classes"] = [{"array": ["object", ["no", "yes", 0.5]]}]
+
+
+@damage(rounds)
+def labels_that_need_much_memory(header: Header, arrays: Arrays) -> None:
+    labels = ["x" * 20_000, *map(str, range(2_000))]
+    header["parameters"]["class_weight"] = {"array": ["<U20000", labels]}
+
+
+# ---- losses and nested estimators ----------------------------------------------------------------
+
+
+@damage(lambda: after_regressor("squared_error"))
+def parameter_of_a_loss_without(header: Header, arrays: Arrays) -> None:
+    header["model"]["loss"]["given"] = 0.5
+
+
+@damage(tweedie)
+def power_that_is_text(header: Header, arrays: Arrays) -> None:
+    header["model"]["loss"]["given"] = "1.5"
+
+
+@damage(after_classifier)
+def init_of_other_classes(header: Header, arrays: Arrays) -> None:
+    header["model"]["init"]["classes"][0]["array"] = ["<U5", ["maybe", "no"]]
+    arrays["model/init/model/trees/value"] = np.full((3, 2), 0.5)
+
+
+@damage(lambda: after_regressor("squared_error"))
+def init_of_classes(header: Header, arrays: Arrays) -> None:
+    other, own = model_file_parts(after_classifier().init_)
+    header["model"]["init"] = {k: v for k, v in other.items() if k not in ("version", "writer")}
+    for name in [name for name in arrays if name.startswith("model/init/")]:
+        del arrays[name]
+    arrays.update({f"model/init/{name}": array for name, array in own.items()})
+
+
+@damage(after_regressor)
+def negative_init(header: Header, arrays: Arrays) -> None:
+    arrays["model/init/model/trees/value"][:] = -1.0
+
+
+@damage(histogram_classifier)
+def boosting_of_values(header: Header, arrays: Arrays) -> None:
+    X, _, y = frame()
+    other, own = model_file_parts(gpuboost.GradientBoostingRegressor(**FEW).fit(X, y))
+    header["boosting"] = {k: v for k, v in other.items() if k not in ("version", "writer")}
+    for name in [name for name in arrays if name.startswith("boosting/")]:
+        del arrays[name]
+    arrays.update({f"boosting/{name}": array for name, array in own.items()})
+
+
+# ---- text of the header --------------------------------------------------------------------------
+
+
+def edited(model: Any, old: str, new: str) -> bytes:
+    """The file of a model with other text in its header, and the right digest."""
+    data = to_bytes(*model_file_parts(model))
+    stop = 8 + int.from_bytes(data[:8], "little")
+    outer = json.loads(data[8:stop])
+    inner = outer["__metadata__"]["gpuboost"]
+    assert old in inner
+    outer["__metadata__"]["gpuboost"] = inner.replace(old, new, 1)
+    body = json.dumps(outer, separators=(",", ":")).encode()
+    return with_digest(bytearray(len(body).to_bytes(8, "little") + body + data[stop:]))
+
+
+EDITS = {
+    "NaN": ('"ccp_alpha":0.0', '"ccp_alpha":NaN'),
+    "a field twice": ('"ccp_alpha":0.0', '"ccp_alpha":0.0,"ccp_alpha":1.0'),
+    "a float that is none": ('"ccp_alpha":0.0', '"ccp_alpha":{"float":"one"}'),
+    "deep nesting": ('"ccp_alpha":0.0', '"ccp_alpha":' + "[" * 100_000 + "]" * 100_000),
+    "a huge integer": ('"ccp_alpha":0.0', '"ccp_alpha":' + "9" * 100_000),
+    "many values": ('"ccp_alpha":0.0', '"ccp_alpha":[' + "0," * 1_100_000 + "0]"),
+    "version 2": ('"version":1', '"version":2'),
+    "version true": ('"version":1', '"version":true'),
+}
