@@ -86,8 +86,9 @@ def test_kernels_of_the_table_are_there() -> None:
 
 
 @needs_all
-def test_examples_run(path: Path) -> None:
+def test_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the examples of a document in order, each in a namespace of its own."""
+    monkeypatch.chdir(tmp_path)
     text = path.read_text(encoding="utf-8")
     for code in re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL):
         exec(compile(code, str(path), "exec"), {})

@@ -48,6 +48,8 @@ GUARDED = {
     ("gpuboost.backends.numba.background", "os.register_at_fork"): "only with hasattr(os, ...)",
     ("gpuboost.backends.numba.intrinsics", "import ctypes"): "SwitchToThread of Windows, or "
     "sched_yield, which every POSIX system has",
+    ("gpuboost.io.container", "os.O_RDONLY"): "0 on every system",
+    ("gpuboost.io.container", "open without encoding"): "os.open of a folder, to sync it",
 }
 READS_OR_WRITES_TEXT = {"open", "read_text", "write_text", "fdopen"}
 

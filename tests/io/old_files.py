@@ -56,7 +56,7 @@ def main() -> None:
         model = fitted(name)
         model.save(folder / f"{name}.gpuboost")
         found[name] = expected(model)
-    (folder / "expected.json").write_text(json.dumps(found, indent=1))
+    (FOLDER / f"{folder.name}.json").write_text(json.dumps(found))
 
 
 if __name__ == "__main__":

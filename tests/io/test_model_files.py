@@ -349,7 +349,7 @@ PATHS = sorted(FOLDER.glob("v*/*.gpuboost"))
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_files_of_earlier_versions_predict_as_they_did(path: Path) -> None:
-    wanted = json.loads((path.parent / "expected.json").read_text())[path.stem]
+    wanted = json.loads(path.parent.with_suffix(".json").read_text())[path.stem]
     assert expected(gpuboost.load(path, device="numpy")) == wanted
 
 

@@ -47,7 +47,9 @@ CLASS_OF_NAME: dict[str, Any] = {name: getattr(public, name) for name in public.
 def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     """Write a fitted estimator to a file; see `TreeModel.save`."""
     check_is_fitted(estimator)
-    write_file(path, to_bytes(*model_file_parts(estimator)))
+    content = to_bytes(*model_file_parts(estimator))
+    estimator_of(content)  # a file that cannot be loaded is never written
+    write_file(path, content)
 
 
 def load(path: str | os.PathLike[str], *, device: str = "auto", n_jobs: int | None = None) -> Any:

@@ -131,8 +131,8 @@ def _of_kind(model: FittedTrees, kind: type[FittedTrees], **own: Any) -> Any:
 
 def _check_init(init: Any, model: FittedTrees, loss: Loss, target: TargetShape) -> None:
     """Check that ``init`` predicts on the same columns, and what boosting can start from."""
-    own: Any = model.schema.names
-    same = np.array_equal(own, getattr(init, "feature_names_in_", None))
+    names: Any = getattr(init, "feature_names_in_", None)
+    same = np.array_equal(np.array(model.schema.names), names)
     same = same and model.schema.n_features == init.n_features_in_
     require(same, "init has other columns than the model")
     if loss.is_classifier:
@@ -142,7 +142,7 @@ def _check_init(init: Any, model: FittedTrees, loss: Loss, target: TargetShape) 
     is_value = not hasattr(init, "classes_") and getattr(init, "n_outputs_", 1) in (1, loss.columns)
     require(is_value, "init does not predict the values of the outputs")
     if loss.facts.link != IDENTITY:
-        means = getattr(init, "_model", None)
+        means: Any = getattr(init, "_model", None)
         is_positive = isinstance(means, FittedTrees) and not isinstance(means, BoostedRounds)
         is_positive = is_positive and means.ensemble.value.min() > 0.0
         require(
