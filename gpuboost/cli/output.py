@@ -64,36 +64,24 @@ def print_facts(facts: Mapping[str, Any]) -> None:
 
 
 def print_table(
-    title: str,
-    columns: Sequence[str],
-    rows: Iterable[Sequence[Any]],
-    caption: str = "",
-    n_text: int = 1,
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], n_text: int = 1
 ) -> None:
     """Print a table; its first ``n_text`` columns are text, the others numbers."""
     from rich import box
     from rich.table import Table
 
-    table = Table(
-        title=title or None,
-        caption=caption or None,
-        box=box.SIMPLE_HEAD,
-        title_justify="left",
-        caption_justify="left",
-        title_style="bold",
-        caption_style="",
-        pad_edge=False,
-        padding=(0, 1),
-    )
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
     for place, name in enumerate(columns):
-        is_text = place < n_text
-        overflow: Any = "fold" if is_text else "ellipsis"
-        table.add_column(
-            name, justify="left" if is_text else "right", overflow=overflow, no_wrap=not is_text
-        )
+        if place < n_text:
+            table.add_column(name, overflow="fold")
+        else:
+            table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(*map(shown, row))
+    if title:
+        print(title)
     console().print(table)
+    print()
 
 
 def shown(value: Any) -> str:

@@ -119,7 +119,8 @@ def evaluate(path: str, given: str, columns: Mapping[str, Any], device: str) -> 
         "calibration": found.calibration(),
     }
     if classes is not None:
-        what = f"probability of {classes[1]}" if len(classes) == 2 else "predicted class"
+        two = len(classes) == 2
+        what = f"probability of {classes[1]}" if two else "probability of the predicted class"
         report |= {
             "classes": classes.tolist(),
             "confusion": found.confusion().tolist(),

@@ -60,15 +60,13 @@ def print_evaluation(report: Mapping[str, Any], as_json: bool) -> None:
     _print_scores({f"{report['rows']:,} of {report['table']}": report["scores"]})
     if "confusion" in report:
         _print_confusion(report["classes"], report["confusion"])
-    what = "tenths of the rows by prediction"
     print_table(
-        f"calibration: {report['calibrated']}",
+        f"calibration of the {report['calibrated']}, by tenths of the rows",
         ["from", "to", "rows", "mean predicted", "mean observed"],
         [
             [own[name] for name in ("from", "to", "rows", "predicted", "observed")]
             for own in report["calibration"]
         ],
-        caption=what,
         n_text=0,
     )
 
