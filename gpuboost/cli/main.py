@@ -46,14 +46,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with gpuboost.make_context("gpuboost", words) as context:
-            return gpuboost.invoke(context) or OK
+            status = gpuboost.invoke(context) or OK
+            sys.stdout.flush()
+            return status
     except click.exceptions.Exit as stop:
         return stop.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        return _failed("interrupted", INTERRUPTED)
+    except (KeyboardInterrupt, click.Abort) as stop:
+        return _failed(str(stop) or "interrupted", INTERRUPTED)
     except BrokenPipeError:
         # The reader of standard output has gone, such as `head`; nothing more can be written.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        with open(os.devnull, "w", encoding="utf-8") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
         return OK
     except click.UsageError as error:
         own = error.ctx.command_path if error.ctx is not None else "gpuboost"

@@ -70,7 +70,8 @@ def print_table(
     from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
+    look: dict[str, Any] = {"pad_edge": False, "show_edge": False, "collapse_padding": True}
+    table = Table(box=box.SIMPLE_HEAD, **look)
     for place, name in enumerate(columns):
         if place < n_text:
             table.add_column(name, overflow="fold")

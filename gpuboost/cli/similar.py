@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-_FEW = 12  # names that a message lists even if none is similar
+_FEW_NAMES = 12  # names that a message lists even if none is similar
 
 
 def near(name: str, names: Iterable[str]) -> str:
@@ -14,4 +14,4 @@ def near(name: str, names: Iterable[str]) -> str:
     found = difflib.get_close_matches(name, known, n=3)
     if found:
         return f"; did you mean {' or '.join(map(repr, found))}?"
-    return f"; there are {', '.join(map(repr, known))}" if 0 < len(known) <= _FEW else ""
+    return f"; there are {', '.join(map(repr, known))}" if 0 < len(known) <= _FEW_NAMES else ""

@@ -15,10 +15,10 @@ TREE, FOREST, EXTRA_TREES, ADABOOST, BOOSTED = (
     *("decision tree", "forest", "extra-trees", "AdaBoost"),
     "boosting",
 )
-N_TREES = {TREE: 1, FOREST: 20, EXTRA_TREES: 20, ADABOOST: 20, BOOSTED: 50}
-DEPTH = {TREE: 10, FOREST: 10, EXTRA_TREES: 10, ADABOOST: 2, BOOSTED: 6}
+TREES_OF = {TREE: 1, FOREST: 20, EXTRA_TREES: 20, ADABOOST: 20, BOOSTED: 50}
+DEPTH_OF = {TREE: 10, FOREST: 10, EXTRA_TREES: 10, ADABOOST: 2, BOOSTED: 6}
 _MODELS_OF = {
-    SCIKIT: tuple(N_TREES),
+    SCIKIT: tuple(TREES_OF),
     XGB: (TREE, FOREST, BOOSTED),
     LGBM: (TREE, FOREST, EXTRA_TREES, BOOSTED),
     CATBOOST: (BOOSTED,),
@@ -50,8 +50,8 @@ class BenchCell:
 
     @property
     def text(self) -> str:
-        """The cell in words."""
-        return f"{self.library} ({self.device}) {self.model}, {self.rows:,} rows"
+        """The cell in words, without its size."""
+        return f"{self.library} {self.model} on {self.device}"
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def planned_cells(sizes: tuple[int, ...]) -> list[BenchCell]:
     return [
         BenchCell(rows, model, library, device)
         for rows in sizes
-        for model in N_TREES
+        for model in TREES_OF
         for library, device in places
         if library == GPUBOOST or model in _MODELS_OF[library]
     ]
@@ -135,7 +135,7 @@ def _scikit_learn(cell: BenchCell, kind: str, n_trees: int, seed: int) -> Any:
     both = SimpleNamespace(**vars(tree) | vars(ensemble))
     words = {"random_state": seed}
     if cell.model == BOOSTED:
-        depth = {"max_depth": DEPTH[BOOSTED], "max_leaf_nodes": None}
+        depth = {"max_depth": DEPTH_OF[BOOSTED], "max_leaf_nodes": None}
         make = getattr(both, f"HistGradientBoosting{kind}")
         return make(max_iter=n_trees, early_stopping=False, **depth, **words)
     return _of_sklearn_api(both, cell.model, kind, n_trees, words, "")
@@ -145,7 +145,7 @@ def _of_sklearn_api(
     module: Any, model: str, kind: str, n_trees: int, words: dict[str, Any], boosting: str
 ) -> Any:
     """An estimator of a module with scikit-learn's names."""
-    depth = DEPTH[model]
+    depth = DEPTH_OF[model]
     if model == TREE:
         return getattr(module, f"DecisionTree{kind}")(max_depth=depth, **words)
     words["n_estimators"] = n_trees
@@ -162,7 +162,7 @@ def _xgboost(cell: BenchCell, kind: str, n_trees: int, seed: int) -> Any:
 
     words: dict[str, Any] = {
         "n_estimators": n_trees,
-        "max_depth": DEPTH[cell.model],
+        "max_depth": DEPTH_OF[cell.model],
         "random_state": seed,
         "device": cell.device,
         "tree_method": "hist",
@@ -178,7 +178,7 @@ def _xgboost(cell: BenchCell, kind: str, n_trees: int, seed: int) -> Any:
 def _lightgbm(cell: BenchCell, kind: str, n_trees: int, seed: int) -> Any:
     import lightgbm
 
-    depth = DEPTH[cell.model]
+    depth = DEPTH_OF[cell.model]
     words: dict[str, Any] = {
         "n_estimators": n_trees,
         "max_depth": depth,
@@ -199,6 +199,6 @@ def _lightgbm(cell: BenchCell, kind: str, n_trees: int, seed: int) -> Any:
 def _catboost(cell: BenchCell, kind: str, n_trees: int, seed: int) -> Any:
     import catboost
 
-    words = {"depth": DEPTH[BOOSTED], "learning_rate": 0.1, "random_seed": seed}
+    words = {"depth": DEPTH_OF[BOOSTED], "learning_rate": 0.1, "random_seed": seed}
     make = getattr(catboost, f"CatBoost{kind}")
     return make(iterations=n_trees, verbose=False, allow_writing_files=False, **words)

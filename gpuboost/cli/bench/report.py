@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import platform
+import textwrap
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
 
 from gpuboost import __version__
-from gpuboost.cli.bench.cells import DEPTH, GPUBOOST, N_TREES, BenchCell, CellOutcome
+from gpuboost.cli.bench.cells import DEPTH_OF, GPUBOOST, TREES_OF, BenchCell, CellOutcome
 from gpuboost.cli.output import print_json, print_table, shown_bytes
+
+TEXT_COLUMNS = 80
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class BenchReport:
         without a measurement on a GPU are not in it.
         """
         wins: dict[str, int | None] = {}
-        for model in N_TREES:
+        for model in TREES_OF:
             first: int | None = None
             is_measured = False
             for rows in sorted({cell.rows for cell in self.found}):
@@ -91,10 +94,14 @@ class BenchReport:
                 if rows is None
                 else f"the GPU wins from {rows:,} rows."
             )
+        missing: dict[str, list[str]] = {}
         for cell, outcome in self.found.items():
             if outcome.reason:
                 what = "failed" if outcome.is_error else "skipped"
-                yield f"{what}: {cell.text}: {outcome.reason}"
+                group = f"{what} at {cell.rows:,} rows ({outcome.reason})"
+                missing.setdefault(group, []).append(cell.text)
+        for group, texts in missing.items():
+            yield f"{group}: {', '.join(texts)}."
         yield f"The benchmark took {self.seconds:.0f} of {self.budget:.0f} s."
 
 
@@ -107,12 +114,13 @@ def print_report(report: BenchReport, as_json: bool) -> None:
     for rows, block in groupby(report.found, lambda cell: cell.rows):
         lines = [line for cell in block if (line := _line(report, cell)) is not None]
         titles = ("model", "library", "device", "seconds", score, "memory")
-        print_table(f"{report.source}: {rows:,} rows", titles, lines, n_text=3)
-    shapes = [f"{model} {N_TREES[model]} x depth {DEPTH[model]}" for model in N_TREES]
-    print(f"Trees: {', '.join(shapes)}.")
-    print("*: the fastest. Memory: peak of the process during the fit, with library and rows.")
-    for sentence in report.sentences():
-        print(sentence)
+        if lines:
+            print_table(f"{report.source}: {rows:,} rows", titles, lines, n_text=3)
+    shapes = [f"{model} {TREES_OF[model]} x depth {DEPTH_OF[model]}" for model in TREES_OF]
+    trees = f"Trees: {', '.join(shapes)}."
+    memory = "Memory: peak of the process during the fit, with library and rows."
+    for sentence in (trees, f"*: the fastest. {memory}", *report.sentences()):
+        print(textwrap.fill(sentence, TEXT_COLUMNS, subsequent_indent="  "))
 
 
 def _line(report: BenchReport, cell: BenchCell) -> tuple[Any, ...] | None:
@@ -137,8 +145,8 @@ def report_to_json(report: BenchReport) -> dict[str, Any]:
         "score": "accuracy" if report.is_classification else "r2",
         "budget": report.budget,
         "seconds": report.seconds,
-        "trees": N_TREES,
-        "depth": DEPTH,
+        "trees": TREES_OF,
+        "depth": DEPTH_OF,
         "gpu_wins_from": report.gpu_wins_from(),
         "cells": [asdict(cell) | asdict(outcome) for cell, outcome in report.found.items()],
     }

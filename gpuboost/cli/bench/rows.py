@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-N_FEATURES = 16
-TEST_SHARE, MAX_TEST_ROWS = 0.25, 100_000
-NAMES = ("X", "y", "X_test", "y_test")
+BENCH_FEATURES = 16
+HELD_OUT_SHARE, MAX_TEST_ROWS = 0.25, 100_000
+PARTS = ("X", "y", "X_test", "y_test")
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class BenchRows:
         """Write training and test rows to files that `read_rows` reads."""
         X, y = self._draw(n_train)
         parts = X[:n_train], y[:n_train], X[n_train:], y[n_train:]
-        for name, part in zip(NAMES, parts, strict=True):
+        for name, part in zip(PARTS, parts, strict=True):
             np.save(folder / f"{n_train}-{name}.npy", part)
 
     def _draw(self, n_train: int) -> tuple[np.ndarray, np.ndarray]:
@@ -51,8 +51,10 @@ class BenchRows:
         if self.X is None or self.y is None:
             from sklearn.datasets import make_friedman1
 
-            n_test = max(1000, min(MAX_TEST_ROWS, int(n_train * TEST_SHARE)))
-            X, y = make_friedman1(n_train + n_test, N_FEATURES, noise=2.0, random_state=self.seed)
+            n_test = max(1000, min(MAX_TEST_ROWS, int(n_train * HELD_OUT_SHARE)))
+            X, y = make_friedman1(
+                n_train + n_test, BENCH_FEATURES, noise=2.0, random_state=self.seed
+            )
             return X.astype(np.float32), (y > np.median(y)).astype(np.int64)
         order = np.random.default_rng(self.seed).permutation(len(self.X))
         n_test = _n_test(len(self.X))
@@ -61,12 +63,12 @@ class BenchRows:
 
 
 def _n_test(n_rows: int) -> int:
-    return max(1, min(MAX_TEST_ROWS, int(n_rows * TEST_SHARE)))
+    return max(1, min(MAX_TEST_ROWS, int(n_rows * HELD_OUT_SHARE)))
 
 
 def read_rows(n_train: int, folder: Path) -> tuple[np.ndarray, ...]:
     """X, y, X_test and y_test of a size."""
-    return tuple(np.load(folder / f"{n_train}-{name}.npy") for name in NAMES)
+    return tuple(np.load(folder / f"{n_train}-{name}.npy") for name in PARTS)
 
 
 def rows_of_table(path: str, target: str, seed: int) -> BenchRows:

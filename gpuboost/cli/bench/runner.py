@@ -6,23 +6,24 @@ cell is skipped if, by the time for fewer rows, it would take too long; it is en
 
 from __future__ import annotations
 
-import multiprocessing
+import json
+import queue
+import subprocess
+import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
+from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 from gpuboost.cli.bench.cells import GPUBOOST, BenchCell, CellOutcome, planned_cells
 from gpuboost.cli.bench.report import BenchReport, print_report
 from gpuboost.cli.bench.rows import BenchRows, rows_of_table
-from gpuboost.cli.bench.worker import serve
 from gpuboost.cli.output import ProgressBar, progress, say
 
-LARGEST_SHARE = 0.25  # of the whole time, that one cell may take
-SHARE_AT_END = 0.02  # of the whole time, kept for ending processes and printing
+LARGEST_SHARE = 0.2  # of the whole time, that one cell may take
+SHARE_AT_END, SECONDS_AT_END = 0.02, 1.0  # of the whole time, or more, kept to end processes
 MARGIN = 1.3  # by which a prediction may be too low
 
 
@@ -49,39 +50,52 @@ class BenchOptions:
     seed: int = 0
 
 
-@dataclass
 class CellServer:
     """A process that fits the cells of one library on one device."""
 
-    process: Any
-    connection: Connection
+    def __init__(self, folder: str, rows: BenchRows) -> None:
+        kind = "classes" if rows.is_classification else "values"
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "gpuboost.cli.bench.worker", folder, kind, str(rows.seed)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            encoding="utf-8",
+        )
+        self._lines: queue.Queue[str] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
-    @classmethod
-    def start(cls, folder: str, rows: BenchRows) -> CellServer:
-        """Start the process."""
-        context = multiprocessing.get_context("spawn")
-        own, other = context.Pipe()
-        arguments = (other, folder, rows.is_classification, rows.seed)
-        process = context.Process(target=serve, args=arguments, daemon=True)
-        process.start()
-        other.close()
-        return cls(process, own)
+    def _read(self) -> None:
+        """Queue all lines of the process, and an empty one when it has ended."""
+        for line in self.process.stdout or ():
+            self._lines.put(line)
+        self._lines.put("")
 
     def run(self, cell: BenchCell, limit: float) -> tuple[CellOutcome, float] | None:
         """The outcome of a cell and its seconds, or None if it takes more than ``limit``."""
-        self.connection.send(cell)
-        if not self.connection.poll(max(limit, 0.0)):
-            return None
+        assert self.process.stdin is not None
         try:
-            return self.connection.recv()
-        except EOFError:
+            print(json.dumps(asdict(cell)), file=self.process.stdin, flush=True)
+            line = self._lines.get(timeout=max(limit, 0.0))
+        except queue.Empty:
+            return None
+        except OSError:
+            line = ""
+        if not line:
             return CellOutcome(reason="its process ended", is_error=True), 0.0
+        outcome, seconds = json.loads(line)
+        return CellOutcome(**outcome), seconds
 
     def stop(self) -> None:
         """End the process at once."""
         self.process.kill()
-        self.process.join()
-        self.connection.close()
+        self.process.wait()
+        self._reader.join()
+        for stream in (self.process.stdin, self.process.stdout):
+            with suppress(OSError):  # of a request that the process has not read
+                if stream is not None:
+                    stream.close()
 
 
 @dataclass
@@ -104,7 +118,8 @@ class Schedule:
     @property
     def remaining(self) -> float:
         """Seconds left for cells."""
-        return self.deadline - time.perf_counter() - SHARE_AT_END * self.budget
+        at_end = max(SECONDS_AT_END, SHARE_AT_END * self.budget)
+        return self.deadline - time.perf_counter() - at_end
 
     @property
     def limit(self) -> float:
@@ -147,10 +162,10 @@ class CellRunner:
         place = cell.library, cell.device
         server = self.servers.get(place)
         if server is None:
-            server = self.servers[place] = CellServer.start(str(self.folder), self.rows)
+            server = self.servers[place] = CellServer(str(self.folder), self.rows)
         limit = self.schedule.limit
         found = server.run(cell, limit)
-        if found is None or not server.process.is_alive():
+        if found is None or server.process.poll() is not None:
             self.servers.pop(place).stop()
         if found is None:
             self.schedule.record(cell, float("inf"))
@@ -179,31 +194,33 @@ def run(options: BenchOptions, as_json: bool) -> int:
         runner = CellRunner(Path(folder), rows, schedule)
         try:
             with progress("", len(cells), "fits") as bar:
-                found = outcomes(cells, runner.run, bar, lambda n: rows.write(n, runner.folder))
+                found = outcomes(cells, runner, bar)
         finally:
             runner.stop()
     seconds = time.perf_counter() - began
     source = options.table or "synthetic rows"
-    print_report(BenchReport(found, options.budget, seconds, source, rows.is_classification), as_json)
+    print_report(
+        BenchReport(found, options.budget, seconds, source, rows.is_classification), as_json
+    )
     return int(any(one.is_error and cell.library == GPUBOOST for cell, one in found.items()))
 
 
 def outcomes(
-    cells: list[BenchCell],
-    run_cell: Callable[[BenchCell], CellOutcome],
-    bar: ProgressBar,
-    prepare: Callable[[int], None],
+    cells: list[BenchCell], runner: CellRunner, bar: ProgressBar
 ) -> dict[BenchCell, CellOutcome]:
-    """Run all cells in order; ``prepare`` is called before the first of each size."""
+    """Run all cells, and return their outcomes in the order of the cells.
+
+    For each size, those of gpuboost run first, and then the others, the fastest first.
+    """
     found: dict[BenchCell, CellOutcome] = {}
-    size = 0
-    for cell in cells:
-        if cell.rows != size:
-            size = cell.rows
-            if not bar.is_shown:
-                say(f"{size:,} rows ...")
-            prepare(size)
-        bar.describe(f"{cell.library} {cell.model} {cell.rows:,}"[:40].ljust(40))
-        found[cell] = run_cell(cell)
-        bar.advance()
-    return found
+    for rows, block in groupby(cells, lambda cell: cell.rows):
+        if not bar.is_shown:
+            say(f"{rows:,} rows ...")
+        runner.rows.write(rows, runner.folder)
+        predicted = runner.schedule.predicted
+        order = sorted(block, key=lambda cell: (cell.library != GPUBOOST, predicted(cell)))
+        for cell in order:
+            bar.describe(f"{cell.library} {cell.model} {cell.rows:,}"[:40].ljust(40))
+            found[cell] = runner.run(cell)
+            bar.advance()
+    return {cell: found[cell] for cell in cells}

@@ -2,35 +2,54 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import sys
 import time
 import warnings
-from multiprocessing.connection import Connection
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gpuboost.cli.bench.cells import GPUBOOST, N_TREES, BenchCell, CellOutcome, make_cell_model
+import numpy as np
+
+from gpuboost.cli.bench.cells import GPUBOOST, TREES_OF, BenchCell, CellOutcome, make_cell_model
 from gpuboost.cli.bench.rows import read_rows
 
-WARM_UP_ROWS = 1000  # of other libraries; gpuboost compiles for the size of the table
+PEER_WARM_UP_ROWS = 1000  # of other libraries; gpuboost compiles for the size of the table
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
-def serve(connection: Connection, folder: str, is_classification: bool, seed: int) -> None:
-    """Fit the cells that arrive and send their outcomes, until None arrives."""
-    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # where libraries print
+def serve(folder: str, is_classification: bool, seed: int) -> None:
+    """Read cells from standard input, one per line as JSON, and write their outcomes.
+
+    An outcome is the JSON of a list: the fields of `CellOutcome`, and the seconds of the cell after
+    warming up. Nothing else reaches standard output, whatever libraries print.
+    """
     warnings.simplefilter("ignore")
-    size, rows = -1, ()
-    while (cell := connection.recv()) is not None:
-        try:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the other process
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    with open(os.devnull, "w", encoding="utf-8") as nowhere, answers:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        size, rows = -1, tuple[np.ndarray, ...]()
+        for line in sys.stdin:
+            cell = BenchCell(**json.loads(line))
             if cell.rows != size:
                 rows, size = read_rows(cell.rows, Path(folder)), cell.rows
-            connection.send(measured_cell(cell, rows, is_classification, seed))
-        except Exception as error:  # any of a library: it becomes the outcome of the cell
-            text = " ".join(str(error).split())[:120]
-            sent = CellOutcome(reason=f"{type(error).__name__}: {text}", is_error=True), 0.0
-            connection.send(sent)
+            outcome, seconds = answer(cell, rows, is_classification, seed)
+            print(json.dumps([asdict(outcome), seconds]), file=answers, flush=True)
+
+
+def answer(
+    cell: BenchCell, rows: Any, is_classification: bool, seed: int
+) -> tuple[CellOutcome, float]:
+    """The result of `measured_cell`; an error of the library becomes the reason of the outcome."""
+    try:
+        return measured_cell(cell, rows, is_classification, seed)
+    except Exception as error:
+        text = " ".join(str(error).split())[:120]
+        return CellOutcome(reason=f"{type(error).__name__}: {text}", is_error=True), 0.0
 
 
 def measured_cell(
@@ -38,8 +57,8 @@ def measured_cell(
 ) -> tuple[CellOutcome, float]:
     """The outcome of a cell, and the seconds that it took after warming up."""
     X, y, X_test, y_test = rows
-    n_trees = N_TREES[cell.model]
-    warm = X if cell.library == GPUBOOST else X[:WARM_UP_ROWS]
+    n_trees = TREES_OF[cell.model]
+    warm = X if cell.library == GPUBOOST else X[:PEER_WARM_UP_ROWS]
     make_cell_model(cell, is_classification, min(2, n_trees), seed).fit(warm, y[: len(warm)])
     model = make_cell_model(cell, is_classification, n_trees, seed)
     is_counted = reset_peak()
@@ -69,3 +88,7 @@ def peak_bytes() -> int:
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
     raise OSError(f"no VmHWM in {_STATUS}")
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], sys.argv[2] == "classes", int(sys.argv[3]))

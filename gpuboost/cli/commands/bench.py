@@ -8,7 +8,7 @@ import click
 
 from gpuboost.cli.commands.options import AS_JSON, CONTEXT, SEED, seconds, whole_number
 
-MAX_ROWS = 1_000_000_000
+MAX_BENCH_ROWS = 1_000_000_000
 
 
 class RowCounts(click.ParamType):
@@ -22,7 +22,7 @@ class RowCounts(click.ParamType):
         """The numbers in ascending order."""
         if isinstance(value, tuple):
             return value
-        one = whole_number(100, MAX_ROWS)
+        one = whole_number(100, MAX_BENCH_ROWS)
         return tuple(sorted({int(one.convert(part, param, ctx)) for part in value.split(",")}))
 
 
@@ -47,7 +47,7 @@ class RowCounts(click.ParamType):
 @SEED
 @AS_JSON
 def bench(as_json: bool, data: str | None, target: str | None, **given: Any) -> int:
-    """Time gpuboost and the other libraries that are installed, on this machine.
+    """Time gpuboost and other libraries here.
 
     Decision trees, forests, extra-trees, AdaBoost and boosting are trained on every device, beside
     XGBoost, LightGBM, CatBoost and scikit-learn, as far as these are installed.

@@ -28,7 +28,7 @@ MAX_DEMO_ROWS = 100_000_000  # limit of --rows; X of the two synthetic tables th
 )
 @SEED
 def demo(device: str, rows: int, duration: float, seed: int) -> int:
-    """Train every estimator beside other libraries; show times and scores."""
+    """Train every estimator beside other libraries."""
     from gpuboost.backends.select import check_device
     from gpuboost.cli.demo import DemoOptions, run
 
@@ -59,7 +59,7 @@ def info(calibrate: bool) -> int:
     help="Processes that compile at the same time.  [default: one per core]",
 )
 def warmup(processes: int | None) -> int:
-    """Compile everything that Numba runs, once per installation."""
+    """Compile all of gpuboost, once per machine."""
     from gpuboost.backends.select import check_device
     from gpuboost.cli.warm_up import run
 

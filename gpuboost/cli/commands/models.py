@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from gpuboost.cli.commands.options import AS_JSON, CONTEXT, DEVICE, DROP, NO_HEADER, WEIGHT
+from gpuboost.cli.commands.options import AS_JSON, CONTEXT, DEVICE, DROP, NO_HEADER, WEIGHT_COLUMN
 
 _KINDS = ("treelite", "onnx", "json", "sklearn")
 
@@ -61,14 +61,15 @@ def predict(
 @click.argument("model")
 @click.argument("table")
 @click.option("--target", required=True, metavar="COL", help="The column to predict.")
-@WEIGHT
+@WEIGHT_COLUMN
 @DROP
 @DEVICE
 @NO_HEADER
 @AS_JSON
 def evaluate(model: str, table: str, device: str, as_json: bool, **given: Any) -> int:
-    """Scores of MODEL on TABLE: confusion of classes, and calibration.
+    """Show scores of MODEL on TABLE.
 
+    There are scores, the confusion of classes, and the calibration by tenths of the rows.
     Classifiers have accuracy, log loss and AUC, regressors R2, RMSE and MAE.
     """
     from gpuboost.cli.models import prediction, summary
@@ -82,7 +83,10 @@ def evaluate(model: str, table: str, device: str, as_json: bool, **given: Any) -
 @click.argument("model")
 @AS_JSON
 def inspect(model: str, as_json: bool) -> int:
-    """Show what the file MODEL holds: trees, features, classes and parameters."""
+    """Show what the file MODEL holds.
+
+    That is its trees, features, categories, classes, parameters and importances.
+    """
     from gpuboost.cli.models import contents, summary
 
     summary.print_contents(contents.contents_of(model), as_json)
@@ -92,11 +96,9 @@ def inspect(model: str, as_json: bool) -> int:
 @click.command(context_settings=CONTEXT)
 @click.argument("model")
 @click.argument("out")
-@click.option(
-    "--to", "kind", type=click.Choice(_KINDS), required=True, help="What to convert to."
-)
+@click.option("--to", "kind", type=click.Choice(_KINDS), required=True, help="What to convert to.")
 def convert(model: str, out: str, kind: str) -> int:
-    """Convert the file MODEL to OUT, for another library.
+    """Convert MODEL for another library.
 
     treelite: its binary format. onnx: ONNX. json: nodes and thresholds as JSON. sklearn: an
     estimator of scikit-learn, written by joblib.

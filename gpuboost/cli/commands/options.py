@@ -6,12 +6,13 @@ import math
 import sys
 import tomllib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from gpuboost.cli.similar import near
 
+Command = TypeVar("Command", bound=Callable[..., Any])
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 DEVICE = click.option(
@@ -26,7 +27,7 @@ NO_HEADER = click.option(
     help='Text files have no line of names; columns are called "0", "1" and so on.',
 )
 DROP = click.option("--drop", multiple=True, metavar="COL", help="A column that is no feature.")
-WEIGHT = click.option("--weight", metavar="COL", help="The column of weights of the rows.")
+WEIGHT_COLUMN = click.option("--weight", metavar="COL", help="The column of weights of the rows.")
 
 
 class NumberType(click.ParamType):
@@ -72,7 +73,7 @@ SEED = click.option(
 PARAMETERS = "set"  # the table of parameters in a configuration file
 
 
-def config_option(allowed_names: Callable[[], list[str]]) -> Any:
+def config_option(allowed_names: Callable[[], list[str]]) -> Callable[[Command], Command]:
     """The option ``--config``, whose file has the options of a command.
 
     The file is TOML. Its names are those of the options and arguments; options on the command line

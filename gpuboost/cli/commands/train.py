@@ -13,11 +13,11 @@ from gpuboost.cli.commands.options import (
     DROP,
     NO_HEADER,
     SEED,
-    WEIGHT,
+    WEIGHT_COLUMN,
     config_option,
     parameters_of_config,
 )
-from gpuboost.cli.models.choice import BOOSTING, ESTIMATORS, parsed_parameters
+from gpuboost.cli.models.choice import DEFAULT_MODEL, ESTIMATORS, parsed_parameters
 
 _NO_OPTION_OF_A_FILE = ("config", "help", "json")
 
@@ -38,7 +38,7 @@ def options_of_files() -> list[str]:
 @click.option(
     "--model",
     type=click.Choice(list(ESTIMATORS)),
-    default=BOOSTING,
+    default=DEFAULT_MODEL,
     show_default=True,
     help="Kind of model.",
 )
@@ -59,7 +59,7 @@ def options_of_files() -> list[str]:
     metavar="TABLE|FRACTION",
     help="Rows that are only scored, and stop boosting early if n_iter_no_change is set.",
 )
-@WEIGHT
+@WEIGHT_COLUMN
 @DROP
 @config_option(options_of_files)
 @click.option(

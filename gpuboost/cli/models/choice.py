@@ -10,9 +10,9 @@ from typing import Any
 import gpuboost
 from gpuboost.cli.similar import near
 
-BOOSTING = "boosting"
+DEFAULT_MODEL = "boosting"
 ESTIMATORS = {
-    BOOSTING: "GradientBoosting",
+    DEFAULT_MODEL: "GradientBoosting",
     "hist": "HistGradientBoosting",
     "forest": "RandomForest",
     "extra-trees": "ExtraTrees",
@@ -31,13 +31,13 @@ _BY_OPTION = {
     "keep_on_interrupt": "Ctrl-C always keeps the trees so far",
     "warm_start": "each command starts anew",
 }
-_WORDS = {"None": None, "none": None, "True": True, "False": False}
+_LITERALS = {"None": None, "none": None, "True": True, "False": False}
 
 
 def parameter_value(text: str) -> Any:
     """The value in ``name=value``: a literal of JSON or TOML, None, or else a string."""
-    if text in _WORDS:
-        return _WORDS[text]
+    if text in _LITERALS:
+        return _LITERALS[text]
     try:
         return json.loads(text)
     except ValueError:

@@ -119,7 +119,9 @@ class Evaluation:
         }
 
 
-def evaluation_of(model: Any, X: Any, y: np.ndarray, weight: np.ndarray | None = None) -> Evaluation:
+def evaluation_of(
+    model: Any, X: Any, y: np.ndarray, weight: np.ndarray | None = None
+) -> Evaluation:
     """The predictions of a fitted model for some rows, with their target.
 
     Raises

@@ -33,16 +33,17 @@ def print_training(report: Mapping[str, Any], as_json: bool) -> None:
     _print_scores(report["scores"])
     seconds = report["seconds"]
     trees, rate = report["trees"], report["trees"] / seconds
-    print_facts(
-        {
-            "model": f"{report['model']}, {shown_bytes(report['bytes'])}",
-            "estimator": f"{report['estimator']}, {trees:,} trees, {report['features']} features",
-            "device": report["device"],
-            "training": f"{shown_seconds(seconds)}, {report['rows_per_second']:,.0f} rows/s, "
-            f"{rate:,.1f} trees/s",
-            "fingerprint": report["fingerprint"][:16],
-        }
-    )
+    facts = {
+        "model": f"{report['model']}, {shown_bytes(report['bytes'])}",
+        "estimator": f"{report['estimator']}, {trees:,} trees, {report['features']} features",
+        "device": report["device"],
+        "training": f"{shown_seconds(seconds)}, {report['rows_per_second']:,.0f} rows/s, "
+        f"{rate:,.1f} trees/s",
+        "fingerprint": report["fingerprint"][:16],
+    }
+    if report["best_round"] is not None:
+        facts["best round"] = f"{report['best_round']:,}, by early stopping"
+    print_facts(facts)
 
 
 def _print_scores(scores: Mapping[str, Mapping[str, float | None]]) -> None:

@@ -8,15 +8,16 @@ import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gpuboost.cli.models.choice import BOOSTING, make_estimator, n_planned_trees
+from gpuboost.cli.models.choice import DEFAULT_MODEL, make_estimator, n_planned_trees
 from gpuboost.cli.models.interruption import Interruption, interruptible
 from gpuboost.cli.models.scores import evaluation_of
-from gpuboost.cli.output import ProgressBar, progress, say, shown_seconds
+from gpuboost.cli.output import ProgressBar, progress, say
 from gpuboost.cli.tables.data import DataTable, without
 from gpuboost.cli.tables.read import read_data
 from gpuboost.cli.tables.targets import TableTarget, held_out_rows, target_of
@@ -57,7 +58,7 @@ class TrainOptions:
     table: str
     target: str
     out: str
-    model: str = BOOSTING
+    model: str = DEFAULT_MODEL
     task: str | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     valid: str | None = None
@@ -126,7 +127,10 @@ def train(options: TrainOptions) -> dict[str, Any]:
         device=options.device,
     )
     started = time.perf_counter()
-    is_interrupted = fit(estimator, data, options.checkpoint)
+    try:
+        is_interrupted = fit(estimator, data, options.checkpoint)
+    except KeyboardInterrupt as stop:
+        raise KeyboardInterrupt("interrupted; no model was saved") from stop
     seconds = time.perf_counter() - started
     estimator.save(options.out)
     if is_interrupted:
@@ -153,6 +157,7 @@ def _facts(
         "rows_valid": 0 if data.valid is None else len(data.valid.y),
         "features": int(estimator.n_features_in_),
         "trees": n_trees_of(estimator),
+        "best_round": _best_round(estimator),
         "interrupted": is_interrupted,
         "device": estimator.device_,
         "fingerprint": estimator.fingerprint(),
@@ -253,9 +258,7 @@ def _callbacks(
     if not keeps:
         found.append(interruption)
     if checkpoint is not None:
-        from gpuboost.callbacks import Checkpoint
-
-        found.append(Checkpoint(checkpoint))
+        found.append(import_module("gpuboost.callbacks").Checkpoint(checkpoint))
     return found
 
 
@@ -281,6 +284,12 @@ def _unit(estimator: Any) -> str:
 
 
 # ---- after the fit -----------------------------------------------------------------------------
+
+
+def _best_round(model: Any) -> int | None:
+    """Number of the round of the last improvement, from 1, with early stopping."""
+    best = getattr(model, "best_iteration_", None)
+    return None if best is None else int(best) + 1
 
 
 def scores_of(model: Any, data: TrainingData) -> dict[str, dict[str, float | None]]:
@@ -312,5 +321,3 @@ def _check_can_write(path: str) -> None:
         raise ValueError(f"cannot write {path!r}: it is a folder")
     if not os.access(folder, os.W_OK):
         raise ValueError(f"cannot write {path!r}: the folder {str(folder)!r} cannot be written")
-
-

@@ -9,8 +9,9 @@ import gzip
 import io
 import re
 import sys
-from collections.abc import Iterable
-from typing import IO, Any
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import IO, Any, cast
 
 import numpy as np
 
@@ -21,7 +22,6 @@ _GZIP, _NPY = b"\x1f\x8b", b"\x93NUMPY"
 _BINARY = {
     b"PAR1": "Parquet",
     b"ARROW1": "Arrow",
-    b"FEA1": "Feather",
     b"\xff\xff\xff\xff": "an Arrow stream",
 }
 _INDEX_OF_PANDAS = re.compile(r"__index_level_\d+__")
@@ -62,16 +62,22 @@ def read_data(path: str, strings: Iterable[str] = (), has_header: bool = True) -
     return found
 
 
-def _opened(path: str) -> IO[bytes]:
+@contextmanager
+def _opened(path: str) -> Iterator[IO[bytes]]:
     """The uncompressed bytes of a file or of standard input, which can be sought."""
     if path == STANDARD_STREAM:
         data = sys.stdin.buffer.read()
-        return io.BytesIO(gzip.decompress(data) if data.startswith(_GZIP) else data)
-    file = open(path, "rb")
-    is_compressed = file.read(2) == _GZIP
-    file.seek(0)
-    # Text is decompressed as it is read; the other formats are read from several places.
-    return gzip.GzipFile(fileobj=file) if is_compressed else file  # type: ignore[return-value]
+        yield io.BytesIO(gzip.decompress(data) if data.startswith(_GZIP) else data)
+        return
+    with open(path, "rb") as file:
+        is_compressed = file.read(2) == _GZIP
+        file.seek(0)
+        if not is_compressed:
+            yield file
+            return
+        # Text is decompressed as it is read; the other formats are read from several places.
+        with gzip.open(file) as content:
+            yield cast(IO[bytes], content)
 
 
 def _arrow(path: str, file: IO[bytes], head: bytes, text: tuple[tuple[str, ...], bool]) -> Any:
@@ -147,9 +153,7 @@ def require_pyarrow(purpose: str) -> Any:
     try:
         import pyarrow
     except ImportError as error:
-        raise ImportError(
-            f"pyarrow is needed {purpose}: pip install gpuboost[tables]"
-        ) from error
+        raise ImportError(f"pyarrow is needed {purpose}: pip install gpuboost[tables]") from error
     return pyarrow
 
 

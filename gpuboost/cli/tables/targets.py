@@ -8,7 +8,7 @@ import numpy as np
 
 from gpuboost.cli.tables.data import DataTable
 
-CLASSIFICATION, REGRESSION = "classification", "regression"
+OF_CLASSES, OF_VALUES = "classification", "regression"
 MAX_INFERRED_CLASSES = 20  # whole numbers with more distinct values are a regression
 ROWS_PER_CLASS = 10  # on average; whole numbers with fewer rows for each value are a regression
 
@@ -34,7 +34,7 @@ class TableTarget:
     @property
     def is_classification(self) -> bool:
         """Whether the values are classes."""
-        return self.task == CLASSIFICATION
+        return self.task == OF_CLASSES
 
 
 def target_of(table: DataTable, name: str, task: str | None = None) -> TableTarget:
@@ -51,12 +51,12 @@ def target_of(table: DataTable, name: str, task: str | None = None) -> TableTarg
     values = table.values(name)
     found, what = _described(values)
     if task is not None and task != found:
-        if task == REGRESSION and values.dtype.kind == "U":
+        if task == OF_VALUES and values.dtype.kind == "U":
             raise ValueError(f"a regression needs numbers, but target {name!r} has strings")
         return TableTarget(values, task, f"target {name!r} has {what}: {task}, as --task says")
     advice = ""
-    if task is None and values.dtype.kind in "iuf" and found == CLASSIFICATION:
-        advice = f" (--task {REGRESSION} for values)"
+    if task is None and values.dtype.kind in "iuf" and found == OF_CLASSES:
+        advice = f" (--task {OF_VALUES} for values)"
     return TableTarget(values, found, f"target {name!r} has {what}: {found}{advice}")
 
 
@@ -65,12 +65,12 @@ def _described(values: np.ndarray) -> tuple[str, str]:
     distinct = np.unique(values)
     few = f"{len(distinct):,} distinct"
     if values.dtype.kind in "Ub":
-        return CLASSIFICATION, f"{few} {'strings' if values.dtype.kind == 'U' else 'bools'}"
+        return OF_CLASSES, f"{few} {'strings' if values.dtype.kind == 'U' else 'bools'}"
     if values.dtype.kind == "f" and (distinct != np.floor(distinct)).any():
-        return REGRESSION, "numbers with fractions"
+        return OF_VALUES, "numbers with fractions"
     is_few = len(distinct) <= MAX_INFERRED_CLASSES
     is_class = is_few and (len(distinct) <= 2 or len(distinct) * ROWS_PER_CLASS <= len(values))
-    return CLASSIFICATION if is_class else REGRESSION, f"{few} whole numbers"
+    return OF_CLASSES if is_class else OF_VALUES, f"{few} whole numbers"
 
 
 def held_out_rows(target: TableTarget, fraction: float, seed: int) -> np.ndarray:
@@ -92,7 +92,7 @@ def held_out_rows(target: TableTarget, fraction: float, seed: int) -> np.ndarray
         groups = np.split(order, np.cumsum(np.bincount(numbers))[:-1])
     mask = np.zeros(n_rows, dtype=bool)
     for rows in groups:
-        count = min(int(round(fraction * len(rows))), len(rows) - 1)
+        count = min(round(fraction * len(rows)), len(rows) - 1)
         mask[rng.permutation(rows)[:count]] = True
     if not mask.any():
         raise ValueError(f"{fraction} of {n_rows} rows is no row; use a larger fraction or a table")

@@ -12,7 +12,7 @@ import numpy as np
 
 from gpuboost.cli.tables.read import STANDARD_STREAM, require_pyarrow
 
-Columns = dict[str, np.ndarray]
+NamedColumns = dict[str, np.ndarray]
 _FORMATS = "csv, tsv, csv.gz, tsv.gz, parquet, arrow, feather or npy"
 
 
@@ -28,7 +28,7 @@ def check_output(path: str) -> None:
         raise ValueError(f"the name of the output must end in {_FORMATS}, got {path!r}")
 
 
-def write_columns(columns: Columns, path: str) -> None:
+def write_columns(columns: NamedColumns, path: str) -> None:
     """Write columns of equal length to a file, or as CSV to standard output for "-".
 
     Raises
@@ -57,14 +57,14 @@ def _ending(path: str) -> str:
     return found[1] if found else ""
 
 
-def _write_text(columns: Columns, file: IO[str], delimiter: str) -> None:
+def _write_text(columns: NamedColumns, file: IO[str], delimiter: str) -> None:
     rows = zip(*(column.tolist() for column in columns.values()), strict=True)
     writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(rows)
 
 
-def _write_arrow(columns: Columns, path: str, ending: str) -> None:
+def _write_arrow(columns: NamedColumns, path: str, ending: str) -> None:
     pyarrow = require_pyarrow(f"to write {ending} files")
     table = pyarrow.table({name: pyarrow.array(own.tolist()) for name, own in columns.items()})
     if ending == "parquet":
