@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -43,7 +45,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Errors are one line on standard error, and status 2. Ctrl-C gives status 130.
     """
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        return _status_of(list(sys.argv[1:] if arguments is None else arguments))
+
+
+def _status_of(words: list[str]) -> int:
+    """Run a command and return its exit status; print errors."""
     try:
         with gpuboost.make_context("gpuboost", words) as context:
             status = gpuboost.invoke(context) or OK
@@ -72,6 +80,11 @@ def _text_of(error: BaseException) -> str:
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}"
     return str(error) or type(error).__name__
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Print a warning as one line."""
+    print(f"note: {' '.join(str(message).split())}", file=sys.stderr)
 
 
 def _failed(text: str, status: int = FAILED) -> int:

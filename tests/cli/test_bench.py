@@ -41,6 +41,19 @@ def test_every_installed_library_has_cells() -> None:
     assert {cell.model for cell in planned if cell.library == GPUBOOST} == set(TREES_OF)
 
 
+def test_every_gpu_has_cells(machine: Any, monkeypatch: Any) -> None:
+    backends = [(name, True, "") for name in ("numpy", "numba", "cuda")]
+    monkeypatch.setattr("gpuboost.backends.select.available_backends", lambda: backends)
+    monkeypatch.setattr(cells, "_xgboost_has_cuda", lambda: True)
+    places = places_of_all()
+    assert places[:3] == [(GPUBOOST, "numba"), (GPUBOOST, "cuda:0"), (GPUBOOST, "cuda:1")]
+    on_gpu = {cell.library for cell in planned_cells((100,)) if cell.is_gpu}
+    assert on_gpu <= {GPUBOOST, cells.XGB} and GPUBOOST in on_gpu
+    assert (cells.XGB, "cuda:1") in places or cells.XGB not in {name for name, _ in places}
+    monkeypatch.setattr("gpuboost.backends.select.available_backends", lambda: backends[:1])
+    assert places_of_all()[0] == (GPUBOOST, "numpy")
+
+
 @pytest.mark.parametrize("is_classification", [True, False])
 def test_every_cell_trains(is_classification: bool) -> None:
     rng = np.random.default_rng(0)

@@ -269,10 +269,49 @@ def test_ctrl_c_before_there_is_a_model(folder: Path, run: Any, monkeypatch: Any
     def stop(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(training, "_fit_with_notes", stop)
+    monkeypatch.setattr(training, "_fit_rows", stop)
     status, out, err = run("train", "t.csv", *VALUES)
     assert (status, out) == (130, "") and not (folder / "m").exists()
     assert err.endswith("gpuboost: interrupted; no model was saved\n")
+
+
+class Keeps:
+    """An estimator that keeps its trees when Ctrl-C is pressed."""
+
+    def __init__(self) -> None:
+        self.parameters = {"callbacks": None, "keep_on_interrupt": False, "n_estimators": 9}
+        self.n_trees = 0
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        return dict(self.parameters)
+
+    def set_params(self, **parameters: Any) -> None:
+        self.parameters.update(parameters)
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> None:
+        assert self.parameters["keep_on_interrupt"] and self.parameters["callbacks"] is None
+        try:
+            for self.n_trees in range(1, 10):
+                if self.n_trees == 4:
+                    signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            pass
+
+
+def test_estimators_that_keep_their_trees_are_interrupted_at_once() -> None:
+    rows = training.LabelledRows(None, np.zeros(3), None)
+    model = Keeps()
+    assert training.fit(model, training.TrainingData(rows, None, None), None)
+    assert model.n_trees == 4 and not model.parameters["keep_on_interrupt"]
+
+
+def test_warnings_are_one_line(folder: Path) -> None:
+    command = [sys.executable, "-m", "gpuboost", "train", "t.csv", *CLASSES]
+    words = ["--model", "forest", "--set", "oob_score=true"]  # too few trees for it
+    done = subprocess.run([*command, *words], capture_output=True, text=True)
+    assert done.returncode == 0
+    notes = [line for line in done.stderr.splitlines() if line.startswith("note: ")]
+    assert len(notes) == 1 and len(done.stderr.splitlines()) == 4
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")

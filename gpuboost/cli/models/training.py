@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import os
 import time
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -240,9 +239,9 @@ def fit(estimator: Any, data: TrainingData, checkpoint: str | None) -> bool:
             estimator.set_params(callbacks=own or None)
         elif checkpoint is not None:
             raise ValueError(f"{name} has no callbacks, which --checkpoint needs")
-        _fit_with_notes(estimator, data)
-    if has_callbacks:
-        estimator.set_params(callbacks=None)  # they are no part of the model
+        _fit_rows(estimator, data)
+    set_by_command = {"callbacks": None, "keep_on_interrupt": False}  # no part of the model
+    estimator.set_params(**{k: v for k, v in set_by_command.items() if k in parameters})
     return interruption.is_pressed
 
 
@@ -252,7 +251,9 @@ def _callbacks(
     """The callbacks of a fit; none if nothing needs them, since a GPU then waits less."""
 
     def show(result: Any) -> None:
-        bar.advance(f"loss {result.train_score:.5g}", completed=result.number + 1)
+        score = result.train_score  # forests have none
+        text = "" if score is None else f"loss {score:.5g}"
+        bar.advance(text, completed=result.number + 1)
 
     found: list[Any] = [show] if bar.is_shown else []
     if not keeps:
@@ -262,8 +263,8 @@ def _callbacks(
     return found
 
 
-def _fit_with_notes(estimator: Any, data: TrainingData) -> None:
-    """Fit, and say each warning in one line."""
+def _fit_rows(estimator: Any, data: TrainingData) -> None:
+    """Fit on the rows to train on; boosting also gets those held out."""
     words: dict[str, Any] = {"sample_weight": data.train.weight}
     allowed = inspect.signature(estimator.fit).parameters
     valid = data.valid
@@ -272,11 +273,7 @@ def _fit_with_notes(estimator: Any, data: TrainingData) -> None:
         words["eval_set"] = [own]
     elif valid is not None and "X_val" in allowed and estimator.early_stopping is not False:
         words |= {"X_val": valid.X, "y_val": valid.y, "sample_weight_val": valid.weight}
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        estimator.fit(data.train.X, data.train.y, **words)
-    for text in dict.fromkeys(str(each.message) for each in caught):
-        say(f"note: {' '.join(text.split())}")
+    estimator.fit(data.train.X, data.train.y, **words)
 
 
 def _unit(estimator: Any) -> str:
