@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -47,6 +46,11 @@ class DemoTable:
         """Last part of the names of estimators for the table."""
         return "Classifier" if self.is_classification else "Regressor"
 
+    @property
+    def task(self) -> str:
+        """The task in words."""
+        return "classification" if self.is_classification else "regression"
+
 
 @dataclass(frozen=True)
 class Job:
@@ -86,18 +90,20 @@ class Line:
 def print_outcomes(lines: list[Line], peers: tuple[str, ...]) -> None:
     """Print a table of outcomes, each as seconds and score, for each table of rows."""
     titles = ("estimator", "device", "gpuboost", *peers)
-    for name, block in groupby(lines, lambda line: line.job.table.name):
-        own = list(block)
-        print_table(table_title(name, own), titles, [row_of(line, peers) for line in own], n_text=2)
+    blocks: dict[tuple[str, str], list[Line]] = {}
+    for line in lines:
+        blocks.setdefault((line.job.table.name, line.job.table.task), []).append(line)
+    for own in blocks.values():
+        print_table(table_title(own), titles, [row_of(line, peers) for line in own], n_text=2)
 
 
-def table_title(name: str, lines: list[Line]) -> str:
-    """Name and size of a table, and the number of trees if it is not the default."""
+def table_title(lines: list[Line]) -> str:
+    """Name, task and size of a table, and the number of trees if it is not the default."""
     table = lines[0].job.table
     n_train, n_features = table.X_train.shape
     trees = {line.job.parameters["n_estimators"] for line in lines if line.job.parameters}
     of_trees = "".join(f", ensembles of {number} trees" for number in trees)
-    return f"{name}: {n_train:,} x {n_features}{of_trees}"
+    return f"{table.name}, {table.task}: {n_train:,} x {n_features}{of_trees}"
 
 
 def row_of(line: Line, peers: tuple[str, ...]) -> list[str]:
@@ -121,8 +127,8 @@ def short_seconds(seconds: float) -> str:
 def footer(lines: list[Line], seconds: float) -> str:
     """An explanation of the columns, the times on the synthetic tables and the time of the demo."""
     text = [
-        "Seconds, and accuracy or R2 on the held-out quarter of the rows. XGBoost and LightGBM\n"
-        "are shown where installed, for boosting and random forests."
+        "Seconds, and accuracy or R2 on the held-out quarter of the rows. XGBoost and\n"
+        "LightGBM are shown where installed, for boosting and random forests."
     ]
     big = [line for line in lines if line.job.table.name == SYNTHETIC]
     for peer in dict.fromkeys(name for line in big for name in line.others):

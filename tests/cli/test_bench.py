@@ -13,8 +13,6 @@ from pyarrow import csv
 
 from gpuboost.cli.bench import cells, runner, worker
 from gpuboost.cli.bench.cells import (
-    ADABOOST,
-    BOOSTED,
     GPUBOOST,
     SCIKIT,
     TREE,
@@ -212,9 +210,10 @@ def test_wrong_options(words: Any, message: str, run: Any) -> None:
 @pytest.mark.slow
 def test_the_benchmark_ends_in_its_time(folder: Path, run_json: Any) -> None:
     began = time.perf_counter()
-    words = ("--rows", "300,500", "--seconds", "30", "--data", "t.csv", "--target", "y")
+    words = ("--rows", "300,500", "--seconds", "20", "--data", "t.csv", "--target", "y")
     found = run_json("bench", *words)
-    assert time.perf_counter() - began < 31.0
-    assert {cell["rows"] for cell in found["cells"]} == {300}
-    ours = [cell for cell in found["cells"] if cell["library"] == GPUBOOST]
-    assert {cell["model"] for cell in ours if cell["seconds"]} >= {TREE, ADABOOST, BOOSTED}
+    assert time.perf_counter() - began < 21.0
+    measured = [cell for cell in found["cells"] if cell["seconds"] is not None]
+    assert {cell["rows"] for cell in found["cells"]} == {300} and measured[0]["library"] == GPUBOOST
+    for cell in found["cells"]:
+        assert (cell["seconds"] is None) == bool(cell["reason"]) and not cell["is_error"]

@@ -200,7 +200,7 @@ def test_tables_line_up(capsys):
     ]
     demo_table.print_outcomes(lines, PEERS)
     text = capsys.readouterr().out.splitlines()
-    assert text[0] == "iris: 112 x 4, ensembles of 7 trees"
+    assert text[0] == "iris, classification: 112 x 4, ensembles of 7 trees"
     assert text[3].split() == ["DecisionTree", "numpy", "500ms", "0.900", "1.0s", "0.800", "-", "-"]
     assert text[4].split()[:4] == ["GradientBoosting", "cuda:0", "12.2s", "0.500"]
     assert len({len(line) for line in text[1:5]}) == 1 and len(text[1]) <= 80

@@ -76,7 +76,7 @@ def _opened(path: str) -> Iterator[IO[bytes]]:
             yield file
             return
         # Text is decompressed as it is read; the other formats are read from several places.
-        with gzip.open(file) as content:
+        with gzip.open(file, "rb") as content:
             yield cast(IO[bytes], content)
 
 
