@@ -17,6 +17,9 @@ class Source:
             raise ValueError(f"{name} is not an object with fields; the model is damaged")
         self._fields, self._name = fields, name
 
+    def __contains__(self, key: str) -> bool:
+        return key in self._fields
+
     def get(self, key: str, default: Any = None) -> Any:
         """A field of any type, or the default."""
         return self._fields.get(key, default)

@@ -23,7 +23,12 @@ from gpuboost.estimators.imported.estimators import (
     ImportedEstimator,
     ImportedRegressor,
 )
-from gpuboost.estimators.imported.model import ALL_COLUMNS, ImportedTrees, LeafSum
+from gpuboost.estimators.imported.model import (
+    ALL_COLUMNS,
+    ImportedTrees,
+    LeafSum,
+    PredictionLink,
+)
 from gpuboost.interchange.fields import Source, no_schema
 from gpuboost.interchange.trees import CategorySplit, SourceTree, ensemble_of
 from gpuboost.interchange.ubjson import UbjsonReader
@@ -113,7 +118,7 @@ def from_xgboost(model: Any, *, n_rounds: int | str | None = None) -> ImportedEs
         column[:] = ALL_COLUMNS
     leaf_sum = LeafSum(column, _as_columns(base, column, width, parameters), single=True)
     schema = _schema(learner, trees_of, n_features)
-    found = ImportedTrees(ensemble, columns, leaf_sum, link, 1.0, schema, _NAME)
+    found = ImportedTrees(ensemble, columns, leaf_sum, PredictionLink(link), schema, _NAME)
     if not is_classifier:
         return ImportedRegressor.of(found)
     n_classes = max(2, len(leaf_sum.base))

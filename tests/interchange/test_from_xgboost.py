@@ -109,7 +109,7 @@ def test_raw_predictions_are_xgboosts(seed: int) -> None:
         imported.set_params(device=device)
         assert_bits(imported.predict_raw(X), wanted)
     probable = margins(booster, X, types)
-    if imported._model.link == "softmax" and probable.ndim == 1:  # classes
+    if imported._model.link.name == "softmax" and probable.ndim == 1:  # classes
         np.testing.assert_array_equal(imported.predict(X), probable)
     elif hasattr(imported, "classes_"):
         found = imported.predict_proba(X)

@@ -66,12 +66,15 @@ class SplitColumns:
         Whether values are rounded to float32 first.
     category_rule : {SET, ROUNDED, KNOWN}
         Which numbers are categories.
+    tiny_is_zero : bool
+        Whether values up to `ZERO_THRESHOLD` count as zero, as in the predictions of LightGBM.
     """
 
     columns: tuple[SplitColumn, ...]
     n_features: int
     single: bool
     category_rule: str = SET
+    tiny_is_zero: bool = False
 
     @property
     def is_categorical(self) -> np.ndarray:
@@ -81,7 +84,8 @@ class SplitColumns:
     @property
     def _is_all_of_x(self) -> bool:
         """Whether the columns are those of X, and nothing but their type changes."""
-        return [c.source for c in self.columns] == list(range(self.n_features)) and all(
+        in_order = [c.source for c in self.columns] == list(range(self.n_features))
+        return (in_order and not self.tiny_is_zero) and all(
             c.missing == NAN_IS_MISSING and c.categories is None for c in self.columns
         )
 
@@ -102,11 +106,11 @@ class SplitColumns:
     def _column(self, x: Any, column: SplitColumn, xp: Any) -> Any:
         if column.categories is not None:
             return self._codes(x, xp.asarray(column.categories), xp)
+        if self.tiny_is_zero:
+            x = xp.where(xp.abs(x) <= ZERO_THRESHOLD, 0.0, x)
         if column.missing == NAN_IS_ZERO:
             return xp.where(xp.isnan(x), 0.0, x)
-        if column.missing == ZERO_IS_MISSING:
-            return xp.where(xp.abs(x) <= ZERO_THRESHOLD, np.nan, x)
-        return x
+        return xp.where(x == 0.0, np.nan, x) if column.missing == ZERO_IS_MISSING else x
 
     def _codes(self, x: Any, categories: Any, xp: Any) -> Any:
         """Codes of the categories; NaN where a value is missing."""
@@ -125,7 +129,8 @@ class SplitColumns:
 
     def update_hash(self, sha: Any) -> None:
         """Update a `hashlib` object with all rules."""
-        sha.update(f"{self.n_features} {self.single} {self.category_rule}".encode())
+        rules = f"{self.n_features} {self.single} {self.category_rule} {self.tiny_is_zero}"
+        sha.update(rules.encode())
         for column in self.columns:
             sha.update(f"{column.source} {column.missing}".encode())
             if column.categories is not None:

@@ -15,7 +15,7 @@ from gpuboost.data.arrays import is_sparse
 from gpuboost.data.frames import apply_schema
 from gpuboost.data.parameters import thread_count
 from gpuboost.data.tables import FrameTable, read_table
-from gpuboost.data.validation import check_features
+from gpuboost.data.validation import check_shape
 from gpuboost.engine.array_modules import array_module, copy_to_host, working_on
 from gpuboost.estimators.fitting.exportable import Exportable
 from gpuboost.estimators.fitting.mixins import score_of
@@ -158,7 +158,8 @@ class ImportedEstimator(Exportable, BaseEstimator):
             )
         X, device = adopt_features(X, self.device)
         with where_they_are(X):
-            columns = check_features(self._read(X))
+            columns = self._read(X)
+            check_shape(columns)
         size = len(columns), columns.shape[1] * columns.itemsize
         backend = choose_backend(device, prediction_work(*size, self._model.ensemble))
         return work(columns, backend, thread_count(self.n_jobs))

@@ -57,6 +57,25 @@ class LeafSum:
         sha.update(self.column.astype("<i4").tobytes() + self.base.astype("<f8").tobytes())
 
 
+@dataclass(frozen=True)
+class PredictionLink:
+    """How predictions are made of raw predictions.
+
+    Attributes
+    ----------
+    name : str
+        One of `LINKS`.
+    scale : float
+        Factor of raw predictions in a sigmoid.
+    divisor : float
+        Raw predictions are divided by this number first.
+    """
+
+    name: str
+    scale: float = 1.0
+    divisor: float = 1.0
+
+
 @dataclass(frozen=True, eq=False)
 class ImportedTrees:
     """A fitted model of another library.
@@ -69,10 +88,8 @@ class ImportedTrees:
         The columns that the trees split on.
     leaf_sum : LeafSum
         How leaves are added up.
-    link : str
-        Name of the function in `LINKS` that makes predictions of raw predictions.
-    scale : float
-        Factor of raw predictions in the link "sigmoid", else without meaning.
+    link : PredictionLink
+        Makes predictions of raw predictions.
     schema : FeatureSchema
         The columns of X; categories, if the source knows their names.
     source : str
@@ -82,8 +99,7 @@ class ImportedTrees:
     ensemble: Ensemble
     columns: SplitColumns
     leaf_sum: LeafSum
-    link: str
-    scale: float
+    link: PredictionLink
     schema: FeatureSchema
     source: str
 
@@ -138,7 +154,7 @@ class ImportedTrees:
         sha = hashlib.sha256(self.ensemble.fingerprint(self.mapper).encode())
         self.columns.update_hash(sha)
         self.leaf_sum.update_hash(sha)
-        sha.update(f"{self.link} {self.scale!r}".encode())
+        sha.update(repr(self.link).encode())
         self.schema.update_hash(sha)
         return sha.hexdigest()
 
@@ -176,4 +192,5 @@ PROBABILITY_LINKS = ("identity", "sigmoid", "normalised_sigmoid", "softmax", "po
 def predictions_of(model: ImportedTrees, raw: Any) -> Any:
     """Predictions of raw predictions: float64 (n, n_columns)."""
     with working_on(raw):
-        return LINKS[model.link](raw.astype(np.float64), model.scale)
+        link = model.link
+        return LINKS[link.name](raw.astype(np.float64) / link.divisor, link.scale)
