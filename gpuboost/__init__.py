@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from gpuboost.estimators.inputs.dataset import Dataset
     from gpuboost.estimators.memory.estimate import estimate_memory
     from gpuboost.interchange.from_lightgbm import from_lightgbm
+    from gpuboost.interchange.from_sklearn import from_sklearn
     from gpuboost.interchange.from_xgboost import from_xgboost
 
 __version__ = "0.1.0"
@@ -74,6 +75,7 @@ __all__ = [
     "export_graphviz",
     "export_text",
     "from_lightgbm",
+    "from_sklearn",
     "from_xgboost",
     "load",
     "plot_tree",
@@ -84,7 +86,10 @@ __all__ = [
 _HOMES = {
     "gpuboost.estimators.files.estimators": ("load",),
     "gpuboost.estimators.inputs.dataset": ("Dataset",),
-    **{f"gpuboost.interchange.from_{name}": (f"from_{name}",) for name in ("lightgbm", "xgboost")},
+    **{
+        f"gpuboost.interchange.from_{name}": (f"from_{name}",)
+        for name in ("lightgbm", "sklearn", "xgboost")
+    },
     "gpuboost.estimators.memory.estimate": ("estimate_memory",),
     "sklearn.ensemble": (
         *("BaseEnsemble", "IsolationForest", "RandomTreesEmbedding"),

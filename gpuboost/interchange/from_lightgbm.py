@@ -78,7 +78,7 @@ def from_lightgbm(model: Any, *, n_rounds: int | str | None = None) -> ImportedE
     ------
     ValueError
         If the model is damaged, or has something that cannot be kept: linear trees, an unknown
-        objective, or a split that names more than 254 categories.
+        objective, or a split that names more than 255 categories.
     OSError
         If the file cannot be read.
     """

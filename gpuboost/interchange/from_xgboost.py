@@ -82,7 +82,7 @@ def from_xgboost(model: Any, *, n_rounds: int | str | None = None) -> ImportedEs
     ------
     ValueError
         If the model is damaged, or has something that cannot be kept: a linear booster, an unknown
-        objective, or a split that names more than 254 categories.
+        objective, or a split that names more than 255 categories.
     OSError
         If the file cannot be read.
     """

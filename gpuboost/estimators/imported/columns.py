@@ -29,7 +29,7 @@ ZERO_THRESHOLD = float(np.float32(1e-35))
 #   known     numbers that training did not have are missing, as is NaN (scikit-learn)
 SET, ROUNDED, KNOWN = "set", "rounded", "known"
 CATEGORY_RULES = (SET, ROUNDED, KNOWN)
-MAX_CATEGORIES = 254  # that the splits of a column name; all others have one more code
+MAX_CATEGORIES = 255  # that the splits of a column name; all others have one more code
 LARGEST_CATEGORY = 2**53  # numbers from here on are no category
 
 

@@ -24,6 +24,7 @@ from gpuboost.estimators.fitting.sklearn_bases import (
     ClassifierMixin,
     RegressorMixin,
 )
+from gpuboost.estimators.imported.columns import KNOWN
 from gpuboost.estimators.imported.model import ImportedTrees, predictions_of
 from gpuboost.estimators.inputs.dataset import Dataset
 from gpuboost.estimators.inputs.features import where_they_are
@@ -167,7 +168,8 @@ class ImportedEstimator(Exportable, BaseEstimator):
     def _read(self, X: Any) -> Any:
         """X as a matrix; categories become the numbers that the source gives them."""
         schema = self._model.schema
-        if schema.is_categorical.any() and not isinstance(read_table(X), FrameTable):
+        given_as_numbers = self._model.columns.category_rule != KNOWN
+        if given_as_numbers and not isinstance(read_table(X), FrameTable):
             numeric = np.zeros(schema.n_features, dtype=bool)
             codes = (None,) * schema.n_features
             schema = replace(schema, is_categorical=numeric, codes=codes)
