@@ -79,7 +79,8 @@ def from_treelite(model: Any) -> ImportedEstimator:
     name = str(_field(head, "postprocessor"))
     if name not in _LINK_OF_POSTPROCESSOR:
         raise ValueError(
-            f"treelite's postprocessor {name!r} is unknown; known are {', '.join(_LINK_OF_POSTPROCESSOR)}"
+            f"treelite's postprocessor {name!r} is unknown; known are "
+            f"{', '.join(_LINK_OF_POSTPROCESSOR)}"
         )
     link = PredictionLink(_LINK_OF_POSTPROCESSOR[name], float(_field(head, "sigmoid_alpha")[0]))
     schema = no_schema(model.num_feature)
