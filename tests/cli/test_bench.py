@@ -216,4 +216,5 @@ def test_the_benchmark_ends_in_its_time(folder: Path, run_json: Any) -> None:
     measured = [cell for cell in found["cells"] if cell["seconds"] is not None]
     assert {cell["rows"] for cell in found["cells"]} == {300} and measured[0]["library"] == GPUBOOST
     for cell in found["cells"]:
-        assert (cell["seconds"] is None) == bool(cell["reason"]) and not cell["is_error"]
+        assert (cell["seconds"] is None) == bool(cell["reason"])
+        assert not cell["is_error"] or cell["library"] != GPUBOOST

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from pyarrow import csv
-from sklearn import metrics
+from sklearn import ensemble, metrics
 
 import gpuboost
 from gpuboost.cli.models.json_trees import model_to_json
@@ -225,6 +225,21 @@ def test_contents_of_all_models(name: str, folder: Path, run: Any, run_json: Any
     found = run_json("inspect", "m")
     assert found["classes"] is None and found["trees"]["count"] == (1 if name == "tree" else 3)
     assert run("inspect", "m")[0] == 0
+
+
+def test_imported_models(folder: Path, run: Any, run_json: Any) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 4)).astype(np.float32).astype(np.float64)
+    np.save("X.npy", X)
+    for kind, y in (("Classifier", X[:, 0] > 0.0), ("Regressor", X[:, 0])):
+        source = getattr(ensemble, f"RandomForest{kind}")(3, max_depth=3, random_state=0).fit(X, y)
+        gpuboost.from_sklearn(source).save("m")
+        assert run("predict", "m", "X.npy", "--out", "p.npy")[0] == 0
+        assert (np.load("p.npy") == source.predict(X)).all()
+        found = run_json("inspect", "m")
+        assert found["estimator"] == f"Imported{kind}" and found["trees"]["count"] == 3
+        assert run("inspect", "m")[0] == 0 and run("predict", "m", "X.npy", "--raw")[0] == 0
+        assert "an imported model" in run("convert", "m", "o", "--to", "json")[2]
 
 
 # ---- convert -----------------------------------------------------------------------------------

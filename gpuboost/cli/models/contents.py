@@ -46,9 +46,10 @@ def facts_of_model(model: Any) -> dict[str, Any]:
         "estimator": type(model).__name__,
         "fingerprint": model.fingerprint(),
         "device": getattr(model, "device_", None),
+        "source": getattr(model, "source_", None),
         "parameters": changed_parameters(model),
         "classes": classes_of(model),
-        "outputs": fitted.n_outputs,
+        "outputs": getattr(fitted, "n_outputs", 1),
         "trees": {
             "count": fitted.ensemble.n_trees,
             "nodes": len(fitted.ensemble.feature),

@@ -20,6 +20,9 @@ import numpy as np
 from gpuboost.cli.models.contents import classes_of, features_of
 from gpuboost.cli.models.training import trees_of
 from gpuboost.engine.growth.tree import Tree
+from gpuboost.estimators.adaboost.model import AdaBoostTrees
+from gpuboost.estimators.boosting.model import BoostedRounds
+from gpuboost.estimators.model.fitted import FittedTrees
 
 
 def model_to_json(model: Any) -> dict[str, Any]:
@@ -28,13 +31,14 @@ def model_to_json(model: Any) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        If predictions start from those of another estimator (``init``).
+        If predictions start from those of another estimator (``init``), or the model was imported.
     """
     fitted = trees_of(model)
+    if not isinstance(fitted, FittedTrees):
+        raise ValueError("an imported model cannot be converted to JSON; use its own library")
     if getattr(fitted, "init", None) is not None:
         raise ValueError("a model with the parameter init cannot be converted to JSON")
-    is_sum = hasattr(fitted, "baseline")
-    loss: Any = getattr(fitted, "loss", None)
+    boosted = fitted if isinstance(fitted, BoostedRounds) else None
     codes = fitted.schema.codes
     return {
         "estimator": type(model).__name__,
@@ -45,11 +49,11 @@ def model_to_json(model: Any) -> dict[str, Any]:
             {name: own[name] for name in ("name", "categories")}
             for own in features_of(model, fitted)
         ],
-        "combine": "sum" if is_sum else "mean",
-        "loss": None if loss is None else loss.facts.name,
-        "baseline": fitted.baseline.tolist() if is_sum else None,
-        "trees_per_round": getattr(fitted, "trees_per_round", None),
-        "tree_weights": _list_of(getattr(fitted, "tree_votes", None)),
+        "combine": "mean" if boosted is None else "sum",
+        "loss": boosted and boosted.loss.facts.name,
+        "baseline": boosted and boosted.baseline.tolist(),
+        "trees_per_round": boosted and boosted.trees_per_round,
+        "tree_weights": fitted.tree_votes.tolist() if isinstance(fitted, AdaBoostTrees) else None,
         "trees": [nodes_of(tree, codes) for tree in fitted.ensemble.trees],
     }
 
@@ -80,7 +84,3 @@ def _split(tree: Tree, node: int, codes: dict[Any, int] | None) -> dict[str, Any
 def _has(mask: np.ndarray, code: int) -> bool:
     """Whether the bit of a code is set."""
     return bool(int(mask[code // 32]) >> (code % 32) & 1)
-
-
-def _list_of(array: np.ndarray | None) -> list[Any] | None:
-    return None if array is None else array.tolist()

@@ -48,18 +48,23 @@ def predicted_columns(
         return _by_class("probability", classes, model.predict_proba(X))
     if kind == RAW:
         return _raw(model, X, classes)
-    return _by_class("prediction", range(model.n_outputs_), model.predict(X))
+    found = model.predict(X)
+    return _by_class("prediction", range(found.shape[-1]), found)
 
 
 def _raw(model: Any, X: Any, classes: Any) -> dict[str, np.ndarray]:
     """Sums of the trees, before the inverse link."""
+    if hasattr(model, "predict_raw"):
+        found = model.predict_raw(X)
+        return _by_class("raw", range(found.shape[-1]), found)
     if hasattr(model, "decision_function"):
         found = model.decision_function(X)
         return _by_class("raw", [""] if found.ndim == 1 else classes, found)
     loss: Any = getattr(trees_of(model), "loss", None)
     if loss is None or loss.facts.link != IDENTITY:
         raise ValueError(f"{type(model).__name__} has no raw predictions; leave out --raw")
-    return _by_class("raw", range(model.n_outputs_), model.predict(X))
+    found = model.predict(X)
+    return _by_class("raw", range(found.shape[-1]), found)
 
 
 def _by_class(name: str, labels: Any, found: np.ndarray) -> dict[str, np.ndarray]:

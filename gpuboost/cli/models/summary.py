@@ -110,7 +110,7 @@ def print_contents(contents: Mapping[str, Any], as_json: bool) -> None:
         "fingerprint": contents["fingerprint"],
         "trees": f"{trees['count']:,}, depth {trees['min_depth']} to {trees['max_depth']}, "
         f"{trees['leaves']:,} leaves",
-        "trained on": contents["device"],
+        "trained on": contents["device"] or contents["source"],
     }
     if contents["classes"] is not None:
         facts["classes"] = _some(contents["classes"])
