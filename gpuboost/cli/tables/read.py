@@ -19,7 +19,7 @@ from gpuboost.cli.tables.data import ArrayData, ArrowData, DataTable
 
 STANDARD_STREAM = "-"  # standard input or output, in place of a path
 _GZIP, _NPY = b"\x1f\x8b", b"\x93NUMPY"
-_BINARY = {
+_FORMAT_OF_MAGIC = {
     b"PAR1": "Parquet",
     b"ARROW1": "Arrow",
     b"\xff\xff\xff\xff": "an Arrow stream",
@@ -83,7 +83,7 @@ def _opened(path: str) -> Iterator[IO[bytes]]:
 def _arrow(path: str, file: IO[bytes], head: bytes, text: tuple[tuple[str, ...], bool]) -> Any:
     """The table of pyarrow in a file that begins with ``head``."""
     pyarrow = require_pyarrow("to read tables other than npy")
-    kind = next((kind for magic, kind in _BINARY.items() if head.startswith(magic)), None)
+    kind = next((kind for magic, kind in _FORMAT_OF_MAGIC.items() if head.startswith(magic)), None)
     try:
         if kind is None:
             table = _read_text(path, file, *text)
