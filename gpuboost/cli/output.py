@@ -51,6 +51,17 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
 
 
+def _print(table: Any) -> None:
+    """Print a table of rich; in files, lines do not end in spaces."""
+    own = console()
+    if own.is_terminal:
+        own.print(table)
+        return
+    with own.capture() as captured:
+        own.print(table)
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
 def print_facts(facts: Mapping[str, Any]) -> None:
     """Print names and values in two columns."""
     from rich.table import Table
@@ -60,7 +71,7 @@ def print_facts(facts: Mapping[str, Any]) -> None:
     table.add_column(overflow="fold")
     for name, value in facts.items():
         table.add_row(name, shown(value))
-    console().print(table)
+    _print(table)
 
 
 def print_table(
@@ -81,7 +92,7 @@ def print_table(
         table.add_row(*map(shown, row))
     if title:
         print(title)
-    console().print(table)
+    _print(table)
     print()
 
 

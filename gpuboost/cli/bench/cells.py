@@ -6,15 +6,11 @@ import importlib.util
 from dataclasses import dataclass
 from typing import Any
 
-GPUBOOST, SCIKIT, XGB, LGBM, CATBOOST = (
-    *("gpuboost", "scikit-learn", "XGBoost", "LightGBM"),
-    "CatBoost",
-)
+GPUBOOST, SCIKIT = "gpuboost", "scikit-learn"
+XGB, LGBM, CATBOOST = "XGBoost", "LightGBM", "CatBoost"
 _MODULE_OF = {SCIKIT: "sklearn", XGB: "xgboost", LGBM: "lightgbm", CATBOOST: "catboost"}
-TREE, FOREST, EXTRA_TREES, ADABOOST, BOOSTED = (
-    *("decision tree", "forest", "extra-trees", "AdaBoost"),
-    "boosting",
-)
+TREE, FOREST, EXTRA_TREES = "decision tree", "forest", "extra-trees"
+ADABOOST, BOOSTED = "AdaBoost", "boosting"
 TREES_OF = {TREE: 1, FOREST: 20, EXTRA_TREES: 20, ADABOOST: 20, BOOSTED: 50}
 DEPTH_OF = {TREE: 10, FOREST: 10, EXTRA_TREES: 10, ADABOOST: 2, BOOSTED: 6}
 _MODELS_OF = {

@@ -104,7 +104,7 @@ def make_estimator(
 
 
 def n_planned_trees(estimator: Any) -> int:
-    """Number of trees, or rounds, that a fit adds at the largest."""
+    """Number of trees, or rounds, of a fit that nothing ends before."""
     parameters = estimator.get_params(deep=False)
     count = parameters.get("n_estimators", parameters.get("max_iter", 1))
     return count if isinstance(count, int) else 1

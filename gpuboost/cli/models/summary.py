@@ -22,7 +22,7 @@ SCORE_NAMES = {
     "rmse": "RMSE",
     "mae": "MAE",
 }
-MAX_CONFUSION_CLASSES = 12  # of a table on a terminal
+CONFUSION_COLUMNS, COUNT_COLUMNS = 68, 6  # of a table beside the classes, and of a count
 
 
 def print_training(report: Mapping[str, Any], as_json: bool) -> None:
@@ -73,7 +73,8 @@ def print_evaluation(report: Mapping[str, Any], as_json: bool) -> None:
 
 
 def _print_confusion(classes: list[Any], counts: list[list[float]]) -> None:
-    if len(classes) > MAX_CONFUSION_CLASSES:
+    names = [str(name) for name in classes]
+    if sum(max(len(name), COUNT_COLUMNS) + 2 for name in names) > CONFUSION_COLUMNS:
         pairs = [
             (counts[i][j], classes[i], classes[j])
             for i in range(len(classes))
@@ -88,7 +89,7 @@ def _print_confusion(classes: list[Any], counts: list[list[float]]) -> None:
         [str(name), *(shown_count(count) for count in own)]
         for name, own in zip(classes, counts, strict=True)
     ]
-    print_table("confusion: class by predicted class", ["class", *map(str, classes)], rows)
+    print_table("confusion: class by predicted class", ["class", *names], rows)
 
 
 def shown_count(count: float) -> str:
