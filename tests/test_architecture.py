@@ -45,7 +45,7 @@ _FLOORS = """
     estimators.docstrings  estimators.model  estimators.inputs  estimators.fitting
     estimators.trees  estimators.forest  estimators.adaboost  estimators.boosting
     estimators.memory  estimators.imported  estimators  estimators.files
-    interchange
+    interchange  callbacks
     explain  plots  model_selection
     cli
 """

@@ -22,6 +22,7 @@ from gpuboost.estimators.boosting.metrics import read_metrics
 from gpuboost.estimators.boosting.model import BoostedRounds
 from gpuboost.estimators.boosting.parameters import IMPORTANCES, FeatureCounts, rounds_to_use
 from gpuboost.estimators.boosting.training import BoostingFit, RoundSetup
+from gpuboost.estimators.fitting.callbacks import fitted_copy
 from gpuboost.estimators.fitting.mixins import copied_to_host
 from gpuboost.estimators.fitting.pipeline import (
     FitInputs,
@@ -129,10 +130,6 @@ class GradientBoosting(ManyTrees):
         classes, only those of the second). With a user-defined loss without ``predict``, metrics
         get raw predictions. Smaller values are better unless the callable has a true attribute
         ``greater_is_better``.
-    callbacks : callable, or list of these
-        Called after each round with one argument, whose attributes are the ``number``,
-        ``learning_rate`` and ``train_score`` of the round, and ``scores``, which is
-        ``evals_result_`` so far. A callback that returns True ends the fit.
     criterion : str
         Deprecated in scikit-learn, and has no effect: splits are chosen by the gain of a Newton
         step.
@@ -212,7 +209,6 @@ class GradientBoosting(ManyTrees):
     n_iter_no_change: int | None = None
     tol: float = 1e-4
     eval_metric: Any = None
-    callbacks: Any = None
     importance_type: str = "gain"
     criterion: str = "deprecated"
     ccp_alpha: float = 0.0
@@ -285,26 +281,34 @@ class GradientBoosting(ManyTrees):
                 f"eval_metric={self.eval_metric!r:.80} has no rows to be computed on; pass "
                 "eval_set=[(X, y)] to fit, or set n_iter_no_change, which sets rows aside"
             )
-        had_offset = before is not None and self._had_offset
+        had_offset = before is not None and (prepared.resumed or self)._had_offset
         if had_offset and given.offset is None:
             warn_user("the rounds before this warm start had an offset; pass offset= again")
+        fit.has_offset = has_offset or had_offset
         model = fit.run(given.monitor)
-        return model, self._facts(fit, model) | {"_had_offset": has_offset or had_offset}
+        return model, self._facts(fit, model)
+
+    def _fitted_by(self, fit: BoostingFit) -> Any:
+        """A fitted copy of this estimator, with the rounds of a fit so far."""
+        model = fit.model()
+        return fitted_copy(self, fit.setup.prepared, model, self._facts(fit, model))
 
     def _facts(self, fit: BoostingFit, model: BoostedRounds) -> dict[str, Any]:
         """The fitted attributes that are specific to gradient boosting."""
 
         def extended(name: str, new: list[float]) -> np.ndarray:
             """Scores of all rounds, including those before a warm start (0 without a score)."""
-            before = fit.setup.before
-            earlier = () if before is None else getattr(self, name, np.zeros(before.n_rounds))
-            return np.array([*earlier, *new])
+            before, resumed = fit.setup.before, fit.setup.prepared.resumed
+            if before is None or resumed is not None:
+                return np.array(new)
+            return np.array([*getattr(self, name, np.zeros(before.n_rounds)), *new])
 
         facts: dict[str, Any] = {
             **model_facts(model),
             "max_features_": FeatureCounts.of(self, model.schema.n_features).node,
             "train_score_": extended("train_score_", fit.train_scores),
             "evals_result_": fit.results,
+            "_had_offset": fit.has_offset,
         }
         if fit.oob_scores:
             facts["oob_improvement_"] = extended("oob_improvement_", fit.oob_improvements)

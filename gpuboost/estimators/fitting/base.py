@@ -131,6 +131,10 @@ class TreeModel(Exportable, BaseEstimator, ABC):
         """The model that a warm start adds trees to; None without one."""
         return None
 
+    def _resumed(self) -> Any:
+        """The fitted estimator of a fit that did not end and that this fit goes on from, or None."""
+        return None
+
     def _read_labels(self, y: Any) -> Any:
         """Read and check the labels."""
         return self._labels.read(y)

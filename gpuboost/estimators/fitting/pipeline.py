@@ -89,7 +89,9 @@ class Prepared(Generic[Plan]):
     execution : Execution
         Device, number of threads and verbosity.
     before : FittedTrees or None
-        The model that a warm start adds trees to.
+        The model that a warm start or a resumed fit adds trees to.
+    resumed : estimator or None
+        The fitted estimator of ``before``, if a fit is resumed.
     """
 
     schema: FeatureSchema
@@ -99,6 +101,7 @@ class Prepared(Generic[Plan]):
     backend: Backend
     execution: Execution
     before: Any = None
+    resumed: Any = None
 
 
 def run_fit(
@@ -122,18 +125,22 @@ def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Prepared[Any]
     check_flush_to_zero()
     check_target_given(getattr(X, "shape", ()), y, type(estimator).__name__)
     execution, before = execution_of(estimator), estimator._model_to_extend()
+    resumed = estimator._resumed() if before is None else None
+    if resumed is not None:
+        before = resumed._model
     X, device = adopt_features(X, execution.device)
     table = read_training(X, estimator, before)
     y, sample_weight = (adopt_targets(given, device) for given in (y, sample_weight))
     with where_they_are(y, sample_weight):
         labels, weights = read_targets(estimator._read_labels, y, sample_weight, table.n_samples)
         if before is not None and not estimator._has_all_trees():
-            check_same_labels(estimator, labels)
+            check_same_labels(resumed or estimator, labels)
         inputs = FitInputs(labels, weights, table.schema, table.value_bytes, before)
         plan, growth = estimator._plan(inputs)
     backend = choose_backend(device, growth_work(growth))
     matrix = table.bin(weights, backend, execution.n_threads)
-    return Prepared(table.schema, matrix, labels, plan, backend, execution, before)
+    of_fit = plan, backend, execution, before, resumed
+    return Prepared(table.schema, matrix, labels, *of_fit)
 
 
 def check_same_labels(estimator: Any, labels: AnyLabels) -> None:
