@@ -69,7 +69,7 @@ class Log:
 
 
 def scores_of(result: RoundResult) -> dict[str, Any]:
-    """The number, the learning rate and the last scores of a tree or round, without those unknown."""
+    """The number, the learning rate and the last scores of a round, without those unknown."""
     facts = {
         "number": result.number,
         "learning_rate": result.learning_rate,

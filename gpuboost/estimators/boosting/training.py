@@ -318,7 +318,8 @@ class BoostingFit:
         """Whether early stopping ended the fit that is resumed; this recalls its state."""
         if stopping is None or self.setup.prepared.resumed is None or not self.results:
             return False
-        return any([stopping.stops(number, score) for number, score in enumerate(self.scores)])
+        answers = [stopping.stops(number, score) for number, score in enumerate(self.scores)]
+        return any(answers)
 
     def _n_rounds(self) -> int:
         """Number of rounds so far, including those that the fit adds to."""

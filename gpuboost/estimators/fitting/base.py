@@ -132,7 +132,7 @@ class TreeModel(Exportable, BaseEstimator, ABC):
         return None
 
     def _resumed(self) -> Any:
-        """The fitted estimator of a fit that did not end and that this fit goes on from, or None."""
+        """The fitted estimator of an interrupted fit that this fit goes on from, or None."""
         return None
 
     def _read_labels(self, y: Any) -> Any:

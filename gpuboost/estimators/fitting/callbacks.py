@@ -106,7 +106,8 @@ class FitCallbacks:
 
     def end_after(self, result: RoundResult) -> bool:
         """Call all functions; return whether one of them ends the fit."""
-        return any([each(result) is True for each in self.functions])
+        answers = [each(result) is True for each in self.functions]
+        return any(answers)
 
     def resumed(self, estimator: Any) -> Any:
         """The fitted estimator that the fit goes on from, or None."""
