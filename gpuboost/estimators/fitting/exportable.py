@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from os import PathLike
+from typing import Any
 
 
 class Exportable:
@@ -36,3 +37,8 @@ class Exportable:
             If the file cannot be written.
         """
         import_module("gpuboost.estimators.files.estimators").save(self, path)
+
+    def to_onnx(self, path: str | PathLike[str] | None = None, dtype: str = "float64") -> Any:
+        """TODO"""
+        export = import_module("gpuboost.interchange.export.to_onnx").to_onnx
+        return export(self, path, dtype)
