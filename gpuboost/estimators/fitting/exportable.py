@@ -42,3 +42,7 @@ class Exportable:
         """TODO"""
         export = import_module("gpuboost.interchange.export.to_onnx").to_onnx
         return export(self, path, dtype)
+
+    def to_treelite(self) -> Any:
+        """TODO"""
+        return import_module("gpuboost.interchange.export.to_treelite").to_treelite(self)

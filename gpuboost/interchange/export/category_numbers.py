@@ -71,9 +71,10 @@ def numbers_of_categories(schema: FeatureSchema) -> dict[int, CategoryNumbers]:
     return {feature: CategoryNumbers.of(schema.codes[feature]) for feature in features}
 
 
-def codes_left(trees: Ensemble) -> np.ndarray:
-    """Whether each code goes left at each categorical split: bool (n_splits, 256)."""
-    return np.unpackbits(trees.masks.view(np.uint8), axis=1, bitorder="little").astype(bool)
+def bits_of_masks(masks: np.ndarray) -> np.ndarray:
+    """Whether each code goes left, for the ``masks`` of categorical splits: bool (c, 256)."""
+    bits = np.unpackbits(masks.view(np.uint8), axis=1, bitorder="little")
+    return bits.astype(bool)
 
 
 def mask_rows(trees: Ensemble) -> np.ndarray:

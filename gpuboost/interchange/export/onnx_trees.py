@@ -20,7 +20,7 @@ import numpy as np
 
 from gpuboost.engine.bins import MAX_BINS, round_down_to_float32
 from gpuboost.engine.ensembles.ensemble import Ensemble
-from gpuboost.interchange.export.category_numbers import codes_left, mask_rows
+from gpuboost.interchange.export.category_numbers import bits_of_masks, mask_rows
 
 UNUSED_LEAVES = 2
 LEQ, MEMBER = 0, 6  # of nodes_modes
@@ -133,7 +133,7 @@ def _member_sets(
 
     A set is the smaller one of those that go left and right, or the other one if it is empty.
     """
-    to_left, swap = codes_left(trees), np.zeros(len(rows), dtype=bool)
+    to_left, swap = bits_of_masks(trees.masks), np.zeros(len(rows), dtype=bool)
     sets = []
     for place in np.flatnonzero(mask >= 0).tolist():
         codes = np.append(inputs.codes[int(trees.feature[rows[place]])], MISSING_CODE)
