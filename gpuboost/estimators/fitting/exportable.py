@@ -46,3 +46,7 @@ class Exportable:
     def to_treelite(self) -> Any:
         """TODO"""
         return import_module("gpuboost.interchange.export.to_treelite").to_treelite(self)
+
+    def to_sklearn(self) -> Any:
+        """TODO"""
+        return import_module("gpuboost.interchange.export.to_sklearn").to_sklearn(self)

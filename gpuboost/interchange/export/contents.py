@@ -82,11 +82,11 @@ class ModelContents:
         """Whether the raw predictions are those of `decision_function`."""
         return self.is_classifier and self.aggregation == SUM
 
-    @property
-    def split_categories(self) -> list[str]:
-        """Labels of the features with categorical splits."""
-        used = np.unique(self.trees.feature[self.trees.category >= 0]).tolist()
-        return [feature_label(feature, self.schema.names) for feature in used]
+
+def split_categories(trees: Ensemble, schema: FeatureSchema) -> list[str]:
+    """Labels of the features with categorical splits."""
+    used = np.unique(trees.feature[trees.category >= 0]).tolist()
+    return [feature_label(feature, schema.names) for feature in used]
 
 
 def own_estimator(estimator: Any, target: str) -> TreeModel:
