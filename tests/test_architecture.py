@@ -41,10 +41,11 @@ _FLOORS = """
     backends.cuda
     blocks  distributed
     backends.select  backends.device_arrays
-    io  interchange  ranking
+    io  ranking
     estimators.docstrings  estimators.model  estimators.inputs  estimators.fitting
     estimators.trees  estimators.forest  estimators.adaboost  estimators.boosting
     estimators.memory  estimators  estimators.files
+    interchange
     explain  plots  model_selection
     cli
 """
@@ -52,7 +53,6 @@ FLOORS = _FLOORS.split()
 RESERVED = {
     "blocks": "data larger than memory, a block at a time",
     "distributed": "fits by several processes and machines",
-    "interchange": "models of other libraries, and ours for them",
     "ranking": "queries, and losses over them",
     "explain": "SHAP values, importances, rules",
     "plots": "figures, by matplotlib where it is there",

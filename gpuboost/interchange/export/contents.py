@@ -124,7 +124,12 @@ def contents_of(estimator: Any, target: str) -> ModelContents:
     model: FittedTrees = own._model
     found = getattr(own, "classes_", [])
     classes = found if isinstance(found, list) else [found]
-    facts = {"name": name, "schema": model.schema, "classes": classes, "n_outputs": own.n_outputs_}
+    facts: dict[str, Any] = {
+        "name": name,
+        "schema": model.schema,
+        "classes": classes,
+        "n_outputs": own.n_outputs_,
+    }
     if isinstance(model, BoostedRounds):
         return _of_boosting(model, facts, target)
     if isinstance(model, AdaBoostTrees):

@@ -77,7 +77,7 @@ class OnnxGraph:
         name : str
             Name of the graph.
         facts : dict
-            Entries of ``metadata_props``.
+            Entries of the model's metadata.
         """
         helper = self._onnx.helper
         given = helper.make_tensor_value_info("X", self.type_of(dtype), [None, n_features])

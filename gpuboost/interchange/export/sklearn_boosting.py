@@ -15,7 +15,11 @@ from gpuboost.engine.growth.tree import Tree
 from gpuboost.engine.losses.links import IDENTITY
 from gpuboost.estimators.boosting.hist_gradient_boosting import HistGradientBoosting
 from gpuboost.estimators.boosting.model import BoostedRounds
-from gpuboost.interchange.export.sklearn_parameters import copy_attributes, with_parameters_of
+from gpuboost.interchange.export.sklearn_parameters import (
+    copy_attributes,
+    sklearn_class_of,
+    with_parameters_of,
+)
 from gpuboost.interchange.export.sklearn_trees import sklearn_tree, tree_predictor
 
 OF_GRADIENT_BOOSTING = ("squared_error", "absolute_error", "huber", "quantile")
@@ -40,7 +44,7 @@ def sklearn_boosting(estimator: Any, own: Any) -> Any:
         If scikit-learn has no such model.
     """
     model: BoostedRounds = own._model
-    _check_loss(model, type(estimator).__name__)
+    _check_loss(model, sklearn_class_of(estimator).__name__)
     is_hist = isinstance(estimator, HistGradientBoosting)
     if is_hist or model.loss.facts.name in OF_HIST_GRADIENT_BOOSTING:
         return _hist_gradient_boosting(estimator, own)
@@ -49,10 +53,9 @@ def sklearn_boosting(estimator: Any, own: Any) -> Any:
 
 def _check_loss(model: BoostedRounds, name: str) -> None:
     """Check that scikit-learn has the loss, for as many columns."""
-    loss, classifies = model.loss, model.loss.is_classifier
-    known = OF_CLASSIFIERS
-    if not classifies:
-        known = (*OF_GRADIENT_BOOSTING, *OF_HIST_GRADIENT_BOOSTING)
+    loss, classifies = model.loss, "Classifier" in name
+    of_values = (*OF_GRADIENT_BOOSTING, *OF_HIST_GRADIENT_BOOSTING)
+    known = OF_CLASSIFIERS if classifies else of_values
     if not loss.has_formula or loss.facts.name not in known:
         shown = repr(loss.facts.name) if loss.has_formula else "a user-defined loss"
         raise ValueError(
@@ -156,6 +159,8 @@ def _hist_gradient_boosting(estimator: Any, own: Any) -> Any:
     made._preprocessor = made.is_categorical_ = made._is_categorical_remapped = None
     made._n_features = made.n_features_in_
     made._baseline_prediction = model.baseline[None].copy()
-    made._predictors = [[tree_predictor(tree) for tree in own_round] for own_round in _rounds(model)]
+    made._predictors = [
+        [tree_predictor(tree) for tree in own_round] for own_round in _rounds(model)
+    ]
     made._loss = made._get_loss(sample_weight=None)
     return made

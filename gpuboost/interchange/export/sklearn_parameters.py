@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import sklearn.ensemble
+import sklearn.tree
 from sklearn.utils._param_validation import InvalidParameterError, validate_parameter_constraints
 
 # Parameters of the machine and of later fits, which keep scikit-learn's defaults.
@@ -15,6 +17,13 @@ SAME_ATTRIBUTES = (
     *("oob_improvement_", "oob_scores_", "train_score_", "n_estimators_"),
     *("n_trees_per_iteration_", "do_early_stopping_", "validation_score_"),
 )
+
+
+def sklearn_class_of(estimator: Any) -> Any:
+    """The class of scikit-learn with the name of gpuboost's class."""
+    ours = next(c for c in type(estimator).__mro__ if c.__module__.startswith("gpuboost."))
+    home = sklearn.tree if hasattr(sklearn.tree, ours.__name__) else sklearn.ensemble
+    return getattr(home, ours.__name__)
 
 
 def with_parameters_of(sklearn_class: Any, estimator: Any) -> Any:

@@ -51,7 +51,7 @@ def to_onnx(
 def _facts(
     estimator: Any, contents: ModelContents, categories: dict[int, CategoryNumbers]
 ) -> dict[str, str]:
-    """The entries of ``metadata_props``."""
+    """The entries of the model's metadata."""
     names = contents.schema.names
     own = own_estimator(estimator, "ONNX")
     facts = {"estimator": contents.name, "fingerprint": own.fingerprint()}
@@ -206,21 +206,24 @@ def _write_values(graph: OnnxGraph, contents: ModelContents, raw: str, kind: Any
         raw = graph.add("Exp", graph.add("Clip", raw, *bounds))
     elif contents.link != IDENTITY:
         raise AssertionError(f"{contents.name} has an unknown link")
-    _output_columns(graph, "prediction", raw, (kind, contents.columns))
+    is_vector = contents.columns == 1
+    _output_columns(graph, "prediction", raw, (kind, contents.columns), is_vector)
 
 
-def _output_columns(graph: OnnxGraph, name: str, value: str, kind: tuple[Any, int]) -> None:
-    """An output of shape (n,) if there is one column, else (n, columns)."""
-    dtype, columns = kind
-    if columns == 1:
+def _output_columns(
+    graph: OnnxGraph, name: str, value: str, form: tuple[Any, int], is_vector: bool
+) -> None:
+    """An output of shape (n,) or (n, columns); ``form`` is its type and number of columns."""
+    dtype, columns = form
+    if is_vector:
         value = graph.add("Squeeze", value, graph.constant([1], np.int64))
-    graph.output(name, value, dtype, [None] if columns == 1 else [None, columns])
+    graph.output(name, value, dtype, [None] if is_vector else [None, columns])
 
 
 def _write_classes(graph: OnnxGraph, contents: ModelContents, raw: str, kind: Any) -> None:
     """The outputs ``label``, ``probabilities`` and, if there is one, ``decision_function``.
 
-    With several outputs, they are ``label_0``, ``probabilities_0``, ``label_1`` and so on.
+    With several outputs, names end in the number of the output, as in "label_0".
     """
     width = contents.columns // contents.n_outputs
     for k, classes in enumerate(contents.classes):
@@ -230,13 +233,14 @@ def _write_classes(graph: OnnxGraph, contents: ModelContents, raw: str, kind: An
         if contents.votes is None:
             place = graph.add("ArgMax", probabilities, axis=1, keepdims=0)
         else:
-            place = _most_voted(graph, own, len(classes))
+            place = _voted_class(graph, own, len(classes))
         labels = class_labels(classes)
         label = graph.add("Gather", graph.constant(labels), place, axis=0)
         graph.output(f"label{end}", label, "U" if labels.dtype == object else labels.dtype, [None])
         graph.output(f"probabilities{end}", probabilities, kind, [None, len(classes)])
     if contents.has_decisions:
-        _output_columns(graph, "decision_function", raw, (kind, contents.columns))
+        is_vector = len(contents.classes[0]) == 2
+        _output_columns(graph, "decision_function", raw, (kind, contents.columns), is_vector)
 
 
 def _columns(graph: OnnxGraph, raw: str, start: int, count: int) -> str:
@@ -258,8 +262,8 @@ def _probabilities(graph: OnnxGraph, contents: ModelContents, raw: str) -> str:
     return graph.add("Concat", first, second, axis=1)
 
 
-def _most_voted(graph: OnnxGraph, decisions: str, n_classes: int) -> str:
-    """Index of the class with most votes, the first of those that tie."""
+def _voted_class(graph: OnnxGraph, decisions: str, n_classes: int) -> str:
+    """Index of the class with the largest sum of votes, the first of those that tie."""
     if n_classes != 2:
         return graph.add("ArgMax", decisions, axis=1, keepdims=0)
     second = graph.add("Greater", decisions, graph.constant(0.0, np.float64))

@@ -7,8 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import sklearn.ensemble
-import sklearn.tree
 from sklearn.utils.validation import check_is_fitted
 
 from gpuboost.engine.growth.tree import Tree
@@ -17,7 +15,11 @@ from gpuboost.estimators.forest.bagging import Bagging
 from gpuboost.estimators.trees.many_trees import ManyTrees
 from gpuboost.interchange.export.contents import own_estimator, split_categories
 from gpuboost.interchange.export.sklearn_boosting import sklearn_boosting
-from gpuboost.interchange.export.sklearn_parameters import copy_attributes, with_parameters_of
+from gpuboost.interchange.export.sklearn_parameters import (
+    copy_attributes,
+    sklearn_class_of,
+    with_parameters_of,
+)
 from gpuboost.interchange.export.sklearn_trees import sklearn_tree
 
 
@@ -39,13 +41,6 @@ def to_sklearn(estimator: Any) -> Any:
     if isinstance(own, ManyTrees):
         return _many_trees(own)
     return _fitted_tree(own, model.ensemble.trees[0], own)
-
-
-def sklearn_class_of(estimator: Any) -> Any:
-    """The class of scikit-learn with the name of gpuboost's class."""
-    ours = next(c for c in type(estimator).__mro__ if c.__module__.startswith("gpuboost."))
-    home = sklearn.tree if hasattr(sklearn.tree, ours.__name__) else sklearn.ensemble
-    return getattr(home, ours.__name__)
 
 
 def _fitted_tree(own: Any, tree: Tree, view: Any) -> Any:

@@ -94,9 +94,7 @@ class TreeliteShape:
         return cls("kMultiClf", n_classes, shape, target, all_of_them)
 
 
-def _builder(
-    builders: Any, contents: ModelContents, categories: dict[int, CategoryNumbers]
-) -> Any:
+def _builder(builders: Any, contents: ModelContents, categories: dict[int, CategoryNumbers]) -> Any:
     """The builder of a model, with everything but its trees."""
     shape = TreeliteShape.of(contents)
     identity = "identity_multiclass" if contents.is_classifier else "identity"
