@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -110,6 +113,12 @@ def test_leaves_are_equal(case: str, categories: bool, dtype: Any) -> None:
     np.testing.assert_array_equal(found, trees.apply(columns, NumpyBackend(), 1))
 
 
+def test_each_output_of_a_classifier_has_its_own() -> None:
+    exported = fitted("tree-outputs", False).to_onnx()
+    names = [output.name for output in exported.graph.output]
+    assert names == ["label_0", "probabilities_0", "label_1", "probabilities_1"]
+
+
 def test_string_categories_are_their_places() -> None:
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
@@ -169,7 +178,7 @@ def test_labels_keep_their_type(labels: np.ndarray) -> None:
     np.testing.assert_array_equal(found, model.predict(X))
 
 
-def test_the_model_is_written_to_a_file(tmp_path: Any) -> None:
+def test_the_model_is_written_to_a_file(tmp_path: Path) -> None:
     model = fitted("boosting-two", False)
     written = model.to_onnx(tmp_path / "model.onnx")
     read = onnx.load(tmp_path / "model.onnx")
@@ -177,6 +186,18 @@ def test_the_model_is_written_to_a_file(tmp_path: Any) -> None:
     operators = {node.op_type for node in read.graph.node}
     assert "TreeEnsemble" in operators and "LabelEncoder" not in operators
     assert {opset.domain: opset.version for opset in read.opset_import}["ai.onnx.ml"] == 5
+
+
+def test_examples_of_the_documentation_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that need optional libraries; tests/test_documents.py runs the others."""
+    pytest.importorskip("treelite")
+    monkeypatch.chdir(tmp_path)
+    pages = sorted((Path(__file__).parents[2] / "docs").glob("interchange*.md"))
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
+    examples = re.findall(r"^```py\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    assert len(examples) >= 2
+    for code in examples:
+        exec(compile(code, "example", "exec"), {})
 
 
 class OwnLoss:
@@ -229,7 +250,7 @@ def test_other_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     too_large = gpuboost.DecisionTreeClassifier(device="numpy", max_depth=2).fit(table(), large)
     with pytest.raises(ValueError, match="class labels that are all integers"):
         too_large.to_onnx()
-    monkeypatch.setitem(__import__("sys").modules, "onnx", None)
+    monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(ImportError, match=r"pip install 'gpuboost\[onnx\]'"):
         model.to_onnx()
 

@@ -32,7 +32,7 @@ REFUSED = {
     "boosting-log-cosh": "minimises 'log_cosh', which scikit-learn",
 }
 HIST = {"boosting-poisson", "boosting-gamma"}  # only its histogram boosting has these losses
-TAKES_NO_MISSING = ("adaboost", "boosting", "median-tree")
+TAKES_NO_MISSING = ("adaboost", "boosting")
 
 
 def rows_for(case: str) -> np.ndarray:

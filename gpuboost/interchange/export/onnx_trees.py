@@ -23,7 +23,7 @@ from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.interchange.export.category_numbers import bits_of_masks, mask_rows
 
 UNUSED_LEAVES = 2
-LEQ, MEMBER = 0, 6  # of nodes_modes
+BRANCH_LEQ, BRANCH_MEMBER = 0, 6  # of nodes_modes
 MISSING_CODE = MAX_BINS  # stands for missing values and unknown categories
 
 
@@ -100,7 +100,7 @@ def tree_attributes(
     tracks = trees.missing_left[rows] & (mask < 0)
     attributes: dict[str, Any] = {
         "tree_roots": numbering.roots.tolist(),
-        "nodes_modes": np.where(mask >= 0, MEMBER, LEQ).astype(np.uint8),
+        "nodes_modes": np.where(mask >= 0, BRANCH_MEMBER, BRANCH_LEQ).astype(np.uint8),
         "nodes_splits": _thresholds(trees.threshold[rows], inputs.dtype),
         "nodes_featureids": inputs.column[feature].tolist(),
         "nodes_truenodeids": place[if_true].tolist(),
