@@ -32,15 +32,14 @@ REFUSED = {
     "boosting-log-cosh": "minimises 'log_cosh', which scikit-learn",
 }
 HIST = {"boosting-poisson", "boosting-gamma"}  # only its histogram boosting has these losses
-TAKES_NO_MISSING = ("adaboost", "boosting")
 
 
 def rows_for(case: str) -> np.ndarray:
     """Rows of float32 that scikit-learn's estimator takes."""
     X = hard_rows(fitted(case, False), False)
     X = X[(np.abs(np.nan_to_num(X)) < 3e38).all(axis=1)].astype(np.float32)
-    refuses = case.startswith(TAKES_NO_MISSING) and case not in HIST
-    return X[~np.isnan(X).any(axis=1)] if refuses else X
+    tags = fitted(case, False).to_sklearn().__sklearn_tags__()
+    return X if tags.input_tags.allow_nan else X[~np.isnan(X).any(axis=1)]
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case not in REFUSED])

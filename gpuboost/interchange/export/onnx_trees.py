@@ -2,24 +2,26 @@
 
 The operator numbers inner nodes and leaves separately, and a leaf adds one number to one target::
 
-    tree 0: split, leaf, split, leaf, leaf      tree 1: leaf (its "node" has it on both sides)
+    tree 0: split, leaf, split, leaf, leaf      tree 1: split, leaf, leaf
     nodes   0              1                            2
-    leaves        2               3     4               5
+    leaves        2               3     4                      5     6
 
-Runtimes before onnxruntime 1.23 take a root for a leaf if its children are the leaf and the node of
-the same number. `UNUSED_LEAVES` prevents this: the number of a leaf is then above that of the nodes
-of its tree's root and its child.
+Some versions of onnxruntime take a root for a leaf if the numbers of its two children are equal,
+although one is a node and the other one a leaf. `UNUSED_LEAVES` prevents this: the number of a leaf
+is then above those of its tree's root and of the root's children. Up to version 1.27, onnxruntime
+also reads the wrong value for a tree that is a leaf, so `without_single_leaves` makes it a split.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
 from gpuboost.engine.bins import MAX_BINS, round_down_to_float32
 from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.growth.tree import Tree
 from gpuboost.interchange.export.category_numbers import bits_of_masks, mask_rows
 
 UNUSED_LEAVES = 2
@@ -46,36 +48,19 @@ class SplitInputs:
     dtype: type
 
 
-@dataclass(frozen=True, eq=False)
-class Numbering:
-    """The numbers of nodes and leaves in the operator.
+def without_single_leaves(trees: Ensemble) -> Ensemble:
+    """The same trees, but those that are a leaf become a split with this leaf on both sides."""
+    if (trees.left[trees.offset[:-1]] > 0).all():
+        return trees
+    return Ensemble.of(tree if tree.node_count > 1 else _stump(tree) for tree in trees.trees)
 
-    Attributes
-    ----------
-    rows : int64 (n_nodes,)
-        The ensemble's node of each node: inner nodes, and roots that are leaves.
-    leaves : int64 (n_leaves,)
-        The ensemble's node of each leaf.
-    place : int64 (n,)
-        Number of each of the ensemble's nodes among ``rows`` or among the leaves of the operator.
-    roots : int64 (n_trees,)
-        The operator's node of the root of each tree.
-    """
 
-    rows: np.ndarray
-    leaves: np.ndarray
-    place: np.ndarray
-    roots: np.ndarray
-
-    @classmethod
-    def of(cls, trees: Ensemble) -> Numbering:
-        """Number the nodes of an ensemble."""
-        is_leaf, first = trees.left == 0, trees.offset[:-1]
-        is_row = ~is_leaf
-        is_row[first] = True
-        numbers = np.cumsum(is_row) - 1
-        place = np.where(is_leaf, np.cumsum(is_leaf) - 1 + UNUSED_LEAVES, numbers)
-        return cls(np.flatnonzero(is_row), np.flatnonzero(is_leaf), place, numbers[first])
+def _stump(leaf: Tree) -> Tree:
+    columns = {f.name: getattr(leaf, f.name) for f in fields(leaf)}
+    masks = columns.pop("masks")
+    whole = {name: np.repeat(column, 3, axis=0) for name, column in columns.items()}
+    whole["left"][0], whole["feature"][0], whole["threshold"][0] = 1, 0, 0.0
+    return Tree(masks=masks, **whole)
 
 
 def tree_attributes(
@@ -85,31 +70,32 @@ def tree_attributes(
 
     Parameters
     ----------
+    trees : Ensemble
+        Trees that have splits.
     leaf_values, leaf_targets : ndarray of shape (n_leaves,)
         What each leaf adds, and to which target; in the order of the ensemble's nodes.
     """
-    numbering = Numbering.of(trees)
-    rows, place = numbering.rows, numbering.place
-    start = np.repeat(trees.offset[:-1], np.diff(trees.offset))
-    left = np.where(trees.left > 0, start + trees.left, np.arange(len(start)))[rows]
-    right = left + (trees.left[rows] > 0)
-    mask, feature = mask_rows(trees)[rows], np.maximum(trees.feature[rows], 0)
+    is_leaf = trees.left == 0
+    rows, unused = np.flatnonzero(~is_leaf), np.zeros(UNUSED_LEAVES, dtype=np.int64)
+    # Number of each of the ensemble's nodes among the nodes or leaves of the operator.
+    place = np.where(is_leaf, np.cumsum(is_leaf) - 1 + UNUSED_LEAVES, np.cumsum(~is_leaf) - 1)
+    left = (np.repeat(trees.offset[:-1], np.diff(trees.offset)) + trees.left)[rows]
+    mask = mask_rows(trees)[rows]
     sets, swap = _member_sets(trees, rows, mask, inputs)
-    if_true, if_false = np.where(swap, right, left), np.where(swap, left, right)
-    is_leaf, padding = trees.left == 0, np.zeros(UNUSED_LEAVES, dtype=np.int64)
+    if_true, if_false = left + swap, left + ~swap
     tracks = trees.missing_left[rows] & (mask < 0)
     attributes: dict[str, Any] = {
-        "tree_roots": numbering.roots.tolist(),
+        "tree_roots": place[trees.offset[:-1]].tolist(),
         "nodes_modes": np.where(mask >= 0, BRANCH_MEMBER, BRANCH_LEQ).astype(np.uint8),
         "nodes_splits": _thresholds(trees.threshold[rows], inputs.dtype),
-        "nodes_featureids": inputs.column[feature].tolist(),
+        "nodes_featureids": inputs.column[trees.feature[rows]].tolist(),
         "nodes_truenodeids": place[if_true].tolist(),
         "nodes_trueleafs": is_leaf[if_true].astype(int).tolist(),
         "nodes_falsenodeids": place[if_false].tolist(),
         "nodes_falseleafs": is_leaf[if_false].astype(int).tolist(),
         "nodes_missing_value_tracks_true": tracks.astype(int).tolist(),
-        "leaf_targetids": np.append(padding, leaf_targets).tolist(),
-        "leaf_weights": np.append(padding, leaf_values).astype(inputs.dtype),
+        "leaf_targetids": np.append(unused, leaf_targets).tolist(),
+        "leaf_weights": np.append(unused, leaf_values).astype(inputs.dtype),
     }
     if sets:
         ends = [np.append(own, np.nan) for own in sets]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,12 @@ from gpuboost.interchange.export.contents import (
     own_estimator,
 )
 from gpuboost.interchange.export.onnx_graph import OnnxGraph
-from gpuboost.interchange.export.onnx_trees import MISSING_CODE, SplitInputs, tree_attributes
+from gpuboost.interchange.export.onnx_trees import (
+    MISSING_CODE,
+    SplitInputs,
+    tree_attributes,
+    without_single_leaves,
+)
 
 SUM_OF_LEAVES = 1  # aggregate_function
 TYPES = {"float64": np.float64, "float32": np.float32}
@@ -35,6 +41,7 @@ def to_onnx(
     """Convert a fitted estimator to a model of ONNX; see the method ``to_onnx`` of estimators."""
     kind = TYPES[one_of("dtype", dtype, tuple(TYPES))]
     contents = contents_of(estimator, "ONNX")
+    contents = replace(contents, trees=without_single_leaves(contents.trees))
     graph, categories = OnnxGraph(), numbers_of_categories(contents.schema)
     raw = _raw(graph, contents, _split_inputs(graph, contents, categories, kind))
     if contents.is_classifier:
