@@ -1,7 +1,7 @@
 """Callbacks for long fits: checkpoints, time limits, progress and logs.
 
-Every ensemble takes them as ``callbacks=[...]``. A callback is a function of a `RoundResult`, called
-after each tree or round; if it returns True, the fit ends and keeps the trees so far.
+Every ensemble takes them as ``callbacks=[...]``. A callback is a function of a `RoundResult` and is
+called after each tree or round; if it returns True, the fit ends and keeps the trees so far.
 """
 
 from gpuboost.callbacks.checkpoint import Checkpoint

@@ -38,11 +38,10 @@ from gpuboost.estimators.fitting.callbacks import (
     FitCallbacks,
     RoundResult,
     data_digest,
-    fitted_copy,
 )
 from gpuboost.estimators.fitting.grow_plan import GrowPlan, tree_plan, with_progress
 from gpuboost.estimators.fitting.mixins import Classifier, Regressor, copied_to_host, score_of
-from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
+from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared, fitted_copy
 from gpuboost.estimators.inputs.features import where_they_are
 from gpuboost.estimators.inputs.parameters import draw_seed
 from gpuboost.estimators.inputs.targets import ClassLabels

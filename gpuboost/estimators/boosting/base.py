@@ -19,15 +19,15 @@ from gpuboost.engine.losses import Loss
 from gpuboost.estimators.boosting.baseline import fitted_init, raw_of_init, read_offset
 from gpuboost.estimators.boosting.inputs import BoostPlan, boost_plan, read_eval_set, start_of_rows
 from gpuboost.estimators.boosting.metrics import read_metrics
-from gpuboost.estimators.boosting.model import BoostedRounds
+from gpuboost.estimators.boosting.model import BoostedRounds, model_facts
 from gpuboost.estimators.boosting.parameters import IMPORTANCES, FeatureCounts, rounds_to_use
 from gpuboost.estimators.boosting.training import BoostingFit, RoundSetup
-from gpuboost.estimators.fitting.callbacks import fitted_copy
 from gpuboost.estimators.fitting.mixins import copied_to_host
 from gpuboost.estimators.fitting.pipeline import (
     FitInputs,
     Prepared,
     RoundInputs,
+    fitted_copy,
     memory_advice,
     run_fit,
 )
@@ -388,14 +388,3 @@ class GradientBoosting(ManyTrees):
         shown.ravel()[:] = trees
         shown.flags.writeable = False
         return shown
-
-
-def model_facts(model: BoostedRounds) -> dict[str, Any]:
-    """The fitted attributes that show fields of the model."""
-    of_init = {} if model.init is None else {"init_": model.init}
-    return {
-        "n_estimators_": model.n_rounds,
-        "n_trees_per_iteration_": model.trees_per_round,
-        "baseline_": model.baseline,
-        **of_init,
-    }

@@ -31,7 +31,7 @@ from gpuboost.estimators.boosting.hist_scores import (
     stops_early,
 )
 from gpuboost.estimators.docstrings import documented
-from gpuboost.estimators.fitting.exportable import Exportable
+from gpuboost.estimators.fitting import exportable
 from gpuboost.estimators.fitting.mixins import copied_to_host
 from gpuboost.estimators.fitting.sklearn_bases import (
     BaseEstimator,
@@ -49,7 +49,7 @@ SAME = (  # parameters of the same name and meaning in `GradientBoosting`
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class HistGradientBoosting(Exportable, BaseEstimator, ABC):
+class HistGradientBoosting(BaseEstimator, ABC):
     """Base of `HistGradientBoostingClassifier` and `HistGradientBoostingRegressor`.
 
     Parameters
@@ -276,6 +276,9 @@ class HistGradientBoosting(Exportable, BaseEstimator, ABC):
             64 hexadecimal digits.
         """
         return self._fitted().fingerprint()
+
+    save, to_onnx = exportable.save, exportable.to_onnx
+    to_sklearn, to_treelite = exportable.to_sklearn, exportable.to_treelite
 
     def __sklearn_tags__(self) -> Any:
         return self._boosting_class().__sklearn_tags__()

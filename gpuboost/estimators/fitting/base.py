@@ -16,7 +16,7 @@ from gpuboost.data.parameters import one_of, thread_count
 from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble
-from gpuboost.estimators.fitting.exportable import Exportable
+from gpuboost.estimators.fitting import exportable
 from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared, memory_advice, run_fit
 from gpuboost.estimators.fitting.sklearn_bases import BaseEstimator
 from gpuboost.estimators.inputs.features import read_prediction
@@ -25,7 +25,7 @@ from gpuboost.estimators.model.fitted import FittedTrees
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class TreeModel(Exportable, BaseEstimator, ABC):
+class TreeModel(BaseEstimator, ABC):
     """Base of all estimators.
 
     A fitted estimator keeps its trees and bins in ``_model``, but not X or y. Its state changes
@@ -131,10 +131,6 @@ class TreeModel(Exportable, BaseEstimator, ABC):
         """The model that a warm start adds trees to; None without one."""
         return None
 
-    def _resumed(self) -> Any:
-        """The fitted estimator of an interrupted fit that this fit goes on from, or None."""
-        return None
-
     def _read_labels(self, y: Any) -> Any:
         """Read and check the labels."""
         return self._labels.read(y)
@@ -210,6 +206,9 @@ class TreeModel(Exportable, BaseEstimator, ABC):
         """
         check_is_fitted(self)
         return self._model.fingerprint()
+
+    save, to_onnx = exportable.save, exportable.to_onnx
+    to_sklearn, to_treelite = exportable.to_sklearn, exportable.to_treelite
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -21,7 +20,6 @@ from gpuboost.data.advice import warn_user
 from gpuboost.data.parameters import boolean
 from gpuboost.engine.array_modules import copy_to_host
 from gpuboost.engine.bins import SparseCodes
-from gpuboost.estimators.fitting.pipeline import Prepared, keep
 
 Step = TypeVar("Step")
 
@@ -157,15 +155,7 @@ class FitCallbacks:
         return done
 
 
-def fitted_copy(estimator: Any, prepared: Prepared[Any], model: Any, facts: dict[str, Any]) -> Any:
-    """A copy of an estimator, fitted by a model; it has no callbacks."""
-    other = copy(estimator)
-    other.callbacks = None
-    keep(other, prepared, model, facts)
-    return other
-
-
-def data_digest(prepared: Prepared[Any], *arrays: Any) -> str:
+def data_digest(prepared: Any, *arrays: Any) -> str:
     """SHA-256 of the codes, the bins, the labels and further arrays of a fit, in hexadecimal."""
     sha, matrix = hashlib.sha256(), prepared.matrix
     matrix.mapper.update_hash(sha)

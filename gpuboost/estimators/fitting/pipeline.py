@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from traceback import clear_frames
 from typing import Any, Generic, TypeVar
@@ -23,6 +24,7 @@ from gpuboost.backends.select import choose_backend
 from gpuboost.data.frames import FeatureSchema
 from gpuboost.data.validation import check_flush_to_zero, check_target_given
 from gpuboost.engine.bins import BinnedMatrix
+from gpuboost.estimators.fitting.callbacks import FitCallbacks
 from gpuboost.estimators.inputs.features import read_targets, read_training, where_they_are
 from gpuboost.estimators.inputs.parameters import Execution, execution_of
 from gpuboost.estimators.inputs.targets import AnyLabels
@@ -125,7 +127,7 @@ def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Prepared[Any]
     check_flush_to_zero()
     check_target_given(getattr(X, "shape", ()), y, type(estimator).__name__)
     execution, before = execution_of(estimator), estimator._model_to_extend()
-    resumed = estimator._resumed() if before is None else None
+    resumed = FitCallbacks.of(estimator).resumed(estimator) if before is None else None
     if resumed is not None:
         before = resumed._model
     X, device = adopt_features(X, execution.device)
@@ -175,6 +177,16 @@ def keep(
     if model.schema.names is not None:
         found["feature_names_in_"] = model.schema.names
     estimator._adopt(found)
+
+
+def fitted_copy(
+    estimator: Any, prepared: Prepared[Any], model: FittedTrees, facts: dict[str, Any]
+) -> Any:
+    """A copy of an estimator, fitted by a model; it has no callbacks."""
+    other = copy(estimator)
+    other.callbacks = None
+    keep(other, prepared, model, facts)
+    return other
 
 
 @contextmanager

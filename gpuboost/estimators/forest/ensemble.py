@@ -17,10 +17,9 @@ from gpuboost.estimators.fitting.callbacks import (
     FitCallbacks,
     RoundResult,
     data_digest,
-    fitted_copy,
 )
 from gpuboost.estimators.fitting.grow_plan import GrowPlan, grow_trees, tree_plan
-from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
+from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared, fitted_copy
 from gpuboost.estimators.forest.out_of_bag import (
     check_out_of_bag_target,
     out_of_bag_facts,

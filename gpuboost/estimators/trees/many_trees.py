@@ -15,7 +15,6 @@ from gpuboost.data.parameters import boolean
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.sampling import tree_seeds
 from gpuboost.estimators.fitting.base import TreeModel
-from gpuboost.estimators.fitting.callbacks import FitCallbacks
 from gpuboost.estimators.inputs.parameters import feature_count
 from gpuboost.estimators.model.cached_view import ModelView
 from gpuboost.estimators.model.fitted import FittedTrees, TreeBatch, select_bins, select_columns
@@ -89,9 +88,6 @@ class ManyTrees(TreeModel):
                 f"{self.categorical_features!r:.80}; fit with warm_start=False"
             )
         return self._model
-
-    def _resumed(self) -> Any:
-        return FitCallbacks.of(self).resumed(self)
 
     def apply(self, X: Any) -> np.ndarray:
         """Leaf of each row in each tree.
