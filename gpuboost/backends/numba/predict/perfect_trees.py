@@ -60,6 +60,8 @@ class PerfectTrees(NamedTuple):
         Threshold as an integer, and start of a column in ``values``; position 0 is not used.
     leaf : uint32 (T, 2**depth)
         Number of each leaf in its original tree.
+    value : float64 (n_nodes, n_values)
+        Values of the nodes of all original trees.
     offset : int64 (T + 1,)
         Start of each tree's nodes in the ensemble.
     depth : int
@@ -71,6 +73,7 @@ class PerfectTrees(NamedTuple):
 
     nodes: np.ndarray
     leaf: np.ndarray
+    value: np.ndarray
     offset: np.ndarray
     depth: int
     largest: np.integer
@@ -132,7 +135,8 @@ def make_perfect(ensemble: Ensemble, dtype: np.dtype, n_features: int, n_threads
 
     list(map_in_order(fill, range(ensemble.n_trees), n_threads))
     largest, infinity = integer(np.iinfo(integer).max), np.full(1, np.inf, dtype).view(integer)[0]
-    return by_reference(PerfectTrees(nodes, leaf, offset, depth, largest, infinity))
+    facts = offset, depth, largest, infinity
+    return by_reference(PerfectTrees(nodes, leaf, readable(ensemble.value), *facts))
 
 
 def ordered_integers(threshold: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -206,7 +210,7 @@ def _traverse(trees, tree, values, n_rows, leaf):
 
 
 @entry
-def predict_perfect(trees, value, bits, total, found, values, leaf):
+def predict_perfect(trees, bits, total, found, values, leaf):
     """Add the values of each row's leaves to ``total`` (rows, values), in the order of the trees.
 
     If ``found`` (rows, trees) is not empty, store the leaves, numbered within their original tree,
@@ -222,7 +226,7 @@ def predict_perfect(trees, value, bits, total, found, values, leaf):
                 for i in range(rows.shape[0]):
                     found[start + i, tree] = leaf[i]
             else:
-                add_values(value, trees.offset[tree], leaf, total[start:stop])
+                add_values(trees.value, trees.offset[tree], leaf, total[start:stop])
 
 
 @inlined
@@ -232,6 +236,11 @@ def add_values(value, first, leaf, total):
     for i in range(total.shape[0]):
         for v in range(value.shape[1]):
             total[i, v] += value[first + leaf[i], v]
+
+
+def readable(value: np.ndarray) -> np.ndarray:
+    """Leaf values as C-contiguous, aligned float64, which can be read-only; copied only if needed."""
+    return np.require(value, np.float64, ["C", "A"])
 
 
 def bits_of_rows(X: np.ndarray) -> np.ndarray:
