@@ -37,6 +37,7 @@ from gpuboost.estimators.fitting.sklearn_bases import (
     ClassifierMixin,
     RegressorMixin,
 )
+from gpuboost.estimators.model.predictor import Predictor
 from gpuboost.estimators.trees.tree import DecisionTreeRegressor, SingleTree
 
 MIN_HESSIAN_LEAF = 1e-3  # minimum sum of hessians in a leaf, a constant in scikit-learn
@@ -262,6 +263,10 @@ class HistGradientBoosting(BaseEstimator, ABC):
         float
         """
         return self._fitted().score(X, y, sample_weight)
+
+    def compile_predictor(self) -> Predictor:
+        """A callable that predicts faster than `predict`: see `GradientBoosting*`."""
+        return self._fitted().compile_predictor()
 
     def fingerprint(self) -> str:
         """SHA-256 of the trees, the bin edges, the codes of categories and the baseline.

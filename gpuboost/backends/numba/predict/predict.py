@@ -231,9 +231,10 @@ def packed(ensemble: Ensemble, dtype: np.dtype, n_features: int, n_threads: int)
 
 def chunks_of(X: np.ndarray, n_threads: int) -> list[slice]:
     """Chunks of rows, at least two per thread if there are several threads and enough rows."""
-    largest = min(PREDICTION_CHUNK, CHUNK_BYTES // max(1, X.shape[1] * X.itemsize))
-    share = -(-len(X) // (2 * n_threads)) if n_threads > 1 else len(X)
-    return row_chunks(len(X), max(1, min(largest, share)))
+    largest = max(1, min(PREDICTION_CHUNK, CHUNK_BYTES // (X.shape[1] * X.itemsize)))
+    if n_threads == 1:
+        return row_chunks(len(X), largest)
+    return row_chunks(len(X), min(largest, -(-len(X) // (2 * n_threads))))
 
 
 def predict(ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
@@ -256,22 +257,21 @@ def _predict(
     """Fill ``total`` with sums of values, or ``found`` with leaves; the other array is empty."""
     forest = packed(ensemble, X.dtype, X.shape[1], n_threads)
     run = _predict_perfect if forest.kind.record is PerfectTrees else _predict_by_levels
-    chunks = chunks_of(X, n_threads)
-    if len(chunks) == 1:
+    if n_threads == 1 and len(X) <= PREDICTION_BLOCK and X.nbytes <= CHUNK_BYTES:
         run(forest, contiguous(X, X.dtype), total, found)
         return
 
     def run_chunk(rows: slice) -> None:
         run(forest, contiguous(X[rows], X.dtype), total[rows], found[rows])
 
-    list(map_in_order(run_chunk, chunks, n_threads))
+    list(map_in_order(run_chunk, chunks_of(X, n_threads), n_threads))
 
 
 def _predict_perfect(
     trees: Reference, X: np.ndarray, total: np.ndarray, found: np.ndarray
 ) -> None:
     bits = bits_of_rows(X)
-    values = np.zeros(2 * bits.shape[1] * PERFECT_BLOCK, bits.dtype)
+    values = np.empty(2 * bits.shape[1] * PERFECT_BLOCK, bits.dtype)
     predict_perfect(trees, bits, total, found, values, np.empty(PERFECT_BLOCK, np.uint32))
 
 
