@@ -32,11 +32,7 @@ from gpuboost.estimators.boosting.hist_scores import (
 )
 from gpuboost.estimators.docstrings import documented
 from gpuboost.estimators.fitting.mixins import copied_to_host
-from gpuboost.estimators.fitting.sklearn_bases import (
-    BaseEstimator,
-    ClassifierMixin,
-    RegressorMixin,
-)
+from gpuboost.estimators.fitting.sklearn_bases import BaseEstimator, ClassifierMixin, RegressorMixin
 from gpuboost.estimators.model.predictor import Predictor
 from gpuboost.estimators.trees.tree import DecisionTreeRegressor, SingleTree
 
@@ -265,7 +261,7 @@ class HistGradientBoosting(BaseEstimator, ABC):
         return self._fitted().score(X, y, sample_weight)
 
     def compile_predictor(self) -> Predictor:
-        """A callable that predicts faster than `predict`: see `GradientBoosting*`."""
+        """A callable that predicts few rows faster; see `GradientBoostingClassifier`."""
         return self._fitted().compile_predictor()
 
     def fingerprint(self) -> str:

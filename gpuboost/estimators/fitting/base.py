@@ -151,7 +151,7 @@ class TreeModel(BaseEstimator, ABC):
         return self._model is not None
 
     def _fitted_model(self) -> Any:
-        """The fitted model; `check_is_fitted`, which takes 2 microseconds, only raises the error."""
+        """The fitted model; an error if there is none."""
         if self._model is None:
             check_is_fitted(self)
         return self._model

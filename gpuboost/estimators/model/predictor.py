@@ -80,7 +80,7 @@ class Predictor:
                 f"{given}; convert it with numpy.asarray(X, dtype=float), or use predict of the "
                 "estimator, which takes tables of all kinds"
             )
-        rows = X[None] if X.ndim == 1 else X
+        rows: Any = X[None] if X.ndim == 1 else X
         if rows.ndim != 2 or rows.shape[1] != self.n_features_in_:
             n = self.n_features_in_
             raise ValueError(

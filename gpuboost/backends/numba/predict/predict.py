@@ -109,7 +109,9 @@ def pack_forest(ensemble: Ensemble, dtype: np.dtype, n_threads: int) -> Referenc
 
     list(map_in_order(pack, range(ensemble.n_trees), n_threads))
     masks = contiguous(ensemble.masks, np.uint32)
-    return by_reference(ForestArrays(nodes, offset, readable(ensemble.value), has_categories, masks))
+    return by_reference(
+        ForestArrays(nodes, offset, readable(ensemble.value), has_categories, masks)
+    )
 
 
 @entry
@@ -267,9 +269,7 @@ def _predict(
     list(map_in_order(run_chunk, chunks_of(X, n_threads), n_threads))
 
 
-def _predict_perfect(
-    trees: Reference, X: np.ndarray, total: np.ndarray, found: np.ndarray
-) -> None:
+def _predict_perfect(trees: Reference, X: np.ndarray, total: np.ndarray, found: np.ndarray) -> None:
     bits = bits_of_rows(X)
     values = np.empty(2 * bits.shape[1] * PERFECT_BLOCK, bits.dtype)
     predict_perfect(trees, bits, total, found, values, np.empty(PERFECT_BLOCK, np.uint32))
