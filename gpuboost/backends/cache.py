@@ -35,7 +35,8 @@ _ENGINE = Path(__file__).parents[1] / "engine"
 # Modules of the engine whose functions or constants are part of the compiled code.
 ENGINE_MODULES = (
     *("numerics", "randomness", "criteria", "task", "fixed_point", "targets", "order_statistics"),
-    *("losses/formulas", "losses/base", "losses/table", "ensembles/boosting", "quantise"),
+    *("losses/formulas", "losses/base", "losses/table", "losses/links", "ensembles/boosting"),
+    "quantise",
 )
 
 

@@ -35,7 +35,7 @@ START_SECONDS = {BIN: (0.1, 0.7), PREDICT: (0.2, 0.6)}
 # A prediction by NumPy counts as at least this, because a process that predicts few rows again and
 # again, as a service does, will do so for long: with Numba's code on disk, it starts Numba after
 # at most 100 calls.
-LEAST_PREDICTION_SECONDS = 2e-3
+MIN_PREDICTION_SECONDS = 2e-3
 CUDA_COMPILE_SECONDS = 5.0  # all kernels, once per installation
 CUDA_LEAD = 2.0  # a GPU must be this many times faster: it may be shared, and estimates are rough
 
@@ -67,8 +67,8 @@ def choose_backend(device: Any, work: WorkTimes) -> Backend:
     if device in ("auto", "cpu"):
         device = "numba" if _numba_pays(work) else "numpy"
         if device == "numpy":
-            least = LEAST_PREDICTION_SECONDS if work.program == PREDICT else 0.0
-            _spent[work.program] = _spent.get(work.program, 0.0) + max(work.numpy, least)
+            smallest = MIN_PREDICTION_SECONDS if work.program == PREDICT else 0.0
+            _spent[work.program] = _spent.get(work.program, 0.0) + max(work.numpy, smallest)
     if device == "numpy":
         return numpy_backend()
     _loaded_programs.add(work.program)

@@ -21,11 +21,11 @@ from gpuboost.estimators.fitting.sklearn_bases import BaseEstimator
 from gpuboost.estimators.inputs.features import read_prediction
 from gpuboost.estimators.model.cached_view import VIEWS
 from gpuboost.estimators.model.fitted import FittedTrees
-from gpuboost.estimators.model.predictor import CheckedRows, Predictor, predictor_of
+from gpuboost.estimators.model.predictor import CheckedRows, WithPredictor
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class TreeModel(BaseEstimator, ABC):
+class TreeModel(WithPredictor, BaseEstimator, ABC):
     """Base of all estimators.
 
     A fitted estimator keeps its trees and bins in ``_model``, but not X or y. Its state changes
@@ -81,7 +81,6 @@ class TreeModel(BaseEstimator, ABC):
     categorical_features: Any = "from_dtype"
 
     _labels: ClassVar[Any]  # ClassLabels or ValueLabels
-    _model: ClassVar[Any] = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -150,12 +149,6 @@ class TreeModel(BaseEstimator, ABC):
     def __sklearn_is_fitted__(self) -> bool:
         return self._model is not None
 
-    def _fitted_model(self) -> Any:
-        """The fitted model; an error if there is none."""
-        if self._model is None:
-            check_is_fitted(self)
-        return self._model
-
     def _run(self, X: Any, work: Any) -> Any:
         """Read X, choose a device, and return ``work(model, data, backend, n_threads)``."""
         model = self._fitted_model()
@@ -195,26 +188,6 @@ class TreeModel(BaseEstimator, ABC):
         """
         check_is_fitted(self)
         return self._model.importances(self.n_features_in_)
-
-    def compile_predictor(self) -> Predictor:
-        """A callable that predicts faster than `predict`, for services that predict few rows.
-
-        It takes one row or several rows of a NumPy array of float32 or float64, and returns the
-        same bits as `predict` and ``predict_proba``. It runs on the CPU, whatever ``device`` is, in
-        the thread that calls it. Threads can share it, and later fits do not change it.
-
-        Returns
-        -------
-        Predictor
-            Has the methods ``predict`` and, for classifiers, ``predict_proba``; a call of the
-            object is a call of ``predict``.
-
-        Raises
-        ------
-        ValueError
-            A categorical feature has categories that are not numbers.
-        """
-        return predictor_of(self)
 
     def fingerprint(self) -> str:
         """SHA-256 of the trees, the bin edges and the codes of categories.

@@ -236,7 +236,7 @@ def chunks_of(X: np.ndarray, n_threads: int) -> list[slice]:
     largest = max(1, min(PREDICTION_CHUNK, CHUNK_BYTES // (X.shape[1] * X.itemsize)))
     if n_threads == 1:
         return row_chunks(len(X), largest)
-    return row_chunks(len(X), min(largest, -(-len(X) // (2 * n_threads))))
+    return row_chunks(len(X), max(1, min(largest, -(-len(X) // (2 * n_threads)))))
 
 
 def predict(ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
