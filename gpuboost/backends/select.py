@@ -34,8 +34,8 @@ LOAD_SECONDS, COMPILE_SECONDS = 0.1, 2.5
 START_SECONDS = {BIN: (0.1, 0.7), PREDICT: (0.2, 0.6)}
 # A prediction by NumPy counts as at least this, because a process that predicts few rows again and
 # again, as a service does, will do so for long: with Numba's code on disk, it starts Numba after
-# at most 100 calls.
-MIN_PREDICTION_SECONDS = 2e-3
+# at most 40 calls.
+MIN_PREDICTION_SECONDS = 5e-3
 CUDA_COMPILE_SECONDS = 5.0  # all kernels, once per installation
 CUDA_LEAD = 2.0  # a GPU must be this many times faster: it may be shared, and estimates are rough
 
