@@ -21,7 +21,14 @@ from benchmarks.peers.boosting_peers import HIST
 from benchmarks.peers.peers import LIGHTGBM, OURS, REFERENCE, XGBOOST, choose_peers
 from benchmarks.report.results import Results, result_path
 from benchmarks.suite.cases import Bound
-from benchmarks.suite.settings import ADABOOST, BOOSTING, FOREST, Resources, Setting
+from benchmarks.suite.settings import (
+    ADABOOST,
+    BOOSTING,
+    FOREST,
+    BoostingOptions,
+    Resources,
+    Setting,
+)
 from benchmarks.suite.tables import CLASSIFICATION, REGRESSION, Table, binary, continuous
 
 TRAINING_ROWS, FEATURES, ROWS = 20_000, 28, (1, 100, 10_000)
@@ -78,6 +85,12 @@ SERVICES = (
     Service(
         "GradientBoostingRegressor, 100 trees of depth 6",
         Setting(BOOSTING, REGRESSION, max_depth=6),
+        _FAST,
+        _BOOSTED,
+    ),
+    Service(
+        "GradientBoostingClassifier, 100 trees of 31 leaves",
+        Setting(BOOSTING, CLASSIFICATION, boosting=BoostingOptions(max_leaves=31)),
         _FAST,
         _BOOSTED,
     ),
