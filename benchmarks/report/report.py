@@ -312,7 +312,8 @@ def _first_use_table(content: Content) -> str:
 
 
 def _service_table(content: Content) -> str:
-    *records, first = content["records"]
+    records = [record for record in content["records"] if "microseconds" in record]
+    (first,) = (record for record in content["records"] if "milliseconds" in record)
     names = [n for n in SERVICE_COLUMNS if any(n in r["microseconds"] for r in records)]
     rows = []
     for record in records:

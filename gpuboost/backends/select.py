@@ -30,8 +30,10 @@ DEVICES = '"auto", "cpu", "cuda", "cuda:N", "numpy" or "numba"'
 # compile, or half of the time to import Numba and to read compiled code from disk, because a first
 # fit is rarely the last. The seconds that NumPy has run instead are subtracted.
 LOAD_SECONDS, COMPILE_SECONDS = 0.1, 2.5
-# The same of small programs: binning and prediction.
+# The same of small programs: binning and prediction. If Numba runs already, as after a fit, loading
+# the code for predictions only reads it from disk.
 START_SECONDS = {BIN: (0.1, 0.7), PREDICT: (0.2, 0.6)}
+PREDICT_READ_SECONDS = 0.05
 # A prediction by NumPy counts as at least this, because a process that predicts few rows again and
 # again, as a service does, will do so for long: with Numba's code on disk, it starts Numba after
 # at most 40 calls.
@@ -142,6 +144,8 @@ def _numba_start_seconds(program: str) -> float:
     if program in _loaded_programs:
         return 0.0
     load, compilation = START_SECONDS.get(program, (LOAD_SECONDS, COMPILE_SECONDS))
+    if program == PREDICT and _loaded_programs:
+        load = PREDICT_READ_SECONDS
     return slowness() * (load if program in _programs_on_disk() else compilation)
 
 

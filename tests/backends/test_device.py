@@ -95,6 +95,9 @@ def test_repeated_predictions_of_few_rows_start_numba(monkeypatch):
     monkeypatch.setattr(choice, "_loaded_programs", set())
     assert choose_backend("auto", WorkTimes(PREDICT, numpy=0.15, numba=0.01)).name == "numpy"
     assert choose_backend("auto", WorkTimes(PREDICT, numpy=0.5, numba=0.01)).name == "numba"
+    monkeypatch.setattr(choice, "_spent", {})
+    monkeypatch.setattr(choice, "_loaded_programs", {GROW_ONE})  # a fit ran on Numba
+    assert choose_backend("auto", WorkTimes(PREDICT, numpy=0.15, numba=0.01)).name == "numba"
 
 
 def test_threads_are_for_many_rows(monkeypatch):
