@@ -212,7 +212,7 @@ def test_sizes() -> None:
     assert lines["gpuboost"] + lines["kernels"] <= 30_300, lines
 
 
-MAX_METHODS = 20
+MAX_METHODS = 21
 
 
 def test_classes_are_small() -> None:

@@ -325,8 +325,9 @@ class GradientBoosting(ManyTrees):
 
     def _raw_predictions(self, X: Any, offset: Any = None, n_rounds: Any = None) -> np.ndarray:
         """Raw predictions by the first rounds: float64 (n, columns)."""
-        n_fitted = self._fitted_model().n_rounds
-        n = rounds_to_use(n_rounds, n_fitted, getattr(self, "best_iteration_", None))
+        if self._model is None:
+            check_is_fitted(self)
+        n = rounds_to_use(n_rounds, self._model.n_rounds, getattr(self, "best_iteration_", None))
 
         def raw(model: BoostedRounds, *rest: Any) -> np.ndarray:
             return (model if n == model.n_rounds else model.first_rounds(n)).raw(*rest)

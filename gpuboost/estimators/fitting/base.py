@@ -21,11 +21,11 @@ from gpuboost.estimators.fitting.sklearn_bases import BaseEstimator
 from gpuboost.estimators.inputs.features import read_prediction
 from gpuboost.estimators.model.cached_view import VIEWS
 from gpuboost.estimators.model.fitted import FittedTrees
-from gpuboost.estimators.model.predictor import CheckedRows, WithPredictor
+from gpuboost.estimators.model.predictor import CheckedRows, Predictor, predictor_of
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class TreeModel(WithPredictor, BaseEstimator, ABC):
+class TreeModel(BaseEstimator, ABC):
     """Base of all estimators.
 
     A fitted estimator keeps its trees and bins in ``_model``, but not X or y. Its state changes
@@ -81,6 +81,7 @@ class TreeModel(WithPredictor, BaseEstimator, ABC):
     categorical_features: Any = "from_dtype"
 
     _labels: ClassVar[Any]  # ClassLabels or ValueLabels
+    _model: ClassVar[Any] = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -151,9 +152,10 @@ class TreeModel(WithPredictor, BaseEstimator, ABC):
 
     def _run(self, X: Any, work: Any) -> Any:
         """Read X, choose a device, and return ``work(model, data, backend, n_threads)``."""
-        model = self._fitted_model()
         if type(X) is CheckedRows:
-            return work(model, X.rows, X.backend, 1)
+            return work(self._model, X.rows, X.backend, 1)
+        check_is_fitted(self)
+        model: FittedTrees = self._model
         X, device = adopt_features(X, self.device)
         data = read_prediction(X, model.schema, model.mapper, self._shown_name)
         if isinstance(data, BinnedMatrix):
@@ -177,7 +179,8 @@ class TreeModel(WithPredictor, BaseEstimator, ABC):
 
     @property
     def _ensemble(self) -> Ensemble:
-        return self._fitted_model().ensemble
+        check_is_fitted(self)
+        return self._model.ensemble
 
     @property
     def feature_importances_(self) -> np.ndarray:
@@ -188,6 +191,26 @@ class TreeModel(WithPredictor, BaseEstimator, ABC):
         """
         check_is_fitted(self)
         return self._model.importances(self.n_features_in_)
+
+    def compile_predictor(self) -> Predictor:
+        """A callable that predicts faster than `predict`, for services that predict few rows.
+
+        It takes one row or several rows of a NumPy array of float32 or float64, and returns the
+        same bits as `predict` and ``predict_proba``. It runs on the CPU, whatever ``device`` is, in
+        the thread that calls it. Threads can share it, and later fits do not change it.
+
+        Returns
+        -------
+        Predictor
+            Has the methods ``predict`` and, for classifiers, ``predict_proba``; a call of the
+            object is a call of ``predict``.
+
+        Raises
+        ------
+        ValueError
+            A categorical feature has categories that are not numbers.
+        """
+        return predictor_of(self)
 
     def fingerprint(self) -> str:
         """SHA-256 of the trees, the bin edges and the codes of categories.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import replace
 from numbers import Real
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -34,7 +34,8 @@ class Predictor:
     """
 
     def __init__(self, estimator: Any) -> None:
-        model = estimator._fitted_model()
+        check_is_fitted(estimator)
+        model = estimator._model
         self._estimator, self._owner = copy(estimator), estimator._shown_name
         self._names = model.schema.names
         self._coded = _of_numbers(model.schema, self._owner)
@@ -145,34 +146,7 @@ def _of_numbers(schema: FeatureSchema, owner: str) -> FeatureSchema | None:
     return replace(schema, names=None) if schema.is_categorical.any() else None
 
 
-class WithPredictor:
-    """Mixin of the estimators that keep a fitted model in ``_model``."""
-
-    _model: ClassVar[Any] = None
-
-    def _fitted_model(self) -> Any:
-        """The fitted model; an error if there is none."""
-        if self._model is None:
-            check_is_fitted(self)
-        return self._model
-
-    def compile_predictor(self) -> Predictor:
-        """A callable that predicts faster than `predict`, for services that predict few rows.
-
-        It takes one row or several rows of a NumPy array of float32 or float64, and returns the
-        same bits as `predict` and ``predict_proba``. It runs on the CPU, whatever ``device`` is, in
-        the thread that calls it. Threads can share it, and later fits do not change it.
-
-        Returns
-        -------
-        Predictor
-            Has the methods ``predict`` and, for classifiers, ``predict_proba``; a call of the
-            object is a call of ``predict``.
-
-        Raises
-        ------
-        ValueError
-            A categorical feature has categories that are not numbers.
-        """
-        is_classifier = hasattr(self, "predict_proba")
-        return (ClassifierPredictor if is_classifier else Predictor)(self)
+def predictor_of(estimator: Any) -> Predictor:
+    """The predictor of a fitted estimator."""
+    is_classifier = hasattr(estimator, "predict_proba")
+    return (ClassifierPredictor if is_classifier else Predictor)(estimator)
