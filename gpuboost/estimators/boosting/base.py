@@ -32,6 +32,7 @@ from gpuboost.estimators.fitting.pipeline import (
     run_fit,
 )
 from gpuboost.estimators.model.cached_view import ModelView
+from gpuboost.estimators.model.predictor import CheckedRows
 from gpuboost.estimators.trees.many_trees import ManyTrees
 from gpuboost.estimators.trees.tree import DecisionTreeRegressor, SingleTree
 
@@ -324,7 +325,8 @@ class GradientBoosting(ManyTrees):
 
     def _raw_predictions(self, X: Any, offset: Any = None, n_rounds: Any = None) -> np.ndarray:
         """Raw predictions by the first rounds: float64 (n, columns)."""
-        check_is_fitted(self)
+        if self._model is None:
+            check_is_fitted(self)
         n = rounds_to_use(n_rounds, self._model.n_rounds, getattr(self, "best_iteration_", None))
 
         def raw(model: BoostedRounds, *rest: Any) -> np.ndarray:
@@ -355,7 +357,8 @@ class GradientBoosting(ManyTrees):
                 "call predict without one mean 0)"
             )
         if model.init is not None:
-            own = array_module(trees).asarray(raw_of_init(model.init, X, model.loss))
+            given = X.rows if type(X) is CheckedRows else X
+            own = array_module(trees).asarray(raw_of_init(model.init, given, model.loss))
             offsets = own if offsets is None else offsets + own
         return start if offsets is None else start + offsets
 

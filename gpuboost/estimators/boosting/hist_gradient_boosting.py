@@ -33,11 +33,7 @@ from gpuboost.estimators.boosting.hist_scores import (
 from gpuboost.estimators.docstrings import documented
 from gpuboost.estimators.fitting import exportable
 from gpuboost.estimators.fitting.mixins import copied_to_host
-from gpuboost.estimators.fitting.sklearn_bases import (
-    BaseEstimator,
-    ClassifierMixin,
-    RegressorMixin,
-)
+from gpuboost.estimators.fitting.sklearn_bases import BaseEstimator, ClassifierMixin, RegressorMixin
 from gpuboost.estimators.trees.tree import DecisionTreeRegressor, SingleTree
 
 MIN_HESSIAN_LEAF = 1e-3  # minimum sum of hessians in a leaf, a constant in scikit-learn
@@ -277,6 +273,7 @@ class HistGradientBoosting(BaseEstimator, ABC):
         """
         return self._fitted().fingerprint()
 
+    compile_predictor = exportable.compile_predictor
     save, to_onnx = exportable.save, exportable.to_onnx
     to_sklearn, to_treelite = exportable.to_sklearn, exportable.to_treelite
 
