@@ -14,8 +14,9 @@ from gpuboost import estimators as public
 from gpuboost.backends.select import check_device
 from gpuboost.data.parameters import thread_count
 from gpuboost.estimators.adaboost.estimators import AdaBoost
-from gpuboost.estimators.boosting.base import GradientBoosting, model_facts
+from gpuboost.estimators.boosting.base import GradientBoosting
 from gpuboost.estimators.boosting.hist_gradient_boosting import HistGradientBoosting, facts_of
+from gpuboost.estimators.boosting.model import model_facts
 from gpuboost.estimators.files.models import (
     EstimatorCoder,
     TargetShape,
