@@ -39,7 +39,7 @@ def fit_further_rounds(
 
 def _fitted(init_model: Any, estimator: Any) -> Any:
     """The fitted estimator of gradient boosting that ``init_model`` is or consists of."""
-    before = getattr(init_model, "_boosting", init_model)
+    before: Any = getattr(init_model, "_boosting", init_model)
     kind = next(own for own in type(estimator).__mro__ if own.__module__.startswith("gpuboost."))
     if not isinstance(before, kind):
         raise TypeError(

@@ -141,7 +141,7 @@ def check_same_labels(estimator: Any, labels: AnyLabels) -> None:
     for name, value in labels.attributes().items():
         if not _equal(getattr(estimator, name), value):
             raise ValueError(
-                f"y must have the {name} of the model that trees are added to, "
+                f"to add trees to a model, y must have the same {name} as before, "
                 f"{getattr(estimator, name)!r:.80}, got {value!r:.80}; start a new model, with "
                 "warm_start=False and without init_model"
             )

@@ -109,9 +109,9 @@ def test_what_does_not_fit_is_refused_and_changes_nothing() -> None:
         regressor(loss="huber", alpha=0.8).fit(X, y, init_model=huber)
     with pytest.raises(ValueError, match="expecting 4 features"):
         regressor().fit(X[:, :3], y, init_model=first)
-    with pytest.raises(ValueError, match="n_outputs_ of the model that trees are added to"):
+    with pytest.raises(ValueError, match="same n_outputs_ as before"):
         multi = np.column_stack([y, y])
         regressor(multi_strategy="one_output_per_tree").fit(X, multi, init_model=first)
-    with pytest.raises(ValueError, match="classes_ of the model that trees are added to"):
+    with pytest.raises(ValueError, match="same classes_ as before"):
         classifier().fit(X, np.where(y > 0.0, "a", "b"), init_model=other)
     assert model.fingerprint() == before
