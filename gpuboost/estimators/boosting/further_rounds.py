@@ -40,7 +40,8 @@ def fit_further_rounds(
 def _fitted(init_model: Any, estimator: Any) -> Any:
     """The fitted estimator of gradient boosting that ``init_model`` is or consists of."""
     before: Any = getattr(init_model, "_boosting", init_model)
-    kind = next(own for own in type(estimator).__mro__ if own.__module__.startswith("gpuboost."))
+    names = "GradientBoostingRegressor", "GradientBoostingClassifier"
+    kind: Any = next(own for own in type(estimator).__mro__ if own.__name__ in names)
     if not isinstance(before, kind):
         raise TypeError(
             f"init_model of a {kind.__name__} must be a fitted {kind.__name__} of gpuboost, got "
