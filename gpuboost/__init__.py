@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from gpuboost.estimators.memory.estimate import estimate_memory
     from gpuboost.interchange.from_lightgbm import from_lightgbm
     from gpuboost.interchange.from_sklearn import from_sklearn
+    from gpuboost.interchange.from_treelite import from_treelite
     from gpuboost.interchange.from_xgboost import from_xgboost
 
 __version__ = "0.1.0"
@@ -76,6 +77,7 @@ __all__ = [
     "export_text",
     "from_lightgbm",
     "from_sklearn",
+    "from_treelite",
     "from_xgboost",
     "load",
     "plot_tree",
@@ -88,7 +90,7 @@ _HOMES = {
     "gpuboost.estimators.inputs.dataset": ("Dataset",),
     **{
         f"gpuboost.interchange.from_{name}": (f"from_{name}",)
-        for name in ("lightgbm", "sklearn", "xgboost")
+        for name in ("lightgbm", "sklearn", "treelite", "xgboost")
     },
     "gpuboost.estimators.memory.estimate": ("estimate_memory",),
     "sklearn.ensemble": (

@@ -30,12 +30,12 @@ from gpuboost.estimators.imported.model import ImportedTrees, LeafSum, Predictio
 from gpuboost.interchange.fields import Source, no_schema
 from gpuboost.interchange.trees import CategorySplit, SourceTree, ensemble_of
 
-_NAME = "LightGBM"
+LIGHTGBM = "LightGBM"
 # Bits of decision_type: a category; missing values go left; the rule of missing values.
-_CATEGORICAL, _DEFAULT_LEFT, _MISSING_SHIFT = 1, 2, 2
-_MISSING = (NAN_IS_ZERO, ZERO_IS_MISSING, NAN_IS_MISSING)
+_BY_CATEGORY, _DEFAULT_LEFT, _RULE_SHIFT = 1, 2, 2
+_RULES = (NAN_IS_ZERO, ZERO_IS_MISSING, NAN_IS_MISSING)
 # Links of the objectives that are not classifications.
-_LINKS = {
+_VALUE_LINKS = {
     **dict.fromkeys(
         (
             *("regression", "regression_l1", "huber", "fair", "quantile", "mape", "custom"),
@@ -47,10 +47,10 @@ _LINKS = {
     "cross_entropy": "sigmoid",
     "cross_entropy_lambda": "softplus",
 }
-_CLASS_LINKS = {
+_CLASS_VALUE_LINKS = {
     "binary": "sigmoid",
     "multiclass": "softmax",
-    "multiclassova": "normalised_sigmoid",
+    "multiclassova": "sigmoid",  # not normalised, as in LightGBM
 }
 
 
@@ -95,7 +95,7 @@ def from_lightgbm(model: Any, *, n_rounds: int | str | None = None) -> ImportedE
     link, scale, is_classifier = _objective(head)
     schema = _schema(head, n_features, blocks, pandas_categories)
     link_of = PredictionLink(link, scale, averaged)
-    found = ImportedTrees(ensemble, columns, leaf_sum, link_of, schema, _NAME)
+    found = ImportedTrees(ensemble, columns, leaf_sum, link_of, schema, LIGHTGBM)
     if not is_classifier:
         return ImportedRegressor.of(found)
     n_classes = max(2, per_round)
@@ -144,7 +144,7 @@ class _Text(Source):
 
     def __init__(self, text: str) -> None:
         lines = (line.partition("=") for line in text.splitlines() if line.strip())
-        super().__init__({key: value for key, _, value in lines}, _NAME)
+        super().__init__({key: value for key, _, value in lines}, LIGHTGBM)
 
     def numbers(self, key: str, length: int | None = None) -> np.ndarray:
         """A field that is a list of numbers: float64."""
@@ -197,7 +197,7 @@ def _tree(fields: _Text) -> SourceTree:
     leaves = np.full(n_leaves, -1)
     decision = fields.integers("decision_type", m)
     threshold = fields.numbers("threshold", m)
-    rules = (decision >> _MISSING_SHIFT) & 3
+    rules = (decision >> _RULE_SHIFT) & 3
     if (rules > 2).any():
         raise ValueError("a LightGBM tree has an unknown rule of missing values; it is damaged")
     return SourceTree(
@@ -207,7 +207,7 @@ def _tree(fields: _Text) -> SourceTree:
         np.concatenate([threshold, np.zeros(n_leaves)]),
         np.concatenate([(decision & _DEFAULT_LEFT) > 0, np.zeros(n_leaves, bool)]),
         value,
-        missing=[_MISSING[rule] for rule in rules.tolist()] + [NAN_IS_MISSING] * n_leaves,
+        missing=[_RULES[rule] for rule in rules.tolist()] + [NAN_IS_MISSING] * n_leaves,
         by_category=_category_splits(fields, decision, threshold),
         gain=np.concatenate([fields.numbers("split_gain", m), np.zeros(n_leaves)]),
         weight=_of_nodes(fields, "weight", m),
@@ -234,7 +234,7 @@ def _category_splits(
     fields: _Text, decision: np.ndarray, threshold: np.ndarray
 ) -> dict[int, CategorySplit]:
     """The splits by category, whose thresholds are numbers of bit sets; the set goes left."""
-    nodes = np.flatnonzero(decision & _CATEGORICAL).tolist()
+    nodes = np.flatnonzero(decision & _BY_CATEGORY).tolist()
     if not nodes:
         return {}
     n_sets = fields.integer("num_cat")
@@ -257,14 +257,14 @@ def _objective(head: _Text) -> tuple[str, float, bool]:
     words = str(head.get("objective", "custom")).split()
     name, options = words[0], dict(word.partition(":")[::2] for word in words[1:])
     scale = float(options.get("sigmoid") or 1.0)
-    if name in _CLASS_LINKS:
-        return _CLASS_LINKS[name], scale, True
-    if name not in _LINKS:
-        known = ", ".join((*_LINKS, *_CLASS_LINKS))
+    if name in _CLASS_VALUE_LINKS:
+        return _CLASS_VALUE_LINKS[name], scale, True
+    if name not in _VALUE_LINKS:
+        known = ", ".join((*_VALUE_LINKS, *_CLASS_VALUE_LINKS))
         raise ValueError(f"LightGBM's objective {name!r} is unknown; known are {known}")
     if "sqrt" in options:
         return "signed_square", scale, False
-    return _LINKS[name], scale, False
+    return _VALUE_LINKS[name], scale, False
 
 
 def _schema(

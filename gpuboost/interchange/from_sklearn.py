@@ -32,9 +32,9 @@ from gpuboost.estimators.imported.model import (
     PredictionLink,
 )
 from gpuboost.interchange.fields import no_schema
-from gpuboost.interchange.trees import NO_CHILD, CategorySplit, SourceTree, ensemble_of
+from gpuboost.interchange.trees import LEAF_CHILD, CategorySplit, SourceTree, ensemble_of
 
-_NAME = "scikit-learn"
+SKLEARN = "scikit-learn"
 _TREES = sklearn.tree.BaseDecisionTree
 _FORESTS = (
     *(sklearn.ensemble.RandomForestClassifier, sklearn.ensemble.RandomForestRegressor),
@@ -125,7 +125,7 @@ def _tree(tree: Any, factor: float, features: Any = None) -> SourceTree:
     m, left, right = tree.node_count, tree.children_left, tree.children_right
     feature = tree.feature if features is None else np.asarray(features)[tree.feature]
     value = tree.value.reshape(m, -1) if tree.n_outputs == 1 else tree.value[:, :, 0]
-    cost, inner = tree.weighted_n_node_samples * tree.impurity, left != NO_CHILD
+    cost, inner = tree.weighted_n_node_samples * tree.impurity, left != LEAF_CHILD
     gain = np.zeros(m)
     gain[inner] = cost[inner] - cost[left[inner]] - cost[right[inner]]
     return SourceTree(
@@ -171,7 +171,7 @@ def _link(estimator: Any, n_columns: int) -> PredictionLink:
 def _model(estimator: Any, ensemble: Any, columns: Any, rule: LeafSum, link: Any) -> ImportedTrees:
     schema = no_schema(estimator.n_features_in_, getattr(estimator, "feature_names_in_", None))
     link = PredictionLink(link) if isinstance(link, str) else link
-    return ImportedTrees(ensemble, columns, rule, link, schema, _NAME)
+    return ImportedTrees(ensemble, columns, rule, link, schema, SKLEARN)
 
 
 # ---- HistGradientBoosting ----------------------------------------------------------------------
@@ -208,16 +208,17 @@ def _histogram_boosting(estimator: Any) -> ImportedTrees:
 def _histogram_tree(predictor: Any, sources: np.ndarray) -> SourceTree:
     nodes = predictor.nodes
     is_leaf = nodes["is_leaf"].astype(bool)
-    children = [
-        np.where(is_leaf, NO_CHILD, nodes[side].astype(np.int64)) for side in ("left", "right")
-    ]
+    left, right = (
+        np.where(is_leaf, LEAF_CHILD, nodes[side].astype(np.int64)) for side in ("left", "right")
+    )
     by_category = {}
     for node in np.flatnonzero(nodes["is_categorical"].astype(bool) & ~is_leaf).tolist():
         bits = predictor.raw_left_cat_bitsets[nodes["bitset_idx"][node]]
         inside = np.unpackbits(np.ascontiguousarray(bits, "<u4").view(np.uint8), bitorder="little")
         by_category[node] = CategorySplit(frozenset(np.flatnonzero(inside).tolist()), True)
     return SourceTree(
-        *children,
+        left,
+        right,
         np.where(is_leaf, -1, sources[np.where(is_leaf, 0, nodes["feature_idx"])]),
         nodes["num_threshold"],
         nodes["missing_go_to_left"].astype(bool),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 import os
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from gpuboost.data.frames import FeatureSchema
+from gpuboost.engine.numerics import log
 from gpuboost.estimators.imported.columns import SET
 from gpuboost.estimators.imported.estimators import (
     ImportedClassifier,
@@ -33,7 +33,7 @@ from gpuboost.interchange.fields import Source, no_schema
 from gpuboost.interchange.trees import CategorySplit, SourceTree, ensemble_of
 from gpuboost.interchange.ubjson import UbjsonReader
 
-_NAME = "XGBoost"
+XGBOOST = "XGBoost"
 _CLASSES, _VALUES = True, False
 # Link, and whether predictions are probabilities of classes, by objective. XGBoost has no
 # probabilities for binary:logitraw.
@@ -87,7 +87,7 @@ def from_xgboost(model: Any, *, n_rounds: int | str | None = None) -> ImportedEs
         If the file cannot be read.
     """
     content, is_wrapper = _content_of(model)
-    learner = Source(_parsed(content), _NAME).part("learner")
+    learner = Source(_parsed(content), XGBOOST).part("learner")
     booster = learner.part("gradient_booster")
     kind = booster.text("name")
     if kind not in ("gbtree", "dart"):
@@ -118,7 +118,7 @@ def from_xgboost(model: Any, *, n_rounds: int | str | None = None) -> ImportedEs
         column[:] = ALL_COLUMNS
     leaf_sum = LeafSum(column, _as_columns(base, column, width, parameters), single=True)
     schema = _schema(learner, trees_of, n_features)
-    found = ImportedTrees(ensemble, columns, leaf_sum, PredictionLink(link), schema, _NAME)
+    found = ImportedTrees(ensemble, columns, leaf_sum, PredictionLink(link), schema, XGBOOST)
     if not is_classifier:
         return ImportedRegressor.of(found)
     n_classes = max(2, len(leaf_sum.base))
@@ -226,14 +226,14 @@ def _base(parameters: Source, link: str) -> np.ndarray:
     one = np.float32(1.0)
     with np.errstate(all="ignore"):
         if link == "sigmoid":
-            odds = one / scores - one
-            margins = [-math.log(float(x)) if x > 0.0 else math.nan for x in odds]
+            odds = (one / scores - one).astype(np.float64)
+            found = -log(odds).astype(np.float32)
         elif link == "exp":
-            margins = [math.log(float(x)) if x > 0.0 else math.nan for x in scores]
+            odds = scores.astype(np.float64)
+            found = log(odds).astype(np.float32)
         else:
-            margins = scores.tolist()
-    found = np.array(margins, dtype=np.float32)
-    if not np.isfinite(found).all():
+            odds, found = np.ones(1), scores
+    if not (np.isfinite(found).all() and (odds > 0.0).all()):
         raise ValueError(f"the base score {given!r} of the XGBoost model is out of range")
     return found
 

@@ -18,7 +18,7 @@ from gpuboost.estimators.imported.columns import (
     SplitColumns,
 )
 
-NO_CHILD = -1
+LEAF_CHILD = -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class SourceTree:
     Attributes
     ----------
     left, right : int64 (m,)
-        Children; `NO_CHILD` in leaves.
+        Children; `LEAF_CHILD` in leaves.
     feature : int64 (m,)
         Column of X of each split.
     threshold : float64 (m,)
@@ -115,7 +115,7 @@ def _breadth_first(tree: SourceTree) -> np.ndarray:
             raise ValueError("a node has two parents, or is below itself")
         seen[level] = True
         parts.append(level)
-        inner = level[tree.left[level] != NO_CHILD]
+        inner = level[tree.left[level] != LEAF_CHILD]
         level = np.column_stack([tree.left[inner], tree.right[inner]]).reshape(-1)
         n_found += len(level)
     return np.concatenate(parts)
@@ -179,7 +179,7 @@ class _Columns:
 def _places_of(tree: SourceTree, order: np.ndarray, columns: _Columns) -> np.ndarray:
     """The column of each split, and -1 for leaves, in the given order: int32 (m,)."""
     found = np.full(len(order), -1, dtype=np.int32)
-    for k in np.flatnonzero(tree.left[order] != NO_CHILD).tolist():
+    for k in np.flatnonzero(tree.left[order] != LEAF_CHILD).tolist():
         node = int(order[k])
         feature, split = int(tree.feature[node]), tree.by_category.get(node)
         if split is not None:

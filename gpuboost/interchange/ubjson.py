@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 # Types of numbers, all big-endian.
-_NUMBERS = {
+_NUMBER_TYPES = {
     b"i": ">i1",
     b"U": ">u1",
     b"I": ">i2",
@@ -22,7 +22,7 @@ _NUMBERS = {
     b"D": ">f8",
 }
 _CONSTANTS = {b"T": True, b"F": False, b"Z": None}
-MAX_DEPTH = 64  # of containers in containers
+MAX_NESTING = 64  # of containers in containers
 
 
 class UbjsonReader:
@@ -57,9 +57,9 @@ class UbjsonReader:
         return marker
 
     def _value(self, marker: bytes, depth: int) -> Any:
-        if depth > MAX_DEPTH:
+        if depth > MAX_NESTING:
             raise ValueError("the UBJSON is nested too deeply")
-        if marker in _NUMBERS:
+        if marker in _NUMBER_TYPES:
             return self._number(marker)
         if marker in _CONSTANTS:
             return _CONSTANTS[marker]
@@ -74,12 +74,12 @@ class UbjsonReader:
         raise ValueError(f"the UBJSON has the unknown type {marker!r}")
 
     def _number(self, marker: bytes) -> Any:
-        kind = np.dtype(_NUMBERS[marker])
+        kind = np.dtype(_NUMBER_TYPES[marker])
         return np.frombuffer(self._take(kind.itemsize), kind)[0].item()
 
     def _length(self) -> int:
         marker = self._take(1)
-        if marker not in _NUMBERS or marker in (b"d", b"D"):
+        if marker not in _NUMBER_TYPES or marker in (b"d", b"D"):
             raise ValueError("a length in the UBJSON is no integer")
         length = self._number(marker)
         if not 0 <= length <= len(self._data):
@@ -103,8 +103,8 @@ class UbjsonReader:
 
     def _array(self, depth: int) -> Any:
         kind, length = self._container()
-        if kind in _NUMBERS and length is not None:
-            dtype = np.dtype(_NUMBERS[kind])
+        if kind in _NUMBER_TYPES and length is not None:
+            dtype = np.dtype(_NUMBER_TYPES[kind])
             values = np.frombuffer(self._take(dtype.itemsize * length), dtype)
             return values.astype(dtype.newbyteorder("="))
         found: list[Any] = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -143,3 +145,15 @@ def test_what_cannot_be_kept_is_refused() -> None:
     bagging = ensemble.BaggingRegressor(LinearRegression(), n_estimators=2).fit(X, y)
     with pytest.raises(ValueError, match="only trees"):
         gpuboost.from_sklearn(bagging)
+
+
+@pytest.mark.parametrize("seed", [2, 5, 9, 10])
+def test_imported_models_are_saved_and_pickled(seed: int, tmp_path: Path) -> None:
+    estimator, X = random_model(seed)
+    imported = gpuboost.from_sklearn(estimator)
+    imported.save(tmp_path / "model")
+    for other in (gpuboost.load(tmp_path / "model"), pickle.loads(pickle.dumps(imported))):
+        assert other.fingerprint() == imported.fingerprint()
+        assert_bits(other.predict_raw(X), raw_of(estimator, X))
+        np.testing.assert_array_equal(other.predict(X), imported.predict(X))
+        assert other.source_ == "scikit-learn"

@@ -31,7 +31,7 @@ class LeafSum:
         Column of raw predictions that each tree adds to; `ALL_COLUMNS` if its leaves have a value
         for each.
     base : float64 (n_columns,)
-        Added before the first or after the last tree.
+        Added before the first tree, in the type of the sums, or after the last one, in float64.
     base_first : bool
         Whether the base is added before the first tree.
     divisor : float
@@ -106,9 +106,7 @@ class ImportedTrees:
     @cached_property
     def mapper(self) -> BinMapper:
         """Bins of the columns of the trees, one each: imported models do not predict on codes."""
-        is_categorical = self.columns.is_categorical
-        one, zero = np.ones(len(is_categorical), np.int32), np.zeros(len(is_categorical))
-        return BinMapper(one, zero, zero, is_categorical)
+        return bins_of(self.columns)
 
     @cached_property
     def _values(self) -> list[np.ndarray]:
@@ -135,10 +133,9 @@ class ImportedTrees:
         leaves, rule = self.apply(X, backend, n_threads), self.leaf_sum
         with working_on(leaves):
             xp = array_module(leaves)
-            base = xp.asarray(rule.base.astype(rule.dtype))
-            total = xp.zeros((len(leaves), len(rule.base)), rule.dtype)
+            base, total = xp.asarray(rule.base), xp.zeros((len(leaves), len(rule.base)), rule.dtype)
             if rule.base_first:
-                total += base
+                total += base.astype(rule.dtype)
             for tree, (values, column) in enumerate(zip(self._values, rule.column, strict=True)):
                 own = xp.asarray(values)[leaves[:, tree]]
                 if column == ALL_COLUMNS:
@@ -147,7 +144,7 @@ class ImportedTrees:
                     total[:, column] += own[:, 0]
             if rule.divisor != 1.0:
                 total /= rule.dtype(rule.divisor)
-            return total if rule.base_first else total + base
+            return total if rule.base_first else (total + base).astype(rule.dtype)
 
     def fingerprint(self) -> str:
         """SHA-256 of the trees and of all rules of prediction, in hexadecimal."""
@@ -157,6 +154,13 @@ class ImportedTrees:
         sha.update(repr(self.link).encode())
         self.schema.update_hash(sha)
         return sha.hexdigest()
+
+
+def bins_of(columns: SplitColumns) -> BinMapper:
+    """Bins of the columns that trees split on, one each."""
+    is_categorical = columns.is_categorical
+    one, zero = np.ones(len(is_categorical), np.int32), np.zeros(len(is_categorical))
+    return BinMapper(one, zero, zero, is_categorical)
 
 
 # ---- from raw predictions to predictions ---------------------------------------------------------
@@ -171,22 +175,15 @@ def _softmax(raw: Any, scale: float) -> Any:
     return weights / weights.sum(axis=1, keepdims=True)
 
 
-def _normalised_sigmoid(raw: Any, scale: float) -> Any:
-    found = _sigmoid(raw, scale)
-    return found / found.sum(axis=1, keepdims=True)
-
-
 LINKS = {
     "identity": lambda raw, scale: raw,
     "exp": lambda raw, scale: exp(raw),
     "sigmoid": _sigmoid,
-    "normalised_sigmoid": _normalised_sigmoid,
     "softmax": _softmax,
     "signed_square": lambda raw, scale: array_module(raw).sign(raw) * raw * raw,
     "softplus": lambda raw, scale: log(1.0 + exp(raw)),
     "positive": lambda raw, scale: (raw > 0.0).astype(np.float64),
 }
-PROBABILITY_LINKS = ("identity", "sigmoid", "normalised_sigmoid", "softmax", "positive")
 
 
 def predictions_of(model: ImportedTrees, raw: Any) -> Any:
