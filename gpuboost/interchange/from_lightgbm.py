@@ -30,7 +30,7 @@ from gpuboost.estimators.imported.model import ImportedTrees, LeafSum, Predictio
 from gpuboost.interchange.fields import Source, no_schema
 from gpuboost.interchange.trees import CategorySplit, SourceTree, ensemble_of
 
-LIGHTGBM = "LightGBM"
+LIGHTGBM_NAME = "LightGBM"
 # Bits of decision_type: a category; missing values go left; the rule of missing values.
 _BY_CATEGORY, _DEFAULT_LEFT, _RULE_SHIFT = 1, 2, 2
 _RULES = (NAN_IS_ZERO, ZERO_IS_MISSING, NAN_IS_MISSING)
@@ -95,7 +95,7 @@ def from_lightgbm(model: Any, *, n_rounds: int | str | None = None) -> ImportedE
     link, scale, is_classifier = _objective(head)
     schema = _schema(head, n_features, blocks, pandas_categories)
     link_of = PredictionLink(link, scale, averaged)
-    found = ImportedTrees(ensemble, columns, leaf_sum, link_of, schema, LIGHTGBM)
+    found = ImportedTrees(ensemble, columns, leaf_sum, link_of, schema, LIGHTGBM_NAME)
     if not is_classifier:
         return ImportedRegressor.of(found)
     n_classes = max(2, per_round)
@@ -144,7 +144,7 @@ class _Text(Source):
 
     def __init__(self, text: str) -> None:
         lines = (line.partition("=") for line in text.splitlines() if line.strip())
-        super().__init__({key: value for key, _, value in lines}, LIGHTGBM)
+        super().__init__({key: value for key, _, value in lines}, LIGHTGBM_NAME)
 
     def numbers(self, key: str, length: int | None = None) -> np.ndarray:
         """A field that is a list of numbers: float64."""

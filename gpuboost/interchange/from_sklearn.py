@@ -34,7 +34,7 @@ from gpuboost.estimators.imported.model import (
 from gpuboost.interchange.fields import no_schema
 from gpuboost.interchange.trees import LEAF_CHILD, CategorySplit, SourceTree, ensemble_of
 
-SKLEARN = "scikit-learn"
+SKLEARN_NAME = "scikit-learn"
 _TREES = sklearn.tree.BaseDecisionTree
 _FORESTS = (
     *(sklearn.ensemble.RandomForestClassifier, sklearn.ensemble.RandomForestRegressor),
@@ -171,7 +171,7 @@ def _link(estimator: Any, n_columns: int) -> PredictionLink:
 def _model(estimator: Any, ensemble: Any, columns: Any, rule: LeafSum, link: Any) -> ImportedTrees:
     schema = no_schema(estimator.n_features_in_, getattr(estimator, "feature_names_in_", None))
     link = PredictionLink(link) if isinstance(link, str) else link
-    return ImportedTrees(ensemble, columns, rule, link, schema, SKLEARN)
+    return ImportedTrees(ensemble, columns, rule, link, schema, SKLEARN_NAME)
 
 
 # ---- HistGradientBoosting ----------------------------------------------------------------------

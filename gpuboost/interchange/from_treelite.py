@@ -25,7 +25,7 @@ from gpuboost.estimators.imported.model import (
 from gpuboost.interchange.fields import no_schema
 from gpuboost.interchange.trees import LEAF_CHILD, CategorySplit, SourceTree, ensemble_of
 
-TREELITE = "treelite"
+TREELITE_NAME = "treelite"
 _CATEGORY_NODE = 2  # node_type
 _LESS, _AT_MOST, _GREATER, _AT_LEAST = 2, 3, 4, 5  # cmp
 _BINARY, _REGRESSION, _MULTICLASS, _RANKING = 0, 1, 2, 3  # task_type
@@ -79,11 +79,12 @@ def from_treelite(model: Any) -> ImportedEstimator:
     name = str(_field(head, "postprocessor"))
     if name not in _LINK_OF_POSTPROCESSOR:
         raise ValueError(
-            f"treelite's postprocessor {name!r} is unknown; known are {', '.join(_LINK_OF_POSTPROCESSOR)}"
+            f"treelite's postprocessor {name!r} is unknown; known are "
+            f"{', '.join(_LINK_OF_POSTPROCESSOR)}"
         )
     link = PredictionLink(_LINK_OF_POSTPROCESSOR[name], float(_field(head, "sigmoid_alpha")[0]))
     schema = no_schema(model.num_feature)
-    found = ImportedTrees(ensemble, columns, rule, link, schema, TREELITE)
+    found = ImportedTrees(ensemble, columns, rule, link, schema, TREELITE_NAME)
     if task in (_REGRESSION, _RANKING):
         return ImportedRegressor.of(found)
     return ImportedClassifier.of(found, classes_=np.arange(max(2, len(rule.base))))

@@ -33,7 +33,7 @@ from gpuboost.interchange.fields import Source, no_schema
 from gpuboost.interchange.trees import CategorySplit, SourceTree, ensemble_of
 from gpuboost.interchange.ubjson import UbjsonReader
 
-XGBOOST = "XGBoost"
+XGBOOST_NAME = "XGBoost"
 _CLASSES, _VALUES = True, False
 # Link, and whether predictions are probabilities of classes, by objective. XGBoost has no
 # probabilities for binary:logitraw.
@@ -87,7 +87,7 @@ def from_xgboost(model: Any, *, n_rounds: int | str | None = None) -> ImportedEs
         If the file cannot be read.
     """
     content, is_wrapper = _content_of(model)
-    learner = Source(_parsed(content), XGBOOST).part("learner")
+    learner = Source(_parsed(content), XGBOOST_NAME).part("learner")
     booster = learner.part("gradient_booster")
     kind = booster.text("name")
     if kind not in ("gbtree", "dart"):
@@ -118,7 +118,7 @@ def from_xgboost(model: Any, *, n_rounds: int | str | None = None) -> ImportedEs
         column[:] = ALL_COLUMNS
     leaf_sum = LeafSum(column, _as_columns(base, column, width, parameters), single=True)
     schema = _schema(learner, trees_of, n_features)
-    found = ImportedTrees(ensemble, columns, leaf_sum, PredictionLink(link), schema, XGBOOST)
+    found = ImportedTrees(ensemble, columns, leaf_sum, PredictionLink(link), schema, XGBOOST_NAME)
     if not is_classifier:
         return ImportedRegressor.of(found)
     n_classes = max(2, len(leaf_sum.base))

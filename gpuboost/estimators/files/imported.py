@@ -29,8 +29,6 @@ from gpuboost.io.features import MAX_FEATURES, category_to_json, names_from_file
 from gpuboost.io.json_values import from_json
 from gpuboost.io.trees import trees_from_file, trees_to_file
 
-MAX_SUMS = 2**20  # columns of raw predictions
-
 
 def imported_to_parts(model: ImportedTrees) -> Parts:
     """The parts of an imported model."""
@@ -65,7 +63,6 @@ def imported_from_parts(fields: Fields, arrays: Arrays, n_classes: int) -> Impor
     source, n_features = fields.text("source"), fields.integer("n_features", 1, MAX_FEATURES)
     columns = _columns(fields, n_features)
     base = arrays.finite("base", (None,))
-    require(0 < len(base) <= MAX_SUMS, "an imported model has no column of raw predictions")
     column = arrays.take("column", np.int32, (None,))
     whole = column == ALL_COLUMNS
     in_range = (column >= ALL_COLUMNS) & (column < len(base)) & (whole == whole[:1])
@@ -94,7 +91,6 @@ def _columns(fields: Fields, n_features: int) -> SplitColumns:
         require(inside, "a column is of a feature that does not exist")
         require(missing in MISSING_RULES, "a column has an unknown rule of missing values")
         found.append(SplitColumn(source, missing, _set_of(categories)))
-    require(found, "an imported model has no columns")
     single, rule = fields.flag("single"), fields.one_of("category_rule", CATEGORY_RULES)
     tiny = fields.flag("tiny_is_zero")
     return SplitColumns(tuple(found), n_features, single, rule, tiny)

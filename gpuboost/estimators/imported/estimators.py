@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 from sklearn.metrics import accuracy_score, r2_score
@@ -83,8 +83,20 @@ class ImportedEstimator(Exportable, BaseEstimator):
         )
         return estimator
 
+    def fit(self, X: Any, y: Any = None) -> NoReturn:
+        """An imported model cannot be fitted.
+
+        Raises
+        ------
+        TypeError
+        """
+        raise TypeError(
+            f"{type(self).__name__} holds a model of {self.source_} and cannot be fitted; fit "
+            "an estimator of gpuboost, or pass this model as `init` to gradient boosting"
+        )
+
     def __sklearn_is_fitted__(self) -> bool:
-        return True
+        return "_model" in vars(self)
 
     @property
     def n_trees_(self) -> int:
