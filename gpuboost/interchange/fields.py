@@ -8,8 +8,9 @@ import numpy as np
 
 from gpuboost.data.frames import FeatureSchema
 
-
-MAX_SOURCE_FEATURES = 2**24  # so that a damaged number does not take all memory
+# So that a damaged number does not take all memory.
+MAX_SOURCE_FEATURES = 2**24
+MAX_OUTPUTS = 2**20  # outputs or classes
 
 
 class Source:

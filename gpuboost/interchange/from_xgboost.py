@@ -17,7 +17,6 @@ import numpy as np
 
 from gpuboost.data.frames import FeatureSchema
 from gpuboost.data.parameters import integer_between
-from gpuboost.engine.numerics import log
 from gpuboost.estimators.imported.columns import SET
 from gpuboost.estimators.imported.estimators import (
     ImportedClassifier,
@@ -30,13 +29,12 @@ from gpuboost.estimators.imported.model import (
     LeafSum,
     PredictionLink,
 )
-from gpuboost.interchange.fields import MAX_SOURCE_FEATURES, Source, no_schema
+from gpuboost.interchange.fields import MAX_OUTPUTS, MAX_SOURCE_FEATURES, Source, no_schema
 from gpuboost.interchange.logarithm import log_of_float32
 from gpuboost.interchange.trees import LEAF_CHILD, CategorySplit, SourceTree, ensemble_of
 from gpuboost.interchange.ubjson import UbjsonReader
 
 XGBOOST_NAME = "XGBoost"
-MAX_OUTPUTS = 2**20  # classes or outputs
 SMALLEST_SCORE = np.float32(1e-6)  # XGBoost clips the base scores of logistic objectives
 _CLASSES, _VALUES = True, False
 # Link, and whether predictions are probabilities of classes, by objective. XGBoost has no
