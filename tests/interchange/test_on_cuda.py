@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from typing import Any
 
@@ -47,3 +48,20 @@ def test_cuda_kernels_give_the_same_bits(source: str, seed: int) -> None:
     trees = model._model
     assert_bits(trees.apply(X, cuda(), 1), trees.apply(X, NumpyBackend(), 1))
     assert_bits(trees.raw(X, cuda(), 1), trees.raw(X, NumpyBackend(), 1))
+
+
+@pytest.mark.parametrize("seed", [1, 2, 5, 10])
+@pytest.mark.parametrize("source", ["xgboost", "lightgbm", "sklearn"])
+def test_an_array_on_a_gpu_gives_predictions_there(machine: Any, source: str, seed: int) -> None:
+    cupy: Any = sys.modules["cupy"]
+    model, X = imported(source, seed)
+    there = cupy.asarray(X)
+    for name in ("predict_raw", "apply", "predict_proba", "predict"):
+        if hasattr(model, name):
+            wanted = getattr(model.set_params(device="numpy"), name)(X)
+            found = getattr(model.set_params(device="auto"), name)(there)
+            if not isinstance(found, np.ndarray):
+                found = cupy.asnumpy(found)
+            else:
+                assert name == "predict" and hasattr(model, "classes_"), name
+            np.testing.assert_array_equal(found, wanted)

@@ -117,7 +117,7 @@ class SplitColumns:
         is_number = ~xp.isnan(x)
         lowest = x > -1 if self.category_rule == ROUNDED else x >= 0
         inside = is_number & lowest & (x < LARGEST_CATEGORY)
-        category = xp.trunc(xp.where(inside, x, -1.0)).astype(np.int64)
+        category = xp.where(inside, x, -1.0).astype(np.int64)
         place = xp.searchsorted(categories, category)
         if len(categories):
             near = categories[xp.minimum(place, len(categories) - 1)]
