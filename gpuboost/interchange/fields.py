@@ -7,10 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpuboost.data.frames import FeatureSchema
-
-# So that a damaged number does not take all memory.
-MAX_SOURCE_FEATURES = 2**24
-MAX_OUTPUTS = 2**20  # outputs or classes
+from gpuboost.estimators.imported.columns import MAX_SOURCE_FEATURES
 
 
 class Source:

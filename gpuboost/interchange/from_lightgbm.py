@@ -16,7 +16,9 @@ import numpy as np
 
 from gpuboost.data.frames import FeatureSchema
 from gpuboost.data.parameters import integer_between
+from gpuboost.estimators.files.imported import MAX_SUMS
 from gpuboost.estimators.imported.columns import (
+    MAX_SOURCE_FEATURES,
     NAN_IS_MISSING,
     NAN_IS_ZERO,
     ROUNDED,
@@ -28,7 +30,7 @@ from gpuboost.estimators.imported.estimators import (
     ImportedRegressor,
 )
 from gpuboost.estimators.imported.model import ImportedTrees, LeafSum, PredictionLink
-from gpuboost.interchange.fields import MAX_OUTPUTS, MAX_SOURCE_FEATURES, Source, no_schema
+from gpuboost.interchange.fields import Source, no_schema
 from gpuboost.interchange.trees import CategorySplit, SourceTree, ensemble_of
 
 LIGHTGBM_NAME = "LightGBM"
@@ -85,7 +87,7 @@ def from_lightgbm(model: Any, *, n_rounds: int | str | None = None) -> ImportedE
     """
     text, best, classes = _content_of(model)
     head, blocks, tail = _sections(text)
-    per_round = head.integer("num_tree_per_iteration", low=1, high=MAX_OUTPUTS)
+    per_round = head.integer("num_tree_per_iteration", low=1, high=MAX_SUMS)
     trees = [_tree(block) for block in blocks[: _n_trees(len(blocks), per_round, n_rounds, best)]]
     n_features = head.integer("max_feature_idx", low=0, high=MAX_SOURCE_FEATURES - 1) + 1
     ensemble, columns = ensemble_of(trees, n_features, False, ROUNDED)

@@ -19,7 +19,7 @@ from gpuboost.engine.numerics import exp, log
 from gpuboost.estimators.imported.columns import SplitColumns
 
 ALL_COLUMNS = -1  # of raw predictions
-_LINEAR_FROM = 40.0  # log(1 + exp(x)) rounds to x from here on
+SOFTPLUS_IS_LINEAR = 40.0  # log(1 + exp(x)) rounds to x from here on
 LEAVES_OF_A_BLOCK = 2**24  # rows times trees
 
 
@@ -178,8 +178,8 @@ def _softmax(raw: Any, scale: float) -> Any:
 
 
 def _softplus(raw: Any, scale: float) -> Any:
-    small = np.minimum(raw, _LINEAR_FROM)
-    return np.where(raw > _LINEAR_FROM, raw, log(1.0 + exp(small)))
+    small = np.minimum(raw, SOFTPLUS_IS_LINEAR)
+    return np.where(raw > SOFTPLUS_IS_LINEAR, raw, log(1.0 + exp(small)))
 
 
 LINKS = {
