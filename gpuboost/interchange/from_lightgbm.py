@@ -16,7 +16,7 @@ import numpy as np
 
 from gpuboost.data.frames import FeatureSchema
 from gpuboost.data.parameters import integer_between
-from gpuboost.estimators.files.imported import MAX_SUMS
+from gpuboost.estimators.files.models import MAX_COLUMNS
 from gpuboost.estimators.imported.columns import (
     MAX_SOURCE_FEATURES,
     NAN_IS_MISSING,
@@ -87,7 +87,7 @@ def from_lightgbm(model: Any, *, n_rounds: int | str | None = None) -> ImportedE
     """
     text, best, classes = _content_of(model)
     head, blocks, tail = _sections(text)
-    per_round = head.integer("num_tree_per_iteration", low=1, high=MAX_SUMS)
+    per_round = head.integer("num_tree_per_iteration", low=1, high=MAX_COLUMNS)
     trees = [_tree(block) for block in blocks[: _n_trees(len(blocks), per_round, n_rounds, best)]]
     n_features = head.integer("max_feature_idx", low=0, high=MAX_SOURCE_FEATURES - 1) + 1
     ensemble, columns = ensemble_of(trees, n_features, False, ROUNDED)

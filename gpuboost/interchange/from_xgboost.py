@@ -17,7 +17,7 @@ import numpy as np
 
 from gpuboost.data.frames import FeatureSchema
 from gpuboost.data.parameters import integer_between
-from gpuboost.estimators.files.imported import MAX_SUMS
+from gpuboost.estimators.files.models import MAX_COLUMNS
 from gpuboost.estimators.imported.columns import MAX_SOURCE_FEATURES, SET
 from gpuboost.estimators.imported.estimators import (
     ImportedClassifier,
@@ -123,7 +123,7 @@ def from_xgboost(model: Any, *, n_rounds: int | str | None = None) -> ImportedEs
     leaf_sum = LeafSum(column, _as_columns(base, column, width, parameters), single=True)
     schema = _schema(learner, trees_of, n_features)
     found = ImportedTrees(ensemble, columns, leaf_sum, PredictionLink(link), schema, XGBOOST_NAME)
-    if not is_classifier or parameters.integer("num_target", 1, low=1, high=MAX_SUMS) > 1:
+    if not is_classifier or parameters.integer("num_target", 1, low=1, high=MAX_COLUMNS) > 1:
         return ImportedRegressor.of(found)
     n_classes = max(2, len(leaf_sum.base))
     return ImportedClassifier.of(found, classes_=np.arange(n_classes))
@@ -185,7 +185,7 @@ def _tree(fields: Source, weight: np.float32 | None) -> SourceTree:
     m = len(left)
     right = fields.integers("right_children", m, low=LEAF_CHILD)
     condition = fields.singles("split_conditions", m)
-    width = fields.part("tree_param").integer("size_leaf_vector", low=0, high=MAX_SUMS)
+    width = fields.part("tree_param").integer("size_leaf_vector", low=0, high=MAX_COLUMNS)
     value = condition[:, None] if width <= 1 else _vectors(fields, left, right, width)
     with np.errstate(over="ignore"):
         if weight is not None:
@@ -265,7 +265,7 @@ def _list_of(text: str) -> list[Any]:
 def _as_columns(base: np.ndarray, column: np.ndarray, width: int, parameters: Source) -> np.ndarray:
     """The base score of each column of raw predictions."""
     counts = [
-        parameters.integer(key, default, low=0, high=MAX_SUMS)
+        parameters.integer(key, default, low=0, high=MAX_COLUMNS)
         for key, default in (("num_class", 0), ("num_target", 1))
     ]
     n_columns = max(1, *counts, width, len(base))
