@@ -64,7 +64,8 @@ OBJECTIVES = {
 def from_xgboost(model: Any, *, n_rounds: int | str | None = None) -> ImportedEstimator:
     """A model of XGBoost as an estimator of gpuboost.
 
-    Raw predictions are equal to those of XGBoost, bit for bit, and probabilities nearly so.
+    Raw predictions are equal to those of ``Booster.predict`` on a CPU, bit for bit, and
+    probabilities nearly so.
 
     Parameters
     ----------
@@ -79,7 +80,8 @@ def from_xgboost(model: Any, *, n_rounds: int | str | None = None) -> ImportedEs
     Returns
     -------
     ImportedClassifier or ImportedRegressor
-        A classifier for objectives that give probabilities of classes.
+        A classifier for objectives that give probabilities of classes. With several labels of two
+        classes each, a regressor that predicts the probability of each label, as Booster does.
 
     Raises
     ------
