@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -29,12 +30,17 @@ def random_model(seed: int) -> tuple[Any, np.ndarray]:
     return treelite.sklearn.import_model(estimator), X
 
 
+def readable_model(seed: int) -> tuple[Any, np.ndarray]:
+    """`random_model` of the seed, or of the next of the same library that treelite reads."""
+    for own in range(seed, seed + 12, 3):
+        with contextlib.suppress(treelite.TreeliteError, NotImplementedError):
+            return random_model(own)
+    raise AssertionError(f"treelite does not read the models of seeds {seed} to {seed + 9}")
+
+
 @pytest.mark.parametrize("seed", range(54))
 def test_raw_predictions_are_those_of_gtil(seed: int) -> None:
-    try:
-        model, X = random_model(seed)
-    except (treelite.TreeliteError, NotImplementedError) as error:
-        pytest.xfail(f"treelite does not read it: {error}")
+    model, X = readable_model(seed)
     X = X.astype(np.float32 if model.input_type == "float32" else np.float64)
     imported = gpuboost.from_treelite(model)
     wanted = treelite.gtil.predict(model, X, nthread=1, pred_margin=True)
