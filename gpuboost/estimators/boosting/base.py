@@ -17,6 +17,7 @@ from gpuboost.data.parameters import one_of
 from gpuboost.engine.array_modules import array_module, working_on
 from gpuboost.engine.losses import Loss
 from gpuboost.estimators.boosting.baseline import fitted_init, raw_of_init, read_offset
+from gpuboost.estimators.boosting.further_rounds import fit_further_rounds
 from gpuboost.estimators.boosting.inputs import BoostPlan, boost_plan, read_eval_set, start_of_rows
 from gpuboost.estimators.boosting.metrics import read_metrics
 from gpuboost.estimators.boosting.model import BoostedRounds, model_facts
@@ -218,6 +219,7 @@ class GradientBoosting(ManyTrees):
 
     _tree_class: ClassVar[type[SingleTree]] = DecisionTreeRegressor
     _had_offset: ClassVar[bool] = False  # set by fit
+    _adds_rounds: ClassVar[bool] = False  # to those of an init_model
 
     @abstractmethod
     def _make_loss(self, labels: Any) -> Loss:
@@ -234,6 +236,7 @@ class GradientBoosting(ManyTrees):
         *,
         offset: Any = None,
         eval_set: Any = None,
+        init_model: Any = None,
     ) -> Self:
         """Fit the rounds.
 
@@ -250,6 +253,10 @@ class GradientBoosting(ManyTrees):
             Row sets whose loss and ``eval_metric`` are recorded in ``evals_result_``; a single
             tuple is allowed, too. With ``n_iter_no_change``, the last metric (the loss, if there is
             no other) of the last set decides when to stop, and no training rows are set aside.
+        init_model : GradientBoosting* or HistGradientBoosting*, optional
+            Fitted model of gpuboost, to whose rounds ``n_estimators`` rounds are added. It must
+            have the same features, loss and classes, and does not change. Its bins, categories and
+            baseline are kept, so ``max_bins`` and ``categorical_features`` have no effect.
 
         Returns
         -------
@@ -257,7 +264,10 @@ class GradientBoosting(ManyTrees):
         """
         with memory_advice():
             rounds = RoundInputs(X, y, monitor, offset, eval_set)
-            run_fit(self, X, y, sample_weight, rounds)
+            if init_model is None:
+                run_fit(self, X, y, sample_weight, rounds)
+            else:
+                fit_further_rounds(self, init_model, rounds, sample_weight)
         return self
 
     def _plan(self, inputs: FitInputs) -> tuple[BoostPlan, GrowthSize]:

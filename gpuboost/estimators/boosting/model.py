@@ -132,6 +132,17 @@ class BoostedRounds(FittedTrees):
         return total / total.sum() if total.sum() > 0 else total
 
 
+def model_facts(model: BoostedRounds) -> dict[str, Any]:
+    """The fitted attributes that show fields of the model."""
+    of_init = {} if model.init is None else {"init_": model.init}
+    return {
+        "n_estimators_": model.n_rounds,
+        "n_trees_per_iteration_": model.trees_per_round,
+        "baseline_": model.baseline,
+        **of_init,
+    }
+
+
 def predictions(loss: Loss, raw: np.ndarray) -> np.ndarray:
     """Predictions from raw predictions, by the inverse link or the ``predict`` of a user's loss.
 

@@ -146,12 +146,13 @@ def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Prepared[Any]
 
 
 def check_same_labels(estimator: Any, labels: AnyLabels) -> None:
-    """Check that a warm start keeps the classes and the number of outputs."""
+    """Check that added trees have the classes and the number of outputs of those before."""
     for name, value in labels.attributes().items():
         if not _equal(getattr(estimator, name), value):
             raise ValueError(
-                f"with warm_start, y must have the same {name} as before, "
-                f"{getattr(estimator, name)!r:.80}, got {value!r:.80}; fit with warm_start=False"
+                f"to add trees to a model, y must have the same {name} as before, "
+                f"{getattr(estimator, name)!r:.80}, got {value!r:.80}; start a new model, with "
+                "warm_start=False and without init_model"
             )
 
 
