@@ -19,7 +19,7 @@ from gpuboost.engine.losses import Loss
 from gpuboost.estimators.boosting.baseline import fitted_init, raw_of_init, read_offset
 from gpuboost.estimators.boosting.further_rounds import fit_further_rounds
 from gpuboost.estimators.boosting.inputs import BoostPlan, boost_plan, read_eval_set, start_of_rows
-from gpuboost.estimators.boosting.metrics import read_metrics
+from gpuboost.estimators.boosting.metrics import warn_of_metrics
 from gpuboost.estimators.boosting.model import BoostedRounds, model_facts
 from gpuboost.estimators.boosting.parameters import IMPORTANCES, FeatureCounts, rounds_to_use
 from gpuboost.estimators.boosting.training import BoostingFit, RoundSetup
@@ -287,11 +287,8 @@ class GradientBoosting(ManyTrees):
         has_offset = given.offset is not None and bool(np.any(copied_to_host(given.offset)[0]))
         evaluated = read_eval_set(given.eval_set, self, prepared, init, has_offset)
         fit = BoostingFit(RoundSetup(self, prepared, offsets, init, evaluated))
-        if not fit.setup.monitored and read_metrics(self.eval_metric, is_classifier(self)):
-            warn_user(
-                f"eval_metric={self.eval_metric!r:.80} has no rows to be computed on; pass "
-                "eval_set=[(X, y)] to fit, or set n_iter_no_change, which sets rows aside"
-            )
+        if not fit.setup.monitored:
+            warn_of_metrics(self.eval_metric, is_classifier(self))
         had_offset = before is not None and (prepared.resumed or self)._had_offset
         if had_offset and given.offset is None:
             warn_user("the rounds before this warm start had an offset; pass offset= again")

@@ -203,14 +203,3 @@ def _sums(
             )
 
     return run_in_blocks(data, run)
-
-
-def model_facts(model: BoostedRounds) -> dict[str, Any]:
-    """The fitted attributes that show fields of the model."""
-    of_init = {} if model.init is None else {"init_": model.init}
-    return {
-        "n_estimators_": model.n_rounds,
-        "n_trees_per_iteration_": model.trees_per_round,
-        "baseline_": model.baseline,
-        **of_init,
-    }
