@@ -278,7 +278,7 @@ class GradientBoosting(ManyTrees):
     ) -> tuple[BoostedRounds, dict[str, Any]]:
         """Fit or keep ``init``, read offsets and evaluation sets, and run the rounds."""
         plan, before, given = prepared.plan, prepared.before, rounds or RoundInputs()
-        init = None if before is None else before.init
+        init = before.init if before else None
         if before is None and self.init is not None:
             needed = "predict_proba" if plan.loss.is_classifier else "predict"
             own = given.X, given.y, plan.given_weights

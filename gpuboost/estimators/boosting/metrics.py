@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from sklearn import metrics
 
+from gpuboost.data.advice import warn_user
+
 VALUES, LABELS, PROBABILITIES = "values", "classes", "probabilities"
 
 
