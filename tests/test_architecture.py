@@ -44,7 +44,7 @@ _FLOORS = """
     io  ranking
     estimators.docstrings  estimators.model  estimators.inputs  estimators.fitting
     estimators.trees  estimators.forest  estimators.adaboost  estimators.boosting
-    estimators.memory  estimators  estimators.files
+    estimators.memory  estimators.imported  estimators  estimators.files
     interchange
     explain  plots  model_selection
     cli

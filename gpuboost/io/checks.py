@@ -28,6 +28,9 @@ class Fields:
     def __contains__(self, key: str) -> bool:
         return key in self._left
 
+    def __len__(self) -> int:
+        return len(self._left)
+
     def take(self, key: str) -> Any:
         """The value of a field, of any type."""
         require(key in self._left, f"{self.name} has no field {key!r}")

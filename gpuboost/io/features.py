@@ -26,7 +26,7 @@ def features_to_file(
         If a category is neither a string, a number nor a bool.
     """
     categories = {
-        str(feature): [[_category(value) for value in known], list(known.values())]
+        str(feature): [[category_to_json(value) for value in known], list(known.values())]
         for feature, known in enumerate(schema.codes)
         if known is not None
     }
@@ -45,7 +45,8 @@ def features_to_file(
     return header, arrays
 
 
-def _category(value: Any) -> Any:
+def category_to_json(value: Any) -> Any:
+    """JSON of a category, which is a string, a number or a bool."""
     if not isinstance(value, (str, bool, int, float, np.bool_, np.integer, np.floating)):
         raise NotStorable(
             f"the category {value!r:.80} is of type {type(value).__name__}; a file holds strings, "
@@ -58,7 +59,7 @@ def features_from_file(fields: Fields, arrays: Arrays) -> tuple[FeatureSchema, B
     """Check and read the columns and their bins."""
     n_features = fields.integer("n_features", 1, MAX_FEATURES)
     n_bins = arrays.take("n_bins", np.int32, (n_features,))
-    names = _names(fields, n_features)
+    names = names_from_file(fields, n_features)
     is_categorical = np.zeros(n_features, dtype=bool)
     for feature in fields.items("categorical"):
         is_categorical[_feature(feature, n_features)] = True
@@ -68,7 +69,8 @@ def features_from_file(fields: Fields, arrays: Arrays) -> tuple[FeatureSchema, B
     return schema, _bins(n_bins, arrays, is_categorical)
 
 
-def _names(fields: Fields, n_features: int) -> np.ndarray | None:
+def names_from_file(fields: Fields, n_features: int) -> np.ndarray | None:
+    """Check and read the names of the features, or None."""
     names = fields.take("names")
     if names is None:
         return None

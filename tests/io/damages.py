@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.ensemble import GradientBoostingClassifier
 
 import gpuboost
 from gpuboost.estimators.files.estimators import model_file_parts
@@ -97,6 +98,12 @@ def tweedie() -> Any:
 def histogram_classifier() -> Any:
     X, classes, _ = frame()
     return gpuboost.HistGradientBoostingClassifier(max_iter=2, device="numpy").fit(X, classes)
+
+
+def imported_classifier() -> Any:
+    X, classes, _ = frame()
+    boosting = GradientBoostingClassifier(n_estimators=2, max_depth=1, random_state=0)
+    return gpuboost.from_sklearn(boosting.fit(X[["b"]], classes == "no"))
 
 
 def adaboost() -> Any:
@@ -298,6 +305,26 @@ def init_of_classes(header: Header, arrays: Arrays) -> None:
 @damage(after_regressor)
 def negative_init(header: Header, arrays: Arrays) -> None:
     arrays["model/init/model/trees/value"][:] = -1.0
+
+
+@damage(lambda: after_regressor("squared_error"))
+def init_of_other_columns(header: Header, arrays: Arrays) -> None:
+    header["model"]["init"]["model"]["features"]["names"] = ["a", "b", "colour"]
+
+
+@damage(pasting)
+def draw_of_other_features(header: Header, arrays: Arrays) -> None:
+    header["model"]["batches"][0]["feature_draw"] = [7, 2, False]
+
+
+@damage(imported_classifier)
+def link_without_probabilities(header: Header, arrays: Arrays) -> None:
+    header["model"]["link"] = ["exp", 1.0, 1.0]
+
+
+@damage(imported_classifier)
+def more_columns_than_trees(header: Header, arrays: Arrays) -> None:
+    arrays["model/column"] = np.append(arrays["model/column"], 0).astype(np.int32)
 
 
 @damage(histogram_classifier)

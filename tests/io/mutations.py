@@ -12,11 +12,12 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
 import numpy as np
+from sklearn import ensemble
 
 import gpuboost
 from gpuboost.estimators.files.estimators import estimator_of, model_file_parts
@@ -71,7 +72,21 @@ def originals() -> tuple[Any, ...]:
         gpuboost.GradientBoostingClassifier(max_depth=2, subsample=0.5, **few).fit(X, classes),
         gpuboost.GradientBoostingRegressor(init=tree, loss="huber", **few).fit(X, y),
         gpuboost.HistGradientBoostingClassifier(max_iter=2, **common).fit(X, classes == "no"),
+        *imported(),
     )
+
+
+def imported() -> Iterator[Any]:
+    """Imported models of scikit-learn."""
+    X, classes, y = frame()
+    hist = ensemble.HistGradientBoostingRegressor(
+        max_iter=2, categorical_features="from_dtype", min_samples_leaf=3
+    )
+    yield gpuboost.from_sklearn(hist.fit(X, y))
+    forest = ensemble.RandomForestClassifier(3, max_depth=2, random_state=0)
+    yield gpuboost.from_sklearn(forest.fit(X[["a", "b"]], classes))
+    boosting = ensemble.GradientBoostingClassifier(n_estimators=2, max_depth=2, random_state=0)
+    yield gpuboost.from_sklearn(boosting.fit(X[["b"]], classes))
 
 
 @cache
@@ -234,7 +249,7 @@ def check_predictions(model: Any) -> None:
         if model.n_features_in_ > columns:
             return
         if hasattr(model, "feature_names_in_"):
-            X = __import__("pandas").DataFrame(X, columns=model.feature_names_in_)
+            X = __import__("pandas").DataFrame(X[:, :columns], columns=model.feature_names_in_)
     with np.errstate(all="ignore"):
         try:
             found = model.predict(X)

@@ -16,6 +16,7 @@ from gpuboost.data.parameters import thread_count
 from gpuboost.estimators.adaboost.estimators import AdaBoost
 from gpuboost.estimators.boosting.base import GradientBoosting, model_facts
 from gpuboost.estimators.boosting.hist_gradient_boosting import HistGradientBoosting, facts_of
+from gpuboost.estimators.files.imported import imported_from_parts, imported_to_parts
 from gpuboost.estimators.files.models import (
     EstimatorCoder,
     TargetShape,
@@ -34,6 +35,11 @@ from gpuboost.estimators.files.reports import reports_from_parts, reports_to_par
 from gpuboost.estimators.files.trees import Parts, prefixed
 from gpuboost.estimators.fitting.base import TreeModel
 from gpuboost.estimators.fitting.mixins import Classifier
+from gpuboost.estimators.imported.estimators import (
+    ImportedClassifier,
+    ImportedEstimator,
+    ImportedRegressor,
+)
 from gpuboost.estimators.trees.many_trees import ManyTrees
 from gpuboost.io.checks import Arrays, Fields, require
 from gpuboost.io.container import from_bytes, read_file, to_bytes, write_file
@@ -41,7 +47,8 @@ from gpuboost.io.json_values import NotStorable, from_json, to_json
 
 FILE_VERSION = 1
 MAX_OUTPUTS = 2**20
-CLASS_OF_NAME: dict[str, Any] = {name: getattr(public, name) for name in public.__all__}
+IMPORTED = {kind.__name__: kind for kind in (ImportedClassifier, ImportedRegressor)}
+CLASS_OF_NAME: dict[str, Any] = {name: getattr(public, name) for name in public.__all__} | IMPORTED
 
 
 def save(estimator: Any, path: str | os.PathLike[str]) -> None:
@@ -141,6 +148,11 @@ def estimator_to_parts(estimator: Any) -> Parts:
     if isinstance(estimator, HistGradientBoosting):
         header["boosting"], own = estimator_to_parts(estimator._boosting)
         return header, arrays | prefixed("boosting", own)
+    if isinstance(estimator, ImportedEstimator):
+        if isinstance(estimator, ImportedClassifier):
+            header["classes"] = [to_json(estimator.classes_)]
+        header["model"], own = imported_to_parts(estimator._model)
+        return header, arrays | prefixed("model", own)
     if isinstance(estimator, Classifier):
         classes: Any = estimator.classes_
         header["classes"] = to_json(classes if isinstance(classes, list) else [classes])
@@ -163,6 +175,8 @@ def estimator_from_parts(fields: Fields, arrays: Arrays, machine: dict[str, Any]
         boosting._shown_name = kind.__name__
         vars(estimator).update(facts_of(boosting), **reports)
         return estimator
+    if issubclass(kind, ImportedEstimator):
+        return _imported(kind, fields, arrays.part("model")).set_params(**machine)
     facts, target = _facts_of_target(fields, kind)
     coder = _coder(machine)
     model = _model_reader(estimator)(fields.part("model"), arrays.part("model"), target, coder)
@@ -177,6 +191,15 @@ def _checked(make: Callable[[], Any]) -> Any:
         return make()
     except TypeError as error:
         raise ValueError(f"a parameter is wrong: {error}") from error
+
+
+def _imported(kind: Any, fields: Fields, arrays: Arrays) -> ImportedEstimator:
+    """Check and read an imported estimator."""
+    facts, n_classes = {}, 0
+    if issubclass(kind, ImportedClassifier):
+        (classes,) = _classes(fields)
+        facts, n_classes = {"classes_": classes}, len(classes)
+    return kind.of(imported_from_parts(fields.part("model"), arrays, n_classes), **facts)
 
 
 def _coder(machine: dict[str, Any]) -> EstimatorCoder:
@@ -205,16 +228,22 @@ def _facts_of_target(fields: Fields, kind: type[TreeModel]) -> tuple[dict[str, A
         n_outputs = fields.integer("n_outputs", 1, MAX_OUTPUTS)
         _check_outputs(kind, n_outputs)
         return {"n_outputs_": n_outputs}, TargetShape((), n_outputs)
-    several = from_json(fields.take("classes"))
-    is_arrays = isinstance(several, list) and all(isinstance(own, np.ndarray) for own in several)
-    require(is_arrays and several, "the classes are not arrays of labels")
+    several = _classes(fields)
     n_outputs, sizes = len(several), [len(own) for own in several]
     _check_outputs(kind, n_outputs)
-    is_distinct = all(0 < len(own) == len(set(own.tolist())) for own in several)
-    require(is_distinct, "an output has no classes, or a class twice")
     classes, counts = (several[0], sizes[0]) if n_outputs == 1 else (several, sizes)
     facts = {"n_outputs_": n_outputs, "classes_": classes, "n_classes_": counts}
     return facts, TargetShape(tuple(sizes), n_outputs)
+
+
+def _classes(fields: Fields) -> list[np.ndarray]:
+    """The class labels of each output."""
+    several = from_json(fields.take("classes"))
+    is_arrays = isinstance(several, list) and all(isinstance(own, np.ndarray) for own in several)
+    require(is_arrays and several, "the classes are not arrays of labels")
+    is_distinct = all(0 < len(own) == len(set(own.tolist())) for own in several)
+    require(is_distinct, "an output has no classes, or a class twice")
+    return several
 
 
 def _check_outputs(kind: type[TreeModel], n_outputs: int) -> None:

@@ -1,0 +1,155 @@
+"""Imported models in a file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpuboost.data.frames import FeatureSchema
+from gpuboost.estimators.files.trees import Parts, prefixed
+from gpuboost.estimators.imported.columns import (
+    CATEGORY_RULES,
+    LARGEST_CATEGORY,
+    MAX_CATEGORIES,
+    MISSING_RULES,
+    SplitColumn,
+    SplitColumns,
+)
+from gpuboost.estimators.imported.model import (
+    ALL_COLUMNS,
+    LINKS,
+    ImportedTrees,
+    LeafSum,
+    PredictionLink,
+    bins_of,
+)
+from gpuboost.io.checks import Arrays, Fields, require
+from gpuboost.io.features import MAX_FEATURES, category_to_json, names_from_file
+from gpuboost.io.json_values import from_json
+from gpuboost.io.trees import trees_from_file, trees_to_file
+
+
+def imported_to_parts(model: ImportedTrees) -> Parts:
+    """The parts of an imported model."""
+    columns, rule, schema = model.columns, model.leaf_sum, model.schema
+    header = {
+        "source": model.source,
+        "n_features": columns.n_features,
+        "names": None if schema.names is None else schema.names.tolist(),
+        "categories": {
+            str(feature): [category_to_json(value) for value in known]
+            for feature, known in enumerate(schema.codes)
+            if known is not None
+        },
+        "columns": [
+            [c.source, c.missing, None if c.categories is None else c.categories.tolist()]
+            for c in columns.columns
+        ],
+        "single": columns.single,
+        "category_rule": columns.category_rule,
+        "tiny_is_zero": columns.tiny_is_zero,
+        "base_first": rule.base_first,
+        "divisor": rule.divisor,
+        "single_sums": rule.single,
+        "link": [model.link.name, model.link.scale, model.link.divisor],
+    }
+    arrays = prefixed("trees", trees_to_file(model.ensemble))
+    return header, arrays | {"column": rule.column, "base": rule.base}
+
+
+def imported_from_parts(fields: Fields, arrays: Arrays, n_classes: int) -> ImportedTrees:
+    """Check and read an imported model; ``n_classes`` is 0 for a regressor."""
+    source, n_features = fields.text("source"), fields.integer("n_features", 1, MAX_FEATURES)
+    columns = _columns(fields, n_features)
+    base = arrays.finite("base", (None,))
+    column = arrays.take("column", np.int32, (None,))
+    whole = column == ALL_COLUMNS
+    in_range = (column >= ALL_COLUMNS) & (column < len(base)) & (whole == whole[:1])
+    require(len(column) and in_range.all(), "a tree adds to a column that does not exist")
+    width = len(base) if whole[0] else 1
+    ensemble = trees_from_file(arrays.part("trees"), bins_of(columns), width)
+    require(ensemble.n_trees == len(column), "there is not one column for each tree")
+    divisor = _number(fields, "divisor")
+    rule = LeafSum(column, base, fields.flag("base_first"), divisor, fields.flag("single_sums"))
+    link = _link(fields)
+    schema = _schema(fields, n_features)
+    fields.end()
+    model = ImportedTrees(ensemble, columns, rule, link, schema, source)
+    if n_classes:
+        _check_classes(model, n_classes)
+    return model
+
+
+def _columns(fields: Fields, n_features: int) -> SplitColumns:
+    found = []
+    for given in fields.items("columns"):
+        is_column = isinstance(given, list) and len(given) == 3
+        require(is_column, "a column is not a list of a source, a rule and categories")
+        source, missing, categories = given
+        inside = type(source) is int and 0 <= source < n_features
+        require(inside, "a column is of a feature that does not exist")
+        require(missing in MISSING_RULES, "a column has an unknown rule of missing values")
+        found.append(SplitColumn(source, missing, _set_of(categories)))
+    single, rule = fields.flag("single"), fields.one_of("category_rule", CATEGORY_RULES)
+    tiny = fields.flag("tiny_is_zero")
+    return SplitColumns(tuple(found), n_features, single, rule, tiny)
+
+
+def _set_of(categories: Any) -> np.ndarray | None:
+    if categories is None:
+        return None
+    is_set = isinstance(categories, list) and len(categories) <= MAX_CATEGORIES
+    require(is_set, f"a column has more than {MAX_CATEGORIES} categories")
+    is_number = all(type(each) is int and 0 <= each < LARGEST_CATEGORY for each in categories)
+    require(is_number, "a category is not an integer in range")
+    found = np.array(categories, dtype=np.int64)
+    require((np.diff(found) > 0).all(), "the categories of a column do not ascend")
+    return found
+
+
+def _number(fields: Fields, key: str) -> float:
+    """A field that is a positive float."""
+    value = fields.take(key)
+    require(type(value) is float and value > 0.0, f"{key} is not a positive number")
+    return value
+
+
+def _link(fields: Fields) -> PredictionLink:
+    given = fields.items("link", 3)
+    is_name = isinstance(given[0], str) and given[0] in LINKS
+    require(is_name, "the link is unknown")
+    is_number = all(type(each) is float and each > 0.0 for each in given[1:])
+    require(is_number, "the link has no positive scale and divisor")
+    return PredictionLink(*given)
+
+
+def _schema(fields: Fields, n_features: int) -> FeatureSchema:
+    names, categories = names_from_file(fields, n_features), fields.part("categories")
+    is_categorical = np.zeros(n_features, dtype=bool)
+    codes: list[dict[Any, int] | None] = [None] * n_features
+    for feature in range(n_features if len(categories) else 0):
+        if str(feature) not in categories:
+            continue
+        values = [from_json(value) for value in categories.items(str(feature))]
+        is_scalar = all(isinstance(value, (str, bool, int, float)) for value in values)
+        require(is_scalar, "a category is neither a string, a number nor a bool")
+        codes[feature] = {value: code for code, value in enumerate(values)}
+        is_categorical[feature] = True
+    categories.end()
+    return FeatureSchema(names, n_features, is_categorical, tuple(codes), True)
+
+
+def _check_classes(model: ImportedTrees, n_classes: int) -> None:
+    """Check that raw predictions become probabilities of the classes."""
+    n_columns, rule = len(model.leaf_sum.base), model.leaf_sum
+    fits = n_columns == (1 if n_classes <= 2 and n_columns == 1 else n_classes)
+    require(fits, "an imported model has not the columns of its classes")
+    if model.link.name == "identity":
+        value = model.ensemble.value
+        per_column = np.bincount(np.maximum(rule.column, 0)).max() if len(rule.column) else 1
+        is_mean = value.min() >= 0.0 and value.max() <= 1.0 and rule.divisor >= per_column
+        require(is_mean and not rule.base.any(), "leaves are not probabilities of classes")
+        return
+    is_probability = model.link.name in ("sigmoid", "softmax", "positive")
+    require(is_probability, "the link of a classifier gives no probabilities")

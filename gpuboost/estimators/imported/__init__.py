@@ -1,0 +1,1 @@
+"""Fitted models of other libraries, which predict as they did there."""

@@ -1,0 +1,248 @@
+"""Estimators that hold a fitted model of another library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+import numpy as np
+from sklearn.metrics import accuracy_score, r2_score
+
+from gpuboost.backends.cost_model import prediction_work
+from gpuboost.backends.device_arrays import adopt_features
+from gpuboost.backends.select import choose_backend
+from gpuboost.data.arrays import is_sparse
+from gpuboost.data.frames import apply_schema
+from gpuboost.data.parameters import thread_count
+from gpuboost.data.tables import FrameTable, read_table
+from gpuboost.data.validation import check_shape
+from gpuboost.engine.array_modules import array_module, copy_to_host, working_on
+from gpuboost.estimators.fitting.exportable import Exportable
+from gpuboost.estimators.fitting.mixins import score_of
+from gpuboost.estimators.fitting.sklearn_bases import (
+    BaseEstimator,
+    ClassifierMixin,
+    RegressorMixin,
+)
+from gpuboost.estimators.imported.columns import KNOWN
+from gpuboost.estimators.imported.model import ImportedTrees, predictions_of
+from gpuboost.estimators.inputs.dataset import Dataset
+from gpuboost.estimators.inputs.features import where_they_are
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ImportedEstimator(Exportable, BaseEstimator):
+    """A fitted model of another library, which `gpuboost.from_xgboost` and its like return.
+
+    It predicts as the library does: with the same type of X, the same comparisons, and sums of the
+    same type in the same order. Raw predictions are equal bit for bit, on every device. It cannot
+    be fitted.
+
+    X is a dense array, in which categories are the numbers that the library uses, or a data frame.
+    Columns of categories or strings in a data frame are converted if the model knows the
+    categories. Values that the library refuses, such as infinities in XGBoost, are numbers here.
+
+    Parameters
+    ----------
+    device : str
+        As in all estimators of gpuboost: 'auto', 'cpu', 'cuda', 'cuda:N', 'numpy' or 'numba'.
+    n_jobs : int or None
+        Number of threads; None means one per processor.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of str
+        Names of the features, if the model has names.
+    feature_importances_ : ndarray of shape (n_features,)
+        Fraction of the total gain of each feature's splits; zeros if the model has no gains.
+    n_trees_ : int
+        Number of trees.
+    source_ : str
+        Name of the library.
+    """
+
+    if TYPE_CHECKING:  # fitted attributes
+        _model: ImportedTrees = field(init=False)
+        n_features_in_: int = field(init=False)
+        feature_names_in_: np.ndarray = field(init=False)
+
+    device: str = "auto"
+    n_jobs: int | None = None
+
+    _metric: ClassVar[Any]
+
+    @classmethod
+    def of(cls, model: ImportedTrees, **facts: Any) -> Any:
+        """The estimator of a model; ``facts`` are further fitted attributes."""
+        estimator = cls()
+        names = {} if model.schema.names is None else {"feature_names_in_": model.schema.names}
+        vars(estimator).update(
+            _model=model, n_features_in_=model.schema.n_features, **names, **facts
+        )
+        return estimator
+
+    def fit(self, X: Any, y: Any = None) -> NoReturn:
+        """An imported model cannot be fitted.
+
+        Raises
+        ------
+        TypeError
+        """
+        raise TypeError(
+            f"{type(self).__name__} holds a model of {self.source_} and cannot be fitted; fit "
+            "an estimator of gpuboost, or pass this model as `init` to gradient boosting"
+        )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_model" in vars(self)
+
+    @property
+    def n_trees_(self) -> int:
+        """Number of trees."""
+        return self._model.ensemble.n_trees
+
+    @property
+    def source_(self) -> str:
+        """Name of the library."""
+        return self._model.source
+
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """Fraction of the total gain of each feature's splits: ndarray of shape (n_features,)."""
+        ensemble, total = self._model.ensemble, np.zeros(self.n_features_in_)
+        inner = ensemble.feature >= 0
+        sources = np.array([column.source for column in self._model.columns.columns], dtype=int)
+        np.add.at(total, sources[ensemble.feature[inner]], ensemble.impurity_decrease[inner])
+        return total / total.sum() if total.sum() > 0.0 else total
+
+    def predict_raw(self, X: Any) -> np.ndarray:
+        """Raw predictions: the sums of the trees' values, before the link.
+
+        Returns
+        -------
+        ndarray of float32 or float64 of shape (n_samples,) or (n_samples, n_columns)
+            In the type in which the library computes them.
+        """
+        raw = self._raw(X)
+        return raw[:, 0] if raw.shape[1] == 1 else raw
+
+    def apply(self, X: Any) -> np.ndarray:
+        """Leaf of each row in each tree, numbered breadth-first.
+
+        Returns
+        -------
+        ndarray of int32 of shape (n_samples, n_trees)
+        """
+        return self._run(X, self._model.apply)
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the trees and of all rules of prediction.
+
+        Returns
+        -------
+        str
+            64 hexadecimal digits.
+        """
+        return self._model.fingerprint()
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy of the predictions of a classifier, R2 of those of a regressor.
+
+        Returns
+        -------
+        float
+        """
+        return score_of(self, self.predict(X), y, sample_weight)  # type: ignore[attr-defined]
+
+    def _raw(self, X: Any) -> Any:
+        return self._run(X, self._model.raw)
+
+    def _predictions(self, X: Any) -> Any:
+        return predictions_of(self._model, self._raw(X))
+
+    def _run(self, X: Any, work: Any) -> Any:
+        """Read X, choose a device, and return ``work(columns, backend, n_threads)``."""
+        if isinstance(X, Dataset) or is_sparse(X):
+            raise TypeError(
+                f"a model of {self._model.source} predicts on dense arrays and data frames, got a "
+                f"{type(X).__name__}; pass the table itself, or X.toarray() if absent entries are 0"
+            )
+        X, device = adopt_features(X, self.device)
+        with where_they_are(X):
+            columns = self._read(X)
+            check_shape(columns)
+        size = len(columns), columns.shape[1] * columns.itemsize
+        backend = choose_backend(device, prediction_work(*size, self._model.ensemble))
+        return work(columns, backend, thread_count(self.n_jobs))
+
+    def _read(self, X: Any) -> Any:
+        """X as a matrix; categories become the numbers that the source gives them."""
+        schema = self._model.schema
+        given_as_numbers = self._model.columns.category_rule != KNOWN
+        if given_as_numbers and not isinstance(read_table(X), FrameTable):
+            numeric = np.zeros(schema.n_features, dtype=bool)
+            codes = (None,) * schema.n_features
+            schema = replace(schema, is_categorical=numeric, codes=codes)
+        return apply_schema(X, schema, type(self).__name__)
+
+
+class ImportedRegressor(RegressorMixin, ImportedEstimator):
+    """A fitted regressor, or ranker, of another library; see `ImportedEstimator`."""
+
+    _metric = staticmethod(r2_score)
+    score = ImportedEstimator.score
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Predicted values.
+
+        Returns
+        -------
+        ndarray of float64 of shape (n_samples,) or (n_samples, n_outputs)
+        """
+        found = self._predictions(X)
+        return found[:, 0] if found.shape[1] == 1 else found
+
+
+class ImportedClassifier(ClassifierMixin, ImportedEstimator):
+    """A fitted classifier of another library; see `ImportedEstimator`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The class labels.
+    """
+
+    if TYPE_CHECKING:  # fitted attributes
+        classes_: np.ndarray = field(init=False)
+
+    _metric = staticmethod(accuracy_score)
+    score = ImportedEstimator.score
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probability of each class.
+
+        Returns
+        -------
+        ndarray of float64 of shape (n_samples, n_classes)
+        """
+        found = self._predictions(X)
+        if found.shape[1] > 1:
+            return found
+        with working_on(found):
+            return array_module(found).concatenate([1.0 - found, found], axis=1)
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Raw predictions; see `predict_raw`."""
+        return self.predict_raw(X)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Most probable class of each row; ties go to the first class.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            On the host.
+        """
+        return self.classes_[copy_to_host(self.predict_proba(X).argmax(axis=1))]

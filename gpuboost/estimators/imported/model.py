@@ -1,0 +1,193 @@
+"""Trees of another library, and how it adds up their leaves."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gpuboost.backends.protocol import Backend
+from gpuboost.data.frames import FeatureSchema
+from gpuboost.engine.array_modules import array_module, working_on
+from gpuboost.engine.bins import BinMapper
+from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.numerics import exp, log
+from gpuboost.estimators.imported.columns import SplitColumns
+
+ALL_COLUMNS = -1  # of raw predictions
+LEAVES_OF_A_BLOCK = 2**24  # rows times trees
+
+
+@dataclass(frozen=True, eq=False)
+class LeafSum:
+    """How raw predictions are computed from the values of leaves, in the order of the trees.
+
+    Attributes
+    ----------
+    column : int32 (n_trees,)
+        Column of raw predictions that each tree adds to; `ALL_COLUMNS` if its leaves have a value
+        for each.
+    base : float64 (n_columns,)
+        Added before the first tree, in the type of the sums, or after the last one, in float64.
+    base_first : bool
+        Whether the base is added before the first tree.
+    divisor : float
+        The sum of the trees is divided by this number before a base that comes last is added.
+    single : bool
+        Whether sums are float32, not float64.
+    """
+
+    column: np.ndarray
+    base: np.ndarray
+    base_first: bool = True
+    divisor: float = 1.0
+    single: bool = False
+
+    @property
+    def dtype(self) -> type:
+        """Type of the sums."""
+        return np.float32 if self.single else np.float64
+
+    def update_hash(self, sha: Any) -> None:
+        """Update a `hashlib` object with all rules."""
+        sha.update(f"{self.base_first} {self.divisor!r} {self.single}".encode())
+        sha.update(self.column.astype("<i4").tobytes() + self.base.astype("<f8").tobytes())
+
+
+@dataclass(frozen=True)
+class PredictionLink:
+    """How predictions are made of raw predictions.
+
+    Attributes
+    ----------
+    name : str
+        One of `LINKS`.
+    scale : float
+        Factor of raw predictions in a sigmoid.
+    divisor : float
+        Raw predictions are divided by this number first.
+    """
+
+    name: str
+    scale: float = 1.0
+    divisor: float = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class ImportedTrees:
+    """A fitted model of another library.
+
+    Attributes
+    ----------
+    ensemble : Ensemble
+        The trees; ``x <= threshold`` goes left.
+    columns : SplitColumns
+        The columns that the trees split on.
+    leaf_sum : LeafSum
+        How leaves are added up.
+    link : PredictionLink
+        Makes predictions of raw predictions.
+    schema : FeatureSchema
+        The columns of X; categories, if the source knows their names.
+    source : str
+        Name of the library.
+    """
+
+    ensemble: Ensemble
+    columns: SplitColumns
+    leaf_sum: LeafSum
+    link: PredictionLink
+    schema: FeatureSchema
+    source: str
+
+    @cached_property
+    def mapper(self) -> BinMapper:
+        """Bins of the columns of the trees, one each: imported models do not predict on codes."""
+        return bins_of(self.columns)
+
+    @cached_property
+    def _values(self) -> list[np.ndarray]:
+        """Values of the nodes of each tree, in the type of the sums."""
+        return [tree.value.astype(self.leaf_sum.dtype) for tree in self.ensemble.trees]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields, without cached properties."""
+        return {name: vars(self)[name] for name in self.__dataclass_fields__}
+
+    def apply(self, X: Any, backend: Backend, n_threads: int) -> Any:
+        """Leaf of each row in each tree, numbered breadth-first: int32 (n, n_trees)."""
+        return backend.apply(self.ensemble, self.columns.of(X), n_threads)
+
+    def raw(self, X: Any, backend: Backend, n_threads: int) -> Any:
+        """Raw predictions, in the type of the sums: (n, n_columns)."""
+        size = max(1, LEAVES_OF_A_BLOCK // self.ensemble.n_trees)
+        starts = range(0, max(len(X), 1), size)
+        found = [self._raw(X[s : s + size], backend, n_threads) for s in starts]
+        with working_on(found[0]):
+            return array_module(found[0]).concatenate(found)
+
+    def _raw(self, X: Any, backend: Backend, n_threads: int) -> Any:
+        leaves, rule = self.apply(X, backend, n_threads), self.leaf_sum
+        with working_on(leaves):
+            xp = array_module(leaves)
+            base, total = xp.asarray(rule.base), xp.zeros((len(leaves), len(rule.base)), rule.dtype)
+            if rule.base_first:
+                total += base.astype(rule.dtype)
+            for tree, (values, column) in enumerate(zip(self._values, rule.column, strict=True)):
+                own = xp.asarray(values)[leaves[:, tree]]
+                if column == ALL_COLUMNS:
+                    total += own
+                else:
+                    total[:, column] += own[:, 0]
+            if rule.divisor != 1.0:
+                total /= rule.dtype(rule.divisor)
+            return total if rule.base_first else (total + base).astype(rule.dtype)
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the trees and of all rules of prediction, in hexadecimal."""
+        sha = hashlib.sha256(self.ensemble.fingerprint(self.mapper).encode())
+        self.columns.update_hash(sha)
+        self.leaf_sum.update_hash(sha)
+        sha.update(repr(self.link).encode())
+        self.schema.update_hash(sha)
+        return sha.hexdigest()
+
+
+def bins_of(columns: SplitColumns) -> BinMapper:
+    """Bins of the columns that trees split on, one each."""
+    is_categorical = columns.is_categorical
+    one, zero = np.ones(len(is_categorical), np.int32), np.zeros(len(is_categorical))
+    return BinMapper(one, zero, zero, is_categorical)
+
+
+# ---- from raw predictions to predictions ---------------------------------------------------------
+
+
+def _sigmoid(raw: Any, scale: float) -> Any:
+    return 1.0 / (1.0 + exp(-scale * raw))
+
+
+def _softmax(raw: Any, scale: float) -> Any:
+    weights = exp(raw - raw.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+LINKS = {
+    "identity": lambda raw, scale: raw,
+    "exp": lambda raw, scale: exp(raw),
+    "sigmoid": _sigmoid,
+    "softmax": _softmax,
+    "signed_square": lambda raw, scale: array_module(raw).sign(raw) * raw * raw,
+    "softplus": lambda raw, scale: log(1.0 + exp(raw)),
+    "positive": lambda raw, scale: (raw > 0.0).astype(np.float64),
+}
+
+
+def predictions_of(model: ImportedTrees, raw: Any) -> Any:
+    """Predictions of raw predictions: float64 (n, n_columns)."""
+    with working_on(raw):
+        link = model.link
+        return LINKS[link.name](raw.astype(np.float64) / link.divisor, link.scale)

@@ -1,0 +1,80 @@
+"""Reading of the fields of other libraries' models, with errors that name them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpuboost.data.frames import FeatureSchema
+
+
+class Source:
+    """The fields of a part of a model."""
+
+    def __init__(self, fields: Any, name: str) -> None:
+        if not isinstance(fields, dict):
+            raise ValueError(f"{name} is not an object with fields; the model is damaged")
+        self._fields, self._name = fields, name
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._fields
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """A field of any type, or the default."""
+        return self._fields.get(key, default)
+
+    def _of(self, key: str) -> Any:
+        if key not in self._fields:
+            raise ValueError(f"the model of {self._name} has no field {key!r}; it is damaged")
+        return self._fields[key]
+
+    def part(self, key: str) -> Source:
+        """A field with fields."""
+        return Source(self._of(key), f"{self._name}.{key}")
+
+    def parts(self, key: str) -> list[Source]:
+        """A field that is a list of parts."""
+        given = self._of(key)
+        if not isinstance(given, list):
+            raise ValueError(f"{self._name}.{key} is not a list; the model is damaged")
+        return [Source(own, f"{self._name}.{key}[{i}]") for i, own in enumerate(given)]
+
+    def text(self, key: str) -> str:
+        """A field that is a string."""
+        return str(self._of(key))
+
+    def integer(self, key: str, default: int | None = None) -> int:
+        """A field that is an integer, also as text."""
+        if default is not None and key not in self._fields:
+            return default
+        try:
+            return int(self._of(key))
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"{self._name}.{key} is not an integer; the model is damaged"
+            ) from None
+
+    def numbers(self, key: str, length: int | None = None) -> np.ndarray:
+        """A field that is a list of numbers, of a given length unless this is None."""
+        try:
+            found = np.asarray(self._of(key))
+            found = found.astype(np.float64) if found.dtype.kind not in "iufb" else found
+        except (TypeError, ValueError, OverflowError):
+            found = np.zeros((0, 0))
+        if found.ndim != 1 or (length is not None and len(found) != length):
+            wanted = "numbers" if length is None else f"{length} numbers"
+            raise ValueError(f"{self._name}.{key} is not a list of {wanted}; the model is damaged")
+        return found
+
+
+def no_schema(n_features: int, names: Any = None) -> FeatureSchema:
+    """The schema of numeric columns."""
+    if n_features < 1:
+        raise ValueError(f"the model has {n_features} features; it is damaged")
+    if names is not None and (len(names) != n_features or len(set(names)) != len(names)):
+        raise ValueError("the names of the features are not one for each; the model is damaged")
+    known = None if names is None else np.array([str(name) for name in names], dtype=object)
+    return FeatureSchema(
+        known, n_features, np.zeros(n_features, dtype=bool), (None,) * n_features, True
+    )

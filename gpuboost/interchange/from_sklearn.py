@@ -1,0 +1,236 @@
+"""Fitted trees and ensembles of scikit-learn.
+
+Trees of scikit-learn round X to float32 and compare with float64 thresholds; those of
+HistGradientBoosting compare float64 and have categories. Sums are float64, in the order of the
+trees, as scikit-learn computes them in one thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import sklearn.ensemble
+import sklearn.tree
+from sklearn.base import is_classifier
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.utils.validation import check_is_fitted
+
+from gpuboost.data.arrays import is_missing_label
+from gpuboost.data.frames import FeatureSchema
+from gpuboost.estimators.imported.columns import KNOWN
+from gpuboost.estimators.imported.estimators import (
+    ImportedClassifier,
+    ImportedEstimator,
+    ImportedRegressor,
+)
+from gpuboost.estimators.imported.model import (
+    ALL_COLUMNS,
+    ImportedTrees,
+    LeafSum,
+    PredictionLink,
+)
+from gpuboost.interchange.fields import no_schema
+from gpuboost.interchange.trees import LEAF_CHILD, CategorySplit, SourceTree, ensemble_of
+
+SKLEARN_NAME = "scikit-learn"
+_TREES = sklearn.tree.BaseDecisionTree
+_FORESTS = (
+    *(sklearn.ensemble.RandomForestClassifier, sklearn.ensemble.RandomForestRegressor),
+    *(sklearn.ensemble.ExtraTreesClassifier, sklearn.ensemble.ExtraTreesRegressor),
+)
+_BAGGING = sklearn.ensemble.BaggingClassifier, sklearn.ensemble.BaggingRegressor
+_BOOSTING = (
+    sklearn.ensemble.GradientBoostingClassifier,
+    sklearn.ensemble.GradientBoostingRegressor,
+)
+_HISTOGRAM_BOOSTING = (
+    sklearn.ensemble.HistGradientBoostingClassifier,
+    sklearn.ensemble.HistGradientBoostingRegressor,
+)
+KINDS = (
+    "decision trees, extra-trees, random forests, bagging of trees, GradientBoosting* and "
+    "HistGradientBoosting*"
+)
+
+
+def from_sklearn(estimator: Any) -> ImportedEstimator:
+    """A fitted tree or ensemble of scikit-learn as an estimator of gpuboost.
+
+    Raw predictions are equal to those of scikit-learn with ``n_jobs=1``, bit for bit.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A decision tree, extra-tree, random forest, extra-trees, bagging of such trees,
+        GradientBoosting* or HistGradientBoosting* of scikit-learn.
+
+    Returns
+    -------
+    ImportedClassifier or ImportedRegressor
+
+    Raises
+    ------
+    TypeError
+        If it is none of these.
+    ValueError
+        If it has something that cannot be kept: several outputs of classes, or an ``init``
+        estimator that is not constant.
+    sklearn.exceptions.NotFittedError
+        If it is not fitted.
+    """
+    if not type(estimator).__module__.startswith("sklearn."):
+        raise TypeError(f"from_sklearn takes {KINDS} of scikit-learn, got {estimator!r:.80}")
+    check_is_fitted(estimator)
+    if isinstance(estimator, _HISTOGRAM_BOOSTING):
+        model = _histogram_boosting(estimator)
+    elif isinstance(estimator, _BOOSTING):
+        model = _boosting(estimator)
+    elif isinstance(estimator, (_TREES, *_FORESTS, *_BAGGING)):
+        model = _mean_of_trees(estimator)
+    else:
+        raise TypeError(f"from_sklearn takes {KINDS}, got {estimator!r:.80}")
+    if is_classifier(estimator):
+        return ImportedClassifier.of(model, classes_=np.asarray(estimator.classes_))
+    return ImportedRegressor.of(model)
+
+
+def _mean_of_trees(estimator: Any) -> ImportedTrees:
+    """The model of a tree, or of trees whose predictions are averaged."""
+    if is_classifier(estimator) and getattr(estimator, "n_outputs_", 1) > 1:
+        raise ValueError(
+            f"this {type(estimator).__name__} has {estimator.n_outputs_} outputs of classes; "
+            "imported classifiers have one"
+        )
+    members = [estimator] if isinstance(estimator, _TREES) else list(estimator.estimators_)
+    features = getattr(estimator, "estimators_features_", [None] * len(members))
+    for member in members:
+        same = not is_classifier(estimator) or member.n_classes_ == estimator.n_classes_
+        if not isinstance(member, _TREES) or not same:
+            raise ValueError(
+                f"{type(estimator).__name__} of {member!r:.60}: only trees that know all classes "
+                "can be imported"
+            )
+    trees = [_tree(m.tree_, 1.0, own) for m, own in zip(members, features, strict=True)]
+    base = np.zeros(trees[0].value.shape[1])
+    column = np.full(len(trees), ALL_COLUMNS, dtype=np.int32)
+    ensemble, columns = ensemble_of(trees, estimator.n_features_in_, True, KNOWN)
+    rule = LeafSum(column, base, divisor=float(len(trees)))
+    return _model(estimator, ensemble, columns, rule, "identity")
+
+
+def _tree(tree: Any, factor: float, features: Any = None) -> SourceTree:
+    """A tree of scikit-learn, with its values times ``factor``."""
+    m, left, right = tree.node_count, tree.children_left, tree.children_right
+    feature = tree.feature if features is None else np.asarray(features)[tree.feature]
+    value = tree.value.reshape(m, -1) if tree.n_outputs == 1 else tree.value[:, :, 0]
+    cost, inner = tree.weighted_n_node_samples * tree.impurity, left != LEAF_CHILD
+    gain = np.zeros(m)
+    gain[inner] = cost[inner] - cost[left[inner]] - cost[right[inner]]
+    return SourceTree(
+        left.astype(np.int64),
+        right.astype(np.int64),
+        np.where(inner, feature, -1),
+        tree.threshold,
+        getattr(tree, "missing_go_to_left", np.zeros(m)).astype(bool),
+        factor * value,
+        gain=np.maximum(gain, 0.0) / tree.weighted_n_node_samples[0],
+        weight=tree.weighted_n_node_samples,
+        count=tree.n_node_samples,
+    )
+
+
+def _boosting(estimator: Any) -> ImportedTrees:
+    """The model of GradientBoosting*."""
+    if not (
+        isinstance(estimator.init_, (DummyClassifier, DummyRegressor)) or estimator.init_ == "zero"
+    ):
+        raise ValueError(
+            f"init={estimator.init_!r:.80} predicts from X, which an imported model cannot do; fit "
+            "with init=None or init='zero'"
+        )
+    stages = estimator.estimators_
+    base = estimator._raw_predict_init(np.zeros((1, estimator.n_features_in_)))[0]
+    trees = [_tree(own.tree_, estimator.learning_rate) for own in stages.ravel()]
+    ensemble, columns = ensemble_of(trees, estimator.n_features_in_, True, KNOWN)
+    column = np.arange(len(trees), dtype=np.int32) % stages.shape[1]
+    link = _link(estimator, stages.shape[1])
+    if estimator.loss == "exponential":
+        link = replace(link, scale=2.0)
+    return _model(estimator, ensemble, columns, LeafSum(column, base), link)
+
+
+def _link(estimator: Any, n_columns: int) -> PredictionLink:
+    """The link of the losses of boosting."""
+    if is_classifier(estimator):
+        return PredictionLink("sigmoid" if n_columns == 1 else "softmax")
+    return PredictionLink("exp" if estimator.loss in ("poisson", "gamma") else "identity")
+
+
+def _model(estimator: Any, ensemble: Any, columns: Any, rule: LeafSum, link: Any) -> ImportedTrees:
+    schema = no_schema(estimator.n_features_in_, getattr(estimator, "feature_names_in_", None))
+    link = PredictionLink(link) if isinstance(link, str) else link
+    return ImportedTrees(ensemble, columns, rule, link, schema, SKLEARN_NAME)
+
+
+# ---- HistGradientBoosting ----------------------------------------------------------------------
+
+
+def _histogram_boosting(estimator: Any) -> ImportedTrees:
+    """The model of HistGradientBoosting*, whose categories come before its numbers."""
+    n_features = estimator.n_features_in_
+    is_categorical = np.zeros(n_features, dtype=bool)
+    known: dict[int, dict[Any, int]] = {}
+    if estimator._preprocessor is not None:
+        is_categorical = np.asarray(estimator.is_categorical_, dtype=bool)
+        encoder = estimator._preprocessor.named_transformers_["encoder"]
+        for feature, own in zip(np.flatnonzero(is_categorical), encoder.categories_, strict=True):
+            values = np.asarray(own).tolist()
+            known[int(feature)] = {
+                category: code
+                for code, category in enumerate(values)
+                if not is_missing_label(category)
+            }
+    sources = np.concatenate([np.flatnonzero(is_categorical), np.flatnonzero(~is_categorical)])
+    stages = [list(stage) for stage in estimator._predictors]
+    trees = [_histogram_tree(own, sources) for stage in stages for own in stage]
+    codes = {feature: np.array(sorted(own.values())) for feature, own in known.items()}
+    ensemble, columns = ensemble_of(trees, n_features, False, KNOWN, codes)
+    n_columns = len(stages[0])
+    column = np.arange(len(trees), dtype=np.int32) % n_columns
+    base = np.asarray(estimator._baseline_prediction, dtype=np.float64).reshape(-1)
+    rule = LeafSum(column, np.broadcast_to(base, (n_columns,)).copy())
+    model = _model(estimator, ensemble, columns, rule, _link(estimator, n_columns))
+    return replace(model, schema=_with_categories(model.schema, known))
+
+
+def _histogram_tree(predictor: Any, sources: np.ndarray) -> SourceTree:
+    nodes = predictor.nodes
+    is_leaf = nodes["is_leaf"].astype(bool)
+    left, right = (
+        np.where(is_leaf, LEAF_CHILD, nodes[side].astype(np.int64)) for side in ("left", "right")
+    )
+    by_category = {}
+    for node in np.flatnonzero(nodes["is_categorical"].astype(bool) & ~is_leaf).tolist():
+        bits = predictor.raw_left_cat_bitsets[nodes["bitset_idx"][node]]
+        inside = np.unpackbits(np.ascontiguousarray(bits, "<u4").view(np.uint8), bitorder="little")
+        by_category[node] = CategorySplit(frozenset(np.flatnonzero(inside).tolist()), True)
+    return SourceTree(
+        left,
+        right,
+        np.where(is_leaf, -1, sources[np.where(is_leaf, 0, nodes["feature_idx"])]),
+        nodes["num_threshold"],
+        nodes["missing_go_to_left"].astype(bool),
+        nodes["value"][:, None],
+        by_category=by_category,
+        gain=np.maximum(nodes["gain"], 0.0),
+        count=nodes["count"].astype(np.int64),
+    )
+
+
+def _with_categories(schema: FeatureSchema, known: dict[int, dict[Any, int]]) -> FeatureSchema:
+    codes, is_categorical = list(schema.codes), schema.is_categorical.copy()
+    for feature, own in known.items():
+        codes[feature], is_categorical[feature] = own, True
+    return replace(schema, codes=tuple(codes), is_categorical=is_categorical)

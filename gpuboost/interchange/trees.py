@@ -1,0 +1,230 @@
+"""Trees of another library as gpuboost's: breadth-first, with ``x <= threshold`` to the left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gpuboost.engine.ensembles.compact import left_children, offsets
+from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.growth.tree import Tree
+from gpuboost.estimators.imported.columns import (
+    MAX_CATEGORIES,
+    NAN_IS_MISSING,
+    SplitColumn,
+    SplitColumns,
+)
+
+LEAF_CHILD = -1
+
+
+@dataclass(frozen=True, eq=False)
+class CategorySplit:
+    """A split by category: those of a set go to one child, all others to the other child."""
+
+    categories: frozenset[int]
+    go_left: bool
+
+
+@dataclass(eq=False)
+class SourceTree:
+    """A tree of another library, its nodes in any order; the root is node 0.
+
+    Attributes
+    ----------
+    left, right : int64 (m,)
+        Children; `LEAF_CHILD` in leaves.
+    feature : int64 (m,)
+        Column of X of each split.
+    threshold : float64 (m,)
+        ``x <= threshold`` goes left.
+    missing_left : bool (m,)
+        Whether missing values go left.
+    value : float64 (m, n_values)
+        Values of leaves.
+    missing : str or list of str (m,)
+        A rule of missing values (see `SplitColumn`) for all nodes, or one for each.
+    by_category : dict of int to CategorySplit
+        The splits by category.
+    gain, weight, count : float64 (m,) or None
+        Gain of splits, sum of hessians or weights, number of rows, if the source has them.
+    """
+
+    left: np.ndarray
+    right: np.ndarray
+    feature: np.ndarray
+    threshold: np.ndarray
+    missing_left: np.ndarray
+    value: np.ndarray
+    missing: Any = NAN_IS_MISSING
+    by_category: dict[int, CategorySplit] = field(default_factory=dict)
+    gain: np.ndarray | None = None
+    weight: np.ndarray | None = None
+    count: np.ndarray | None = None
+
+    def missing_rule(self, node: int) -> str:
+        """The rule of missing values of a node."""
+        return self.missing if isinstance(self.missing, str) else self.missing[node]
+
+
+def ensemble_of(
+    trees: Sequence[SourceTree],
+    n_features: int,
+    single: bool,
+    category_rule: str,
+    known: dict[int, np.ndarray] | None = None,
+) -> tuple[Ensemble, SplitColumns]:
+    """The trees, and the columns that they split on.
+
+    Parameters
+    ----------
+    trees : sequence of SourceTree
+    n_features : int
+        Number of columns of X.
+    single, category_rule : bool, str
+        See `SplitColumns`.
+    known : dict of int to int64 (k,), optional
+        All categories of a column of X, if others are missing values.
+
+    Raises
+    ------
+    ValueError
+        If nodes do not form a tree, a number that must be finite is not, a feature does not exist,
+        or a split names too many categories.
+    """
+    if not trees:
+        raise ValueError("the model has no trees")
+    orders = [_breadth_first(tree) for tree in trees]
+    columns = _Columns(n_features, known or {})
+    places = [_places_of(t, o, columns) for t, o in zip(trees, orders, strict=True)]
+    built = [_tree(*each, columns) for each in zip(trees, orders, places, strict=True)]
+    return Ensemble.of(built), SplitColumns(columns.final(), n_features, single, category_rule)
+
+
+def _breadth_first(tree: SourceTree) -> np.ndarray:
+    """The nodes breadth-first, the right child after the left one."""
+    m, parts, level = len(tree.left), [], np.zeros(1, dtype=np.int64)
+    n_found, seen = 0, np.zeros(m, dtype=bool)
+    while len(level):
+        if level.min() < 0 or level.max() >= m:
+            raise ValueError("a child of a node is out of range")
+        if seen[level].any() or len(np.unique(level)) < len(level):
+            raise ValueError("a node has two parents, or is below itself")
+        seen[level] = True
+        parts.append(level)
+        inner = level[tree.left[level] != LEAF_CHILD]
+        level = np.column_stack([tree.left[inner], tree.right[inner]]).reshape(-1)
+        n_found += len(level)
+    return np.concatenate(parts)
+
+
+class _Columns:
+    """The columns that splits need; splits by category share a column while there are few."""
+
+    def __init__(self, n_features: int, known: dict[int, np.ndarray]) -> None:
+        self._n_features, self._known = n_features, known
+        self._numeric: dict[tuple[int, str], int] = {}
+        self._sets: dict[int, set[int]] = {}  # by place
+        self._by_feature: dict[int, list[int]] = {}
+        self._columns: list[tuple[int, str]] = []
+
+    def numeric(self, feature: int, missing: str) -> int:
+        """Place of the column of numbers of a feature with a rule of missing values."""
+        if not 0 <= feature < self._n_features:
+            raise ValueError(f"a split is on feature {feature} of {self._n_features}")
+        if (feature, missing) not in self._numeric:
+            self._numeric[feature, missing] = self._add(feature, missing)
+        return self._numeric[feature, missing]
+
+    def categorical(self, feature: int, categories: frozenset[int]) -> int:
+        """Place of a column of categories of a feature that has those of a split."""
+        if not 0 <= feature < self._n_features:
+            raise ValueError(f"a split is on feature {feature} of {self._n_features}")
+        wanted = set(self._known.get(feature, np.zeros(0, int)).tolist()) | categories
+        if len(wanted) > MAX_CATEGORIES:
+            raise ValueError(
+                f"a split on feature {feature} names {len(wanted)} categories; at most "
+                f"{MAX_CATEGORIES} can be kept"
+            )
+        places = self._by_feature.setdefault(feature, [])
+        for place in places:
+            if len(self._sets[place] | wanted) <= MAX_CATEGORIES:
+                self._sets[place] |= wanted
+                return place
+        places.append(self._add(feature, NAN_IS_MISSING))
+        self._sets[places[-1]] = wanted
+        return places[-1]
+
+    def _add(self, feature: int, missing: str) -> int:
+        self._columns.append((feature, missing))
+        return len(self._columns) - 1
+
+    def categories(self, place: int) -> np.ndarray:
+        """The categories of a column, ascending."""
+        return np.array(sorted(self._sets[place]), dtype=np.int64)
+
+    def final(self) -> tuple[SplitColumn, ...]:
+        """All columns; one if no tree has a split."""
+        if not self._columns:
+            return (SplitColumn(0),)
+        return tuple(
+            SplitColumn(*own, self.categories(place) if place in self._sets else None)
+            for place, own in enumerate(self._columns)
+        )
+
+
+def _places_of(tree: SourceTree, order: np.ndarray, columns: _Columns) -> np.ndarray:
+    """The column of each split, and -1 for leaves, in the given order: int32 (m,)."""
+    found = np.full(len(order), -1, dtype=np.int32)
+    for k in np.flatnonzero(tree.left[order] != LEAF_CHILD).tolist():
+        node = int(order[k])
+        feature, split = int(tree.feature[node]), tree.by_category.get(node)
+        if split is not None:
+            found[k] = columns.categorical(feature, split.categories)
+            continue
+        if np.isnan(tree.threshold[node]):
+            raise ValueError("the threshold of a split is NaN")
+        found[k] = columns.numeric(feature, tree.missing_rule(node))
+    return found
+
+
+def _tree(tree: SourceTree, order: np.ndarray, place: np.ndarray, columns: _Columns) -> Tree:
+    """The finished tree of the nodes in the given order."""
+    m, is_leaf = len(order), place < 0
+    value = np.where(is_leaf[:, None], tree.value[order], 0.0)
+    if not np.isfinite(value).all():
+        raise ValueError("the value of a leaf is not finite")
+    by_category = np.array([int(node) in tree.by_category for node in order]) & ~is_leaf
+    category = np.where(by_category, np.cumsum(by_category) - 1, -1).astype(np.int32)
+    masks = [
+        _mask(tree.by_category[int(order[k])], columns.categories(int(place[k])))
+        for k in np.flatnonzero(by_category).tolist()
+    ]
+    is_number = ~is_leaf & ~by_category
+    zeros = np.zeros(m)
+    return Tree(
+        feature=place,
+        threshold=np.where(is_number, tree.threshold[order], np.nan),
+        code=np.zeros(m, np.int16),
+        missing_left=tree.missing_left[order].astype(bool) & ~is_leaf,
+        left=left_children(place, offsets([m])),
+        category=category,
+        masks=np.array(masks, dtype=np.uint32).reshape(-1, 8),
+        value=value,
+        impurity_decrease=zeros if tree.gain is None else np.where(is_leaf, 0.0, tree.gain[order]),
+        impurity=np.full(m, np.nan),
+        weight=zeros if tree.weight is None else tree.weight[order].astype(np.float64),
+        count=np.maximum(zeros if tree.count is None else tree.count[order], 0).astype(np.int64),
+    )
+
+
+def _mask(split: CategorySplit, categories: np.ndarray) -> np.ndarray:
+    """The 256 bits of the codes that go left; codes from ``len(categories)`` on are others."""
+    inside = np.full(256, not split.go_left)
+    inside[: len(categories)] = [
+        (category in split.categories) == split.go_left for category in categories.tolist()
+    ]
+    return np.packbits(inside, bitorder="little").view("<u4")

@@ -1,0 +1,159 @@
+"""Imported models of scikit-learn have its raw predictions, bit for bit."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn.ensemble as ensemble
+import sklearn.tree
+from sklearn.linear_model import LinearRegression
+
+import gpuboost
+from tests.interchange.cases import assert_bits, hard_rows
+
+N = 200
+
+
+def estimator_of(seed: int, rng: np.random.Generator) -> Any:
+    """An unfitted estimator with random parameters."""
+    depth = rng.choice([1, 3, None])
+    few = {"n_estimators": int(rng.integers(1, 10)), "random_state": seed}
+    loss = ("squared_error", "huber", "quantile", "absolute_error")[seed % 4]
+    hist = {"max_iter": few["n_estimators"], "min_samples_leaf": 3, "max_leaf_nodes": 9}
+    makers = (
+        lambda: sklearn.tree.DecisionTreeClassifier(max_depth=depth),
+        lambda: sklearn.tree.ExtraTreeRegressor(max_depth=depth),
+        lambda: ensemble.RandomForestClassifier(max_depth=depth, **few),
+        lambda: ensemble.RandomForestRegressor(max_depth=depth, **few),
+        lambda: ensemble.ExtraTreesClassifier(max_depth=depth, **few),
+        lambda: ensemble.GradientBoostingClassifier(max_depth=2, **few),
+        lambda: ensemble.GradientBoostingRegressor(max_depth=3, loss=loss, **few),
+        lambda: ensemble.BaggingRegressor(max_features=0.7, **few),
+        lambda: ensemble.BaggingClassifier(max_samples=0.9, **few),
+        lambda: ensemble.HistGradientBoostingClassifier(**hist),
+        lambda: ensemble.HistGradientBoostingRegressor(
+            loss=("squared_error", "poisson", "gamma")[seed % 3], **hist
+        ),
+        lambda: sklearn.tree.DecisionTreeRegressor(max_depth=depth),
+    )
+    return makers[seed % len(makers)]()
+
+
+def random_model(seed: int) -> tuple[Any, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    estimator = estimator_of(seed, rng)
+    n_features = int(rng.integers(2, 6))
+    X = rng.normal(size=(N, n_features)).round(int(rng.integers(1, 8)))
+    takes_missing = not isinstance(
+        estimator, (ensemble.GradientBoostingClassifier, ensemble.GradientBoostingRegressor)
+    )
+    if takes_missing and seed % 3:
+        X[rng.random(X.shape) < 0.1] = np.nan
+    signal = np.nan_to_num(X[:, 0]) + 0.3 * np.nan_to_num(X[:, -1]) + rng.normal(size=N)
+    y: Any = np.exp(signal)
+    if isinstance(estimator, (sklearn.tree.DecisionTreeRegressor, ensemble.RandomForestRegressor)):
+        y = np.column_stack([signal, y]) if seed % 2 else signal
+    if "Classifier" in type(estimator).__name__:
+        y = np.array(["low", "middle", "high"])[np.digitize(signal, [-0.5, 0.7])]
+        y = y if seed % 2 else y == "low"
+    estimator.fit(X, y)
+    missing = takes_missing and seed % 3
+    rows = rows_for(estimator, n_features, rng)
+    return estimator, rows if missing else np.nan_to_num(rows, nan=0.25)
+
+
+def rows_for(estimator: Any, n_features: int, rng: np.random.Generator) -> np.ndarray:
+    imported = gpuboost.from_sklearn(estimator)
+    trees = imported._model.ensemble
+    sources = np.array([column.source for column in imported._model.columns.columns])
+    thresholds: dict[int, Any] = {f: np.zeros(0) for f in range(n_features)}
+    inner = trees.feature >= 0
+    for feature in range(n_features):
+        own = trees.threshold[inner][sources[trees.feature[inner]] == feature]
+        thresholds[feature] = np.unique(own)
+    return hard_rows(thresholds, n_features, rng, infinite=False)
+
+
+def raw_of(estimator: Any, X: np.ndarray) -> np.ndarray:
+    """scikit-learn's raw predictions."""
+    if hasattr(estimator, "_raw_predict"):
+        if isinstance(estimator, ensemble.GradientBoostingRegressor):
+            return estimator.predict(X)
+        return estimator._raw_predict(X.astype(np.float32) if hasattr(estimator, "init_") else X)
+    return estimator.predict_proba(X) if hasattr(estimator, "classes_") else estimator.predict(X)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_raw_predictions_are_sklearns(seed: int) -> None:
+    estimator, X = random_model(seed)
+    imported = gpuboost.from_sklearn(estimator)
+    for device in ("numpy", "numba"):
+        imported.set_params(device=device)
+        assert_bits(imported.predict_raw(X), raw_of(estimator, X))
+    if hasattr(estimator, "classes_"):
+        wanted = estimator.predict_proba(X)
+        np.testing.assert_allclose(imported.predict_proba(X), wanted, atol=1e-6)
+        np.testing.assert_array_equal(imported.predict(X), estimator.predict(X))
+    else:
+        np.testing.assert_allclose(imported.predict(X), estimator.predict(X), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["strings", "numbers"])
+def test_categories_of_histogram_boosting(kind: str) -> None:
+    rng = np.random.default_rng(0)
+    color = rng.choice(["red", "green", "blue", "grey", "pink"], N)
+    number = rng.normal(size=N)
+    y = (color == "red") * 2.0 + (color == "blue") + number + rng.normal(size=N) * 0.1
+    hist = ensemble.HistGradientBoostingRegressor(max_iter=8, min_samples_leaf=3)
+    if kind == "strings":
+        X: Any = pd.DataFrame({"x": number, "color": pd.Categorical(color)})
+        X.loc[::9, "color"] = np.nan
+        hist.set_params(categorical_features="from_dtype").fit(X, y)
+        unseen = X.assign(color=pd.Categorical(["white"] * N))
+        rows = [X, unseen]
+    else:
+        codes = np.unique(color, return_inverse=True)[1] * 2.5
+        X = np.column_stack([number, codes])
+        X[::9, 1] = np.nan
+        hist.set_params(categorical_features=[1]).fit(X, y)
+        rows = [X, np.column_stack([number, np.full(N, 99.0)])]
+    imported = gpuboost.from_sklearn(hist)
+    for own in rows:
+        assert_bits(imported.predict(own), hist.predict(own))
+
+
+def test_what_cannot_be_kept_is_refused() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(50, 2)), rng.normal(size=50)
+    with pytest.raises(TypeError, match="from_sklearn takes decision trees"):
+        gpuboost.from_sklearn(LinearRegression().fit(X, y))
+    with pytest.raises(TypeError, match="AdaBoostRegressor"):
+        gpuboost.from_sklearn(ensemble.AdaBoostRegressor(n_estimators=2).fit(X, y))
+    with pytest.raises(TypeError, match=r"of scikit-learn, got DecisionTreeRegressor"):
+        gpuboost.from_sklearn(gpuboost.DecisionTreeRegressor(device="numpy").fit(X, y))
+    boosting = ensemble.GradientBoostingRegressor(init=LinearRegression(), n_estimators=2)
+    with pytest.raises(ValueError, match="predicts from X"):
+        gpuboost.from_sklearn(boosting.fit(X, y))
+    both = np.column_stack([y > 0, X[:, 0] > 0])
+    with pytest.raises(ValueError, match="2 outputs of classes"):
+        gpuboost.from_sklearn(sklearn.tree.DecisionTreeClassifier().fit(X, both))
+    bagging = ensemble.BaggingRegressor(LinearRegression(), n_estimators=2).fit(X, y)
+    with pytest.raises(ValueError, match="only trees"):
+        gpuboost.from_sklearn(bagging)
+
+
+@pytest.mark.parametrize("seed", [2, 5, 9, 10])
+def test_imported_models_are_saved_and_pickled(seed: int, tmp_path: Path) -> None:
+    estimator, X = random_model(seed)
+    imported = gpuboost.from_sklearn(estimator)
+    imported.save(tmp_path / "model")
+    for other in (gpuboost.load(tmp_path / "model"), pickle.loads(pickle.dumps(imported))):
+        assert other.fingerprint() == imported.fingerprint()
+        assert_bits(other.predict_raw(X), raw_of(estimator, X))
+        np.testing.assert_array_equal(other.predict(X), imported.predict(X))
+        assert other.source_ == "scikit-learn"

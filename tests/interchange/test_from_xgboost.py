@@ -1,0 +1,120 @@
+"""Imported models of XGBoost have its raw predictions, bit for bit."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuboost
+from tests.interchange.cases import assert_bits, hard_rows
+
+xgb = pytest.importorskip("xgboost")
+
+N = 300
+OBJECTIVES = (
+    *("reg:squarederror", "binary:logistic", "multi:softprob", "count:poisson", "reg:gamma"),
+    *("reg:tweedie", "reg:logistic", "binary:logitraw", "binary:hinge", "reg:absoluteerror"),
+    *("reg:quantileerror", "reg:pseudohubererror", "rank:ndcg", "survival:cox", "multi:softmax"),
+)
+
+
+def target(objective: str, X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    signal = np.nan_to_num(X[:, 0]) + np.nan_to_num(X[:, -1]) * 0.3 + rng.normal(size=len(X))
+    if objective.startswith("multi"):
+        return np.digitize(signal, [-0.5, 0.7])
+    if objective.startswith(("binary", "rank")):
+        return (signal > 0.0).astype(int)
+    if objective == "reg:logistic":
+        return 1.0 / (1.0 + np.exp(-signal))
+    return signal if objective.startswith("reg:") and "m" not in objective[4:5] else np.exp(signal)
+
+
+def random_model(seed: int) -> tuple[Any, np.ndarray, list[str]]:
+    """A small model with random parameters, and hard rows for it."""
+    rng = np.random.default_rng(seed)
+    objective = OBJECTIVES[seed % len(OBJECTIVES)]
+    n_features = int(rng.integers(2, 6))
+    X = rng.normal(size=(N, n_features)).round(int(rng.integers(1, 8))).astype(np.float32)
+    X[rng.random(X.shape) < 0.1] = np.nan
+    types = ["q"] * n_features
+    if seed % 2:
+        types[-1] = "c"
+        X[:, -1] = rng.integers(0, int(rng.choice([3, 12, 60])), N)
+    y = target(objective, X, rng)
+    if objective in ("reg:gamma", "reg:tweedie", "count:poisson", "survival:cox"):
+        y = np.abs(y) + 0.1
+    data = xgb.DMatrix(X, y, feature_types=types, enable_categorical=True)
+    if objective.startswith("rank"):
+        data.set_group([N // 2, N - N // 2])
+    parameters = {
+        "objective": objective,
+        "max_depth": int(rng.integers(1, 7)),
+        "learning_rate": float(rng.choice([0.1, 0.5, 1.0])),
+        "num_parallel_tree": int(rng.choice([1, 1, 3])),
+        "max_cat_to_onehot": int(rng.choice([1, 4, 100])),
+        "subsample": 0.8,
+        "seed": seed,
+        "booster": "dart" if seed % 7 == 3 else "gbtree",
+        "verbosity": 0,
+    }
+    if parameters["booster"] == "dart":
+        parameters |= {"rate_drop": 0.4}
+    if objective.startswith("multi"):
+        parameters["num_class"] = 3
+    if objective == "reg:quantileerror":
+        parameters["quantile_alpha"] = [0.2, 0.8]
+    if rng.random() < 0.5 and objective != "reg:quantileerror":
+        parameters["base_score"] = float(rng.random())
+    booster = xgb.train(parameters, data, int(rng.integers(1, 12)))
+    return booster, rows_for(booster, n_features, rng, X, types), types
+
+
+def rows_for(
+    booster: Any, n_features: int, rng: Any, X: np.ndarray, types: list[str]
+) -> np.ndarray:
+    model = json.loads(booster.save_raw("json"))["learner"]["gradient_booster"]
+    trees = (model.get("gbtree", model))["model"]["trees"]
+    thresholds: dict[int, list[float]] = {}
+    for tree in trees:
+        for f, t, c in zip(
+            tree["split_indices"], tree["split_conditions"], tree["left_children"], strict=True
+        ):
+            if c >= 0:
+                thresholds.setdefault(f, []).append(np.float64(np.float32(t)))
+    categories = {f: np.unique(X[:, f]) for f, kind in enumerate(types) if kind == "c"}
+    return hard_rows(
+        {f: np.unique(own) for f, own in thresholds.items()},
+        n_features,
+        rng,
+        categories,
+        infinite=False,
+        dtype=np.float64,
+    )
+
+
+def margins(booster: Any, X: np.ndarray, types: list[str], **options: Any) -> np.ndarray:
+    data = xgb.DMatrix(X, feature_types=types, enable_categorical=True)
+    return booster.predict(data, **options)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_raw_predictions_are_xgboosts(seed: int) -> None:
+    booster, X, types = random_model(seed)
+    wanted = margins(booster, X, types, output_margin=True)
+    imported = gpuboost.from_xgboost(booster)
+    for device in ("numpy", "numba"):
+        imported.set_params(device=device)
+        assert_bits(imported.predict_raw(X), wanted)
+    probable = margins(booster, X, types)
+    if imported._model.link.name == "softmax" and probable.ndim == 1:  # classes
+        np.testing.assert_array_equal(imported.predict(X), probable)
+    elif hasattr(imported, "classes_"):
+        found = imported.predict_proba(X)
+        np.testing.assert_allclose(
+            found[:, 1] if probable.ndim == 1 else found, probable, atol=1e-6
+        )
+    else:
+        np.testing.assert_allclose(imported.predict(X), probable, rtol=2e-6, atol=1e-6)
