@@ -96,10 +96,11 @@ class Exportable:
         """Convert the fitted estimator to a model in the ONNX format.
 
         Its trees are the operator `TreeEnsemble` (ai.onnx.ml, opset 5). onnxruntime has it from
-        version 1.21 on, without errors in categorical splits from 1.23 on. The input ``X`` is a tensor of shape (n_samples, n_features) of type
-        ``dtype``. A category is itself if all categories of its feature are numbers; otherwise it
-        is its place among the categories. The entry ``categories`` of the model's metadata lists
-        the categories with their numbers; all other numbers and NaN are unknown categories.
+        version 1.21 on, without errors in categorical splits from 1.23 on. The input ``X`` is a
+        tensor of shape (n_samples, n_features) of type ``dtype``. A category is itself if all
+        categories of its feature are numbers; otherwise it is its place among the categories. The
+        entry ``categories`` of the model's metadata lists the categories with their numbers; all
+        other numbers and NaN are unknown categories.
 
         The outputs of a regressor are ``prediction``, those of a classifier ``label`` and
         ``probabilities`` and, in boosting, ``decision_function``, in the shapes of the estimator's
