@@ -137,17 +137,27 @@ def test_nodes_keep_counts_impurities_and_missing_values() -> None:
     [("Regressor", "values", 0.0), ("Classifier", "two", 1e-9), ("Classifier", "three", 1e-9)],
 )
 def test_extreme_baselines_are_kept(name: str, kind: str, weight: float) -> None:
-    """A prior that no estimator predicts to the last bits is moved to the first trees."""
     X, y = np.nan_to_num(table()), target(kind)
     weights = np.where(y == y[0], 1.0, weight) if weight else None
     y = y + 1e6 if name == "Regressor" else y
     model = getattr(gpuboost, f"GradientBoosting{name}")(n_estimators=3, device="numpy")
-    model.fit(X, y, weights)
-    theirs, single = model.to_sklearn(), X.astype(np.float32)
+    theirs, single = model.fit(X, y, weights).to_sklearn(), X.astype(np.float32)
+    assert type(theirs.init_).__name__ == f"Dummy{name}"
     assert_near(theirs.predict(single), model.predict(single), 1e-12)
     if name == "Classifier":
         wanted = model.decision_function(single)
         assert_near(theirs.decision_function(single), wanted, 1e-12)
+
+
+def test_a_baseline_that_is_no_prior_moves_to_the_first_trees() -> None:
+    X, y = np.nan_to_num(table()), target("three")
+    offset = np.random.default_rng(0).normal(size=(len(y), 3))
+    model = gpuboost.GradientBoostingClassifier(n_estimators=3, device="numpy")
+    theirs = model.fit(X, y, offset=offset).to_sklearn()
+    assert theirs.init_ == "zero"
+    single = X.astype(np.float32)
+    wanted = model.decision_function(single, offset=np.zeros_like(offset))
+    assert_near(theirs.decision_function(single), wanted, 1e-12)
 
 
 def test_an_init_estimator_of_a_regressor_is_kept() -> None:

@@ -37,7 +37,7 @@ def facts_of(exported: Any) -> dict[str, Any]:
 
 
 def field(accessor: Any, name: str) -> Any:
-    """A field of a model or tree of treelite; the first entry if it is an array of one."""
+    """A field of a model or tree of treelite, a text or an array."""
     value = accessor.get_field(name)
     return value if isinstance(value, str) else np.asarray(value)
 
@@ -122,6 +122,19 @@ def test_what_treelite_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setitem(sys.modules, "treelite.model_builder", None)
     with pytest.raises(ImportError, match=r"pip install 'gpuboost\[treelite\]'"):
         fitted("tree-regressor", False).to_treelite()
+
+
+def test_models_come_back() -> None:
+    X = table()
+    for case in ("forest-classifier", "boosting-three", "hist-gamma"):
+        model = fitted(case, False)
+        exported = model.to_treelite()
+        again = gpuboost.from_treelite(exported)
+        method = "predict_proba" if hasattr(model, "classes_") else "predict"
+        assert_near(getattr(again, method)(X), getattr(model, method)(X), 1e-12)
+        for other in ("to_treelite", "to_sklearn", "to_onnx"):
+            with pytest.raises(TypeError, match="only models with trees that gpuboost has grown"):
+                getattr(again, other)()
 
 
 # ---- treelite's importer of models of scikit-learn ---------------------------------------------

@@ -97,11 +97,12 @@ def to_treelite(self: Any) -> Any:
 def to_onnx(self: Any, path: str | PathLike[str] | None = None, dtype: str = "float64") -> Any:
     """Convert the fitted estimator to a model in the ONNX format.
 
-    Its trees are the operator `TreeEnsemble` (ai.onnx.ml, opset 5), which onnxruntime has from
-    version 1.20 on. The input ``X`` is a tensor of shape (n_samples, n_features) of type
-    ``dtype``. A category is itself if all categories of its feature are numbers; otherwise it
-    is its place among the categories. The entry ``categories`` of the model's metadata lists
-    the categories with their numbers; all other numbers and NaN are unknown categories.
+    Its trees are the operator `TreeEnsemble` (ai.onnx.ml, opset 5). onnxruntime has it from
+    version 1.21 on, without errors in categorical splits from 1.23 on. The input ``X`` is a
+    tensor of shape (n_samples, n_features) of type ``dtype``. A category is itself if all
+    categories of its feature are numbers; otherwise it is its place among the categories. The
+    entry ``categories`` of the model's metadata lists the categories with their numbers; all
+    other numbers and NaN are unknown categories.
 
     The outputs of a regressor are ``prediction``, those of a classifier ``label`` and
     ``probabilities`` and, in boosting, ``decision_function``, in the shapes of the estimator's

@@ -26,14 +26,11 @@ class CategoryNumbers:
         The categories themselves if all of them are numbers, else 0, 1, 2 and so on.
     codes : int64 (n_categories,)
         The code of each in gpuboost's trees.
-    are_categories : bool
-        Whether the numbers are the categories themselves.
     """
 
     categories: list[Any]
     numbers: np.ndarray
     codes: np.ndarray
-    are_categories: bool
 
     @classmethod
     def of(cls, known: dict[Any, int] | None) -> CategoryNumbers:
@@ -42,8 +39,8 @@ class CategoryNumbers:
         if all(map(is_number, categories)):
             numbers = np.array([float(each) for each in categories])
             if len(set(numbers.tolist())) == len(numbers):  # integers can be equal as floats
-                return cls(categories, numbers, codes, True)
-        return cls(categories, np.arange(len(categories), dtype=np.float64), codes, False)
+                return cls(categories, numbers, codes)
+        return cls(categories, np.arange(len(categories), dtype=np.float64), codes)
 
     @property
     def are_small_integers(self) -> bool:
@@ -56,7 +53,7 @@ class CategoryNumbers:
     def as_places(self) -> CategoryNumbers:
         """The same with the numbers 0, 1, 2 and so on."""
         places = np.arange(len(self.categories), dtype=np.float64)
-        return CategoryNumbers(self.categories, places, self.codes, False)
+        return CategoryNumbers(self.categories, places, self.codes)
 
     def pairs(self) -> list[list[Any]]:
         """Pairs of a category and its number, for JSON; other types than JSON's become text."""

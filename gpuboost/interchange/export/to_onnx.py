@@ -14,7 +14,11 @@ from gpuboost.data.parameters import one_of
 from gpuboost.engine.ensembles.adaboost import whole_votes
 from gpuboost.engine.losses.formulas import MAX_RAW
 from gpuboost.engine.losses.links import HALF_LOGIT, IDENTITY, LOG, SOFTMAX
-from gpuboost.interchange.export.category_numbers import CategoryNumbers, numbers_of_categories
+from gpuboost.interchange.export.category_numbers import (
+    LARGEST_INTEGER,
+    CategoryNumbers,
+    numbers_of_categories,
+)
 from gpuboost.interchange.export.contents import (
     MEAN,
     MEDIAN,
@@ -32,7 +36,6 @@ from gpuboost.interchange.export.onnx_trees import (
 
 SUM_OF_LEAVES = 1  # aggregate_function
 TYPES = {"float64": np.float64, "float32": np.float32}
-EXACT_IN_FLOAT32 = 2**24
 
 
 def to_onnx(
@@ -169,9 +172,9 @@ def _leaf_values(graph: OnnxGraph, contents: ModelContents, given: tuple[str, Sp
     is_leaf = trees.left == 0
     tree = np.repeat(np.arange(trees.n_trees), np.diff(trees.offset))[is_leaf]
     n_leaves = np.bincount(tree, minlength=trees.n_trees)
-    if n_leaves.max() > EXACT_IN_FLOAT32 and inputs.dtype == np.float32:
+    if n_leaves.max() > LARGEST_INTEGER and inputs.dtype == np.float32:
         raise ValueError(
-            f"a tree has {n_leaves.max()} leaves, but dtype='float32' allows {EXACT_IN_FLOAT32}; "
+            f"a tree has {n_leaves.max()} leaves, but dtype='float32' allows {LARGEST_INTEGER}; "
             "use dtype='float64'"
         )
     first = np.cumsum(n_leaves) - n_leaves
