@@ -69,7 +69,7 @@ class Checkpoint:
         )
         self._resumes = boolean("resume", resume)
         self._identity, self._stored = "", ""  # of this fit, and of the file
-        self._last = time.monotonic()
+        self._last, self._written = time.monotonic(), -1  # when, and the number of its last tree
 
     def resume(self, estimator: Any) -> Any:
         """The fitted estimator in the file; None if there is no file.
@@ -79,7 +79,7 @@ class Checkpoint:
         ValueError
             If the file is damaged, is no checkpoint, or is of another kind of estimator.
         """
-        self._stored = ""
+        self._stored, self._written = "", -1
         if not (self._resumes and self.path.exists()):
             return None
         found, self._stored = load_checkpoint(self.path)
@@ -114,10 +114,18 @@ class Checkpoint:
             )
 
     def __call__(self, result: RoundResult) -> None:
-        """Write the file if it is time, and after the last tree."""
+        """Write the file if it is time."""
         n_done, now = result.number + 1, time.monotonic()
         by_number = self.every_trees is not None and n_done % self.every_trees == 0
         by_time = self.every_seconds is not None and now - self._last >= self.every_seconds
-        if by_number or by_time or n_done == result.n_total:
-            save_checkpoint(result.estimator(), self.path, self._identity)
-            self._last = time.monotonic()
+        if by_number or by_time:
+            self._write(result)
+
+    def finish(self, result: RoundResult) -> None:
+        """Write the file after the last tree, unless it has this tree already."""
+        if self._written != result.number:
+            self._write(result)
+
+    def _write(self, result: RoundResult) -> None:
+        save_checkpoint(result.estimator(), self.path, self._identity)
+        self._last, self._written = time.monotonic(), result.number

@@ -225,8 +225,6 @@ class GradientBoosting(ManyTrees):
     def _make_loss(self, labels: Any) -> Loss:
         """The loss for the given labels."""
 
-    # ---- fit -----------------------------------------------------------------------------------
-
     def fit(
         self,
         X: Any,

@@ -311,6 +311,7 @@ class BoostingFit:
                 if ends:
                     break
         self._read(unread)
+        callbacks.finish()
         if stopping is not None:
             self.best_round = stopping.best_round
 

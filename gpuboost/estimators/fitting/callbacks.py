@@ -2,8 +2,8 @@
 
 A fit calls each of ``callbacks`` after every tree of a forest and every round of boosting or
 AdaBoost, with a `RoundResult`. If one returns True, the fit ends and keeps the trees so far. An
-object with the methods `Resumable.resume` and `Resumable.begin` can also give the fit a model to go
-on from, as `gpuboost.callbacks.Checkpoint` does.
+object with the methods of `Resumable` can also give the fit a model to go on from, as
+`gpuboost.callbacks.Checkpoint` does.
 """
 
 from __future__ import annotations
@@ -73,6 +73,9 @@ class Resumable(Protocol):
             If the earlier fit had other data or parameters.
         """
 
+    def finish(self, result: RoundResult) -> None:
+        """Called after the last tree, with its result, unless an error ends the fit."""
+
 
 @dataclass(frozen=True, eq=False)
 class FitCallbacks:
@@ -80,6 +83,7 @@ class FitCallbacks:
 
     functions: tuple[Callable[[RoundResult], Any], ...]
     keep_on_interrupt: bool
+    last: list[RoundResult] = field(default_factory=list)  # the last argument, if any
 
     @classmethod
     def of(cls, estimator: Any) -> FitCallbacks:
@@ -104,8 +108,16 @@ class FitCallbacks:
 
     def end_after(self, result: RoundResult) -> bool:
         """Call all functions; return whether one of them ends the fit."""
+        self.last[:] = [result]
         answers = [each(result) is True for each in self.functions]
         return any(answers)
+
+    def finish(self) -> None:
+        """Call the method ``finish`` of callbacks that have it, with the last result."""
+        for result in self.last:
+            for each in self.functions:
+                if hasattr(each, "finish"):
+                    each.finish(result)
 
     def resumed(self, estimator: Any) -> Any:
         """The fitted estimator that the fit goes on from, or None."""
@@ -152,6 +164,7 @@ class FitCallbacks:
                 done.append(step)
                 if self.functions and self.end_after(result_of(done)):
                     break
+        self.finish()
         return done
 
 
