@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpuboost.data.frames import FeatureSchema
+from gpuboost.estimators.imported.columns import MAX_SOURCE_FEATURES
 
 
 class Source:
@@ -44,16 +45,41 @@ class Source:
         """A field that is a string."""
         return str(self._of(key))
 
-    def integer(self, key: str, default: int | None = None) -> int:
-        """A field that is an integer, also as text."""
+    def integer(self, key: str, default: int | None = None, *, low: int, high: int) -> int:
+        """A field that is an integer from ``low`` to ``high``, also as text."""
         if default is not None and key not in self._fields:
             return default
+        value = self._of(key)
         try:
-            return int(self._of(key))
-        except (TypeError, ValueError):
+            found = int(value) if type(value) in (int, str) else low - 1
+        except ValueError:
+            found = low - 1
+        if not low <= found <= high:
             raise ValueError(
-                f"{self._name}.{key} is not an integer; the model is damaged"
-            ) from None
+                f"{self._name}.{key} is not an integer from {low} to {high}, but {value!r:.40}; "
+                "the model is damaged"
+            )
+        return found
+
+    def integers(
+        self, key: str, length: int | None = None, *, low: int = 0, high: int = 2**31 - 1
+    ) -> np.ndarray:
+        """A field that is a list of integers from ``low`` to ``high``: int64 (length,)."""
+        found = self.numbers(key, length)
+        if not ((found >= low) & (found <= high) & (found == np.trunc(found))).all():
+            raise ValueError(
+                f"{self._name}.{key} has numbers that are not integers from {low} to {high}; the "
+                "model is damaged"
+            )
+        return found.astype(np.int64)
+
+    def singles(self, key: str, length: int | None = None) -> np.ndarray:
+        """A field that is a list of finite float32."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = self.numbers(key, length).astype(np.float32)
+        if not np.isfinite(found).all():
+            raise ValueError(f"{self._name}.{key} has numbers that are not finite")
+        return found
 
     def numbers(self, key: str, length: int | None = None) -> np.ndarray:
         """A field that is a list of numbers, of a given length unless this is None."""
@@ -70,8 +96,10 @@ class Source:
 
 def no_schema(n_features: int, names: Any = None) -> FeatureSchema:
     """The schema of numeric columns."""
-    if n_features < 1:
-        raise ValueError(f"the model has {n_features} features; it is damaged")
+    if not 1 <= n_features <= MAX_SOURCE_FEATURES:
+        raise ValueError(
+            f"the model has {n_features} features, where 1 to {MAX_SOURCE_FEATURES} are possible"
+        )
     if names is not None and (len(names) != n_features or len(set(names)) != len(names)):
         raise ValueError("the names of the features are not one for each; the model is damaged")
     known = None if names is None else np.array([str(name) for name in names], dtype=object)

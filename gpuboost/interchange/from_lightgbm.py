@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gpuboost.data.frames import FeatureSchema
+from gpuboost.data.parameters import integer_between
+from gpuboost.estimators.files.models import MAX_COLUMNS
 from gpuboost.estimators.imported.columns import (
+    MAX_SOURCE_FEATURES,
     NAN_IS_MISSING,
     NAN_IS_ZERO,
     ROUNDED,
@@ -83,17 +86,17 @@ def from_lightgbm(model: Any, *, n_rounds: int | str | None = None) -> ImportedE
         If the file cannot be read.
     """
     text, best, classes = _content_of(model)
-    head, blocks, pandas_categories = _sections(text)
-    per_round = head.integer("num_tree_per_iteration")
+    head, blocks, tail = _sections(text)
+    per_round = head.integer("num_tree_per_iteration", low=1, high=MAX_COLUMNS)
     trees = [_tree(block) for block in blocks[: _n_trees(len(blocks), per_round, n_rounds, best)]]
-    n_features = head.integer("max_feature_idx") + 1
+    n_features = head.integer("max_feature_idx", low=0, high=MAX_SOURCE_FEATURES - 1) + 1
     ensemble, columns = ensemble_of(trees, n_features, False, ROUNDED)
     columns = replace(columns, tiny_is_zero=True)
     column = np.arange(len(trees), dtype=np.int32) % per_round
     leaf_sum = LeafSum(column, np.zeros(per_round))
     averaged = len(trees) / per_round if "average_output" in head else 1.0
     link, scale, is_classifier = _objective(head)
-    schema = _schema(head, n_features, blocks, pandas_categories)
+    schema = _schema(head, n_features, tail)
     link_of = PredictionLink(link, scale, averaged)
     found = ImportedTrees(ensemble, columns, leaf_sum, link_of, schema, LIGHTGBM_NAME)
     if not is_classifier:
@@ -107,7 +110,7 @@ def from_lightgbm(model: Any, *, n_rounds: int | str | None = None) -> ImportedE
 
 def _content_of(model: Any) -> tuple[str, int | None, Any]:
     """The model text, the best round if there is one, and class labels if they are known."""
-    if isinstance(model, str) and model.lstrip().startswith("tree"):
+    if isinstance(model, str) and "\n" in model:
         return model, None, None
     if isinstance(model, (str, os.PathLike)):
         return Path(model).read_text(encoding="utf-8"), None, None
@@ -122,51 +125,73 @@ def _content_of(model: Any) -> tuple[str, int | None, Any]:
     return text, best if best and best > 0 else None, getattr(model, "classes_", None)
 
 
-def _sections(text: str) -> tuple[_Text, list[_Text], Any]:
-    """The head of a model, its trees, and the categories of pandas columns."""
+@dataclass(frozen=True)
+class _Tail:
+    """What a model says after its trees: the columns of categories, and pandas' categories."""
+
+    categorical_features: list[int]
+    pandas_categories: list[list[Any]]
+
+
+def _sections(text: str) -> tuple[_Text, list[_Text], _Tail]:
+    """The head of a model, its trees, and what follows."""
     head, _, rest = text.partition("\nTree=")
     body, end, tail = rest.partition("\nend of trees")
     if not head.startswith("tree") or not end:
         raise ValueError("this is no text of a LightGBM model, or it is cut short")
     blocks = [_Text(f"Tree={part}") for part in body.split("\nTree=")]
-    categories = None
-    for line in tail.splitlines():
-        if line.startswith("pandas_categorical:"):
+    for number, block in enumerate(blocks):
+        block.integer("Tree", low=number, high=number)  # none is lost
+    return _Text(head), blocks, _tail(tail)
+
+
+def _tail(text: str) -> _Tail:
+    features: list[int] = []
+    categories: Any = []
+    for line in text.splitlines():
+        key, _, value = line.strip("[]").partition(":")
+        if key == "categorical_feature":
+            words = [word.strip() for word in value.split(",")]
+            features = [int(word) for word in words if word.isdecimal()]
+        if key == "pandas_categorical":
             try:
-                categories = json.loads(line.partition(":")[2])
-            except ValueError as error:
-                raise ValueError("the categories of the LightGBM model are damaged") from error
-    return _Text(head), blocks, categories
+                categories = json.loads(line.partition(":")[2]) or []
+            except (ValueError, RecursionError):
+                categories = None
+    is_lists = isinstance(categories, list) and all(isinstance(own, list) for own in categories)
+    is_values = is_lists and all(
+        isinstance(each, (str, int, float)) for own in categories for each in own
+    )
+    if not is_values:
+        raise ValueError("the categories of the LightGBM model are damaged")
+    return _Tail(features, categories)
 
 
 class _Text(Source):
     """The lines ``key=value`` of a part of the model text; a line without value is a flag."""
 
     def __init__(self, text: str) -> None:
-        lines = (line.partition("=") for line in text.splitlines() if line.strip())
-        super().__init__({key: value for key, _, value in lines}, LIGHTGBM_NAME)
+        lines = [line.partition("=") for line in text.splitlines() if line.strip()]
+        found = {key: value for key, _, value in lines}
+        if len(found) < len(lines):
+            raise ValueError("a part of the LightGBM model has a field twice; it is damaged")
+        super().__init__(found, LIGHTGBM_NAME)
 
     def numbers(self, key: str, length: int | None = None) -> np.ndarray:
         """A field that is a list of numbers: float64."""
         try:
-            values = [float(word) for word in self.text(key).split()]
+            found = np.array([float(word) for word in self.text(key).split()], dtype=np.float64)
         except ValueError:
-            values = []
-        if length is not None and len(values) != length:
-            raise ValueError(f"{key} of a LightGBM tree is not {length} numbers; it is damaged")
-        return np.array(values, dtype=np.float64)
-
-    def integers(self, key: str, length: int) -> np.ndarray:
-        """A field that is a list of integers: int64."""
-        found = self.numbers(key, length)
-        if not (np.abs(found) < 2**53).all():
-            raise ValueError(f"{key} of a LightGBM tree has numbers out of range; it is damaged")
-        return found.astype(np.int64)
+            found = None
+        if found is None or length not in (None, len(found)):
+            wanted = "numbers" if length is None else f"{length} numbers"
+            raise ValueError(f"{key} of a LightGBM tree is not a list of {wanted}; it is damaged")
+        return found
 
 
 def _n_trees(n_all: int, per_round: int, n_rounds: Any, best: int | None) -> int:
     """Number of trees of the rounds that are used."""
-    if per_round < 1 or n_all % per_round:
+    if n_all % per_round:
         raise ValueError("the last round of the LightGBM model lacks trees")
     if n_rounds is None:
         n_rounds = n_all // per_round if best is None else best
@@ -176,26 +201,26 @@ def _n_trees(n_all: int, per_round: int, n_rounds: Any, best: int | None) -> int
                 f"n_rounds={n_rounds!r} needs a Booster that stopped early; pass a number or None"
             )
         n_rounds = best
-    if isinstance(n_rounds, bool) or not 1 <= n_rounds <= n_all // per_round:
-        raise ValueError(f"n_rounds must be from 1 to {n_all // per_round}, got {n_rounds!r}")
-    return int(n_rounds) * per_round
+    return integer_between("n_rounds", n_rounds, 1, n_all // per_round) * per_round
 
 
 def _tree(fields: _Text) -> SourceTree:
     """A tree; LightGBM numbers splits from 0, and leaf k is the child -1 - k."""
-    if fields.integer("is_linear", 0):
+    if fields.integer("is_linear", 0, low=0, high=1):
         raise ValueError("this LightGBM model has linear trees, which gpuboost does not have")
-    n_leaves = fields.integer("num_leaves")
+    n_leaves = fields.integer("num_leaves", low=1, high=2**31 - 1)
     m = n_leaves - 1
-    if m < 0:
-        raise ValueError("a LightGBM tree has no leaves; the model is damaged")
-    value = np.concatenate([np.zeros(m), fields.numbers("leaf_value", n_leaves)])[:, None]
+    leaf_values = fields.numbers("leaf_value", n_leaves)
+    value = np.concatenate([np.zeros(m), leaf_values])[:, None]
     if m == 0:
         none, no_child = np.zeros(1), np.full(1, -1)
         return SourceTree(no_child, no_child, none, none, none.astype(bool), value)
-    children = [_children(fields.integers(f"{side}_child", m), m) for side in ("left", "right")]
+    children = [
+        _children(fields.integers(f"{side}_child", m, low=-n_leaves, high=m - 1), m)
+        for side in ("left", "right")
+    ]
     leaves = np.full(n_leaves, -1)
-    decision = fields.integers("decision_type", m)
+    decision = fields.integers("decision_type", m, high=15)
     threshold = fields.numbers("threshold", m)
     rules = (decision >> _RULE_SHIFT) & 3
     if (rules > 2).any():
@@ -237,16 +262,18 @@ def _category_splits(
     nodes = np.flatnonzero(decision & _BY_CATEGORY).tolist()
     if not nodes:
         return {}
-    n_sets = fields.integer("num_cat")
+    n_sets = fields.integer("num_cat", low=1, high=2**31 - 2)
     starts = fields.integers("cat_boundaries", n_sets + 1)
-    words = fields.numbers("cat_threshold").astype(np.int64)
+    words = fields.integers("cat_threshold", high=2**32 - 1)
     found = {}
     for node in nodes:
         place = threshold[node]
-        inside = 0 <= place < n_sets and 0 <= starts[int(place)] <= starts[int(place) + 1]
-        if not (inside and starts[int(place) + 1] <= len(words)):
+        if place != place or not 0 <= place < n_sets or place != int(place):
+            raise ValueError("a set of categories of a LightGBM tree does not exist; it is damaged")
+        start, stop = starts[int(place)], starts[int(place) + 1]
+        if not start <= stop <= len(words):
             raise ValueError("the categories of a LightGBM tree are out of range; it is damaged")
-        own = words[starts[int(place)] : starts[int(place) + 1]]
+        own = words[start:stop]
         bits = np.unpackbits(own.astype("<u4").view(np.uint8), bitorder="little")
         found[node] = CategorySplit(frozenset(np.flatnonzero(bits).tolist()), go_left=True)
     return found
@@ -254,9 +281,11 @@ def _category_splits(
 
 def _objective(head: _Text) -> tuple[str, float, bool]:
     """The link, the factor of a sigmoid, and whether the model is a classifier."""
-    words = str(head.get("objective", "custom")).split()
+    words = str(head.get("objective", "custom")).split() or ["custom"]
     name, options = words[0], dict(word.partition(":")[::2] for word in words[1:])
     scale = float(options.get("sigmoid") or 1.0)
+    if not 0.0 < scale < np.inf:
+        raise ValueError(f"the sigmoid of the LightGBM model is {scale}; it is damaged")
     if name in _CLASS_VALUE_LINKS:
         return _CLASS_VALUE_LINKS[name], scale, True
     if name not in _VALUE_LINKS:
@@ -267,23 +296,40 @@ def _objective(head: _Text) -> tuple[str, float, bool]:
     return _VALUE_LINKS[name], scale, False
 
 
-def _schema(
-    head: _Text, n_features: int, blocks: list[_Text], pandas_categories: Any
-) -> FeatureSchema:
+def _schema(head: _Text, n_features: int, tail: _Tail) -> FeatureSchema:
     """The names of the features, and the categories of pandas columns, in the order of columns."""
     names = head.text("feature_names").split()
     default = [f"Column_{feature}" for feature in range(n_features)]
     schema = no_schema(n_features, None if names == default else names)
     infos = head.text("feature_infos").split()
-    if not pandas_categories:
-        return schema
-    # A column of categories lists them as a:b:c, one of numbers its range, and one of one value is
-    # none. Only if all columns of categories can be told, their categories are known.
-    by_category = [f for f, info in enumerate(infos) if not info.startswith(("[", "none"))]
-    if len(by_category) != len(pandas_categories):
+    if len(infos) != n_features:
+        raise ValueError("feature_infos of the LightGBM model is not one for each feature")
+    if not tail.pandas_categories:
         return schema
     codes = list(schema.codes)
-    for feature, own in zip(by_category, pandas_categories, strict=True):
-        schema.is_categorical[feature] = True
+    for feature, own in _pandas_columns(infos, tail):
         codes[feature] = {category: code for code, category in enumerate(own)}
-    return FeatureSchema(schema.names, n_features, schema.is_categorical, tuple(codes), True)
+    is_categorical = np.array([known is not None for known in codes])
+    return FeatureSchema(schema.names, n_features, is_categorical, tuple(codes), True)
+
+
+def _pandas_columns(infos: list[str], tail: _Tail) -> list[tuple[int, list[Any]]]:
+    """Each column of categories, with these; none if the model does not say which they are.
+
+    The info of such a column lists the codes as a:b:c. That of a column of one value is "none".
+    """
+    features, lists = tail.categorical_features, tail.pandas_categories
+    if len(features) != len(lists):
+        features = [f for f, info in enumerate(infos) if not info.startswith(("[", "none"))]
+    pairs = list(zip(features, lists, strict=False))
+    if len(features) != len(lists) or not all(0 <= f < len(infos) for f in features):
+        return []
+    fits = all(
+        infos[f] == "none" or max(map(_code_of, infos[f].split(":"))) < len(own) for f, own in pairs
+    )
+    return pairs if fits else []
+
+
+def _code_of(word: str) -> float:
+    """A code in the info of a column of categories; infinity for anything else."""
+    return int(word) if word.removeprefix("-").isdecimal() else np.inf

@@ -50,8 +50,8 @@ _HISTOGRAM_BOOSTING = (
     sklearn.ensemble.HistGradientBoostingRegressor,
 )
 KINDS = (
-    "decision trees, extra-trees, random forests, bagging of trees, GradientBoosting* and "
-    "HistGradientBoosting*"
+    "decision trees, extra-trees, random forests, bagging of trees, AdaBoostClassifier of trees, "
+    "GradientBoosting* and HistGradientBoosting*"
 )
 
 
@@ -63,8 +63,9 @@ def from_sklearn(estimator: Any) -> ImportedEstimator:
     Parameters
     ----------
     estimator : estimator
-        A decision tree, extra-tree, random forest, extra-trees, bagging of such trees,
-        GradientBoosting* or HistGradientBoosting* of scikit-learn.
+        A decision tree, extra-tree, random forest, extra-trees, bagging of such trees, an
+        AdaBoostClassifier of such trees, GradientBoosting* or HistGradientBoosting* of
+        scikit-learn.
 
     Returns
     -------
@@ -87,6 +88,8 @@ def from_sklearn(estimator: Any) -> ImportedEstimator:
         model = _histogram_boosting(estimator)
     elif isinstance(estimator, _BOOSTING):
         model = _boosting(estimator)
+    elif isinstance(estimator, sklearn.ensemble.AdaBoostClassifier):
+        model = _adaboost(estimator)
     elif isinstance(estimator, (_TREES, *_FORESTS, *_BAGGING)):
         model = _mean_of_trees(estimator)
     else:
@@ -120,10 +123,38 @@ def _mean_of_trees(estimator: Any) -> ImportedTrees:
     return _model(estimator, ensemble, columns, rule, "identity")
 
 
+def _adaboost(estimator: Any) -> ImportedTrees:
+    """The model of AdaBoostClassifier, whose trees vote.
+
+    The class that a leaf votes for gets the weight w of the tree, each other class -w / (K - 1).
+    The sum of two classes is one column: that of the second class, which is minus the first, twice.
+    """
+    classes, weights = estimator.classes_, estimator.estimator_weights_
+    trees = []
+    for member, weight in zip(estimator.estimators_, weights.tolist(), strict=False):
+        if not isinstance(member, _TREES):
+            raise ValueError(f"AdaBoostClassifier of {member!r:.60}: only trees can be imported")
+        tree = _tree(member.tree_, 1.0)
+        voted = np.searchsorted(classes, member.classes_)[tree.value.argmax(axis=1)]
+        others = weight if len(classes) == 1 else -1 / (len(classes) - 1) * weight
+        value = np.where(voted[:, None] == np.arange(len(classes)), weight, others)
+        tree.value = 2.0 * value[:, 1:] if len(classes) == 2 else value
+        trees.append(tree)
+    ensemble, columns = ensemble_of(trees, estimator.n_features_in_, True, KNOWN)
+    width = ensemble.n_values
+    column = np.full(len(trees), ALL_COLUMNS if width > 1 else 0, dtype=np.int32)
+    rule = LeafSum(column, np.zeros(width), divisor=float(weights.sum()))
+    link = PredictionLink("sigmoid")
+    if width > 1:
+        link = PredictionLink("softmax", divisor=len(classes) - 1.0)
+    return _model(estimator, ensemble, columns, rule, link)
+
+
 def _tree(tree: Any, factor: float, features: Any = None) -> SourceTree:
     """A tree of scikit-learn, with its values times ``factor``."""
     m, left, right = tree.node_count, tree.children_left, tree.children_right
-    feature = tree.feature if features is None else np.asarray(features)[tree.feature]
+    feature = np.maximum(tree.feature, 0)
+    feature = feature if features is None else np.asarray(features)[feature]
     value = tree.value.reshape(m, -1) if tree.n_outputs == 1 else tree.value[:, :, 0]
     cost, inner = tree.weighted_n_node_samples * tree.impurity, left != LEAF_CHILD
     gain = np.zeros(m)

@@ -57,6 +57,7 @@ def from_treelite(model: Any) -> ImportedEstimator:
     Returns
     -------
     ImportedClassifier or ImportedRegressor
+        A regressor of probabilities if there are several outputs of two classes each.
 
     Raises
     ------
@@ -85,7 +86,8 @@ def from_treelite(model: Any) -> ImportedEstimator:
     link = PredictionLink(_LINK_OF_POSTPROCESSOR[name], float(_field(head, "sigmoid_alpha")[0]))
     schema = no_schema(model.num_feature)
     found = ImportedTrees(ensemble, columns, rule, link, schema, TREELITE_NAME)
-    if task in (_REGRESSION, _RANKING):
+    # Several outputs of two classes each are values: the probability of each output.
+    if task in (_REGRESSION, _RANKING) or int(_field(head, "num_target")[0]) > 1:
         return ImportedRegressor.of(found)
     return ImportedClassifier.of(found, classes_=np.arange(max(2, len(rule.base))))
 
@@ -137,7 +139,9 @@ def _tree(accessor: Any, single: bool) -> SourceTree:
     threshold = _field(accessor, "threshold").astype(np.float32 if single else np.float64)
     with np.errstate(over="ignore"):
         below = np.nextafter(threshold, threshold.dtype.type(-np.inf))
-    strict = np.isin(compare, (_LESS, _AT_LEAST))
+    strict = np.isin(compare, (_LESS, _AT_LEAST)) & is_number
+    if (strict & (threshold == -np.inf)).any():
+        raise ValueError("this model compares with -inf by < or >=, which no <= can express")
     optional = {name: _field(accessor, name) for name in ("gain", "sum_hess", "data_count")}
     known = {name: own for name, own in optional.items() if len(own) == len(left)}
     return SourceTree(

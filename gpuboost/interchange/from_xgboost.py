@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from gpuboost.data.frames import FeatureSchema
-from gpuboost.engine.numerics import log
-from gpuboost.estimators.imported.columns import SET
+from gpuboost.data.parameters import integer_between
+from gpuboost.estimators.files.models import MAX_COLUMNS
+from gpuboost.estimators.imported.columns import MAX_SOURCE_FEATURES, SET
 from gpuboost.estimators.imported.estimators import (
     ImportedClassifier,
     ImportedEstimator,
@@ -30,10 +31,12 @@ from gpuboost.estimators.imported.model import (
     PredictionLink,
 )
 from gpuboost.interchange.fields import Source, no_schema
-from gpuboost.interchange.trees import CategorySplit, SourceTree, ensemble_of
+from gpuboost.interchange.logarithm import log_of_float32
+from gpuboost.interchange.trees import LEAF_CHILD, CategorySplit, SourceTree, ensemble_of
 from gpuboost.interchange.ubjson import UbjsonReader
 
 XGBOOST_NAME = "XGBoost"
+SMALLEST_SCORE = np.float32(1e-6)  # XGBoost clips the base scores of logistic objectives
 _CLASSES, _VALUES = True, False
 # Link, and whether predictions are probabilities of classes, by objective. XGBoost has no
 # probabilities for binary:logitraw.
@@ -61,7 +64,8 @@ OBJECTIVES = {
 def from_xgboost(model: Any, *, n_rounds: int | str | None = None) -> ImportedEstimator:
     """A model of XGBoost as an estimator of gpuboost.
 
-    Raw predictions are equal to those of XGBoost, bit for bit, and probabilities nearly so.
+    Raw predictions are equal to those of ``Booster.predict`` on a CPU, bit for bit, and
+    probabilities nearly so.
 
     Parameters
     ----------
@@ -76,7 +80,8 @@ def from_xgboost(model: Any, *, n_rounds: int | str | None = None) -> ImportedEs
     Returns
     -------
     ImportedClassifier or ImportedRegressor
-        A classifier for objectives that give probabilities of classes.
+        A classifier for objectives that give probabilities of classes. With several labels of two
+        classes each, a regressor that predicts the probability of each label, as Booster does.
 
     Raises
     ------
@@ -94,12 +99,13 @@ def from_xgboost(model: Any, *, n_rounds: int | str | None = None) -> ImportedEs
         raise ValueError(f"an XGBoost model with booster={kind!r} has no trees; use gbtree or dart")
     holder = booster.part("gbtree") if kind == "dart" else booster
     trees_of = holder.part("model")
-    weights = booster.numbers("weight_drop") if kind == "dart" else None
+    n_all = len(trees_of.parts("trees"))
+    weights = booster.singles("weight_drop", n_all) if kind == "dart" else None
     n_trees = _n_trees(learner, trees_of, n_rounds, is_wrapper)
     parameters = learner.part("learner_model_param")
-    n_features = parameters.integer("num_feature")
+    n_features = parameters.integer("num_feature", low=1, high=MAX_SOURCE_FEATURES)
     trees = [
-        _tree(own, None if weights is None else np.float32(weights[t]))
+        _tree(own, None if weights is None else weights[t])
         for t, own in enumerate(trees_of.parts("trees")[:n_trees])
     ]
     if not trees:
@@ -113,13 +119,13 @@ def from_xgboost(model: Any, *, n_rounds: int | str | None = None) -> ImportedEs
     link, is_classifier = OBJECTIVES[objective]
     base = _base(parameters, link)
     width = ensemble.n_values
-    column = trees_of.numbers("tree_info")[:n_trees].astype(np.int32)
+    column = trees_of.integers("tree_info", n_all)[:n_trees].astype(np.int32)
     if width > 1:
         column[:] = ALL_COLUMNS
     leaf_sum = LeafSum(column, _as_columns(base, column, width, parameters), single=True)
     schema = _schema(learner, trees_of, n_features)
     found = ImportedTrees(ensemble, columns, leaf_sum, PredictionLink(link), schema, XGBOOST_NAME)
-    if not is_classifier:
+    if not is_classifier or parameters.integer("num_target", 1, low=1, high=MAX_COLUMNS) > 1:
         return ImportedRegressor.of(found)
     n_classes = max(2, len(leaf_sum.base))
     return ImportedClassifier.of(found, classes_=np.arange(n_classes))
@@ -170,29 +176,29 @@ def _n_trees(learner: Source, trees_of: Source, n_rounds: Any, is_wrapper: bool)
             raise ValueError(
                 f"n_rounds={n_rounds!r} needs a model that stopped early; pass a number or None"
             )
-        n_rounds = int(best) + 1
-    stops = trees_of.numbers("iteration_indptr")
-    if isinstance(n_rounds, bool) or not 1 <= n_rounds < len(stops):
-        raise ValueError(f"n_rounds must be from 1 to {len(stops) - 1}, got {n_rounds!r}")
-    return int(stops[n_rounds])
+        attributes = Source({"best_iteration": best}, XGBOOST_NAME)
+        n_rounds = attributes.integer("best_iteration", low=0, high=n_all - 1) + 1
+    stops = trees_of.integers("iteration_indptr", high=n_all)
+    return int(stops[integer_between("n_rounds", n_rounds, 1, len(stops) - 1)])
 
 
 def _tree(fields: Source, weight: np.float32 | None) -> SourceTree:
-    left = fields.numbers("left_children").astype(np.int64)
+    left = fields.integers("left_children", low=LEAF_CHILD)
     m = len(left)
-    condition = fields.numbers("split_conditions", m).astype(np.float32)
-    width = fields.part("tree_param").integer("size_leaf_vector")
-    value = condition[:, None] if width <= 1 else _vectors(fields, m, width)
-    if weight is not None:
-        value = value * weight  # in float32, as XGBoost multiplies
+    right = fields.integers("right_children", m, low=LEAF_CHILD)
+    condition = fields.singles("split_conditions", m)
+    width = fields.part("tree_param").integer("size_leaf_vector", low=0, high=MAX_COLUMNS)
+    value = condition[:, None] if width <= 1 else _vectors(fields, left, right, width)
     with np.errstate(over="ignore"):
+        if weight is not None:
+            value = value * weight  # in float32, as XGBoost multiplies
         threshold = np.nextafter(condition, np.float32(-np.inf)).astype(np.float64)
     return SourceTree(
         left,
-        fields.numbers("right_children", m).astype(np.int64),
-        fields.numbers("split_indices", m).astype(np.int64),
+        right,
+        fields.integers("split_indices", m),
         threshold,
-        fields.numbers("default_left", m).astype(bool),
+        fields.integers("default_left", m, high=1).astype(bool),
         value.astype(np.float64),
         by_category=_category_splits(fields, m),
         gain=fields.numbers("loss_changes", m).astype(np.float64),
@@ -200,49 +206,71 @@ def _tree(fields: Source, weight: np.float32 | None) -> SourceTree:
     )
 
 
-def _vectors(fields: Source, m: int, width: int) -> np.ndarray:
-    """Values of the leaves of a tree of several outputs: float32 (m, width)."""
-    return fields.numbers("base_weights", m * width).astype(np.float32).reshape(m, width)
+def _vectors(fields: Source, left: np.ndarray, right: np.ndarray, width: int) -> np.ndarray:
+    """Values of the leaves of a tree of several outputs: float32 (m, width).
+
+    Since version 3.2, XGBoost stores them apart from the nodes, and the right child of a leaf is
+    its place there.
+    """
+    m = len(left)
+    if "leaf_weights" not in fields:
+        return fields.singles("base_weights", m * width).reshape(m, width)
+    vectors = fields.singles("leaf_weights")
+    place = np.where(left == LEAF_CHILD, right, 0)
+    if len(vectors) % width or not 0 <= place.min() <= place.max() < len(vectors) // width:
+        raise ValueError("the values of the leaves of an XGBoost tree are out of range")
+    return vectors.reshape(-1, width)[place]
 
 
 def _category_splits(fields: Source, m: int) -> dict[int, CategorySplit]:
     """The splits by category: the categories of the set go right, all others left."""
-    nodes, categories = fields.numbers("categories_nodes"), fields.numbers("categories")
-    starts = fields.numbers("categories_segments", len(nodes)).astype(int)
-    sizes = fields.numbers("categories_sizes", len(nodes)).astype(int)
+    if "split_type" not in fields:  # before version 1.3
+        return {}
+    nodes = fields.integers("categories_nodes", high=m - 1)
+    categories = fields.integers("categories", low=-(2**31))
+    starts = fields.integers("categories_segments", len(nodes)).tolist()
+    sizes = fields.integers("categories_sizes", len(nodes)).tolist()
+    by_category = np.flatnonzero(fields.integers("split_type", m, high=1))
+    if len(np.unique(nodes)) < len(nodes) or not np.isin(by_category, nodes).all():
+        raise ValueError("a split by category of an XGBoost tree has not one set of categories")
     found = {}
-    for node, start, size in zip(nodes.tolist(), starts.tolist(), sizes.tolist(), strict=True):
-        if not (0 <= node < m and 0 <= start <= start + size <= len(categories)):
+    for node, start, size in zip(nodes.tolist(), starts, sizes, strict=True):
+        if start + size > len(categories):
             raise ValueError("the categories of an XGBoost tree are out of range")
-        own = frozenset(int(category) for category in categories[start : start + size])
-        found[int(node)] = CategorySplit(own, go_left=False)
+        if node in by_category:
+            own = frozenset(categories[start : start + size].tolist())
+            found[node] = CategorySplit(own, go_left=False)
     return found
 
 
 def _base(parameters: Source, link: str) -> np.ndarray:
     """The base score as raw predictions: float32 (1,) or (n_columns,)."""
-    given = json.loads(parameters.text("base_score"))
-    scores = np.atleast_1d(np.array(given, dtype=np.float32))
-    one = np.float32(1.0)
-    with np.errstate(all="ignore"):
-        if link == "sigmoid":
-            odds = (one / scores - one).astype(np.float64)
-            found = -log(odds).astype(np.float32)
-        elif link == "exp":
-            odds = scores.astype(np.float64)
-            found = log(odds).astype(np.float32)
-        else:
-            odds, found = np.ones(1), scores
-    if not (np.isfinite(found).all() and (odds > 0.0).all()):
-        raise ValueError(f"the base score {given!r} of the XGBoost model is out of range")
-    return found
+    given, one = parameters.text("base_score"), np.float32(1.0)
+    scores = Source({"base_score": _list_of(given)}, XGBOOST_NAME).singles("base_score")
+    if link == "sigmoid":
+        scores = np.clip(scores, SMALLEST_SCORE, one - SMALLEST_SCORE)
+        return -log_of_float32(one / scores - one)
+    if link == "exp" and not (len(scores) and scores.min() > 0.0):
+        raise ValueError(f"the base score {given!r:.60} of the XGBoost model is not positive")
+    return log_of_float32(scores) if link == "exp" else scores
+
+
+def _list_of(text: str) -> list[Any]:
+    """The numbers of a base score, which older versions write without brackets."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = [text]
+    return found if isinstance(found, list) else [found]
 
 
 def _as_columns(base: np.ndarray, column: np.ndarray, width: int, parameters: Source) -> np.ndarray:
     """The base score of each column of raw predictions."""
-    n_columns = max(
-        1, parameters.integer("num_class"), parameters.integer("num_target", 1), width, len(base)
-    )
+    counts = [
+        parameters.integer(key, default, low=0, high=MAX_COLUMNS)
+        for key, default in (("num_class", 0), ("num_target", 1))
+    ]
+    n_columns = max(1, *counts, width, len(base))
     if len(base) not in (1, n_columns) or column.max() >= n_columns or width not in (1, n_columns):
         raise ValueError("the trees of the XGBoost model are not those of its classes or outputs")
     return np.broadcast_to(base.astype(np.float64), (n_columns,)).copy()
@@ -252,24 +280,28 @@ def _schema(learner: Source, trees_of: Source, n_features: int) -> FeatureSchema
     """The names of the features, and the categories of data frames, if the model has them."""
     names = learner.get("feature_names", [])
     schema = no_schema(n_features, names if isinstance(names, list) and names else None)
-    encoded = trees_of.get("cats", {})
-    encoded = encoded.get("enc", []) if isinstance(encoded, dict) else []
-    for feature, own in enumerate(encoded[:n_features]):
+    if not trees_of.get("cats"):
+        return schema
+    encoded = trees_of.part("cats")
+    codes = list(schema.codes)
+    for feature, own in enumerate(encoded.parts("enc")[:n_features] if "enc" in encoded else ()):
         categories = _categories_of(own)
         if categories:
-            schema.is_categorical[feature] = True
-            codes = list(schema.codes)
             codes[feature] = {category: code for code, category in enumerate(categories)}
-            schema = FeatureSchema(
-                schema.names, n_features, schema.is_categorical, tuple(codes), True
-            )
-    return schema
+    is_categorical = np.array([known is not None for known in codes])
+    return FeatureSchema(schema.names, n_features, is_categorical, tuple(codes), True)
 
 
-def _categories_of(encoded: Any) -> list[Any]:
-    """The categories of a column: strings as bytes one after another, or numbers."""
-    values, ends = encoded.get("values", []), encoded.get("offsets")
-    if ends is None:
-        return np.asarray(values).tolist()
-    text, ends = bytes(np.asarray(values, dtype=np.uint8)), np.asarray(ends).tolist()
-    return [text[a:b].decode("utf-8") for a, b in itertools.pairwise(ends)]
+def _categories_of(encoded: Source) -> list[Any]:
+    """The categories of a column: numbers, or strings as signed bytes one after another.
+
+    XGBoost cuts off strings that are not ASCII; such a column has no known categories.
+    """
+    if "offsets" not in encoded:
+        return encoded.numbers("values").tolist()
+    values = encoded.integers("values", low=-128, high=255)
+    ends = encoded.integers("offsets", high=len(values)).tolist()
+    if ((values < 0) | (values > 127)).any():
+        return []
+    text = bytes(values.tolist()).decode("ascii")
+    return [text[a:b] for a, b in itertools.pairwise(ends)]

@@ -19,6 +19,7 @@ from gpuboost.estimators.imported.columns import (
 )
 
 LEAF_CHILD = -1
+_MAX_COUNT = 2.0**62
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,7 +205,7 @@ def _tree(tree: SourceTree, order: np.ndarray, place: np.ndarray, columns: _Colu
         for k in np.flatnonzero(by_category).tolist()
     ]
     is_number = ~is_leaf & ~by_category
-    zeros = np.zeros(m)
+    gain, weight, count = (_known(own, order) for own in (tree.gain, tree.weight, tree.count))
     return Tree(
         feature=place,
         threshold=np.where(is_number, tree.threshold[order], np.nan),
@@ -214,11 +215,19 @@ def _tree(tree: SourceTree, order: np.ndarray, place: np.ndarray, columns: _Colu
         category=category,
         masks=np.array(masks, dtype=np.uint32).reshape(-1, 8),
         value=value,
-        impurity_decrease=zeros if tree.gain is None else np.where(is_leaf, 0.0, tree.gain[order]),
+        impurity_decrease=np.where(is_leaf, 0.0, gain),
         impurity=np.full(m, np.nan),
-        weight=zeros if tree.weight is None else tree.weight[order].astype(np.float64),
-        count=np.maximum(zeros if tree.count is None else tree.count[order], 0).astype(np.int64),
+        weight=weight,
+        count=np.minimum(count, _MAX_COUNT).astype(np.int64),
     )
+
+
+def _known(given: np.ndarray | None, order: np.ndarray) -> np.ndarray:
+    """Gains, weights or counts in the given order: float64 (m,), 0 where they make no sense."""
+    if given is None:
+        return np.zeros(len(order))
+    found = given[order].astype(np.float64)
+    return np.where((found > 0.0) & (found < np.inf), found, 0.0)
 
 
 def _mask(split: CategorySplit, categories: np.ndarray) -> np.ndarray:

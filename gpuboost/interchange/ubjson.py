@@ -30,6 +30,7 @@ class UbjsonReader:
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
+        self._n_left = len(data)  # values: constants of a container with a type take no bytes
 
     def read(self) -> Any:
         """The value; arrays of numbers of one type become ndarrays.

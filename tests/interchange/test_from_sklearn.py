@@ -17,6 +17,10 @@ import gpuboost
 from tests.interchange.cases import assert_bits, hard_rows
 
 N = 200
+WITHOUT_MISSING = (
+    *(ensemble.GradientBoostingClassifier, ensemble.GradientBoostingRegressor),
+    ensemble.AdaBoostClassifier,
+)
 
 
 def estimator_of(seed: int, rng: np.random.Generator) -> Any:
@@ -40,6 +44,9 @@ def estimator_of(seed: int, rng: np.random.Generator) -> Any:
             loss=("squared_error", "poisson", "gamma")[seed % 3], **hist
         ),
         lambda: sklearn.tree.DecisionTreeRegressor(max_depth=depth),
+        lambda: ensemble.AdaBoostClassifier(
+            sklearn.tree.DecisionTreeClassifier(max_depth=int(rng.integers(1, 4))), **few
+        ),
     )
     return makers[seed % len(makers)]()
 
@@ -49,9 +56,7 @@ def random_model(seed: int) -> tuple[Any, np.ndarray]:
     estimator = estimator_of(seed, rng)
     n_features = int(rng.integers(2, 6))
     X = rng.normal(size=(N, n_features)).round(int(rng.integers(1, 8)))
-    takes_missing = not isinstance(
-        estimator, (ensemble.GradientBoostingClassifier, ensemble.GradientBoostingRegressor)
-    )
+    takes_missing = not isinstance(estimator, WITHOUT_MISSING)
     if takes_missing and seed % 3:
         X[rng.random(X.shape) < 0.1] = np.nan
     signal = np.nan_to_num(X[:, 0]) + 0.3 * np.nan_to_num(X[:, -1]) + rng.normal(size=N)
@@ -85,10 +90,12 @@ def raw_of(estimator: Any, X: np.ndarray) -> np.ndarray:
         if isinstance(estimator, ensemble.GradientBoostingRegressor):
             return estimator.predict(X)
         return estimator._raw_predict(X.astype(np.float32) if hasattr(estimator, "init_") else X)
+    if isinstance(estimator, ensemble.AdaBoostClassifier):
+        return estimator.decision_function(X)
     return estimator.predict_proba(X) if hasattr(estimator, "classes_") else estimator.predict(X)
 
 
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("seed", range(60))
 def test_raw_predictions_are_sklearns(seed: int) -> None:
     estimator, X = random_model(seed)
     imported = gpuboost.from_sklearn(estimator)
@@ -127,6 +134,20 @@ def test_categories_of_histogram_boosting(kind: str) -> None:
         assert_bits(imported.predict(own), hist.predict(own))
 
 
+@pytest.mark.parametrize("kind", ["tree", "forest", "adaboost"])
+def test_a_single_class(kind: str) -> None:
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    makers: dict[str, Any] = {
+        "tree": sklearn.tree.DecisionTreeClassifier,
+        "forest": lambda: ensemble.RandomForestClassifier(3),
+        "adaboost": lambda: ensemble.AdaBoostClassifier(n_estimators=2),
+    }
+    estimator = makers[kind]().fit(X, ["yes"] * 20)
+    imported = gpuboost.from_sklearn(estimator)
+    np.testing.assert_array_equal(imported.predict_proba(X), estimator.predict_proba(X))
+    np.testing.assert_array_equal(imported.predict(X), estimator.predict(X))
+
+
 def test_what_cannot_be_kept_is_refused() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(50, 2)), rng.normal(size=50)
@@ -142,6 +163,8 @@ def test_what_cannot_be_kept_is_refused() -> None:
     both = np.column_stack([y > 0, X[:, 0] > 0])
     with pytest.raises(ValueError, match="2 outputs of classes"):
         gpuboost.from_sklearn(sklearn.tree.DecisionTreeClassifier().fit(X, both))
+    with pytest.raises(TypeError, match="IsolationForest"):
+        gpuboost.from_sklearn(ensemble.IsolationForest(n_estimators=2).fit(X))
     bagging = ensemble.BaggingRegressor(LinearRegression(), n_estimators=2).fit(X, y)
     with pytest.raises(ValueError, match="only trees"):
         gpuboost.from_sklearn(bagging)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
 import pytest
+import sklearn.ensemble
 
 import gpuboost
 from tests.interchange import test_from_lightgbm, test_from_sklearn, test_from_xgboost
@@ -28,12 +30,17 @@ def random_model(seed: int) -> tuple[Any, np.ndarray]:
     return treelite.sklearn.import_model(estimator), X
 
 
+def readable_model(seed: int) -> tuple[Any, np.ndarray]:
+    """`random_model` of the seed, or of the next of the same library that treelite reads."""
+    for own in range(seed, seed + 12, 3):
+        with contextlib.suppress(treelite.TreeliteError, NotImplementedError):
+            return random_model(own)
+    raise AssertionError(f"treelite does not read the models of seeds {seed} to {seed + 9}")
+
+
 @pytest.mark.parametrize("seed", range(54))
 def test_raw_predictions_are_those_of_gtil(seed: int) -> None:
-    try:
-        model, X = random_model(seed)
-    except (treelite.TreeliteError, NotImplementedError) as error:
-        pytest.xfail(f"treelite does not read it: {error}")
+    model, X = readable_model(seed)
     X = X.astype(np.float32 if model.input_type == "float32" else np.float64)
     imported = gpuboost.from_treelite(model)
     wanted = treelite.gtil.predict(model, X, nthread=1, pred_margin=True)
@@ -44,3 +51,66 @@ def test_raw_predictions_are_those_of_gtil(seed: int) -> None:
     found = imported.predict_proba(X) if hasattr(imported, "classes_") else imported.predict(X)
     found = found[:, 1] if predicted[0].size == 1 and found.ndim == 2 else found
     np.testing.assert_allclose(found.reshape(predicted.shape), predicted, rtol=2e-6, atol=1e-6)
+
+
+def one_split(kind: str, operator: str, threshold: float, default_left: bool) -> Any:
+    """A model of one split, made by hand."""
+    builder = treelite.model_builder
+    model = builder.ModelBuilder(
+        threshold_type=kind,
+        leaf_output_type=kind,
+        metadata=builder.Metadata(
+            num_feature=1,
+            task_type="kRegressor",
+            average_tree_output=False,
+            num_target=1,
+            num_class=[1],
+            leaf_vector_shape=(1, 1),
+        ),
+        tree_annotation=builder.TreeAnnotation(num_tree=1, target_id=[0], class_id=[0]),
+        postprocessor=builder.PostProcessorFunc(name="identity"),
+        base_scores=[0.1],
+    )
+    model.start_tree()
+    model.start_node(0)
+    model.numerical_test(
+        feature_id=0,
+        threshold=threshold,
+        default_left=default_left,
+        opname=operator,
+        left_child_key=1,
+        right_child_key=2,
+    )
+    model.end_node()
+    for key, value in ((1, 1.3), (2, 2.7)):
+        model.start_node(key)
+        model.leaf(value)
+        model.end_node()
+    model.end_tree()
+    return model.commit()
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+@pytest.mark.parametrize("operator", ["<", "<=", ">", ">="])
+def test_every_comparison(kind: str, operator: str) -> None:
+    dtype = np.dtype(kind).type
+    for threshold in (0.5, 0.0, -0.0, 0.1, 1e-45, np.inf):
+        for default_left in (True, False):
+            model = one_split(kind, operator, threshold, default_left)
+            near = [np.nextafter(dtype(threshold), dtype(end)) for end in (np.inf, -np.inf)]
+            rest = [0.0, -0.0, np.nan, np.inf, -np.inf, 1e30, -1e30]
+            X = np.array([threshold, *near, *rest], dtype)[:, None]
+            found = gpuboost.from_treelite(model).set_params(device="numpy").predict_raw(X)
+            assert_bits(found, treelite.gtil.predict(model, X, pred_margin=True))
+
+
+def test_what_cannot_be_kept_is_refused() -> None:
+    with pytest.raises(ValueError, match="tests for equality"):
+        gpuboost.from_treelite(one_split("float64", "==", 1.0, True))
+    with pytest.raises(ValueError, match="compares with -inf"):
+        gpuboost.from_treelite(one_split("float64", "<", -np.inf, True))
+    with pytest.raises(TypeError, match=r"takes a treelite\.Model"):
+        gpuboost.from_treelite("model.bin")
+    forest = sklearn.ensemble.IsolationForest(n_estimators=2).fit(np.arange(20.0)[:, None])
+    with pytest.raises(ValueError, match="isolation forests"):
+        gpuboost.from_treelite(treelite.sklearn.import_model(forest))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import gpuboost
@@ -118,3 +120,88 @@ def test_raw_predictions_are_xgboosts(seed: int) -> None:
         )
     else:
         np.testing.assert_allclose(imported.predict(X), probable, rtol=2e-6, atol=1e-6)
+
+
+def table() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 3)).astype(np.float32)
+    return X, X[:, 0] + rng.normal(size=N)
+
+
+@pytest.mark.parametrize("objective", ["reg:squarederror", "reg:absoluteerror", "binary:logistic"])
+@pytest.mark.parametrize("strategy", ["one_output_per_tree", "multi_output_tree"])
+def test_several_outputs(objective: str, strategy: str) -> None:
+    X, y = table()
+    Y = np.column_stack([y, -y + X[:, 1]])
+    Y = (Y > 0.0).astype(float) if objective == "binary:logistic" else Y
+    parameters = {"objective": objective, "multi_strategy": strategy, "max_depth": 3}
+    booster = xgb.train(parameters, xgb.DMatrix(X, Y), 4)
+    imported = gpuboost.from_xgboost(booster).set_params(device="numpy")
+    data = xgb.DMatrix(X)
+    assert_bits(imported.predict_raw(X), booster.predict(data, output_margin=True))
+    np.testing.assert_allclose(imported.predict(X), booster.predict(data), atol=1e-6)
+
+
+@pytest.mark.parametrize("objective", ["binary:logistic", "count:poisson"])
+def test_base_scores_have_the_bits_of_xgboost(objective: str) -> None:
+    X, y = table()
+    booster = xgb.train({"objective": objective, "max_depth": 1}, xgb.DMatrix(X, y > 0.0), 1)
+    content, data = json.loads(booster.save_raw("json")), xgb.DMatrix(X[:20])
+    rng = np.random.default_rng(0)
+    for score in (*rng.random(200), *10.0 ** -rng.uniform(0, 8, 100), 1.0 - 2.0**-24):
+        content["learner"]["learner_model_param"]["base_score"] = f"[{np.float32(score):.9E}]"
+        again = xgb.Booster()
+        again.load_model(bytearray(json.dumps(content).encode()))
+        imported = gpuboost.from_xgboost(json.dumps(content).encode()).set_params(device="numpy")
+        assert_bits(imported.predict_raw(X[:20]), again.predict(data, output_margin=True))
+
+
+def test_early_stopping_files_and_wrappers(tmp_path: Path) -> None:
+    X, y = table()
+    model = xgb.XGBClassifier(n_estimators=60, early_stopping_rounds=2, learning_rate=1.0)
+    model.fit(X[:200], y[:200] > 0.0, eval_set=[(X[200:], y[200:] > 0.0)], verbose=False)
+    assert model.best_iteration < len(model.get_booster().get_dump()) - 1
+    wrapped = gpuboost.from_xgboost(model).set_params(device="numpy")
+    wanted = model.predict(X, output_margin=True)
+    assert_bits(wrapped.predict_raw(X), wanted)
+    np.testing.assert_array_equal(wrapped.predict(X), model.predict(X))
+    booster = model.get_booster()
+    for name in ("model.json", "model.ubj"):
+        booster.save_model(tmp_path / name)
+        best = gpuboost.from_xgboost(str(tmp_path / name), n_rounds="best")
+        assert_bits(best.set_params(device="numpy").predict_raw(X), wanted)
+        whole = gpuboost.from_xgboost(tmp_path / name).set_params(device="numpy")
+        assert whole.n_trees_ == len(booster.get_dump())
+    short = gpuboost.from_xgboost(booster, n_rounds=1)
+    wanted = booster.predict(xgb.DMatrix(X), output_margin=True, iteration_range=(0, 1))
+    assert_bits(short.set_params(device="numpy").predict_raw(X), wanted)
+    with pytest.raises(ValueError, match="n_rounds must be an integer from 1"):
+        gpuboost.from_xgboost(booster, n_rounds=10_000)
+
+
+@pytest.mark.parametrize("categories", [["red", "green", "blue"], [10, 20, 30]])
+def test_categories_of_data_frames(categories: list[Any]) -> None:
+    X, y = table()
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"x": X[:, 0], "c": pd.Categorical(rng.choice(categories, N))})
+    y = y + (frame["c"] == categories[0]).to_numpy()
+    data = xgb.DMatrix(frame, y, enable_categorical=True)
+    booster = xgb.train({"max_depth": 3, "max_cat_to_onehot": 1}, data, 4)
+    imported = gpuboost.from_xgboost(booster).set_params(device="numpy")
+    other = frame.assign(c=frame["c"].cat.set_categories(categories[::-1]))
+    for own in (frame, other):
+        wanted = booster.predict(xgb.DMatrix(own, enable_categorical=True))
+        assert_bits(imported.predict_raw(own), wanted)
+
+
+def test_what_cannot_be_kept_is_refused() -> None:
+    X, y = table()
+    linear = xgb.train({"booster": "gblinear"}, xgb.DMatrix(X, y), 1)
+    with pytest.raises(ValueError, match="booster='gblinear' has no trees"):
+        gpuboost.from_xgboost(linear)
+    content = json.loads(xgb.train({}, xgb.DMatrix(X, y), 1).save_raw("json"))
+    content["learner"]["objective"]["name"] = "reg:new"
+    with pytest.raises(ValueError, match="objective 'reg:new' is unknown"):
+        gpuboost.from_xgboost(json.dumps(content).encode())
+    with pytest.raises(TypeError, match="from_xgboost takes a path"):
+        gpuboost.from_xgboost(3)

@@ -18,6 +18,7 @@ from gpuboost.engine.ensembles.boosting_task import RowSet
 from gpuboost.engine.losses import Loss
 from gpuboost.estimators.boosting import parameters as options
 from gpuboost.estimators.boosting.baseline import raw_of_init, read_offset
+from gpuboost.estimators.boosting.further_rounds import check_same_loss
 from gpuboost.estimators.fitting.grow_plan import growth_of
 from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 from gpuboost.estimators.inputs.features import read_prediction, read_targets, where_they_are
@@ -54,6 +55,8 @@ def boost_plan(estimator: Any, inputs: FitInputs) -> tuple[BoostPlan, GrowthSize
     labels, before = inputs.labels, inputs.before
     loss = estimator._make_loss(labels) if before is None else before.loss
     y = copy_to_host(labels.rows)
+    if estimator._adds_rounds:
+        check_same_loss(loss, estimator._make_loss(labels))
     loss.check_target(y)
     weights = copy_to_host(estimator._weights(labels, inputs.weights))
     if weights is not None and isinstance(labels, ClassLabels):

@@ -12,6 +12,7 @@ from gpuboost.estimators.imported.columns import (
     CATEGORY_RULES,
     LARGEST_CATEGORY,
     MAX_CATEGORIES,
+    MAX_SOURCE_FEATURES,
     MISSING_RULES,
     SplitColumn,
     SplitColumns,
@@ -25,7 +26,7 @@ from gpuboost.estimators.imported.model import (
     bins_of,
 )
 from gpuboost.io.checks import Arrays, Fields, require
-from gpuboost.io.features import MAX_FEATURES, category_to_json, names_from_file
+from gpuboost.io.features import category_to_json, names_from_file
 from gpuboost.io.json_values import from_json
 from gpuboost.io.trees import trees_from_file, trees_to_file
 
@@ -60,7 +61,7 @@ def imported_to_parts(model: ImportedTrees) -> Parts:
 
 def imported_from_parts(fields: Fields, arrays: Arrays, n_classes: int) -> ImportedTrees:
     """Check and read an imported model; ``n_classes`` is 0 for a regressor."""
-    source, n_features = fields.text("source"), fields.integer("n_features", 1, MAX_FEATURES)
+    source, n_features = fields.text("source"), fields.integer("n_features", 1, MAX_SOURCE_FEATURES)
     columns = _columns(fields, n_features)
     base = arrays.finite("base", (None,))
     column = arrays.take("column", np.int32, (None,))

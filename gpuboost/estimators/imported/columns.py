@@ -30,6 +30,8 @@ ZERO_THRESHOLD = float(np.float32(1e-35))
 SET, ROUNDED, KNOWN = "set", "rounded", "known"
 CATEGORY_RULES = (SET, ROUNDED, KNOWN)
 MAX_CATEGORIES = 255  # that the splits of a column name; all others have one more code
+# So that a damaged number in a file does not take all memory.
+MAX_SOURCE_FEATURES = 2**24
 LARGEST_CATEGORY = 2**53  # numbers from here on are no category
 
 
@@ -117,7 +119,7 @@ class SplitColumns:
         is_number = ~xp.isnan(x)
         lowest = x > -1 if self.category_rule == ROUNDED else x >= 0
         inside = is_number & lowest & (x < LARGEST_CATEGORY)
-        category = xp.trunc(xp.where(inside, x, -1.0)).astype(np.int64)
+        category = xp.where(inside, x, -1.0).astype(np.int64)
         place = xp.searchsorted(categories, category)
         if len(categories):
             near = categories[xp.minimum(place, len(categories) - 1)]

@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 
 from gpuboost.backends.protocol import Backend
+from gpuboost.data.arrays import to_module_of
 from gpuboost.data.frames import FeatureSchema
-from gpuboost.engine.array_modules import array_module, working_on
+from gpuboost.engine.array_modules import array_module, copy_to_host, working_on
 from gpuboost.engine.bins import BinMapper
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.numerics import exp, log
 from gpuboost.estimators.imported.columns import SplitColumns
 
 ALL_COLUMNS = -1  # of raw predictions
+SOFTPLUS_IS_LINEAR = 40.0  # log(1 + exp(x)) rounds to x from here on
 LEAVES_OF_A_BLOCK = 2**24  # rows times trees
 
 
@@ -175,19 +177,28 @@ def _softmax(raw: Any, scale: float) -> Any:
     return weights / weights.sum(axis=1, keepdims=True)
 
 
+def _softplus(raw: Any, scale: float) -> Any:
+    small = np.minimum(raw, SOFTPLUS_IS_LINEAR)
+    return np.where(raw > SOFTPLUS_IS_LINEAR, raw, log(1.0 + exp(small)))
+
+
 LINKS = {
     "identity": lambda raw, scale: raw,
     "exp": lambda raw, scale: exp(raw),
     "sigmoid": _sigmoid,
     "softmax": _softmax,
-    "signed_square": lambda raw, scale: array_module(raw).sign(raw) * raw * raw,
-    "softplus": lambda raw, scale: log(1.0 + exp(raw)),
+    "signed_square": lambda raw, scale: np.sign(raw) * raw * raw,
+    "softplus": _softplus,
     "positive": lambda raw, scale: (raw > 0.0).astype(np.float64),
 }
 
 
 def predictions_of(model: ImportedTrees, raw: Any) -> Any:
-    """Predictions of raw predictions: float64 (n, n_columns)."""
+    """Predictions of raw predictions, on their device: float64 (n, n_columns).
+
+    Links are computed on the host, so that all devices give the same bits.
+    """
+    link = model.link
+    on_host = copy_to_host(raw).astype(np.float64) / link.divisor
     with working_on(raw):
-        link = model.link
-        return LINKS[link.name](raw.astype(np.float64) / link.divisor, link.scale)
+        return to_module_of(LINKS[link.name](on_host, link.scale), raw)
