@@ -1,6 +1,6 @@
 """``python -m gpuboost``: the command line."""
 
-from gpuboost.cli.main import main
+from gpuboost.cli.main import run_process
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    run_process()

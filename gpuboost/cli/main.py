@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -38,6 +38,20 @@ class _InOrder(click.Group):
 @click.version_option(__version__, message="gpuboost %(version)s")
 def gpuboost() -> None:
     """Tree ensembles on NVIDIA GPUs and laptops."""
+
+
+def run_process() -> NoReturn:
+    """Run the command of this process, and end it.
+
+    After Ctrl-C it ends at once, without Python's own exit: a thread may still be in Numba's
+    compiler, and ending that thread can abort the process.
+    """
+    status = main()
+    if status == INTERRUPTED:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -94,4 +108,4 @@ def _failed(text: str, status: int = FAILED) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    run_process()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from pyarrow import csv, parquet
 import gpuboost
 from gpuboost.cli.models import training
 from gpuboost.cli.models.choice import ESTIMATORS, make_estimator, parsed_parameters
-from gpuboost.cli.models.interruption import Interruption, interruptible
+from gpuboost.cli.models.interruption import interruptible
 from tests.cli.conftest import FEW, drop, make_table, set_input
 
 CLASSES = ("--target", "y", *drop("price", "count", "w"), "--out", "m", *FEW)
@@ -196,6 +197,17 @@ def test_a_table_to_validate_has_the_columns(folder: Path, run: Any) -> None:
     assert status == 2 and "no column 'city'" in err
 
 
+def test_a_checkpoint_is_gone_on_from(folder: Path, run: Any, run_json: Any) -> None:
+    words = ("train", "t.csv", *VALUES, "--checkpoint", "c")
+    assert run_json(*words)["trees"] == 5
+    more = run_json(*words, "--set", "n_estimators=9")
+    assert more["trees"] == 9 and gpuboost.load("c").fingerprint() == more["fingerprint"]
+    anew = run_json("train", "t.csv", *VALUES, "--set", "n_estimators=9")
+    assert anew["fingerprint"] == more["fingerprint"]
+    status, _, err = run(*words, "--set", "n_estimators=9", "--set", "max_depth=2")
+    assert status == 2 and "is of a fit with other parameters" in err
+
+
 def test_checkpoints_need_callbacks(folder: Path, run: Any) -> None:
     status, _, err = run("train", "t.csv", *CLASSES[:-4], "--model", "tree", "--checkpoint", "c")
     assert status == 2 and "which --checkpoint needs" in err
@@ -239,30 +251,40 @@ def test_parameters_of_the_trees_of_an_ensemble() -> None:
 # ---- Ctrl-C ------------------------------------------------------------------------------------
 
 
-def test_the_handler_ends_the_fit_or_raises() -> None:
-    with interruptible(raises=False) as found:
-        assert not found(None)
-        signal.raise_signal(signal.SIGINT)
-        assert found.is_pressed and found(None)
+def test_the_handler_raises_and_remembers() -> None:
+    with interruptible() as found:
+        assert not found.is_pressed
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
-    with interruptible(raises=True), pytest.raises(KeyboardInterrupt):
-        signal.raise_signal(signal.SIGINT)
+        assert found.is_pressed
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_ctrl_c_leaves_the_trees_so_far(folder: Path, run: Any, monkeypatch: Any) -> None:
-    def press(self: Interruption, result: Any) -> bool:
-        if result.number == 3:
-            signal.raise_signal(signal.SIGINT)
-        return self.is_pressed
+def press_after(n_trees: int) -> Any:
+    """A function in place of `training._callbacks`, with a callback that presses Ctrl-C."""
 
-    monkeypatch.setattr(Interruption, "__call__", press)
-    status, out, err = run("train", "t.csv", *VALUES, "--set", "n_estimators=1000")
+    def press(result: Any) -> None:
+        if result.number + 1 == n_trees:
+            signal.raise_signal(signal.SIGINT)
+
+    return lambda bar, checkpoint: [press]
+
+
+@pytest.mark.parametrize("name", ["boosting", "forest", "extra-trees", "bagging", "adaboost"])
+def test_ctrl_c_leaves_the_trees_so_far(
+    name: str, folder: Path, run: Any, run_json: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("--set", "n_estimators=1000", "--model", name)
+    with monkeypatch.context() as own:
+        own.setattr(training, "_callbacks", press_after(4))
+        status, out, err = run("train", "t.csv", *VALUES, *words)
     assert status == 130
     assert "interrupted: m has the 4 trees so far" in err and "R2" in out
+    assert len(err.splitlines()) == 4
     model = gpuboost.load("m")
-    assert model.n_estimators_ == 4 and model.callbacks is None
+    assert len(model.estimators_) == 4 and model.callbacks is None
+    whole = run_json("train", "t.csv", *VALUES, *words, "--set", "n_estimators=4")
+    assert whole["fingerprint"] == model.fingerprint()
 
 
 def test_ctrl_c_before_there_is_a_model(folder: Path, run: Any, monkeypatch: Any) -> None:
@@ -273,36 +295,6 @@ def test_ctrl_c_before_there_is_a_model(folder: Path, run: Any, monkeypatch: Any
     status, out, err = run("train", "t.csv", *VALUES)
     assert (status, out) == (130, "") and not (folder / "m").exists()
     assert err.endswith("gpuboost: interrupted; no model was saved\n")
-
-
-class Keeps:
-    """An estimator that keeps its trees when Ctrl-C is pressed."""
-
-    def __init__(self) -> None:
-        self.parameters = {"callbacks": None, "keep_on_interrupt": False, "n_estimators": 9}
-        self.n_trees = 0
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        return dict(self.parameters)
-
-    def set_params(self, **parameters: Any) -> None:
-        self.parameters.update(parameters)
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> None:
-        assert self.parameters["keep_on_interrupt"] and self.parameters["callbacks"] is None
-        try:
-            for self.n_trees in range(1, 10):
-                if self.n_trees == 4:
-                    signal.raise_signal(signal.SIGINT)
-        except KeyboardInterrupt:
-            pass
-
-
-def test_estimators_that_keep_their_trees_are_interrupted_at_once() -> None:
-    rows = training.LabelledRows(None, np.zeros(3), None)
-    model = Keeps()
-    assert training.fit(model, training.TrainingData(rows, None, None), None)
-    assert model.n_trees == 4 and not model.parameters["keep_on_interrupt"]
 
 
 def test_warnings_are_one_line(folder: Path) -> None:
@@ -331,6 +323,25 @@ def test_ctrl_c_in_a_process_of_its_own(folder: Path) -> None:
     report = json.loads(out)
     assert report["interrupted"] and 0 < report["trees"] < 1000000
     assert gpuboost.load("m").fingerprint() == report["fingerprint"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_ctrl_c_while_numba_compiles(folder: Path) -> None:
+    """Python's own exit would sometimes abort while a thread is in the compiler."""
+    csv.write_csv(make_table(3000), "t.csv")
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder / "numba")}
+    words = ["train", "t.csv", *VALUES[:-2], "--device", "numba"]
+    for _ in range(3):
+        command = [sys.executable, "-m", "gpuboost", *words]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("gpuboost: compiling"):
+                break
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 130 and err == "gpuboost: interrupted; no model was saved\n"
 
 
 def test_a_pipe_through_two_commands(folder: Path) -> None:

@@ -41,24 +41,17 @@ def _to_json(model: Any, out: str) -> None:
 
 
 def _to_onnx(model: Any, out: str) -> None:
-    _converted(model, "to_onnx", out)
+    model.to_onnx(out)
 
 
 def _to_treelite(model: Any, out: str) -> None:
-    _converted(model, "to_treelite").serialize(out)
+    model.to_treelite().serialize(out)
 
 
 def _to_sklearn(model: Any, out: str) -> None:
     import joblib
 
-    joblib.dump(_converted(model, "to_sklearn"), out)
-
-
-def _converted(model: Any, method: str, *arguments: str) -> Any:
-    """The result of a method of the model that converts it."""
-    if not hasattr(model, method):
-        raise ValueError(f"{type(model).__name__} has no method {method}, so it has no such form")
-    return getattr(model, method)(*arguments)
+    joblib.dump(model.to_sklearn(), out)
 
 
 CONVERSIONS: dict[str, Callable[[Any, str], None]] = {

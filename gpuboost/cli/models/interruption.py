@@ -1,4 +1,4 @@
-"""Ctrl-C during a fit: the trees so far become the model."""
+"""Ctrl-C during a fit."""
 
 from __future__ import annotations
 
@@ -7,38 +7,31 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
 
 
 class Interruption:
-    """Whether Ctrl-C was pressed; a callback of fits, which ends them then.
+    """Whether Ctrl-C was pressed, which raises KeyboardInterrupt as always.
+
+    The estimator may handle this exception, so that only the attribute shows it.
 
     Attributes
     ----------
     is_pressed : bool
         Whether Ctrl-C was pressed.
-    raises : bool
-        Whether it raises KeyboardInterrupt at once. Without this, only the second one does.
     """
 
-    def __init__(self, raises: bool) -> None:
-        self.is_pressed, self.raises = False, raises
-
-    def __call__(self, result: Any) -> bool:
-        """Whether to end the fit after this tree."""
-        return self.is_pressed
+    is_pressed = False
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         """The handler of the signal."""
-        again, self.is_pressed = self.is_pressed, True
-        if again or self.raises:
-            raise KeyboardInterrupt
+        self.is_pressed = True
+        raise KeyboardInterrupt
 
 
 @contextmanager
-def interruptible(raises: bool) -> Iterator[Interruption]:
-    """Handle Ctrl-C by an `Interruption` in this block."""
-    interruption = Interruption(raises)
+def interruptible() -> Iterator[Interruption]:
+    """Watch for Ctrl-C in this block."""
+    interruption = Interruption()
     if threading.current_thread() is not threading.main_thread():
         yield interruption
         return

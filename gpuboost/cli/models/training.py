@@ -5,16 +5,16 @@ from __future__ import annotations
 import inspect
 import os
 import time
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gpuboost.cli.models.choice import DEFAULT_MODEL, make_estimator, n_planned_trees
-from gpuboost.cli.models.interruption import Interruption, interruptible
+from gpuboost.cli.models.interruption import interruptible
 from gpuboost.cli.models.scores import evaluation_of
 from gpuboost.cli.output import ProgressBar, progress, say
 from gpuboost.cli.tables.data import DataTable, without
@@ -217,37 +217,35 @@ def _labelled(
 def fit(estimator: Any, data: TrainingData, checkpoint: str | None) -> bool:
     """Fit an estimator, with progress on a terminal; return whether Ctrl-C ended the fit.
 
+    Ensembles then keep the trees that they have, except ``HistGradientBoosting*``.
+
     Raises
     ------
     KeyboardInterrupt
-        If Ctrl-C is pressed before there is a tree.
+        If Ctrl-C is pressed and there are no trees to keep.
     """
-    parameters = estimator.get_params(deep=False)
-    keeps = "keep_on_interrupt" in parameters
-    has_callbacks = "callbacks" in parameters
-    if keeps:
-        estimator.set_params(keep_on_interrupt=True)
     name, total = type(estimator).__name__, n_planned_trees(estimator)
+    has_callbacks = "callbacks" in estimator.get_params(deep=False)
+    if checkpoint is not None and not has_callbacks:
+        raise ValueError(f"{name} has no callbacks, which --checkpoint needs")
     say(f"training {name}: {total:,} {_unit(estimator)}, {len(data.train.y):,} rows")
     shown_total = total if has_callbacks else None
     with (
-        interruptible(raises=keeps or not has_callbacks) as interruption,
+        interruptible() as interruption,
         progress("training", shown_total, _unit(estimator)) as bar,
+        warnings.catch_warnings(),
     ):
+        warnings.filterwarnings("ignore", "the fit was interrupted")  # the command says it
         if has_callbacks:
-            own = _callbacks(bar, interruption, keeps, checkpoint)
-            estimator.set_params(callbacks=own or None)
-        elif checkpoint is not None:
-            raise ValueError(f"{name} has no callbacks, which --checkpoint needs")
+            own = _callbacks(bar, checkpoint)
+            estimator.set_params(callbacks=own or None, keep_on_interrupt=True)
         _fit_rows(estimator, data)
-    set_by_command = {"callbacks": None, "keep_on_interrupt": False}  # no part of the model
-    estimator.set_params(**{k: v for k, v in set_by_command.items() if k in parameters})
+    if has_callbacks:
+        estimator.set_params(callbacks=None, keep_on_interrupt=False)  # no part of the model
     return interruption.is_pressed
 
 
-def _callbacks(
-    bar: ProgressBar, interruption: Interruption, keeps: bool, checkpoint: str | None
-) -> list[Any]:
+def _callbacks(bar: ProgressBar, checkpoint: str | None) -> list[Any]:
     """The callbacks of a fit; none if nothing needs them, since a GPU then waits less."""
 
     def show(result: Any) -> None:
@@ -256,10 +254,10 @@ def _callbacks(
         bar.advance(text, completed=result.number + 1)
 
     found: list[Any] = [show] if bar.is_shown else []
-    if not keeps:
-        found.append(interruption)
     if checkpoint is not None:
-        found.append(import_module("gpuboost.callbacks").Checkpoint(checkpoint))
+        from gpuboost.callbacks import Checkpoint
+
+        found.append(Checkpoint(checkpoint))
     return found
 
 
