@@ -65,7 +65,7 @@ def from_treelite(model: Any) -> ImportedEstimator:
         If it is no such model.
     ValueError
         If it has something that cannot be kept: several outputs of classes, an unknown
-        postprocessor, tests for equality, or a split that names more than 255 categories.
+        postprocessor, or tests for equality.
     """
     if not hasattr(model, "get_tree_accessor"):
         raise TypeError(f"from_treelite takes a treelite.Model of version 4, got {model!r:.80}")

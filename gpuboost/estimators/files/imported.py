@@ -44,7 +44,7 @@ def imported_to_parts(model: ImportedTrees) -> Parts:
             if known is not None
         },
         "columns": [
-            [c.source, c.missing, None if c.categories is None else c.categories.tolist()]
+            [c.source, c.missing, _list_of(c.categories), *_codes_to_json(c.codes)]
             for c in columns.columns
         ],
         "single": columns.single,
@@ -57,6 +57,15 @@ def imported_to_parts(model: ImportedTrees) -> Parts:
     }
     arrays = prefixed("trees", trees_to_file(model.ensemble))
     return header, arrays | {"column": rule.column, "base": rule.base}
+
+
+def _list_of(categories: np.ndarray | None) -> list[int] | None:
+    return None if categories is None else categories.tolist()
+
+
+def _codes_to_json(codes: np.ndarray | None) -> list[list[int]]:
+    """The codes that categories share, in a list; nothing if each category has a code."""
+    return [] if codes is None else [codes.tolist()]
 
 
 def imported_from_parts(fields: Fields, arrays: Arrays, n_classes: int) -> ImportedTrees:
@@ -85,28 +94,37 @@ def imported_from_parts(fields: Fields, arrays: Arrays, n_classes: int) -> Impor
 def _columns(fields: Fields, n_features: int) -> SplitColumns:
     found = []
     for given in fields.items("columns"):
-        is_column = isinstance(given, list) and len(given) == 3
-        require(is_column, "a column is not a list of a source, a rule and categories")
-        source, missing, categories = given
+        is_column = isinstance(given, list) and len(given) in (3, 4)
+        require(is_column, "a column is not a list of a source, a rule, categories and codes")
+        source, missing, categories, *codes = given
         inside = type(source) is int and 0 <= source < n_features
         require(inside, "a column is of a feature that does not exist")
         require(missing in MISSING_RULES, "a column has an unknown rule of missing values")
-        found.append(SplitColumn(source, missing, _set_of(categories)))
+        found.append(SplitColumn(source, missing, *_set_of(categories, *codes)))
     single, rule = fields.flag("single"), fields.one_of("category_rule", CATEGORY_RULES)
     tiny = fields.flag("tiny_is_zero")
     return SplitColumns(tuple(found), n_features, single, rule, tiny)
 
 
-def _set_of(categories: Any) -> np.ndarray | None:
+def _set_of(categories: Any, codes: Any = None) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """The categories of a column, and the codes that they share."""
     if categories is None:
-        return None
-    is_set = isinstance(categories, list) and len(categories) <= MAX_CATEGORIES
+        return None, None
+    is_set = isinstance(categories, list) and (codes or len(categories) <= MAX_CATEGORIES)
     require(is_set, f"a column has more than {MAX_CATEGORIES} categories")
     is_number = all(type(each) is int and 0 <= each < LARGEST_CATEGORY for each in categories)
     require(is_number, "a category is not an integer in range")
     found = np.array(categories, dtype=np.int64)
     require((np.diff(found) > 0).all(), "the categories of a column do not ascend")
-    return found
+    if codes is None:
+        return found, None
+    is_codes = (
+        isinstance(codes, list)
+        and len(codes) == len(found)
+        and all(type(each) is int and 0 <= each < MAX_CATEGORIES for each in codes)
+    )
+    require(is_codes, f"the categories of a column have not one code each, below {MAX_CATEGORIES}")
+    return found, np.array(codes, dtype=np.uint8)
 
 
 def _number(fields: Fields, key: str) -> float:

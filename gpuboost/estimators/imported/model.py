@@ -20,7 +20,7 @@ from gpuboost.estimators.imported.columns import SplitColumns
 
 ALL_COLUMNS = -1  # of raw predictions
 SOFTPLUS_IS_LINEAR = 40.0  # log(1 + exp(x)) rounds to x from here on
-LEAVES_OF_A_BLOCK = 2**24  # rows times trees
+LEAVES_OF_A_BLOCK = 2**24  # rows times trees, or rows times columns that trees split on
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +125,8 @@ class ImportedTrees:
 
     def raw(self, X: Any, backend: Backend, n_threads: int) -> Any:
         """Raw predictions, in the type of the sums: (n, n_columns)."""
-        size = max(1, LEAVES_OF_A_BLOCK // self.ensemble.n_trees)
+        width = max(self.ensemble.n_trees, len(self.columns.columns))
+        size = max(1, LEAVES_OF_A_BLOCK // width)
         starts = range(0, max(len(X), 1), size)
         found = [self._raw(X[s : s + size], backend, n_threads) for s in starts]
         with working_on(found[0]):
