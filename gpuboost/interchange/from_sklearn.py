@@ -45,12 +45,13 @@ _BOOSTING = (
     sklearn.ensemble.GradientBoostingClassifier,
     sklearn.ensemble.GradientBoostingRegressor,
 )
+_ADABOOST = sklearn.ensemble.AdaBoostClassifier, sklearn.ensemble.AdaBoostRegressor
 _HISTOGRAM_BOOSTING = (
     sklearn.ensemble.HistGradientBoostingClassifier,
     sklearn.ensemble.HistGradientBoostingRegressor,
 )
 KINDS = (
-    "decision trees, extra-trees, random forests, bagging of trees, AdaBoostClassifier of trees, "
+    "decision trees, extra-trees, random forests, bagging and AdaBoost of trees, "
     "GradientBoosting* and HistGradientBoosting*"
 )
 
@@ -63,9 +64,8 @@ def from_sklearn(estimator: Any) -> ImportedEstimator:
     Parameters
     ----------
     estimator : estimator
-        A decision tree, extra-tree, random forest, extra-trees, bagging of such trees, an
-        AdaBoostClassifier of such trees, GradientBoosting* or HistGradientBoosting* of
-        scikit-learn.
+        A decision tree, extra-tree, random forest, extra-trees, bagging or AdaBoost of such trees,
+        GradientBoosting* or HistGradientBoosting* of scikit-learn.
 
     Returns
     -------
@@ -88,7 +88,7 @@ def from_sklearn(estimator: Any) -> ImportedEstimator:
         model = _histogram_boosting(estimator)
     elif isinstance(estimator, _BOOSTING):
         model = _boosting(estimator)
-    elif isinstance(estimator, sklearn.ensemble.AdaBoostClassifier):
+    elif isinstance(estimator, _ADABOOST):
         model = _adaboost(estimator)
     elif isinstance(estimator, (_TREES, *_FORESTS, *_BAGGING)):
         model = _mean_of_trees(estimator)
@@ -124,22 +124,21 @@ def _mean_of_trees(estimator: Any) -> ImportedTrees:
 
 
 def _adaboost(estimator: Any) -> ImportedTrees:
-    """The model of AdaBoostClassifier, whose trees vote.
-
-    The class that a leaf votes for gets the weight w of the tree, each other class -w / (K - 1).
-    The sum of two classes is one column: that of the second class, which is minus the first, twice.
-    """
-    classes, weights = estimator.classes_, estimator.estimator_weights_
-    trees = []
-    for member, weight in zip(estimator.estimators_, weights.tolist(), strict=False):
+    """The model of AdaBoost, of whose trees not all may have been fitted."""
+    members = estimator.estimators_
+    for member in members:
         if not isinstance(member, _TREES):
-            raise ValueError(f"AdaBoostClassifier of {member!r:.60}: only trees can be imported")
-        tree = _tree(member.tree_, 1.0)
-        voted = np.searchsorted(classes, member.classes_)[tree.value.argmax(axis=1)]
-        others = weight if len(classes) == 1 else -1 / (len(classes) - 1) * weight
-        value = np.where(voted[:, None] == np.arange(len(classes)), weight, others)
-        tree.value = 2.0 * value[:, 1:] if len(classes) == 2 else value
-        trees.append(tree)
+            raise ValueError(f"AdaBoost of {member!r:.60}: only trees can be imported")
+    weights = np.asarray(estimator.estimator_weights_, dtype=np.float64)
+    trees = [_tree(member.tree_, 1.0) for member in members]
+    if not is_classifier(estimator):
+        ensemble, columns = ensemble_of(trees, estimator.n_features_in_, True, KNOWN)
+        column = np.zeros(len(trees), dtype=np.int32)
+        rule = LeafSum(column, np.zeros(1), median_weights=weights[: len(trees)])
+        return _model(estimator, ensemble, columns, rule, "identity")
+    classes = estimator.classes_
+    for tree, member, weight in zip(trees, members, weights.tolist(), strict=False):
+        tree.value = _votes(tree.value, member.classes_, weight, classes)
     ensemble, columns = ensemble_of(trees, estimator.n_features_in_, True, KNOWN)
     width = ensemble.n_values
     column = np.full(len(trees), ALL_COLUMNS if width > 1 else 0, dtype=np.int32)
@@ -148,6 +147,21 @@ def _adaboost(estimator: Any) -> ImportedTrees:
     if width > 1:
         link = PredictionLink("softmax", divisor=len(classes) - 1.0)
     return _model(estimator, ensemble, columns, rule, link)
+
+
+def _votes(
+    value: np.ndarray, of_tree: np.ndarray, weight: float, classes: np.ndarray
+) -> np.ndarray:
+    """Votes of the nodes: the weight w for a class, and -w / (K - 1) for each other class.
+
+    Of two classes, there is one column: that of the second class, which is minus the first, twice.
+    """
+    if len(classes) == 1:
+        return np.full((len(value), 1), weight)
+    voted = np.searchsorted(classes, of_tree)[value.argmax(axis=1)]
+    others = -1 / (len(classes) - 1) * weight
+    votes = np.where(voted[:, None] == np.arange(len(classes)), weight, others)
+    return 2.0 * votes[:, 1:] if len(classes) == 2 else votes
 
 
 def _tree(tree: Any, factor: float, features: Any = None) -> SourceTree:

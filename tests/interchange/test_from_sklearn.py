@@ -19,7 +19,7 @@ from tests.interchange.cases import assert_bits, hard_rows
 N = 200
 WITHOUT_MISSING = (
     *(ensemble.GradientBoostingClassifier, ensemble.GradientBoostingRegressor),
-    ensemble.AdaBoostClassifier,
+    *(ensemble.AdaBoostClassifier, ensemble.AdaBoostRegressor),
 )
 
 
@@ -46,6 +46,9 @@ def estimator_of(seed: int, rng: np.random.Generator) -> Any:
         lambda: sklearn.tree.DecisionTreeRegressor(max_depth=depth),
         lambda: ensemble.AdaBoostClassifier(
             sklearn.tree.DecisionTreeClassifier(max_depth=int(rng.integers(1, 4))), **few
+        ),
+        lambda: ensemble.AdaBoostRegressor(
+            sklearn.tree.DecisionTreeRegressor(max_depth=int(rng.integers(1, 4))), **few
         ),
     )
     return makers[seed % len(makers)]()
@@ -153,8 +156,9 @@ def test_what_cannot_be_kept_is_refused() -> None:
     X, y = rng.normal(size=(50, 2)), rng.normal(size=50)
     with pytest.raises(TypeError, match="from_sklearn takes decision trees"):
         gpuboost.from_sklearn(LinearRegression().fit(X, y))
-    with pytest.raises(TypeError, match="AdaBoostRegressor"):
-        gpuboost.from_sklearn(ensemble.AdaBoostRegressor(n_estimators=2).fit(X, y))
+    adaboost = ensemble.AdaBoostRegressor(LinearRegression(), n_estimators=2)
+    with pytest.raises(ValueError, match="AdaBoost of LinearRegression"):
+        gpuboost.from_sklearn(adaboost.fit(X, y))
     with pytest.raises(TypeError, match=r"of scikit-learn, got DecisionTreeRegressor"):
         gpuboost.from_sklearn(gpuboost.DecisionTreeRegressor(device="numpy").fit(X, y))
     boosting = ensemble.GradientBoostingRegressor(init=LinearRegression(), n_estimators=2)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.ensemble import GradientBoostingClassifier
+from sklearn.ensemble import AdaBoostRegressor, GradientBoostingClassifier
 
 import gpuboost
 from gpuboost.estimators.files.estimators import model_file_parts
@@ -109,6 +109,12 @@ def imported_classifier() -> Any:
     X, classes, _ = frame()
     boosting = GradientBoostingClassifier(n_estimators=2, max_depth=1, random_state=0)
     return gpuboost.from_sklearn(boosting.fit(X[["b"]], classes == "no"))
+
+
+def imported_adaboost() -> Any:
+    X, _, y = frame()
+    adaboost = AdaBoostRegressor(n_estimators=2, random_state=0)
+    return gpuboost.from_sklearn(adaboost.fit(X[["b"]], y))
 
 
 def imported_with_shared_codes() -> Any:
@@ -343,6 +349,16 @@ def link_without_probabilities(header: Header, arrays: Arrays) -> None:
 @damage(imported_classifier)
 def more_columns_than_trees(header: Header, arrays: Arrays) -> None:
     arrays["model/column"] = np.append(arrays["model/column"], 0).astype(np.int32)
+
+
+@damage(imported_adaboost)
+def trees_without_weight(header: Header, arrays: Arrays) -> None:
+    arrays["model/median_weights"][:] = 0.0
+
+
+@damage(imported_adaboost)
+def medians_of_two_columns(header: Header, arrays: Arrays) -> None:
+    arrays["model/base"] = np.zeros(2)
 
 
 @damage(imported_with_shared_codes)

@@ -56,6 +56,8 @@ def imported_to_parts(model: ImportedTrees) -> Parts:
         "link": [model.link.name, model.link.scale, model.link.divisor],
     }
     arrays = prefixed("trees", trees_to_file(model.ensemble))
+    if rule.median_weights is not None:
+        arrays["median_weights"] = rule.median_weights
     return header, arrays | {"column": rule.column, "base": rule.base}
 
 
@@ -81,7 +83,8 @@ def imported_from_parts(fields: Fields, arrays: Arrays, n_classes: int) -> Impor
     ensemble = trees_from_file(arrays.part("trees"), bins_of(columns), width)
     require(ensemble.n_trees == len(column), "there is not one column for each tree")
     divisor = _number(fields, "divisor")
-    rule = LeafSum(column, base, fields.flag("base_first"), divisor, fields.flag("single_sums"))
+    flags = fields.flag("base_first"), divisor, fields.flag("single_sums")
+    rule = LeafSum(column, base, *flags, _median_weights(arrays, column, len(base), n_classes))
     link = _link(fields)
     schema = _schema(fields, n_features)
     fields.end()
@@ -89,6 +92,19 @@ def imported_from_parts(fields: Fields, arrays: Arrays, n_classes: int) -> Impor
     if n_classes:
         _check_classes(model, n_classes)
     return model
+
+
+def _median_weights(
+    arrays: Arrays, column: np.ndarray, n_columns: int, n_classes: int
+) -> np.ndarray | None:
+    """The weights of the trees, if predictions are weighted medians."""
+    if "median_weights" not in arrays:
+        return None
+    weights = arrays.finite("median_weights", (len(column),))
+    require((weights >= 0.0).all() and weights.any(), "trees have negative weights, or none")
+    fits = n_columns == 1 and not n_classes
+    require(fits, "medians are those of several columns, or of classes")
+    return weights
 
 
 def _columns(fields: Fields, n_features: int) -> SplitColumns:
