@@ -66,9 +66,12 @@ class SourceTree:
     weight: np.ndarray | None = None
     count: np.ndarray | None = None
 
-    def missing_rule(self, node: int) -> str:
-        """The rule of missing values of a node."""
-        return self.missing if isinstance(self.missing, str) else self.missing[node]
+    @property
+    def splits_by_category(self) -> np.ndarray:
+        """Mask of the splits by category: bool (m,)."""
+        found = np.zeros(len(self.left), dtype=bool)
+        found[list(self.by_category)] = True
+        return found
 
 
 def ensemble_of(
@@ -206,17 +209,23 @@ def _refined(codes: dict[int, int], categories: frozenset[int]) -> dict[int, int
 
 def _places_of(tree: SourceTree, order: np.ndarray, columns: _Columns) -> np.ndarray:
     """The column of each split, and -1 for leaves, in the given order: int32 (m,)."""
-    found = np.full(len(order), -1, dtype=np.int32)
-    for k in np.flatnonzero(tree.left[order] != LEAF_CHILD).tolist():
-        node = int(order[k])
-        feature, split = int(tree.feature[node]), tree.by_category.get(node)
-        if split is not None:
-            found[k] = columns.categorical(feature, split.categories)
-            continue
-        if np.isnan(tree.threshold[node]):
-            raise ValueError("the threshold of a split is NaN")
-        found[k] = columns.numeric(feature, tree.missing_rule(node))
-    return found
+    found = np.full(len(tree.left), -1, dtype=np.int32)
+    is_split, by_category = tree.left != LEAF_CHILD, tree.splits_by_category
+    used = np.zeros(len(found), dtype=bool)
+    used[order] = True
+    for node in np.flatnonzero(used & is_split & by_category).tolist():
+        split = tree.by_category[node]
+        found[node] = columns.categorical(int(tree.feature[node]), split.categories)
+    numeric = np.flatnonzero(used & is_split & ~by_category)
+    if np.isnan(tree.threshold[numeric]).any():
+        raise ValueError("the threshold of a split is NaN")
+    rules = np.broadcast_to(np.asarray(tree.missing), len(found))[numeric]
+    for rule in np.unique(rules).tolist():
+        own = numeric[rules == rule]
+        features, place = np.unique(tree.feature[own], return_inverse=True)
+        known = [columns.numeric(int(feature), rule) for feature in features.tolist()]
+        found[own] = np.array(known, dtype=np.int32)[place]
+    return found[order]
 
 
 def _tree(
@@ -227,7 +236,7 @@ def _tree(
     value = np.where(is_leaf[:, None], tree.value[order], 0.0)
     if not np.isfinite(value).all():
         raise ValueError("the value of a leaf is not finite")
-    by_category = np.array([int(node) in tree.by_category for node in order]) & ~is_leaf
+    by_category = tree.splits_by_category[order] & ~is_leaf
     category = np.where(by_category, np.cumsum(by_category) - 1, -1).astype(np.int32)
     masks = [
         _mask(tree.by_category[int(order[k])], columns[place[k]])

@@ -11,6 +11,8 @@ import pandas as pd
 import pytest
 import sklearn.ensemble as ensemble
 import sklearn.tree
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression
 
 import gpuboost
@@ -135,6 +137,26 @@ def test_categories_of_histogram_boosting(kind: str) -> None:
     imported = gpuboost.from_sklearn(hist)
     for own in rows:
         assert_bits(imported.predict(own), hist.predict(own))
+
+
+def test_boosting_starts_from_an_imported_model() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 3)), rng.normal(size=200)
+    imported = gpuboost.from_sklearn(ensemble.RandomForestRegressor(3, max_depth=2).fit(X, y))
+    with pytest.raises(TypeError, match="holds a model of scikit-learn and cannot be fitted"):
+        imported.fit(X, y)
+    boosting = gpuboost.GradientBoostingRegressor(n_estimators=3, init=FrozenEstimator(imported))
+    boosting.fit(X, y)
+    first = next(boosting.staged_predict(X)) - boosting.estimators_[0, 0].predict(X)
+    np.testing.assert_allclose(first, imported.predict(X), rtol=1e-12)
+
+
+def test_a_clone_has_the_model_and_its_own_parameters() -> None:
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    imported = gpuboost.from_sklearn(sklearn.tree.DecisionTreeRegressor().fit(X, X[:, 0]))
+    copied = clone(imported).set_params(device="numpy")
+    assert imported.device == "auto" and copied.fingerprint() == imported.fingerprint()
+    np.testing.assert_array_equal(copied.predict(X), X[:, 0])
 
 
 @pytest.mark.parametrize("kind", ["tree", "forest", "adaboost"])

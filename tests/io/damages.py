@@ -366,6 +366,18 @@ def shared_code_that_no_mask_has(header: Header, arrays: Arrays) -> None:
     header["model"]["columns"][0][3][0] = 300
 
 
+@damage(imported_classifier)
+def classes_of_another_model(header: Header, arrays: Arrays) -> None:
+    X, classes, _ = frame()
+    boosting = GradientBoostingClassifier(n_estimators=2, random_state=0).fit(X[["b"]], classes)
+    header["classes"] = model_file_parts(gpuboost.from_sklearn(boosting))[0]["classes"]
+
+
+@damage(imported_with_shared_codes)
+def more_categories_than_codes(header: Header, arrays: Arrays) -> None:
+    del header["model"]["columns"][0][3]
+
+
 @damage(histogram_classifier)
 def boosting_of_values(header: Header, arrays: Arrays) -> None:
     X, _, y = frame()

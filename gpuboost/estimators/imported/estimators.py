@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 import numpy as np
 from sklearn.metrics import accuracy_score, r2_score
@@ -92,8 +93,13 @@ class ImportedEstimator(Exportable, BaseEstimator):
         """
         raise TypeError(
             f"{type(self).__name__} holds a model of {self.source_} and cannot be fitted; fit "
-            "an estimator of gpuboost, or pass this model as `init` to gradient boosting"
+            "an estimator of gpuboost, to which sklearn.frozen.FrozenEstimator of this model can "
+            "be the init of gradient boosting"
         )
+
+    def __sklearn_clone__(self) -> Self:
+        """A copy with the same model: there is no fit that could make it again."""
+        return copy(self)
 
     def __sklearn_is_fitted__(self) -> bool:
         return "_model" in vars(self)
