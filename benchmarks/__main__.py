@@ -8,7 +8,7 @@ import sys
 from benchmarks.gpu import run as gpu
 from benchmarks.quality import boosting_quality, parity, quality
 from benchmarks.report import report
-from benchmarks.speed import choice, first_use, imports, memory, speed
+from benchmarks.speed import choice, first_use, imports, memory, service, speed
 from benchmarks.stages import stages
 
 COMMANDS = {
@@ -20,6 +20,7 @@ COMMANDS = {
     "import": imports,
     "first-use": first_use,
     "choice": choice,
+    "service": service,
     "stages": stages,
     "gpu": gpu,
     "table": report,

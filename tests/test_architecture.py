@@ -45,7 +45,7 @@ _FLOORS = """
     estimators.docstrings  estimators.model  estimators.inputs  estimators.fitting
     estimators.trees  estimators.forest  estimators.adaboost  estimators.boosting
     estimators.memory  estimators.imported  estimators  estimators.files
-    interchange
+    interchange  callbacks
     explain  plots  model_selection
     cli
 """
@@ -208,7 +208,7 @@ def test_sizes() -> None:
     assert largest_functions()[0][0] < 40, largest_functions()[:5]
     assert largest_kernel_functions()[0][0] < 40, largest_kernel_functions()[:5]
     lines = code_lines()
-    assert lines["gpuboost"] + lines["kernels"] <= 36_000, lines
+    assert lines["gpuboost"] + lines["kernels"] <= 36_500, lines
 
 
 MAX_METHODS = 20

@@ -12,6 +12,7 @@ from benchmarks.quality.quality import ENSEMBLES
 from benchmarks.report.highlights import HIGHLIGHTS, SOURCES, highlights_table
 from benchmarks.report.markdown import Content, caption, markdown
 from benchmarks.report.results import read_results, result_path
+from benchmarks.speed.service import COLUMNS as SERVICE_COLUMNS
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT, README = ROOT / "docs" / "benchmarks.md", ROOT / "README.md"
@@ -24,6 +25,7 @@ DEFAULT_NAMES = (
     "memory",
     "import",
     "first_use",
+    "service",
 )
 
 _FIRST_METRICS = ("AUC", "R2", "accuracy", "D2 Poisson")
@@ -309,6 +311,28 @@ def _first_use_table(content: Content) -> str:
     return f"{markdown(titles, rows)}\n\n{note}"
 
 
+def _service_table(content: Content) -> str:
+    records = [record for record in content["records"] if "microseconds" in record]
+    (first,) = (record for record in content["records"] if "milliseconds" in record)
+    names = [n for n in SERVICE_COLUMNS if any(n in r["microseconds"] for r in records)]
+    rows = []
+    for record in records:
+        figures = [_number(record["microseconds"].get(name), 0) for name in names]
+        reached = "; ".join(map(_reached, record["bounds"]))
+        rows.append([record["case"], str(record["rows"]), *figures, reached])
+    note = (
+        "Microseconds of a call of `predict` on that many rows of 28 float32 values, in a process "
+        "that predicts again and again; the models have 20,000 training rows. "
+        "`compile_predictor` is the predictor of the gpuboost model, which gets one row as a "
+        "vector; LightGBM Booster is `booster_.predict`. Each library has 1 and "
+        f"{records[0]['n_jobs']} threads, and the faster counts; each figure is the shortest of "
+        "25 alternating measurements. Where two bounds are given, the second is that of "
+        f"`compile_predictor`. The first prediction of one row in a fresh process takes "
+        f"{first['milliseconds']:.0f} ms ({first['allowed']:.0f} allowed)."
+    )
+    return f"{markdown(['case', 'rows', *names, 'reached (allowed)'], rows)}\n\n{note}"
+
+
 def _stages_table(content: Content) -> str:
     rows = [
         [r["stage"], r["backend"], r["size"], f"{1e3 * r['seconds']:.2f}", str(r["rounds"])]
@@ -324,5 +348,6 @@ _TABLES: dict[str, Callable[[Content], str]] = {
     "memory": _memory_table,
     "import": _import_table,
     "first_use": _first_use_table,
+    "service": _service_table,
     "stages": _stages_table,
 }

@@ -35,7 +35,8 @@ _ENGINE = Path(__file__).parents[1] / "engine"
 # Modules of the engine whose functions or constants are part of the compiled code.
 ENGINE_MODULES = (
     *("numerics", "randomness", "criteria", "task", "fixed_point", "targets", "order_statistics"),
-    *("losses/formulas", "losses/base", "losses/table", "ensembles/boosting", "quantise"),
+    *("losses/formulas", "losses/base", "losses/table", "losses/links", "ensembles/boosting"),
+    "quantise",
 )
 
 
@@ -196,6 +197,8 @@ def compiled_programs(programs: Iterable[str] = PROGRAMS) -> dict[str, Path]:
 def mark_compiled(folder: Path, program: str) -> None:
     """Record that the folder has the machine code of a program, compiled from the current sources.
 
-    If the cache cannot be written, nothing is recorded.
+    If the cache cannot be written, or has this record already, nothing is written.
     """
-    keep(marker(program), f"{source_stamp()} {folder}".encode())
+    path, content = marker(program), f"{source_stamp()} {folder}".encode()
+    if recall(path) != content:
+        keep(path, content)

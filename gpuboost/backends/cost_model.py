@@ -28,13 +28,14 @@ from gpuboost.engine.task import NO_LIMIT, DepthLimits
 # SORTED_VISIT in levels whose nodes have so few rows that these are sorted instead of counted by
 # bins; RANDOM_LEVEL and RANDOM_VISIT in addition, for random thresholds. CELL: per cell of a
 # histogram that is scanned. ROUND_ROW: gradient, weight and leaf of one row in a round. STEP: one
-# row and level in prediction.
+# row, tree and level in prediction; PASS: one level of all trees that rows go through together.
 NUMPY_BATCH_ROWS = 1 << 17  # rows of the trees that grow together
 UNSORTED_ROWS = 16  # nodes with fewer rows than this on average are assumed to be sorted
 N_CELLS = 256  # of a feature's histogram
 NUMPY_TREE, NUMPY_LEVEL, NUMPY_CALL, NUMPY_CELL = 5e-4, 9e-4, 1.7e-5, 8.5e-9
 NUMPY_VISIT, SORTED_VISIT, RANDOM_LEVEL, RANDOM_VISIT = 1e-9, 1.35e-7, 2.7e-3, 1.7e-8
-NUMPY_ROUND_ROW, NUMPY_STEP = 1.1e-7, 20e-9
+NUMPY_ROUND_ROW, NUMPY_STEP, NUMPY_PASS = 1.1e-7, 20e-9, 1.2e-5
+NUMPY_PATHS = 1 << 15  # rows times trees that they go through together
 
 # Costs in Numba visits. NODE: search of one feature of a node. ALONE: factor if only one tree grows
 # at a time: one thread then does all the work (in rounds, the factor applies to searches only).
@@ -46,6 +47,9 @@ NODE_VISITS, ALONE, ROUND_VISIT, ROUND_ROW_VISITS, STEP_VISITS = 125, 2, 0.2, 45
 # 1, 2.3, 10 and 90 in Numba).
 CHANNEL_SHARE = 0.1
 TREE_SECONDS = 3e-4  # per tree, in Numba
+# Work for which it is worth to start a thread (two threads start in 0.3 ms, and 3,000 rows and 100
+# trees of depth 6 take 1.4 ms with one thread and 1.2 with two).
+SECONDS_OF_A_THREAD = 1e-3
 # Per value that is binned: with NumPy, and with Numba in tables of so many rows that they are not
 # sorted. Smaller tables are sorted with either.
 NUMPY_BIN_SECONDS, BIN_SECONDS, UNSORTED_TABLE_ROWS = 2e-8, 1e-8, 1 << 17
@@ -311,12 +315,19 @@ def prediction_amount(n_samples: int, row_bytes: int, ensemble: Ensemble) -> Amo
 def prediction_work(n_samples: int, row_bytes: int, ensemble: Ensemble) -> WorkTimes:
     """Estimated seconds to predict in each backend; a row has ``row_bytes`` bytes."""
     amount, speed = prediction_amount(n_samples, row_bytes, ensemble), measured_speed()
+    steps, paths = amount.visits / STEP_VISITS, float(n_samples) * ensemble.n_trees
+    passes = steps / paths * math.ceil(paths / NUMPY_PATHS)
     return WorkTimes(
         PREDICT,
-        numpy=0.001 + slowness() * NUMPY_STEP * amount.visits / STEP_VISITS,
-        numba=0.0005 + speed.numba_visit * amount.visits,
+        numpy=slowness() * (2e-5 + NUMPY_PASS * passes + NUMPY_STEP * steps),
+        numba=1e-5 + speed.numba_visit * amount.visits,
         cuda=0.001 + speed.on_cuda(amount),
     )
+
+
+def threads_that_pay(work: WorkTimes) -> int:
+    """Largest number of threads that make a prediction on the CPU faster."""
+    return max(1, int(work.numba / SECONDS_OF_A_THREAD))
 
 
 # ---- measured constants --------------------------------------------------------------------------

@@ -11,12 +11,13 @@ Numba starts separately for each program (`cache.PROGRAMS`), such as growth or p
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from gpuboost.backends.cache import BIN, cache_folder, compiled_programs
+from gpuboost.backends.cache import BIN, PREDICT, cache_folder, compiled_programs
 from gpuboost.backends.cost_model import CUDA_START_SECONDS, WorkTimes, slowness
 from gpuboost.backends.devices import device_number, why_no_cuda
 from gpuboost.backends.protocol import Backend
@@ -29,7 +30,14 @@ DEVICES = '"auto", "cpu", "cuda", "cuda:N", "numpy" or "numba"'
 # compile, or half of the time to import Numba and to read compiled code from disk, because a first
 # fit is rarely the last. The seconds that NumPy has run instead are subtracted.
 LOAD_SECONDS, COMPILE_SECONDS = 0.1, 2.5
-BIN_LOAD_SECONDS, BIN_COMPILE_SECONDS = 0.1, 0.7  # the same for binning, a small program
+# The same of small programs: binning and prediction. If Numba runs already, as after a fit, loading
+# the code for predictions only reads it from disk.
+START_SECONDS = {BIN: (0.1, 0.7), PREDICT: (0.2, 0.6)}
+PREDICT_READ_SECONDS = 0.05
+# A prediction by NumPy counts as at least this, because a process that predicts few rows again and
+# again, as a service does, will do so for long: with Numba's code on disk, it starts Numba after
+# at most 40 calls.
+MIN_PREDICTION_SECONDS = 5e-3
 CUDA_COMPILE_SECONDS = 5.0  # all kernels, once per installation
 CUDA_LEAD = 2.0  # a GPU must be this many times faster: it may be shared, and estimates are rough
 
@@ -60,7 +68,9 @@ def choose_backend(device: Any, work: WorkTimes) -> Backend:
         return cuda_backend(device_number(device))
     if device in ("auto", "cpu"):
         device = "numba" if _numba_pays(work) else "numpy"
-        _spent[work.program] = _spent.get(work.program, 0.0) + work.numpy * (device == "numpy")
+        if device == "numpy":
+            smallest = MIN_PREDICTION_SECONDS if work.program == PREDICT else 0.0
+            _spent[work.program] = _spent.get(work.program, 0.0) + max(work.numpy, smallest)
     if device == "numpy":
         return numpy_backend()
     _loaded_programs.add(work.program)
@@ -74,10 +84,10 @@ def backend_of(array: Any) -> CudaBackend:
 
 def check_device(device: Any) -> None:
     """Check that a device exists and can be used here; raise as `choose_backend` does."""
-    if not isinstance(device, str) or not re.fullmatch(r"auto|cpu|numpy|numba|cuda(:\d+)?", device):
-        raise ValueError(f"device must be {DEVICES}, got {device!r}")
     if device in ("auto", "cpu", "numpy"):
         return
+    if not isinstance(device, str) or not re.fullmatch(r"numba|cuda(:\d+)?", device):
+        raise ValueError(f"device must be {DEVICES}, got {device!r}")
     reason = _why_no_numba() if device == "numba" else why_no_cuda(device)
     if reason:
         raise RuntimeError(
@@ -116,6 +126,8 @@ def _cuda_pays(work: WorkTimes) -> bool:
     not checked.
     """
     fastest = min(work.numpy, work.numba + _numba_start_seconds(work.program))
+    if CUDA_LEAD * work.cuda >= fastest:
+        return False
     return CUDA_LEAD * (work.cuda + _cuda_start_seconds()) < fastest and not why_no_cuda()
 
 
@@ -131,9 +143,9 @@ def _numba_start_seconds(program: str) -> float:
     """Seconds that count for loading or compiling a program with Numba: 0 if it is loaded."""
     if program in _loaded_programs:
         return 0.0
-    load, compilation = LOAD_SECONDS, COMPILE_SECONDS
-    if program == BIN:
-        load, compilation = BIN_LOAD_SECONDS, BIN_COMPILE_SECONDS
+    load, compilation = START_SECONDS.get(program, (LOAD_SECONDS, COMPILE_SECONDS))
+    if program == PREDICT and _loaded_programs:
+        load = PREDICT_READ_SECONDS
     return slowness() * (load if program in _programs_on_disk() else compilation)
 
 
@@ -149,6 +161,16 @@ def numpy_backend() -> Backend:
     from gpuboost.backends.numpy.backend import NumpyBackend
 
     return NumpyBackend()
+
+
+def numba_runs(program: str) -> bool:
+    """Whether this process has started a program of Numba."""
+    return program in _loaded_programs
+
+
+def cpu_predictor() -> Backend:
+    """The backend that predicts fastest in repeated calls on the CPU: Numba if it works."""
+    return choose_backend("cpu", WorkTimes(PREDICT, numpy=math.inf, numba=0.0))
 
 
 @cache

@@ -5,14 +5,12 @@ The tables are real, from scikit-learn, and synthetic.
 
 from __future__ import annotations
 
-import sys
 import time
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 import gpuboost.estimators
 from gpuboost.backends.compiling import omit_notice
@@ -28,6 +26,7 @@ from gpuboost.cli.demo_table import (
     Job,
     Line,
 )
+from gpuboost.cli.output import ProgressBar, progress, say
 from gpuboost.data.parameters import thread_count
 
 REAL_TABLES = ("iris", "wine", "breast_cancer", "digits", "diabetes")
@@ -76,33 +75,33 @@ def estimator_names(is_classification: bool) -> list[str]:
     return sorted(names, key=lambda name: name in TREE_COST)
 
 
-def run(options: DemoOptions, out: TextIO | None = None) -> int:
+def run(options: DemoOptions) -> int:
     """Train all estimators, show progress and print the results.
 
     Returns the exit status: 1 if the backends grew different forests, else 0.
     """
-    out = out or sys.stdout
     started, peers = time.perf_counter(), installed_peers()
-    print(f"gpuboost {gpuboost.__version__}, device {options.device!r}\n", file=out)
+    print(f"gpuboost {gpuboost.__version__}, device {options.device!r}\n")
     real = [load_table(name, options.seed) for name in REAL_TABLES]
     backend = fastest_backend(options.device)
     if backend == "numpy" and options.rows > NUMPY_ROWS:
-        print(f"The NumPy backend is used: at most {NUMPY_ROWS:,} synthetic rows.", file=out)
+        print(f"The NumPy backend is used: at most {NUMPY_ROWS:,} synthetic rows.")
         options = replace(options, rows=NUMPY_ROWS)
     small = make_tables(min(WARM_UP_ROWS, options.rows), options.seed)
-    warm_up(small, backend, options.seed, out)
+    warm_up(small, backend, options.seed)
     n_fits = (1 + len(peers)) * len(small_jobs(real + small))
-    with tqdm(total=n_fits, unit="fit", leave=False, dynamic_ncols=True) as bar:
+    say(f"training {n_fits} models ...")
+    with progress("", n_fits, "fits") as bar:
         lines = [compare(job, options, peers, bar) for job in small_jobs(real)]
         left = options.seconds - (time.perf_counter() - started)
         rows = rows_for(PEER_SHARE * left, tree_seconds(small[1]), len(small[1].X_train))
         options = replace(options, rows=min(options.rows, rows))
         for job in synthetic_jobs(make_tables(options.rows, options.seed)):
             lines.append(compare(job, options, peers, bar))
-    print(chosen_sentence(options), file=out)
-    print(demo_table.table_text(lines, peers), file=out)
+    print(chosen_sentence(options))
+    demo_table.print_outcomes(lines, peers)
     same, sentence = one_model(real, options)
-    print(f"{demo_table.footer(lines, time.perf_counter() - started)}\n{sentence}", file=out)
+    print(f"{demo_table.footer(lines, time.perf_counter() - started)}\n{sentence}")
     return 0 if same else 1
 
 
@@ -185,20 +184,20 @@ def chosen_sentence(options: DemoOptions) -> str:
 # ---- training ----------------------------------------------------------------------------------
 
 
-def warm_up(tables: list[DemoTable], backend: str, seed: int, out: TextIO) -> None:
+def warm_up(tables: list[DemoTable], backend: str, seed: int) -> None:
     """Fit every estimator with few trees, so that compilation is not measured; print the time.
 
     Large tables, and tables of ten or more classes, run other compiled programs than others.
     """
     omit_notice()
     text = "Warm-up: compiling for {} (once on this machine, then kept on disk) ..."
-    print(text.format(backend), end=" ", file=out, flush=True)
+    print(text.format(backend), end=" ", flush=True)
     started = time.perf_counter()
     for job in small_jobs([load_table("iris", seed), load_table("digits", seed), *tables]):
         words = {"n_estimators": WARM_UP_TREES} if job.is_ensemble else {}
         model = getattr(gpuboost, job.estimator)(device=backend, random_state=0, **words)
         model.fit(job.table.X_train, job.table.y_train).predict(job.table.X_test[:100])
-    print(f"{time.perf_counter() - started:.1f} s\n", file=out, flush=True)
+    print(f"{time.perf_counter() - started:.1f} s\n", flush=True)
 
 
 def fastest_backend(device: str) -> str:
@@ -228,7 +227,7 @@ def one_model(tables: list[DemoTable], options: DemoOptions) -> tuple[bool, str]
     return True, f"The forest of digits on {' and '.join(prints)}: fingerprint {first[:16]}."
 
 
-def compare(job: Job, options: DemoOptions, peers: tuple[str, ...], bar: tqdm) -> Line:
+def compare(job: Job, options: DemoOptions, peers: tuple[str, ...], bar: ProgressBar) -> Line:
     """Train our estimator, then those of other libraries, with the same parameters.
 
     Those that can use several processors use all.
@@ -246,10 +245,10 @@ def compare(job: Job, options: DemoOptions, peers: tuple[str, ...], bar: tqdm) -
     return Line(job, ours, others)
 
 
-def _show(bar: tqdm, what: str) -> None:
+def _show(bar: ProgressBar, what: str) -> None:
     """Show the next fit in the progress bar."""
-    bar.set_description_str(what[:60].ljust(60))
-    bar.update()
+    bar.describe(what[:40].ljust(40))
+    bar.advance()
 
 
 def _train(model: Any, job: Job) -> FitOutcome:

@@ -1,12 +1,13 @@
-"""The jobs of ``gpuboost demo``, their outcomes and the table that shows them."""
+"""The jobs of ``gpuboost demo``, their outcomes and the tables that show them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Any
 
 import numpy as np
+
+from gpuboost.cli.output import print_table
 
 SYNTHETIC = "synthetic"
 SCIKIT_LEARN, XGBOOST, LIGHTGBM = "scikit-learn", "XGBoost", "LightGBM"
@@ -45,6 +46,11 @@ class DemoTable:
         """Last part of the names of estimators for the table."""
         return "Classifier" if self.is_classification else "Regressor"
 
+    @property
+    def task(self) -> str:
+        """The task in words."""
+        return "classification" if self.is_classification else "regression"
+
 
 @dataclass(frozen=True)
 class Job:
@@ -81,43 +87,48 @@ class Line:
     others: dict[str, FitOutcome]
 
 
-_NAME, _PAIR = "{:<29}{:<6}", "{:>8} {:>6}"
+def print_outcomes(lines: list[Line], peers: tuple[str, ...]) -> None:
+    """Print a table of outcomes, each as seconds and score, for each table of rows."""
+    titles = ("estimator", "device", "gpuboost", *peers)
+    blocks: dict[tuple[str, str], list[Line]] = {}
+    for line in lines:
+        blocks.setdefault((line.job.table.name, line.job.table.task), []).append(line)
+    for own in blocks.values():
+        print_table(table_title(own), titles, [row_of(line, peers) for line in own], n_text=2)
 
 
-def table_text(lines: list[Line], peers: tuple[str, ...]) -> str:
-    """The outcomes as plain text, with a block for each table of rows."""
-    libraries = ("gpuboost", *peers)
-    titles = _NAME.format("", "") + "".join(f"{name:>15}" for name in libraries)
-    header = _NAME.format("estimator", "device") + _PAIR.format("seconds", "score") * len(libraries)
-    text = [titles, header, "-" * len(header)]
-    for name, block in groupby(lines, lambda line: line.job.table.name):
-        own = list(block)
-        text += [_title(name, own), *(_row(line, peers) for line in own), ""]
-    return "\n".join([*text[:-1], "-" * len(header)])
-
-
-def _title(name: str, lines: list[Line]) -> str:
-    """Name and size of a table, and the number of trees if it is not the default."""
-    n_train, n_features = lines[0].job.table.X_train.shape
+def table_title(lines: list[Line]) -> str:
+    """Name, task and size of a table, and the number of trees if it is not the default."""
+    table = lines[0].job.table
+    n_train, n_features = table.X_train.shape
     trees = {line.job.parameters["n_estimators"] for line in lines if line.job.parameters}
     of_trees = "".join(f", ensembles of {number} trees" for number in trees)
-    return f"{name}: {n_train:,} x {n_features}{of_trees}"
+    return f"{table.name}, {table.task}: {n_train:,} x {n_features}{of_trees}"
 
 
-def _row(line: Line, peers: tuple[str, ...]) -> str:
+def row_of(line: Line, peers: tuple[str, ...]) -> list[str]:
+    """The texts of a line; the title of its table says whether it is of classifiers."""
     outcomes = [line.ours, *(line.others.get(peer) for peer in peers)]
     pairs = [
-        _PAIR.format(f"{each.seconds:.3f}", f"{each.score:.4f}") if each else _PAIR.format("-", "-")
-        for each in outcomes
+        f"{short_seconds(each.seconds):>5} {each.score:6.3f}" if each else "-" for each in outcomes
     ]
-    return _NAME.format(f"  {line.job.estimator}", line.ours.device) + "".join(pairs)
+    name = line.job.estimator.removesuffix("Classifier").removesuffix("Regressor")
+    return [name, line.ours.device, *pairs]
+
+
+def short_seconds(seconds: float) -> str:
+    """A time in at most five characters, such as "3.4ms", "340ms", "1.2s" or "123s"."""
+    if seconds < 0.9995:
+        ms = 1000 * seconds
+        return f"{ms:.1f}ms" if ms < 9.95 else f"{ms:.0f}ms"
+    return f"{seconds:.1f}s" if seconds < 99.95 else f"{seconds:.0f}s"
 
 
 def footer(lines: list[Line], seconds: float) -> str:
     """An explanation of the columns, the times on the synthetic tables and the time of the demo."""
     text = [
-        "score: accuracy or R2 on the held-out quarter of the rows. XGBoost and LightGBM are shown "
-        "where\ninstalled, for boosting and random forests."
+        "Seconds, and accuracy or R2 on the held-out quarter of the rows. XGBoost and\n"
+        "LightGBM are shown where installed, for boosting and random forests."
     ]
     big = [line for line in lines if line.job.table.name == SYNTHETIC]
     for peer in dict.fromkeys(name for line in big for name in line.others):

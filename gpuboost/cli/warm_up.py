@@ -12,15 +12,13 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 
-from tqdm import tqdm
-
 from gpuboost.backends.cache import compiled_programs, mark_compiled
 from gpuboost.backends.compiling import omit_notice
+from gpuboost.cli.output import print_table, progress, say
 from gpuboost.cli.programs import WARM_UP_PROGRAMS
 from gpuboost.data.parameters import thread_count
 
 _BY_NAME = {program.name: program for program in WARM_UP_PROGRAMS}
-_REPORT_ROW = "{:<28} {:>18} {:>13}"
 Functions = dict[str, float]  # CPU seconds that it took to compile each function
 
 
@@ -39,15 +37,17 @@ def run(n_processes: int | None = None) -> int:
         return 0
     n_processes = min(n_processes or thread_count(None), len(WARM_UP_PROGRAMS))
     began, found = time.perf_counter(), dict[str, Functions]()
-    with _processes(n_processes) as pool, tqdm(total=len(WARM_UP_PROGRAMS), unit="program") as bar:
-        bar.set_description("compiling")
+    say(f"compiling {len(names)} programs in {n_processes} processes ...")
+    with _processes(n_processes) as pool, progress("compiling", len(names), "programs") as bar:
         with _ctrl_c_ignored():
             waiting = [pool.submit(compile_program, name) for name in names]
         for done in as_completed(waiting):
             name, functions = done.result()
             found[name] = functions
-            bar.update()
-    print(report(found, time.perf_counter() - began, n_processes))
+            bar.advance()
+    print_table("", ("program", "functions compiled", "CPU seconds"), report(found))
+    seconds = time.perf_counter() - began
+    print(f"All programs are compiled: {seconds:.1f} s in {n_processes} processes.")
     return 0
 
 
@@ -67,19 +67,15 @@ def compile_program(name: str) -> tuple[str, Functions]:
     return name, {each.name: each.seconds for each in used_functions[n_before:] if each.is_new}
 
 
-def report(found: dict[str, Functions], seconds: float, n_processes: int) -> str:
-    """A table of what each program added to those compiled before it, and of all together."""
-    titles = ("program", "functions compiled", "CPU seconds")
-    lines = [_REPORT_ROW.format(*titles), "-" * len(_REPORT_ROW.format(*titles))]
+def report(found: dict[str, Functions]) -> list[tuple[str, int, str]]:
+    """What each program added to those compiled before it, and all together, by row."""
+    rows = []
     for program in WARM_UP_PROGRAMS:
         added = found[program.name]
-        row = program.text, len(added), f"{sum(added.values()):.1f}"
-        lines.append(_REPORT_ROW.format(*row))
+        rows.append((program.text, len(added), f"{sum(added.values()):.1f}"))
     n_functions = len(set[str]().union(*found.values()))
     total = sum(sum(added.values()) for added in found.values())
-    lines.append(_REPORT_ROW.format("all programs together", n_functions, f"{total:.1f}"))
-    lines.append(f"All programs are compiled: {seconds:.1f} s in {n_processes} processes.")
-    return "\n".join(lines)
+    return [*rows, ("all programs together", n_functions, f"{total:.1f}")]
 
 
 @contextmanager

@@ -161,7 +161,7 @@ def apply_schema(X: Any, schema: FeatureSchema, owner: str = "Dataset") -> Featu
         return found
 
     by_code = schema.is_categorical.copy()
-    if schema.from_dtype:
+    if schema.from_dtype and np.any(table.category_types):
         for feature in np.flatnonzero(table.category_types & ~by_code).tolist():
             if schema.codes[feature] is None:
                 _check_no_categories(feature_label(feature, schema.names), table, feature)

@@ -78,19 +78,28 @@ def fraction(name: str, value: Any, *, one: bool = True) -> float:
     return number_between(name, value, 0.0, 1.0, low_included=False, high_included=one)
 
 
-def thread_count(n_jobs: Any) -> int:
+def thread_count(n_jobs: Any, at_most: int | None = None) -> int:
     """Return the number of threads that `n_jobs` stands for; below 0 as in joblib (-1 means all).
+
+    If `at_most` is 1, the processors are not counted, which takes 50 microseconds.
 
     None means all processors that the process can use, but at most ``OMP_NUM_THREADS``. joblib sets
     this variable in its worker processes, so a grid search over several processes does not start
     more threads than there are processors.
     """
-    if n_jobs is None:
-        limit = os.environ.get("OMP_NUM_THREADS", "")
-        processors = int(cpu_count())
-        return min(processors, int(limit)) if limit.isdigit() and int(limit) > 0 else processors
-    if not isinstance(n_jobs, Integral) or isinstance(n_jobs, bool):
-        raise TypeError(f"n_jobs must be None or an integer, got {n_jobs!r}")
-    if n_jobs == 0:
-        raise ValueError("n_jobs must not be 0; use 1 for one thread and -1 for all processors")
-    return int(effective_n_jobs(n_jobs))
+    if n_jobs is not None:
+        if not isinstance(n_jobs, Integral) or isinstance(n_jobs, bool):
+            raise TypeError(f"n_jobs must be None or an integer, got {n_jobs!r}")
+        if n_jobs == 0:
+            raise ValueError("n_jobs must not be 0; use 1 for one thread and -1 for all processors")
+    if at_most == 1:
+        return 1
+    count = _processors() if n_jobs is None else int(effective_n_jobs(n_jobs))
+    return count if at_most is None else min(count, at_most)
+
+
+def _processors() -> int:
+    """Number of processors that the process can use, but at most ``OMP_NUM_THREADS``."""
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    processors = int(cpu_count())
+    return min(processors, int(limit)) if limit.isdigit() and int(limit) > 0 else processors

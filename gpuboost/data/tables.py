@@ -161,6 +161,9 @@ Table = ArrayTable | SparseTable | FrameTable
 
 def read_table(X: Any) -> Table:
     """Read a data frame or an array; the entries that a sparse matrix does not store are 0."""
+    if type(X) is np.ndarray:  # first, since the checks below take as long as to predict one row
+        check_shape(X)
+        return ArrayTable(X, *X.shape)
     if is_sparse(X):
         check_shape(X)
         to_floats(np.empty(0, X.dtype), None)  # an error if they are complex

@@ -52,11 +52,11 @@ def check_shape(X: np.ndarray) -> None:
             f"shape {X.shape}. Reshape your data: X.reshape(-1, 1) makes it one feature, "
             "X.reshape(1, -1) one sample."
         )
-    for count, what in zip(X.shape, ("sample", "feature"), strict=True):
-        if count == 0:
-            raise ValueError(
-                f"Found array with 0 {what}(s) (shape={X.shape}) while a minimum of 1 is required."
-            )
+    if 0 in X.shape:
+        what = "sample" if X.shape[0] == 0 else "feature"
+        raise ValueError(
+            f"Found array with 0 {what}(s) (shape={X.shape}) while a minimum of 1 is required."
+        )
     if X.shape[0] > MAX_ROWS:
         raise ValueError(
             f"X has {X.shape[0]} rows, but at most {MAX_ROWS} (2**31 - 1) are supported; "

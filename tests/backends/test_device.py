@@ -18,11 +18,16 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_diabetes
 
-from gpuboost import DecisionTreeClassifier, RandomForestClassifier, RandomForestRegressor
+from gpuboost import (
+    DecisionTreeClassifier,
+    GradientBoostingClassifier,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 from gpuboost.backends import cache as compiled
 from gpuboost.backends import select as choice
 from gpuboost.backends.cache import GROW_MANY, GROW_ONE, PREDICT
-from gpuboost.backends.cost_model import GrowthSize, WorkTimes, growth_work
+from gpuboost.backends.cost_model import GrowthSize, WorkTimes, growth_work, prediction_work
 from gpuboost.backends.devices import why_no_cuda
 from gpuboost.backends.select import (
     COMPILE_SECONDS,
@@ -31,6 +36,7 @@ from gpuboost.backends.select import (
     choose_backend,
 )
 from gpuboost.data.parameters import thread_count
+from gpuboost.estimators.fitting import base as fitting
 
 NO_CUPY = importlib.util.find_spec("cupy") is None
 LITTLE, MUCH = (
@@ -73,6 +79,46 @@ def test_many_small_fits_start_numba_eventually(numba_start, monkeypatch):
     small = WorkTimes(GROW_ONE, numpy=2.0, numba=0.1)
     assert [choose_backend("cpu", small).name for _ in range(4)] == 2 * ["numpy"] + 2 * ["numba"]
     assert choose_backend("cpu", WorkTimes(GROW_MANY, numpy=2.0, numba=0.1)).name == "numpy"
+
+
+def test_repeated_predictions_of_few_rows_start_numba(monkeypatch):
+    """With code on disk, the call after the fortieth uses Numba; a single large one NumPy."""
+    monkeypatch.setattr(choice, "_spent", {})
+    monkeypatch.setattr(choice, "_loaded_programs", set())
+    monkeypatch.setattr(choice, "_programs_on_disk", lambda: {PREDICT})
+    model = DecisionTreeClassifier().fit(np.eye(9), np.arange(9) % 2)
+    work = prediction_work(1, 72, model._model.ensemble)
+    assert work.numba < work.numpy < 1e-3
+    used = [choose_backend("auto", work).name for _ in range(41)]
+    assert used[0] == "numpy" and used[-1] == "numba" and used == sorted(used, reverse=True)
+    monkeypatch.setattr(choice, "_spent", {})
+    monkeypatch.setattr(choice, "_loaded_programs", set())
+    assert choose_backend("auto", WorkTimes(PREDICT, numpy=0.15, numba=0.01)).name == "numpy"
+    assert choose_backend("auto", WorkTimes(PREDICT, numpy=0.5, numba=0.01)).name == "numba"
+    monkeypatch.setattr(choice, "_spent", {})
+    monkeypatch.setattr(choice, "_loaded_programs", {GROW_ONE})  # a fit ran on Numba
+    assert choose_backend("auto", WorkTimes(PREDICT, numpy=0.15, numba=0.01)).name == "numba"
+
+
+def test_threads_are_for_many_rows(monkeypatch):
+    """Few rows are predicted in the calling thread, without counting the processors."""
+    X = np.random.default_rng(0).normal(size=(200_000, 3))
+    model = GradientBoostingClassifier(n_estimators=20, device="numba", n_jobs=2)
+    model.fit(X[:2000], X[:2000, 0] > 0)
+    asked = []
+
+    def count(n_jobs, at_most):
+        asked.append(at_most)
+        return thread_count(n_jobs, at_most)
+
+    monkeypatch.setattr(fitting, "thread_count", count)
+    model.predict(X[:100])
+    model.predict(X)
+    assert asked[0] == 1 and asked[1] > 1
+    monkeypatch.setattr("gpuboost.data.parameters.cpu_count", lambda: pytest.fail("counted"))
+    assert thread_count(None, at_most=1) == 1
+    with pytest.raises(ValueError, match="n_jobs must not be 0"):
+        thread_count(0, at_most=1)
 
 
 def test_without_numba_numpy_does_everything(monkeypatch, numba_start):
@@ -149,7 +195,10 @@ USES = {
     "program", [PREDICT, *(pytest.param(p, marks=pytest.mark.slow) for p in (GROW_ONE, GROW_MANY))]
 )
 def test_compiled_code_is_found_where_numba_keeps_it(program, tmp_path):
-    """Each program is compiled in a separate process with an empty cache."""
+    """Each program is compiled in a separate process with an empty cache.
+
+    If its marker is lost, a process that reads the code from disk writes it again.
+    """
     code = f"""
 import numpy as np
 from gpuboost import DecisionTreeClassifier
@@ -161,10 +210,14 @@ model.predict({USES[program]})
 for program, folder in compiled_programs().items():
     print(program, folder)
 """
-    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    own = tmp_path / "own"
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "GPUBOOST_CACHE_DIR": str(own)}
     run = partial(subprocess.run, env=env, check=True, capture_output=True, text=True)
     found, folder = run([sys.executable, "-c", code]).stdout.split()
     assert found == program and Path(folder) in {path.parent for path in tmp_path.rglob("*.nbc")}
+    for marker in own.glob(f"*{compiled.SUFFIX}"):
+        marker.unlink()
+    assert run([sys.executable, "-c", code]).stdout.split() == [program, folder]
     again = "import sys; from gpuboost.backends import select; print(*select._programs_on_disk())"
     again += "; assert 'numba' not in sys.modules"
     assert run([sys.executable, "-c", again]).stdout.split() == [program]

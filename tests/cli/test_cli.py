@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import subprocess
 import sys
 
@@ -12,7 +11,7 @@ import gpuboost
 from gpuboost.backends import cache as compiled
 from gpuboost.backends import cost_model as cost
 from gpuboost.backends.select import available_backends
-from gpuboost.cli import calibration, demo, demo_peers, demo_table, warm_up
+from gpuboost.cli import calibration, demo, demo_peers, demo_table, information, warm_up
 from gpuboost.cli import main as cli
 from gpuboost.cli.demo_table import LIGHTGBM, SCIKIT_LEARN, XGBOOST, FitOutcome, Job, Line
 from gpuboost.cli.programs import WARM_UP_PROGRAMS
@@ -24,9 +23,7 @@ CLI_ERROR = (
 
 
 def test_version(capsys):
-    with pytest.raises(SystemExit) as stop:
-        cli.main(["--version"])
-    assert stop.value.code == 0
+    assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out == f"gpuboost {gpuboost.__version__}\n"
 
 
@@ -36,12 +33,27 @@ def test_python_m_gpuboost():
     assert done.stdout.startswith("gpuboost ")
 
 
-@pytest.mark.parametrize("words", [[], ["train"], ["demo", "--rows", "5"], ["demo", "--rows", "x"]])
-def test_wrong_commands_list_the_commands(words, capsys):
-    with pytest.raises(SystemExit) as stop:
-        cli.main(words)
-    assert stop.value.code == 2
-    assert "usage: gpuboost" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    "words", [[], ["trian"], ["train"], ["demo", "--rows", "5"], ["demo", "--rows", "x"]]
+)
+def test_wrong_commands_are_one_line_that_names_the_help(words, capsys):
+    assert cli.main(words) == 2
+    out, err = capsys.readouterr()
+    own = words[:1] if words[:1] in (["train"], ["demo"]) else []
+    assert not out and err.startswith("gpuboost: ") and len(err.splitlines()) == 1
+    assert err.endswith(f"See {' '.join(['gpuboost', *own])} --help.\n")
+
+
+def test_help_lists_the_commands_on_80_columns(capsys):
+    assert cli.main(["--help"]) == 0
+    text = capsys.readouterr().out
+    for command in cli.COMMANDS:
+        assert f"\n  {command.name} " in text
+        assert cli.main([command.name, "--help"]) == 0
+        text += capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
+    shortened = [line for line in text.splitlines() if line.endswith("...")]
+    assert all(line.startswith("Usage: ") for line in shortened)
 
 
 def test_info_names_every_backend_and_why_not(capsys):
@@ -73,7 +85,7 @@ def test_calibration_is_kept_and_shown(monkeypatch, tmp_path, capsys):
         assert f"measured, in {tmp_path / 'speed.json'}" in capsys.readouterr().out
         assert cost.measured_speed().numba_visit == 1e-9
         monkeypatch.setenv("GPUBOOST_CACHE_DIR", str(tmp_path / "speed.json" / "below"))
-        assert cli.main(["info", "--calibrate"]) == 1
+        assert cli.main(["info", "--calibrate"]) == 2
         assert "set GPUBOOST_CACHE_DIR to another folder" in capsys.readouterr().err
     finally:
         cost.measured_speed.cache_clear()
@@ -88,21 +100,21 @@ def test_calibration_is_kept_and_shown(monkeypatch, tmp_path, capsys):
     ],
 )
 def test_info_shows_what_auto_chooses(usable, expected):
-    assert cli.what_auto_does(usable).startswith(expected)
+    assert information.what_auto_does(usable).startswith(expected)
 
 
 def test_compile_cache_is_counted(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    assert cli.compile_cache().startswith("empty")
+    assert information.compile_cache().startswith("empty")
     (tmp_path / "grow.grow-1.py311-0.1.nbc").write_bytes(b"")  # compiled from other sources
-    assert cli.compile_cache().startswith("empty")
+    assert information.compile_cache().startswith("empty")
     compiled.mark_compiled(tmp_path, compiled.PREDICT)
-    assert cli.compile_cache() == f"predict in {tmp_path}"
+    assert information.compile_cache() == f"predict in {tmp_path}"
 
 
 def test_versions_of_missing_packages():
-    assert cli.installed("no-such-package-anywhere") == "not installed"
-    assert cli.installed("numpy")[0].isdigit()
+    assert information.installed("no-such-package-anywhere") == "not installed"
+    assert information.installed("numpy")[0].isdigit()
 
 
 @pytest.mark.parametrize(
@@ -119,21 +131,20 @@ def test_versions_of_missing_packages():
     ],
 )
 def test_wrong_options_of_the_demo_say_what_is_allowed(words, message, capsys):
-    with pytest.raises(SystemExit) as stop:
-        cli.main(["demo", *words])
-    assert stop.value.code == 2 and message in capsys.readouterr().err
+    assert cli.main(["demo", *words]) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_an_unknown_device_is_an_error_before_any_training(capsys, monkeypatch):
     monkeypatch.setattr(demo, "run", lambda options: pytest.fail("the demonstration began"))
-    assert cli.main(["demo", "--device", "gpu"]) == 1
+    assert cli.main(["demo", "--device", "gpu"]) == 2
     assert capsys.readouterr() == ("", CLI_ERROR)
 
 
 def test_unusable_device_is_one_line(capsys):
     if {name: works for name, works, _ in available_backends()}["cuda"]:
         pytest.skip("there is a GPU")
-    assert cli.main(["demo", "--rows", "200", "--device", "cuda"]) == 1
+    assert cli.main(["demo", "--rows", "200", "--device", "cuda"]) == 2
     assert capsys.readouterr().err.startswith("gpuboost: device='cuda' cannot be used")
 
 
@@ -174,7 +185,7 @@ def test_synthetic_ensembles_have_twenty_trees():
 PEERS = (SCIKIT_LEARN, XGBOOST, LIGHTGBM)
 
 
-def test_table_lines_up():
+def test_tables_line_up(capsys):
     table = demo.load_table("iris", 0)
     other = FitOutcome(1.0, 0.8)
     lines = [
@@ -182,16 +193,25 @@ def test_table_lines_up():
             Job("DecisionTreeClassifier", table), FitOutcome(0.5, 0.9, "numpy"), {PEERS[0]: other}
         ),
         Line(
-            Job("RandomForestClassifier", table, {"n_estimators": 7}),
+            Job("GradientBoostingClassifier", table, {"n_estimators": 7}),
             FitOutcome(12.25, 0.5, "cuda:0"),
             dict.fromkeys(PEERS, other),
         ),
     ]
-    text = demo_table.table_text(lines, PEERS).splitlines()
-    assert text[3] == "iris: 112 x 4, ensembles of 7 trees"
-    assert text[4].split()[2:] == ["0.500", "0.9000", "1.000", "0.8000", "-", "-", "-", "-"]
-    assert text[5].split()[-2:] == ["1.000", "0.8000"]
-    assert len({len(line) for line in (*text[:3], text[4], text[5])}) == 1 and len(text[0]) <= 100
+    demo_table.print_outcomes(lines, PEERS)
+    text = capsys.readouterr().out.splitlines()
+    assert text[0] == "iris, classification: 112 x 4, ensembles of 7 trees"
+    assert text[3].split() == ["DecisionTree", "numpy", "500ms", "0.900", "1.0s", "0.800", "-", "-"]
+    assert text[4].split()[:4] == ["GradientBoosting", "cuda:0", "12.2s", "0.500"]
+    assert len({len(line) for line in text[1:5]}) == 1 and len(text[1]) <= 80
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0034, "3.4ms"), (0.0996, "100ms"), (0.99949, "999ms"), (1.0, "1.0s"), (99.99, "100s")],
+)
+def test_short_times(seconds, text):
+    assert demo_table.short_seconds(seconds) == text
 
 
 def test_footer_sums_the_synthetic_table():
@@ -232,18 +252,17 @@ def test_warm_up_uses_the_fastest_backend(monkeypatch):
 
 @pytest.mark.slow
 def test_demo_end_to_end(capsys, monkeypatch):
-    out = io.StringIO()
     monkeypatch.setattr(demo, "NUMPY_ROWS", 1000)
-    assert demo.run(demo.DemoOptions(device="numpy", rows=5000, seconds=20.0), out) == 0
-    text = out.getvalue()
+    assert demo.run(demo.DemoOptions(device="numpy", rows=5000, seconds=20.0)) == 0
+    text, err = capsys.readouterr()
     assert "The NumPy backend is used: at most 1,000 synthetic rows" in text
     assert "Warm-up: compiling" in text and "fingerprint" in text
     body = text[text.index("estimator ") :]
-    for name in demo.estimator_names(True):
-        assert body.count(f"  {name} ") == 5
-    for name in demo.estimator_names(False):
-        assert body.count(f"  {name} ") == 2
-    assert "fit" in capsys.readouterr().err  # the progress bar
+    for kind in (True, False):
+        for name in demo.estimator_names(kind):
+            short = name.removesuffix("Classifier").removesuffix("Regressor")
+            assert body.count(f"\n{short} ") == 7
+    assert "training" in err and not {"\r", "\x1b"} & set(text + err)
 
 
 def test_different_models_are_an_error(monkeypatch):
@@ -270,12 +289,11 @@ def test_warmup_reports_what_each_program_adds():
     found[WARM_UP_PROGRAMS[0].name]["shared"] = 2.0
     found[WARM_UP_PROGRAMS[1].name]["shared"] = 4.0  # two processes compiled it
     found[WARM_UP_PROGRAMS[2].name] = {}
-    lines = warm_up.report(found, 9.0, 2).splitlines()
-    assert lines[2].split()[-2:] == ["2", "3.0"] and WARM_UP_PROGRAMS[0].text in lines[2]
-    assert lines[3].split()[-2:] == ["2", "5.0"] and lines[4].split()[-2:] == ["0", "0.0"]
+    rows = warm_up.report(found)
+    assert rows[0] == (WARM_UP_PROGRAMS[0].text, 2, "3.0")
+    assert rows[1][1:] == (2, "5.0") and rows[2][1:] == (0, "0.0")
     n = len(WARM_UP_PROGRAMS)
-    assert lines[-2].split() == f"all programs together {n} {n + 5}.0".split()
-    assert lines[-1] == "All programs are compiled: 9.0 s in 2 processes."
+    assert rows[-1] == ("all programs together", n, f"{n + 5}.0")
 
 
 def test_programs_have_names_of_their_own():
@@ -287,13 +305,13 @@ def test_programs_have_names_of_their_own():
 def test_warmup_does_nothing_if_all_is_compiled(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("GPUBOOST_CACHE_DIR", str(tmp_path))
-    assert {line.split()[-1] for line in cli.warmed_up()[2:]} == {"no"}
+    assert {line.split()[-1] for line in information.warmed_up()[2:]} == {"no"}
     (tmp_path / "grow.nbc").touch()
     for program in WARM_UP_PROGRAMS:
         compiled.mark_compiled(tmp_path, program.name)
     assert cli.main(["warmup"]) == 0
     assert capsys.readouterr().out.startswith("All programs are compiled already")
-    assert {line.split()[-1] for line in cli.warmed_up()[2:]} == {"yes"}
+    assert {line.split()[-1] for line in information.warmed_up()[2:]} == {"yes"}
 
 
 ALL_FITS = """

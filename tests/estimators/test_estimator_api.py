@@ -34,12 +34,13 @@ from gpuboost import (
 from tests.estimators.estimator_cases import NAMES, WITH_TREES, data_for, frame_of, make
 
 BEYOND = {"device", "max_bins", "categorical_features", "n_jobs", "voting"}
+BEYOND |= {"callbacks", "keep_on_interrupt"}
 BEYOND |= {"boosting", "max_depth", "criterion", "verbose"}  # in AdaBoost
 BEYOND |= {  # in gradient boosting
     *("alpha", "tweedie_power", "class_weight", "min_hessian_leaf", "l1_regularization"),
     *("l2_regularization", "max_delta_step", "monotonic_cst", "interaction_cst"),
     *("max_features_per_level", "max_features_per_tree", "multi_strategy", "eval_metric"),
-    *("callbacks", "importance_type", "min_samples_category"),
+    *("importance_type", "min_samples_category"),
 }
 DRAWS_ROWS = "rows are drawn: a repeated row is not the same draw as a row of weight two"
 

@@ -306,6 +306,11 @@ def parameter_of_a_loss_without(header: Header, arrays: Arrays) -> None:
     header["model"]["loss"]["given"] = 0.5
 
 
+@damage(rounds)
+def loss_of_other_columns(header: Header, arrays: Arrays) -> None:
+    header["model"]["loss"]["columns"] = 2
+
+
 @damage(tweedie)
 def power_that_is_text(header: Header, arrays: Arrays) -> None:
     header["model"]["loss"]["given"] = "1.5"

@@ -83,9 +83,9 @@ def test_equal_to_numpy_s(seed: int, dtype: Any, depth: int, n_rows: int, n_valu
     no_leaves = np.empty((len(bits), 0), np.int32)
     block = perfect_trees.PERFECT_BLOCK
     buffers = np.zeros(2 * N_FEATURES * block, bits.dtype), np.empty(block, np.uint32)
-    perfect_trees.predict_perfect(made, ensemble.value, bits, total, no_leaves, *buffers)
+    perfect_trees.predict_perfect(made, bits, total, no_leaves, *buffers)
     found = np.empty((n_rows, len(trees)), np.int32)
-    perfect_trees.predict_perfect(made, ensemble.value, bits, total[:, :0], found, *buffers)
+    perfect_trees.predict_perfect(made, bits, total[:, :0], found, *buffers)
     assert np.array_equal(total, expected[0])
     assert np.array_equal(found, expected[1])
 

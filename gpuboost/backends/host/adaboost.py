@@ -28,9 +28,8 @@ class HostReweighter:
 
     def __init__(self, backend: Backend, task: ReweightTask) -> None:
         self._backend, self._task = backend, task
-        sampler = task.sampler
-        self._weights = adaboost.start_weights(sampler.weights, sampler.n_samples)
-        self._min_weights = np.where(self._weights > 0.0, adaboost.MIN_WEIGHT, 0.0)
+        self._weights = task.start_weights()
+        self._min_weights = adaboost.min_weights(self._weights)
 
     def boost(self, number: int) -> Round:
         """Grow the tree of a round, and compute the weights of the next round if there is one."""

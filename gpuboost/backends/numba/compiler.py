@@ -164,6 +164,16 @@ class _MarkingFile(IndexDataCacheFile):
         of_types = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
         self._data_name_pattern = f"{self._name}-{of_types}.{{number:d}}.nbc"
         super().save(key, data)
+        self._mark(key)
+
+    def load(self, key: Any) -> Any:
+        """Load a function, or None if it is not there; mark its program if the marker was lost."""
+        found = super().load(key)
+        if found is not None:
+            self._mark(key)
+        return found
+
+    def _mark(self, key: Any) -> None:
         program = self._program(key[0])
         if program is not None:
             mark_compiled(self._folder, program)

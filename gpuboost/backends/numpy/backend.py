@@ -1,4 +1,8 @@
-"""The NumPy backend: the readable reference, and the fastest choice for small data."""
+"""The NumPy backend: the readable reference, and the fastest choice for small data.
+
+The modules that grow trees are imported by the first fit, so that the first prediction of a process
+does not wait for them.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +15,6 @@ import numpy as np
 from gpuboost.backends.host.backend import HostBackend
 from gpuboost.backends.numpy import predict as prediction
 from gpuboost.backends.numpy.batches import in_batches
-from gpuboost.backends.numpy.boosting import NumpyBooster
-from gpuboost.backends.numpy.level_ops import NumpyLevelOps
 from gpuboost.backends.protocol import Booster
 from gpuboost.engine.ensembles.boosting_task import BoostTask
 from gpuboost.engine.ensembles.ensemble import Ensemble
@@ -32,6 +34,8 @@ class NumpyBackend(HostBackend):
 
     def booster(self, task: BoostTask) -> Booster:
         """Start a fit of gradient boosting."""
+        from gpuboost.backends.numpy.boosting import NumpyBooster
+
         return NumpyBooster(self, task)
 
     def predict(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
@@ -45,4 +49,6 @@ class NumpyBackend(HostBackend):
 
 def _grow(task: GrowTask, trees: Sequence[int]) -> list[GrownTree]:
     """Grow the trees of one batch."""
+    from gpuboost.backends.numpy.level_ops import NumpyLevelOps
+
     return grow_levels(partial(NumpyLevelOps.start, task, trees), task).end_batch()

@@ -73,6 +73,11 @@ def start_weights(weights: np.ndarray | None, n_samples: int) -> np.ndarray:
     return normalised(scaled)
 
 
+def min_weights(weights: np.ndarray) -> np.ndarray:
+    """The smallest weight of each row in all rounds, 0 for rows without weight: float64 (n,)."""
+    return np.where(weights > 0.0, MIN_WEIGHT, 0.0)
+
+
 def normalised(weights: np.ndarray) -> np.ndarray:
     """Weights whose sum is at most 1, scaled to sum to 1."""
     return weights / (int(to_fixed_point(weights).sum()) / FIXED_POINT)

@@ -201,6 +201,8 @@ class ReweightTask:
         Number of threads.
     memory_budget : int
         Memory for histograms and other temporary arrays, in bytes.
+    resumed_weights : float64 (n,) or None
+        Weights of the rows after the rounds of an earlier fit, on the host; None without one.
     """
 
     matrix: BinnedMatrix
@@ -212,6 +214,13 @@ class ReweightTask:
     of_class: np.ndarray | None = None
     n_threads: int = 1
     memory_budget: int = 256 * 2**20
+    resumed_weights: np.ndarray | None = None
+
+    def start_weights(self) -> np.ndarray:
+        """Weights of the first round that is grown: float64 (n,), which sum to 1."""
+        if self.resumed_weights is not None:
+            return self.resumed_weights
+        return adaboost.start_weights(self.sampler.weights, self.sampler.n_samples)
 
     def starts_whole(self) -> bool:
         """Whether the first tree uses exact weights, as small integer multiples of a unit."""

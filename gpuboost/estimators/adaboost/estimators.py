@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,16 +21,27 @@ from gpuboost.engine.ensembles.adaboost_task import (
     RESAMPLING,
     REWEIGHTING,
     ClassObjective,
+    Round,
     ValueObjective,
 )
 from gpuboost.engine.losses.links import LOGIT, SOFTMAX
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler
 from gpuboost.estimators.adaboost.model import AdaBoostTrees, OneValueLabels
-from gpuboost.estimators.adaboost.rounds import reweight_task, rounds_of
+from gpuboost.estimators.adaboost.rounds import (
+    known_rounds,
+    reweight_task,
+    rounds_of,
+    weights_after,
+)
 from gpuboost.estimators.docstrings import documented
+from gpuboost.estimators.fitting.callbacks import (
+    FitCallbacks,
+    RoundResult,
+    data_digest,
+)
 from gpuboost.estimators.fitting.grow_plan import GrowPlan, tree_plan, with_progress
 from gpuboost.estimators.fitting.mixins import Classifier, Regressor, copied_to_host, score_of
-from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
+from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared, fitted_copy
 from gpuboost.estimators.inputs.features import where_they_are
 from gpuboost.estimators.inputs.parameters import draw_seed
 from gpuboost.estimators.inputs.targets import ClassLabels
@@ -120,7 +131,7 @@ class AdaBoost(SklearnFallback, ManyTrees):
         number_between("learning_rate", self.learning_rate, 0.0, low_included=False)
         one_of("boosting", self.boosting, BOOSTING)
         weights = self._weights(labels, inputs.weights)
-        seed, bits = draw_seed(self.random_state), labels.weight_bits
+        seed, bits = draw_seed(self.random_state, inputs.before), labels.weight_bits
         sampler = RowSampler(ALL_ROWS, n, n, seed, weights, max_weight_bits=bits)
         return tree_plan(self, inputs, TreeBatch(range(n_rounds), sampler, None), in_turn=True)
 
@@ -130,9 +141,31 @@ class AdaBoost(SklearnFallback, ManyTrees):
             objective = self._objective(prepared, float(self.learning_rate))
             of_class = self._weights_of_classes(prepared.labels)
         task = reweight_task(prepared, objective, str(self.boosting), of_class)
-        rounds = rounds_of(task, prepared.backend)
-        shown = with_progress(rounds, task.n_rounds, prepared.execution.verbose)
-        model = AdaBoostTrees.of(list(shown), prepared)
+        callbacks, before = FitCallbacks.of(self), prepared.before
+        callbacks.begin(self, lambda: data_digest(prepared, task.sampler.weights, of_class))
+        known = [] if before is None else known_rounds(before)
+        weights = None if before is None else weights_after(task, before)
+        rounds: Iterable[Round] = ()
+        if before is None or weights is not None:
+            task = replace(task, resumed_weights=weights)
+            rounds = rounds_of(task, prepared.backend, len(known))
+        shown = with_progress(rounds, task.n_rounds - len(known), prepared.execution.verbose)
+
+        def result_of(done: list[Round]) -> RoundResult:
+            number, rate = len(known) + len(done) - 1, float(self.learning_rate)
+
+            def made() -> AdaBoost:
+                return fitted_copy(self, prepared, *self._fitted_by([*known, *done], prepared))
+
+            return RoundResult(number, rate, done[-1].error, {}, task.n_rounds, made)
+
+        return self._fitted_by([*known, *callbacks.watched(shown, result_of)], prepared)
+
+    def _fitted_by(
+        self, rounds: list[Round], prepared: Prepared[GrowPlan]
+    ) -> tuple[AdaBoostTrees, dict[str, Any]]:
+        """The model of some rounds, and the fitted attributes that are specific to AdaBoost."""
+        model = AdaBoostTrees.of(rounds, prepared)
         return model, {
             "estimator_": self._empty_tree(),
             "estimator_weights_": model.tree_votes.copy(),
@@ -185,8 +218,10 @@ class AdaBoostClassifier(Classifier, AdaBoost):
         may_reverse = options.regularisation.monotonic is None
         return ClassObjective.of(labels.rows, len(labels.classes), learning_rate, may_reverse)
 
-    def _grow(self, prepared: Prepared[GrowPlan]) -> tuple[AdaBoostTrees, dict[str, Any]]:
-        model, facts = super()._grow(prepared)
+    def _fitted_by(
+        self, rounds: list[Round], prepared: Prepared[GrowPlan]
+    ) -> tuple[AdaBoostTrees, dict[str, Any]]:
+        model, facts = super()._fitted_by(rounds, prepared)
         return model, {**facts, "training_error_bound_": np.cumprod(model.bounds)}
 
     def decision_function(self, X: Any) -> np.ndarray:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from gpuboost.backends.protocol import Backend
+from gpuboost.engine.array_modules import copy_to_host
+from gpuboost.engine.bins import SparseCodes
+from gpuboost.engine.ensembles import adaboost
 from gpuboost.engine.ensembles.adaboost_task import (
     ClassObjective,
     ReweightTask,
@@ -14,6 +19,9 @@ from gpuboost.engine.ensembles.adaboost_task import (
     ValueObjective,
     goes_on,
 )
+from gpuboost.engine.ensembles.traversal import leaves_of_codes
+from gpuboost.engine.growth.tree import Tree
+from gpuboost.estimators.adaboost.model import AdaBoostTrees
 from gpuboost.estimators.fitting.grow_plan import GrowPlan
 from gpuboost.estimators.fitting.pipeline import Prepared
 
@@ -38,8 +46,41 @@ def reweight_task(
     )
 
 
-def rounds_of(task: ReweightTask, backend: Backend) -> Iterator[Round]:
+def weights_after(task: ReweightTask, before: AdaBoostTrees) -> np.ndarray | None:
+    """Weights of the rows after the rounds of an earlier fit; None if no round follows them.
+
+    They are computed on the host as the earlier fit computed them, so they have the same bits.
+    """
+    matrix, objective = task.matrix, task.objective
+    if not isinstance(matrix.stored, SparseCodes):
+        matrix = replace(matrix, stored=copy_to_host(matrix.stored))
+    weights = np.asarray(copy_to_host(task.start_weights()))
+    minimum = adaboost.min_weights(weights)
+    for tree in before.ensemble.trees:
+        _, seen, error = objective.look(tree, leaves_of_codes(tree, matrix), weights)
+        if not goes_on(error, objective.chance):
+            return None
+        weights = np.maximum(objective.outcome(seen, weights, error).weights, minimum)
+    return weights
+
+
+def known_rounds(before: AdaBoostTrees) -> list[Round]:
+    """The rounds of an earlier fit."""
+    facts = zip(before.errors, before.tree_votes, before.bounds, strict=True)
+    return [
+        Round(partial(_same, tree), *map(float, own))
+        for tree, own in zip(before.ensemble.trees, facts, strict=True)
+    ]
+
+
+def _same(tree: Tree) -> Tree:
+    return tree
+
+
+def rounds_of(task: ReweightTask, backend: Backend, first: int = 0) -> Iterator[Round]:
     """The rounds of a fit, until a tree has no errors or is no better than chance.
+
+    They begin with number ``first``.
 
     A tree that is no better than chance is left out, except the first of a regression. In a
     regression, a tree is no better than chance if its weighted mean loss is at least 0.5.
@@ -50,7 +91,7 @@ def rounds_of(task: ReweightTask, backend: Backend) -> Iterator[Round]:
         If the first tree of a classification is no better than chance.
     """
     reweighter, chance = backend.reweighter(task), task.objective.chance
-    for number in range(task.n_rounds):
+    for number in range(first, task.n_rounds):
         found = reweighter.boost(number)
         if number == 0 and found.error >= chance:
             _check_first(found, task.objective)

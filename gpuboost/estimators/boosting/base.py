@@ -19,7 +19,7 @@ from gpuboost.engine.losses import Loss
 from gpuboost.estimators.boosting.baseline import fitted_init, raw_of_init, read_offset
 from gpuboost.estimators.boosting.further_rounds import fit_further_rounds
 from gpuboost.estimators.boosting.inputs import BoostPlan, boost_plan, read_eval_set, start_of_rows
-from gpuboost.estimators.boosting.metrics import read_metrics
+from gpuboost.estimators.boosting.metrics import warn_of_metrics
 from gpuboost.estimators.boosting.model import BoostedRounds, model_facts
 from gpuboost.estimators.boosting.parameters import IMPORTANCES, FeatureCounts, rounds_to_use
 from gpuboost.estimators.boosting.training import BoostingFit, RoundSetup
@@ -28,10 +28,12 @@ from gpuboost.estimators.fitting.pipeline import (
     FitInputs,
     Prepared,
     RoundInputs,
+    fitted_copy,
     memory_advice,
     run_fit,
 )
 from gpuboost.estimators.model.cached_view import ModelView
+from gpuboost.estimators.model.predictor import CheckedRows
 from gpuboost.estimators.trees.many_trees import ManyTrees
 from gpuboost.estimators.trees.tree import DecisionTreeRegressor, SingleTree
 
@@ -130,10 +132,6 @@ class GradientBoosting(ManyTrees):
         classes, only those of the second). With a user-defined loss without ``predict``, metrics
         get raw predictions. Smaller values are better unless the callable has a true attribute
         ``greater_is_better``.
-    callbacks : callable, or list of these
-        Called after each round with one argument, whose attributes are the ``number``,
-        ``learning_rate`` and ``train_score`` of the round, and ``scores``, which is
-        ``evals_result_`` so far. A callback that returns True ends the fit.
     criterion : str
         Deprecated in scikit-learn, and has no effect: splits are chosen by the gain of a Newton
         step.
@@ -213,7 +211,6 @@ class GradientBoosting(ManyTrees):
     n_iter_no_change: int | None = None
     tol: float = 1e-4
     eval_metric: Any = None
-    callbacks: Any = None
     importance_type: str = "gain"
     criterion: str = "deprecated"
     ccp_alpha: float = 0.0
@@ -227,8 +224,6 @@ class GradientBoosting(ManyTrees):
     @abstractmethod
     def _make_loss(self, labels: Any) -> Loss:
         """The loss for the given labels."""
-
-    # ---- fit -----------------------------------------------------------------------------------
 
     def fit(
         self,
@@ -281,7 +276,7 @@ class GradientBoosting(ManyTrees):
     ) -> tuple[BoostedRounds, dict[str, Any]]:
         """Fit or keep ``init``, read offsets and evaluation sets, and run the rounds."""
         plan, before, given = prepared.plan, prepared.before, rounds or RoundInputs()
-        init = None if before is None else before.init
+        init = before.init if before else None
         if before is None and self.init is not None:
             needed = "predict_proba" if plan.loss.is_classifier else "predict"
             own = given.X, given.y, plan.given_weights
@@ -290,31 +285,36 @@ class GradientBoosting(ManyTrees):
         has_offset = given.offset is not None and bool(np.any(copied_to_host(given.offset)[0]))
         evaluated = read_eval_set(given.eval_set, self, prepared, init, has_offset)
         fit = BoostingFit(RoundSetup(self, prepared, offsets, init, evaluated))
-        if not fit.setup.monitored and read_metrics(self.eval_metric, is_classifier(self)):
-            warn_user(
-                f"eval_metric={self.eval_metric!r:.80} has no rows to be computed on; pass "
-                "eval_set=[(X, y)] to fit, or set n_iter_no_change, which sets rows aside"
-            )
-        had_offset = before is not None and self._had_offset
+        if not fit.setup.monitored:
+            warn_of_metrics(self.eval_metric, is_classifier(self))
+        had_offset = before is not None and (prepared.resumed or self)._had_offset
         if had_offset and given.offset is None:
             warn_user("the rounds before this warm start had an offset; pass offset= again")
+        fit.has_offset = has_offset or had_offset
         model = fit.run(given.monitor)
-        return model, self._facts(fit, model) | {"_had_offset": has_offset or had_offset}
+        return model, self._facts(fit, model)
+
+    def _fitted_by(self, fit: BoostingFit) -> Any:
+        """A fitted copy of this estimator, with the rounds of a fit so far."""
+        model = fit.model()
+        return fitted_copy(self, fit.setup.prepared, model, self._facts(fit, model))
 
     def _facts(self, fit: BoostingFit, model: BoostedRounds) -> dict[str, Any]:
         """The fitted attributes that are specific to gradient boosting."""
 
         def extended(name: str, new: list[float]) -> np.ndarray:
             """Scores of all rounds, including those before a warm start (0 without a score)."""
-            before = fit.setup.before
-            earlier = () if before is None else getattr(self, name, np.zeros(before.n_rounds))
-            return np.array([*earlier, *new])
+            before, resumed = fit.setup.before, fit.setup.prepared.resumed
+            if before is None or resumed is not None:
+                return np.array(new)
+            return np.array([*getattr(self, name, np.zeros(before.n_rounds)), *new])
 
         facts: dict[str, Any] = {
             **model_facts(model),
             "max_features_": FeatureCounts.of(self, model.schema.n_features).node,
             "train_score_": extended("train_score_", fit.train_scores),
             "evals_result_": fit.results,
+            "_had_offset": fit.has_offset,
         }
         if fit.oob_scores:
             facts["oob_improvement_"] = extended("oob_improvement_", fit.oob_improvements)
@@ -330,7 +330,8 @@ class GradientBoosting(ManyTrees):
 
     def _raw_predictions(self, X: Any, offset: Any = None, n_rounds: Any = None) -> np.ndarray:
         """Raw predictions by the first rounds: float64 (n, columns)."""
-        check_is_fitted(self)
+        if self._model is None:
+            check_is_fitted(self)
         n = rounds_to_use(n_rounds, self._model.n_rounds, getattr(self, "best_iteration_", None))
 
         def raw(model: BoostedRounds, *rest: Any) -> np.ndarray:
@@ -361,7 +362,8 @@ class GradientBoosting(ManyTrees):
                 "call predict without one mean 0)"
             )
         if model.init is not None:
-            own = array_module(trees).asarray(raw_of_init(model.init, X, model.loss))
+            given = X.rows if type(X) is CheckedRows else X
+            own = array_module(trees).asarray(raw_of_init(model.init, given, model.loss))
             offsets = own if offsets is None else offsets + own
         return start if offsets is None else start + offsets
 

@@ -1,8 +1,7 @@
-"""Evaluation after each round of boosting, early stopping and callbacks."""
+"""Evaluation after each round of boosting, and early stopping."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,37 +100,3 @@ class EarlyStopping:
         else:
             self.waited += 1
         return self.waited >= self.patience
-
-
-@dataclass(frozen=True)
-class RoundResult:
-    """The argument of callbacks: the state of the fit after a round.
-
-    Attributes
-    ----------
-    number : int
-        Number of the round, from 0.
-    learning_rate : float
-        Learning rate of the round.
-    train_score : float
-        Mean loss after the round, on the rows that the round was fitted on.
-    scores : dict of str to dict of str to list of float
-        ``evals_result_`` so far.
-    """
-
-    number: int
-    learning_rate: float
-    train_score: float
-    scores: dict[str, dict[str, list[float]]]
-
-
-def read_callbacks(given: Any) -> list[Callable[[RoundResult], Any]]:
-    """The user's callbacks as a list of functions."""
-    several = [] if given is None else list(given) if isinstance(given, (list, tuple)) else [given]
-    for each in several:
-        if not callable(each):
-            raise TypeError(
-                "callbacks must be a function of a RoundResult, or a list of them, got "
-                f"{each!r:.80}"
-            )
-    return several

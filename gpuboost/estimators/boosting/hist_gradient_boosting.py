@@ -31,13 +31,9 @@ from gpuboost.estimators.boosting.hist_scores import (
     stops_early,
 )
 from gpuboost.estimators.docstrings import documented
-from gpuboost.estimators.fitting.exportable import Exportable
+from gpuboost.estimators.fitting import exportable
 from gpuboost.estimators.fitting.mixins import copied_to_host
-from gpuboost.estimators.fitting.sklearn_bases import (
-    BaseEstimator,
-    ClassifierMixin,
-    RegressorMixin,
-)
+from gpuboost.estimators.fitting.sklearn_bases import BaseEstimator, ClassifierMixin, RegressorMixin
 from gpuboost.estimators.trees.tree import DecisionTreeRegressor, SingleTree
 
 MIN_HESSIAN_LEAF = 1e-3  # minimum sum of hessians in a leaf, a constant in scikit-learn
@@ -49,7 +45,7 @@ SAME = (  # parameters of the same name and meaning in `GradientBoosting`
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class HistGradientBoosting(Exportable, BaseEstimator, ABC):
+class HistGradientBoosting(BaseEstimator, ABC):
     """Base of `HistGradientBoostingClassifier` and `HistGradientBoostingRegressor`.
 
     Parameters
@@ -276,6 +272,10 @@ class HistGradientBoosting(Exportable, BaseEstimator, ABC):
             64 hexadecimal digits.
         """
         return self._fitted().fingerprint()
+
+    compile_predictor = exportable.compile_predictor
+    save, to_onnx = exportable.save, exportable.to_onnx
+    to_sklearn, to_treelite = exportable.to_sklearn, exportable.to_treelite
 
     def __sklearn_tags__(self) -> Any:
         return self._boosting_class().__sklearn_tags__()

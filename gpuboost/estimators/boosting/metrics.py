@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from sklearn import metrics
 
+from gpuboost.data.advice import warn_user
+
 VALUES, LABELS, PROBABILITIES = "values", "classes", "probabilities"
 
 
@@ -116,6 +118,15 @@ def read_metrics(given: Any, is_classifier: bool) -> list[Metric]:
     several = given if isinstance(given, Iterable) and not isinstance(given, str) else [given]
     known = {metric.name: metric for metric in (_OF_CLASSES if is_classifier else _OF_VALUES)}
     return [_metric(each, known, is_classifier) for each in several]
+
+
+def warn_of_metrics(given: Any, is_classifier: bool) -> None:
+    """Warn of metrics that have no rows to be computed on."""
+    if read_metrics(given, is_classifier):
+        warn_user(
+            f"eval_metric={given!r:.80} has no rows to be computed on; pass eval_set=[(X, y)] to "
+            "fit, or set n_iter_no_change, which sets rows aside"
+        )
 
 
 def _metric(given: Any, known: dict[str, Metric], is_classifier: bool) -> Metric:

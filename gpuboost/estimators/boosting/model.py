@@ -11,14 +11,17 @@ from typing import Any
 import numpy as np
 
 from gpuboost.backends.device_arrays import inverse_link
+from gpuboost.backends.host.binned import code_blocks
 from gpuboost.backends.protocol import Backend
 from gpuboost.data.sparse_features import Features, SparseFeatures
-from gpuboost.engine.array_modules import array_module, working_on
+from gpuboost.engine.array_modules import array_module, copy_to_host, working_on
 from gpuboost.engine.bins import BinnedMatrix, SparseCodes
 from gpuboost.engine.ensembles.ensemble import Ensemble, impurity_decrease_per_feature
 from gpuboost.engine.growth.tree import Tree
 from gpuboost.engine.losses import Loss
 from gpuboost.estimators.model.fitted import FittedTrees, run_in_blocks
+
+ROWS_OF_A_BLOCK = 2**16  # whose leaves in all trees are held at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +75,27 @@ class BoostedRounds(FittedTrees):
     def raw(self, data: Features | BinnedMatrix, backend: Backend, n_threads: int) -> np.ndarray:
         """Sum of the trees' values, without the baseline: float64 (n, columns)."""
         return _sums(self.columns, data, backend, n_threads)
+
+    def continued(
+        self,
+        data: np.ndarray | BinnedMatrix,
+        start: np.ndarray,
+        backend: Backend,
+        n_threads: int,
+    ) -> np.ndarray:
+        """``start`` (n, columns) plus the trees' values, added in the order of a fit.
+
+        So raw predictions have the bits that they had after the last round of that fit.
+        """
+        raw, k, trees = np.array(start), self.trees_per_round, self.ensemble.trees
+        for rows, block in _blocks(data):
+            ensemble = self.ensemble.on_codes if isinstance(data, BinnedMatrix) else self.ensemble
+            leaves = copy_to_host(backend.apply(ensemble, block, n_threads))
+            for number, tree in enumerate(trees):
+                column = number % k
+                own = raw[rows, column : column + tree.value.shape[1]]
+                own += tree.value[leaves[:, number]]
+        return raw
 
     def staged_raw(
         self, data: Features | BinnedMatrix, backend: Backend, n_threads: int
@@ -128,6 +152,16 @@ def predictions(loss: Loss, raw: np.ndarray) -> np.ndarray:
         return inverse_link(loss.facts.link, raw)
     with working_on(raw):
         return loss.predict(raw)
+
+
+def _blocks(data: np.ndarray | BinnedMatrix) -> Iterator[tuple[slice, np.ndarray]]:
+    """Some rows after another, as columns or codes."""
+    if isinstance(data, BinnedMatrix):
+        yield from code_blocks(data)
+        return
+    for start in range(0, len(data), ROWS_OF_A_BLOCK):
+        rows = slice(start, start + ROWS_OF_A_BLOCK)
+        yield rows, data[rows]
 
 
 def _used_features(

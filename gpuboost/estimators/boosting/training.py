@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -14,7 +15,6 @@ from sklearn.model_selection import train_test_split
 
 from gpuboost.backends.protocol import Booster, FittedRound
 from gpuboost.data.parameters import fraction, integer_at_least, number_between
-from gpuboost.engine.array_modules import copy_to_host
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.boosting_task import BoostTask, RowSet
 from gpuboost.engine.ensembles.ensemble import Ensemble
@@ -26,13 +26,12 @@ from gpuboost.estimators.boosting.baseline import baseline, information_of_row, 
 from gpuboost.estimators.boosting.early_stopping import (
     EarlyStopping,
     MonitoredSet,
-    RoundResult,
-    read_callbacks,
 )
 from gpuboost.estimators.boosting.inputs import BoostPlan
 from gpuboost.estimators.boosting.metrics import read_metrics
 from gpuboost.estimators.boosting.model import BoostedRounds
 from gpuboost.estimators.boosting.score_table import ScoreTable
+from gpuboost.estimators.fitting.callbacks import FitCallbacks, RoundResult, data_digest
 from gpuboost.estimators.fitting.pipeline import Prepared
 from gpuboost.estimators.inputs.parameters import draw_seed
 from gpuboost.estimators.model.fitted import FeatureDraw, TreeBatch
@@ -158,7 +157,7 @@ class RoundSetup:
         if self.before is None:
             return start
         backend, execution = self.prepared.backend, self.prepared.execution
-        return start + copy_to_host(self.before.raw(data, backend, execution.n_threads))
+        return self.before.continued(data, start, backend, execution.n_threads)
 
     @cached_property
     def monitored(self) -> list[MonitoredSet]:
@@ -208,6 +207,12 @@ class RoundSetup:
             n_threads=prepared.execution.n_threads,
         )
 
+    @property
+    def trees_per_round(self) -> int:
+        """1 if one tree holds all columns of raw predictions, else their number."""
+        sums = options.sums_outputs(self.estimator, self.loss)
+        return 1 if sums else self.loss.columns
+
     def _rows_of_tree(self) -> float:
         """Expected number of rows with positive weight in a tree."""
         weights, sampler = self.train.weights, self.sampler
@@ -236,6 +241,8 @@ class BoostingFit:
         ``evals_result_``.
     best_round : int or None
         Number of the round of the last improvement, with early stopping.
+    has_offset : bool
+        Whether the fit, or one that it adds to, has an offset.
     """
 
     setup: RoundSetup
@@ -246,60 +253,111 @@ class BoostingFit:
     oob_improvements: list[float] = field(default_factory=list)
     results: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     best_round: int | None = None
+    has_offset: bool = False
+    _first_score: int = 0  # number of the round of the first scores
 
     def run(self, monitor: Callable[..., Any] | None) -> BoostedRounds:
         """Run all rounds and return the model."""
         task = self.setup.task()
+        self._restore()
         self.booster = self.setup.prepared.backend.booster(task)
         with closing(self.booster):
             self._rounds(monitor)
-        return self._model(task)
+        return self.model()
+
+    @property
+    def n_known(self) -> int:
+        """Number of rounds of the model that a warm start or a resumed fit adds to."""
+        return 0 if self.setup.before is None else self.setup.before.n_rounds
+
+    def _restore(self) -> None:
+        """Take over the scores of a fit that is resumed."""
+        resumed = self.setup.prepared.resumed
+        if resumed is None:
+            self._first_score = self.n_known
+            return
+        self.train_scores = list(resumed.train_score_)
+        self.oob_scores = list(getattr(resumed, "oob_scores_", ()))
+        self.oob_improvements = list(getattr(resumed, "oob_improvement_", ()))
+        self.results = deepcopy(resumed.evals_result_)
 
     def _rounds(self, monitor: Callable[..., Any] | None) -> None:
         """Run all rounds, unless early stopping, a callback or the monitor ends the fit before."""
-        estimator, before = self.setup.estimator, self.setup.before
+        estimator, setup = self.setup.estimator, self.setup
         rates = options.learning_rates(estimator.learning_rate)
-        callbacks, stopping = read_callbacks(estimator.callbacks), self._early_stopping()
-        first = 0 if before is None else before.n_rounds
+        callbacks, stopping = FitCallbacks.of(estimator), self._early_stopping()
         n_rounds = integer_at_least("n_estimators", estimator.n_estimators, 1)
-        check_growing(n_rounds, first, "rounds")
-        is_evaluated = bool(callbacks) or stopping is not None or monitor is not None
-        has_metrics = any(each.metrics for each in self.setup.monitored)
-        table = ScoreTable(self.setup.prepared.execution.verbose, first, n_rounds)
-        unread: list[FittedRound] = []
-        for number in range(first, n_rounds):
-            rate = rates(number)
-            unread.append(self.booster.boost(number, rate))
-            if not (is_evaluated or has_metrics or table.shows(number)):
-                continue  # the host does not wait for the device
-            self._read(unread)
-            if table.shows(number):
-                table.print_round(number, self._last_scores())
-            result = RoundResult(number, rate, self.train_scores[-1], self.results)
-            answers = [each(result) is True for each in callbacks]
-            answers.append(stopping is not None and stopping.stops(number, self.scores[-1]))
-            answers.append(monitor is not None and monitor(number, estimator, vars(self)))
-            if any(answers):
-                break
+        check_growing(n_rounds, self.n_known, "rounds", setup.prepared.resumed is None)
+        callbacks.begin(estimator, self._digest)
+        is_evaluated = bool(callbacks.functions) or stopping is not None or monitor is not None
+        has_metrics = any(each.metrics for each in setup.monitored)
+        table = ScoreTable(setup.prepared.execution.verbose, self.n_known, n_rounds)
+        unread: list[tuple[int, FittedRound]] = []
+        numbers = range(0) if self._has_stopped(stopping) else range(self.n_known, n_rounds)
+        with callbacks.interruptible(lambda: self._n_rounds() + len(unread), "rounds"):
+            for number in numbers:
+                rate = rates(number)
+                unread.append((number, self.booster.boost(number, rate)))
+                if not (is_evaluated or has_metrics or table.shows(number)):
+                    continue  # the host does not wait for the device
+                self._read(unread)
+                if table.shows(number):
+                    table.print_round(number, self._last_scores())
+                score, total = self.train_scores[-1], n_rounds
+                result = RoundResult(number, rate, score, self.results, total, self._estimator)
+                ends = callbacks.end_after(result)
+                ends |= stopping is not None and stopping.stops(number, self.scores[-1])
+                ends |= bool(monitor is not None and monitor(number, estimator, vars(self)))
+                if ends:
+                    break
         self._read(unread)
+        callbacks.finish()
         if stopping is not None:
             self.best_round = stopping.best_round
 
-    def _read(self, unread: list[FittedRound]) -> None:
-        """Store trees and scores of rounds that have not been read yet."""
-        for fitted in unread:
+    def _has_stopped(self, stopping: EarlyStopping | None) -> bool:
+        """Whether early stopping ended the fit that is resumed; this recalls its state."""
+        if stopping is None or self.setup.prepared.resumed is None or not self.results:
+            return False
+        answers = [stopping.stops(number, score) for number, score in enumerate(self.scores)]
+        return any(answers)
+
+    def _n_rounds(self) -> int:
+        """Number of rounds so far, including those that the fit adds to."""
+        return self.n_known + len(self.trees) // self.setup.trees_per_round
+
+    def _digest(self) -> str:
+        """SHA-256 of the data of the fit and of the evaluation sets."""
+        arrays = [self.setup.plan.weights, self.setup.offsets]
+        for rows in self.setup.evaluated:
+            data = rows.data.codes if isinstance(rows.data, BinnedMatrix) else rows.data
+            arrays += [data, rows.y, rows.weights, rows.raw]
+        return data_digest(self.setup.prepared, *arrays)
+
+    def _estimator(self) -> Any:
+        """A fitted estimator of the rounds so far."""
+        return self.setup.estimator._fitted_by(self)
+
+    def _read(self, unread: list[tuple[int, FittedRound]]) -> None:
+        """Store trees and scores of rounds that have not been read yet.
+
+        Each is stored at its own place, so an interrupt in between leaves no round twice.
+        """
+        while unread:
+            number, fitted = unread[0]
             done = fitted.read()
-            losses = done.losses
-            self.trees += done.trees
-            self.train_scores.append(losses.train)
+            losses, place = done.losses, number - self._first_score
             if losses.outside is not None:
                 before, after = losses.outside
-                self.oob_scores.append(after)
-                self.oob_improvements.append(before - after)
+                self.oob_scores[place:] = [after]
+                self.oob_improvements[place:] = [before - after]
             for each, loss in zip(self.setup.monitored, losses.watched, strict=True):
                 for name, score in each.scores(self.booster, self.setup.loss, loss).items():
-                    self.results.setdefault(each.name, {}).setdefault(name, []).append(score)
-        unread.clear()
+                    own = self.results.setdefault(each.name, {}).setdefault(name, [])
+                    own[place:] = [score]
+            self.train_scores[place:] = [losses.train]
+            self.trees[(number - self.n_known) * len(done.trees) :] = done.trees
+            unread.pop(0)
 
     def _last_scores(self) -> dict[str, float]:
         """The scores of the last round, by the titles of the printed table."""
@@ -329,12 +387,13 @@ class BoostingFit:
         last = self.results[self.setup.monitored[-1].name]
         return last[list(last)[-1]]
 
-    def _model(self, task: BoostTask) -> BoostedRounds:
+    def model(self) -> BoostedRounds:
+        """The model of the rounds so far."""
         setup, before = self.setup, self.setup.before
         old, batches = ((), ()) if before is None else (before.ensemble.trees, before.batches)
         numbers = range(len(old), len(old) + len(self.trees))
         ensemble, prepared = Ensemble.of((*old, *self.trees)), setup.prepared
         template = setup.estimator._empty_tree()
         batches = (*batches, TreeBatch(numbers, setup.sampler, None, template))
-        of_rounds = setup.loss, setup.constant, task.trees_per_round, setup.init
+        of_rounds = setup.loss, setup.constant, setup.trees_per_round, setup.init
         return BoostedRounds(ensemble, prepared.matrix.mapper, prepared.schema, batches, *of_rounds)

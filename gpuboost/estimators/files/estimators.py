@@ -96,6 +96,29 @@ def load(path: str | os.PathLike[str], *, device: str = "auto", n_jobs: int | No
         raise ValueError(f"cannot load a model from {os.fspath(path)!r}: {error}") from error
 
 
+def save_checkpoint(estimator: Any, path: str | os.PathLike[str], identity: str) -> None:
+    """Write the model of a fit that goes on; ``identity`` says which data and parameters it has."""
+    header, arrays = model_file_parts(estimator)
+    write_file(path, to_bytes({**header, "checkpoint": identity}, arrays))
+
+
+def load_checkpoint(path: str | os.PathLike[str]) -> tuple[Any, str]:
+    """The estimator and the identity in a file that `save_checkpoint` wrote.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged or is no checkpoint.
+    """
+    estimator = load(path)
+    fields, _ = from_bytes(read_file(path))
+    if "checkpoint" not in fields:
+        raise ValueError(
+            f"{os.fspath(path)!r} is a model file, but no checkpoint; use another path"
+        )
+    return estimator, fields.text("checkpoint")
+
+
 def estimator_of(content: bytes, device: str = "auto", n_jobs: int | None = None) -> Any:
     """The estimator in the content of a file; the caller gives up ``content``."""
     fields, found = from_bytes(content)
@@ -107,6 +130,8 @@ def estimator_of(content: bytes, device: str = "auto", n_jobs: int | None = None
         "a newer gpuboost may read it",
     )
     fields.text("writer")
+    if "checkpoint" in fields:
+        fields.text("checkpoint")
     arrays = Arrays(found)
     machine = {"device": device, "n_jobs": n_jobs}
     try:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import sklearn.tree
@@ -24,17 +25,23 @@ _SKLEARN = "sklearn.tree."
 
 def parameters_to_json(estimator: Any) -> dict[str, Any]:
     """The parameters by name; those that are Python code are left out, with a warning."""
-    found = {}
+    found = known_parameters(estimator)
     for name, value in estimator.get_params(deep=False).items():
-        if name in OF_THE_MACHINE:
-            continue
-        try:
-            found[name] = to_json(value, estimator_to_json)
-        except NotStorable:
+        if name not in found and name not in OF_THE_MACHINE:
             warn_user(
                 f"the file does not hold {name}={value!r:.80}, which is Python code; a loaded "
                 f"{type(estimator).__name__} has the default of {name} and predicts the same"
             )
+    return found
+
+
+def known_parameters(estimator: Any) -> dict[str, Any]:
+    """The parameters by name, without those that are Python code or of the machine."""
+    found = {}
+    for name, value in estimator.get_params(deep=False).items():
+        with suppress(NotStorable):
+            if name not in OF_THE_MACHINE:
+                found[name] = to_json(value, estimator_to_json)
     return found
 
 

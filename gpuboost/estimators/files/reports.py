@@ -9,15 +9,15 @@ import numpy as np
 from gpuboost.io.checks import Arrays, Fields, require
 from gpuboost.io.json_values import from_json, to_json
 
-FLOATS, NUMBER, INTEGER, FLAG, STRING, SCORES, BINNING = range(7)
+FLOAT_ARRAY, NUMBER, INTEGER, FLAG, STRING, SCORES, BINNING = range(7)
 REPORTS = {
-    "train_score_": FLOATS,
-    "validation_score_": FLOATS,
-    "oob_improvement_": FLOATS,
-    "oob_scores_": FLOATS,
-    "oob_decision_function_": FLOATS,
-    "oob_prediction_": FLOATS,
-    "training_error_bound_": FLOATS,
+    "train_score_": FLOAT_ARRAY,
+    "validation_score_": FLOAT_ARRAY,
+    "oob_improvement_": FLOAT_ARRAY,
+    "oob_scores_": FLOAT_ARRAY,
+    "oob_decision_function_": FLOAT_ARRAY,
+    "oob_prediction_": FLOAT_ARRAY,
+    "training_error_bound_": FLOAT_ARRAY,
     "oob_score_": NUMBER,
     "max_features_": INTEGER,
     "best_iteration_": INTEGER,
@@ -37,7 +37,7 @@ def reports_to_parts(estimator: Any) -> tuple[dict[str, Any], dict[str, np.ndarr
         if name not in vars(estimator):
             continue
         value = vars(estimator)[name]
-        if kind == FLOATS:
+        if kind == FLOAT_ARRAY:
             arrays[name] = np.ascontiguousarray(value, np.float64)
         else:
             header[name] = to_json(value)
@@ -48,9 +48,9 @@ def reports_from_parts(fields: Fields, arrays: Arrays) -> dict[str, Any]:
     """Check and read the attributes."""
     found: dict[str, Any] = {}
     for name, kind in REPORTS.items():
-        if kind == FLOATS and name in arrays:
+        if kind == FLOAT_ARRAY and name in arrays:
             found[name] = arrays.take_any_shape(name, np.float64)
-        elif kind != FLOATS and name in fields:
+        elif kind != FLOAT_ARRAY and name in fields:
             value = from_json(fields.take(name))
             require(_CHECKS[kind](value), f"{name} has a value of another type")
             found[name] = value

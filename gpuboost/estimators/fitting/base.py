@@ -9,23 +9,24 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from gpuboost.backends.cost_model import GrowthSize, prediction_work
+from gpuboost.backends.cost_model import GrowthSize, prediction_work, threads_that_pay
 from gpuboost.backends.device_arrays import adopt_features
 from gpuboost.backends.select import choose_backend
 from gpuboost.data.parameters import one_of, thread_count
 from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble
-from gpuboost.estimators.fitting.exportable import Exportable
+from gpuboost.estimators.fitting import exportable
 from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared, memory_advice, run_fit
 from gpuboost.estimators.fitting.sklearn_bases import BaseEstimator
 from gpuboost.estimators.inputs.features import read_prediction
 from gpuboost.estimators.model.cached_view import VIEWS
 from gpuboost.estimators.model.fitted import FittedTrees
+from gpuboost.estimators.model.predictor import CheckedRows
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class TreeModel(Exportable, BaseEstimator, ABC):
+class TreeModel(BaseEstimator, ABC):
     """Base of all estimators.
 
     A fitted estimator keeps its trees and bins in ``_model``, but not X or y. Its state changes
@@ -152,6 +153,8 @@ class TreeModel(Exportable, BaseEstimator, ABC):
 
     def _run(self, X: Any, work: Any) -> Any:
         """Read X, choose a device, and return ``work(model, data, backend, n_threads)``."""
+        if type(X) is CheckedRows:
+            return work(self._model, X.rows, X.backend, 1)
         check_is_fitted(self)
         model: FittedTrees = self._model
         X, device = adopt_features(X, self.device)
@@ -160,8 +163,9 @@ class TreeModel(Exportable, BaseEstimator, ABC):
             size = data.n_samples, data.n_features
         else:
             size = len(data), data.shape[1] * data.itemsize
-        backend = choose_backend(device, prediction_work(*size, model.ensemble))
-        return work(model, data, backend, thread_count(self.n_jobs))
+        times = prediction_work(*size, model.ensemble)
+        n_threads = thread_count(self.n_jobs, at_most=threads_that_pay(times))
+        return work(model, data, choose_backend(device, times), n_threads)
 
     def _mean_values(self, X: Any) -> np.ndarray:
         """Mean over the trees of each row's leaf values or votes: float64 (n, n_values)."""
@@ -206,6 +210,10 @@ class TreeModel(Exportable, BaseEstimator, ABC):
         """
         check_is_fitted(self)
         return self._model.fingerprint()
+
+    compile_predictor = exportable.compile_predictor
+    save, to_onnx = exportable.save, exportable.to_onnx
+    to_sklearn, to_treelite = exportable.to_sklearn, exportable.to_treelite
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()

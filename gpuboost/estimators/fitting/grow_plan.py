@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -100,8 +100,14 @@ def growth_of(inputs: FitInputs, limits: dict[str, Any], of_trees: tuple[int, ..
     )
 
 
-def grow_trees(prepared: Prepared[GrowPlan]) -> FittedTrees:
-    """Grow and prune the trees of a plan; a warm start appends them to the earlier model."""
+def grow_trees(
+    prepared: Prepared[GrowPlan], watch: Callable[..., Iterable[Tree]] | None = None
+) -> FittedTrees:
+    """Grow and prune the trees of a plan; a warm start appends them to the earlier model.
+
+    ``watch(trees, model_of)`` returns the trees that are kept; ``model_of`` makes the model of
+    some of them.
+    """
     plan, execution, before = prepared.plan, prepared.execution, prepared.before
     options, batch = plan.options, plan.batch
     task = plan.task_of(prepared.matrix, n_threads=execution.n_threads)
@@ -112,12 +118,17 @@ def grow_trees(prepared: Prepared[GrowPlan]) -> FittedTrees:
     grown = prepared.backend.grow_finished(task)
     trees = in_threads(prune, grown, execution.n_threads if options.prunes else 1)
     shown = with_progress(trees, len(batch.trees), execution.verbose)
-    old = before.ensemble.trees if before else ()
-    ensemble = Ensemble.of(chain(old, shown))
-    batch = replace(batch, sampler=batch.sampler.drawing_only())
-    batches = (*before.batches, batch) if before else (batch,)
-    bins = prepared.matrix.mapper, prepared.schema
-    return FittedTrees(ensemble, *bins, batches, n_outputs=prepared.labels.n_outputs)
+    drawn = replace(batch, sampler=batch.sampler.drawing_only())
+
+    def model_of(trees: Iterable[Tree]) -> FittedTrees:
+        old = before.ensemble.trees if before else ()
+        ensemble = Ensemble.of(chain(old, trees))
+        own = replace(drawn, trees=range(len(old), ensemble.n_trees))
+        batches = (*before.batches, own) if before else (own,)
+        bins = prepared.matrix.mapper, prepared.schema
+        return FittedTrees(ensemble, *bins, batches, n_outputs=prepared.labels.n_outputs)
+
+    return model_of(shown if watch is None else watch(shown, model_of))
 
 
 def rows_with_weight(sampler: RowSampler, target: LabelTarget, tree: int) -> TreeRows:

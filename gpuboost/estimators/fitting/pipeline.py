@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from traceback import clear_frames
 from typing import Any, Generic, TypeVar
@@ -23,6 +24,7 @@ from gpuboost.backends.select import choose_backend
 from gpuboost.data.frames import FeatureSchema
 from gpuboost.data.validation import check_flush_to_zero, check_target_given
 from gpuboost.engine.bins import BinnedMatrix
+from gpuboost.estimators.fitting.callbacks import FitCallbacks
 from gpuboost.estimators.inputs.features import read_targets, read_training, where_they_are
 from gpuboost.estimators.inputs.parameters import Execution, execution_of
 from gpuboost.estimators.inputs.targets import AnyLabels
@@ -89,7 +91,9 @@ class Prepared(Generic[Plan]):
     execution : Execution
         Device, number of threads and verbosity.
     before : FittedTrees or None
-        The model that a warm start adds trees to.
+        The model that a warm start or a resumed fit adds trees to.
+    resumed : estimator or None
+        The fitted estimator of ``before``, if a fit is resumed.
     """
 
     schema: FeatureSchema
@@ -99,6 +103,7 @@ class Prepared(Generic[Plan]):
     backend: Backend
     execution: Execution
     before: Any = None
+    resumed: Any = None
 
 
 def run_fit(
@@ -122,18 +127,22 @@ def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Prepared[Any]
     check_flush_to_zero()
     check_target_given(getattr(X, "shape", ()), y, type(estimator).__name__)
     execution, before = execution_of(estimator), estimator._model_to_extend()
+    resumed = FitCallbacks.of(estimator).resumed(estimator) if before is None else None
+    if resumed is not None:
+        before = resumed._model
     X, device = adopt_features(X, execution.device)
     table = read_training(X, estimator, before)
     y, sample_weight = (adopt_targets(given, device) for given in (y, sample_weight))
     with where_they_are(y, sample_weight):
         labels, weights = read_targets(estimator._read_labels, y, sample_weight, table.n_samples)
         if before is not None and not estimator._has_all_trees():
-            check_same_labels(estimator, labels)
+            check_same_labels(resumed or estimator, labels)
         inputs = FitInputs(labels, weights, table.schema, table.value_bytes, before)
         plan, growth = estimator._plan(inputs)
     backend = choose_backend(device, growth_work(growth))
     matrix = table.bin(weights, backend, execution.n_threads)
-    return Prepared(table.schema, matrix, labels, plan, backend, execution, before)
+    of_fit = plan, backend, execution, before, resumed
+    return Prepared(table.schema, matrix, labels, *of_fit)
 
 
 def check_same_labels(estimator: Any, labels: AnyLabels) -> None:
@@ -169,6 +178,16 @@ def keep(
     if model.schema.names is not None:
         found["feature_names_in_"] = model.schema.names
     estimator._adopt(found)
+
+
+def fitted_copy(
+    estimator: Any, prepared: Prepared[Any], model: FittedTrees, facts: dict[str, Any]
+) -> Any:
+    """A copy of an estimator, fitted by a model; it has no callbacks."""
+    other = copy(estimator)
+    other.callbacks = None
+    keep(other, prepared, model, facts)
+    return other
 
 
 @contextmanager

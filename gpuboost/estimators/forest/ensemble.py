@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -10,9 +11,15 @@ import numpy as np
 
 from gpuboost.backends.cost_model import GrowthSize
 from gpuboost.data.parameters import boolean, integer_at_least
+from gpuboost.engine.growth.tree import Tree
 from gpuboost.engine.sampling import ALL_ROWS, WITHOUT_REPLACEMENT, RowSampler
+from gpuboost.estimators.fitting.callbacks import (
+    FitCallbacks,
+    RoundResult,
+    data_digest,
+)
 from gpuboost.estimators.fitting.grow_plan import GrowPlan, grow_trees, tree_plan
-from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
+from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared, fitted_copy
 from gpuboost.estimators.forest.out_of_bag import (
     check_out_of_bag_target,
     out_of_bag_facts,
@@ -107,7 +114,7 @@ class TreeEnsemble(ManyTrees):
         seed, bits = draw_seed(self.random_state, before), labels.weight_bits
         sampler = RowSampler(method, n, n_draws, seed, weights, balance, factor, bits)
         first = before.ensemble.n_trees if before else 0
-        check_growing(n_trees, first, "trees")
+        check_growing(n_trees, first, "trees", warns=self._model_to_extend() is not None)
         features = self._feature_draw(inputs.schema.n_features)
         batch = TreeBatch(range(first, n_trees), sampler, features, self._empty_tree())
         return tree_plan(self, inputs, batch)
@@ -129,7 +136,20 @@ class TreeEnsemble(ManyTrees):
             )
 
     def _grow(self, prepared: Prepared[GrowPlan]) -> tuple[FittedTrees, dict[str, Any]]:
-        model, facts = grow_trees(prepared), {"estimator_": self._empty_tree()}
+        facts, callbacks = {"estimator_": self._empty_tree()}, FitCallbacks.of(self)
+        sampler, first = prepared.plan.batch.sampler, prepared.plan.batch.trees.start
+        drawn = sampler.weights, sampler.balance, sampler.row_factor
+        callbacks.begin(self, lambda: data_digest(prepared, *drawn))
+
+        def watch(trees: Iterable[Tree], model_of: Callable[..., FittedTrees]) -> Iterable[Tree]:
+            def result_of(done: list[Tree]) -> RoundResult:
+                n_done = first + len(done)
+                made = lambda: fitted_copy(self, prepared, model_of(done), facts)  # noqa: E731
+                return RoundResult(n_done - 1, n_total=self.n_estimators, make=made)
+
+            return callbacks.watched(trees, result_of)
+
+        model = grow_trees(prepared, watch)
         if not self.oob_score:
             return model, facts
         ensemble = model.votes if self._voting_rule() == "hard" else model.ensemble

@@ -18,7 +18,7 @@ from gpuboost.data.parameters import thread_count
 from gpuboost.data.tables import FrameTable, read_table
 from gpuboost.data.validation import check_shape
 from gpuboost.engine.array_modules import array_module, copy_to_host, working_on
-from gpuboost.estimators.fitting.exportable import Exportable
+from gpuboost.estimators.fitting import exportable
 from gpuboost.estimators.fitting.mixins import score_of
 from gpuboost.estimators.fitting.sklearn_bases import (
     BaseEstimator,
@@ -32,7 +32,7 @@ from gpuboost.estimators.inputs.features import where_they_are
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ImportedEstimator(Exportable, BaseEstimator):
+class ImportedEstimator(BaseEstimator):
     """A fitted model of another library, which `gpuboost.from_xgboost` and its like return.
 
     It predicts as the library does: with the same type of X, the same comparisons, and sums of the
@@ -73,6 +73,8 @@ class ImportedEstimator(Exportable, BaseEstimator):
     n_jobs: int | None = None
 
     _metric: ClassVar[Any]
+
+    save = exportable.save
 
     @classmethod
     def of(cls, model: ImportedTrees, **facts: Any) -> Any:

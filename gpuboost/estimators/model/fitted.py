@@ -46,8 +46,7 @@ class TreeBatch:
     """Trees of one fit, with the samplers of their rows and features.
 
     A warm start adds a batch. The random numbers of a tree depend only on the seed and the tree's
-    number, so batches with the same data, parameters and seed have the same trees as a single fit;
-    in boosting, up to rounding errors of the raw predictions.
+    number, so batches with the same data, parameters and seed have the same trees as a single fit.
 
     Attributes
     ----------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,12 +28,51 @@ NO_CHILD = -1  # scikit-learn's TREE_LEAF
 UNDEFINED = -2  # scikit-learn's TREE_UNDEFINED
 
 
+class ThresholdsByNode:
+    """The thresholds of a tree with categorical splits: ``threshold[node]`` is a float.
+
+    They are no array, because programs that read all nodes of scikit-learn's trees as arrays would
+    ignore the categories, and predict something else without an error.
+    """
+
+    def __init__(self, threshold: np.ndarray) -> None:
+        self._threshold = threshold
+
+    def __len__(self) -> int:
+        return len(self._threshold)
+
+    def __getitem__(self, node: Any) -> np.float64:
+        try:
+            place = index(node)
+        except TypeError:
+            raise _not_an_array() from None
+        return self._threshold[place]
+
+    @property
+    def dtype(self) -> Any:
+        """Raises a TypeError, as all attempts to read the thresholds as an array."""
+        raise _not_an_array()
+
+    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
+        raise _not_an_array()
+
+
+def _not_an_array() -> TypeError:
+    return TypeError(
+        "this tree splits on categories, so its thresholds cannot be read as an array: other "
+        "programs would ignore the categories. Read them node by node (threshold[node] is NaN in "
+        "categorical splits, and categories_left(node) has the categories); to convert the model, "
+        "use its to_treelite or to_onnx"
+    )
+
+
 class TreeView:
     """One tree, read-only, with the attributes of scikit-learn's ``tree_``.
 
     Nodes are numbered breadth-first (scikit-learn: depth-first). Categorical splits have a NaN
     threshold, which scikit-learn's `export_text` and `plot_tree` print as nan;
-    ``categories_left(node)`` returns the codes that a split sends left. Methods take an X as
+    ``categories_left(node)`` returns the codes that a split sends left. In a tree with such splits,
+    ``threshold`` can only be read node by node (see `ThresholdsByNode`). Methods take an X as
     `predict` of the estimator does, but not a `Dataset`, and match columns by position.
 
     Attributes
@@ -46,7 +86,7 @@ class TreeView:
         Child nodes; -1 in leaves.
     feature : ndarray of int64 of shape (node_count,)
         Split feature; -2 in leaves.
-    threshold : ndarray of float64 of shape (node_count,)
+    threshold : ndarray of float64 of shape (node_count,), or ThresholdsByNode
         ``x <= threshold`` goes left; +inf if only missing values go right, -2 in leaves, NaN in
         categorical splits.
     missing_go_to_left : ndarray of uint8 of shape (node_count,)
@@ -79,7 +119,9 @@ class TreeView:
         self.children_left = np.where(leaf, NO_CHILD, tree.left).astype(np.int64)
         self.children_right = np.where(leaf, NO_CHILD, tree.left + 1).astype(np.int64)
         self.feature = np.where(leaf, UNDEFINED, tree.feature).astype(np.int64)
-        self.threshold = np.where(leaf, float(UNDEFINED), tree.threshold)
+        threshold = np.where(leaf, float(UNDEFINED), tree.threshold)
+        has_sets = bool((tree.category >= 0).any())
+        self.threshold: Any = ThresholdsByNode(threshold) if has_sets else threshold
         self.missing_go_to_left = (tree.missing_left & ~leaf).astype(np.uint8)
 
     def categories_left(self, node: int) -> np.ndarray:

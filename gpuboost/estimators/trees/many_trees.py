@@ -42,8 +42,14 @@ class ManyTrees(TreeModel):
     warm_start : bool
         Whether `fit` adds trees to the existing trees and keeps the bins and categories of the
         first fit. On the same data and with the same other parameters, the model is the same as if
-        all trees were grown at once (in gradient boosting, only up to rounding errors, and early
-        stopping begins anew).
+        all trees were grown at once; early stopping begins anew.
+    callbacks : callable, or list of these
+        Functions that are called after each tree or round with a
+        `gpuboost.callbacks.RoundResult`; if one returns True, the fit ends and keeps the trees so
+        far.
+    keep_on_interrupt : bool
+        Whether Ctrl-C ends the fit with the trees so far, if there are any. Otherwise it raises
+        KeyboardInterrupt, and the estimator stays as it was.
     verbose : int
         If above 0, a progress bar is shown or, in gradient boosting, the scores of rounds are
         printed: with 1, those of the rounds 1 to 10, 20 to 100 in steps of 10, and so on; with 2 or
@@ -54,6 +60,9 @@ class ManyTrees(TreeModel):
     estimators_ : list of tree estimators
         The fitted trees; read-only.
     """
+
+    callbacks: Any = None
+    keep_on_interrupt: bool = False
 
     if TYPE_CHECKING:  # a parameter of the subclasses
 
@@ -161,12 +170,15 @@ class ManyTrees(TreeModel):
         return iter(self.estimators_)
 
 
-def check_growing(n_total: int, n_before: int, what: str) -> None:
-    """Check that a warm start removes no trees or rounds; warn if it adds none."""
+def check_growing(n_total: int, n_before: int, what: str, warns: bool = True) -> None:
+    """Check that a warm start removes no trees or rounds; warn (if it ``warns``) if it adds none.
+
+    A resumed fit does not warn.
+    """
     if n_total < n_before:
         raise ValueError(
             f"n_estimators={n_total} must be larger or equal to the {n_before} {what} of the model "
             "when warm_start=True; raise it, or fit with warm_start=False"
         )
-    if n_total == n_before:
+    if n_total == n_before and warns:
         warn_user("Warm-start fitting without increasing n_estimators does not fit new trees.")

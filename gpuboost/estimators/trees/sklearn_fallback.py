@@ -30,7 +30,9 @@ from gpuboost.estimators.trees.tree import SingleTree
 SKLEARN_DEVICE = "scikit-learn"  # value of ``device_``
 # Parameters that scikit-learn's class lacks, and that do not change its model.
 _HARMLESS = {"device", "n_jobs", "verbose"}
-_OWN = {"fit", "score", "get_params", "set_params", "get_metadata_routing"}  # methods of both
+_OWN = {
+    *("fit", "score", "get_params", "set_params", "get_metadata_routing", "to_sklearn")
+}  # methods of both
 
 Class = TypeVar("Class", bound=type)
 

@@ -300,6 +300,8 @@ BAD_PARAMETERS = [
     (boosting, {"n_iter_no_change": 2, "tol": -1.0}, ValueError, "tol must be a number >= 0"),
     (boosting, {"eval_metric": "auc"}, ValueError, "eval_metric of a regressor must be"),
     (boosting, {"callbacks": 3}, TypeError, "callbacks must be a function"),
+    (forest, {"callbacks": [3]}, TypeError, "callbacks must be a function"),
+    (forest, {"keep_on_interrupt": 2}, TypeError, "keep_on_interrupt must be"),
     (boosting, {"importance_type": "cover"}, ValueError, "one of 'gain', 'count'"),
     (boosting, {"criterion": "gini"}, ValueError, "criterion must be one of"),
     (hist, {"max_iter": 0}, ValueError, "max_iter must be"),

@@ -25,7 +25,6 @@ from gpuboost.backends.cuda.growth.tree_arrays import Finished
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.readback import HostCopy, is_copied_whole
 from gpuboost.backends.cuda.sampling.batch_inputs import InputsOfRounds
-from gpuboost.engine.ensembles import adaboost
 from gpuboost.engine.ensembles.adaboost_task import ReweightTask, Round
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.growth.pruning import pruned_by
@@ -56,8 +55,8 @@ class CudaReweighter:
             self._begin_fit()
 
     def _begin_fit(self) -> None:
-        task, sampler = self._task, self._task.sampler
-        start = adaboost.start_weights(sampler.weights, sampler.n_samples)
+        task = self._task
+        start = task.start_weights()
         growing = task.growing(0, _no_host_rows)
         budget = max(1, int(HISTOGRAM_SHARE * task.memory_budget))
         growing = replace(growing, memory_budget=budget)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import weakref
 from dataclasses import dataclass
 
 import numpy as np
 
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.backends.packed import PackedEnsembles
 from gpuboost.engine.bins import round_down_to_float32
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.frontier import Array
@@ -55,24 +55,22 @@ class DeviceForest:
         return self.value.shape[1]
 
 
-_forests: dict[tuple[int, int, str], DeviceForest] = {}
+_forests: PackedEnsembles[DeviceForest] = PackedEnsembles()
 
 
 def device_forest(runtime: Runtime, ensemble: Ensemble, dtype: np.dtype) -> DeviceForest:
-    """Return an ensemble packed for rows of ``dtype``, from a cache after the first call.
+    """Return an ensemble packed for rows of ``dtype``, which is packed at the first call.
 
     The copy on the device is freed with the ensemble or the runtime. Other threads can use it on
-    streams that do not wait for the current one, so it is complete before it is cached.
+    streams that do not wait for the current one, so it is complete before it is stored.
     """
-    key = (id(runtime), id(ensemble), dtype.char)
-    found = _forests.get(key)
-    if found is None:
+
+    def pack() -> DeviceForest:
         found = copy_forest_to_device(runtime, ensemble, dtype)
         runtime.to_host(found.offset)  # waits for all earlier work of this stream
-        _forests[key] = found
-        for owner in (runtime, ensemble):
-            weakref.finalize(owner, _forests.pop, key, None).atexit = False
-    return found
+        return found
+
+    return _forests.of((runtime, ensemble), dtype.char, pack)
 
 
 def copy_forest_to_device(runtime: Runtime, ensemble: Ensemble, dtype: np.dtype) -> DeviceForest:

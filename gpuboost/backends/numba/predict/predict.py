@@ -11,6 +11,8 @@ pass. Each node is packed into one record, and a leaf is its own child:
 
 If `are_perfect_faster` returns True (there are enough trees, which are shallow and not too sparse,
 and no split is categorical), `predict` and `apply` use `perfect_trees` instead.
+
+An ensemble is packed at the first call for each type of rows (see `backends.packed`).
 """
 
 # mypy: check-untyped-defs=False
@@ -26,14 +28,17 @@ from gpuboost.backends.numba.common.partition import LAST_CODE, in_mask
 from gpuboost.backends.numba.compiler import entry, inlined
 from gpuboost.backends.numba.predict.perfect_trees import (
     PERFECT_BLOCK,
+    PerfectTrees,
     add_values,
     are_perfect_faster,
     bits_of_rows,
     make_perfect,
     predict_perfect,
+    readable,
 )
 from gpuboost.backends.numba.references import Reference, by_reference
 from gpuboost.backends.numba.threads.map import contiguous, map_in_order, row_chunks
+from gpuboost.backends.packed import PackedEnsembles
 from gpuboost.engine.bins import round_down_to_float32
 from gpuboost.engine.ensembles.ensemble import Ensemble
 
@@ -66,6 +71,8 @@ class ForestArrays(NamedTuple):
         Nodes of all trees.
     offset : int64 (n_trees + 1,)
         Start of each tree in ``nodes``, followed by n_nodes.
+    value : float64 (n_nodes, n_values)
+        Values of the nodes.
     has_categories : bool (n_trees,)
         Whether each tree has categorical splits.
     masks : uint32 (c, 8)
@@ -74,6 +81,7 @@ class ForestArrays(NamedTuple):
 
     nodes: np.ndarray
     offset: np.ndarray
+    value: np.ndarray
     has_categories: np.ndarray
     masks: np.ndarray
 
@@ -101,7 +109,9 @@ def pack_forest(ensemble: Ensemble, dtype: np.dtype, n_threads: int) -> Referenc
 
     list(map_in_order(pack, range(ensemble.n_trees), n_threads))
     masks = contiguous(ensemble.masks, np.uint32)
-    return by_reference(ForestArrays(nodes, offset, has_categories, masks))
+    return by_reference(
+        ForestArrays(nodes, offset, readable(ensemble.value), has_categories, masks)
+    )
 
 
 @entry
@@ -191,7 +201,7 @@ def _leaves(forest, tree, X, any_missing, leaf, active):
 
 
 @entry
-def predict_rows(forest, value, X, total, found, leaf, active):
+def predict_rows(forest, X, total, found, leaf, active):
     """Add the values of each row's leaves to ``total`` (rows, values), in the order of the trees.
 
     If ``found`` (rows, trees) is not empty, store the leaves, numbered within their tree, there
@@ -204,14 +214,29 @@ def predict_rows(forest, value, X, total, found, leaf, active):
             for row in range(leaf.size):
                 found[row, tree] = leaf[row]
         else:
-            add_values(value, forest.offset[tree], leaf, total)
+            add_values(forest.value, forest.offset[tree], leaf, total)
+
+
+_forests: PackedEnsembles[Reference] = PackedEnsembles()
+
+
+def packed(ensemble: Ensemble, dtype: np.dtype, n_features: int, n_threads: int) -> Reference:
+    """`PerfectTrees` or `ForestArrays` for rows of ``dtype``, packed at the first call."""
+
+    def pack() -> Reference:
+        if are_perfect_faster(ensemble, n_features):
+            return make_perfect(ensemble, dtype, n_features, n_threads)
+        return pack_forest(ensemble, dtype, n_threads)
+
+    return _forests.of((ensemble,), (dtype.char, n_features), pack)
 
 
 def chunks_of(X: np.ndarray, n_threads: int) -> list[slice]:
-    """Chunks of rows, at least two per thread if there are enough rows."""
-    largest = min(PREDICTION_CHUNK, CHUNK_BYTES // max(1, X.shape[1] * X.itemsize))
-    share = -(-len(X) // (2 * n_threads))
-    return row_chunks(len(X), max(1, min(largest, share)))
+    """Chunks of rows, at least two per thread if there are several threads and enough rows."""
+    largest = max(1, min(PREDICTION_CHUNK, CHUNK_BYTES // (X.shape[1] * X.itemsize)))
+    if n_threads == 1:
+        return row_chunks(len(X), largest)
+    return row_chunks(len(X), max(1, min(largest, -(-len(X) // (2 * n_threads)))))
 
 
 def predict(ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
@@ -232,21 +257,26 @@ def _predict(
     ensemble: Ensemble, X: np.ndarray, n_threads: int, total: np.ndarray, found: np.ndarray
 ) -> None:
     """Fill ``total`` with sums of values, or ``found`` with leaves; the other array is empty."""
-    value = contiguous(ensemble.value, np.float64)
-    if are_perfect_faster(ensemble, X.shape[1]):
-        trees = make_perfect(ensemble, X.dtype, X.shape[1], n_threads)
+    forest = packed(ensemble, X.dtype, X.shape[1], n_threads)
+    run = _predict_perfect if forest.kind.record is PerfectTrees else _predict_by_levels
+    if n_threads == 1 and len(X) <= PREDICTION_BLOCK and X.nbytes <= CHUNK_BYTES:
+        run(forest, contiguous(X, X.dtype), total, found)
+        return
 
-        def predict_chunk(rows: slice) -> None:
-            bits = bits_of_rows(contiguous(X[rows], X.dtype))
-            values = np.zeros(2 * bits.shape[1] * PERFECT_BLOCK, bits.dtype)
-            leaf = np.empty(PERFECT_BLOCK, np.uint32)
-            predict_perfect(trees, value, bits, total[rows], found[rows], values, leaf)
-    else:
-        forest = pack_forest(ensemble, X.dtype, n_threads)
+    def run_chunk(rows: slice) -> None:
+        run(forest, contiguous(X[rows], X.dtype), total[rows], found[rows])
 
-        def predict_chunk(rows: slice) -> None:
-            own = contiguous(X[rows], X.dtype)
-            buffers = np.empty(len(own), np.uint32), np.empty(PREDICTION_BLOCK, np.uint32)
-            predict_rows(forest, value, own, total[rows], found[rows], *buffers)
+    list(map_in_order(run_chunk, chunks_of(X, n_threads), n_threads))
 
-    list(map_in_order(predict_chunk, chunks_of(X, n_threads), n_threads))
+
+def _predict_perfect(trees: Reference, X: np.ndarray, total: np.ndarray, found: np.ndarray) -> None:
+    bits = bits_of_rows(X)
+    values = np.empty(2 * bits.shape[1] * PERFECT_BLOCK, bits.dtype)
+    predict_perfect(trees, bits, total, found, values, np.empty(PERFECT_BLOCK, np.uint32))
+
+
+def _predict_by_levels(
+    forest: Reference, X: np.ndarray, total: np.ndarray, found: np.ndarray
+) -> None:
+    buffers = np.empty(len(X), np.uint32), np.empty(PREDICTION_BLOCK, np.uint32)
+    predict_rows(forest, X, total, found, *buffers)

@@ -1,0 +1,1 @@
+"""``gpuboost bench``: gpuboost and other installed libraries on this machine."""

@@ -1,0 +1,1 @@
+"""The commands and their options; what a command does is imported when it runs."""

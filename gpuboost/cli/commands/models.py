@@ -1,0 +1,111 @@
+"""``gpuboost predict``, ``evaluate``, ``inspect`` and ``convert``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from gpuboost.cli.commands.options import AS_JSON, CONTEXT, DEVICE, DROP, NO_HEADER, WEIGHT_COLUMN
+
+_KINDS = ("treelite", "onnx", "json", "sklearn")
+
+
+@click.command(context_settings=CONTEXT)
+@click.argument("model")
+@click.argument("table")
+@click.option(
+    "--out",
+    default="-",
+    help="File to write: csv, tsv (also with .gz), parquet, arrow, feather or npy. "
+    "By default, CSV is written to standard output.",
+)
+@click.option("--proba", is_flag=True, help="Write probabilities of the classes.")
+@click.option("--raw", is_flag=True, help="Write raw predictions of boosting.")
+@click.option("--keep", multiple=True, metavar="COL", help="A column of TABLE to write, too.")
+@DROP
+@DEVICE
+@NO_HEADER
+def predict(
+    model: str,
+    table: str,
+    out: str,
+    proba: bool,
+    raw: bool,
+    keep: tuple[str, ...],
+    **given: Any,
+) -> int:
+    """Predict the rows of TABLE by the file MODEL.
+
+    Columns of TABLE that the model does not know are ignored.
+    """
+    if proba and raw:
+        raise click.UsageError("--proba and --raw exclude each other")
+    import gpuboost
+    from gpuboost.cli.models import prediction
+    from gpuboost.cli.tables.read import read_data
+    from gpuboost.cli.tables.write import check_output, write_columns
+
+    check_output(out)
+    estimator = gpuboost.load(model, device=given["device"])
+    strings = prediction.strings_of_model(estimator)
+    data = read_data(table, strings, not given["no_header"])
+    kind = prediction.PROBABILITY if proba else prediction.RAW if raw else prediction.CLASS
+    kept = {name: data.values(name) for name in keep}
+    omitted = (*keep, *given["drop"])
+    write_columns(kept | prediction.predicted_columns(estimator, data, kind, omitted), out)
+    return 0
+
+
+@click.command(context_settings=CONTEXT)
+@click.argument("model")
+@click.argument("table")
+@click.option("--target", required=True, metavar="COL", help="The column to predict.")
+@WEIGHT_COLUMN
+@DROP
+@DEVICE
+@NO_HEADER
+@AS_JSON
+def evaluate(model: str, table: str, device: str, as_json: bool, **given: Any) -> int:
+    """Show scores of MODEL on TABLE.
+
+    There are scores, the confusion of classes, and the calibration by tenths of the rows.
+    Classifiers have accuracy, log loss and AUC, regressors R2, RMSE and MAE.
+    """
+    from gpuboost.cli.models import prediction, summary
+
+    columns = {**given, "has_header": not given["no_header"]}
+    summary.print_evaluation(prediction.evaluate(model, table, columns, device), as_json)
+    return 0
+
+
+@click.command(context_settings=CONTEXT)
+@click.argument("model")
+@AS_JSON
+def inspect(model: str, as_json: bool) -> int:
+    """Show what the file MODEL holds.
+
+    That is its trees, features, categories, classes, parameters and importances.
+    """
+    from gpuboost.cli.models import contents, summary
+
+    summary.print_contents(contents.contents_of(model), as_json)
+    return 0
+
+
+@click.command(context_settings=CONTEXT)
+@click.argument("model")
+@click.argument("out")
+@click.option("--to", "kind", type=click.Choice(_KINDS), required=True, help="What to convert to.")
+def convert(model: str, out: str, kind: str) -> int:
+    """Convert MODEL for another library.
+
+    treelite: its binary format. onnx: ONNX. json: nodes and thresholds as JSON. sklearn: an
+    estimator of scikit-learn, written by joblib.
+    """
+    from gpuboost.cli.models import conversion
+    from gpuboost.cli.output import say
+
+    conversion.convert(model, kind, out)
+    say(f"wrote {out}")
+    return 0

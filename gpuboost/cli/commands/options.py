@@ -1,0 +1,117 @@
+"""Options that several commands share, and the types of their values."""
+
+from __future__ import annotations
+
+import math
+import sys
+import tomllib
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from gpuboost.cli.similar import near
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+DEVICE = click.option(
+    "--device",
+    default="auto",
+    show_default=True,
+    help="Where to compute: auto, cpu, cuda, cuda:N, numpy or numba.",
+)
+NO_HEADER = click.option(
+    "--no-header",
+    is_flag=True,
+    help='Text files have no line of names; columns are called "0", "1" and so on.',
+)
+DROP = click.option("--drop", multiple=True, metavar="COL", help="A column that is no feature.")
+WEIGHT_COLUMN = click.option("--weight", metavar="COL", help="The column of weights of the rows.")
+
+
+class NumberType(click.ParamType):
+    """A number within limits; an error says what is allowed."""
+
+    def __init__(self, kind: type[float], low: float, high: float, allowed: str) -> None:
+        self.kind, self.low, self.high, self.allowed = kind, low, high, allowed
+        self.name = "integer" if kind is int else "number"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number of a text."""
+        try:
+            number = self.kind(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        if not self.low <= number <= self.high:
+            self.fail(f"must be {self.allowed}, got {value}", param, ctx)
+        return number
+
+
+def whole_number(low: int, high: int) -> NumberType:
+    """Whole numbers from ``low`` to ``high``."""
+    return NumberType(int, low, high, f"a whole number from {low} to {high}")
+
+
+def seconds() -> NumberType:
+    """Finite numbers above 0."""
+    limits = sys.float_info.min, sys.float_info.max
+    return NumberType(float, *limits, "a number of seconds above 0")
+
+
+SEED = click.option(
+    "--seed",
+    type=whole_number(0, 2**32 - 1),
+    default=0,
+    show_default=True,
+    help="Seed of all random numbers.",
+)
+
+
+PARAMETERS = "set"  # the table of parameters in a configuration file
+
+
+def config_option(allowed_names: Callable[[], list[str]]) -> Callable[[Command], Command]:
+    """The option ``--config``, whose file has the options of a command.
+
+    The file is TOML. Its names are those of the options and arguments; options on the command line
+    replace them. The table ``[set]`` has parameters, which `parameters_of_config` returns.
+    ``allowed_names`` returns the names that the file may have.
+    """
+
+    def read(ctx: click.Context, param: click.Parameter, path: str | None) -> None:
+        if path is not None:
+            found = _config(path, allowed_names())
+            ctx.meta[PARAMETERS] = found.pop(PARAMETERS, {})
+            ctx.default_map = {**(ctx.default_map or {}), **found}
+
+    return click.option(
+        "--config",
+        type=click.Path(exists=True, dir_okay=False),
+        is_eager=True,
+        expose_value=False,
+        callback=read,
+        help="TOML file with these options; its table [set] has parameters.",
+    )
+
+
+def parameters_of_config() -> dict[str, Any]:
+    """The table of parameters in the file of ``--config``."""
+    return click.get_current_context().meta.get(PARAMETERS, {})
+
+
+def _config(path: str, allowed: list[str]) -> dict[str, Any]:
+    """The options in a file, by the names that click has for them."""
+    with open(path, "rb") as file:
+        try:
+            found = tomllib.load(file)
+        except tomllib.TOMLDecodeError as error:
+            raise click.UsageError(f"{path} is not valid TOML: {error}") from error
+    for name, value in found.items():
+        if name not in allowed:
+            raise click.UsageError(f"{path}: there is no option {name!r}{near(name, allowed)}")
+        if isinstance(value, dict) != (name == PARAMETERS):
+            raise click.UsageError(f"{path}: only [{PARAMETERS}] is a table, and has to be one")
+    return {name.replace("-", "_"): value for name, value in found.items()}

@@ -1,0 +1,86 @@
+"""``gpuboost train``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from gpuboost.cli.commands.options import (
+    AS_JSON,
+    CONTEXT,
+    DEVICE,
+    DROP,
+    NO_HEADER,
+    SEED,
+    WEIGHT_COLUMN,
+    config_option,
+    parameters_of_config,
+)
+from gpuboost.cli.models.choice import DEFAULT_MODEL, ESTIMATORS, parsed_parameters
+
+_NO_OPTION_OF_A_FILE = ("config", "help", "json")
+
+
+def options_of_files() -> list[str]:
+    """Names that a configuration file may have."""
+    names = [
+        max(each.opts, key=len).lstrip("-") if isinstance(each, click.Option) else each.name or ""
+        for each in train.params
+    ]
+    return [name for name in names if name not in _NO_OPTION_OF_A_FILE]
+
+
+@click.command(context_settings=CONTEXT)
+@click.argument("table")
+@click.option("--target", required=True, metavar="COL", help="The column to predict.")
+@click.option("--out", required=True, metavar="MODEL", help="The model file to write.")
+@click.option(
+    "--model",
+    type=click.Choice(list(ESTIMATORS)),
+    default=DEFAULT_MODEL,
+    show_default=True,
+    help="Kind of model.",
+)
+@click.option(
+    "--task",
+    type=click.Choice(["classification", "regression"]),
+    help="What to train, if the target does not show it.",
+)
+@click.option(
+    "--set",
+    "parameters",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A parameter of the estimator; can be repeated.",
+)
+@click.option(
+    "--valid",
+    metavar="TABLE|FRACTION",
+    help="Rows that are only scored, and stop boosting early if n_iter_no_change is set.",
+)
+@WEIGHT_COLUMN
+@DROP
+@config_option(options_of_files)
+@click.option(
+    "--checkpoint", metavar="PATH", help="Save the state here, and go on from it if it exists."
+)
+@DEVICE
+@SEED
+@NO_HEADER
+@AS_JSON
+def train(as_json: bool, no_header: bool, parameters: tuple[str, ...], **given: Any) -> int:
+    """Train a model on TABLE and save it.
+
+    TABLE is CSV, TSV, Parquet, Arrow, Feather or npy, also compressed by gzip; - is standard input.
+    Strings become categories. Whether to train a classifier or a regressor follows from the target.
+
+    Ctrl-C ends the training and saves the trees so far.
+    """
+    from gpuboost.cli.models import summary, training
+
+    found = parameters_of_config() | parsed_parameters(parameters)
+    options = training.TrainOptions(**given, parameters=found, has_header=not no_header)
+    report = training.train(options)
+    summary.print_training(report, as_json)
+    return 130 if report["interrupted"] else 0

@@ -1,0 +1,1 @@
+"""Training, scores and contents of models."""

@@ -1,0 +1,320 @@
+"""``gpuboost train``: reads tables, fits an estimator, saves it and reports its scores."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpuboost.cli.models.choice import DEFAULT_MODEL, make_estimator, n_planned_trees
+from gpuboost.cli.models.interruption import Interruption, interruptible
+from gpuboost.cli.models.scores import evaluation_of
+from gpuboost.cli.output import ProgressBar, progress, say
+from gpuboost.cli.tables.data import DataTable, without
+from gpuboost.cli.tables.read import read_data
+from gpuboost.cli.tables.targets import TableTarget, held_out_rows, target_of
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """Options of the command line.
+
+    Attributes
+    ----------
+    table, out : str
+        The table to train on, and the model file to write.
+    target : str
+        Name of the column to predict.
+    model : str
+        A key of `gpuboost.cli.models.choice.ESTIMATORS`.
+    task : str or None
+        "classification" or "regression"; None lets the target decide.
+    parameters : mapping
+        Parameters of the estimator.
+    valid : str or None
+        A second table, or the fraction of the rows, that is only scored.
+    weight : str or None
+        Name of the column of weights.
+    drop : tuple of str
+        Names of columns that are no features.
+    device : str
+        The `device` of the estimator.
+    seed : int
+        Seed of the estimator and of the rows held out.
+    checkpoint : str or None
+        File for the state of the fit, from which a later command goes on.
+    has_header : bool
+        Whether text files begin with the names of the columns.
+    """
+
+    table: str
+    target: str
+    out: str
+    model: str = DEFAULT_MODEL
+    task: str | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    valid: str | None = None
+    weight: str | None = None
+    drop: tuple[str, ...] = ()
+    device: str = "auto"
+    seed: int = 0
+    checkpoint: str | None = None
+    has_header: bool = True
+
+    @property
+    def fraction(self) -> float | None:
+        """The fraction of the rows to hold out, if ``valid`` is a number."""
+        try:
+            fraction = float(self.valid or "")
+        except ValueError:
+            return None
+        if not 0.0 < fraction < 1.0:
+            raise ValueError(f"--valid takes a table or a fraction between 0 and 1, got {fraction}")
+        return fraction
+
+    @property
+    def omitted(self) -> tuple[str, ...]:
+        """Names of the columns that are no features."""
+        return (self.target, *self.drop, *([self.weight] if self.weight else []))
+
+
+@dataclass(frozen=True)
+class LabelledRows:
+    """X, y and the weights (or None) of some rows."""
+
+    X: Any
+    y: np.ndarray
+    weight: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """The rows to train on, those that are only scored, and the target."""
+
+    train: LabelledRows
+    valid: LabelledRows | None
+    target: TableTarget
+
+
+def train(options: TrainOptions) -> dict[str, Any]:
+    """Train and save a model; return the facts and scores of the summary.
+
+    Raises
+    ------
+    ValueError
+        If a table, an option or a parameter is wrong.
+    OSError
+        If a file cannot be read or written.
+    KeyboardInterrupt
+        If Ctrl-C is pressed before there is a model.
+    """
+    _check_can_write(options.out)
+    started = time.perf_counter()
+    data = read_training_data(options)
+    seconds_to_read = time.perf_counter() - started
+    estimator = make_estimator(
+        options.model,
+        data.target.is_classification,
+        {"random_state": options.seed, **options.parameters},
+        device=options.device,
+    )
+    started = time.perf_counter()
+    try:
+        is_interrupted = fit(estimator, data, options.checkpoint)
+    except KeyboardInterrupt as stop:
+        raise KeyboardInterrupt("interrupted; no model was saved") from stop
+    seconds = time.perf_counter() - started
+    estimator.save(options.out)
+    if is_interrupted:
+        say(f"interrupted: {options.out} has the {n_trees_of(estimator)} trees so far")
+    return {
+        **_facts(estimator, options, data, is_interrupted),
+        "seconds_to_read": seconds_to_read,
+        "seconds": seconds,
+        "rows_per_second": len(data.train.y) / seconds,
+        "scores": scores_of(estimator, data),
+    }
+
+
+def _facts(
+    estimator: Any, options: TrainOptions, data: TrainingData, is_interrupted: bool
+) -> dict[str, Any]:
+    return {
+        "model": options.out,
+        "estimator": type(estimator).__name__,
+        "parameters": dict(options.parameters),
+        "task": data.target.task,
+        "target": options.target,
+        "rows": len(data.train.y),
+        "rows_valid": 0 if data.valid is None else len(data.valid.y),
+        "features": int(estimator.n_features_in_),
+        "trees": n_trees_of(estimator),
+        "best_round": _best_round(estimator),
+        "interrupted": is_interrupted,
+        "device": estimator.device_,
+        "fingerprint": estimator.fingerprint(),
+        "bytes": os.path.getsize(options.out),
+    }
+
+
+def read_training_data(options: TrainOptions) -> TrainingData:
+    """Read the tables of a command, and say what they hold.
+
+    Raises
+    ------
+    ValueError
+        If a table or a column is wrong.
+    OSError
+        If a file cannot be read.
+    """
+    fraction = options.fraction
+    table = read_data(options.table, has_header=options.has_header)
+    for name in options.omitted:
+        table.check_name(name)
+    say(f"{options.table}: {table.n_rows:,} rows x {len(table.names)} columns")
+    target = target_of(table, options.target, options.task)
+    say(target.reason)
+    names = without(table.names, options.omitted)
+    if not names:
+        raise ValueError(f"{options.table} has no column besides {', '.join(options.omitted)}")
+    if fraction is not None:
+        mask = held_out_rows(target, fraction, options.seed)
+        parts = [
+            _labelled(table.take(rows), names, target.values[rows], options.weight)
+            for rows in (np.flatnonzero(~mask), np.flatnonzero(mask))
+        ]
+        return TrainingData(parts[0], parts[1], target)
+    train = _labelled(table, names, target.values, options.weight)
+    valid = _read_valid(options, table, names) if options.valid else None
+    return TrainingData(train, valid, target)
+
+
+def _read_valid(options: TrainOptions, table: DataTable, names: list[str]) -> LabelledRows:
+    """The rows of the second table, whose columns have the types of the first."""
+    other = read_data(str(options.valid), table.string_columns, options.has_header)
+    for name in (*names, *options.omitted[:1], *([options.weight] if options.weight else [])):
+        other.check_name(name)
+    return _labelled(other, names, other.values(options.target), options.weight)
+
+
+def _labelled(
+    table: DataTable, names: list[str], y: np.ndarray, weight: str | None
+) -> LabelledRows:
+    weights = None if weight is None else table.values(weight).astype(np.float64)
+    return LabelledRows(table.features(names), y, weights)
+
+
+# ---- fit ---------------------------------------------------------------------------------------
+
+
+def fit(estimator: Any, data: TrainingData, checkpoint: str | None) -> bool:
+    """Fit an estimator, with progress on a terminal; return whether Ctrl-C ended the fit.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If Ctrl-C is pressed before there is a tree.
+    """
+    parameters = estimator.get_params(deep=False)
+    keeps = "keep_on_interrupt" in parameters
+    has_callbacks = "callbacks" in parameters
+    if keeps:
+        estimator.set_params(keep_on_interrupt=True)
+    name, total = type(estimator).__name__, n_planned_trees(estimator)
+    say(f"training {name}: {total:,} {_unit(estimator)}, {len(data.train.y):,} rows")
+    shown_total = total if has_callbacks else None
+    with (
+        interruptible(raises=keeps or not has_callbacks) as interruption,
+        progress("training", shown_total, _unit(estimator)) as bar,
+    ):
+        if has_callbacks:
+            own = _callbacks(bar, interruption, keeps, checkpoint)
+            estimator.set_params(callbacks=own or None)
+        elif checkpoint is not None:
+            raise ValueError(f"{name} has no callbacks, which --checkpoint needs")
+        _fit_rows(estimator, data)
+    set_by_command = {"callbacks": None, "keep_on_interrupt": False}  # no part of the model
+    estimator.set_params(**{k: v for k, v in set_by_command.items() if k in parameters})
+    return interruption.is_pressed
+
+
+def _callbacks(
+    bar: ProgressBar, interruption: Interruption, keeps: bool, checkpoint: str | None
+) -> list[Any]:
+    """The callbacks of a fit; none if nothing needs them, since a GPU then waits less."""
+
+    def show(result: Any) -> None:
+        score = result.train_score  # forests have none
+        text = "" if score is None else f"loss {score:.5g}"
+        bar.advance(text, completed=result.number + 1)
+
+    found: list[Any] = [show] if bar.is_shown else []
+    if not keeps:
+        found.append(interruption)
+    if checkpoint is not None:
+        found.append(import_module("gpuboost.callbacks").Checkpoint(checkpoint))
+    return found
+
+
+def _fit_rows(estimator: Any, data: TrainingData) -> None:
+    """Fit on the rows to train on; boosting also gets those held out."""
+    words: dict[str, Any] = {"sample_weight": data.train.weight}
+    allowed = inspect.signature(estimator.fit).parameters
+    valid = data.valid
+    if valid is not None and "eval_set" in allowed:
+        own = (valid.X, valid.y) if valid.weight is None else (valid.X, valid.y, valid.weight)
+        words["eval_set"] = [own]
+    elif valid is not None and "X_val" in allowed and estimator.early_stopping is not False:
+        words |= {"X_val": valid.X, "y_val": valid.y, "sample_weight_val": valid.weight}
+    estimator.fit(data.train.X, data.train.y, **words)
+
+
+def _unit(estimator: Any) -> str:
+    return "rounds" if "Gradient" in type(estimator).__name__ else "trees"
+
+
+# ---- after the fit -----------------------------------------------------------------------------
+
+
+def _best_round(model: Any) -> int | None:
+    """Number of the round of the last improvement, from 1, with early stopping."""
+    best = getattr(model, "best_iteration_", None)
+    return None if best is None else int(best) + 1
+
+
+def scores_of(model: Any, data: TrainingData) -> dict[str, dict[str, float | None]]:
+    """Scores on the rows trained on ("train") and on those held out ("valid"), if there are any."""
+    parts = {"train": data.train, "valid": data.valid}
+    return {
+        name: evaluation_of(model, rows.X, rows.y, rows.weight).scores()
+        for name, rows in parts.items()
+        if rows is not None
+    }
+
+
+def n_trees_of(model: Any) -> int:
+    """Number of trees in a fitted model."""
+    return int(trees_of(model).ensemble.n_trees)
+
+
+def trees_of(model: Any) -> Any:
+    """The `FittedTrees` of a fitted estimator."""
+    return getattr(model, "_boosting", model)._model
+
+
+def _check_can_write(path: str) -> None:
+    """Check before the fit that a file can be written in its folder."""
+    folder = Path(path).absolute().parent
+    if not folder.is_dir():
+        raise ValueError(f"cannot write {path!r}: there is no folder {str(folder)!r}")
+    if Path(path).is_dir():
+        raise ValueError(f"cannot write {path!r}: it is a folder")
+    if not os.access(folder, os.W_OK):
+        raise ValueError(f"cannot write {path!r}: the folder {str(folder)!r} cannot be written")

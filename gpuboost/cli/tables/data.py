@@ -1,0 +1,185 @@
+"""Tables in memory, column by column: of Arrow, or an array whose columns are numbered."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpuboost.cli.similar import near
+
+
+class DataTable(ABC):
+    """Rows with named columns."""
+
+    has_names = True
+
+    @property
+    @abstractmethod
+    def names(self) -> list[str]:
+        """Names of the columns; the columns of an array are called "0", "1" and so on."""
+
+    @property
+    @abstractmethod
+    def n_rows(self) -> int:
+        """Number of rows."""
+
+    @abstractmethod
+    def values(self, name: str) -> np.ndarray:
+        """A column as an array of shape (n_rows,): numbers, bools or strings.
+
+        Raises
+        ------
+        ValueError
+            If values are missing, or are of another type.
+        """
+
+    @abstractmethod
+    def features(self, names: Sequence[str]) -> Any:
+        """Some columns, as X of an estimator."""
+
+    @abstractmethod
+    def take(self, rows: np.ndarray) -> DataTable:
+        """The table of the rows with these indices."""
+
+    @property
+    def string_columns(self) -> list[str]:
+        """Names of the columns of strings."""
+        return []
+
+    def check_name(self, name: str) -> None:
+        """Check that there is a column of this name.
+
+        Raises
+        ------
+        ValueError
+            If there is none; the message lists similar names.
+        """
+        if name not in self.names:
+            raise ValueError(f"the table has no column {name!r}{near(name, self.names)}")
+
+
+class ArrowData(DataTable):
+    """A table of pyarrow."""
+
+    def __init__(self, table: Any) -> None:
+        self.table = table
+        repeated = {name for name in table.column_names if table.column_names.count(name) > 1}
+        if repeated:
+            raise ValueError(f"the table has several columns {min(repeated)!r}; rename them")
+
+    @property
+    def names(self) -> list[str]:
+        return self.table.column_names
+
+    @property
+    def n_rows(self) -> int:
+        return self.table.num_rows
+
+    @property
+    def string_columns(self) -> list[str]:
+        from pyarrow import types
+
+        kinds = zip(self.names, self.table.schema.types, strict=True)
+        return [name for name, kind in kinds if types.is_string(kind)]
+
+    def values(self, name: str) -> np.ndarray:
+        from pyarrow import types
+
+        self.check_name(name)
+        column = self.table.column(name)
+        if types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        _check_no_missing(name, column.null_count)
+        if types.is_string(column.type) or types.is_large_string(column.type):
+            return np.array(column.to_pylist(), dtype=np.str_)
+        if types.is_decimal(column.type):
+            column = column.cast("float64")
+        values = column.to_numpy()
+        if values.dtype.kind not in "biuf":
+            raise ValueError(f"column {name!r} has the type {column.type}, which is no target")
+        if values.dtype.kind == "f":
+            _check_no_missing(name, int(np.isnan(values).sum()))
+        return values
+
+    def features(self, names: Sequence[str]) -> Any:
+        return self.table.select(list(names))
+
+    def take(self, rows: np.ndarray) -> ArrowData:
+        return ArrowData(self.table.take(rows))
+
+
+class ArrayData(DataTable):
+    """A two-dimensional array."""
+
+    has_names = False
+
+    def __init__(self, array: np.ndarray) -> None:
+        if array.ndim != 2 or array.dtype.kind not in "biuf":
+            raise ValueError(
+                "an npy file must hold a two-dimensional array of numbers, got "
+                f"{array.ndim} dimensions of {array.dtype}"
+            )
+        self.array = array
+
+    @property
+    def names(self) -> list[str]:
+        return [str(column) for column in range(self.array.shape[1])]
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.array)
+
+    def values(self, name: str) -> np.ndarray:
+        self.check_name(name)
+        values = self.array[:, int(name)]
+        if values.dtype.kind == "f":
+            _check_no_missing(name, int(np.isnan(values).sum()))
+        return values
+
+    def features(self, names: Sequence[str]) -> np.ndarray:
+        return self.array[:, [int(name) for name in names]]
+
+    def take(self, rows: np.ndarray) -> ArrayData:
+        return ArrayData(self.array[rows])
+
+
+def without(names: Iterable[str], excluded: Iterable[str]) -> list[str]:
+    """The names that are not excluded, in their order."""
+    omitted = set(excluded)
+    return [name for name in names if name not in omitted]
+
+
+def features_for(model: Any, table: DataTable, excluded: Iterable[str]) -> Any:
+    """X of a table for a fitted model: the model's columns by name, else all not excluded.
+
+    Raises
+    ------
+    ValueError
+        If the table lacks columns of the model, or has another number of them.
+    """
+    known = getattr(model, "feature_names_in_", None)
+    if known is not None and table.has_names:
+        missing = without(known, table.names)
+        if missing:
+            shown = ", ".join(map(repr, missing[:5])) + (", ..." if len(missing) > 5 else "")
+            raise ValueError(
+                f"the table lacks {len(missing)} of the model's {len(known)} columns: {shown}"
+            )
+        return table.features(known)
+    names = without(table.names, excluded)
+    if len(names) != model.n_features_in_:
+        raise ValueError(
+            f"the model has {model.n_features_in_} features without names, but the table has "
+            f"{len(names)} columns; name those that are no features with --drop"
+        )
+    return table.features(names)
+
+
+def _check_no_missing(name: str, n_missing: int) -> None:
+    if n_missing:
+        raise ValueError(
+            f"column {name!r} has {n_missing:,} missing values; remove these rows first"
+        )

@@ -1,0 +1,161 @@
+"""Reading of tables: CSV, TSV, Parquet, Arrow, Feather and npy, also compressed by gzip.
+
+The first bytes decide which format a file has, so that standard input can be of any format.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import IO, Any, cast
+
+import numpy as np
+
+from gpuboost.cli.tables.data import ArrayData, ArrowData, DataTable
+
+STANDARD_STREAM = "-"  # standard input or output, in place of a path
+_GZIP, _NPY = b"\x1f\x8b", b"\x93NUMPY"
+_FORMAT_OF_MAGIC = {
+    b"PAR1": "Parquet",
+    b"ARROW1": "Arrow",
+    b"\xff\xff\xff\xff": "an Arrow stream",
+}
+_INDEX_OF_PANDAS = re.compile(r"__index_level_\d+__")
+
+
+def read_data(path: str, strings: Iterable[str] = (), has_header: bool = True) -> DataTable:
+    """Read a table.
+
+    Parameters
+    ----------
+    path : str
+        The file, or "-" for standard input.
+    strings : iterable of str
+        Names of columns of a text file that are strings, whatever they look like; the types of the
+        others are inferred.
+    has_header : bool
+        Whether the first line of a text file has the names of the columns; else they are called
+        "0", "1" and so on.
+
+    Raises
+    ------
+    ValueError
+        If the file cannot be read as the format that it begins like, or has no rows.
+    OSError
+        If there is no such file.
+    ImportError
+        If pyarrow is needed and not installed.
+    """
+    with _opened(path) as file:
+        head = file.read(8)
+        file.seek(0)
+        if head.startswith(_NPY):
+            found: DataTable = ArrayData(np.load(file, allow_pickle=False))
+        else:
+            found = ArrowData(_arrow(path, file, head, (tuple(strings), has_header)))
+    if not found.n_rows:
+        raise ValueError(f"{_shown(path)} has no rows")
+    return found
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[IO[bytes]]:
+    """The uncompressed bytes of a file or of standard input, which can be sought."""
+    if path == STANDARD_STREAM:
+        data = sys.stdin.buffer.read()
+        yield io.BytesIO(gzip.decompress(data) if data.startswith(_GZIP) else data)
+        return
+    with open(path, "rb") as file:
+        is_compressed = file.read(2) == _GZIP
+        file.seek(0)
+        if not is_compressed:
+            yield file
+            return
+        # Text is decompressed as it is read; the other formats are read from several places.
+        with gzip.open(file, "rb") as content:
+            yield cast(IO[bytes], content)
+
+
+def _arrow(path: str, file: IO[bytes], head: bytes, text: tuple[tuple[str, ...], bool]) -> Any:
+    """The table of pyarrow in a file that begins with ``head``."""
+    pyarrow = require_pyarrow("to read tables other than npy")
+    kind = next((kind for magic, kind in _FORMAT_OF_MAGIC.items() if head.startswith(magic)), None)
+    try:
+        if kind is None:
+            table = _read_text(path, file, *text)
+        else:
+            table = _read_binary(kind, pyarrow.BufferReader(file.read()))
+    except (pyarrow.ArrowException, UnicodeDecodeError) as error:
+        raise ValueError(
+            f"cannot read {_shown(path)} as {kind or 'CSV or TSV'}: {error}"
+        ) from error
+    names = [name for name in table.column_names if not _INDEX_OF_PANDAS.fullmatch(name)]
+    return _without_nulls(table.select(names) if len(names) < table.num_columns else table)
+
+
+def _read_binary(kind: str, buffer: Any) -> Any:
+    if kind == "Parquet":
+        from pyarrow import parquet
+
+        return parquet.read_table(buffer)
+    if kind == "an Arrow stream":
+        from pyarrow import ipc
+
+        return ipc.open_stream(buffer).read_all()
+    from pyarrow import feather
+
+    return feather.read_table(buffer)
+
+
+def _read_text(path: str, file: IO[bytes], strings: tuple[str, ...], has_header: bool) -> Any:
+    import pyarrow
+    from pyarrow import csv
+
+    first = file.readline()
+    file.seek(0)
+    is_tab = re.search(r"\.(tsv|tab)(\.gz)?$", path) or (b"\t" in first and b"," not in first)
+    table = csv.read_csv(
+        file,
+        read_options=csv.ReadOptions(autogenerate_column_names=not has_header),
+        parse_options=csv.ParseOptions(delimiter="\t" if is_tab else ",", newlines_in_values=True),
+        convert_options=csv.ConvertOptions(
+            strings_can_be_null=True, column_types={name: pyarrow.string() for name in strings}
+        ),
+    )
+    if not has_header:
+        table = table.rename_columns([str(column) for column in range(table.num_columns)])
+    return table
+
+
+def _without_nulls(table: Any) -> Any:
+    """The table with numbers in place of columns that have no value at all."""
+    import pyarrow
+
+    for place, kind in enumerate(table.schema.types):
+        if pyarrow.types.is_null(kind):
+            name = table.column_names[place]
+            table = table.set_column(place, name, table.column(place).cast(pyarrow.float64()))
+    return table
+
+
+def require_pyarrow(purpose: str) -> Any:
+    """The module pyarrow.
+
+    Raises
+    ------
+    ImportError
+        If it is not installed; the message names the extra.
+    """
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise ImportError(f"pyarrow is needed {purpose}: pip install gpuboost[tables]") from error
+    return pyarrow
+
+
+def _shown(path: str) -> str:
+    return "standard input" if path == STANDARD_STREAM else repr(path)

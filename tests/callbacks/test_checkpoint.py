@@ -1,0 +1,200 @@
+"""A fit that was stopped goes on to the model of a fit that was not."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuboost
+from gpuboost.callbacks import Checkpoint, RoundResult
+from tests.callbacks.cases import KINDS, data, fit, make
+
+N_KILLS = int(os.environ.get("GPUBOOST_TEST_KILLS", "1"))  # of each kind of estimator
+
+
+class StopError(Exception):
+    """Ends a fit as an error would."""
+
+
+def stop_after(number: int) -> Any:
+    def stop(result: RoundResult) -> None:
+        if result.number == number:
+            raise StopError
+
+    return stop
+
+
+def assert_same_fit(one: Any, other: Any) -> None:
+    """The same model, scores and other fitted attributes."""
+    assert one.fingerprint() == other.fingerprint()
+    names = {name for name in vars(other) if name.endswith("_") and name != "estimator_"}
+    assert names == {name for name in vars(one) if name.endswith("_") and name != "estimator_"}
+    for name in names:
+        np.testing.assert_equal(vars(one)[name], vars(other)[name], err_msg=name)
+
+
+@pytest.mark.parametrize("device", ["numpy", "numba"])
+@pytest.mark.parametrize("name", KINDS)
+def test_a_resumed_fit_is_the_whole_fit(name: str, device: str, tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint"
+    whole = fit(make(name, 14, device))
+    for stop in (4, 9):
+        checkpoint = Checkpoint(path, every_trees=2)
+        with pytest.raises(StopError):
+            fit(make(name, 14, device, callbacks=[checkpoint, stop_after(stop)]))
+    part = gpuboost.load(path)
+    assert len(part.estimators_) == 10
+    assert_same_fit(fit(make(name, 14, device, callbacks=[Checkpoint(path)])), whole)
+    assert gpuboost.load(path).fingerprint() == whole.fingerprint()
+    again = fit(make(name, 14, device, callbacks=[Checkpoint(path), stop_after(0)]))  # all known
+    assert_same_fit(again, whole)
+
+
+@pytest.mark.parametrize("name", ["RandomForestRegressor", "GradientBoostingRegressor"])
+def test_a_fit_goes_on_on_another_device_with_more_trees(name: str, tmp_path: Path) -> None:
+    fit(make(name, 6, "numpy", callbacks=[Checkpoint(tmp_path / "file")]))
+    other = fit(make(name, 11, "numba", callbacks=[Checkpoint(tmp_path / "file")]))
+    assert other.fingerprint() == fit(make(name, 11, "numpy")).fingerprint()
+
+
+def test_early_stopping_remembers(tmp_path: Path) -> None:
+    """The fit was stopped in the rounds without an improvement."""
+    options = {"n_iter_no_change": 3, "tol": 1e-3}
+    whole = fit(make("GradientBoostingClassifier", 100).set_params(**options))
+    last = whole.n_estimators_ - 1
+    assert 3 < last < 99
+    for stop in (last - 1, last):
+        path = tmp_path / f"after{stop}"
+        callbacks = [Checkpoint(path, every_trees=1), stop_after(stop)]
+        with pytest.raises(StopError):
+            fit(make("GradientBoostingClassifier", 100, callbacks=callbacks).set_params(**options))
+        model = make("GradientBoostingClassifier", 100, callbacks=[Checkpoint(path)])
+        assert_same_fit(fit(model.set_params(**options)), whole)
+
+
+def test_the_seed_of_the_first_fit_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with pytest.raises(StopError):
+        callbacks = [Checkpoint(path, every_trees=1), stop_after(2)]
+        fit(make("RandomForestRegressor", 9, callbacks=callbacks).set_params(random_state=None))
+    part = gpuboost.load(path)
+    model = make("RandomForestRegressor", 9, callbacks=[Checkpoint(path)])
+    fit(model.set_params(random_state=None))
+    trees = model._ensemble.first(3)
+    assert trees.fingerprint(model._model.mapper) == part._ensemble.fingerprint(part._model.mapper)
+    assert len({batch.sampler.seed for batch in model._model.batches}) == 1
+
+
+@pytest.mark.parametrize(
+    "change, what",
+    [
+        (lambda m, X, y: m.set_params(max_depth=2), "parameters"),
+        (lambda m, X, y: y.__setitem__(0, 9.0), "data, weights or evaluation sets"),
+        (lambda m, X, y: X.__setitem__((0, 0), 9.0), "data, weights or evaluation sets"),
+    ],
+)
+def test_other_fits_are_refused(change: Any, what: str, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    X, y, _ = data()
+    gpuboost.RandomForestRegressor(4, random_state=0, callbacks=[Checkpoint(path)]).fit(X, y)
+    model = gpuboost.RandomForestRegressor(6, random_state=0, callbacks=[Checkpoint(path)])
+    change(model, X, y)
+    with pytest.raises(ValueError, match=f"is of a fit with other {what}; delete it"):
+        model.fit(X, y)
+    assert not hasattr(model, "classes_")
+    model.set_params(callbacks=[Checkpoint(path, resume=False)]).fit(X, y)
+    assert len(gpuboost.load(path).estimators_) == 6
+
+
+def test_other_weights_and_evaluation_sets_are_refused(tmp_path: Path) -> None:
+    X, y, _ = data()
+    checkpoint = Checkpoint(tmp_path / "file")
+    model = gpuboost.GradientBoostingRegressor(
+        n_estimators=3, random_state=0, callbacks=[checkpoint]
+    )
+    model.fit(X, y, eval_set=[(X[:9], y[:9])])
+    model.set_params(n_estimators=5)
+    with pytest.raises(ValueError, match="other data, weights"):
+        model.fit(X, y, eval_set=[(X[:8], y[:8])])
+    with pytest.raises(ValueError, match="other data, weights"):
+        model.fit(X, y, np.arange(len(y)) + 1.0, eval_set=[(X[:9], y[:9])])
+
+
+def test_files_that_are_no_checkpoints_are_refused(tmp_path: Path) -> None:
+    X, y, _ = data()
+    path = tmp_path / "file"
+    model = gpuboost.RandomForestRegressor(2, device="numpy").fit(X, y)
+    model.save(path)
+    with pytest.raises(ValueError, match="is a model file, but no checkpoint"):
+        model.set_params(callbacks=[Checkpoint(path)]).fit(X, y)
+    fit(make("AdaBoostRegressor", 3, callbacks=[Checkpoint(tmp_path / "other")]))
+    with pytest.raises(ValueError, match="is of a AdaBoostRegressor, not of a RandomForest"):
+        model.set_params(callbacks=[Checkpoint(tmp_path / "other")]).fit(X, y)
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(ValueError, match="cannot load a model"):
+        model.set_params(callbacks=[Checkpoint(path)]).fit(X, y)
+
+
+def test_a_path_that_cannot_be_written(tmp_path: Path) -> None:
+    model = make("RandomForestRegressor", 3, callbacks=[Checkpoint(tmp_path / "no" / "file")])
+    with pytest.raises(FileNotFoundError):
+        fit(model)
+    assert not hasattr(model, "estimator_")
+
+
+def test_parameters_are_checked(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="every_trees must be"):
+        Checkpoint(tmp_path / "file", every_trees=0)
+    with pytest.raises(ValueError, match="every_seconds must be"):
+        Checkpoint(tmp_path / "file", every_seconds=-1.0)
+
+
+def test_by_time(tmp_path: Path) -> None:
+    written = []
+
+    class Counted(Checkpoint):
+        def __call__(self, result: RoundResult) -> None:
+            super().__call__(result)
+            written.append(self.path.exists())
+
+    fit(make("RandomForestRegressor", 3, callbacks=[Counted(tmp_path / "a", every_seconds=0.0)]))
+    fit(make("RandomForestRegressor", 3, callbacks=[Counted(tmp_path / "b", every_seconds=99.0)]))
+    assert written == [True, True, True, False, False, False]
+    assert len(gpuboost.load(tmp_path / "b").estimators_) == 3  # written after the last tree
+
+
+# ---- processes that are killed -------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KINDS)
+def test_killed_at_random_moments(name: str, tmp_path: Path) -> None:
+    """SIGKILL, `N_KILLS` times; ``GPUBOOST_TEST_KILLS`` sets the number."""
+    n_trees, device = 60, "numpy"
+    whole = fit(make(name, n_trees, device), 2000)
+    draw = random.Random(time.time_ns())
+    for kill in range(N_KILLS):
+        path = tmp_path / f"checkpoint{kill}"
+        killed_after = draw.uniform(0.0, 2.0)
+        start_and_kill(name, n_trees, path, device, killed_after)
+        if draw.random() < 0.5:
+            start_and_kill(name, n_trees, path, device, draw.uniform(0.0, 2.0))
+        resumed = make(name, n_trees, device, callbacks=[Checkpoint(path, every_trees=5)])
+        assert_same_fit(fit(resumed, 2000), whole)
+
+
+def start_and_kill(name: str, n_trees: int, path: Path, device: str, seconds: float) -> None:
+    """Start a fit in a process of its own, and kill it some time after the fit began."""
+    command = [sys.executable, "-m", "tests.callbacks.cases", name, str(n_trees), str(path), device]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "starts\n"
+        time.sleep(seconds)
+        process.kill()

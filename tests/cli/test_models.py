@@ -1,0 +1,346 @@
+"""``gpuboost predict``, ``evaluate``, ``inspect`` and ``convert``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pyarrow import csv
+from sklearn import ensemble, metrics
+
+import gpuboost
+from gpuboost.cli.models.json_trees import model_to_json
+from gpuboost.cli.models.scores import evaluation_of
+from gpuboost.cli.tables.read import read_data
+from tests.cli.conftest import FEW, drop, make_table
+
+FEATURES = ["age", "income", "city"]
+
+
+@pytest.fixture
+def trained(folder: Path, run: Any) -> Path:
+    """The folder with a classifier ``c`` and a regressor ``r``."""
+    for name, target in (("c", "y"), ("r", "price")):
+        others = drop(*({"y", "price", "count", "w"} - {target}))
+        status, _, err = run("train", "t.csv", "--target", target, "--out", name, *others, *FEW)
+        assert status == 0, err
+    return folder
+
+
+def features(n_rows: int = 100, seed: int = 1) -> Any:
+    return make_table(n_rows, seed).select(FEATURES)
+
+
+# ---- predict -----------------------------------------------------------------------------------
+
+
+def test_predictions_are_those_of_the_model(trained: Path, run: Any) -> None:
+    status, out, err = run("predict", "r", "v.csv")
+    assert (status, err) == (0, "")
+    name, *lines = out.splitlines()
+    assert name == "prediction"
+    assert (np.array(lines, float) == gpuboost.load("r").predict(features())).all()
+    assert run("predict", "c", "v.csv", "--out", "p.csv") == (0, "", "")
+    found = read_data("p.csv").values("prediction")
+    assert (found == gpuboost.load("c").predict(features())).all()
+
+
+def test_probabilities_have_the_names_of_the_classes(trained: Path, run: Any) -> None:
+    assert run("predict", "c", "v.csv", "--proba", "--out", "p.parquet")[0] == 0
+    table = read_data("p.parquet")
+    assert table.names == ["probability_maybe", "probability_no", "probability_yes"]
+    expected = gpuboost.load("c").predict_proba(features())
+    assert (np.column_stack([table.values(name) for name in table.names]) == expected).all()
+    assert run("predict", "c", "v.csv", "--raw", "--out", "p.npy")[0] == 0
+    assert (np.load("p.npy") == gpuboost.load("c").decision_function(features())).all()
+    assert run("predict", "r", "v.csv", "--raw", "--out", "p.npy")[0] == 0
+    assert (np.load("p.npy") == gpuboost.load("r").predict(features())).all()
+
+
+def test_columns_can_be_kept_and_others_are_ignored(trained: Path, run: Any) -> None:
+    table = make_table(5)
+    csv.write_csv(table.select(["city", "w", "income", "age"]), "few.csv")
+    status, out, _ = run("predict", "c", "few.csv", "--keep", "w")
+    assert status == 0 and out.splitlines()[0] == "w,prediction" and len(out.splitlines()) == 6
+
+
+def test_strings_that_look_like_numbers(folder: Path, run: Any, run_json: Any) -> None:
+    Path("z.csv").write_text("zip,y\n" + "01,a\nX2,b\n" * 30, encoding="utf-8")
+    run_json("train", "z.csv", "--target", "y", "--out", "m", *FEW)
+    Path("p.csv").write_text("zip\n01\n", encoding="utf-8")
+    assert run("predict", "m", "p.csv")[1] == "prediction\na\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("absent", "v.csv"), "absent: No such file"),
+        (("v.csv", "v.csv"), "cannot load a model from 'v.csv'"),
+        (("r", "v.csv", "--proba"), "GradientBoostingRegressor has no probabilities"),
+        (("c", "v.csv", "--proba", "--raw"), "exclude each other"),
+        (("c", "v.csv", "--out", "x.doc"), "must end in"),
+        (("c", "v.csv", "--keep", "agee"), "no column 'agee'; did you mean 'age'"),
+        (("c", "v.csv", "--device", "gpu"), "device must be"),
+        (("c", "small.csv"), "lacks 2 of the model's 3 columns: 'income', 'city'"),
+    ],
+)
+def test_errors_of_predictions(words: Any, message: str, trained: Path, run: Any) -> None:
+    csv.write_csv(make_table(5).select(["age"]), "small.csv")
+    status, out, err = run("predict", *words)
+    assert (status, out) == (2, "")
+    assert message in err and len(err.splitlines()) == 1
+
+
+def test_forests_have_no_raw_predictions(folder: Path, run: Any, run_json: Any) -> None:
+    words = ("--target", "price", *drop("y"), "--out", "m", *FEW, "--model", "forest")
+    run_json("train", "t.csv", *words)
+    status, _, err = run("predict", "m", "t.csv", "--raw")
+    assert status == 2 and "RandomForestRegressor has no raw predictions" in err
+
+
+# ---- evaluate ----------------------------------------------------------------------------------
+
+
+def test_scores_are_those_of_scikit_learn(trained: Path, run_json: Any) -> None:
+    table, model = make_table(100, seed=1), gpuboost.load("c")
+    y, w = np.array(table["y"].to_pylist()), table["w"].to_numpy()
+    report = run_json("evaluate", "c", "v.csv", "--target", "y", "--weight", "w")
+    proba, predicted = model.predict_proba(features()), model.predict(features())
+    assert report["classes"] == ["maybe", "no", "yes"] and report["rows"] == 100
+    scores = report["scores"]
+    assert scores["accuracy"] == pytest.approx(np.average(y == predicted, weights=w))
+    loss = metrics.log_loss(y, proba, labels=model.classes_, sample_weight=w)
+    assert scores["log_loss"] == pytest.approx(loss)
+    each = [metrics.roc_auc_score(y == name, proba[:, k], sample_weight=w)
+            for k, name in enumerate(model.classes_)]  # fmt: skip
+    assert scores["auc"] == pytest.approx(np.mean(each))
+    assert np.sum(report["confusion"]) == pytest.approx(w.sum())
+    assert sum(group["rows"] for group in report["calibration"]) == 100
+
+
+def test_scores_of_a_regressor(trained: Path, run_json: Any) -> None:
+    y, predicted = (
+        make_table(100, seed=1)["price"].to_numpy(),
+        gpuboost.load("r").predict(features()),
+    )
+    report = run_json("evaluate", "r", "v.csv", "--target", "price")
+    assert report["scores"] == {
+        "r2": pytest.approx(metrics.r2_score(y, predicted)),
+        "rmse": pytest.approx(metrics.root_mean_squared_error(y, predicted)),
+        "mae": pytest.approx(metrics.mean_absolute_error(y, predicted)),
+    }
+    groups = report["calibration"]
+    assert len(groups) == 10 and "confusion" not in report
+    assert np.mean([group["observed"] for group in groups]) == pytest.approx(y.mean())
+    assert [group["predicted"] for group in groups] == sorted(
+        group["predicted"] for group in groups
+    )
+
+
+def test_two_classes_have_the_calibration_of_the_second(
+    folder: Path, run: Any, run_json: Any
+) -> None:
+    rng = np.random.default_rng(0)
+    lines = [f"{x},{int(rng.random() < x)}" for x in rng.random(400).round(2)]
+    Path("b.csv").write_text("x,y\n" + "\n".join(lines), encoding="utf-8")
+    run_json("train", "b.csv", "--target", "y", "--out", "m", *FEW, "--set", "max_depth=2")
+    report = run_json("evaluate", "m", "b.csv", "--target", "y")
+    model, table = gpuboost.load("m"), read_data("b.csv")
+    proba = model.predict_proba(table.features(["x"]))[:, 1]
+    y = table.values("y")
+    assert report["scores"]["auc"] == pytest.approx(metrics.roc_auc_score(y, proba))
+    assert report["calibrated"] == "probability of 1"
+    assert report["calibration"][0]["predicted"] == pytest.approx(np.sort(proba)[:40].mean())
+    out = run("evaluate", "m", "b.csv", "--target", "y")[1]
+    assert "calibration of the probability of 1, by tenths of the rows" in out
+    assert "confusion: class by predicted class" in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_unknown_classes_are_an_error(trained: Path, run: Any) -> None:
+    table = make_table(5)
+    other = table.set_column(4, "y", [["yes", "no", "never", "no", "no"]])
+    csv.write_csv(other, "other.csv")
+    status, _, err = run("evaluate", "c", "other.csv", "--target", "y")
+    assert status == 2 and "has 1 classes that the model does not know, such as 'never'" in err
+    status, _, err = run("evaluate", "r", "v.csv", "--target", "y")
+    assert status == 2 and "the model is a regressor, but the target has strings" in err
+
+
+def test_scores_that_do_not_exist_are_none(trained: Path) -> None:
+    model, table = gpuboost.load("c"), make_table(100, seed=1)
+    y = np.array(table["y"].to_pylist())
+    rows = np.flatnonzero(y != "yes")
+    found = evaluation_of(model, table.select(FEATURES).take(rows), y[rows])
+    assert found.scores()["auc"] is None and found.scores()["accuracy"] > 0.5
+
+
+def test_many_classes_show_their_frequent_errors(folder: Path, run: Any, run_json: Any) -> None:
+    rng = np.random.default_rng(0)
+    lines = [f"{k},{k}k" if rng.random() < 0.8 else f"{k},0k" for k in rng.integers(0, 15, 600)]
+    Path("k.csv").write_text("x,y\n" + "\n".join(lines), encoding="utf-8")
+    words = ("--target", "y", "--out", "m", "--model", "tree", "--set", "max_depth=4")
+    run_json("train", "k.csv", *words, "--device", "numpy")
+    out = run("evaluate", "m", "k.csv", "--target", "y")[1]
+    assert "most frequent errors" in out
+
+
+# ---- inspect -----------------------------------------------------------------------------------
+
+
+def test_contents_of_a_file(trained: Path, run: Any, run_json: Any) -> None:
+    found = run_json("inspect", "c")
+    model = gpuboost.load("c")
+    assert found["estimator"] == "GradientBoostingClassifier" and found["version"] == 1
+    assert (
+        found["fingerprint"] == model.fingerprint() and found["bytes"] == Path("c").stat().st_size
+    )
+    assert len(found["sha256"]) == 64 and found["sha256"].encode() in Path("c").read_bytes()
+    assert found["classes"] == ["maybe", "no", "yes"]
+    depths = [tree.get_depth() for tree in model.estimators_.ravel()]
+    leaves = sum(tree.get_n_leaves() for tree in model.estimators_.ravel())
+    trees = found["trees"]
+    assert (trees["count"], trees["leaves"]) == (15, leaves)
+    assert (trees["min_depth"], trees["max_depth"]) == (min(depths), max(depths))
+    assert found["parameters"] == {"n_estimators": 5, "random_state": 0}
+    by_name = {own["name"]: own for own in found["features"]}
+    assert by_name["city"]["categories"] == ["Lima", "Oslo", "Rome"]
+    assert [own["importance"] for own in found["features"]] == model.feature_importances_.tolist()
+    out = run("inspect", "c")[1]
+    for text in ("SHA-256", "3: Lima, Oslo, Rome", "15, depth", "n_estimators=5", "3 features"):
+        assert text in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("name", ["hist", "forest", "tree", "bagging", "adaboost"])
+def test_contents_of_all_models(name: str, folder: Path, run: Any, run_json: Any) -> None:
+    few = {"hist": "max_iter=3", "tree": "max_depth=2"}.get(name, "n_estimators=3")
+    words = ("--model", name, "--set", few, "--device", "numpy", "--out", "m")
+    run_json("train", "t.csv", "--target", "price", *drop("y"), *words)
+    found = run_json("inspect", "m")
+    assert found["classes"] is None and found["trees"]["count"] == (1 if name == "tree" else 3)
+    assert run("inspect", "m")[0] == 0
+
+
+def test_imported_models(folder: Path, run: Any, run_json: Any) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 4)).astype(np.float32).astype(np.float64)
+    np.save("X.npy", X)
+    for kind, y in (("Classifier", X[:, 0] > 0.0), ("Regressor", X[:, 0])):
+        source = getattr(ensemble, f"RandomForest{kind}")(3, max_depth=3, random_state=0).fit(X, y)
+        gpuboost.from_sklearn(source).save("m")
+        assert run("predict", "m", "X.npy", "--out", "p.npy")[0] == 0
+        assert (np.load("p.npy") == source.predict(X)).all()
+        found = run_json("inspect", "m")
+        assert found["estimator"] == f"Imported{kind}" and found["trees"]["count"] == 3
+        assert run("inspect", "m")[0] == 0 and run("predict", "m", "X.npy", "--raw")[0] == 0
+        assert "an imported model" in run("convert", "m", "o", "--to", "json")[2]
+
+
+# ---- convert -----------------------------------------------------------------------------------
+
+
+def predict_from_json(model: dict[str, Any], rows: list[dict[str, Any]]) -> np.ndarray:
+    """Sums or means of the trees' leaves, by the JSON of a model."""
+    columns = [[predicted_leaf(model, tree, row) for row in rows] for tree in model["trees"]]
+    leaves = np.array(columns)  # (trees, rows, values)
+    if model["combine"] == "mean":
+        return leaves.mean(axis=0)
+    per_round, total = model["trees_per_round"], np.tile(model["baseline"], (len(rows), 1))
+    for number, values in enumerate(leaves):
+        column = slice(None) if per_round == 1 else [number % per_round]
+        total[:, column] += values
+    return total
+
+
+def predicted_leaf(model: dict[str, Any], tree: list[Any], row: dict[str, Any]) -> list[float]:
+    node = tree[0]
+    while "value" not in node:
+        value = row[model["features"][node["feature"]]["name"]]
+        known = model["features"][node["feature"]]["categories"]
+        if value is None or (known is not None and value not in known):
+            node = tree[node["missing"]]
+        elif known is not None:
+            node = tree[node["left" if value in node["categories"] else "right"]]
+        else:
+            is_left = node["threshold"] is None or value <= node["threshold"]
+            node = tree[node["left" if is_left else "right"]]
+    return node["value"]
+
+
+def test_json_predicts_what_the_model_does(trained: Path, run: Any) -> None:
+    rows = [*features().to_pylist(), {"age": 50, "income": None, "city": "Unknown"}]
+    table = csv.read_csv("v.csv").schema
+    assert table.names[:3] == FEATURES
+    X = features().to_pandas()
+    X.loc[len(X)] = [50, None, "Unknown"]
+    for name, expected in (("c", "decision_function"), ("r", "predict")):
+        assert run("convert", name, "--to", "json", "m.json") == (0, "", "wrote m.json\n")
+        model = json.loads(Path("m.json").read_text(encoding="utf-8"))
+        assert model["fingerprint"] == gpuboost.load(name).fingerprint()
+        found = predict_from_json(model, rows)
+        wanted = getattr(gpuboost.load(name), expected)(X)
+        np.testing.assert_allclose(found.reshape(wanted.shape), wanted, rtol=1e-12)
+
+
+def test_json_of_a_forest(folder: Path, run_json: Any) -> None:
+    run_json("train", "t.csv", "--target", "y", *drop("price", "count", "w"), "--out", "m", *FEW,
+             "--model", "forest")  # fmt: skip
+    model = gpuboost.load("m")
+    form = model_to_json(model)
+    found = predict_from_json(form, features().to_pylist())
+    np.testing.assert_allclose(found, model.predict_proba(features()), rtol=1e-12)
+    assert form["combine"] == "mean" and form["baseline"] is None
+
+
+class Converted:
+    """Stands for a model of another library."""
+
+    def serialize(self, path: str) -> None:
+        Path(path).write_bytes(b"treelite")
+
+
+def test_other_forms_are_methods_of_the_model(trained: Path, run: Any, monkeypatch: Any) -> None:
+    kind = gpuboost.GradientBoostingClassifier
+    monkeypatch.setattr(kind, "to_treelite", lambda self: Converted(), raising=False)
+    monkeypatch.setattr(kind, "to_sklearn", lambda self: {"a": 1}, raising=False)
+    monkeypatch.setattr(
+        kind, "to_onnx", lambda self, path: Path(path).write_bytes(b"onnx"), raising=False
+    )
+    for name in ("treelite", "onnx", "sklearn"):
+        assert run("convert", "c", "--to", name, name)[0] == 0
+    assert Path("treelite").read_bytes() == b"treelite" and Path("onnx").read_bytes() == b"onnx"
+    import joblib
+
+    assert joblib.load("sklearn") == {"a": 1}
+
+
+def test_conversions_that_cannot_be(trained: Path, run: Any, monkeypatch: Any) -> None:
+    def missing(self: Any, path: str) -> None:
+        raise ImportError("onnx is needed: pip install gpuboost[onnx]")
+
+    monkeypatch.setattr(gpuboost.GradientBoostingClassifier, "to_onnx", missing, raising=False)
+    status, out, err = run("convert", "c", "--to", "onnx", "m")
+    assert (status, out) == (
+        2,
+        "",
+    ) and err == "gpuboost: onnx is needed: pip install gpuboost[onnx]\n"
+    assert run("convert", "c", "--to", "xml", "m")[0] == 2
+    monkeypatch.delattr(gpuboost.GradientBoostingClassifier, "to_onnx")
+    if not hasattr(gpuboost.GradientBoostingClassifier, "to_onnx"):
+        assert "has no method to_onnx" in run("convert", "c", "--to", "onnx", "m")[2]
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from gpuboost.cli.main import main; main(['--help']); "
+        "heavy = {'numpy', 'numba', 'sklearn', 'scipy', 'pyarrow', 'rich', 'tqdm'}; "
+        "sys.exit(bool(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0 and "evaluate" in done.stdout
