@@ -76,7 +76,7 @@ def from_sklearn(estimator: Any) -> ImportedEstimator:
     TypeError
         If it is none of these.
     ValueError
-        If it has something that cannot be kept: several outputs of classes, or an ``init``
+        If it has something that cannot be kept: base learners that are no trees, or an ``init``
         estimator that is not constant.
     sklearn.exceptions.NotFittedError
         If it is not fitted.
@@ -95,21 +95,20 @@ def from_sklearn(estimator: Any) -> ImportedEstimator:
     else:
         raise TypeError(f"from_sklearn takes {KINDS}, got {estimator!r:.80}")
     if is_classifier(estimator):
-        return ImportedClassifier.of(model, classes_=np.asarray(estimator.classes_))
+        several = isinstance(estimator.classes_, list)
+        classes = estimator.classes_ if several else np.asarray(estimator.classes_)
+        return ImportedClassifier.of(model, classes_=classes)
     return ImportedRegressor.of(model)
 
 
 def _mean_of_trees(estimator: Any) -> ImportedTrees:
     """The model of a tree, or of trees whose predictions are averaged."""
-    if is_classifier(estimator) and getattr(estimator, "n_outputs_", 1) > 1:
-        raise ValueError(
-            f"this {type(estimator).__name__} has {estimator.n_outputs_} outputs of classes; "
-            "imported classifiers have one"
-        )
     members = [estimator] if isinstance(estimator, _TREES) else list(estimator.estimators_)
     features = getattr(estimator, "estimators_features_", [None] * len(members))
     for member in members:
-        same = not is_classifier(estimator) or member.n_classes_ == estimator.n_classes_
+        same = not is_classifier(estimator) or np.array_equal(
+            member.n_classes_, estimator.n_classes_
+        )
         if not isinstance(member, _TREES) or not same:
             raise ValueError(
                 f"{type(estimator).__name__} of {member!r:.60}: only trees that know all classes "
@@ -169,7 +168,7 @@ def _tree(tree: Any, factor: float, features: Any = None) -> SourceTree:
     m, left, right = tree.node_count, tree.children_left, tree.children_right
     feature = np.maximum(tree.feature, 0)
     feature = feature if features is None else np.asarray(features)[feature]
-    value = tree.value.reshape(m, -1) if tree.n_outputs == 1 else tree.value[:, :, 0]
+    value = tree.value.reshape(m, -1)  # outputs have equally many columns of classes
     cost, inner = tree.weighted_n_node_samples * tree.impurity, left != LEAF_CHILD
     gain = np.zeros(m)
     gain[inner] = cost[inner] - cost[left[inner]] - cost[right[inner]]

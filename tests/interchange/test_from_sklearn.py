@@ -139,6 +139,29 @@ def test_categories_of_histogram_boosting(kind: str) -> None:
         assert_bits(imported.predict(own), hist.predict(own))
 
 
+@pytest.mark.parametrize("kind", ["tree", "forest", "extra-trees"])
+def test_several_outputs_of_classes(kind: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(N, 3)), rng.normal(size=N)
+    labels = np.array(["low", "middle", "high"])[np.digitize(y, [-0.5, 0.7])]
+    both = np.column_stack([labels, np.where(X[:, 0] + y > 0.0, "yes", "no")])
+    makers: dict[str, Any] = {
+        "tree": lambda: sklearn.tree.DecisionTreeClassifier(max_depth=3),
+        "forest": lambda: ensemble.RandomForestClassifier(5, max_depth=4),
+        "extra-trees": lambda: ensemble.ExtraTreesClassifier(5, max_depth=4),
+    }
+    estimator = makers[kind]().fit(X, both)
+    imported = gpuboost.from_sklearn(estimator)
+    imported.save(tmp_path / "model.gpuboost")
+    for model in (imported, gpuboost.load(tmp_path / "model.gpuboost")):
+        for device in ("numpy", "numba"):
+            found = model.set_params(device=device).predict_proba(X)
+            for own, wanted in zip(found, estimator.predict_proba(X), strict=True):
+                assert_bits(own, wanted)
+        np.testing.assert_array_equal(model.predict(X), estimator.predict(X))
+    assert [own.tolist() for own in model.classes_] == [own.tolist() for own in estimator.classes_]
+
+
 def test_boosting_starts_from_an_imported_model() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(200, 3)), rng.normal(size=200)
@@ -186,9 +209,6 @@ def test_what_cannot_be_kept_is_refused() -> None:
     boosting = ensemble.GradientBoostingRegressor(init=LinearRegression(), n_estimators=2)
     with pytest.raises(ValueError, match="predicts from X"):
         gpuboost.from_sklearn(boosting.fit(X, y))
-    both = np.column_stack([y > 0, X[:, 0] > 0])
-    with pytest.raises(ValueError, match="2 outputs of classes"):
-        gpuboost.from_sklearn(sklearn.tree.DecisionTreeClassifier().fit(X, both))
     with pytest.raises(TypeError, match="IsolationForest"):
         gpuboost.from_sklearn(ensemble.IsolationForest(n_estimators=2).fit(X))
     bagging = ensemble.BaggingRegressor(LinearRegression(), n_estimators=2).fit(X, y)

@@ -70,8 +70,8 @@ def _codes_to_json(codes: np.ndarray | None) -> list[list[int]]:
     return [] if codes is None else [codes.tolist()]
 
 
-def imported_from_parts(fields: Fields, arrays: Arrays, n_classes: int) -> ImportedTrees:
-    """Check and read an imported model; ``n_classes`` is 0 for a regressor."""
+def imported_from_parts(fields: Fields, arrays: Arrays, n_classes: list[int]) -> ImportedTrees:
+    """Check and read an imported model; ``n_classes`` has a number for each output of classes."""
     source, n_features = fields.text("source"), fields.integer("n_features", 1, MAX_SOURCE_FEATURES)
     columns = _columns(fields, n_features)
     base = arrays.finite("base", (None,))
@@ -95,7 +95,7 @@ def imported_from_parts(fields: Fields, arrays: Arrays, n_classes: int) -> Impor
 
 
 def _median_weights(
-    arrays: Arrays, column: np.ndarray, n_columns: int, n_classes: int
+    arrays: Arrays, column: np.ndarray, n_columns: int, n_classes: list[int]
 ) -> np.ndarray | None:
     """The weights of the trees, if predictions are weighted medians."""
     if "median_weights" not in arrays:
@@ -175,10 +175,13 @@ def _schema(fields: Fields, n_features: int) -> FeatureSchema:
     return FeatureSchema(names, n_features, is_categorical, tuple(codes), True)
 
 
-def _check_classes(model: ImportedTrees, n_classes: int) -> None:
+def _check_classes(model: ImportedTrees, n_classes: list[int]) -> None:
     """Check that raw predictions become probabilities of the classes."""
-    n_columns, rule = len(model.leaf_sum.base), model.leaf_sum
-    fits = n_columns == (1 if n_classes <= 2 and n_columns == 1 else n_classes)
+    n_columns, rule, most = len(model.leaf_sum.base), model.leaf_sum, max(n_classes)
+    if len(n_classes) == 1:
+        fits = n_columns == (1 if most <= 2 and n_columns == 1 else most)
+    else:
+        fits = n_columns == most * len(n_classes) and model.link.name == "identity"
     require(fits, "an imported model has not the columns of its classes")
     if model.link.name == "identity":
         value = model.ensemble.value
