@@ -177,11 +177,11 @@ def _schema(fields: Fields, n_features: int) -> FeatureSchema:
 
 def _check_classes(model: ImportedTrees, n_classes: list[int]) -> None:
     """Check that raw predictions become probabilities of the classes."""
-    n_columns, rule, most = len(model.leaf_sum.base), model.leaf_sum, max(n_classes)
+    n_columns, rule, width = len(model.leaf_sum.base), model.leaf_sum, max(n_classes)
     if len(n_classes) == 1:
-        fits = n_columns == (1 if most <= 2 and n_columns == 1 else most)
+        fits = n_columns == (1 if width <= 2 and n_columns == 1 else width)
     else:
-        fits = n_columns == most * len(n_classes) and model.link.name == "identity"
+        fits = n_columns == width * len(n_classes) and model.link.name == "identity"
     require(fits, "an imported model has not the columns of its classes")
     if model.link.name == "identity":
         value = model.ensemble.value
