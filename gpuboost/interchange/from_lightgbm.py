@@ -80,8 +80,8 @@ def from_lightgbm(model: Any, *, n_rounds: int | str | None = None) -> ImportedE
     Raises
     ------
     ValueError
-        If the model is damaged, or has something that cannot be kept: linear trees, an unknown
-        objective, or a split that names more than 255 categories.
+        If the model is damaged, or has something that cannot be kept: linear trees, or an unknown
+        objective.
     OSError
         If the file cannot be read.
     """

@@ -45,12 +45,13 @@ _BOOSTING = (
     sklearn.ensemble.GradientBoostingClassifier,
     sklearn.ensemble.GradientBoostingRegressor,
 )
+_ADABOOST = sklearn.ensemble.AdaBoostClassifier, sklearn.ensemble.AdaBoostRegressor
 _HISTOGRAM_BOOSTING = (
     sklearn.ensemble.HistGradientBoostingClassifier,
     sklearn.ensemble.HistGradientBoostingRegressor,
 )
 KINDS = (
-    "decision trees, extra-trees, random forests, bagging of trees, AdaBoostClassifier of trees, "
+    "decision trees, extra-trees, random forests, bagging and AdaBoost of trees, "
     "GradientBoosting* and HistGradientBoosting*"
 )
 
@@ -63,9 +64,8 @@ def from_sklearn(estimator: Any) -> ImportedEstimator:
     Parameters
     ----------
     estimator : estimator
-        A decision tree, extra-tree, random forest, extra-trees, bagging of such trees, an
-        AdaBoostClassifier of such trees, GradientBoosting* or HistGradientBoosting* of
-        scikit-learn.
+        A decision tree, extra-tree, random forest, extra-trees, bagging or AdaBoost of such trees,
+        GradientBoosting* or HistGradientBoosting* of scikit-learn.
 
     Returns
     -------
@@ -76,7 +76,7 @@ def from_sklearn(estimator: Any) -> ImportedEstimator:
     TypeError
         If it is none of these.
     ValueError
-        If it has something that cannot be kept: several outputs of classes, or an ``init``
+        If it has something that cannot be kept: base learners that are no trees, or an ``init``
         estimator that is not constant.
     sklearn.exceptions.NotFittedError
         If it is not fitted.
@@ -88,28 +88,27 @@ def from_sklearn(estimator: Any) -> ImportedEstimator:
         model = _histogram_boosting(estimator)
     elif isinstance(estimator, _BOOSTING):
         model = _boosting(estimator)
-    elif isinstance(estimator, sklearn.ensemble.AdaBoostClassifier):
+    elif isinstance(estimator, _ADABOOST):
         model = _adaboost(estimator)
     elif isinstance(estimator, (_TREES, *_FORESTS, *_BAGGING)):
         model = _mean_of_trees(estimator)
     else:
         raise TypeError(f"from_sklearn takes {KINDS}, got {estimator!r:.80}")
     if is_classifier(estimator):
-        return ImportedClassifier.of(model, classes_=np.asarray(estimator.classes_))
+        several = isinstance(estimator.classes_, list)
+        classes = estimator.classes_ if several else np.asarray(estimator.classes_)
+        return ImportedClassifier.of(model, classes_=classes)
     return ImportedRegressor.of(model)
 
 
 def _mean_of_trees(estimator: Any) -> ImportedTrees:
     """The model of a tree, or of trees whose predictions are averaged."""
-    if is_classifier(estimator) and getattr(estimator, "n_outputs_", 1) > 1:
-        raise ValueError(
-            f"this {type(estimator).__name__} has {estimator.n_outputs_} outputs of classes; "
-            "imported classifiers have one"
-        )
     members = [estimator] if isinstance(estimator, _TREES) else list(estimator.estimators_)
     features = getattr(estimator, "estimators_features_", [None] * len(members))
     for member in members:
-        same = not is_classifier(estimator) or member.n_classes_ == estimator.n_classes_
+        same = not is_classifier(estimator) or np.array_equal(
+            member.n_classes_, estimator.n_classes_
+        )
         if not isinstance(member, _TREES) or not same:
             raise ValueError(
                 f"{type(estimator).__name__} of {member!r:.60}: only trees that know all classes "
@@ -124,22 +123,21 @@ def _mean_of_trees(estimator: Any) -> ImportedTrees:
 
 
 def _adaboost(estimator: Any) -> ImportedTrees:
-    """The model of AdaBoostClassifier, whose trees vote.
-
-    The class that a leaf votes for gets the weight w of the tree, each other class -w / (K - 1).
-    The sum of two classes is one column: that of the second class, which is minus the first, twice.
-    """
-    classes, weights = estimator.classes_, estimator.estimator_weights_
-    trees = []
-    for member, weight in zip(estimator.estimators_, weights.tolist(), strict=False):
+    """The model of AdaBoost, of whose trees not all may have been fitted."""
+    members = estimator.estimators_
+    for member in members:
         if not isinstance(member, _TREES):
-            raise ValueError(f"AdaBoostClassifier of {member!r:.60}: only trees can be imported")
-        tree = _tree(member.tree_, 1.0)
-        voted = np.searchsorted(classes, member.classes_)[tree.value.argmax(axis=1)]
-        others = weight if len(classes) == 1 else -1 / (len(classes) - 1) * weight
-        value = np.where(voted[:, None] == np.arange(len(classes)), weight, others)
-        tree.value = 2.0 * value[:, 1:] if len(classes) == 2 else value
-        trees.append(tree)
+            raise ValueError(f"AdaBoost of {member!r:.60}: only trees can be imported")
+    weights = np.asarray(estimator.estimator_weights_, dtype=np.float64)
+    trees = [_tree(member.tree_, 1.0) for member in members]
+    if not is_classifier(estimator):
+        ensemble, columns = ensemble_of(trees, estimator.n_features_in_, True, KNOWN)
+        column = np.zeros(len(trees), dtype=np.int32)
+        rule = LeafSum(column, np.zeros(1), median_weights=weights[: len(trees)])
+        return _model(estimator, ensemble, columns, rule, "identity")
+    classes = estimator.classes_
+    for tree, member, weight in zip(trees, members, weights.tolist(), strict=False):
+        tree.value = _votes(tree.value, member.classes_, weight, classes)
     ensemble, columns = ensemble_of(trees, estimator.n_features_in_, True, KNOWN)
     width = ensemble.n_values
     column = np.full(len(trees), ALL_COLUMNS if width > 1 else 0, dtype=np.int32)
@@ -150,12 +148,27 @@ def _adaboost(estimator: Any) -> ImportedTrees:
     return _model(estimator, ensemble, columns, rule, link)
 
 
+def _votes(
+    value: np.ndarray, of_tree: np.ndarray, weight: float, classes: np.ndarray
+) -> np.ndarray:
+    """Votes of the nodes: the weight w for a class, and -w / (K - 1) for each other class.
+
+    Of two classes, there is one column: that of the second class, which is minus the first, twice.
+    """
+    if len(classes) == 1:
+        return np.full((len(value), 1), weight)
+    voted = np.searchsorted(classes, of_tree)[value.argmax(axis=1)]
+    others = -1 / (len(classes) - 1) * weight
+    votes = np.where(voted[:, None] == np.arange(len(classes)), weight, others)
+    return 2.0 * votes[:, 1:] if len(classes) == 2 else votes
+
+
 def _tree(tree: Any, factor: float, features: Any = None) -> SourceTree:
     """A tree of scikit-learn, with its values times ``factor``."""
     m, left, right = tree.node_count, tree.children_left, tree.children_right
     feature = np.maximum(tree.feature, 0)
     feature = feature if features is None else np.asarray(features)[feature]
-    value = tree.value.reshape(m, -1) if tree.n_outputs == 1 else tree.value[:, :, 0]
+    value = tree.value.reshape(m, -1)  # outputs have equally many columns of classes
     cost, inner = tree.weighted_n_node_samples * tree.impurity, left != LEAF_CHILD
     gain = np.zeros(m)
     gain[inner] = cost[inner] - cost[left[inner]] - cost[right[inner]]

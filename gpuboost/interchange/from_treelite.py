@@ -64,8 +64,8 @@ def from_treelite(model: Any) -> ImportedEstimator:
     TypeError
         If it is no such model.
     ValueError
-        If it has something that cannot be kept: several outputs of classes, an unknown
-        postprocessor, tests for equality, or a split that names more than 255 categories.
+        If it has something that cannot be kept: an unknown postprocessor, tests for
+        equality, or trees of some of several outputs of classes.
     """
     if not hasattr(model, "get_tree_accessor"):
         raise TypeError(f"from_treelite takes a treelite.Model of version 4, got {model!r:.80}")
@@ -86,10 +86,15 @@ def from_treelite(model: Any) -> ImportedEstimator:
     link = PredictionLink(_LINK_OF_POSTPROCESSOR[name], float(_field(head, "sigmoid_alpha")[0]))
     schema = no_schema(model.num_feature)
     found = ImportedTrees(ensemble, columns, rule, link, schema, TREELITE_NAME)
+    n_classes = _field(head, "num_class").tolist()
+    several = len(n_classes) > 1
     # Several outputs of two classes each are values: the probability of each output.
-    if task in (_REGRESSION, _RANKING) or int(_field(head, "num_target")[0]) > 1:
+    if task in (_REGRESSION, _RANKING) or (several and max(n_classes) == 1):
         return ImportedRegressor.of(found)
-    return ImportedClassifier.of(found, classes_=np.arange(max(2, len(rule.base))))
+    if several and link.name != "identity":
+        raise ValueError(f"treelite's postprocessor {name!r} is of one output of classes")
+    classes = [np.arange(max(2, own)) for own in n_classes]
+    return ImportedClassifier.of(found, classes_=classes if several else classes[0])
 
 
 def _field(accessor: Any, name: str) -> Any:
@@ -101,9 +106,14 @@ def _field(accessor: Any, name: str) -> Any:
 def _leaf_sum(head: Any, width: int, n_trees: int, single: bool) -> LeafSum:
     """The columns that trees add to, and the base scores."""
     n_targets, n_classes = int(_field(head, "num_target")[0]), _field(head, "num_class")
+    n_columns = int(n_targets * n_classes.max())
     if n_targets > 1 and n_classes.max() > 1:
-        raise ValueError(f"this model has {n_targets} outputs of classes; one can be kept")
-    n_columns = int(n_targets if n_targets > 1 else n_classes[0])
+        whole = (_field(head, "target_id") < 0).all() and (_field(head, "class_id") < 0).all()
+        if not whole or width != n_columns or n_classes.min() < 2:
+            raise ValueError(
+                f"this model has {n_targets} outputs of classes whose leaves do not have the "
+                "probabilities of all classes"
+            )
     ids = _field(head, "target_id" if n_targets > 1 else "class_id").astype(np.int32)
     if width == 1 and n_columns == 1:
         ids = np.zeros(n_trees, dtype=np.int32)

@@ -86,8 +86,8 @@ def from_xgboost(model: Any, *, n_rounds: int | str | None = None) -> ImportedEs
     Raises
     ------
     ValueError
-        If the model is damaged, or has something that cannot be kept: a linear booster, an unknown
-        objective, or a split that names more than 255 categories.
+        If the model is damaged, or has something that cannot be kept: a linear booster, or an
+        unknown objective.
     OSError
         If the file cannot be read.
     """
@@ -227,7 +227,7 @@ def _category_splits(fields: Source, m: int) -> dict[int, CategorySplit]:
     if "split_type" not in fields:  # before version 1.3
         return {}
     nodes = fields.integers("categories_nodes", high=m - 1)
-    categories = fields.integers("categories", low=-(2**31))
+    categories = fields.integers("categories")
     starts = fields.integers("categories_segments", len(nodes)).tolist()
     sizes = fields.integers("categories_sizes", len(nodes)).tolist()
     by_category = np.flatnonzero(fields.integers("split_type", m, high=1))

@@ -66,9 +66,12 @@ class SourceTree:
     weight: np.ndarray | None = None
     count: np.ndarray | None = None
 
-    def missing_rule(self, node: int) -> str:
-        """The rule of missing values of a node."""
-        return self.missing if isinstance(self.missing, str) else self.missing[node]
+    @property
+    def splits_by_category(self) -> np.ndarray:
+        """Mask of the splits by category: bool (m,)."""
+        found = np.zeros(len(self.left), dtype=bool)
+        found[list(self.by_category)] = True
+        return found
 
 
 def ensemble_of(
@@ -93,16 +96,17 @@ def ensemble_of(
     Raises
     ------
     ValueError
-        If nodes do not form a tree, a number that must be finite is not, a feature does not exist,
-        or a split names too many categories.
+        If nodes do not form a tree, a number that must be finite is not, or a feature does not
+        exist.
     """
     if not trees:
         raise ValueError("the model has no trees")
     orders = [_breadth_first(tree) for tree in trees]
     columns = _Columns(n_features, known or {})
     places = [_places_of(t, o, columns) for t, o in zip(trees, orders, strict=True)]
-    built = [_tree(*each, columns) for each in zip(trees, orders, places, strict=True)]
-    return Ensemble.of(built), SplitColumns(columns.final(), n_features, single, category_rule)
+    made = columns.final()
+    built = [_tree(*each, made) for each in zip(trees, orders, places, strict=True)]
+    return Ensemble.of(built), SplitColumns(made, n_features, single, category_rule)
 
 
 def _breadth_first(tree: SourceTree) -> np.ndarray:
@@ -130,6 +134,8 @@ class _Columns:
         self._numeric: dict[tuple[int, str], int] = {}
         self._sets: dict[int, set[int]] = {}  # by place
         self._by_feature: dict[int, list[int]] = {}
+        self._codes: dict[int, dict[int, int]] = {}  # by place, where categories share codes
+        self._shared_by_feature: dict[int, list[int]] = {}
         self._columns: list[tuple[int, str]] = []
 
     def numeric(self, feature: int, missing: str) -> int:
@@ -146,10 +152,7 @@ class _Columns:
             raise ValueError(f"a split is on feature {feature} of {self._n_features}")
         wanted = set(self._known.get(feature, np.zeros(0, int)).tolist()) | categories
         if len(wanted) > MAX_CATEGORIES:
-            raise ValueError(
-                f"a split on feature {feature} names {len(wanted)} categories; at most "
-                f"{MAX_CATEGORIES} can be kept"
-            )
+            return self._shared(feature, categories)
         places = self._by_feature.setdefault(feature, [])
         for place in places:
             if len(self._sets[place] | wanted) <= MAX_CATEGORIES:
@@ -159,49 +162,84 @@ class _Columns:
         self._sets[places[-1]] = wanted
         return places[-1]
 
+    def _shared(self, feature: int, categories: frozenset[int]) -> int:
+        """Place of a column whose categories share a code if no split tells them apart."""
+        places = self._shared_by_feature.setdefault(feature, [])
+        for place in places:
+            refined = _refined(self._codes[place], categories)
+            if len(set(refined.values())) <= MAX_CATEGORIES:
+                self._codes[place] = refined
+                return place
+        places.append(self._add(feature, NAN_IS_MISSING))
+        self._codes[places[-1]] = dict.fromkeys(categories, 0)
+        return places[-1]
+
     def _add(self, feature: int, missing: str) -> int:
         self._columns.append((feature, missing))
         return len(self._columns) - 1
 
-    def categories(self, place: int) -> np.ndarray:
-        """The categories of a column, ascending."""
-        return np.array(sorted(self._sets[place]), dtype=np.int64)
+    def column(self, place: int) -> SplitColumn:
+        """A column, with its categories and their codes if it has some."""
+        feature, missing = self._columns[place]
+        codes = self._codes.get(place)
+        if codes is None and place not in self._sets:
+            return SplitColumn(feature, missing)
+        categories = np.array(sorted(self._sets[place] if codes is None else codes), np.int64)
+        if codes is None:
+            return SplitColumn(feature, missing, categories)
+        own = np.array([codes[category] for category in categories.tolist()], dtype=np.uint8)
+        return SplitColumn(feature, missing, categories, own)
 
     def final(self) -> tuple[SplitColumn, ...]:
         """All columns; one if no tree has a split."""
         if not self._columns:
             return (SplitColumn(0),)
-        return tuple(
-            SplitColumn(*own, self.categories(place) if place in self._sets else None)
-            for place, own in enumerate(self._columns)
-        )
+        return tuple(self.column(place) for place in range(len(self._columns)))
+
+
+def _refined(codes: dict[int, int], categories: frozenset[int]) -> dict[int, int]:
+    """Codes by which a further set of categories is told from the others."""
+    known: dict[tuple[int, bool], int] = {}
+    found = {}
+    for category in sorted(codes.keys() | categories):
+        key = codes.get(category, -1), category in categories
+        found[category] = known.setdefault(key, len(known))
+    return found
 
 
 def _places_of(tree: SourceTree, order: np.ndarray, columns: _Columns) -> np.ndarray:
     """The column of each split, and -1 for leaves, in the given order: int32 (m,)."""
-    found = np.full(len(order), -1, dtype=np.int32)
-    for k in np.flatnonzero(tree.left[order] != LEAF_CHILD).tolist():
-        node = int(order[k])
-        feature, split = int(tree.feature[node]), tree.by_category.get(node)
-        if split is not None:
-            found[k] = columns.categorical(feature, split.categories)
-            continue
-        if np.isnan(tree.threshold[node]):
-            raise ValueError("the threshold of a split is NaN")
-        found[k] = columns.numeric(feature, tree.missing_rule(node))
-    return found
+    found = np.full(len(tree.left), -1, dtype=np.int32)
+    is_split, by_category = tree.left != LEAF_CHILD, tree.splits_by_category
+    used = np.zeros(len(found), dtype=bool)
+    used[order] = True
+    for node in np.flatnonzero(used & is_split & by_category).tolist():
+        split = tree.by_category[node]
+        found[node] = columns.categorical(int(tree.feature[node]), split.categories)
+    numeric = np.flatnonzero(used & is_split & ~by_category)
+    if np.isnan(tree.threshold[numeric]).any():
+        raise ValueError("the threshold of a split is NaN")
+    rules = np.broadcast_to(np.asarray(tree.missing), len(found))[numeric]
+    for rule in np.unique(rules).tolist():
+        own = numeric[rules == rule]
+        features, place = np.unique(tree.feature[own], return_inverse=True)
+        known = [columns.numeric(int(feature), rule) for feature in features.tolist()]
+        found[own] = np.array(known, dtype=np.int32)[place]
+    return found[order]
 
 
-def _tree(tree: SourceTree, order: np.ndarray, place: np.ndarray, columns: _Columns) -> Tree:
+def _tree(
+    tree: SourceTree, order: np.ndarray, place: np.ndarray, columns: tuple[SplitColumn, ...]
+) -> Tree:
     """The finished tree of the nodes in the given order."""
     m, is_leaf = len(order), place < 0
     value = np.where(is_leaf[:, None], tree.value[order], 0.0)
     if not np.isfinite(value).all():
         raise ValueError("the value of a leaf is not finite")
-    by_category = np.array([int(node) in tree.by_category for node in order]) & ~is_leaf
+    by_category = tree.splits_by_category[order] & ~is_leaf
     category = np.where(by_category, np.cumsum(by_category) - 1, -1).astype(np.int32)
     masks = [
-        _mask(tree.by_category[int(order[k])], columns.categories(int(place[k])))
+        _mask(tree.by_category[int(order[k])], columns[place[k]])
         for k in np.flatnonzero(by_category).tolist()
     ]
     is_number = ~is_leaf & ~by_category
@@ -230,10 +268,12 @@ def _known(given: np.ndarray | None, order: np.ndarray) -> np.ndarray:
     return np.where((found > 0.0) & (found < np.inf), found, 0.0)
 
 
-def _mask(split: CategorySplit, categories: np.ndarray) -> np.ndarray:
-    """The 256 bits of the codes that go left; codes from ``len(categories)`` on are others."""
-    inside = np.full(256, not split.go_left)
-    inside[: len(categories)] = [
+def _mask(split: CategorySplit, column: SplitColumn) -> np.ndarray:
+    """The 256 bits of the codes that go left; codes that no category has are others."""
+    inside: np.ndarray = np.full(256, not split.go_left)
+    categories = np.zeros(0, np.int64) if column.categories is None else column.categories
+    codes = np.arange(len(categories)) if column.codes is None else column.codes
+    inside[codes] = [
         (category in split.categories) == split.go_left for category in categories.tolist()
     ]
     return np.packbits(inside, bitorder="little").view("<u4")

@@ -87,7 +87,7 @@ def damaged_text(text: str, rng: np.random.Generator) -> str:
         at, action = int(rng.integers(len(lines))), int(rng.integers(6))
         key, equals, value = lines[at].partition("=")
         words = value.split(" ")
-        if action == 0:
+        if action == 0 and len(lines) > 1:
             del lines[at]
         elif action == 1:
             lines.insert(at, lines[int(rng.integers(len(lines)))])

@@ -11,6 +11,8 @@ import pandas as pd
 import pytest
 import sklearn.ensemble as ensemble
 import sklearn.tree
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression
 
 import gpuboost
@@ -19,7 +21,7 @@ from tests.interchange.cases import assert_bits, hard_rows
 N = 200
 WITHOUT_MISSING = (
     *(ensemble.GradientBoostingClassifier, ensemble.GradientBoostingRegressor),
-    ensemble.AdaBoostClassifier,
+    *(ensemble.AdaBoostClassifier, ensemble.AdaBoostRegressor),
 )
 
 
@@ -46,6 +48,9 @@ def estimator_of(seed: int, rng: np.random.Generator) -> Any:
         lambda: sklearn.tree.DecisionTreeRegressor(max_depth=depth),
         lambda: ensemble.AdaBoostClassifier(
             sklearn.tree.DecisionTreeClassifier(max_depth=int(rng.integers(1, 4))), **few
+        ),
+        lambda: ensemble.AdaBoostRegressor(
+            sklearn.tree.DecisionTreeRegressor(max_depth=int(rng.integers(1, 4))), **few
         ),
     )
     return makers[seed % len(makers)]()
@@ -134,6 +139,49 @@ def test_categories_of_histogram_boosting(kind: str) -> None:
         assert_bits(imported.predict(own), hist.predict(own))
 
 
+@pytest.mark.parametrize("kind", ["tree", "forest", "extra-trees"])
+def test_several_outputs_of_classes(kind: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(N, 3)), rng.normal(size=N)
+    labels = np.array(["low", "middle", "high"])[np.digitize(y, [-0.5, 0.7])]
+    both = np.column_stack([labels, np.where(X[:, 0] + y > 0.0, "yes", "no")])
+    makers: dict[str, Any] = {
+        "tree": lambda: sklearn.tree.DecisionTreeClassifier(max_depth=3),
+        "forest": lambda: ensemble.RandomForestClassifier(5, max_depth=4),
+        "extra-trees": lambda: ensemble.ExtraTreesClassifier(5, max_depth=4),
+    }
+    estimator = makers[kind]().fit(X, both)
+    imported = gpuboost.from_sklearn(estimator)
+    imported.save(tmp_path / "model.gpuboost")
+    for model in (imported, gpuboost.load(tmp_path / "model.gpuboost")):
+        for device in ("numpy", "numba"):
+            found = model.set_params(device=device).predict_proba(X)
+            for own, wanted in zip(found, estimator.predict_proba(X), strict=True):
+                assert_bits(own, wanted)
+        np.testing.assert_array_equal(model.predict(X), estimator.predict(X))
+    assert [own.tolist() for own in model.classes_] == [own.tolist() for own in estimator.classes_]
+
+
+def test_boosting_starts_from_an_imported_model() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 3)), rng.normal(size=200)
+    imported = gpuboost.from_sklearn(ensemble.RandomForestRegressor(3, max_depth=2).fit(X, y))
+    with pytest.raises(TypeError, match="holds a model of scikit-learn and cannot be fitted"):
+        imported.fit(X, y)
+    boosting = gpuboost.GradientBoostingRegressor(n_estimators=3, init=FrozenEstimator(imported))
+    boosting.fit(X, y)
+    first = next(boosting.staged_predict(X)) - boosting.estimators_[0, 0].predict(X)
+    np.testing.assert_allclose(first, imported.predict(X), rtol=1e-12)
+
+
+def test_a_clone_has_the_model_and_its_own_parameters() -> None:
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    imported = gpuboost.from_sklearn(sklearn.tree.DecisionTreeRegressor().fit(X, X[:, 0]))
+    copied = clone(imported).set_params(device="numpy")
+    assert imported.device == "auto" and copied.fingerprint() == imported.fingerprint()
+    np.testing.assert_array_equal(copied.predict(X), X[:, 0])
+
+
 @pytest.mark.parametrize("kind", ["tree", "forest", "adaboost"])
 def test_a_single_class(kind: str) -> None:
     X = np.random.default_rng(0).normal(size=(20, 2))
@@ -153,16 +201,14 @@ def test_what_cannot_be_kept_is_refused() -> None:
     X, y = rng.normal(size=(50, 2)), rng.normal(size=50)
     with pytest.raises(TypeError, match="from_sklearn takes decision trees"):
         gpuboost.from_sklearn(LinearRegression().fit(X, y))
-    with pytest.raises(TypeError, match="AdaBoostRegressor"):
-        gpuboost.from_sklearn(ensemble.AdaBoostRegressor(n_estimators=2).fit(X, y))
+    adaboost = ensemble.AdaBoostRegressor(LinearRegression(), n_estimators=2)
+    with pytest.raises(ValueError, match="AdaBoost of LinearRegression"):
+        gpuboost.from_sklearn(adaboost.fit(X, y))
     with pytest.raises(TypeError, match=r"of scikit-learn, got DecisionTreeRegressor"):
         gpuboost.from_sklearn(gpuboost.DecisionTreeRegressor(device="numpy").fit(X, y))
     boosting = ensemble.GradientBoostingRegressor(init=LinearRegression(), n_estimators=2)
     with pytest.raises(ValueError, match="predicts from X"):
         gpuboost.from_sklearn(boosting.fit(X, y))
-    both = np.column_stack([y > 0, X[:, 0] > 0])
-    with pytest.raises(ValueError, match="2 outputs of classes"):
-        gpuboost.from_sklearn(sklearn.tree.DecisionTreeClassifier().fit(X, both))
     with pytest.raises(TypeError, match="IsolationForest"):
         gpuboost.from_sklearn(ensemble.IsolationForest(n_estimators=2).fit(X))
     bagging = ensemble.BaggingRegressor(LinearRegression(), n_estimators=2).fit(X, y)

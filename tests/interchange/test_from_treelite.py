@@ -104,6 +104,21 @@ def test_every_comparison(kind: str, operator: str) -> None:
             assert_bits(found, treelite.gtil.predict(model, X, pred_margin=True))
 
 
+def test_several_outputs_of_classes() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 3)), rng.normal(size=200)
+    both = np.column_stack([np.digitize(y, [-0.5, 0.7]), X[:, 0] > 0.0])
+    forest = sklearn.ensemble.RandomForestClassifier(4, max_depth=3, random_state=0).fit(X, both)
+    model = treelite.sklearn.import_model(forest)
+    imported = gpuboost.from_treelite(model).set_params(device="numpy")
+    wanted = treelite.gtil.predict(model, X, pred_margin=True)
+    assert_bits(imported.predict_raw(X), wanted)
+    first, second = imported.predict_proba(X)
+    np.testing.assert_array_equal(first, wanted[:, 0])
+    np.testing.assert_array_equal(second, wanted[:, 1, :2])
+    np.testing.assert_array_equal(imported.predict(X), forest.predict(X))
+
+
 def test_what_cannot_be_kept_is_refused() -> None:
     with pytest.raises(ValueError, match="tests for equality"):
         gpuboost.from_treelite(one_split("float64", "==", 1.0, True))

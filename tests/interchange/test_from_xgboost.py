@@ -194,6 +194,28 @@ def test_categories_of_data_frames(categories: list[Any]) -> None:
         assert_bits(imported.predict_raw(own), wanted)
 
 
+@pytest.mark.parametrize("n_categories", [255, 256, 1000])
+def test_splits_that_name_many_categories(n_categories: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.integers(0, n_categories, 3000), rng.normal(size=3000)])
+    X = X.astype(np.float32)
+    options: dict[str, Any] = {"feature_types": ["c", "q"], "enable_categorical": True}
+    data = xgb.DMatrix(X, np.sin(X[:, 0] * 7) + X[:, 1], **options)
+    parameters = {"max_depth": 4, "max_cat_to_onehot": 1, "max_cat_threshold": 2000}
+    booster = xgb.train(parameters, data, 8)
+    odd = [n_categories, n_categories + 1, 5e5, 2.0**24, -1, -0.5, np.nan, 1.5, n_categories - 0.5]
+    rows = np.concatenate([X, np.column_stack([odd, np.zeros(len(odd))])]).astype(np.float32)
+    wanted = booster.predict(xgb.DMatrix(rows, **options), output_margin=True)
+    imported = gpuboost.from_xgboost(booster)
+    imported.save(tmp_path / "model.gpuboost")
+    for model in (imported, gpuboost.load(tmp_path / "model.gpuboost")):
+        shared = [column.codes is not None for column in model._model.columns.columns]
+        assert any(shared) == (n_categories == 1000)
+        for device in ("numpy", "numba"):
+            assert_bits(model.set_params(device=device).predict_raw(rows), wanted)
+    assert model.fingerprint() == imported.fingerprint()
+
+
 def test_what_cannot_be_kept_is_refused() -> None:
     X, y = table()
     linear = xgb.train({"booster": "gblinear"}, xgb.DMatrix(X, y), 1)

@@ -9,10 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.ensemble import GradientBoostingClassifier
+from sklearn.ensemble import AdaBoostRegressor, GradientBoostingClassifier
 
 import gpuboost
 from gpuboost.estimators.files.estimators import model_file_parts
+from gpuboost.estimators.imported.columns import SET
+from gpuboost.estimators.imported.estimators import ImportedRegressor
+from gpuboost.estimators.imported.model import ImportedTrees, LeafSum, PredictionLink
+from gpuboost.interchange.fields import no_schema
+from gpuboost.interchange.trees import CategorySplit, SourceTree, ensemble_of
 from gpuboost.io.container import to_bytes, with_digest
 from tests.io.mutations import frame
 
@@ -104,6 +109,25 @@ def imported_classifier() -> Any:
     X, classes, _ = frame()
     boosting = GradientBoostingClassifier(n_estimators=2, max_depth=1, random_state=0)
     return gpuboost.from_sklearn(boosting.fit(X[["b"]], classes == "no"))
+
+
+def imported_adaboost() -> Any:
+    X, _, y = frame()
+    adaboost = AdaBoostRegressor(n_estimators=2, random_state=0)
+    return gpuboost.from_sklearn(adaboost.fit(X[["b"]], y))
+
+
+def imported_with_shared_codes() -> Any:
+    """A model with a split that names more categories than there are codes."""
+    left, right = np.array([1, -1, -1]), np.array([2, -1, -1])
+    zeros, value = np.zeros(3), np.array([[0.0], [1.0], [2.0]])
+    split = CategorySplit(frozenset(range(0, 600, 2)), go_left=True)
+    tree = SourceTree(left, right, zeros, zeros, zeros > 0.0, value, by_category={0: split})
+    ensemble, columns = ensemble_of([tree], 1, False, SET)
+    rule = LeafSum(np.zeros(1, np.int32), np.zeros(1))
+    schema = no_schema(1)
+    trees = ImportedTrees(ensemble, columns, rule, PredictionLink("identity"), schema, "treelite")
+    return ImportedRegressor.of(trees)
 
 
 def adaboost() -> Any:
@@ -330,6 +354,33 @@ def link_without_probabilities(header: Header, arrays: Arrays) -> None:
 @damage(imported_classifier)
 def more_columns_than_trees(header: Header, arrays: Arrays) -> None:
     arrays["model/column"] = np.append(arrays["model/column"], 0).astype(np.int32)
+
+
+@damage(imported_adaboost)
+def trees_without_weight(header: Header, arrays: Arrays) -> None:
+    arrays["model/median_weights"][:] = 0.0
+
+
+@damage(imported_adaboost)
+def medians_of_two_columns(header: Header, arrays: Arrays) -> None:
+    arrays["model/base"] = np.zeros(2)
+
+
+@damage(imported_with_shared_codes)
+def shared_code_that_no_mask_has(header: Header, arrays: Arrays) -> None:
+    header["model"]["columns"][0][3][0] = 300
+
+
+@damage(imported_classifier)
+def classes_of_another_model(header: Header, arrays: Arrays) -> None:
+    X, classes, _ = frame()
+    boosting = GradientBoostingClassifier(n_estimators=2, random_state=0).fit(X[["b"]], classes)
+    header["classes"] = model_file_parts(gpuboost.from_sklearn(boosting))[0]["classes"]
+
+
+@damage(imported_with_shared_codes)
+def more_categories_than_codes(header: Header, arrays: Arrays) -> None:
+    del header["model"]["columns"][0][3]
 
 
 @damage(histogram_classifier)

@@ -85,6 +85,8 @@ def imported() -> Iterator[Any]:
     yield gpuboost.from_sklearn(hist.fit(X, y))
     forest = ensemble.RandomForestClassifier(3, max_depth=2, random_state=0)
     yield gpuboost.from_sklearn(forest.fit(X[["a", "b"]], classes))
+    adaboost = ensemble.AdaBoostRegressor(n_estimators=3, random_state=0)
+    yield gpuboost.from_sklearn(adaboost.fit(X[["b"]], y))
     boosting = ensemble.GradientBoostingClassifier(n_estimators=2, max_depth=2, random_state=0)
     yield gpuboost.from_sklearn(boosting.fit(X[["b"]], classes))
 

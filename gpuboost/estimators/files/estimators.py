@@ -176,7 +176,8 @@ def estimator_to_parts(estimator: Any) -> Parts:
         return header, arrays | prefixed("boosting", own)
     if isinstance(estimator, ImportedEstimator):
         if isinstance(estimator, ImportedClassifier):
-            header["classes"] = [to_json(estimator.classes_)]
+            labels = estimator.classes_
+            header["classes"] = to_json(labels if isinstance(labels, list) else [labels])
         header["model"], own = imported_to_parts(estimator._model)
         return header, arrays | prefixed("model", own)
     if isinstance(estimator, Classifier):
@@ -221,10 +222,11 @@ def _checked(make: Callable[[], Any]) -> Any:
 
 def _imported(kind: Any, fields: Fields, arrays: Arrays) -> ImportedEstimator:
     """Check and read an imported estimator."""
-    facts, n_classes = {}, 0
-    if issubclass(kind, ImportedClassifier):
-        (classes,) = _classes(fields)
-        facts, n_classes = {"classes_": classes}, len(classes)
+    facts: dict[str, Any] = {}
+    classes = _classes(fields) if issubclass(kind, ImportedClassifier) else []
+    if classes:
+        facts["classes_"] = classes if len(classes) > 1 else classes[0]
+    n_classes = [len(own) for own in classes]
     return kind.of(imported_from_parts(fields.part("model"), arrays, n_classes), **facts)
 
 

@@ -44,7 +44,7 @@ def imported_to_parts(model: ImportedTrees) -> Parts:
             if known is not None
         },
         "columns": [
-            [c.source, c.missing, None if c.categories is None else c.categories.tolist()]
+            [c.source, c.missing, _list_of(c.categories), *_codes_to_json(c.codes)]
             for c in columns.columns
         ],
         "single": columns.single,
@@ -56,11 +56,22 @@ def imported_to_parts(model: ImportedTrees) -> Parts:
         "link": [model.link.name, model.link.scale, model.link.divisor],
     }
     arrays = prefixed("trees", trees_to_file(model.ensemble))
+    if rule.median_weights is not None:
+        arrays["median_weights"] = rule.median_weights
     return header, arrays | {"column": rule.column, "base": rule.base}
 
 
-def imported_from_parts(fields: Fields, arrays: Arrays, n_classes: int) -> ImportedTrees:
-    """Check and read an imported model; ``n_classes`` is 0 for a regressor."""
+def _list_of(categories: np.ndarray | None) -> list[int] | None:
+    return None if categories is None else categories.tolist()
+
+
+def _codes_to_json(codes: np.ndarray | None) -> list[list[int]]:
+    """The codes that categories share, in a list; nothing if each category has a code."""
+    return [] if codes is None else [codes.tolist()]
+
+
+def imported_from_parts(fields: Fields, arrays: Arrays, n_classes: list[int]) -> ImportedTrees:
+    """Check and read an imported model; ``n_classes`` has a number for each output of classes."""
     source, n_features = fields.text("source"), fields.integer("n_features", 1, MAX_SOURCE_FEATURES)
     columns = _columns(fields, n_features)
     base = arrays.finite("base", (None,))
@@ -72,7 +83,8 @@ def imported_from_parts(fields: Fields, arrays: Arrays, n_classes: int) -> Impor
     ensemble = trees_from_file(arrays.part("trees"), bins_of(columns), width)
     require(ensemble.n_trees == len(column), "there is not one column for each tree")
     divisor = _number(fields, "divisor")
-    rule = LeafSum(column, base, fields.flag("base_first"), divisor, fields.flag("single_sums"))
+    flags = fields.flag("base_first"), divisor, fields.flag("single_sums")
+    rule = LeafSum(column, base, *flags, _median_weights(arrays, column, len(base), n_classes))
     link = _link(fields)
     schema = _schema(fields, n_features)
     fields.end()
@@ -82,31 +94,53 @@ def imported_from_parts(fields: Fields, arrays: Arrays, n_classes: int) -> Impor
     return model
 
 
+def _median_weights(
+    arrays: Arrays, column: np.ndarray, n_columns: int, n_classes: list[int]
+) -> np.ndarray | None:
+    """The weights of the trees, if predictions are weighted medians."""
+    if "median_weights" not in arrays:
+        return None
+    weights = arrays.finite("median_weights", (len(column),))
+    require((weights >= 0.0).all() and weights.any(), "trees have negative weights, or none")
+    fits = n_columns == 1 and not n_classes
+    require(fits, "medians are those of several columns, or of classes")
+    return weights
+
+
 def _columns(fields: Fields, n_features: int) -> SplitColumns:
     found = []
     for given in fields.items("columns"):
-        is_column = isinstance(given, list) and len(given) == 3
-        require(is_column, "a column is not a list of a source, a rule and categories")
-        source, missing, categories = given
+        is_column = isinstance(given, list) and len(given) in (3, 4)
+        require(is_column, "a column is not a list of a source, a rule, categories and codes")
+        source, missing, categories, *codes = given
         inside = type(source) is int and 0 <= source < n_features
         require(inside, "a column is of a feature that does not exist")
         require(missing in MISSING_RULES, "a column has an unknown rule of missing values")
-        found.append(SplitColumn(source, missing, _set_of(categories)))
+        found.append(SplitColumn(source, missing, *_set_of(categories, *codes)))
     single, rule = fields.flag("single"), fields.one_of("category_rule", CATEGORY_RULES)
     tiny = fields.flag("tiny_is_zero")
     return SplitColumns(tuple(found), n_features, single, rule, tiny)
 
 
-def _set_of(categories: Any) -> np.ndarray | None:
+def _set_of(categories: Any, codes: Any = None) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """The categories of a column, and the codes that they share."""
     if categories is None:
-        return None
-    is_set = isinstance(categories, list) and len(categories) <= MAX_CATEGORIES
+        return None, None
+    is_set = isinstance(categories, list) and (codes or len(categories) <= MAX_CATEGORIES)
     require(is_set, f"a column has more than {MAX_CATEGORIES} categories")
     is_number = all(type(each) is int and 0 <= each < LARGEST_CATEGORY for each in categories)
     require(is_number, "a category is not an integer in range")
     found = np.array(categories, dtype=np.int64)
     require((np.diff(found) > 0).all(), "the categories of a column do not ascend")
-    return found
+    if codes is None:
+        return found, None
+    is_codes = (
+        isinstance(codes, list)
+        and len(codes) == len(found)
+        and all(type(each) is int and 0 <= each < MAX_CATEGORIES for each in codes)
+    )
+    require(is_codes, f"the categories of a column have not one code each, below {MAX_CATEGORIES}")
+    return found, np.array(codes, dtype=np.uint8)
 
 
 def _number(fields: Fields, key: str) -> float:
@@ -141,10 +175,13 @@ def _schema(fields: Fields, n_features: int) -> FeatureSchema:
     return FeatureSchema(names, n_features, is_categorical, tuple(codes), True)
 
 
-def _check_classes(model: ImportedTrees, n_classes: int) -> None:
+def _check_classes(model: ImportedTrees, n_classes: list[int]) -> None:
     """Check that raw predictions become probabilities of the classes."""
-    n_columns, rule = len(model.leaf_sum.base), model.leaf_sum
-    fits = n_columns == (1 if n_classes <= 2 and n_columns == 1 else n_classes)
+    n_columns, rule, width = len(model.leaf_sum.base), model.leaf_sum, max(n_classes)
+    if len(n_classes) == 1:
+        fits = n_columns == (1 if width <= 2 and n_columns == 1 else width)
+    else:
+        fits = n_columns == width * len(n_classes) and model.link.name == "identity"
     require(fits, "an imported model has not the columns of its classes")
     if model.link.name == "identity":
         value = model.ensemble.value

@@ -46,13 +46,24 @@ class SplitColumn:
     missing : {NAN_IS_MISSING, ZERO_IS_MISSING, NAN_IS_ZERO}
         Which numbers are missing.
     categories : int64 (k,), ascending, or None
-        The categories that splits name (with the rule `KNOWN`: all of training); category
-        ``categories[i]`` has code i, and any other has code k. None for numbers.
+        The categories that splits name (with the rule `KNOWN`: all of training); any other has one
+        code more than these. None for numbers.
+    codes : uint8 (k,), or None
+        Code of each category; None means 0 to k - 1. Categories that the splits of the column do
+        not tell apart can share a code.
     """
 
     source: int
     missing: str = NAN_IS_MISSING
     categories: np.ndarray | None = None
+    codes: np.ndarray | None = None
+
+    @property
+    def code_of_others(self) -> int:
+        """Code of the categories that no split names; also the number of other codes."""
+        if self.codes is not None:
+            return int(self.codes.max()) + 1 if len(self.codes) else 0
+        return 0 if self.categories is None else len(self.categories)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,15 +118,16 @@ class SplitColumns:
 
     def _column(self, x: Any, column: SplitColumn, xp: Any) -> Any:
         if column.categories is not None:
-            return self._codes(x, xp.asarray(column.categories), xp)
+            return self._codes(x, column, xp)
         if self.tiny_is_zero:
             x = xp.where(xp.abs(x) <= ZERO_THRESHOLD, 0.0, x)
         if column.missing == NAN_IS_ZERO:
             return xp.where(xp.isnan(x), 0.0, x)
         return xp.where(x == 0.0, np.nan, x) if column.missing == ZERO_IS_MISSING else x
 
-    def _codes(self, x: Any, categories: Any, xp: Any) -> Any:
+    def _codes(self, x: Any, column: SplitColumn, xp: Any) -> Any:
         """Codes of the categories; NaN where a value is missing."""
+        categories, others = xp.asarray(column.categories), column.code_of_others
         is_number = ~xp.isnan(x)
         lowest = x > -1 if self.category_rule == ROUNDED else x >= 0
         inside = is_number & lowest & (x < LARGEST_CATEGORY)
@@ -123,10 +135,15 @@ class SplitColumns:
         place = xp.searchsorted(categories, category)
         if len(categories):
             near = categories[xp.minimum(place, len(categories) - 1)]
-            place = xp.where(near == category, place, len(categories))
-        codes = xp.where(inside, place, len(categories)).astype(x.dtype)
+            inside &= near == category
+        else:
+            inside &= False
+        if column.codes is not None:
+            known = xp.asarray(column.codes)
+            place = known[xp.minimum(place, len(known) - 1)]
+        codes = xp.where(inside, place, others).astype(x.dtype)
         if self.category_rule == KNOWN:
-            return xp.where(codes < len(categories), codes, np.nan)
+            return xp.where(codes < others, codes, np.nan)
         return codes if self.category_rule == ROUNDED else xp.where(is_number, codes, np.nan)
 
     def update_hash(self, sha: Any) -> None:
@@ -137,3 +154,5 @@ class SplitColumns:
             sha.update(f"{column.source} {column.missing}".encode())
             if column.categories is not None:
                 sha.update(column.categories.astype("<i8").tobytes())
+            if column.codes is not None:
+                sha.update(b"codes" + column.codes.tobytes())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 import numpy as np
 from sklearn.metrics import accuracy_score, r2_score
@@ -94,8 +95,13 @@ class ImportedEstimator(BaseEstimator):
         """
         raise TypeError(
             f"{type(self).__name__} holds a model of {self.source_} and cannot be fitted; fit "
-            "an estimator of gpuboost, or pass this model as `init` to gradient boosting"
+            "an estimator of gpuboost, to which sklearn.frozen.FrozenEstimator of this model can "
+            "be the init of gradient boosting"
         )
+
+    def __sklearn_clone__(self) -> Self:
+        """A copy with the same model: there is no fit that could make it again."""
+        return copy(self)
 
     def __sklearn_is_fitted__(self) -> bool:
         return "_model" in vars(self)
@@ -212,24 +218,31 @@ class ImportedClassifier(ClassifierMixin, ImportedEstimator):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The class labels.
+    classes_ : ndarray of shape (n_classes,), or list of such arrays
+        The class labels; with several outputs, a list with an array for each.
     """
 
     if TYPE_CHECKING:  # fitted attributes
-        classes_: np.ndarray = field(init=False)
+        classes_: Any = field(init=False)
 
     _metric = staticmethod(accuracy_score)
     score = ImportedEstimator.score
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: Any) -> Any:
         """Probability of each class.
 
         Returns
         -------
-        ndarray of float64 of shape (n_samples, n_classes)
+        ndarray of float64 of shape (n_samples, n_classes), or list of such arrays
+            With several outputs, a list with an array for each.
         """
         found = self._predictions(X)
+        if isinstance(self.classes_, list):
+            width = found.shape[1] // len(self.classes_)
+            starts = range(0, found.shape[1], width)
+            with working_on(found):
+                pairs = zip(starts, self.classes_, strict=True)
+                return [found[:, start : start + len(own)] for start, own in pairs]
         if found.shape[1] > 1:
             return found
         with working_on(found):
@@ -246,7 +259,13 @@ class ImportedClassifier(ClassifierMixin, ImportedEstimator):
 
         Returns
         -------
-        ndarray of shape (n_samples,)
+        ndarray of shape (n_samples,) or (n_samples, n_outputs)
             On the host.
         """
-        return self.classes_[copy_to_host(self.predict_proba(X).argmax(axis=1))]
+        found = self.predict_proba(X)
+        if not isinstance(self.classes_, list):
+            return self.classes_[copy_to_host(found.argmax(axis=1))]
+        places = [copy_to_host(own.argmax(axis=1)) for own in found]
+        labels = [own[place] for own, place in zip(self.classes_, places, strict=True)]
+        same = len({own.dtype.kind for own in labels}) == 1
+        return np.stack(labels if same else [own.astype(object) for own in labels], axis=1)

@@ -20,7 +20,7 @@ from gpuboost.estimators.imported.columns import SplitColumns
 
 ALL_COLUMNS = -1  # of raw predictions
 SOFTPLUS_IS_LINEAR = 40.0  # log(1 + exp(x)) rounds to x from here on
-LEAVES_OF_A_BLOCK = 2**24  # rows times trees
+LEAVES_OF_A_BLOCK = 2**24  # rows times trees, or rows times columns that trees split on
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +40,9 @@ class LeafSum:
         The sum of the trees is divided by this number before a base that comes last is added.
     single : bool
         Whether sums are float32, not float64.
+    median_weights : float64 (n_trees,) or None
+        If given, the raw prediction is not a sum, but the weighted median of the trees' values, as
+        in AdaBoost.R2.
     """
 
     column: np.ndarray
@@ -47,6 +50,7 @@ class LeafSum:
     base_first: bool = True
     divisor: float = 1.0
     single: bool = False
+    median_weights: np.ndarray | None = None
 
     @property
     def dtype(self) -> type:
@@ -57,6 +61,8 @@ class LeafSum:
         """Update a `hashlib` object with all rules."""
         sha.update(f"{self.base_first} {self.divisor!r} {self.single}".encode())
         sha.update(self.column.astype("<i4").tobytes() + self.base.astype("<f8").tobytes())
+        if self.median_weights is not None:
+            sha.update(b"median" + self.median_weights.astype("<f8").tobytes())
 
 
 @dataclass(frozen=True)
@@ -125,7 +131,8 @@ class ImportedTrees:
 
     def raw(self, X: Any, backend: Backend, n_threads: int) -> Any:
         """Raw predictions, in the type of the sums: (n, n_columns)."""
-        size = max(1, LEAVES_OF_A_BLOCK // self.ensemble.n_trees)
+        width = max(self.ensemble.n_trees, len(self.columns.columns))
+        size = max(1, LEAVES_OF_A_BLOCK // width)
         starts = range(0, max(len(X), 1), size)
         found = [self._raw(X[s : s + size], backend, n_threads) for s in starts]
         with working_on(found[0]):
@@ -133,6 +140,8 @@ class ImportedTrees:
 
     def _raw(self, X: Any, backend: Backend, n_threads: int) -> Any:
         leaves, rule = self.apply(X, backend, n_threads), self.leaf_sum
+        if rule.median_weights is not None:
+            return self._median(leaves, rule.median_weights)
         with working_on(leaves):
             xp = array_module(leaves)
             base, total = xp.asarray(rule.base), xp.zeros((len(leaves), len(rule.base)), rule.dtype)
@@ -147,6 +156,13 @@ class ImportedTrees:
             if rule.divisor != 1.0:
                 total /= rule.dtype(rule.divisor)
             return total if rule.base_first else (total + base).astype(rule.dtype)
+
+    def _median(self, leaves: Any, weights: np.ndarray) -> Any:
+        """Weighted medians of the trees' values, on the device of the leaves: (n, 1)."""
+        pairs = zip(self._values, copy_to_host(leaves).T, strict=True)
+        by_tree = np.array([own[leaf, 0] for own, leaf in pairs])
+        with working_on(leaves):
+            return to_module_of(weighted_median(by_tree.T, weights)[:, None], leaves)
 
     def fingerprint(self) -> str:
         """SHA-256 of the trees and of all rules of prediction, in hexadecimal."""
@@ -163,6 +179,15 @@ def bins_of(columns: SplitColumns) -> BinMapper:
     is_categorical = columns.is_categorical
     one, zero = np.ones(len(is_categorical), np.int32), np.zeros(len(is_categorical))
     return BinMapper(one, zero, zero, is_categorical)
+
+
+def weighted_median(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Weighted median of the values (n, n_trees) of each row, as scikit-learn computes it: (n,)."""
+    order = np.argsort(values, axis=1)
+    so_far = np.cumsum(weights[order], axis=1)
+    place = (so_far >= 0.5 * so_far[:, -1:]).argmax(axis=1)
+    rows = np.arange(len(values))
+    return values[rows, order[rows, place]]
 
 
 # ---- from raw predictions to predictions ---------------------------------------------------------
