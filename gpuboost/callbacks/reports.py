@@ -43,7 +43,8 @@ class Log:
     target : callable, str or path-like
         Function of a dict with the keys ``number``, ``seconds`` (since the first call),
         ``learning_rate``, ``train_score`` and, for each metric of each evaluation set, a key such
-        as ``"validation_0 log_loss"``; or a file to which such dicts are appended as JSON.
+        as ``"validation_0 log_loss"``; or a file to which such dicts are appended as lines of JSON,
+        in which scores that are not finite are null.
     every : int
         Number of trees or rounds from one call to the next.
     """
@@ -64,8 +65,9 @@ class Log:
         if callable(self.target):
             self.target(facts)
             return
+        known = {name: own if math.isfinite(own) else None for name, own in facts.items()}
         with Path(self.target).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(facts) + "\n")
+            file.write(json.dumps(known, allow_nan=False) + "\n")
 
 
 def scores_of(result: RoundResult) -> dict[str, Any]:
@@ -88,7 +90,7 @@ class Progress:
 
     def __call__(self, result: RoundResult) -> None:
         """Advance the bar to the tree or round."""
-        if self._bar is None or self._bar.n > result.number:
+        if self._bar is None:
             from tqdm.auto import tqdm  # imported only if used
 
             self._bar = tqdm(total=result.n_total, initial=result.number, desc="training")
@@ -96,5 +98,12 @@ class Progress:
         if own:
             self._bar.set_postfix(dict([list(own.items())[-1]]), refresh=False)
         self._bar.update(result.number + 1 - self._bar.n)
-        if result.number + 1 >= result.n_total:
+
+    def finish(self, result: RoundResult) -> None:
+        """Close the bar; called by the fit."""
+        if self._bar is not None:
             self._bar.close()
+            self._bar = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_bar": None}  # a bar cannot be copied

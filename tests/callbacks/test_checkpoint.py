@@ -15,9 +15,16 @@ import pytest
 
 import gpuboost
 from gpuboost.callbacks import Checkpoint, RoundResult
+from tests import cuda_shim
 from tests.callbacks.cases import KINDS, data, fit, make
 
 N_KILLS = int(os.environ.get("GPUBOOST_TEST_KILLS", "1"))  # of each kind of estimator
+
+
+needs_compiler = pytest.mark.skipif(
+    cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
+    reason=str(cuda_shim.why_not_available()),
+)
 
 
 class StopError(Exception):
@@ -41,9 +48,13 @@ def assert_same_fit(one: Any, other: Any) -> None:
         np.testing.assert_equal(vars(one)[name], vars(other)[name], err_msg=name)
 
 
-@pytest.mark.parametrize("device", ["numpy", "numba"])
+@pytest.mark.parametrize("device", ["numpy", "numba", pytest.param("cuda", marks=needs_compiler)])
 @pytest.mark.parametrize("name", KINDS)
-def test_a_resumed_fit_is_the_whole_fit(name: str, device: str, tmp_path: Path) -> None:
+def test_a_resumed_fit_is_the_whole_fit(
+    name: str, device: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if device == "cuda":
+        request.getfixturevalue("machine")
     path = tmp_path / "checkpoint"
     whole = fit(make(name, 14, device))
     for stop in (4, 9):

@@ -201,6 +201,8 @@ class ReweightTask:
         Number of threads.
     memory_budget : int
         Memory for histograms and other temporary arrays, in bytes.
+    first_round : int
+        Number of the first round that is grown; above 0 if an earlier fit has the rounds before.
     resumed_weights : float64 (n,) or None
         Weights of the rows after the rounds of an earlier fit, on the host; None without one.
     """
@@ -214,6 +216,7 @@ class ReweightTask:
     of_class: np.ndarray | None = None
     n_threads: int = 1
     memory_budget: int = 256 * 2**20
+    first_round: int = 0
     resumed_weights: np.ndarray | None = None
 
     def start_weights(self) -> np.ndarray:

@@ -47,7 +47,7 @@ from gpuboost.estimators.inputs.parameters import draw_seed
 from gpuboost.estimators.inputs.targets import ClassLabels
 from gpuboost.estimators.model.fitted import TreeBatch
 from gpuboost.estimators.trees.base_learners import checked_tree
-from gpuboost.estimators.trees.many_trees import ManyTrees
+from gpuboost.estimators.trees.many_trees import ManyTrees, check_growing
 from gpuboost.estimators.trees.sklearn_fallback import SklearnFallback, falls_back_to
 from gpuboost.estimators.trees.tree import DecisionTreeClassifier, DecisionTreeRegressor, SingleTree
 
@@ -144,11 +144,12 @@ class AdaBoost(SklearnFallback, ManyTrees):
         callbacks, before = FitCallbacks.of(self), prepared.before
         callbacks.begin(self, lambda: data_digest(prepared, task.sampler.weights, of_class))
         known = [] if before is None else known_rounds(before)
+        check_growing(task.n_rounds, len(known), "trees", warns=False)
         weights = None if before is None else weights_after(task, before)
         rounds: Iterable[Round] = ()
         if before is None or weights is not None:
-            task = replace(task, resumed_weights=weights)
-            rounds = rounds_of(task, prepared.backend, len(known))
+            task = replace(task, first_round=len(known), resumed_weights=weights)
+            rounds = rounds_of(task, prepared.backend)
         shown = with_progress(rounds, task.n_rounds - len(known), prepared.execution.verbose)
 
         def result_of(done: list[Round]) -> RoundResult:

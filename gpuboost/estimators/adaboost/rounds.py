@@ -77,10 +77,8 @@ def _same(tree: Tree) -> Tree:
     return tree
 
 
-def rounds_of(task: ReweightTask, backend: Backend, first: int = 0) -> Iterator[Round]:
+def rounds_of(task: ReweightTask, backend: Backend) -> Iterator[Round]:
     """The rounds of a fit, until a tree has no errors or is no better than chance.
-
-    They begin with number ``first``.
 
     A tree that is no better than chance is left out, except the first of a regression. In a
     regression, a tree is no better than chance if its weighted mean loss is at least 0.5.
@@ -91,7 +89,7 @@ def rounds_of(task: ReweightTask, backend: Backend, first: int = 0) -> Iterator[
         If the first tree of a classification is no better than chance.
     """
     reweighter, chance = backend.reweighter(task), task.objective.chance
-    for number in range(first, task.n_rounds):
+    for number in range(task.first_round, task.n_rounds):
         found = reweighter.boost(number)
         if number == 0 and found.error >= chance:
             _check_first(found, task.objective)

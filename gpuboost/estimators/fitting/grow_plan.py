@@ -115,7 +115,7 @@ def grow_trees(
     def prune(numbered: tuple[int, Tree]) -> Tree:
         return pruned_by(numbered[1], options)
 
-    grown = prepared.backend.grow_finished(task)
+    grown = prepared.backend.grow_finished(task) if batch.trees else ()
     trees = in_threads(prune, grown, execution.n_threads if options.prunes else 1)
     shown = with_progress(trees, len(batch.trees), execution.verbose)
     drawn = replace(batch, sampler=batch.sampler.drawing_only())

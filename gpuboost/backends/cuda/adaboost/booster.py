@@ -129,7 +129,8 @@ class CudaReweighter:
         """
         self.rows.begin(number)
         # The first round updates no weights, so its launches differ from those of later rounds.
-        self._grower.launch(self._inputs.of(number), again=0 < number < self._task.n_rounds - 1)
+        again = self._task.first_round < number < self._task.n_rounds - 1
+        self._grower.launch(self._inputs.of(number), again=again)
 
 
 def _read_whole(copy: Callable[[], HostCopy]) -> tuple[Facts, TreesReader]:

@@ -106,11 +106,12 @@ class ReweightedRows(RowsOfRounds):
         self._follows = True
 
     def begin(self, number: int) -> None:
-        """Begin a round; `make` updates the weights in all rounds but the first.
+        """Begin a round; `make` updates the weights in all rounds but the first of the fit.
 
-        If the first tree uses the weights unchanged, they are copied to the device here.
+        If tree 0 uses the weights unchanged, they are copied to the device here.
         """
-        task, self._follows, self._whole = self._task, number > 0, None
+        task, self._whole = self._task, None
+        self._follows = number > task.first_round
         if number > 0 or not task.starts_whole():
             return
         whole, unit = task.sampler.whole, np.array([task.sampler.shared_rows.unit])
@@ -122,7 +123,7 @@ class ReweightedRows(RowsOfRounds):
     # ---- RowsOfRounds --------------------------------------------------------------------------
 
     def make(self, inputs: BatchInputs) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
-        """Update the weights, except in the first round, and make the rows of the tree.
+        """Update the weights, except in the fit's first round, and make the rows of the tree.
 
         The results are as in `DeviceDrawing.rows`; the largest weight is `ANY_ROWS`.
         """
