@@ -108,7 +108,7 @@ def grow_trees(
     ``watch(trees, model_of)`` returns the trees that are kept; ``model_of`` makes the model of
     some of them.
     """
-    plan, execution, before = prepared.plan, prepared.execution, prepared.before
+    plan, execution = prepared.plan, prepared.execution
     options, batch = plan.options, plan.batch
     task = plan.task_of(prepared.matrix, n_threads=execution.n_threads)
 
@@ -118,17 +118,20 @@ def grow_trees(
     grown = prepared.backend.grow_finished(task) if batch.trees else ()
     trees = in_threads(prune, grown, execution.n_threads if options.prunes else 1)
     shown = with_progress(trees, len(batch.trees), execution.verbose)
-    drawn = replace(batch, sampler=batch.sampler.drawing_only())
+    kept = shown if watch is None else watch(shown, partial(_model_of, prepared))
+    return _model_of(prepared, kept)
 
-    def model_of(trees: Iterable[Tree]) -> FittedTrees:
-        old = before.ensemble.trees if before else ()
-        ensemble = Ensemble.of(chain(old, trees))
-        own = replace(drawn, trees=range(len(old), ensemble.n_trees))
-        batches = (*before.batches, own) if before else (own,)
-        bins = prepared.matrix.mapper, prepared.schema
-        return FittedTrees(ensemble, *bins, batches, n_outputs=prepared.labels.n_outputs)
 
-    return model_of(shown if watch is None else watch(shown, model_of))
+def _model_of(prepared: Prepared[GrowPlan], trees: Iterable[Tree]) -> FittedTrees:
+    """The model of the trees of an earlier model, if there is one, and further trees."""
+    before, batch = prepared.before, prepared.plan.batch
+    old = before.ensemble.trees if before else ()
+    ensemble = Ensemble.of(chain(old, trees))
+    numbers = range(len(old), ensemble.n_trees)
+    batch = replace(batch, trees=numbers, sampler=batch.sampler.drawing_only())
+    batches = (*before.batches, batch) if before else (batch,)
+    bins = prepared.matrix.mapper, prepared.schema
+    return FittedTrees(ensemble, *bins, batches, n_outputs=prepared.labels.n_outputs)
 
 
 def rows_with_weight(sampler: RowSampler, target: LabelTarget, tree: int) -> TreeRows:

@@ -149,7 +149,7 @@ class TreeEnsemble(ManyTrees):
 
             return callbacks.watched(trees, result_of)
 
-        model = grow_trees(prepared, watch)
+        model = grow_trees(prepared, watch if callbacks.watches else None)
         if not self.oob_score:
             return model, facts
         ensemble = model.votes if self._voting_rule() == "hard" else model.ensemble
