@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -65,6 +65,28 @@ def test_every_cell_trains(is_classification: bool) -> None:
         assert outcome.score is not None and outcome.score > 0.3 and seconds >= outcome.seconds
         if sys.platform == "linux":
             assert outcome.peak_bytes is not None and outcome.peak_bytes > 10**6
+
+
+def test_the_seconds_of_a_cell_have_no_first_use(monkeypatch: Any) -> None:
+    class SlowAtFirst:
+        used: ClassVar[set[str]] = set()
+
+        def first_use(self, what: str) -> None:
+            time.sleep(0.0 if what in self.used else 0.3)
+            self.used.add(what)
+
+        def fit(self, X: Any, y: Any) -> SlowAtFirst:
+            self.first_use("fit")
+            return self
+
+        def score(self, X: Any, y: Any) -> float:
+            self.first_use("score")
+            return 1.0
+
+    monkeypatch.setattr(worker, "make_cell_model", lambda *_: SlowAtFirst())
+    rows = tuple(np.zeros(3) for _ in range(4))
+    outcome, seconds = worker.measured_cell(BenchCell(3, TREE, GPUBOOST, "numba"), rows, True, 0)
+    assert outcome.seconds is not None and outcome.seconds <= seconds < 0.3
 
 
 def test_an_error_of_a_library_is_the_reason() -> None:
@@ -164,6 +186,9 @@ def test_the_size_from_which_the_gpu_wins() -> None:
     assert report_of(times | {(1000, SCIKIT, "cpu"): 3.0}).gpu_wins_from() == {TREE: None}
     assert report_of(times | {(10, GPUBOOST, "numba"): 3.0}).gpu_wins_from() == {TREE: 10}
     assert report_of({(10, GPUBOOST, "numba"): 1.0}).gpu_wins_from() == {}
+    skipped_on_cpu = {(10, GPUBOOST, "cuda:0"): 1.0, (10, GPUBOOST, "numba"): None}
+    assert report_of(skipped_on_cpu).gpu_wins_from() == {}
+    assert report_of(times | {(1000, SCIKIT, "cpu"): None}).gpu_wins_from() == {TREE: 100}
     sentences = " ".join(report_of(times).sentences())
     assert "decision tree: the GPU wins from 100 rows." in sentences
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import gzip
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,9 @@ def test_strings_stay_strings_where_they_are_asked_for(tmp_path: Path) -> None:
         (b"a,a\n1,2\n", "several columns 'a'"),
         (b"PAR1 and no more", "as Parquet"),
         (b"ARROW1 and no more", "as Arrow"),
-        (b"a\n\xff\xfe\n", "has no rows|type|utf"),
+        (b"a\n\xff\xfe\n", "column 'a' is not in UTF-8; convert"),
+        (b"b,a\n\xe9,1\n", "column 'b' is not in UTF-8; convert"),
+        (b"\x93NUMPY and no more", "cannot read .*t.csv' as npy"),
     ],
 )
 def test_damaged_tables_are_errors(content: bytes, message: str, tmp_path: Path) -> None:
@@ -115,6 +118,28 @@ def test_damaged_tables_are_errors(content: bytes, message: str, tmp_path: Path)
     path.write_bytes(content)
     with pytest.raises(ValueError, match=message):
         read_data(str(path)).values("a")
+
+
+def _damaged_gzips() -> Iterator[Any]:
+    text = b"a,b\n" + b"".join(b"%d,%d\n" % (i, i * i % 97) for i in range(500))
+    whole = gzip.compress(text, mtime=0)
+    yield pytest.param(whole[: len(whole) // 2], id="half")
+    yield pytest.param(whole[:12], id="head")
+    yield pytest.param(whole[:10] + b"\xff" * 20 + whole[30:], id="deflate")
+    yield pytest.param(whole[:-8] + bytes(4) + whole[-4:], id="sum")
+
+
+@pytest.mark.parametrize("content", _damaged_gzips())
+@pytest.mark.parametrize("path", ["t.csv.gz", "-"])
+def test_damaged_gzip_is_an_error_of_one_line(
+    path: str, content: bytes, folder: Path, run: Any, monkeypatch: Any
+) -> None:
+    (folder / "t.csv.gz").write_bytes(content)
+    set_input(monkeypatch, content)
+    status, out, err = run("train", path, "--target", "a", "--out", "m")
+    assert (status, out) == (2, "") and len(err.splitlines()) == 1
+    shown = "standard input" if path == "-" else "'t.csv.gz'"
+    assert f"cannot read {shown}: its gzip is damaged" in err
 
 
 def test_columns_without_any_value_and_indices_of_pandas(tmp_path: Path) -> None:

@@ -162,6 +162,10 @@ ERRORS = {
     "no such file": (("absent.csv",), "absent.csv: No such file or directory"),
     "no such column": (("t.csv", "--target", "yy"), "no column 'yy'; did you mean 'y'"),
     "no such weight": (("t.csv", "--weight", "v"), "no column 'v'"),
+    "weights of strings": (
+        ("t.csv", "--weight", "y"),
+        "column 'y' has strings, but --weight needs",
+    ),
     "no such parameter": (
         ("t.csv", "--set", "max_deph=3"),
         "GradientBoostingClassifier has no parameter 'max_deph'; did you mean 'max_depth'",

@@ -53,8 +53,8 @@ class BenchReport:
     def gpu_wins_from(self) -> dict[str, int | None]:
         """The size from which gpuboost on a GPU is faster than all CPUs, by model.
 
-        It is so for this size and all larger ones that were measured; None if for none. Models
-        without a measurement on a GPU are not in it.
+        It is so for this size and all larger ones that were measured on both; None if for none.
+        Models without such a size are not in it.
         """
         wins: dict[str, int | None] = {}
         for model in TREES_OF:
@@ -62,11 +62,10 @@ class BenchReport:
             is_measured = False
             for rows in sorted({cell.rows for cell in self.found}):
                 on_gpu, on_cpu = self._gpu_and_cpu(rows, model)
-                if on_gpu is None:
+                if on_gpu is None or on_cpu is None:
                     continue
                 is_measured = True
-                is_win = on_cpu is None or on_gpu < on_cpu
-                first = (first or rows) if is_win else None
+                first = (first or rows) if on_gpu < on_cpu else None
             if is_measured:
                 wins[model] = first
         return wins
@@ -87,7 +86,7 @@ class BenchReport:
         """What the tables do not show."""
         wins = self.gpu_wins_from()
         if not wins:
-            yield "No GPU was measured, so there is no size from which it wins."
+            yield "No GPU was measured beside a CPU, so there is no size from which it wins."
         for model, rows in wins.items():
             yield f"{model}: " + (
                 "the GPU does not win at these sizes."
@@ -119,7 +118,7 @@ def print_report(report: BenchReport, as_json: bool) -> None:
     shapes = [f"{model} {TREES_OF[model]} x depth {DEPTH_OF[model]}" for model in TREES_OF]
     trees = f"Trees: {', '.join(shapes)}."
     memory = "Memory: peak of the process during the fit, with library and rows."
-    for sentence in (trees, f"*: the fastest. {memory}", *report.sentences()):
+    for sentence in (trees, f"*: the fastest of those shown. {memory}", *report.sentences()):
         print(textwrap.fill(sentence, TEXT_COLUMNS, subsequent_indent="  "))
 
 

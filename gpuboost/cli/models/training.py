@@ -207,8 +207,15 @@ def _read_valid(options: TrainOptions, table: DataTable, names: list[str]) -> La
 def _labelled(
     table: DataTable, names: list[str], y: np.ndarray, weight: str | None
 ) -> LabelledRows:
-    weights = None if weight is None else table.values(weight).astype(np.float64)
+    weights = None if weight is None else _weights(table, weight)
     return LabelledRows(table.features(names), y, weights)
+
+
+def _weights(table: DataTable, name: str) -> np.ndarray:
+    values = table.values(name)
+    if values.dtype.kind == "U":
+        raise ValueError(f"column {name!r} has strings, but --weight needs numbers")
+    return values.astype(np.float64)
 
 
 # ---- fit ---------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import gzip
 import io
 import re
 import sys
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any, cast
@@ -54,7 +55,7 @@ def read_data(path: str, strings: Iterable[str] = (), has_header: bool = True) -
         head = file.read(8)
         file.seek(0)
         if head.startswith(_NPY):
-            found: DataTable = ArrayData(np.load(file, allow_pickle=False))
+            found: DataTable = ArrayData(_array(path, file))
         else:
             found = ArrowData(_arrow(path, file, head, (tuple(strings), has_header)))
     if not found.n_rows:
@@ -64,7 +65,22 @@ def read_data(path: str, strings: Iterable[str] = (), has_header: bool = True) -
 
 @contextmanager
 def _opened(path: str) -> Iterator[IO[bytes]]:
-    """The uncompressed bytes of a file or of standard input, which can be sought."""
+    """The uncompressed bytes of a file or of standard input, which can be sought.
+
+    Raises
+    ------
+    ValueError
+        If compressed bytes are damaged, also while they are read.
+    """
+    try:
+        with _uncompressed(path) as file:
+            yield file
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"cannot read {_shown(path)}: its gzip is damaged: {error}") from error
+
+
+@contextmanager
+def _uncompressed(path: str) -> Iterator[IO[bytes]]:
     if path == STANDARD_STREAM:
         data = sys.stdin.buffer.read()
         yield io.BytesIO(gzip.decompress(data) if data.startswith(_GZIP) else data)
@@ -80,6 +96,14 @@ def _opened(path: str) -> Iterator[IO[bytes]]:
             yield cast(IO[bytes], content)
 
 
+def _array(path: str, file: IO[bytes]) -> np.ndarray:
+    """The array of an npy file."""
+    try:
+        return np.load(file, allow_pickle=False)
+    except ValueError as error:
+        raise ValueError(f"cannot read {_shown(path)} as npy: {error}") from error
+
+
 def _arrow(path: str, file: IO[bytes], head: bytes, text: tuple[tuple[str, ...], bool]) -> Any:
     """The table of pyarrow in a file that begins with ``head``."""
     pyarrow = require_pyarrow("to read tables other than npy")
@@ -93,6 +117,8 @@ def _arrow(path: str, file: IO[bytes], head: bytes, text: tuple[tuple[str, ...],
         raise ValueError(
             f"cannot read {_shown(path)} as {kind or 'CSV or TSV'}: {error}"
         ) from error
+    if kind is None:
+        _check_is_text(path, table)
     names = [name for name in table.column_names if not _INDEX_OF_PANDAS.fullmatch(name)]
     return _without_nulls(table.select(names) if len(names) < table.num_columns else table)
 
@@ -129,6 +155,18 @@ def _read_text(path: str, file: IO[bytes], strings: tuple[str, ...], has_header:
     if not has_header:
         table = table.rename_columns([str(column) for column in range(table.num_columns)])
     return table
+
+
+def _check_is_text(path: str, table: Any) -> None:
+    """Check that pyarrow has read no column of CSV as bytes, for want of an encoding."""
+    from pyarrow import types
+
+    for name, kind in zip(table.column_names, table.schema.types, strict=True):
+        if types.is_binary(kind):
+            raise ValueError(
+                f"cannot read {_shown(path)} as CSV or TSV: column {name!r} is not in UTF-8; "
+                "convert the file to UTF-8"
+            )
 
 
 def _without_nulls(table: Any) -> Any:
