@@ -11,6 +11,8 @@ from typing import Any
 from gpuboost.backends.compiling import observed_by
 from gpuboost.backends.cost_model import GrowthSize
 from gpuboost.backends.host.finish import check_weight, in_threads
+from gpuboost.data.frames import FeatureSchema
+from gpuboost.engine.bins import BinMapper
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.pruning import pruned_by
 from gpuboost.engine.growth.tree import Tree
@@ -118,20 +120,25 @@ def grow_trees(
     grown = prepared.backend.grow_finished(task) if batch.trees else ()
     trees = in_threads(prune, grown, execution.n_threads if options.prunes else 1)
     shown = with_progress(trees, len(batch.trees), execution.verbose)
-    kept = shown if watch is None else watch(shown, partial(_model_of, prepared))
-    return _model_of(prepared, kept)
+    bins, n_outputs = (prepared.matrix.mapper, prepared.schema), prepared.labels.n_outputs
+    model_of = partial(_model_of, prepared.before, batch, bins, n_outputs)
+    return model_of(shown if watch is None else watch(shown, model_of))
 
 
-def _model_of(prepared: Prepared[GrowPlan], trees: Iterable[Tree]) -> FittedTrees:
+def _model_of(
+    before: FittedTrees | None,
+    batch: TreeBatch,
+    bins: tuple[BinMapper, FeatureSchema],
+    n_outputs: int,
+    trees: Iterable[Tree],
+) -> FittedTrees:
     """The model of the trees of an earlier model, if there is one, and further trees."""
-    before, batch = prepared.before, prepared.plan.batch
     old = before.ensemble.trees if before else ()
     ensemble = Ensemble.of(chain(old, trees))
     numbers = range(len(old), ensemble.n_trees)
     batch = replace(batch, trees=numbers, sampler=batch.sampler.drawing_only())
     batches = (*before.batches, batch) if before else (batch,)
-    bins = prepared.matrix.mapper, prepared.schema
-    return FittedTrees(ensemble, *bins, batches, n_outputs=prepared.labels.n_outputs)
+    return FittedTrees(ensemble, *bins, batches, n_outputs=n_outputs)
 
 
 def rows_with_weight(sampler: RowSampler, target: LabelTarget, tree: int) -> TreeRows:
