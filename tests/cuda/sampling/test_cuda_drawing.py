@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -291,8 +292,9 @@ def test_a_tree_without_rows_is_an_error() -> None:
     task = task_of(sampler, asked.target(sampler))
     plan: Any = GrowPlan(task.options, TreeBatch(range(5), sampler, None), task.target)
     nothing, backend = cast("Any", None), cast("Any", ShimBackend())
+    labels: Any = SimpleNamespace(n_outputs=1)
     execution = Execution("cuda", 1, 0)
-    prepared = Prepared(nothing, task.matrix, nothing, plan, backend, execution)
+    prepared = Prepared(labels, task.matrix, nothing, plan, backend, execution)
     with pytest.raises(ValueError, match="all 2 rows drawn for tree 0 are of classes whose"):
         grow_trees(prepared)
 
