@@ -6,13 +6,17 @@ import hashlib
 import json
 import os
 import time
+from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from gpuboost.data.advice import warn_user
 from gpuboost.data.parameters import boolean, integer_at_least, number_between
-from gpuboost.estimators.files.estimators import load_checkpoint, save_checkpoint
+from gpuboost.estimators.files.estimators import check_storable, load_checkpoint, save_checkpoint
 from gpuboost.estimators.files.parameters import known_parameters
-from gpuboost.estimators.fitting.callbacks import RoundResult
+from gpuboost.estimators.fitting.callbacks import Callback, RoundResult
+from gpuboost.io.container import check_writable
 
 # Parameters that may differ: they do not change the trees that a checkpoint has.
 _MAY_DIFFER = {
@@ -23,9 +27,15 @@ _MAY_DIFFER = {
     "warm_start",
     "oob_score",
 }
+_IDENTITY_PARTS = (  # of the identity
+    "another version of gpuboost",
+    "another model to which it adds trees (warm_start, init_model)",
+    "other parameters",
+    "other data, weights or evaluation sets",
+)
 
 
-class Checkpoint:
+class Checkpoint(Callback):
     """Writes the model of the trees so far to a file, and goes on from it in the next fit.
 
     A fit with a checkpoint whose file exists loads the trees in it and grows only the others. The
@@ -68,30 +78,43 @@ class Checkpoint:
             None if every_seconds is None else number_between("every_seconds", every_seconds, 0.0)
         )
         self._resumes = boolean("resume", resume)
-        self._identity, self._stored = "", ""  # of this fit, and of the file
+        self._identity = ""  # of this fit
+        self._stored: str | None = None  # identity of the fit that is resumed
+        self._words: tuple[str, ...] = ()  # the first words of the identity
+        self._is_checked = False  # whether the model is known to be storable
         self._last, self._written = time.monotonic(), -1  # when, and the number of its last tree
 
-    def resume(self, estimator: Any) -> Any:
+    def start(self, estimator: Any, before: Any) -> Any:
         """The fitted estimator in the file; None if there is no file.
 
         Raises
         ------
+        OSError
+            If the file could not be written.
         ValueError
-            If the file is damaged, is no checkpoint, or is of another kind of estimator.
+            If the file is damaged, is no checkpoint, is of another kind of estimator or version, or
+            adds trees to another model.
         """
-        self._stored, self._written = "", -1
+        check_writable(self.path)
+        self._stored, self._written, self._is_checked = None, -1, False
+        before = "none" if before is None else before.fingerprint()
+        self._words = (metadata.version("gpuboost"), before)
         if not (self._resumes and self.path.exists()):
             return None
-        found, self._stored = load_checkpoint(self.path)
+        found, stored = load_checkpoint(self.path)
         if type(found) is not type(estimator):
             raise ValueError(
                 f"the checkpoint {str(self.path)!r} is of a {type(found).__name__}, not of a "
                 f"{type(estimator).__name__}; delete it, or use another path"
             )
+        if found.fingerprint() == before:
+            return None  # the fit adds trees to the very model in the file
+        self._stored = stored
+        self._check(self._words)
         return found
 
-    def begin(self, estimator: Any, data: str) -> None:
-        """Check that the file is of the same data and parameters; called by the fit.
+    def check_data(self, estimator: Any, digest: Callable[[], str]) -> None:
+        """Check that the file is of the same data and parameters.
 
         Raises
         ------
@@ -104,17 +127,32 @@ class Checkpoint:
             if name not in _MAY_DIFFER and not (name == "random_state" and value is None)
         }
         parameters = hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()
-        self._identity, self._last = f"{parameters} {data}", time.monotonic()
-        if self._stored and self._stored != self._identity:
-            same_data = self._stored.split()[-1] == data
-            what = "parameters" if same_data else "data, weights or evaluation sets"
-            raise ValueError(
-                f"the checkpoint {str(self.path)!r} is of a fit with other {what}; delete it to "
-                "start anew, pass resume=False, or use another path"
-            )
+        words = (*self._words, parameters, digest())
+        self._identity, self._last = " ".join(words), time.monotonic()
+        self._check(words)
+
+    def _check(self, words: tuple[str, ...]) -> None:
+        """Check that the identity of the file begins with some words."""
+        if self._stored is None:
+            return
+        for what, own, stored in zip(_IDENTITY_PARTS, words, self._stored.split(), strict=False):
+            if own != stored:
+                raise ValueError(
+                    f"the checkpoint {str(self.path)!r} is of a fit with {what}; delete it to "
+                    "start anew, pass resume=False, or use another path"
+                )
 
     def __call__(self, result: RoundResult) -> None:
-        """Write the file if it is time."""
+        """Write the file if it is time.
+
+        Raises
+        ------
+        ValueError
+            After the first tree, if the model depends on Python code, which no file can hold.
+        """
+        if not self._is_checked:
+            check_storable(result.estimator())
+            self._is_checked = True
         n_done, now = result.number + 1, time.monotonic()
         by_number = self.every_trees is not None and n_done % self.every_trees == 0
         by_time = self.every_seconds is not None and now - self._last >= self.every_seconds
@@ -127,5 +165,14 @@ class Checkpoint:
             self._write(result)
 
     def _write(self, result: RoundResult) -> None:
-        save_checkpoint(result.estimator(), self.path, self._identity)
-        self._last, self._written = time.monotonic(), result.number
+        """Write the file; a full disk does not end the fit."""
+        self._last = time.monotonic()
+        try:
+            save_checkpoint(result.estimator(), self.path, self._identity)
+        except OSError as error:
+            warn_user(
+                f"the checkpoint {str(self.path)!r} could not be written after tree or round "
+                f"{result.number}: {error}; the fit goes on, and the file is as it was"
+            )
+        else:
+            self._written = result.number

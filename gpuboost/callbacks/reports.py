@@ -11,37 +11,38 @@ from pathlib import Path
 from typing import Any
 
 from gpuboost.data.parameters import integer_at_least, number_between
-from gpuboost.estimators.fitting.callbacks import RoundResult
+from gpuboost.estimators.fitting.callbacks import Callback, RoundResult
 
 
-class TimeBudget:
-    """Ends a fit after the first tree or round at which some time is over.
+class TimeBudget(Callback):
+    """Ends a fit after the first tree or round at which its time is over.
 
     Parameters
     ----------
     seconds : float
-        Time from the first tree or round of the fit. Binning, and the first round itself, are not
-        counted.
+        Time from the start of the fit, which includes reading and binning the data.
     """
 
     def __init__(self, seconds: float) -> None:
         self.seconds = number_between("seconds", seconds, 0.0)
         self._end = math.inf
 
+    def start(self, estimator: Any, before: Any) -> None:
+        """Start the clock."""
+        self._end = time.monotonic() + self.seconds
+
     def __call__(self, result: RoundResult) -> bool:
         """Return whether the time is over."""
-        if result.number == 0 or self._end == math.inf:
-            self._end = time.monotonic() + self.seconds
         return time.monotonic() >= self._end
 
 
-class Log:
+class Log(Callback):
     """Passes on the scores after a tree or round, to a function or as a line of JSON to a file.
 
     Parameters
     ----------
     target : callable, str or path-like
-        Function of a dict with the keys ``number``, ``seconds`` (since the first call),
+        Function of a dict with the keys ``number``, ``seconds`` (since the start of the fit),
         ``learning_rate``, ``train_score`` and, for each metric of each evaluation set, a key such
         as ``"validation_0 log_loss"``; or a file to which such dicts are appended as lines of JSON,
         in which scores that are not finite are null.
@@ -53,12 +54,14 @@ class Log:
         self, target: Callable[[dict[str, Any]], Any] | str | os.PathLike[str], *, every: int = 1
     ) -> None:
         self.target, self.every = target, integer_at_least("every", every, 1)
-        self._start = math.nan
+        self._start = time.monotonic()
+
+    def start(self, estimator: Any, before: Any) -> None:
+        """Start the clock."""
+        self._start = time.monotonic()
 
     def __call__(self, result: RoundResult) -> None:
         """Report the scores if it is time."""
-        if result.number == 0 or math.isnan(self._start):
-            self._start = time.monotonic()
         if (result.number + 1) % self.every:
             return
         facts = scores_of(result) | {"seconds": round(time.monotonic() - self._start, 6)}
@@ -82,11 +85,15 @@ def scores_of(result: RoundResult) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if value is not None}
 
 
-class Progress:
+class Progress(Callback):
     """Shows a progress bar on standard error, with the rate, the time left and the last score."""
 
     def __init__(self) -> None:
         self._bar: Any = None
+
+    def start(self, estimator: Any, before: Any) -> None:
+        """Close the bar of an earlier fit that an error ended."""
+        self._close()
 
     def __call__(self, result: RoundResult) -> None:
         """Advance the bar to the tree or round."""
@@ -100,7 +107,10 @@ class Progress:
         self._bar.update(result.number + 1 - self._bar.n)
 
     def finish(self, result: RoundResult) -> None:
-        """Close the bar; called by the fit."""
+        """Close the bar."""
+        self._close()
+
+    def _close(self) -> None:
         if self._bar is not None:
             self._bar.close()
             self._bar = None

@@ -15,6 +15,7 @@ import hashlib
 import os
 import tempfile
 from contextlib import suppress
+from errno import EISDIR
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,7 @@ def _check_digest(data: bytes) -> None:
 def write_file(path: str | os.PathLike[str], content: bytes) -> None:
     """Write a file so that its path holds the old or the new content, whole, at every moment."""
     place = Path(path)
-    handle, name = tempfile.mkstemp(prefix=f".{place.name}.", suffix=".tmp", dir=place.parent)
+    handle, name = _new_temporary(place)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -140,6 +141,24 @@ def write_file(path: str | os.PathLike[str], content: bytes) -> None:
             os.unlink(name)
         raise
     _sync_folder(place.parent)
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Raise the OSError that `write_file` would raise because of the path or its folder."""
+    place = Path(path)
+    if place.is_dir():
+        raise IsADirectoryError(EISDIR, os.strerror(EISDIR), str(place))
+    handle, name = _new_temporary(place)
+    os.close(handle)
+    os.unlink(name)
+
+
+def _new_temporary(place: Path) -> tuple[int, str]:
+    """The handle and the name of a new file in the folder of a path."""
+    try:
+        return tempfile.mkstemp(prefix=f".{place.name}.", suffix=".tmp", dir=place.parent)
+    except OSError as error:  # with the path that the user gave
+        raise OSError(error.errno, error.strerror, str(place)) from error
 
 
 def _mode_of(place: Path) -> int:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import gpuboost
-from gpuboost.callbacks import Log, Progress, RoundResult, TimeBudget
+from gpuboost.callbacks import Callback, Log, Progress, RoundResult, TimeBudget, reports
 from tests.callbacks.cases import KINDS, data, fit, make
 
 
@@ -31,6 +32,44 @@ def test_callbacks_see_every_tree_and_can_end_the_fit(name: str, device: str) ->
     assert model.fingerprint() == fit(make(name, 6, device)).fingerprint()
     boosted = "Boost" in name
     assert all((result.train_score is not None) == boosted for result in seen)
+
+
+def test_what_ends_a_fit() -> None:
+    class Named:
+        """Its attributes are no hooks."""
+
+        start, check_data, finish = 1, 2, 3
+
+        def __call__(self, result: RoundResult) -> float:
+            return 1.0
+
+    callbacks = [Named(), lambda result: np.bool_(result.number == 2)]
+    for name in KINDS:
+        assert len(fit(make(name, 5, callbacks=callbacks)).estimators_) == 3
+
+
+def test_hooks_of_callbacks_are_called_in_order() -> None:
+    class Noting(Callback):
+        def __init__(self) -> None:
+            self.calls: list[Any] = []
+
+        def start(self, estimator: Any, before: Any) -> None:
+            self.calls.append(("start", type(estimator).__name__, before))
+
+        def check_data(self, estimator: Any, digest: Any) -> None:
+            self.calls.append(("check_data", len(digest())))
+
+        def __call__(self, result: RoundResult) -> None:
+            self.calls.append(result.number)
+
+        def finish(self, result: RoundResult) -> None:
+            self.calls.append(("finish", result.number))
+
+    for name in KINDS:
+        noting = Noting()
+        fit(make(name, 2, callbacks=[noting]))
+        expected = [("start", name, None), ("check_data", 64), 0, 1, ("finish", 1)]
+        assert noting.calls == expected
 
 
 def test_a_callback_gets_a_fitted_estimator() -> None:
@@ -103,6 +142,14 @@ def test_time_budget_ends_the_fit() -> None:
     )
     with pytest.raises(ValueError, match="seconds must be"):
         TimeBudget(-1.0)
+
+
+def test_the_clock_of_a_time_budget_starts_with_each_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    callbacks = [TimeBudget(1000.0)]
+    model = fit(make("GradientBoostingRegressor", 2, callbacks=callbacks, warm_start=True))
+    later = SimpleNamespace(monotonic=lambda: time.monotonic() + 2000.0)
+    monkeypatch.setattr(reports, "time", later)
+    assert fit(model.set_params(n_estimators=4)).n_estimators_ == 4
 
 
 def test_log_to_a_function_and_a_file(tmp_path: Path) -> None:

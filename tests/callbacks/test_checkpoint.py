@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
+import re
 import subprocess
 import sys
 import time
+from copy import deepcopy
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import sklearn.linear_model
+from sklearn.base import clone
 
 import gpuboost
 from gpuboost.callbacks import Checkpoint, RoundResult
+from gpuboost.estimators.files import estimators as files
 from tests import cuda_shim
 from tests.callbacks.cases import KINDS, data, fit, make
+from tests.fakes import fake_cupy
+from tests.fakes.gpu_arrays import to_gpu
 
 N_KILLS = int(os.environ.get("GPUBOOST_TEST_KILLS", "1"))  # of each kind of estimator
 
@@ -67,6 +76,23 @@ def test_a_resumed_fit_is_the_whole_fit(
     assert gpuboost.load(path).fingerprint() == whole.fingerprint()
     again = fit(make(name, 14, device, callbacks=[Checkpoint(path), stop_after(0)]))  # all known
     assert_same_fit(again, whole)
+
+
+@needs_compiler
+@pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scores")
+@pytest.mark.parametrize("name", ["AdaBoostClassifier", "AdaBoostRegressor", KINDS[0], KINDS[-1]])
+def test_a_resumed_fit_on_arrays_of_a_gpu(
+    name: str, tmp_path: Path, machine: fake_cupy.Machine
+) -> None:
+    X, y, classes = data()
+    given = to_gpu(X), to_gpu(classes if name == "AdaBoostClassifier" else y)
+    whole = make(name, 7, "cuda")
+    path = tmp_path / "file"
+    with pytest.raises(StopError):
+        part = clone(whole).set_params(callbacks=[Checkpoint(path, every_trees=2), stop_after(4)])
+        part.fit(*given)
+    resumed = clone(whole).set_params(callbacks=[Checkpoint(path)]).fit(*given)
+    assert resumed.fingerprint() == whole.fit(*given).fingerprint()
 
 
 @pytest.mark.parametrize("name", ["RandomForestRegressor", "GradientBoostingRegressor"])
@@ -150,15 +176,142 @@ def test_files_that_are_no_checkpoints_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is of a AdaBoostRegressor, not of a RandomForest"):
         model.set_params(callbacks=[Checkpoint(tmp_path / "other")]).fit(X, y)
     path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(ValueError, match="cannot load a model"):
+    with pytest.raises(ValueError, match="cannot load a checkpoint"):
         model.set_params(callbacks=[Checkpoint(path)]).fit(X, y)
 
 
-def test_a_path_that_cannot_be_written(tmp_path: Path) -> None:
-    model = make("RandomForestRegressor", 3, callbacks=[Checkpoint(tmp_path / "no" / "file")])
-    with pytest.raises(FileNotFoundError):
+class NeverRead:
+    """Features that no fit may read."""
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        raise AssertionError
+
+
+def test_a_path_that_cannot_be_written_is_an_error_before_the_data_are_read(tmp_path: Path) -> None:
+    for path, error in ((tmp_path / "no" / "file", FileNotFoundError), (tmp_path, OSError)):
+        model = make("RandomForestRegressor", 3, callbacks=[Checkpoint(path)])
+        with pytest.raises(error, match=re.escape(str(path))):
+            model.fit(NeverRead(), [0.0, 1.0])
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_does_not_end_the_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    fit(make("AdaBoostRegressor", 3, callbacks=[Checkpoint(path)]))
+    before = path.read_bytes()
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files, "write_file", full)
+    model = make("AdaBoostRegressor", 7, callbacks=[Checkpoint(path, every_trees=1)])
+    with pytest.warns(UserWarning, match="could not be written after tree or round .: .*No space"):
         fit(model)
-    assert not hasattr(model, "estimator_")
+    assert model.fingerprint() == fit(make("AdaBoostRegressor", 7)).fingerprint()
+    assert path.read_bytes() == before
+
+
+def test_a_model_of_python_code_is_an_error_after_the_first_tree(tmp_path: Path) -> None:
+    seen: list[int] = []
+    callbacks = [lambda result: seen.append(result.number), Checkpoint(tmp_path / "file")]
+    model = make("GradientBoostingRegressor", 5, callbacks=callbacks)
+    model.set_params(init=sklearn.linear_model.LinearRegression())
+    warned = pytest.warns(UserWarning, match="the file does not hold init")
+    with warned, pytest.raises(ValueError, match="only gpuboost's own estimators can be saved"):
+        fit(model)
+    assert seen == [0]
+
+
+# ---- trees added to a model ----------------------------------------------------------------------
+
+
+def extend(name: str, before: Any, by_init_model: bool, callbacks: Any = None) -> Any:
+    """A copy of a fitted estimator to which 9 trees are added."""
+    X, y, classes = data()
+    if by_init_model:
+        model = make(name, 9, callbacks=callbacks)
+        more: dict[str, Any] = {"init_model": before}
+    else:
+        model = deepcopy(before).set_params(warm_start=True, callbacks=callbacks)
+        model.set_params(n_estimators=len(before.estimators_) + 9)
+        more = {}
+    if name == "GradientBoostingRegressor":
+        more["eval_set"] = [(X[:50], y[:50])]
+    return model.fit(X, classes if name.endswith("Classifier") else y, **more)
+
+
+@pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scores")
+@pytest.mark.parametrize(
+    "name, by_init_model",
+    [
+        ("ExtraTreesClassifier", False),
+        ("RandomForestRegressor", False),
+        ("GradientBoostingClassifier", False),
+        ("GradientBoostingClassifier", True),
+        ("GradientBoostingRegressor", True),
+    ],
+)
+def test_trees_added_to_a_model_are_resumed(name: str, by_init_model: bool, tmp_path: Path) -> None:
+    path, before = tmp_path / "file", fit(make(name, 5))
+    fingerprint = before.fingerprint()
+    whole = extend(name, before, by_init_model)
+    n_known = len(before.estimators_)
+    for stop in (n_known + 3, n_known + 5):
+        with pytest.raises(StopError):
+            callbacks = [Checkpoint(path, every_trees=1), stop_after(stop)]
+            extend(name, before, by_init_model, callbacks)
+        assert len(gpuboost.load(path).estimators_) == stop + 1
+    assert_same_fit(extend(name, before, by_init_model, [Checkpoint(path)]), whole)
+    assert before.fingerprint() == fingerprint
+    other = fit(make(name, 4))
+    with pytest.raises(ValueError, match="a fit with another model to which it adds trees"):
+        extend(name, other, by_init_model, [Checkpoint(path)])
+
+
+def test_a_warm_start_goes_on_from_the_model_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    model = fit(make("RandomForestRegressor", 4, callbacks=[Checkpoint(path)], warm_start=True))
+    fit(model.set_params(n_estimators=7))
+    assert model.fingerprint() == gpuboost.load(path).fingerprint()
+    assert model.fingerprint() == fit(make("RandomForestRegressor", 7)).fingerprint()
+
+
+def test_fewer_trees_than_in_the_file_are_refused(tmp_path: Path) -> None:
+    for name, what in zip(KINDS, ("trees",) * 3 + ("rounds",) * 4, strict=True):
+        fit(make(name, 6, callbacks=[Checkpoint(tmp_path / name)]))
+        with pytest.raises(ValueError, match=f"n_estimators=4 is less than the 6 {what} in the"):
+            fit(make(name, 4, callbacks=[Checkpoint(tmp_path / name)]))
+
+
+def test_a_checkpoint_of_another_version_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    callbacks = [Checkpoint(tmp_path / "file")]
+    fit(make("RandomForestRegressor", 3, callbacks=callbacks))
+    monkeypatch.setattr(metadata, "version", lambda name: "0.0.1")
+    with pytest.raises(ValueError, match="is of a fit with another version of gpuboost"):
+        fit(make("RandomForestRegressor", 3, callbacks=callbacks))
+
+
+def test_an_interrupt_while_the_last_file_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(files, "write_file", interrupt)
+    for name in KINDS:
+        callbacks = [Checkpoint(tmp_path / "file")]
+        model = make(name, 4, callbacks=callbacks, keep_on_interrupt=True)
+        with pytest.warns(UserWarning, match="interrupted and keeps the 4"):
+            fit(model)
+        assert model.fingerprint() == fit(make(name, 4)).fingerprint()
+
+
+def test_a_saved_model_needs_no_callbacks(tmp_path: Path) -> None:
+    model = fit(make("RandomForestRegressor", 3, callbacks=[Checkpoint(tmp_path / "file")]))
+    model.save(tmp_path / "model")  # warnings are errors
+    assert gpuboost.load(tmp_path / "model").callbacks is None
 
 
 def test_parameters_are_checked(tmp_path: Path) -> None:

@@ -183,9 +183,9 @@ def test_parameters_that_are_code_are_left_out(tmp_path: Path) -> None:
     X, y = data_for("GradientBoostingRegressor")
     model = make("GradientBoostingRegressor", callbacks=[print], loss=RawSquares())
     model.set_params(callbacks=[lambda result: None]).fit(X, y)
-    with pytest.warns(UserWarning, match="the file does not hold (callbacks|loss)=") as caught:
+    with pytest.warns(UserWarning, match="the file does not hold loss=") as caught:
         model.save(tmp_path / "model")
-    assert len(caught) == 2
+    assert len(caught) == 1  # callbacks belong to the fit
     other = gpuboost.load(tmp_path / "model")
     assert other.callbacks is None and other.loss == "squared_error"
     np.testing.assert_array_equal(model.predict(X), other.predict(X))

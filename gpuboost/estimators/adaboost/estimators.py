@@ -142,9 +142,9 @@ class AdaBoost(SklearnFallback, ManyTrees):
             of_class = self._weights_of_classes(prepared.labels)
         task = reweight_task(prepared, objective, str(self.boosting), of_class)
         callbacks, before = FitCallbacks.of(self), prepared.before
-        callbacks.begin(self, lambda: data_digest(prepared, task.sampler.weights, of_class))
+        callbacks.check_data(self, lambda: data_digest(prepared, task.sampler.weights, of_class))
         known = [] if before is None else known_rounds(before)
-        check_growing(task.n_rounds, len(known), "trees", warns=False)
+        check_growing(task.n_rounds, len(known), "rounds", is_resumed=True)
         weights = None if before is None else weights_after(task, before)
         rounds: Iterable[Round] = ()
         if before is None or weights is not None:

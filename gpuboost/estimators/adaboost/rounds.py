@@ -54,6 +54,10 @@ def weights_after(task: ReweightTask, before: AdaBoostTrees) -> np.ndarray | Non
     matrix, objective = task.matrix, task.objective
     if not isinstance(matrix.stored, SparseCodes):
         matrix = replace(matrix, stored=copy_to_host(matrix.stored))
+    if isinstance(objective, ClassObjective):
+        objective = replace(objective, codes=copy_to_host(objective.codes))
+    else:
+        objective = replace(objective, y=copy_to_host(objective.y))
     weights = np.asarray(copy_to_host(task.start_weights()))
     minimum = adaboost.min_weights(weights)
     for tree in before.ensemble.trees:

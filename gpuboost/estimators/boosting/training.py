@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import closing
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -23,10 +23,7 @@ from gpuboost.engine.losses import Loss
 from gpuboost.engine.sampling import ALL_ROWS, WITHOUT_REPLACEMENT, RowSampler
 from gpuboost.estimators.boosting import parameters as options
 from gpuboost.estimators.boosting.baseline import baseline, information_of_row, starting_at
-from gpuboost.estimators.boosting.early_stopping import (
-    EarlyStopping,
-    MonitoredSet,
-)
+from gpuboost.estimators.boosting.early_stopping import EarlyStopping, MonitoredSet
 from gpuboost.estimators.boosting.inputs import BoostPlan
 from gpuboost.estimators.boosting.metrics import read_metrics
 from gpuboost.estimators.boosting.model import BoostedRounds
@@ -254,7 +251,8 @@ class BoostingFit:
     results: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     best_round: int | None = None
     has_offset: bool = False
-    _first_score: int = 0  # number of the round of the first scores
+    _first_score: int = 0  # number of the round of the first train_score
+    _first_result: int = 0  # number of the round of the first of the results
 
     def run(self, monitor: Callable[..., Any] | None) -> BoostedRounds:
         """Run all rounds and return the model."""
@@ -273,6 +271,7 @@ class BoostingFit:
     def _restore(self) -> None:
         """Take over the scores of a fit that is resumed."""
         resumed = self.setup.prepared.resumed
+        self._first_result = self.n_known
         if resumed is None:
             self._first_score = self.n_known
             return
@@ -280,6 +279,8 @@ class BoostingFit:
         self.oob_scores = list(getattr(resumed, "oob_scores_", ()))
         self.oob_improvements = list(getattr(resumed, "oob_improvement_", ()))
         self.results = deepcopy(resumed.evals_result_)
+        lengths = [len(own) for metrics in self.results.values() for own in metrics.values()]
+        self._first_result -= max(lengths, default=0)
 
     def _rounds(self, monitor: Callable[..., Any] | None) -> None:
         """Run all rounds, unless early stopping, a callback or the monitor ends the fit before."""
@@ -287,8 +288,8 @@ class BoostingFit:
         rates = options.learning_rates(estimator.learning_rate)
         callbacks, stopping = FitCallbacks.of(estimator), self._early_stopping()
         n_rounds = integer_at_least("n_estimators", estimator.n_estimators, 1)
-        check_growing(n_rounds, self.n_known, "rounds", setup.prepared.resumed is None)
-        callbacks.begin(estimator, self._digest)
+        check_growing(n_rounds, self.n_known, "rounds", setup.prepared.resumed is not None)
+        callbacks.check_data(estimator, self._digest)
         is_evaluated = bool(callbacks.functions) or stopping is not None or monitor is not None
         has_metrics = any(each.metrics for each in setup.monitored)
         table = ScoreTable(setup.prepared.execution.verbose, self.n_known, n_rounds)
@@ -303,15 +304,16 @@ class BoostingFit:
                 self._read(unread)
                 if table.shows(number):
                     table.print_round(number, self._last_scores())
-                score, total = self.train_scores[-1], n_rounds
-                result = RoundResult(number, rate, score, self.results, total, self._estimator)
+                score, made = self.train_scores[-1], partial(estimator._fitted_by, self)
+                result = RoundResult(number, rate, score, self.results, n_rounds, made)
                 ends = callbacks.end_after(result)
                 ends |= stopping is not None and stopping.stops(number, self.scores[-1])
                 ends |= bool(monitor is not None and monitor(number, estimator, vars(self)))
                 if ends:
                     break
-        self._read(unread)
-        callbacks.finish()
+            self._read(unread)
+        self._read(unread)  # those that an interrupt left
+        callbacks.finish(self._n_rounds, "rounds")
         if stopping is not None:
             self.best_round = stopping.best_round
 
@@ -319,7 +321,8 @@ class BoostingFit:
         """Whether early stopping ended the fit that is resumed; this recalls its state."""
         if stopping is None or self.setup.prepared.resumed is None or not self.results:
             return False
-        answers = [stopping.stops(number, score) for number, score in enumerate(self.scores)]
+        scores = enumerate(self.scores, self._first_result)
+        answers = [stopping.stops(number, score) for number, score in scores]
         return any(answers)
 
     def _n_rounds(self) -> int:
@@ -333,10 +336,6 @@ class BoostingFit:
             data = rows.data.codes if isinstance(rows.data, BinnedMatrix) else rows.data
             arrays += [data, rows.y, rows.weights, rows.raw]
         return data_digest(self.setup.prepared, *arrays)
-
-    def _estimator(self) -> Any:
-        """A fitted estimator of the rounds so far."""
-        return self.setup.estimator._fitted_by(self)
 
     def _read(self, unread: list[tuple[int, FittedRound]]) -> None:
         """Store trees and scores of rounds that have not been read yet.
@@ -354,7 +353,7 @@ class BoostingFit:
             for each, loss in zip(self.setup.monitored, losses.watched, strict=True):
                 for name, score in each.scores(self.booster, self.setup.loss, loss).items():
                     own = self.results.setdefault(each.name, {}).setdefault(name, [])
-                    own[place:] = [score]
+                    own[number - self._first_result :] = [score]
             self.train_scores[place:] = [losses.train]
             self.trees[(number - self.n_known) * len(done.trees) :] = done.trees
             unread.pop(0)

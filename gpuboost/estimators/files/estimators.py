@@ -110,17 +110,29 @@ def load_checkpoint(path: str | os.PathLike[str]) -> tuple[Any, str]:
     ValueError
         If the file is damaged or is no checkpoint.
     """
-    estimator = load(path)
-    fields, _ = from_bytes(read_file(path))
-    if "checkpoint" not in fields:
+    try:
+        estimator, identity = _content_of(read_file(path), "auto", None)
+    except ValueError as error:
+        raise ValueError(f"cannot load a checkpoint from {os.fspath(path)!r}: {error}") from error
+    if identity is None:
         raise ValueError(
             f"{os.fspath(path)!r} is a model file, but no checkpoint; use another path"
         )
-    return estimator, fields.text("checkpoint")
+    return estimator, identity
+
+
+def check_storable(estimator: Any) -> None:
+    """Raise the error that writing a fitted estimator would raise, a ValueError."""
+    model_file_parts(estimator)
 
 
 def estimator_of(content: bytes, device: str = "auto", n_jobs: int | None = None) -> Any:
     """The estimator in the content of a file; the caller gives up ``content``."""
+    return _content_of(content, device, n_jobs)[0]
+
+
+def _content_of(content: bytes, device: str, n_jobs: int | None) -> tuple[Any, str | None]:
+    """The estimator in the content of a file, and its identity if it is a checkpoint."""
     fields, found = from_bytes(content)
     del content
     version = fields.take("version")
@@ -130,8 +142,7 @@ def estimator_of(content: bytes, device: str = "auto", n_jobs: int | None = None
         "a newer gpuboost may read it",
     )
     fields.text("writer")
-    if "checkpoint" in fields:
-        fields.text("checkpoint")
+    identity = fields.text("checkpoint") if "checkpoint" in fields else None
     arrays = Arrays(found)
     machine = {"device": device, "n_jobs": n_jobs}
     try:
@@ -140,7 +151,7 @@ def estimator_of(content: bytes, device: str = "auto", n_jobs: int | None = None
         raise ValueError("its estimators are nested too deeply") from error
     fields.end()
     arrays.end()
-    return estimator
+    return estimator, identity
 
 
 def model_file_parts(estimator: Any) -> Parts:

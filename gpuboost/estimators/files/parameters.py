@@ -15,6 +15,7 @@ from gpuboost.io.checks import require
 from gpuboost.io.json_values import NotStorable, from_json, to_json
 
 OF_THE_MACHINE = ("device", "n_jobs")
+_OF_THE_FIT = "callbacks"  # in a file they are None; a loaded model does not need them
 ESTIMATOR = "estimator"  # the type of unfitted estimators in JSON
 SKLEARN_TREES = (
     *("DecisionTreeClassifier", "DecisionTreeRegressor"),
@@ -27,7 +28,7 @@ def parameters_to_json(estimator: Any) -> dict[str, Any]:
     """The parameters by name; those that are Python code are left out, with a warning."""
     found = known_parameters(estimator)
     for name, value in estimator.get_params(deep=False).items():
-        if name not in found and name not in OF_THE_MACHINE:
+        if name not in found and name not in (*OF_THE_MACHINE, _OF_THE_FIT):
             warn_user(
                 f"the file does not hold {name}={value!r:.80}, which is Python code; a loaded "
                 f"{type(estimator).__name__} has the default of {name} and predicts the same"

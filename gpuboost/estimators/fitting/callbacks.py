@@ -1,9 +1,9 @@
 """Calls of the user's functions during a fit, and fits that end before their time.
 
 A fit calls each of ``callbacks`` after every tree of a forest and every round of boosting or
-AdaBoost, with a `RoundResult`. If one returns True, the fit ends and keeps the trees so far. An
-object with the methods of `Resumable` can also give the fit a model to go on from, as
-`gpuboost.callbacks.Checkpoint` does.
+AdaBoost, with a `RoundResult`. If one returns True, the fit ends and keeps the trees so far. A
+`Callback` is also called at the start and the end of the fit, and can give it a model to go on
+from, as `gpuboost.callbacks.Checkpoint` does.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -58,23 +58,33 @@ class RoundResult:
         return self.make()
 
 
-class Resumable(Protocol):
-    """A callback that can give a fit the model of an earlier fit that did not end."""
+class Callback:
+    """Base class of callbacks that are also called at the start and the end of a fit."""
 
-    def resume(self, estimator: Any) -> Any:
-        """The fitted estimator of the earlier fit, to which the fit adds; None without one."""
+    def start(self, estimator: Any, before: Any) -> Any:
+        """Called before the data are read.
 
-    def begin(self, estimator: Any, data: str) -> None:
-        """Called before the first tree with a digest of the data.
+        Parameters
+        ----------
+        estimator : estimator
+            The estimator that is fitted.
+        before : FittedTrees or None
+            The model that the fit adds trees to: that of a warm start or of ``init_model``.
 
-        Raises
-        ------
-        ValueError
-            If the earlier fit had other data or parameters.
+        Returns
+        -------
+        estimator or None
+            A fitted estimator with the first trees of this fit, which grows only the others.
         """
 
+    def check_data(self, estimator: Any, digest: Callable[[], str]) -> None:
+        """Called before the first tree grows; ``digest()`` is a digest of the data of the fit."""
+
+    def __call__(self, result: RoundResult) -> bool | None:
+        """Called after each tree or round; the fit ends if the result is True."""
+
     def finish(self, result: RoundResult) -> None:
-        """Called after the last tree, with its result, unless an error ends the fit."""
+        """Called after the last tree or round, unless an error ends the fit."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,34 +116,31 @@ class FitCallbacks:
         """Whether trees must be seen as they are finished."""
         return bool(self.functions) or self.keep_on_interrupt
 
+    def start(self, estimator: Any, before: Any) -> Any:
+        """The fitted estimator that the fit goes on from, or None."""
+        found = [each.start(estimator, before) for each in self._with_hooks()]
+        return next((each for each in found if each is not None), None)
+
+    def check_data(self, estimator: Any, digest: Callable[[], str]) -> None:
+        """Pass on the digest of the data."""
+        for each in self._with_hooks():
+            each.check_data(estimator, digest)
+
     def end_after(self, result: RoundResult) -> bool:
         """Call all functions; return whether one of them ends the fit."""
         self.last[:] = [result]
-        answers = [each(result) is True for each in self.functions]
-        return any(answers)
+        answers = [each(result) for each in self.functions]
+        return any(isinstance(own, (bool, np.bool_)) and bool(own) for own in answers)
 
-    def finish(self) -> None:
-        """Call the method ``finish`` of callbacks that have it, with the last result."""
-        for result in self.last:
-            for each in self.functions:
-                if hasattr(each, "finish"):
+    def finish(self, n_done: Callable[[], int], what: str) -> None:
+        """Tell those that want to know that the fit has ended."""
+        with self.interruptible(n_done, what):
+            for result in self.last:
+                for each in self._with_hooks():
                     each.finish(result)
 
-    def resumed(self, estimator: Any) -> Any:
-        """The fitted estimator that the fit goes on from, or None."""
-        found = [each.resume(estimator) for each in self._resumable()]
-        return next((each for each in found if each is not None), None)
-
-    def begin(self, estimator: Any, data: Callable[[], str]) -> None:
-        """Tell those that can resume a fit of its data."""
-        several = self._resumable()
-        if several:
-            digest = data()
-            for each in several:
-                each.begin(estimator, digest)
-
-    def _resumable(self) -> list[Any]:
-        return [each for each in self.functions if hasattr(each, "resume")]
+    def _with_hooks(self) -> list[Callback]:
+        return [each for each in self.functions if isinstance(each, Callback)]
 
     @contextmanager
     def interruptible(self, n_done: Callable[[], int], what: str) -> Iterator[None]:
@@ -159,12 +166,13 @@ class FitCallbacks:
         if not self.watches:
             return steps
         done: list[Step] = []
-        with self.interruptible(lambda: len(done), "trees"):
+        n_done = lambda: len(done)  # noqa: E731
+        with self.interruptible(n_done, "trees"):
             for step in steps:
                 done.append(step)
                 if self.functions and self.end_after(result_of(done)):
                     break
-        self.finish()
+        self.finish(n_done, "trees")
         return done
 
 

@@ -127,7 +127,7 @@ def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Prepared[Any]
     check_flush_to_zero()
     check_target_given(getattr(X, "shape", ()), y, type(estimator).__name__)
     execution, before = execution_of(estimator), estimator._model_to_extend()
-    resumed = FitCallbacks.of(estimator).resumed(estimator) if before is None else None
+    resumed = FitCallbacks.of(estimator).start(estimator, before)
     if resumed is not None:
         before = resumed._model
     X, device = adopt_features(X, execution.device)

@@ -114,7 +114,8 @@ class TreeEnsemble(ManyTrees):
         seed, bits = draw_seed(self.random_state, before), labels.weight_bits
         sampler = RowSampler(method, n, n_draws, seed, weights, balance, factor, bits)
         first = before.ensemble.n_trees if before else 0
-        check_growing(n_trees, first, "trees", warns=self._model_to_extend() is not None)
+        is_resumed = before is not self._model_to_extend()
+        check_growing(n_trees, first, "trees", is_resumed)
         features = self._feature_draw(inputs.schema.n_features)
         batch = TreeBatch(range(first, n_trees), sampler, features, self._empty_tree())
         return tree_plan(self, inputs, batch)
@@ -139,7 +140,7 @@ class TreeEnsemble(ManyTrees):
         facts, callbacks = {"estimator_": self._empty_tree()}, FitCallbacks.of(self)
         sampler, first = prepared.plan.batch.sampler, prepared.plan.batch.trees.start
         drawn = sampler.weights, sampler.balance, sampler.row_factor
-        callbacks.begin(self, lambda: data_digest(prepared, *drawn))
+        callbacks.check_data(self, lambda: data_digest(prepared, *drawn))
 
         def watch(trees: Iterable[Tree], model_of: Callable[..., FittedTrees]) -> Iterable[Tree]:
             def result_of(done: list[Tree]) -> RoundResult:

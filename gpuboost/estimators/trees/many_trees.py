@@ -170,15 +170,20 @@ class ManyTrees(TreeModel):
         return iter(self.estimators_)
 
 
-def check_growing(n_total: int, n_before: int, what: str, warns: bool = True) -> None:
-    """Check that a warm start removes no trees or rounds; warn (if it ``warns``) if it adds none.
+def check_growing(n_total: int, n_before: int, what: str, is_resumed: bool) -> None:
+    """Check that a warm start removes no trees or rounds; warn if it adds none.
 
-    A resumed fit does not warn.
+    The same holds for a fit that goes on from a checkpoint, without the warning.
     """
+    if n_total < n_before and is_resumed:
+        raise ValueError(
+            f"n_estimators={n_total} is less than the {n_before} {what} in the checkpoint; raise "
+            "it, delete the file to start anew, or use another path"
+        )
     if n_total < n_before:
         raise ValueError(
             f"n_estimators={n_total} must be larger or equal to the {n_before} {what} of the model "
             "when warm_start=True; raise it, or fit with warm_start=False"
         )
-    if n_total == n_before and warns:
+    if n_total == n_before and not is_resumed:
         warn_user("Warm-start fitting without increasing n_estimators does not fit new trees.")
