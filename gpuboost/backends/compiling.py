@@ -1,4 +1,4 @@
-"""Waits for a compiler: they can be interrupted, and whoever waits long is told why.
+"""Waits for a compiler, and worker threads, both of which an interrupt ends.
 
 A compiler runs in a thread of its own (`gpuboost.backends.numba.background`). The thread that needs
 the compiled code waits here in short steps, so Ctrl-C ends a wait in the main thread at once. The
@@ -87,11 +87,16 @@ def wait_for(done: threading.Event) -> None:
     try:
         waits.notify()
         while not done.wait(STEP_SECONDS):
-            if getattr(_of_thread, "is_cancelled", bool)():
-                raise CancelledError
+            check_cancelled()
             waits.notify()
     finally:
         waits.end()
+
+
+def check_cancelled() -> None:
+    """Raise CancelledError if the work of the calling thread was cancelled."""
+    if getattr(_of_thread, "is_cancelled", bool)():
+        raise CancelledError
 
 
 def cancel_waits_if(is_cancelled: Callable[[], bool]) -> None:

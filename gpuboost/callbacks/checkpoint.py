@@ -1,4 +1,4 @@
-"""Files from which a fit goes on that did not end."""
+"""Checkpoints, from which an interrupted fit is resumed."""
 
 from __future__ import annotations
 
@@ -36,12 +36,17 @@ _IDENTITY_PARTS = (  # of the identity
 
 
 class Checkpoint(Callback):
-    """Writes the model of the trees so far to a file, and goes on from it in the next fit.
+    """Writes the model of the trees so far to a file, from which the next fit is resumed.
 
     A fit with a checkpoint whose file exists loads the trees in it and grows only the others. The
     model, its scores and early stopping are then the same, bit for bit, as after a fit that was
     never stopped; with ``random_state=None``, the seed is that of the first fit. The file must be
-    of the same data and parameters, except for ``n_estimators``, ``device`` and ``n_jobs``.
+    of the same data (compared after binning), parameters and version of gpuboost;
+    ``n_estimators``, ``device`` and ``n_jobs`` may differ. With ``warm_start`` or ``init_model``,
+    it must be of a fit that adds trees to the same model, so each of several fits in a row needs a
+    path of its own.
+
+    The file is also written after the last tree, and when Ctrl-C ends the fit.
 
     The file is a model file: `gpuboost.load` returns the estimator with the trees so far. It is
     written beside its path and renamed, so it is whole at every moment. Delete it to start anew.
@@ -57,7 +62,7 @@ class Checkpoint(Callback):
         Time from one file to the next; None means that only the number counts. If both are None,
         the time is 60 seconds.
     resume : bool
-        Whether a fit goes on from the file if there is one. Otherwise it is overwritten.
+        Whether a fit is resumed from the file if there is one. Otherwise it is overwritten.
     """
 
     def __init__(

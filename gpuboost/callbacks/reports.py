@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gpuboost.data.advice import warn_user
 from gpuboost.data.parameters import integer_at_least, number_between
 from gpuboost.estimators.fitting.callbacks import Callback, RoundResult
 
@@ -53,12 +54,23 @@ class Log(Callback):
     def __init__(
         self, target: Callable[[dict[str, Any]], Any] | str | os.PathLike[str], *, every: int = 1
     ) -> None:
+        if not callable(target) and not isinstance(target, (str, os.PathLike)):
+            raise TypeError(f"target must be a function or a path, got {target!r:.80}")
         self.target, self.every = target, integer_at_least("every", every, 1)
         self._start = time.monotonic()
 
     def start(self, estimator: Any, before: Any) -> None:
-        """Start the clock."""
+        """Start the clock, and open the file once, so that a wrong path is an error now.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be opened.
+        """
         self._start = time.monotonic()
+        if not callable(self.target):
+            with Path(self.target).open("a", encoding="utf-8"):
+                pass
 
     def __call__(self, result: RoundResult) -> None:
         """Report the scores if it is time."""
@@ -69,8 +81,11 @@ class Log(Callback):
             self.target(facts)
             return
         known = {name: own if math.isfinite(own) else None for name, own in facts.items()}
-        with Path(self.target).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(known, allow_nan=False) + "\n")
+        try:
+            with Path(self.target).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(known, allow_nan=False) + "\n")
+        except OSError as error:  # such as a full disk, for which no fit should end
+            warn_user(f"the log {str(self.target)!r} could not be written: {error}")
 
 
 def scores_of(result: RoundResult) -> dict[str, Any]:

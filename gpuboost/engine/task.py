@@ -175,6 +175,8 @@ class GrowTask:
         Memory for histograms and other temporary arrays, in bytes.
     sampler : RowSampler or None
         Draws the same rows as ``rows_of``; with it, a device draws the rows itself.
+    is_watched : bool
+        Whether callbacks wait for each tree, so few trees should grow at once.
     """
 
     matrix: BinnedMatrix
@@ -187,6 +189,7 @@ class GrowTask:
     n_threads: int = 1
     memory_budget: int = 256 * 2**20
     sampler: RowSampler | None = None
+    is_watched: bool = False
 
     def tree_features(self, tree: int) -> np.ndarray:
         """Candidate features of the tree, ascending int32."""

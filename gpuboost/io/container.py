@@ -11,11 +11,13 @@ path, synced to the disk and renamed, so that the path holds the old file or the
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
 import tempfile
+import time
 from contextlib import suppress
-from errno import EISDIR
+from errno import EINVAL, EISDIR
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from gpuboost.io.checks import Fields, require
 # Python takes at most about 64 bytes for each value in JSON. Their sum may be twice the size of the
 # file, and never needs to be less than 64 MiB.
 _VALUE_BYTES, _FREE_BYTES = 64, 2**26
+_TEMPORARY, _STALE_SECONDS = ".tmp", 3600
 _ZEROS = b"0" * 64
 _BEFORE_DIGEST = rb'"{\"sha256\":\"'  # as it stands in the file
 # numpy's types of the file's types; others are refused.
@@ -73,6 +76,9 @@ def from_bytes(data: bytes) -> tuple[Fields, dict[str, np.ndarray]]:
         If the content is damaged or is not that of such a file.
     """
     text = data[8 : _end_of_json(data)]
+    is_json = text.startswith(b"{") and len(data) >= _end_of_json(data)
+    if not is_json:  # the parser would refuse it, too, but not say so
+        raise ValueError("it is not a model file of gpuboost, or is damaged")
     _check_size(text, len(data))
     header = Fields(json_values.loads(text), "its JSON")
     metadata = header.part("__metadata__")
@@ -126,8 +132,11 @@ def _check_digest(data: bytes) -> None:
 
 
 def write_file(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write a file so that its path holds the old or the new content, whole, at every moment."""
-    place = Path(path)
+    """Write a file so that its path holds the old or the new content, whole, at every moment.
+
+    A symbolic link stays one; the file that it names is replaced.
+    """
+    place = Path(os.path.realpath(path))
     handle, name = _new_temporary(place)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -144,19 +153,32 @@ def write_file(path: str | os.PathLike[str], content: bytes) -> None:
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Raise the OSError that `write_file` would raise because of the path or its folder."""
-    place = Path(path)
-    if place.is_dir():
-        raise IsADirectoryError(EISDIR, os.strerror(EISDIR), str(place))
+    """Raise the OSError that `write_file` would raise because of the path or its folder.
+
+    Temporary files of this path that are older than an hour are deleted: a process that was killed
+    while it wrote left them.
+    """
+    place = Path(os.path.realpath(path))
     handle, name = _new_temporary(place)
     os.close(handle)
     os.unlink(name)
+    for old in place.parent.glob(f".{glob.escape(place.name)}.*{_TEMPORARY}"):
+        with suppress(OSError):
+            if time.time() - old.stat().st_mtime > _STALE_SECONDS:
+                old.unlink()
 
 
 def _new_temporary(place: Path) -> tuple[int, str]:
-    """The handle and the name of a new file in the folder of a path."""
+    """The handle and the name of a new file in the folder of a path.
+
+    A folder, a device or a pipe is an OSError: renaming would replace it.
+    """
+    if place.is_dir():
+        raise IsADirectoryError(EISDIR, os.strerror(EISDIR), str(place))
+    if place.exists() and not place.is_file():
+        raise OSError(EINVAL, "it is not a regular file", str(place))
     try:
-        return tempfile.mkstemp(prefix=f".{place.name}.", suffix=".tmp", dir=place.parent)
+        return tempfile.mkstemp(prefix=f".{place.name}.", suffix=_TEMPORARY, dir=place.parent)
     except OSError as error:  # with the path that the user gave
         raise OSError(error.errno, error.strerror, str(place)) from error
 

@@ -10,7 +10,7 @@ from gpuboost.data.arrays import is_missing_label
 from gpuboost.data.frames import FeatureSchema
 from gpuboost.engine.bins import MAX_BINS, BinMapper
 from gpuboost.io.checks import Arrays, Fields, require
-from gpuboost.io.json_values import NotStorable, from_json, to_json
+from gpuboost.io.json_values import NotStorable, distinct, from_json, to_json
 
 MAX_FEATURES = 2**31 - 1
 
@@ -111,9 +111,9 @@ def _codes(values: Any, codes: Any) -> dict[Any, int]:
     is_scalar = all(isinstance(value, (str, bool, int, float)) for value in categories)
     require(is_scalar, "a category is neither a string, a number nor a bool")
     require(not any(map(is_missing_label, categories)), "a category is NaN")
-    found = dict(zip(categories, codes, strict=True))
-    require(len(found) == len(codes), "a feature has the same category twice")
-    return found
+    return dict(
+        zip(distinct(categories, "a feature has the same category twice"), codes, strict=True)
+    )
 
 
 def _bins(n_bins: np.ndarray, arrays: Arrays, is_categorical: np.ndarray) -> BinMapper:

@@ -5,6 +5,7 @@ are objects with one field that names the type::
 
     {"float": "nan"}                            nan, inf or -inf
     {"tuple": [1, 2]}
+    {"set": [1, 2]}                             a set or frozenset
     {"dict": [["key", 1], [2, null]]}           keys and values
     {"array": ["<U3", ["a", "b"]]}              dtype and values of a vector
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +25,8 @@ from gpuboost.io.checks import require
 _SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _INTEGER_TYPES = ("|b1", *(f"{o}{k}{n}" for k in "iu" for n in (1, 2, 4, 8) for o in "<|"))
 _FLOAT_TYPES = ("<f2", "<f4", "<f8")
+_LONGEST_STRING, _MOST_DIGITS = 2**20, 40  # of an array of strings; of an integer
+_EQUAL_HASHES = 16
 
 
 class NotStorable(ValueError):
@@ -47,6 +51,8 @@ def to_json(value: Any, other: Callable[[Any], Any] | None = None) -> Any:
         return [to_json(each, other) for each in value]
     if isinstance(value, tuple):
         return {"tuple": [to_json(each, other) for each in value]}
+    if isinstance(value, (set, frozenset)):
+        return {"set": [to_json(each, other) for each in sorted(value, key=repr)]}
     if isinstance(value, dict):
         pairs = [[to_json(k, other), to_json(v, other)] for k, v in value.items()]
         return {"dict": pairs}
@@ -60,12 +66,16 @@ def to_json(value: Any, other: Callable[[Any], Any] | None = None) -> Any:
 def _array_to_json(array: np.ndarray) -> list[Any]:
     kind = array.dtype.kind
     if array.ndim != 1 or kind not in "biufUTO":
-        raise NotStorable(f"an array of type {array.dtype} and shape {array.shape}")
+        raise NotStorable(
+            f"an array of type {array.dtype} and shape {array.shape} cannot be stored in a file; "
+            "convert labels to strings or numbers before the fit"
+        )
     if kind in "UTO":
         values = array.tolist()
         if not all(isinstance(each, (str, bool, int)) for each in values):
             raise NotStorable(
-                f"an array of objects that are not strings or integers: {array!r:.80}"
+                f"an array of objects that are not strings or integers cannot be stored in a file: "
+                f"{array!r:.80}"
             )
         return [f"<U{array.dtype.itemsize // 4}" if kind == "U" else "object", values]
     return [array.dtype.newbyteorder("<").str, [to_json(each) for each in array.tolist()]]
@@ -85,6 +95,12 @@ def from_json(value: Any, other: Callable[[str, Any], Any] | None = None) -> Any
     if kind == "tuple":
         require(isinstance(content, list), "a tuple is not a list")
         return tuple(from_json(each, other) for each in content)
+    if kind == "set":
+        is_scalars = isinstance(content, list) and not any(
+            isinstance(each, (list, dict)) for each in content
+        )
+        require(is_scalars, "a set is not a list of numbers, strings or bools")
+        return set(distinct(content, "a set has a value twice"))
     if kind == "dict":
         return _dict_from_json(content, other)
     if kind == "array":
@@ -100,9 +116,19 @@ def _dict_from_json(content: Any, other: Any) -> dict[Any, Any]:
         for pair in content
     )
     require(is_pairs, "a dict is not a list of keys and values")
-    found = {key: from_json(value, other) for key, value in content}
-    require(len(found) == len(content), "a dict has a key twice")
-    return found
+    distinct([key for key, _ in content], "a dict has a key twice")
+    return {key: from_json(value, other) for key, value in content}
+
+
+def distinct(values: list[Any], problem: str) -> list[Any]:
+    """Check that no value occurs twice, in time that grows with their number at worst.
+
+    Python takes quadratic time for values with equal hashes, which a file could hold on purpose.
+    """
+    hashes = Counter(map(hash, values))
+    require(max(hashes.values(), default=0) <= _EQUAL_HASHES, "many values have the same hash")
+    require(len(set(values)) == len(values), problem)
+    return values
 
 
 def array_from_json(content: Any) -> np.ndarray:
@@ -124,14 +150,20 @@ def array_from_json(content: Any) -> np.ndarray:
     if is_text:
         require(kinds <= {str}, "an array of strings has other values")
         width = int(name[2:])
-        require(max(map(len, values), default=0) <= width, "an array of strings is too narrow")
+        fits = max(map(len, values), default=0) <= width <= _LONGEST_STRING
+        require(fits, "an array of strings is too narrow or too wide")
         fits = 4 * width * len(values) <= max(64 * sum(map(len, values)), 2**20)
         require(fits, "the strings of an array need much memory, since few are long")
         return np.array(values, dtype=f"<U{width}")
     if name in _FLOAT_TYPES:
         numbers = [from_json(each) for each in values]
         require(all(type(each) is float for each in numbers), "an array of floats has other values")
-        return np.array(numbers, dtype=name)
+        wide = np.array(numbers, dtype=np.float64)
+        with np.errstate(over="ignore", under="ignore"):
+            found = wide.astype(name)
+        is_exact = np.array_equal(found.astype(np.float64), wide, equal_nan=True)
+        require(is_exact, f"an array has values that {name} cannot hold")
+        return found
     dtype = np.dtype(name)
     require(kinds <= {bool if dtype.kind == "b" else int}, "an array has values of another type")
     limits = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
@@ -154,7 +186,13 @@ def loads(text: str | bytes) -> Any:
         If the text is not JSON, has NaN or infinity, or is nested too deeply.
     """
     try:
-        return json.loads(text, object_pairs_hook=_fields, parse_constant=_refuse_constant)
+        return json.loads(
+            text,
+            object_pairs_hook=_fields,
+            parse_constant=_refuse_constant,
+            parse_float=_float,
+            parse_int=_integer,
+        )
     except RecursionError as error:
         raise ValueError("its JSON is nested too deeply") from error
     except UnicodeDecodeError as error:
@@ -170,4 +208,15 @@ def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> None:
-    require(False, f"its JSON has {name}, which is no number of JSON")
+    require(False, f"its JSON has {name}, which is not valid JSON")
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    require(math.isfinite(value), f"its JSON has {text:.40}, which float64 cannot hold")
+    return value
+
+
+def _integer(text: str) -> int:
+    require(len(text) <= _MOST_DIGITS, f"its JSON has an integer of {len(text)} digits")
+    return int(text)

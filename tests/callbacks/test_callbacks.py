@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 import gpuboost
+from gpuboost.backends.numpy.batches import WATCHED_TREES
+from gpuboost.backends.numpy.level_ops import NumpyLevelOps
 from gpuboost.callbacks import Callback, Log, Progress, RoundResult, TimeBudget, reports
 from tests.callbacks.cases import KINDS, data, fit, make
 
@@ -85,6 +87,8 @@ def test_a_callback_gets_a_fitted_estimator() -> None:
 def test_wrong_callbacks_are_refused_before_anything_is_grown() -> None:
     with pytest.raises(TypeError, match="callbacks must be a function"):
         fit(make("RandomForestRegressor", 4, callbacks=3))
+    with pytest.raises(TypeError, match=r"callbacks must be a function .* got <class"):
+        fit(make("RandomForestRegressor", 4, callbacks=[Progress]))
     with pytest.raises(TypeError, match="keep_on_interrupt must be"):
         fit(make("RandomForestRegressor", 4, keep_on_interrupt="yes"))
 
@@ -128,6 +132,20 @@ def test_an_interrupt_before_the_first_tree_is_raised(keep: bool) -> None:
         gpuboost.RandomForestRegressor(keep_on_interrupt=keep).fit(Interrupts(), [0.0, 1.0])
 
 
+def test_numpy_grows_few_trees_at_once_if_callbacks_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    start = NumpyLevelOps.start
+    monkeypatch.setattr(
+        NumpyLevelOps, "start", lambda task, trees: sizes.append(len(trees)) or start(task, trees)
+    )
+    expected = fit(make("RandomForestRegressor", 30)).fingerprint()
+    assert max(sizes) > WATCHED_TREES
+    sizes.clear()
+    model = make("RandomForestRegressor", 30, callbacks=[lambda result: None])
+    assert fit(model).fingerprint() == expected
+    assert set(sizes) == {WATCHED_TREES, 30 % WATCHED_TREES}
+
+
 # ---- the callbacks of the package ----------------------------------------------------------------
 
 
@@ -163,6 +181,22 @@ def test_log_to_a_function_and_a_file(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["train_score"] for line in lines] == model.train_score_.tolist()
     assert all(0.0 <= line["seconds"] < 60.0 for line in lines)
+
+
+def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="target must be a function or a path, got 3"):
+        Log(3)  # type: ignore[arg-type]
+    with pytest.raises(FileNotFoundError):
+        fit(make("RandomForestRegressor", 2, callbacks=[Log(tmp_path / "no" / "log")]))
+    path = tmp_path / "log"
+
+    def replace(result: RoundResult) -> None:
+        path.unlink(missing_ok=True) if path.is_file() else None
+        path.mkdir(exist_ok=True)
+
+    model = make("RandomForestRegressor", 2, callbacks=[replace, Log(path)])
+    with pytest.warns(UserWarning, match="the log .* could not be written"):
+        assert len(fit(model).estimators_) == 2
 
 
 def test_progress_shows_the_trees(capsys: pytest.CaptureFixture[str]) -> None:

@@ -170,7 +170,7 @@ def test_files_that_are_no_checkpoints_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "file"
     model = gpuboost.RandomForestRegressor(2, device="numpy").fit(X, y)
     model.save(path)
-    with pytest.raises(ValueError, match="is a model file, but no checkpoint"):
+    with pytest.raises(ValueError, match="is a model file, but not a checkpoint"):
         model.set_params(callbacks=[Checkpoint(path)]).fit(X, y)
     fit(make("AdaBoostRegressor", 3, callbacks=[Checkpoint(tmp_path / "other")]))
     with pytest.raises(ValueError, match="is of a AdaBoostRegressor, not of a RandomForest"):
@@ -216,8 +216,7 @@ def test_a_model_of_python_code_is_an_error_after_the_first_tree(tmp_path: Path)
     callbacks = [lambda result: seen.append(result.number), Checkpoint(tmp_path / "file")]
     model = make("GradientBoostingRegressor", 5, callbacks=callbacks)
     model.set_params(init=sklearn.linear_model.LinearRegression())
-    warned = pytest.warns(UserWarning, match="the file does not hold init")
-    with warned, pytest.raises(ValueError, match="only gpuboost's own estimators can be saved"):
+    with pytest.raises(ValueError, match="only gpuboost's own estimators can be saved"):
         fit(model)
     assert seen == [0]
 
@@ -306,6 +305,30 @@ def test_an_interrupt_while_the_last_file_is_written(
         with pytest.warns(UserWarning, match="interrupted and keeps the 4"):
             fit(model)
         assert model.fingerprint() == fit(make(name, 4)).fingerprint()
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_an_interrupt_writes_the_file(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+
+    def interrupt(result: RoundResult) -> None:
+        if result.number == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(make(name, 8, callbacks=[Checkpoint(path, every_seconds=3600), interrupt]))
+    assert len(gpuboost.load(path).estimators_) == 5
+    assert_same_fit(fit(make(name, 8, callbacks=[Checkpoint(path)])), fit(make(name, 8)))
+
+
+def test_errors_of_other_data_name_the_checkpoint(tmp_path: Path) -> None:
+    X, _y, classes = data()
+    callbacks = [Checkpoint(tmp_path / "file")]
+    model = gpuboost.RandomForestClassifier(3, device="numpy", callbacks=callbacks)
+    model.fit(X, classes)
+    for own, labels in ((X[:, :3], classes), (X, classes + 1)):
+        with pytest.raises(ValueError, match="This fit is resumed from a checkpoint"):
+            clone(model).fit(own, labels)
 
 
 def test_a_saved_model_needs_no_callbacks(tmp_path: Path) -> None:

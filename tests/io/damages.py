@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -93,6 +94,13 @@ def after_regressor(loss: str = "poisson") -> Any:
     X, _, y = frame()
     init = gpuboost.DecisionTreeRegressor(max_depth=1, device="numpy")
     return gpuboost.GradientBoostingRegressor(init=init, loss=loss, **FEW).fit(X, np.exp(y))
+
+
+def after_boosting() -> Any:
+    X, _, y = frame()
+    init = gpuboost.GradientBoostingRegressor(loss="poisson", **FEW)
+    model = gpuboost.GradientBoostingRegressor(init=init, loss="gamma", **FEW)
+    return model.fit(X, np.exp(y))
 
 
 def tweedie() -> Any:
@@ -254,6 +262,12 @@ def same_category_twice(header: Header, arrays: Arrays) -> None:
     categories[0][1] = categories[0][0]
 
 
+@damage(by_category)
+def categories_with_one_hash(header: Header, arrays: Arrays) -> None:
+    values = [i * sys.hash_info.modulus for i in range(20)]
+    header["model"]["features"]["categories"]["0"] = [values, [0] * 20]
+
+
 @damage(stump)
 def categories_of_a_number(header: Header, arrays: Arrays) -> None:
     header["model"]["features"]["categories"]["0"] = [["red"], [0]]
@@ -267,6 +281,16 @@ def key_twice(header: Header, arrays: Arrays) -> None:
     header["parameters"]["monotonic_cst"] = {"dict": [["a", 1], ["a", -1]]}
 
 
+@damage(by_category)
+def set_of_lists(header: Header, arrays: Arrays) -> None:
+    header["model"]["features"]["categories"]["0"][0][0] = {"set": [[0], 1]}
+
+
+@damage(stump)
+def value_of_a_set_twice(header: Header, arrays: Arrays) -> None:
+    header["parameters"]["monotonic_cst"] = [{"set": [0, 1, 0]}]
+
+
 @damage(stump)
 def unknown_type_of_value(header: Header, arrays: Arrays) -> None:
     header["parameters"]["monotonic_cst"] = {"function": ["DecisionTreeRegressor", {}]}
@@ -275,6 +299,26 @@ def unknown_type_of_value(header: Header, arrays: Arrays) -> None:
 @damage(stump)
 def strings_that_are_cut(header: Header, arrays: Arrays) -> None:
     header["parameters"]["monotonic_cst"] = {"array": ["<U2", ["long"]]}
+
+
+@damage(stump)
+def strings_of_a_type_that_does_not_exist(header: Header, arrays: Arrays) -> None:
+    header["parameters"]["monotonic_cst"] = {"array": ["<U99999999999", []]}
+
+
+@damage(stump)
+def float_beyond_its_type(header: Header, arrays: Arrays) -> None:
+    header["parameters"]["monotonic_cst"] = {"array": ["<f2", [1e300]]}
+
+
+@damage(rounds)
+def class_that_is_nan(header: Header, arrays: Arrays) -> None:
+    header["classes"] = [{"array": ["<f8", [0.0, 1.0, {"float": "nan"}]]}]
+
+
+@damage(rounds)
+def class_twice(header: Header, arrays: Arrays) -> None:
+    header["classes"] = [{"array": ["<U3", ["yes", "no", "yes"]]}]
 
 
 @damage(stump)
@@ -334,6 +378,11 @@ def init_of_classes(header: Header, arrays: Arrays) -> None:
 @damage(after_regressor)
 def negative_init(header: Header, arrays: Arrays) -> None:
     arrays["model/init/model/trees/value"][:] = -1.0
+
+
+@damage(after_boosting)
+def init_that_overflows(header: Header, arrays: Arrays) -> None:
+    arrays["model/init/model/baseline"][:] = 1e4
 
 
 @damage(lambda: after_regressor("squared_error"))
@@ -414,6 +463,8 @@ EDITS = {
     "a float that is none": ('"ccp_alpha":0.0', '"ccp_alpha":{"float":"one"}'),
     "deep nesting": ('"ccp_alpha":0.0', '"ccp_alpha":' + "[" * 100_000 + "]" * 100_000),
     "a huge integer": ('"ccp_alpha":0.0', '"ccp_alpha":' + "9" * 100_000),
+    "an integer of 1,000 digits": ('"ccp_alpha":0.0', '"ccp_alpha":' + "9" * 1_000),
+    "a float beyond float64": ('"ccp_alpha":0.0', '"ccp_alpha":1e999'),
     "many values": ('"ccp_alpha":0.0', '"ccp_alpha":[' + "0," * 1_100_000 + "0]"),
     "version 2": ('"version":1', '"version":2'),
     "version true": ('"version":1', '"version":true'),

@@ -271,6 +271,51 @@ def test_paths_that_cannot_be_read_or_written(tmp_path: Path) -> None:
         small_tree().save(tmp_path / "nothing" / "model")
     with pytest.raises(IsADirectoryError):
         gpuboost.load(tmp_path)
+    with pytest.raises(IsADirectoryError):
+        small_tree().save(tmp_path)
+
+
+def test_devices_and_pipes_are_not_replaced_and_links_stay(tmp_path: Path) -> None:
+    pipe, link, real = (tmp_path / name for name in ("pipe", "link", "real"))
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="it is not a regular file"):
+        small_tree().save(pipe)
+    assert pipe.is_fifo()
+    link.symlink_to("real")
+    small_tree().save(link)
+    assert link.is_symlink() and gpuboost.load(real).fingerprint() == small_tree().fingerprint()
+    with pytest.raises(OSError, match="not_there"):
+        container.check_writable(tmp_path / "not_there" / "model")
+
+
+def test_old_temporary_files_are_deleted(tmp_path: Path) -> None:
+    old, new, other = (tmp_path / f".{name}.tmp" for name in ("model.1", "model.2", "other.1"))
+    for file in (old, new, other):
+        file.touch()
+    for file in (old, other):
+        os.utime(file, (0, 0))
+    container.check_writable(tmp_path / "model")
+    assert sorted(tmp_path.iterdir()) == [new, other]
+
+
+def test_boosting_may_start_from_boosting_of_means(tmp_path: Path) -> None:
+    X, y = data_for("GradientBoostingRegressor")
+    few: dict[str, Any] = {"device": "numpy", "random_state": 0, "loss": "poisson"}
+    hist = gpuboost.HistGradientBoostingRegressor(loss="poisson", max_iter=3, device="numpy")
+    for init in (gpuboost.GradientBoostingRegressor(n_estimators=3, **few), hist):
+        model = gpuboost.GradientBoostingRegressor(n_estimators=3, init=init, **few)
+        model.fit(X, np.exp(y / np.abs(y).max())).save(tmp_path / "model")
+        np.testing.assert_array_equal(
+            gpuboost.load(tmp_path / "model").predict(X), model.predict(X)
+        )
+
+
+def test_sets_are_parameters(tmp_path: Path) -> None:
+    X, y = data_for("GradientBoostingRegressor")
+    constraints = [{0, 1}, {2}]
+    model = make("GradientBoostingRegressor", interaction_cst=constraints).fit(X, y)
+    model.save(tmp_path / "model")
+    assert gpuboost.load(tmp_path / "model").interaction_cst == constraints
 
 
 @pytest.mark.parametrize(
@@ -278,7 +323,7 @@ def test_paths_that_cannot_be_read_or_written(tmp_path: Path) -> None:
     [
         (b"", "is damaged"),
         (b"x" * 100, "is damaged"),
-        (pickle.dumps({"a": 1}), "is not UTF-8"),
+        (pickle.dumps({"a": 1}), "is not a model file of gpuboost"),
         (container.safetensors.numpy.save({"x": np.ones(2)}), "no field '__metadata__'"),
     ],
 )

@@ -29,7 +29,12 @@ class NumpyBackend(HostBackend):
 
     def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
         """Grow the trees of ``task`` in batches."""
-        grown = in_batches(task, lambda trees: _grow(task, trees))
+        from gpuboost.backends.numpy.level_ops import NumpyLevelOps  # before threads start
+
+        def grow(trees: Sequence[int]) -> list[GrownTree]:
+            return grow_levels(partial(NumpyLevelOps.start, task, trees), task).end_batch()
+
+        grown = in_batches(task, grow)
         yield from zip(task.trees, chain.from_iterable(grown), strict=True)
 
     def booster(self, task: BoostTask) -> Booster:
@@ -45,10 +50,3 @@ class NumpyBackend(HostBackend):
     def apply(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
         """Leaf of each row in each tree."""
         return prediction.apply(ensemble, X)
-
-
-def _grow(task: GrowTask, trees: Sequence[int]) -> list[GrownTree]:
-    """Grow the trees of one batch."""
-    from gpuboost.backends.numpy.level_ops import NumpyLevelOps
-
-    return grow_levels(partial(NumpyLevelOps.start, task, trees), task).end_batch()

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import numpy as np
 
+from gpuboost.backends.compiling import worker_threads
 from gpuboost.engine.task import GrowTask
 
 ROWS_PER_BATCH = 1 << 17  # rows of all trees of a batch, so that its arrays fit the CPU caches
+WATCHED_TREES = 4  # of a batch, if callbacks or an interrupt can end the fit after any tree
 _LARGEST_KEPT = (32 << 20) - (1 << 16)  # bytes; larger blocks do not raise glibc's threshold
 
 Grown = TypeVar("Grown")
@@ -21,16 +22,17 @@ def in_batches(task: GrowTask, grow: Callable[[Sequence[int]], Grown]) -> Iterat
 
     A batch has one tree, or several that together have at most `ROWS_PER_BATCH` rows, where all
     rows of the matrix count for each tree. It has no more trees than each thread gets if they are
-    divided equally.
+    divided equally, and at most `WATCHED_TREES` trees if callbacks wait for them.
     """
     _keep_freed_memory()
     size = max(1, ROWS_PER_BATCH // task.matrix.n_samples)
     size = max(1, min(size, -(-len(task.trees) // task.n_threads)))
+    size = min(size, WATCHED_TREES) if task.is_watched else size
     batches = [task.trees[i : i + size] for i in range(0, len(task.trees), size)]
     if task.n_threads == 1 or len(batches) == 1:
         yield from map(grow, batches)
         return
-    with ThreadPoolExecutor(task.n_threads) as pool:
+    with worker_threads(task.n_threads) as pool:
         yield from pool.map(grow, batches)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from gpuboost.backends.compiling import check_cancelled
 from gpuboost.backends.numpy.constraints import FrontierConstraints
 from gpuboost.engine import randomness
 from gpuboost.engine.criteria import median_signs
@@ -174,7 +175,14 @@ class RowOps:
         return rows, replace(frontier, gradient=sums, medians=medians)
 
     def finished(self, frontier: Frontier) -> bool:
-        """Whether the frontier is empty."""
+        """Whether the frontier is empty.
+
+        Raises
+        ------
+        CancelledError
+            An interrupt or a callback has ended the fit.
+        """
+        check_cancelled()
         return not len(frontier)
 
     def open_nodes(self, rows: RowBlock, frontier: Frontier, depth: int) -> np.ndarray:

@@ -295,7 +295,7 @@ class BoostingFit:
         table = ScoreTable(setup.prepared.execution.verbose, self.n_known, n_rounds)
         unread: list[tuple[int, FittedRound]] = []
         numbers = range(0) if self._has_stopped(stopping) else range(self.n_known, n_rounds)
-        with callbacks.interruptible(lambda: self._n_rounds() + len(unread), "rounds"):
+        with callbacks.running(lambda: self._n_rounds() + len(unread), "rounds"):
             for number in numbers:
                 rate = rates(number)
                 unread.append((number, self.booster.boost(number, rate)))
@@ -313,7 +313,6 @@ class BoostingFit:
                     break
             self._read(unread)
         self._read(unread)  # those that an interrupt left
-        callbacks.finish(self._n_rounds, "rounds")
         if stopping is not None:
             self.best_round = stopping.best_round
 

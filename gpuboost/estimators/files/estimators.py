@@ -29,8 +29,9 @@ from gpuboost.estimators.files.models import (
 from gpuboost.estimators.files.parameters import (
     estimator_from_json,
     estimator_to_json,
-    parameters_to_json,
+    known_parameters,
     unfitted,
+    warn_of_lost_parameters,
 )
 from gpuboost.estimators.files.reports import reports_from_parts, reports_to_parts
 from gpuboost.estimators.files.trees import Parts, prefixed
@@ -44,7 +45,7 @@ from gpuboost.estimators.imported.estimators import (
 from gpuboost.estimators.trees.many_trees import ManyTrees
 from gpuboost.io.checks import Arrays, Fields, require
 from gpuboost.io.container import from_bytes, read_file, to_bytes, write_file
-from gpuboost.io.json_values import NotStorable, from_json, to_json
+from gpuboost.io.json_values import NotStorable, distinct, from_json, to_json
 
 FILE_VERSION = 1
 MAX_OUTPUTS = 2**20
@@ -55,6 +56,7 @@ CLASS_OF_NAME: dict[str, Any] = {name: getattr(public, name) for name in public.
 def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     """Write a fitted estimator to a file; see `TreeModel.save`."""
     check_is_fitted(estimator)
+    warn_of_lost_parameters(estimator)
     content = to_bytes(*model_file_parts(estimator))
     estimator_of(content)  # a file that cannot be loaded is never written
     write_file(path, content)
@@ -116,14 +118,14 @@ def load_checkpoint(path: str | os.PathLike[str]) -> tuple[Any, str]:
         raise ValueError(f"cannot load a checkpoint from {os.fspath(path)!r}: {error}") from error
     if identity is None:
         raise ValueError(
-            f"{os.fspath(path)!r} is a model file, but no checkpoint; use another path"
+            f"{os.fspath(path)!r} is a model file, but not a checkpoint; use another path"
         )
     return estimator, identity
 
 
 def check_storable(estimator: Any) -> None:
-    """Raise the error that writing a fitted estimator would raise, a ValueError."""
-    model_file_parts(estimator)
+    """Raise the ValueError that writing or reading the file of a fitted estimator would raise."""
+    estimator_of(to_bytes(*model_file_parts(estimator)))
 
 
 def estimator_of(content: bytes, device: str = "auto", n_jobs: int | None = None) -> Any:
@@ -139,7 +141,7 @@ def _content_of(content: bytes, device: str, n_jobs: int | None) -> tuple[Any, s
     require(
         version == FILE_VERSION and type(version) is int,
         f"its version is {version!r:.20}, but this gpuboost reads version {FILE_VERSION}; "
-        "a newer gpuboost may read it",
+        "a newer gpuboost may read later versions",
     )
     fields.text("writer")
     identity = fields.text("checkpoint") if "checkpoint" in fields else None
@@ -178,7 +180,7 @@ def estimator_to_parts(estimator: Any) -> Parts:
     reports, scores = reports_to_parts(estimator)
     header: dict[str, Any] = {
         "estimator": name,
-        "parameters": parameters_to_json(estimator),
+        "parameters": known_parameters(estimator),
         "reports": reports,
     }
     arrays = prefixed("reports", scores)
@@ -280,8 +282,10 @@ def _classes(fields: Fields) -> list[np.ndarray]:
     several = from_json(fields.take("classes"))
     is_arrays = isinstance(several, list) and all(isinstance(own, np.ndarray) for own in several)
     require(is_arrays and several, "the classes are not arrays of labels")
-    is_distinct = all(0 < len(own) == len(set(own.tolist())) for own in several)
-    require(is_distinct, "an output has no classes, or a class twice")
+    for own in several:
+        distinct(own.tolist(), "an output has a class twice")
+        is_finite = own.dtype.kind != "f" or np.isfinite(own).all()
+        require(is_finite, "a class label is NaN or infinite")
     return several
 
 

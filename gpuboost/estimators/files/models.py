@@ -14,7 +14,7 @@ import numpy as np
 
 from gpuboost.engine.losses import Loss, make_loss
 from gpuboost.engine.losses.custom import placeholder_loss
-from gpuboost.engine.losses.links import IDENTITY
+from gpuboost.engine.losses.links import IDENTITY, LOG
 from gpuboost.estimators.adaboost.model import AdaBoostTrees
 from gpuboost.estimators.boosting.model import BoostedRounds
 from gpuboost.estimators.files.trees import Parts, prefixed, trees_from_parts, trees_to_parts
@@ -24,6 +24,7 @@ from gpuboost.io.json_values import NotStorable, from_json, to_json
 
 USER_LOSS = "user"
 MAX_COLUMNS = 2**20  # of raw predictions
+_LARGEST_RAW = 700.0  # whose exponential is finite
 
 
 @dataclass(frozen=True)
@@ -142,12 +143,22 @@ def _check_init(init: Any, model: FittedTrees, loss: Loss, target: TargetShape) 
     is_value = not hasattr(init, "classes_") and getattr(init, "n_outputs_", 1) in (1, loss.columns)
     require(is_value, "init does not predict the values of the outputs")
     if loss.facts.link != IDENTITY:
-        means: Any = getattr(init, "_model", None)
-        is_positive = isinstance(means, FittedTrees) and not isinstance(means, BoostedRounds)
-        is_positive = is_positive and means.ensemble.value.min() > 0.0
+        is_positive = _predicts_positive(getattr(getattr(init, "_boosting", init), "_model", None))
         require(
-            is_positive, "init has predictions that are not positive, for a loss that needs them"
+            is_positive, "init may have predictions that are not positive, but the loss needs them"
         )
+
+
+def _predicts_positive(model: Any) -> bool:
+    """Whether all predictions of a model are positive and finite."""
+    if not isinstance(model, BoostedRounds):
+        return isinstance(model, FittedTrees) and bool(model.ensemble.value.min() > 0.0)
+    largest = np.abs(model.ensemble.value).max(axis=1)
+    raw = (
+        np.abs(model.baseline).max()
+        + np.maximum.reduceat(largest, model.ensemble.offset[:-1]).sum()
+    )
+    return model.loss.facts.link == LOG and model.init is None and bool(raw <= _LARGEST_RAW)
 
 
 def _check_probabilities(value: np.ndarray, target: TargetShape) -> None:
@@ -183,7 +194,10 @@ def _loss_from_json(fields: Fields, target: TargetShape) -> Loss:
         loss = _named_loss(name, given, columns, target)
     by_class = target.n_classes[0] if target.n_classes else 0
     fits = not by_class or loss.columns == (1 if by_class <= 2 else by_class)
-    require(fits and loss.columns == columns, "the loss has not the columns of the target")
+    require(
+        fits and loss.columns == columns,
+        "the loss and the target have different numbers of columns",
+    )
     return loss
 
 

@@ -24,20 +24,20 @@ SKLEARN_TREES = (
 _SKLEARN = "sklearn.tree."
 
 
-def parameters_to_json(estimator: Any) -> dict[str, Any]:
-    """The parameters by name; those that are Python code are left out, with a warning."""
+def warn_of_lost_parameters(estimator: Any) -> None:
+    """Warn of parameters that a file cannot hold."""
     found = known_parameters(estimator)
     for name, value in estimator.get_params(deep=False).items():
         if name not in found and name not in (*OF_THE_MACHINE, _OF_THE_FIT):
             warn_user(
-                f"the file does not hold {name}={value!r:.80}, which is Python code; a loaded "
-                f"{type(estimator).__name__} has the default of {name} and predicts the same"
+                f"the file does not hold {name}={value!r:.80}, which is neither text nor numbers; "
+                f"a loaded {type(estimator).__name__} has the default of {name} and predicts the "
+                "same"
             )
-    return found
 
 
 def known_parameters(estimator: Any) -> dict[str, Any]:
-    """The parameters by name, without those that are Python code or of the machine."""
+    """The parameters by name, without those of the machine and those that no JSON can hold."""
     found = {}
     for name, value in estimator.get_params(deep=False).items():
         with suppress(NotStorable):
@@ -55,7 +55,7 @@ def estimator_to_json(estimator: Any) -> dict[str, Any]:
         name = kind.__name__
     else:
         raise NotStorable(f"{estimator!r:.80} cannot be stored in a file")
-    return {ESTIMATOR: [name, parameters_to_json(estimator)]}
+    return {ESTIMATOR: [name, known_parameters(estimator)]}
 
 
 def estimator_from_json(kind: str, content: Any, classes: dict[str, type]) -> Any:

@@ -58,7 +58,7 @@ def trees_from_parts(
     stops = [0, *(batch.trees.stop for batch in batches)]
     starts = [batch.trees.start for batch in batches]
     in_turn = starts == stops[:-1] and stops[-1] == ensemble.n_trees
-    require(in_turn, "the batches do not have all trees, in turn")
+    require(in_turn, "the batches do not cover all trees in order")
     n_features = schema.n_features
     fits = all(b.feature_draw is None or b.feature_draw.n_features == n_features for b in batches)
     require(fits, "features are drawn from another number of features")

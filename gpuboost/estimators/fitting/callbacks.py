@@ -41,8 +41,6 @@ class RoundResult:
         ``evals_result_`` so far; empty in forests and AdaBoost.
     n_total : int
         Number of rounds or trees that the fit will have if nothing ends it before.
-    make : callable
-        Makes the result of `estimator`.
     """
 
     number: int
@@ -50,12 +48,12 @@ class RoundResult:
     train_score: float | None = None
     scores: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     n_total: int = 0
-    make: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
+    _make: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
 
     def estimator(self) -> Any:
         """A fitted estimator with the trees so far. Each call copies the trees."""
-        assert self.make is not None
-        return self.make()
+        assert self._make is not None
+        return self._make()
 
 
 class Callback:
@@ -84,7 +82,7 @@ class Callback:
         """Called after each tree or round; the fit ends if the result is True."""
 
     def finish(self, result: RoundResult) -> None:
-        """Called after the last tree or round, unless an error ends the fit."""
+        """Called at the end, also after an interrupt, but not after another error."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,10 +101,10 @@ class FitCallbacks:
             () if given is None else tuple(given) if isinstance(given, (list, tuple)) else (given,)
         )
         for each in several:
-            if not callable(each):
+            if not callable(each) or isinstance(each, type):
                 raise TypeError(
-                    "callbacks must be a function of a RoundResult, or a list of them, got "
-                    f"{each!r:.80}"
+                    "callbacks must be a function of a RoundResult, such as an object of a class "
+                    f"in gpuboost.callbacks, or a list of them, got {each!r:.80}"
                 )
         keeps = boolean("keep_on_interrupt", getattr(estimator, "keep_on_interrupt", False))
         return cls(several, keeps)
@@ -132,21 +130,28 @@ class FitCallbacks:
         answers = [each(result) for each in self.functions]
         return any(isinstance(own, (bool, np.bool_)) and bool(own) for own in answers)
 
-    def finish(self, n_done: Callable[[], int], what: str) -> None:
-        """Tell those that want to know that the fit has ended."""
-        with self.interruptible(n_done, what):
-            for result in self.last:
-                for each in self._with_hooks():
-                    each.finish(result)
+    def _finish(self) -> None:
+        """Call the method ``finish`` of those that have it, with the last result."""
+        for result in self.last:
+            for each in self._with_hooks():
+                each.finish(result)
 
     def _with_hooks(self) -> list[Callback]:
         return [each for each in self.functions if isinstance(each, Callback)]
 
     @contextmanager
-    def interruptible(self, n_done: Callable[[], int], what: str) -> Iterator[None]:
-        """Context of the growth of trees that an interrupt ends, if there are trees to keep."""
+    def running(self, n_done: Callable[[], int], what: str) -> Iterator[None]:
+        """Context of the growth of trees, at whose end callbacks finish, also after an interrupt.
+
+        An interrupt of the growth or of the callbacks is raised unless there are trees to keep.
+        """
         try:
-            yield
+            try:
+                yield
+            except KeyboardInterrupt:
+                self._finish()
+                raise
+            self._finish()
         except KeyboardInterrupt:
             if not (self.keep_on_interrupt and n_done()):
                 raise
@@ -166,13 +171,11 @@ class FitCallbacks:
         if not self.watches:
             return steps
         done: list[Step] = []
-        n_done = lambda: len(done)  # noqa: E731
-        with self.interruptible(n_done, "trees"):
+        with self.running(lambda: len(done), "trees"):
             for step in steps:
                 done.append(step)
                 if self.functions and self.end_after(result_of(done)):
                     break
-        self.finish(n_done, "trees")
         return done
 
 

@@ -131,9 +131,10 @@ def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Prepared[Any]
     if resumed is not None:
         before = resumed._model
     X, device = adopt_features(X, execution.device)
-    table = read_training(X, estimator, before)
+    with _advice_if_resumed(resumed):
+        table = read_training(X, estimator, before)
     y, sample_weight = (adopt_targets(given, device) for given in (y, sample_weight))
-    with where_they_are(y, sample_weight):
+    with where_they_are(y, sample_weight), _advice_if_resumed(resumed):
         labels, weights = read_targets(estimator._read_labels, y, sample_weight, table.n_samples)
         if before is not None and not estimator._has_all_trees():
             check_same_labels(resumed or estimator, labels)
@@ -143,6 +144,20 @@ def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Prepared[Any]
     matrix = table.bin(weights, backend, execution.n_threads)
     of_fit = plan, backend, execution, before, resumed
     return Prepared(table.schema, matrix, labels, *of_fit)
+
+
+@contextmanager
+def _advice_if_resumed(resumed: Any) -> Iterator[None]:
+    """Context in which errors of a resumed fit say that the checkpoint may be of other data."""
+    try:
+        yield
+    except ValueError as error:
+        if resumed is None:
+            raise
+        raise ValueError(
+            f"{error} (This fit is resumed from a checkpoint. If that is of other data, delete its "
+            "file or use another path.)"
+        ) from error
 
 
 def check_same_labels(estimator: Any, labels: AnyLabels) -> None:

@@ -146,7 +146,7 @@ class TreeEnsemble(ManyTrees):
             def result_of(done: list[Tree]) -> RoundResult:
                 n_done = first + len(done)
                 made = lambda: fitted_copy(self, prepared, model_of(done), facts)  # noqa: E731
-                return RoundResult(n_done - 1, n_total=self.n_estimators, make=made)
+                return RoundResult(n_done - 1, n_total=self.n_estimators, _make=made)
 
             return callbacks.watched(trees, result_of)
 

@@ -294,7 +294,7 @@ def test_a_tree_without_rows_is_an_error() -> None:
     nothing, backend = cast("Any", None), cast("Any", ShimBackend())
     labels: Any = SimpleNamespace(n_outputs=1)
     execution = Execution("cuda", 1, 0)
-    prepared = Prepared(labels, task.matrix, nothing, plan, backend, execution)
+    prepared = Prepared(nothing, task.matrix, labels, plan, backend, execution)
     with pytest.raises(ValueError, match="all 2 rows drawn for tree 0 are of classes whose"):
         grow_trees(prepared)
 
