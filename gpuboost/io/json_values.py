@@ -25,8 +25,8 @@ from gpuboost.io.checks import require
 _SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _INTEGER_TYPES = ("|b1", *(f"{o}{k}{n}" for k in "iu" for n in (1, 2, 4, 8) for o in "<|"))
 _FLOAT_TYPES = ("<f2", "<f4", "<f8")
-_LONGEST_STRING, _MOST_DIGITS = 2**20, 40  # of an array of strings; of an integer
-_EQUAL_HASHES = 16
+_MAX_STRING, _MAX_DIGITS = 2**20, 40  # of an array of strings; of an integer
+_MAX_EQUAL_HASHES = 16
 
 
 class NotStorable(ValueError):
@@ -126,7 +126,7 @@ def distinct(values: list[Any], problem: str) -> list[Any]:
     Python takes quadratic time for values with equal hashes, which a file could hold on purpose.
     """
     hashes = Counter(map(hash, values))
-    require(max(hashes.values(), default=0) <= _EQUAL_HASHES, "many values have the same hash")
+    require(max(hashes.values(), default=0) <= _MAX_EQUAL_HASHES, "many values have the same hash")
     require(len(set(values)) == len(values), problem)
     return values
 
@@ -150,7 +150,7 @@ def array_from_json(content: Any) -> np.ndarray:
     if is_text:
         require(kinds <= {str}, "an array of strings has other values")
         width = int(name[2:])
-        fits = max(map(len, values), default=0) <= width <= _LONGEST_STRING
+        fits = max(map(len, values), default=0) <= width <= _MAX_STRING
         require(fits, "an array of strings is too narrow or too wide")
         fits = 4 * width * len(values) <= max(64 * sum(map(len, values)), 2**20)
         require(fits, "the strings of an array need much memory, since few are long")
@@ -218,5 +218,5 @@ def _float(text: str) -> float:
 
 
 def _integer(text: str) -> int:
-    require(len(text) <= _MOST_DIGITS, f"its JSON has an integer of {len(text)} digits")
+    require(len(text) <= _MAX_DIGITS, f"its JSON has an integer of {len(text)} digits")
     return int(text)
