@@ -104,19 +104,17 @@ def _split_inputs(
 def _keys(own: CategoryNumbers, kind: Any) -> tuple[np.ndarray, np.ndarray]:
     """Numbers that a categorical feature can have, and the code of each.
 
-    A number also matches its nearest float32, unless several have the same, as in `apply_schema`.
+    A float also matches its nearest float32, unless that is a category or the nearest float32 of
+    several, as in `apply_schema`.
     """
     with np.errstate(over="ignore", under="ignore"):
-        near, first, count = np.unique(
-            own.numbers.astype(np.float32), return_index=True, return_counts=True
-        )
-    near, first = near[count == 1].astype(np.float64), first[count == 1]
-    if kind == np.float32:
-        keys, codes = near, own.codes[first]
-    else:
-        is_new = ~np.isin(near, own.numbers)
-        keys = np.append(own.numbers, near[is_new])
-        codes = np.append(own.codes, own.codes[first[is_new]])
+        nearest = own.numbers.astype(np.float32).astype(np.float64)
+    is_key = (nearest == own.numbers) | (kind == np.float64)
+    floats = np.flatnonzero([isinstance(each, float) for each in own.categories])
+    near, first, count = np.unique(nearest[floats], return_index=True, return_counts=True)
+    is_new = (count == 1) & ~np.isin(near, own.numbers)
+    keys = np.append(own.numbers[is_key], near[is_new])
+    codes = np.append(own.codes[is_key], own.codes[floats[first[is_new]]])
     if not len(keys):  # the operator needs a key
         return np.zeros(1, kind), np.full(1, MISSING_CODE)
     return keys.astype(kind), codes
