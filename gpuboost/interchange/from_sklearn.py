@@ -26,7 +26,10 @@ from gpuboost.estimators.imported.estimators import (
     ImportedRegressor,
 )
 from gpuboost.estimators.imported.model import (
+    ABOVE_ZERO,
     ALL_COLUMNS,
+    BY_PROBABILITY,
+    FROM_ZERO,
     ImportedTrees,
     LeafSum,
     PredictionLink,
@@ -145,7 +148,8 @@ def _adaboost(estimator: Any) -> ImportedTrees:
     link = PredictionLink("sigmoid")
     if width > 1:
         link = PredictionLink("softmax", divisor=len(classes) - 1.0)
-    return _model(estimator, ensemble, columns, rule, link)
+    decision = ABOVE_ZERO if len(classes) > 1 else BY_PROBABILITY
+    return replace(_model(estimator, ensemble, columns, rule, link), decision=decision)
 
 
 def _votes(
@@ -202,7 +206,8 @@ def _boosting(estimator: Any) -> ImportedTrees:
     link = _link(estimator, stages.shape[1])
     if estimator.loss == "exponential":
         link = replace(link, scale=2.0)
-    return _model(estimator, ensemble, columns, LeafSum(column, base), link)
+    model = _model(estimator, ensemble, columns, LeafSum(column, base), link)
+    return replace(model, decision=FROM_ZERO) if is_classifier(estimator) else model
 
 
 def _link(estimator: Any, n_columns: int) -> PredictionLink:
@@ -246,7 +251,8 @@ def _histogram_boosting(estimator: Any) -> ImportedTrees:
     base = np.asarray(estimator._baseline_prediction, dtype=np.float64).reshape(-1)
     rule = LeafSum(column, np.broadcast_to(base, (n_columns,)).copy())
     model = _model(estimator, ensemble, columns, rule, _link(estimator, n_columns))
-    return replace(model, schema=_with_categories(model.schema, known))
+    decision = ABOVE_ZERO if is_classifier(estimator) else BY_PROBABILITY
+    return replace(model, schema=_with_categories(model.schema, known), decision=decision)
 
 
 def _histogram_tree(predictor: Any, sources: np.ndarray) -> SourceTree:

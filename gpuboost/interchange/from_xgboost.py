@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +94,7 @@ def from_xgboost(model: Any, *, n_rounds: int | str | None = None) -> ImportedEs
         If the file cannot be read.
     """
     content, is_wrapper = _content_of(model)
+    missing = getattr(model, "missing", None) if is_wrapper else None
     learner = Source(_parsed(content), XGBOOST_NAME).part("learner")
     booster = learner.part("gradient_booster")
     kind = booster.text("name")
@@ -111,12 +114,9 @@ def from_xgboost(model: Any, *, n_rounds: int | str | None = None) -> ImportedEs
     if not trees:
         raise ValueError("the XGBoost model has no trees")
     ensemble, columns = ensemble_of(trees, n_features, True, SET)
-    objective = learner.part("objective").text("name")
-    if objective not in OBJECTIVES:
-        raise ValueError(
-            f"XGBoost's objective {objective!r} is unknown; known are {', '.join(OBJECTIVES)}"
-        )
-    link, is_classifier = OBJECTIVES[objective]
+    if missing is not None and not math.isnan(missing):
+        columns = replace(columns, missing_value=float(missing))
+    link, is_classifier = _objective(learner)
     base = _base(parameters, link)
     width = ensemble.n_values
     column = trees_of.integers("tree_info", n_all)[:n_trees].astype(np.int32)
@@ -129,6 +129,16 @@ def from_xgboost(model: Any, *, n_rounds: int | str | None = None) -> ImportedEs
         return ImportedRegressor.of(found)
     n_classes = max(2, len(leaf_sum.base))
     return ImportedClassifier.of(found, classes_=np.arange(n_classes))
+
+
+def _objective(learner: Source) -> tuple[str, bool]:
+    """The link, and whether predictions are probabilities of classes."""
+    name = learner.part("objective").text("name")
+    if name not in OBJECTIVES:
+        raise ValueError(
+            f"XGBoost's objective {name!r} is unknown; known are {', '.join(OBJECTIVES)}"
+        )
+    return OBJECTIVES[name]
 
 
 def _content_of(model: Any) -> tuple[bytes, bool]:

@@ -226,3 +226,41 @@ def test_imported_models_are_saved_and_pickled(seed: int, tmp_path: Path) -> Non
         assert_bits(other.predict_raw(X), raw_of(estimator, X))
         np.testing.assert_array_equal(other.predict(X), imported.predict(X))
         assert other.source_ == "scikit-learn"
+
+
+def of_two_classes(raw: float) -> Any:
+    """A fitted boosting of scikit-learn with this raw prediction for all rows."""
+    X, y = np.zeros((20, 1)), np.arange(20) % 2
+    model = ensemble.GradientBoostingClassifier(n_estimators=1, init="zero").fit(X, y)
+    model.estimators_[0, 0].tree_.value[:] = raw / model.learning_rate
+    return model
+
+
+@pytest.mark.parametrize("raw", [0.0, 1e-18, -1e-18])
+def test_boosting_chooses_a_class_by_the_raw_prediction(raw: float, tmp_path: Path) -> None:
+    X, source = np.zeros((5, 1)), of_two_classes(raw)
+    gpuboost.from_sklearn(source).save(tmp_path / "model")
+    imported = gpuboost.load(tmp_path / "model")
+    assert imported.predict_raw(X)[0] == raw
+    np.testing.assert_array_equal(imported.predict(X), source.predict(X))
+    assert imported.fingerprint() == gpuboost.from_sklearn(source).fingerprint()
+
+
+@pytest.mark.parametrize("raw", [0.0, 1e-18, -1e-18])
+def test_histogram_boosting_chooses_a_class_by_the_raw_prediction(raw: float) -> None:
+    X, y = np.zeros((40, 1)), np.arange(40) % 2
+    source = ensemble.HistGradientBoostingClassifier(max_iter=1).fit(X, y)
+    source._baseline_prediction[:] = raw
+    imported = gpuboost.from_sklearn(source)
+    assert imported.predict_raw(X)[0] == raw
+    np.testing.assert_array_equal(imported.predict(X), source.predict(X))
+
+
+def test_classes_whose_probabilities_are_equal() -> None:
+    """Raw predictions of three classes whose differences the softmax loses."""
+    X, y = np.arange(30.0)[:, None], np.arange(30) % 3
+    source = ensemble.GradientBoostingClassifier(n_estimators=1, init="zero").fit(X, y)
+    for k, tree in enumerate(source.estimators_[0]):
+        tree.tree_.value[:] = k * 1e-17
+    np.testing.assert_array_equal(gpuboost.from_sklearn(source).predict(X), source.predict(X))
+    assert source.predict(X)[0] == 2

@@ -227,3 +227,19 @@ def test_what_cannot_be_kept_is_refused() -> None:
         gpuboost.from_xgboost(json.dumps(content).encode())
     with pytest.raises(TypeError, match="from_xgboost takes a path"):
         gpuboost.from_xgboost(3)
+
+
+@pytest.mark.parametrize("missing", [-999.0, 0.0, 0.1, np.inf, np.nan])
+def test_the_missing_value_of_a_wrapper_is_kept(missing: float, tmp_path: Path) -> None:
+    X, y = table()
+    X[np.random.default_rng(1).random(X.shape) < 0.3] = missing
+    model = xgb.XGBRegressor(n_estimators=10, max_depth=3, missing=missing).fit(X, y)
+    X[::7] = np.nan
+    wanted, imported = model.predict(X, output_margin=True), gpuboost.from_xgboost(model)
+    imported.save(tmp_path / "model")
+    for own in (imported, gpuboost.load(tmp_path / "model")):
+        for device in ("numpy", "numba"):
+            assert_bits(own.set_params(device=device).predict_raw(X), wanted)
+        assert own.fingerprint() == imported.fingerprint()
+    without = gpuboost.from_xgboost(model.get_booster())
+    assert (without.fingerprint() == imported.fingerprint()) == np.isnan(missing)

@@ -81,6 +81,8 @@ class SplitColumns:
         Which numbers are categories.
     tiny_is_zero : bool
         Whether values up to `ZERO_THRESHOLD` count as zero, as in the predictions of LightGBM.
+    missing_value : float or None
+        A number that is missing in all columns, as NaN is: the ``missing`` of XGBoost's wrappers.
     """
 
     columns: tuple[SplitColumn, ...]
@@ -88,6 +90,7 @@ class SplitColumns:
     single: bool
     category_rule: str = SET
     tiny_is_zero: bool = False
+    missing_value: float | None = None
 
     @property
     def is_categorical(self) -> np.ndarray:
@@ -109,6 +112,9 @@ class SplitColumns:
             xp = array_module(X)
             with np.errstate(over="ignore"):
                 X = X.astype(dtype, copy=False)
+                if self.missing_value is not None:
+                    missing = dtype(self.missing_value)
+                    X = xp.where(missing == X, np.nan, X)
             if self._is_all_of_x:
                 return X
             found = xp.empty((len(X), len(self.columns)), dtype)
@@ -150,6 +156,8 @@ class SplitColumns:
         """Update a `hashlib` object with all rules."""
         rules = f"{self.n_features} {self.single} {self.category_rule} {self.tiny_is_zero}"
         sha.update(rules.encode())
+        if self.missing_value is not None:
+            sha.update(f"missing {self.missing_value!r}".encode())
         for column in self.columns:
             sha.update(f"{column.source} {column.missing}".encode())
             if column.categories is not None:

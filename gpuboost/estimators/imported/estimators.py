@@ -26,7 +26,7 @@ from gpuboost.estimators.fitting.sklearn_bases import (
     RegressorMixin,
 )
 from gpuboost.estimators.imported.columns import KNOWN
-from gpuboost.estimators.imported.model import ImportedTrees, predictions_of
+from gpuboost.estimators.imported.model import BY_PROBABILITY, ImportedTrees, predictions_of
 from gpuboost.estimators.inputs.dataset import Dataset
 from gpuboost.estimators.inputs.features import where_they_are
 
@@ -255,13 +255,18 @@ class ImportedClassifier(ClassifierMixin, ImportedEstimator):
         return self.predict_raw(X)
 
     def predict(self, X: Any) -> np.ndarray:
-        """Most probable class of each row; ties go to the first class.
+        """Class of each row: the most probable one, or the first of those that tie.
+
+        Boosting and AdaBoost of scikit-learn choose by raw predictions. If it has two classes,
+        `GradientBoostingClassifier` chooses the second one where the raw prediction is 0.
 
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_outputs)
             On the host.
         """
+        if self._model.decision != BY_PROBABILITY:
+            return self.classes_[self._model.class_indices(self._raw(X))]
         found = self.predict_proba(X)
         if not isinstance(self.classes_, list):
             return self.classes_[copy_to_host(found.argmax(axis=1))]

@@ -19,6 +19,10 @@ from gpuboost.engine.numerics import exp, log
 from gpuboost.estimators.imported.columns import SplitColumns
 
 ALL_COLUMNS = -1  # of raw predictions
+# How a classifier chooses a class: the most probable one, or the one of the largest raw prediction.
+# If there is one raw prediction for two classes, the second one is chosen from 0 on, or above 0.
+BY_PROBABILITY, FROM_ZERO, ABOVE_ZERO = "probability", "raw >= 0", "raw > 0"
+DECISIONS = (BY_PROBABILITY, FROM_ZERO, ABOVE_ZERO)
 SOFTPLUS_IS_LINEAR = 40.0  # log(1 + exp(x)) rounds to x from here on
 LEAVES_OF_A_BLOCK = 2**24  # rows times trees, or rows times columns that trees split on
 
@@ -102,6 +106,8 @@ class ImportedTrees:
         The columns of X; categories, if the source knows their names.
     source : str
         Name of the library.
+    decision : {BY_PROBABILITY, FROM_ZERO, ABOVE_ZERO}
+        How a classifier of one output chooses a class.
     """
 
     ensemble: Ensemble
@@ -110,6 +116,7 @@ class ImportedTrees:
     link: PredictionLink
     schema: FeatureSchema
     source: str
+    decision: str = BY_PROBABILITY
 
     @cached_property
     def mapper(self) -> BinMapper:
@@ -164,6 +171,14 @@ class ImportedTrees:
         with working_on(leaves):
             return to_module_of(weighted_median(by_tree.T, weights)[:, None], leaves)
 
+    def class_indices(self, raw: Any) -> np.ndarray:
+        """Indices of the classes that raw predictions choose, on the host: int64 (n,)."""
+        raw = copy_to_host(raw)
+        if raw.shape[1] > 1:
+            return raw.argmax(axis=1)
+        is_second = raw >= 0.0 if self.decision == FROM_ZERO else raw > 0.0
+        return is_second[:, 0].astype(np.int64)
+
     def fingerprint(self) -> str:
         """SHA-256 of the trees and of all rules of prediction, in hexadecimal."""
         sha = hashlib.sha256(self.ensemble.fingerprint(self.mapper).encode())
@@ -171,6 +186,8 @@ class ImportedTrees:
         self.leaf_sum.update_hash(sha)
         sha.update(repr(self.link).encode())
         self.schema.update_hash(sha)
+        if self.decision != BY_PROBABILITY:
+            sha.update(self.decision.encode())
         return sha.hexdigest()
 
 
