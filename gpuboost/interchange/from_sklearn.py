@@ -108,14 +108,13 @@ def _mean_of_trees(estimator: Any) -> ImportedTrees:
     """The model of a tree, or of trees whose predictions are averaged."""
     members = [estimator] if isinstance(estimator, _TREES) else list(estimator.estimators_)
     features = getattr(estimator, "estimators_features_", [None] * len(members))
-    for member in members:
-        same = not is_classifier(estimator) or np.array_equal(
-            member.n_classes_, estimator.n_classes_
-        )
-        if not isinstance(member, _TREES) or not same:
+    for number, member in enumerate(members):
+        _check_member(estimator, member)
+        if is_classifier(estimator) and not np.array_equal(member.n_classes_, estimator.n_classes_):
             raise ValueError(
-                f"{type(estimator).__name__} of {member!r:.60}: only trees that know all classes "
-                "can be imported"
+                f"tree {number} of this {type(estimator).__name__} saw only {member.n_classes_} of "
+                f"{estimator.n_classes_} classes, and its probabilities cannot be averaged with "
+                "those of the others; fit with larger samples"
             )
     trees = [_tree(m.tree_, 1.0, own) for m, own in zip(members, features, strict=True)]
     base = np.zeros(trees[0].value.shape[1])
@@ -125,12 +124,20 @@ def _mean_of_trees(estimator: Any) -> ImportedTrees:
     return _model(estimator, ensemble, columns, rule, "identity")
 
 
+def _check_member(estimator: Any, member: Any) -> None:
+    """Check that a base learner is a tree."""
+    if not isinstance(member, _TREES):
+        raise ValueError(
+            f"only {type(estimator).__name__} of decision trees can be imported, got one of "
+            f"{type(member).__name__}"
+        )
+
+
 def _adaboost(estimator: Any) -> ImportedTrees:
     """The model of AdaBoost, of whose trees not all may have been fitted."""
     members = estimator.estimators_
     for member in members:
-        if not isinstance(member, _TREES):
-            raise ValueError(f"AdaBoost of {member!r:.60}: only trees can be imported")
+        _check_member(estimator, member)
     weights = np.asarray(estimator.estimator_weights_, dtype=np.float64)
     trees = [_tree(member.tree_, 1.0) for member in members]
     if not is_classifier(estimator):

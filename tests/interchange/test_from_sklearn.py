@@ -13,7 +13,7 @@ import sklearn.ensemble as ensemble
 import sklearn.tree
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import gpuboost
 from tests.interchange.cases import assert_bits, hard_rows
@@ -196,13 +196,20 @@ def test_a_single_class(kind: str) -> None:
     np.testing.assert_array_equal(imported.predict(X), estimator.predict(X))
 
 
+class TreeOfItsRows(sklearn.tree.DecisionTreeClassifier):
+    """A tree that bagging fits on some rows, not on all rows with weights."""
+
+    def fit(self, X: Any, y: Any) -> Any:
+        return super().fit(X, y)
+
+
 def test_what_cannot_be_kept_is_refused() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(50, 2)), rng.normal(size=50)
     with pytest.raises(TypeError, match="from_sklearn takes decision trees"):
         gpuboost.from_sklearn(LinearRegression().fit(X, y))
     adaboost = ensemble.AdaBoostRegressor(LinearRegression(), n_estimators=2)
-    with pytest.raises(ValueError, match="AdaBoost of LinearRegression"):
+    with pytest.raises(ValueError, match=r"only AdaBoostRegressor of decision trees .* Lin"):
         gpuboost.from_sklearn(adaboost.fit(X, y))
     with pytest.raises(TypeError, match=r"of scikit-learn, got DecisionTreeRegressor"):
         gpuboost.from_sklearn(gpuboost.DecisionTreeRegressor(device="numpy").fit(X, y))
@@ -212,8 +219,16 @@ def test_what_cannot_be_kept_is_refused() -> None:
     with pytest.raises(TypeError, match="IsolationForest"):
         gpuboost.from_sklearn(ensemble.IsolationForest(n_estimators=2).fit(X))
     bagging = ensemble.BaggingRegressor(LinearRegression(), n_estimators=2).fit(X, y)
-    with pytest.raises(ValueError, match="only trees"):
+    with pytest.raises(ValueError, match="of decision trees can be imported, got one of LinearReg"):
         gpuboost.from_sklearn(bagging)
+    for base in (LogisticRegression(), ensemble.RandomForestClassifier(2)):
+        bagging = ensemble.BaggingClassifier(base, n_estimators=2).fit(X, y > 0.0)
+        message = f"only BaggingClassifier of decision trees .* got one of {type(base).__name__}$"
+        with pytest.raises(ValueError, match=message):
+            gpuboost.from_sklearn(bagging)
+    few = ensemble.BaggingClassifier(TreeOfItsRows(), max_samples=2, random_state=0)
+    with pytest.raises(ValueError, match=r"tree \d of this BaggingClassifier saw only 1 of 2 cla"):
+        gpuboost.from_sklearn(few.fit(X, y > 0.0))
 
 
 @pytest.mark.parametrize("seed", [2, 5, 9, 10])
