@@ -75,6 +75,9 @@ class ImportedEstimator(BaseEstimator):
     _metric: ClassVar[Any]
 
     save = exportable.save
+    # Errors that name the library, with which the model can be exported.
+    to_sklearn, to_treelite = exportable.to_sklearn, exportable.to_treelite
+    to_onnx = exportable.to_onnx
 
     @classmethod
     def of(cls, model: ImportedTrees, **facts: Any) -> Any:
@@ -97,6 +100,18 @@ class ImportedEstimator(BaseEstimator):
             f"{type(self).__name__} holds a model of {self.source_} and cannot be fitted; fit "
             "an estimator of gpuboost, to which sklearn.frozen.FrozenEstimator of this model can "
             "be the init of gradient boosting"
+        )
+
+    def compile_predictor(self) -> NoReturn:
+        """An imported model has no `Predictor`.
+
+        Raises
+        ------
+        TypeError
+        """
+        raise TypeError(
+            f"{type(self).__name__} holds a model of {self.source_}, for which there is no "
+            "compiled predictor; use predict, with device='cpu' and n_jobs=1 for few rows"
         )
 
     def __sklearn_clone__(self) -> Self:

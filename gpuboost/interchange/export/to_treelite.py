@@ -32,8 +32,8 @@ POSTPROCESSORS = {  # name, and the factor in the sigmoid
 
 def to_treelite(estimator: Any) -> Any:
     """Convert a fitted estimator to a treelite.Model; see the method of estimators."""
-    builders = optional_module("treelite.model_builder", "treelite")
     contents = contents_of(estimator, "treelite")
+    builders = optional_module("treelite.model_builder", "treelite")
     if contents.aggregation == MEDIAN:
         raise ValueError(
             f"{contents.name} predicts the weighted median of its trees, which treelite does not "
