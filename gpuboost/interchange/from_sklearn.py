@@ -18,7 +18,6 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.utils.validation import check_is_fitted
 
 from gpuboost.data.arrays import is_missing_label
-from gpuboost.data.frames import FeatureSchema
 from gpuboost.estimators.imported.columns import KNOWN
 from gpuboost.estimators.imported.estimators import (
     ImportedClassifier,
@@ -34,7 +33,7 @@ from gpuboost.estimators.imported.model import (
     LeafSum,
     PredictionLink,
 )
-from gpuboost.interchange.fields import no_schema
+from gpuboost.interchange.fields import no_schema, with_categories
 from gpuboost.interchange.trees import LEAF_CHILD, CategorySplit, SourceTree, ensemble_of
 
 SKLEARN_NAME = "scikit-learn"
@@ -259,7 +258,7 @@ def _histogram_boosting(estimator: Any) -> ImportedTrees:
     rule = LeafSum(column, np.broadcast_to(base, (n_columns,)).copy())
     model = _model(estimator, ensemble, columns, rule, _link(estimator, n_columns))
     decision = ABOVE_ZERO if is_classifier(estimator) else BY_PROBABILITY
-    return replace(model, schema=_with_categories(model.schema, known), decision=decision)
+    return replace(model, schema=with_categories(model.schema, known), decision=decision)
 
 
 def _histogram_tree(predictor: Any, sources: np.ndarray) -> SourceTree:
@@ -284,10 +283,3 @@ def _histogram_tree(predictor: Any, sources: np.ndarray) -> SourceTree:
         gain=np.maximum(nodes["gain"], 0.0),
         count=nodes["count"].astype(np.int64),
     )
-
-
-def _with_categories(schema: FeatureSchema, known: dict[int, dict[Any, int]]) -> FeatureSchema:
-    codes, is_categorical = list(schema.codes), schema.is_categorical.copy()
-    for feature, own in known.items():
-        codes[feature], is_categorical[feature] = own, True
-    return replace(schema, codes=tuple(codes), is_categorical=is_categorical)

@@ -6,10 +6,12 @@ the type of the leaves, in the order of the trees; base scores come last.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 
+from gpuboost.data.frames import FeatureSchema
 from gpuboost.estimators.imported.columns import SET
 from gpuboost.estimators.imported.estimators import (
     ImportedClassifier,
@@ -22,7 +24,7 @@ from gpuboost.estimators.imported.model import (
     LeafSum,
     PredictionLink,
 )
-from gpuboost.interchange.fields import no_schema
+from gpuboost.interchange.fields import no_schema, with_categories
 from gpuboost.interchange.trees import LEAF_CHILD, CategorySplit, SourceTree, ensemble_of
 
 TREELITE_NAME = "treelite"
@@ -48,6 +50,9 @@ def from_treelite(model: Any) -> ImportedEstimator:
     Raw predictions are equal to those of treelite's reference predictor (GTIL), bit for bit.
     treelite does not keep everything of other libraries: a model of LightGBM with
     ``zero_as_missing`` predicts something else there, so read such a model by `from_lightgbm`.
+
+    A model that `to_treelite` made has the names of the features and, where these are not integers
+    from 0, the categories. Class labels are lost.
 
     Parameters
     ----------
@@ -84,7 +89,7 @@ def from_treelite(model: Any) -> ImportedEstimator:
             f"{', '.join(_LINK_OF_POSTPROCESSOR)}"
         )
     link = PredictionLink(_LINK_OF_POSTPROCESSOR[name], float(_field(head, "sigmoid_alpha")[0]))
-    schema = no_schema(model.num_feature)
+    schema = _schema(head, model.num_feature)
     found = ImportedTrees(ensemble, columns, rule, link, schema, TREELITE_NAME)
     n_classes = _field(head, "num_class").tolist()
     several = len(n_classes) > 1
@@ -101,6 +106,30 @@ def _field(accessor: Any, name: str) -> Any:
     """A field of a header or a tree."""
     found = accessor.get_field(name)
     return found if isinstance(found, str) else np.asarray(found)
+
+
+def _schema(head: Any, n_features: int) -> FeatureSchema:
+    """Names and categories that gpuboost has written into the attributes, if it made the model.
+
+    Categories with the numbers 0, 1, 2 and so on are known; others are these numbers themselves.
+    """
+    try:
+        facts = json.loads(_field(head, "attributes") or "{}").get("gpuboost", {})
+        schema = no_schema(n_features, facts.get("feature_names"))
+        pairs = {int(feature): dict(own) for feature, own in facts.get("categories", {}).items()}
+    except (AttributeError, RecursionError, TypeError, ValueError) as error:
+        raise ValueError(f"the attributes of this model are damaged: {error}") from error
+    known = {
+        feature: {category: int(number) for category, number in own.items()}
+        for feature, own in pairs.items()
+        if list(own.values()) == list(range(len(own)))
+    }
+    if not all(
+        0 <= feature < n_features and all(isinstance(each, (str, int, float)) for each in own)
+        for feature, own in known.items()
+    ):
+        raise ValueError("the categories in the attributes of this model are damaged")
+    return with_categories(schema, known)
 
 
 def _leaf_sum(head: Any, width: int, n_trees: int, single: bool) -> LeafSum:
