@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import NotFittedError
 
 from gpuboost.data.frames import FeatureSchema
 from gpuboost.data.parameters import integer_between
@@ -32,7 +33,7 @@ from gpuboost.estimators.imported.model import (
     LeafSum,
     PredictionLink,
 )
-from gpuboost.interchange.fields import Source, no_schema
+from gpuboost.interchange.fields import Source, no_schema, numbered, with_categories
 from gpuboost.interchange.logarithm import log_of_float32
 from gpuboost.interchange.trees import LEAF_CHILD, CategorySplit, SourceTree, ensemble_of
 from gpuboost.interchange.ubjson import UbjsonReader
@@ -72,8 +73,9 @@ def from_xgboost(model: Any, *, n_rounds: int | str | None = None) -> ImportedEs
     Parameters
     ----------
     model : str, path-like, bytes, Booster or XGBModel
-        A file that XGBoost saved as JSON or UBJSON, its content, or a fitted object. XGBoost need
-        not be installed to read a file.
+        A file that XGBoost saved as JSON or UBJSON, its text or bytes, or a fitted object. XGBoost
+        need not be installed to read a file. The ``missing`` of an XGBModel is kept; files and
+        Boosters do not have it.
     n_rounds : int, "best" or None
         Number of rounds to use; "best" means all up to the one that early stopping chose. None
         means what XGBoost's ``predict`` uses: "best" for scikit-learn's wrappers (XGBModel) that
@@ -90,6 +92,8 @@ def from_xgboost(model: Any, *, n_rounds: int | str | None = None) -> ImportedEs
     ValueError
         If the model is damaged, or has something that cannot be kept: a linear booster, or an
         unknown objective.
+    sklearn.exceptions.NotFittedError
+        If an object is not fitted.
     OSError
         If the file cannot be read.
     """
@@ -145,16 +149,21 @@ def _content_of(model: Any) -> tuple[bytes, bool]:
     """The content of a file, and whether the model is one of scikit-learn's wrappers."""
     if isinstance(model, (bytes, bytearray)):
         return bytes(model), False
+    if isinstance(model, str) and model.lstrip()[:1] == "{" and '"learner"' in model:
+        return model.strip().encode(), False
     if isinstance(model, (str, os.PathLike)):
         return Path(model).read_bytes(), False
     is_wrapper = hasattr(model, "get_booster")
     booster = model.get_booster() if is_wrapper else model
     if not hasattr(booster, "save_raw"):
         raise TypeError(
-            "from_xgboost takes a path, the bytes of a file, a Booster or an XGBModel, got "
+            "from_xgboost takes a path, the text or bytes of a file, a Booster or an XGBModel, got "
             f"{model!r:.80}"
         )
-    return bytes(booster.save_raw("ubj")), is_wrapper
+    try:
+        return bytes(booster.save_raw("ubj")), is_wrapper
+    except ValueError as error:  # with a stack trace of C++
+        raise NotFittedError("this Booster is neither trained nor loaded from a file") from error
 
 
 def _parsed(content: bytes) -> Any:
@@ -188,8 +197,21 @@ def _n_trees(learner: Source, trees_of: Source, n_rounds: Any, is_wrapper: bool)
             )
         attributes = Source({"best_iteration": best}, XGBOOST_NAME)
         n_rounds = attributes.integer("best_iteration", low=0, high=n_all - 1) + 1
-    stops = trees_of.integers("iteration_indptr", high=n_all)
+    stops = _ends_of_rounds(trees_of, n_all)
     return int(stops[integer_between("n_rounds", n_rounds, 1, len(stops) - 1)])
+
+
+def _ends_of_rounds(trees_of: Source, n_all: int) -> np.ndarray:
+    """Number of trees of the first 0, 1, 2 and so on rounds; old files lack them."""
+    if "iteration_indptr" in trees_of:
+        return trees_of.integers("iteration_indptr", high=n_all)
+    parameters = trees_of.part("gbtree_model_param")
+    n_parallel = parameters.integer("num_parallel_tree", 1, low=0, high=n_all)
+    n_columns = int(trees_of.integers("tree_info", n_all, high=MAX_COLUMNS).max(initial=0)) + 1
+    size = max(1, n_parallel) * n_columns
+    if n_all % size:
+        raise ValueError(f"the XGBoost model has {n_all} trees, but {size} in each round")
+    return np.arange(0, n_all + 1, size)
 
 
 def _tree(fields: Source, weight: np.float32 | None) -> SourceTree:
@@ -293,13 +315,9 @@ def _schema(learner: Source, trees_of: Source, n_features: int) -> FeatureSchema
     if not trees_of.get("cats"):
         return schema
     encoded = trees_of.part("cats")
-    codes = list(schema.codes)
-    for feature, own in enumerate(encoded.parts("enc")[:n_features] if "enc" in encoded else ()):
-        categories = _categories_of(own)
-        if categories:
-            codes[feature] = {category: code for code, category in enumerate(categories)}
-    is_categorical = np.array([known is not None for known in codes])
-    return FeatureSchema(schema.names, n_features, is_categorical, tuple(codes), True)
+    parts = encoded.parts("enc")[:n_features] if "enc" in encoded else []
+    known = {feature: numbered(_categories_of(own)) for feature, own in enumerate(parts)}
+    return with_categories(schema, {feature: own for feature, own in known.items() if own})
 
 
 def _categories_of(encoded: Source) -> list[Any]:

@@ -26,7 +26,12 @@ from gpuboost.estimators.fitting.sklearn_bases import (
     RegressorMixin,
 )
 from gpuboost.estimators.imported.columns import KNOWN
-from gpuboost.estimators.imported.model import BY_PROBABILITY, ImportedTrees, predictions_of
+from gpuboost.estimators.imported.model import (
+    BY_PROBABILITY,
+    LIGHTGBM_NAME,
+    ImportedTrees,
+    predictions_of,
+)
 from gpuboost.estimators.inputs.dataset import Dataset
 from gpuboost.estimators.inputs.features import where_they_are
 
@@ -202,13 +207,19 @@ class ImportedEstimator(BaseEstimator):
 
     def _read(self, X: Any) -> Any:
         """X as a matrix; categories become the numbers that the source gives them."""
-        schema = self._model.schema
-        given_as_numbers = self._model.columns.category_rule != KNOWN
-        if given_as_numbers and not isinstance(read_table(X), FrameTable):
-            numeric = np.zeros(schema.n_features, dtype=bool)
-            codes = (None,) * schema.n_features
-            schema = replace(schema, is_categorical=numeric, codes=codes)
-        return apply_schema(X, schema, type(self).__name__)
+        schema, source = self._model.schema, self._model.source
+        if self._model.columns.category_rule != KNOWN:
+            table = read_table(X)
+            if not isinstance(table, FrameTable):
+                numeric = np.zeros(schema.n_features, dtype=bool)
+                codes = (None,) * schema.n_features
+                schema = replace(schema, is_categorical=numeric, codes=codes)
+            elif source == LIGHTGBM_NAME and table.names is not None:
+                # LightGBM stores the names with underscores in place of spaces.
+                stored = [name.replace(" ", "_") for name in table.names]
+                if schema.names is not None and stored == schema.names.tolist():
+                    schema = replace(schema, names=table.names)
+        return apply_schema(X, schema, type(self).__name__, source)
 
 
 class ImportedRegressor(RegressorMixin, ImportedEstimator):

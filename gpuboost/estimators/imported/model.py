@@ -18,6 +18,7 @@ from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.numerics import exp, log
 from gpuboost.estimators.imported.columns import SplitColumns
 
+LIGHTGBM_NAME = "LightGBM"
 ALL_COLUMNS = -1  # of raw predictions
 # How a classifier chooses a class: the most probable one, or the one of the largest raw prediction.
 # If there is one raw prediction for two classes, the second one is chosen from 0 on, or above 0.
