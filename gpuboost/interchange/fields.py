@@ -75,7 +75,7 @@ class Source:
             )
         return found.astype(np.int64)
 
-    def singles(self, key: str, length: int | None = None) -> np.ndarray:
+    def float32_numbers(self, key: str, length: int | None = None) -> np.ndarray:
         """A field that is a list of finite float32."""
         with np.errstate(over="ignore", invalid="ignore"):
             found = self.numbers(key, length).astype(np.float32)

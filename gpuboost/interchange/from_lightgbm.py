@@ -141,7 +141,7 @@ def _sections(text: str) -> tuple[_Text, list[_Text], _Tail]:
     head, _, rest = text.partition("\nTree=")
     body, end, tail = rest.partition("\nend of trees")
     if not head.startswith("tree") or not end:
-        raise ValueError("this is no text of a LightGBM model, or it is cut short")
+        raise ValueError("this is not the text of a LightGBM model, or it is cut short")
     blocks = [_Text(f"Tree={part}") for part in body.split("\nTree=")]
     for number, block in enumerate(blocks):
         block.integer("Tree", low=number, high=number)  # none is lost
@@ -261,7 +261,7 @@ def _of_nodes(fields: _Text, what: str, m: int) -> np.ndarray | None:
 def _category_splits(
     fields: _Text, decision: np.ndarray, threshold: np.ndarray
 ) -> dict[int, CategorySplit]:
-    """The splits by category, whose thresholds are numbers of bit sets; the set goes left."""
+    """The categorical splits, whose thresholds are numbers of bit sets; the set goes left."""
     nodes = np.flatnonzero(decision & _BY_CATEGORY).tolist()
     if not nodes:
         return {}
@@ -270,10 +270,10 @@ def _category_splits(
     words = fields.integers("cat_threshold", high=2**32 - 1)
     found = {}
     for node in nodes:
-        place = threshold[node]
-        if place != place or not 0 <= place < n_sets or place != int(place):
+        index = threshold[node]
+        if index != index or not 0 <= index < n_sets or index != int(index):
             raise ValueError("a set of categories of a LightGBM tree does not exist; it is damaged")
-        start, stop = starts[int(place)], starts[int(place) + 1]
+        start, stop = starts[int(index)], starts[int(index) + 1]
         if not start <= stop <= len(words):
             raise ValueError("the categories of a LightGBM tree are out of range; it is damaged")
         own = words[start:stop]

@@ -78,7 +78,7 @@ def from_sklearn(estimator: Any) -> ImportedEstimator:
     TypeError
         If it is none of these.
     ValueError
-        If it has something that cannot be kept: base learners that are no trees, or an ``init``
+        If it has something that cannot be kept: base learners that are not trees, or an ``init``
         estimator that is not constant.
     sklearn.exceptions.NotFittedError
         If it is not fitted.

@@ -107,7 +107,7 @@ def from_xgboost(model: Any, *, n_rounds: int | str | None = None) -> ImportedEs
     holder = booster.part("gbtree") if kind == "dart" else booster
     trees_of = holder.part("model")
     n_all = len(trees_of.parts("trees"))
-    weights = booster.singles("weight_drop", n_all) if kind == "dart" else None
+    weights = booster.float32_numbers("weight_drop", n_all) if kind == "dart" else None
     n_trees = _n_trees(learner, trees_of, n_rounds, is_wrapper)
     parameters = learner.part("learner_model_param")
     n_features = parameters.integer("num_feature", low=1, high=MAX_SOURCE_FEATURES)
@@ -126,7 +126,7 @@ def from_xgboost(model: Any, *, n_rounds: int | str | None = None) -> ImportedEs
     column = trees_of.integers("tree_info", n_all)[:n_trees].astype(np.int32)
     if width > 1:
         column[:] = ALL_COLUMNS
-    leaf_sum = LeafSum(column, _as_columns(base, column, width, parameters), single=True)
+    leaf_sum = LeafSum(column, _as_columns(base, column, width, parameters), float32=True)
     schema = _schema(learner, trees_of, n_features)
     found = ImportedTrees(ensemble, columns, leaf_sum, PredictionLink(link), schema, XGBOOST_NAME)
     if not is_classifier or parameters.integer("num_target", 1, low=1, high=MAX_COLUMNS) > 1:
@@ -170,8 +170,8 @@ def _parsed(content: bytes) -> Any:
     """The value of JSON or UBJSON; in JSON, a quote or a space follows the first brace."""
     if content[:1] != b"{":
         raise ValueError(
-            "this is no JSON or UBJSON of XGBoost; save the model again with a name that ends "
-            "with .json or .ubj"
+            "this is not an XGBoost JSON or UBJSON file; save the model again with a name that "
+            "ends with .json or .ubj"
         )
     if content[1:2] in b'"} \n\r\t':
         try:
@@ -218,7 +218,7 @@ def _tree(fields: Source, weight: np.float32 | None) -> SourceTree:
     left = fields.integers("left_children", low=LEAF_CHILD)
     m = len(left)
     right = fields.integers("right_children", m, low=LEAF_CHILD)
-    condition = fields.singles("split_conditions", m)
+    condition = fields.float32_numbers("split_conditions", m)
     width = fields.part("tree_param").integer("size_leaf_vector", low=0, high=MAX_COLUMNS)
     value = condition[:, None] if width <= 1 else _vectors(fields, left, right, width)
     with np.errstate(over="ignore"):
@@ -242,20 +242,20 @@ def _vectors(fields: Source, left: np.ndarray, right: np.ndarray, width: int) ->
     """Values of the leaves of a tree of several outputs: float32 (m, width).
 
     Since version 3.2, XGBoost stores them apart from the nodes, and the right child of a leaf is
-    its place there.
+    its index there.
     """
     m = len(left)
     if "leaf_weights" not in fields:
-        return fields.singles("base_weights", m * width).reshape(m, width)
-    vectors = fields.singles("leaf_weights")
-    place = np.where(left == LEAF_CHILD, right, 0)
-    if len(vectors) % width or not 0 <= place.min() <= place.max() < len(vectors) // width:
+        return fields.float32_numbers("base_weights", m * width).reshape(m, width)
+    vectors = fields.float32_numbers("leaf_weights")
+    index = np.where(left == LEAF_CHILD, right, 0)
+    if len(vectors) % width or not 0 <= index.min() <= index.max() < len(vectors) // width:
         raise ValueError("the values of the leaves of an XGBoost tree are out of range")
-    return vectors.reshape(-1, width)[place]
+    return vectors.reshape(-1, width)[index]
 
 
 def _category_splits(fields: Source, m: int) -> dict[int, CategorySplit]:
-    """The splits by category: the categories of the set go right, all others left."""
+    """The categorical splits: the categories of the set go right, all others left."""
     if "split_type" not in fields:  # before version 1.3
         return {}
     nodes = fields.integers("categories_nodes", high=m - 1)
@@ -264,7 +264,9 @@ def _category_splits(fields: Source, m: int) -> dict[int, CategorySplit]:
     sizes = fields.integers("categories_sizes", len(nodes)).tolist()
     by_category = np.flatnonzero(fields.integers("split_type", m, high=1))
     if len(np.unique(nodes)) < len(nodes) or not np.isin(by_category, nodes).all():
-        raise ValueError("a split by category of an XGBoost tree has not one set of categories")
+        raise ValueError(
+            "a categorical split of an XGBoost tree does not have exactly one category set"
+        )
     found = {}
     for node, start, size in zip(nodes.tolist(), starts, sizes, strict=True):
         if start + size > len(categories):
@@ -278,7 +280,7 @@ def _category_splits(fields: Source, m: int) -> dict[int, CategorySplit]:
 def _base(parameters: Source, link: str) -> np.ndarray:
     """The base score as raw predictions: float32 (1,) or (n_columns,)."""
     given, one = parameters.text("base_score"), np.float32(1.0)
-    scores = Source({"base_score": _list_of(given)}, XGBOOST_NAME).singles("base_score")
+    scores = Source({"base_score": _list_of(given)}, XGBOOST_NAME).float32_numbers("base_score")
     if link == "sigmoid":
         scores = np.clip(scores, SMALLEST_SCORE, one - SMALLEST_SCORE)
         return -log_of_float32(one / scores - one)

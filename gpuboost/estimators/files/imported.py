@@ -49,12 +49,12 @@ def imported_to_parts(model: ImportedTrees) -> Parts:
             [c.source, c.missing, _list_of(c.categories), *_codes_to_json(c.codes)]
             for c in columns.columns
         ],
-        "single": columns.single,
+        "single": columns.float32,
         "category_rule": columns.category_rule,
         "tiny_is_zero": columns.tiny_is_zero,
         "base_first": rule.base_first,
         "divisor": rule.divisor,
-        "single_sums": rule.single,
+        "single_sums": rule.float32,
         "link": [model.link.name, model.link.scale, model.link.divisor],
     }
     if columns.missing_value is not None:
@@ -126,9 +126,9 @@ def _columns(fields: Fields, n_features: int) -> SplitColumns:
         require(inside, "a column is of a feature that does not exist")
         require(missing in MISSING_RULES, "a column has an unknown rule of missing values")
         found.append(SplitColumn(source, missing, *_set_of(categories, *codes)))
-    single, rule = fields.flag("single"), fields.one_of("category_rule", CATEGORY_RULES)
+    float32, rule = fields.flag("single"), fields.one_of("category_rule", CATEGORY_RULES)
     tiny = fields.flag("tiny_is_zero")
-    return SplitColumns(tuple(found), n_features, single, rule, tiny, _missing_value(fields))
+    return SplitColumns(tuple(found), n_features, float32, rule, tiny, _missing_value(fields))
 
 
 def _missing_value(fields: Fields) -> float | None:
@@ -157,7 +157,9 @@ def _set_of(categories: Any, codes: Any = None) -> tuple[np.ndarray | None, np.n
         and len(codes) == len(found)
         and all(type(each) is int and 0 <= each < MAX_CATEGORIES for each in codes)
     )
-    require(is_codes, f"the categories of a column have not one code each, below {MAX_CATEGORIES}")
+    require(
+        is_codes, f"the categories of a column do not have one code each, below {MAX_CATEGORIES}"
+    )
     return found, np.array(codes, dtype=np.uint8)
 
 
@@ -200,7 +202,7 @@ def _check_classes(model: ImportedTrees, n_classes: list[int]) -> None:
         fits = n_columns == (1 if width <= 2 and n_columns == 1 else width)
     else:
         fits = n_columns == width * len(n_classes) and model.link.name == "identity"
-    require(fits, "an imported model has not the columns of its classes")
+    require(fits, "an imported model does not have the columns of its classes")
     if model.link.name == "identity":
         value = model.ensemble.value
         per_column = np.bincount(np.maximum(rule.column, 0)).max() if len(rule.column) else 1

@@ -38,7 +38,7 @@ from gpuboost.estimators.inputs.features import where_they_are
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ImportedEstimator(BaseEstimator):
-    """A fitted model of another library, which `gpuboost.from_xgboost` and its like return.
+    """A fitted model of another library, which the ``from_*`` functions of gpuboost return.
 
     It predicts as the library does: with the same type of X, the same comparisons, and sums of the
     same type in the same order. Raw predictions are equal bit for bit, on every device. It cannot
@@ -46,7 +46,7 @@ class ImportedEstimator(BaseEstimator):
 
     X is a dense array, in which categories are the numbers that the library uses, or a data frame.
     Columns of categories or strings in a data frame are converted if the model knows the
-    categories. Values that the library refuses, such as infinities in XGBoost, are numbers here.
+    categories. Infinities, which XGBoost refuses, are accepted.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ class ImportedEstimator(BaseEstimator):
                 codes = (None,) * schema.n_features
                 schema = replace(schema, is_categorical=numeric, codes=codes)
             elif source == LIGHTGBM_NAME and table.names is not None:
-                # LightGBM stores the names with underscores in place of spaces.
+                # LightGBM stores the names with underscores instead of spaces.
                 stored = [name.replace(" ", "_") for name in table.names]
                 if schema.names is not None and stored == schema.names.tolist():
                     schema = replace(schema, names=table.names)
@@ -296,7 +296,7 @@ class ImportedClassifier(ClassifierMixin, ImportedEstimator):
         found = self.predict_proba(X)
         if not isinstance(self.classes_, list):
             return self.classes_[copy_to_host(found.argmax(axis=1))]
-        places = [copy_to_host(own.argmax(axis=1)) for own in found]
-        labels = [own[place] for own, place in zip(self.classes_, places, strict=True)]
+        indices = [copy_to_host(own.argmax(axis=1)) for own in found]
+        labels = [own[index] for own, index in zip(self.classes_, indices, strict=True)]
         same = len({own.dtype.kind for own in labels}) == 1
         return np.stack(labels if same else [own.astype(object) for own in labels], axis=1)

@@ -43,7 +43,7 @@ class LeafSum:
         Whether the base is added before the first tree.
     divisor : float
         The sum of the trees is divided by this number before a base that comes last is added.
-    single : bool
+    float32 : bool
         Whether sums are float32, not float64.
     median_weights : float64 (n_trees,) or None
         If given, the raw prediction is not a sum, but the weighted median of the trees' values, as
@@ -54,17 +54,17 @@ class LeafSum:
     base: np.ndarray
     base_first: bool = True
     divisor: float = 1.0
-    single: bool = False
+    float32: bool = False
     median_weights: np.ndarray | None = None
 
     @property
     def dtype(self) -> type:
         """Type of the sums."""
-        return np.float32 if self.single else np.float64
+        return np.float32 if self.float32 else np.float64
 
     def update_hash(self, sha: Any) -> None:
         """Update a `hashlib` object with all rules."""
-        sha.update(f"{self.base_first} {self.divisor!r} {self.single}".encode())
+        sha.update(f"{self.base_first} {self.divisor!r} {self.float32}".encode())
         sha.update(self.column.astype("<i4").tobytes() + self.base.astype("<f8").tobytes())
         if self.median_weights is not None:
             sha.update(b"median" + self.median_weights.astype("<f8").tobytes())
@@ -203,9 +203,9 @@ def weighted_median(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Weighted median of the values (n, n_trees) of each row, as scikit-learn computes it: (n,)."""
     order = np.argsort(values, axis=1)
     so_far = np.cumsum(weights[order], axis=1)
-    place = (so_far >= 0.5 * so_far[:, -1:]).argmax(axis=1)
+    index = (so_far >= 0.5 * so_far[:, -1:]).argmax(axis=1)
     rows = np.arange(len(values))
-    return values[rows, order[rows, place]]
+    return values[rows, order[rows, index]]
 
 
 # ---- from raw predictions to predictions ---------------------------------------------------------

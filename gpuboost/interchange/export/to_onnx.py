@@ -185,8 +185,8 @@ def _leaf_values(graph: OnnxGraph, contents: ModelContents, given: tuple[str, Sp
         **tree_attributes(trees, inputs, numbers, tree),
     )
     own = graph.add("Cast", own, to=graph.type_of(np.int64))
-    places = graph.add("Add", own, graph.constant(first[None], np.int64))
-    return graph.add("Gather", graph.constant(trees.value[is_leaf]), places, axis=0)
+    indices = graph.add("Add", own, graph.constant(first[None], np.int64))
+    return graph.add("Gather", graph.constant(trees.value[is_leaf]), indices, axis=0)
 
 
 def _median(graph: OnnxGraph, contents: ModelContents, values: str) -> str:
@@ -200,8 +200,8 @@ def _median(graph: OnnxGraph, contents: ModelContents, values: str) -> str:
     twice = graph.add("Add", reached, reached)
     is_half = graph.add("GreaterOrEqual", twice, graph.constant(votes.sum(), np.int64))
     as_number = graph.add("Cast", is_half, to=graph.type_of(np.int32))
-    place = graph.add("ArgMax", as_number, axis=1, keepdims=1)
-    return graph.add("GatherElements", ascending, place, axis=1)
+    index = graph.add("ArgMax", as_number, axis=1, keepdims=1)
+    return graph.add("GatherElements", ascending, index, axis=1)
 
 
 # ---- outputs -------------------------------------------------------------------------------------
@@ -239,11 +239,11 @@ def _write_classes(graph: OnnxGraph, contents: ModelContents, raw: str, kind: An
         own = raw if contents.n_outputs == 1 else _columns(graph, raw, k * width, len(classes))
         probabilities = _probabilities(graph, contents, own)
         if contents.votes is None:
-            place = graph.add("ArgMax", probabilities, axis=1, keepdims=0)
+            index = graph.add("ArgMax", probabilities, axis=1, keepdims=0)
         else:
-            place = _voted_class(graph, own, len(classes))
+            index = _voted_class(graph, own, len(classes))
         labels = class_labels(classes)
-        label = graph.add("Gather", graph.constant(labels), place, axis=0)
+        label = graph.add("Gather", graph.constant(labels), index, axis=0)
         graph.output(f"label{end}", label, "U" if labels.dtype == object else labels.dtype, [None])
         graph.output(f"probabilities{end}", probabilities, kind, [None, len(classes)])
     if contents.has_decisions:
