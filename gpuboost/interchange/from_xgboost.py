@@ -90,8 +90,8 @@ def from_xgboost(model: Any, *, n_rounds: int | str | None = None) -> ImportedEs
     Raises
     ------
     ValueError
-        If the model is damaged, or has something that cannot be kept: a linear booster, or an
-        unknown objective.
+        If the model is damaged, or has something that cannot be kept: a linear booster, an unknown
+        objective, or a ``missing`` that is the code of a category in a data frame.
     sklearn.exceptions.NotFittedError
         If an object is not fitted.
     OSError
@@ -118,8 +118,6 @@ def from_xgboost(model: Any, *, n_rounds: int | str | None = None) -> ImportedEs
     if not trees:
         raise ValueError("the XGBoost model has no trees")
     ensemble, columns = ensemble_of(trees, n_features, True, SET)
-    if missing is not None and not math.isnan(missing):
-        columns = replace(columns, missing_value=float(missing))
     link, is_classifier = _objective(learner)
     base = _base(parameters, link)
     width = ensemble.n_values
@@ -128,6 +126,8 @@ def from_xgboost(model: Any, *, n_rounds: int | str | None = None) -> ImportedEs
         column[:] = ALL_COLUMNS
     leaf_sum = LeafSum(column, _as_columns(base, column, width, parameters), float32=True)
     schema = _schema(learner, trees_of, n_features)
+    if missing is not None and not math.isnan(missing):
+        columns = replace(columns, missing_value=_missing_value(float(missing), schema))
     found = ImportedTrees(ensemble, columns, leaf_sum, PredictionLink(link), schema, XGBOOST_NAME)
     if not is_classifier or parameters.integer("num_target", 1, low=1, high=MAX_COLUMNS) > 1:
         return ImportedRegressor.of(found)
@@ -287,6 +287,20 @@ def _base(parameters: Source, link: str) -> np.ndarray:
     if link == "exp" and not (len(scores) and scores.min() > 0.0):
         raise ValueError(f"the base score {given!r:.60} of the XGBoost model is not positive")
     return log_of_float32(scores) if link == "exp" else scores
+
+
+def _missing_value(missing: float, schema: FeatureSchema) -> float:
+    """The parameter ``missing``; an error if it could be the code of a category.
+
+    XGBoost compares it with the codes of the frame that it predicts on, which can be in another
+    order than those of the model.
+    """
+    if 0.0 <= missing < np.inf and missing == np.floor(missing) and schema.is_categorical.any():
+        raise ValueError(
+            f"missing={missing} is also the code of a category, which cannot be kept; fit with "
+            "missing=np.nan or a negative number"
+        )
+    return missing
 
 
 def _list_of(text: str) -> list[Any]:

@@ -298,3 +298,20 @@ def test_categories_that_the_model_does_not_hold() -> None:
         imported.predict(frame)
     coded = frame.assign(c=frame["c"].cat.codes)
     np.testing.assert_array_equal(imported.predict(coded), model.predict(frame))
+
+
+def test_a_missing_value_that_is_a_category_is_refused() -> None:
+    rng, (X, y) = np.random.default_rng(0), table()
+    X = np.where(rng.random(X.shape) < 0.2, -1.0, X.round(1))
+    frame = pd.DataFrame({"x": X[:, 0], "c": pd.Categorical(rng.choice(["a", "b", "c"], N))})
+    for missing in (-1.0, 0.0):
+        options: dict[str, Any] = {"missing": missing, "enable_categorical": True}
+        model = xgb.XGBRegressor(n_estimators=5, max_depth=3, **options).fit(frame, y)
+        if missing == 0.0:
+            with pytest.raises(ValueError, match=r"missing=0\.0 is also the code of a category"):
+                gpuboost.from_xgboost(model)
+            continue
+        imported = gpuboost.from_xgboost(model).set_params(device="numpy")
+        other = frame.assign(c=frame["c"].cat.set_categories(["c", "b", "a"]))
+        for own in (frame, other):
+            assert_bits(imported.predict_raw(own), model.predict(own, output_margin=True))
