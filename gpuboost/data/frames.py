@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuboost.data.advice import warn_user
 from gpuboost.data.arrays import is_missing_label
 from gpuboost.data.column_types import category_kind, is_number
 from gpuboost.data.sparse_features import Features
@@ -31,7 +30,7 @@ from gpuboost.data.tables import (
     read_table,
     to_floats,
 )
-from gpuboost.data.validation import feature_label
+from gpuboost.data.validation import check_names, feature_label
 from gpuboost.engine.array_modules import array_module
 from gpuboost.engine.bins import MAX_BINS
 
@@ -127,7 +126,9 @@ def fit_schema(X: Any, categorical_features: Any = "from_dtype") -> tuple[Featur
     return matrix, schema
 
 
-def apply_schema(X: Any, schema: FeatureSchema, owner: str = "Dataset") -> Features:
+def apply_schema(
+    X: Any, schema: FeatureSchema, owner: str = "Dataset", source: str | None = None
+) -> Features:
     """Return other data as a matrix, with the categorical codes of the training data.
 
     Parameters
@@ -136,6 +137,8 @@ def apply_schema(X: Any, schema: FeatureSchema, owner: str = "Dataset") -> Featu
     schema : FeatureSchema
     owner : str
         Name of the class that expects the features, for error messages.
+    source : str, optional
+        The library of an imported model, for error messages.
 
     Returns
     -------
@@ -164,7 +167,8 @@ def apply_schema(X: Any, schema: FeatureSchema, owner: str = "Dataset") -> Featu
     if schema.from_dtype and np.any(table.category_types):
         for feature in np.flatnonzero(table.category_types & ~by_code).tolist():
             if schema.codes[feature] is None:
-                _check_no_categories(feature_label(feature, schema.names), table, feature)
+                label = feature_label(feature, schema.names)
+                _check_no_categories(label, table, feature, source)
             by_code[feature] = True  # all values are missing
     return _assemble(table, by_code, code)
 
@@ -299,9 +303,14 @@ def _check_kinds(label: str, known: dict[Any, int], values: list[Any]) -> None:
         )
 
 
-def _check_no_categories(label: str, table: Table, feature: int) -> None:
+def _check_no_categories(label: str, table: Table, feature: int, source: str | None) -> None:
     """Check that a column of a categorical or string type has only missing values."""
     values = _occurring(*table.categories(feature))
+    if values and source is not None:
+        raise ValueError(
+            f"{label} has categories that are {_some_of(values)}, but the model of {source} does "
+            "not hold the categories of this feature; pass the numbers that it was trained on"
+        )
     if values:
         raise ValueError(
             f"{label} had numbers in fit, but now has categories that are {_some_of(values)}; "
@@ -360,37 +369,3 @@ def _category_order(category: Any) -> tuple[bool, Any, str]:
     if is_number(category):
         return False, category, ""
     return True, 0, str(category)
-
-
-# ---- names --------------------------------------------------------------------------------------
-
-
-def check_names(names: Names | None, fitted: Names | None, owner: str) -> None:
-    """Check feature names against the names in the training data, as scikit-learn does.
-
-    Different names or another order are an error; if only one of the two has names, a warning.
-    """
-    if names is None and fitted is None:
-        return
-    if fitted is None:
-        warn_user(f"X has feature names, but {owner} was fitted without feature names")
-        return
-    if names is None:
-        warn_user(f"X does not have valid feature names, but {owner} was fitted with feature names")
-        return
-    if np.array_equal(names, fitted):
-        return
-    unseen = sorted(set(names) - set(fitted))
-    absent = sorted(set(fitted) - set(names))
-    message = "The feature names should match those that were passed during fit.\n"
-    parts = {"unseen at fit time": unseen, "seen at fit time, yet now missing": absent}
-    for what, own in parts.items():
-        message += f"Feature names {what}:\n{_bullets(own)}" if own else ""
-    if not unseen and not absent:
-        message += "Feature names must be in the same order as they were in fit.\n"
-    raise ValueError(message)
-
-
-def _bullets(names: list[str]) -> str:
-    """The first five names, one per line, and "..." if there are more."""
-    return "".join(f"- {name}\n" for name in [*names[:5], *["..."] * (len(names) > 5)])

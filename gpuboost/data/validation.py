@@ -39,6 +39,37 @@ def feature_label(feature: int, names: Any) -> str:
     return f"feature {feature}" + (f" ({str(names[feature])!r})" if names is not None else "")
 
 
+def check_names(names: np.ndarray | None, fitted: np.ndarray | None, owner: str) -> None:
+    """Check feature names against the names in the training data, as scikit-learn does.
+
+    Different names or another order are an error; if only one of the two has names, a warning.
+    """
+    if names is None and fitted is None:
+        return
+    if fitted is None:
+        warn_user(f"X has feature names, but {owner} was fitted without feature names")
+        return
+    if names is None:
+        warn_user(f"X does not have valid feature names, but {owner} was fitted with feature names")
+        return
+    if np.array_equal(names, fitted):
+        return
+    unseen = sorted(set(names) - set(fitted))
+    absent = sorted(set(fitted) - set(names))
+    message = "The feature names should match those that were passed during fit.\n"
+    parts = {"unseen at fit time": unseen, "seen at fit time, yet now missing": absent}
+    for what, own in parts.items():
+        message += f"Feature names {what}:\n{_bullets(own)}" if own else ""
+    if not unseen and not absent:
+        message += "Feature names must be in the same order as they were in fit.\n"
+    raise ValueError(message)
+
+
+def _bullets(names: list[str]) -> str:
+    """The first five names, one per line, and "..." if there are more."""
+    return "".join(f"- {name}\n" for name in [*names[:5], *["..."] * (len(names) > 5)])
+
+
 def check_shape(X: np.ndarray) -> None:
     """Check that X is a table with at least one feature and 1 to `MAX_ROWS` rows.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -73,7 +75,7 @@ class Source:
             )
         return found.astype(np.int64)
 
-    def singles(self, key: str, length: int | None = None) -> np.ndarray:
+    def float32_numbers(self, key: str, length: int | None = None) -> np.ndarray:
         """A field that is a list of finite float32."""
         with np.errstate(over="ignore", invalid="ignore"):
             found = self.numbers(key, length).astype(np.float32)
@@ -83,8 +85,9 @@ class Source:
 
     def numbers(self, key: str, length: int | None = None) -> np.ndarray:
         """A field that is a list of numbers, of a given length unless this is None."""
+        given = self._of(key)
         try:
-            found = np.asarray(self._of(key))
+            found = np.asarray(given)
             found = found.astype(np.float64) if found.dtype.kind not in "iufb" else found
         except (TypeError, ValueError, OverflowError):
             found = np.zeros((0, 0))
@@ -101,8 +104,23 @@ def no_schema(n_features: int, names: Any = None) -> FeatureSchema:
             f"the model has {n_features} features, where 1 to {MAX_SOURCE_FEATURES} are possible"
         )
     if names is not None and (len(names) != n_features or len(set(names)) != len(names)):
-        raise ValueError("the names of the features are not one for each; the model is damaged")
+        raise ValueError(
+            "feature names repeat, or their number differs from n_features; it is damaged"
+        )
     known = None if names is None else np.array([str(name) for name in names], dtype=object)
     return FeatureSchema(
         known, n_features, np.zeros(n_features, dtype=bool), (None,) * n_features, True
     )
+
+
+def numbered(categories: Iterable[Any]) -> dict[Any, int]:
+    """The categories, each with its number in the given order."""
+    return {category: code for code, category in enumerate(categories)}
+
+
+def with_categories(schema: FeatureSchema, known: dict[int, dict[Any, int]]) -> FeatureSchema:
+    """The schema with the categories of some features, and their codes."""
+    codes, is_categorical = list(schema.codes), schema.is_categorical.copy()
+    for feature, own in known.items():
+        codes[feature], is_categorical[feature] = own, True
+    return replace(schema, codes=tuple(codes), is_categorical=is_categorical)

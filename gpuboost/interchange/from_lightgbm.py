@@ -29,11 +29,10 @@ from gpuboost.estimators.imported.estimators import (
     ImportedEstimator,
     ImportedRegressor,
 )
-from gpuboost.estimators.imported.model import ImportedTrees, LeafSum, PredictionLink
-from gpuboost.interchange.fields import Source, no_schema
+from gpuboost.estimators.imported.model import LIGHTGBM_NAME, ImportedTrees, LeafSum, PredictionLink
+from gpuboost.interchange.fields import Source, no_schema, numbered, with_categories
 from gpuboost.interchange.trees import CategorySplit, SourceTree, ensemble_of
 
-LIGHTGBM_NAME = "LightGBM"
 # Bits of decision_type: a category; missing values go left; the rule of missing values.
 _BY_CATEGORY, _DEFAULT_LEFT, _RULE_SHIFT = 1, 2, 2
 _RULES = (NAN_IS_ZERO, ZERO_IS_MISSING, NAN_IS_MISSING)
@@ -65,8 +64,8 @@ def from_lightgbm(model: Any, *, n_rounds: int | str | None = None) -> ImportedE
 
     Parameters
     ----------
-    model : str, path-like, Booster or LGBMModel
-        A file that LightGBM saved, the text of one, or a fitted object. LightGBM need not be
+    model : str, path-like, bytes, Booster or LGBMModel
+        A file that LightGBM saved, its text or bytes, or a fitted object. LightGBM need not be
         installed to read a file.
     n_rounds : int, "best" or None
         Number of rounds to use; "best", or None if the model has stopped early, means all up to the
@@ -82,6 +81,8 @@ def from_lightgbm(model: Any, *, n_rounds: int | str | None = None) -> ImportedE
     ValueError
         If the model is damaged, or has something that cannot be kept: linear trees, or an unknown
         objective.
+    sklearn.exceptions.NotFittedError
+        If an LGBMModel is not fitted.
     OSError
         If the file cannot be read.
     """
@@ -110,15 +111,17 @@ def from_lightgbm(model: Any, *, n_rounds: int | str | None = None) -> ImportedE
 
 def _content_of(model: Any) -> tuple[str, int | None, Any]:
     """The model text, the best round if there is one, and class labels if they are known."""
+    if isinstance(model, (bytes, bytearray)):
+        model = bytes(model).decode() + "\n"
     if isinstance(model, str) and "\n" in model:
         return model, None, None
     if isinstance(model, (str, os.PathLike)):
         return Path(model).read_text(encoding="utf-8"), None, None
-    booster = getattr(model, "booster_", model)
+    booster = model.booster_ if hasattr(type(model), "booster_") else model
     if not hasattr(booster, "model_to_string"):
         raise TypeError(
-            "from_lightgbm takes a path, the text of a model, a Booster or an LGBMModel, got "
-            f"{model!r:.80}"
+            "from_lightgbm takes a path, the text or bytes of a file, a Booster or an LGBMModel, "
+            f"got {model!r:.80}"
         )
     best = getattr(booster, "best_iteration", -1)
     text = booster.model_to_string(num_iteration=-1)
@@ -138,7 +141,7 @@ def _sections(text: str) -> tuple[_Text, list[_Text], _Tail]:
     head, _, rest = text.partition("\nTree=")
     body, end, tail = rest.partition("\nend of trees")
     if not head.startswith("tree") or not end:
-        raise ValueError("this is no text of a LightGBM model, or it is cut short")
+        raise ValueError("this is not the text of a LightGBM model, or it is cut short")
     blocks = [_Text(f"Tree={part}") for part in body.split("\nTree=")]
     for number, block in enumerate(blocks):
         block.integer("Tree", low=number, high=number)  # none is lost
@@ -258,7 +261,7 @@ def _of_nodes(fields: _Text, what: str, m: int) -> np.ndarray | None:
 def _category_splits(
     fields: _Text, decision: np.ndarray, threshold: np.ndarray
 ) -> dict[int, CategorySplit]:
-    """The splits by category, whose thresholds are numbers of bit sets; the set goes left."""
+    """The categorical splits, whose thresholds are numbers of bit sets; the set goes left."""
     nodes = np.flatnonzero(decision & _BY_CATEGORY).tolist()
     if not nodes:
         return {}
@@ -267,10 +270,10 @@ def _category_splits(
     words = fields.integers("cat_threshold", high=2**32 - 1)
     found = {}
     for node in nodes:
-        place = threshold[node]
-        if place != place or not 0 <= place < n_sets or place != int(place):
+        index = threshold[node]
+        if index != index or not 0 <= index < n_sets or index != int(index):
             raise ValueError("a set of categories of a LightGBM tree does not exist; it is damaged")
-        start, stop = starts[int(place)], starts[int(place) + 1]
+        start, stop = starts[int(index)], starts[int(index) + 1]
         if not start <= stop <= len(words):
             raise ValueError("the categories of a LightGBM tree are out of range; it is damaged")
         own = words[start:stop]
@@ -298,19 +301,18 @@ def _objective(head: _Text) -> tuple[str, float, bool]:
 
 def _schema(head: _Text, n_features: int, tail: _Tail) -> FeatureSchema:
     """The names of the features, and the categories of pandas columns, in the order of columns."""
-    names = head.text("feature_names").split()
+    names = head.text("feature_names").split(" ")
     default = [f"Column_{feature}" for feature in range(n_features)]
     schema = no_schema(n_features, None if names == default else names)
     infos = head.text("feature_infos").split()
     if len(infos) != n_features:
-        raise ValueError("feature_infos of the LightGBM model is not one for each feature")
+        raise ValueError(
+            "feature_infos of the LightGBM model do not have one entry for each feature"
+        )
     if not tail.pandas_categories:
         return schema
-    codes = list(schema.codes)
-    for feature, own in _pandas_columns(infos, tail):
-        codes[feature] = {category: code for code, category in enumerate(own)}
-    is_categorical = np.array([known is not None for known in codes])
-    return FeatureSchema(schema.names, n_features, is_categorical, tuple(codes), True)
+    known = dict(_pandas_columns(infos, tail))
+    return with_categories(schema, {feature: numbered(own) for feature, own in known.items()})
 
 
 def _pandas_columns(infos: list[str], tail: _Tail) -> list[tuple[int, list[Any]]]:

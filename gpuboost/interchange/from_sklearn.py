@@ -18,7 +18,6 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.utils.validation import check_is_fitted
 
 from gpuboost.data.arrays import is_missing_label
-from gpuboost.data.frames import FeatureSchema
 from gpuboost.estimators.imported.columns import KNOWN
 from gpuboost.estimators.imported.estimators import (
     ImportedClassifier,
@@ -26,12 +25,15 @@ from gpuboost.estimators.imported.estimators import (
     ImportedRegressor,
 )
 from gpuboost.estimators.imported.model import (
+    ABOVE_ZERO,
     ALL_COLUMNS,
+    BY_PROBABILITY,
+    FROM_ZERO,
     ImportedTrees,
     LeafSum,
     PredictionLink,
 )
-from gpuboost.interchange.fields import no_schema
+from gpuboost.interchange.fields import no_schema, with_categories
 from gpuboost.interchange.trees import LEAF_CHILD, CategorySplit, SourceTree, ensemble_of
 
 SKLEARN_NAME = "scikit-learn"
@@ -76,7 +78,7 @@ def from_sklearn(estimator: Any) -> ImportedEstimator:
     TypeError
         If it is none of these.
     ValueError
-        If it has something that cannot be kept: base learners that are no trees, or an ``init``
+        If it has something that cannot be kept: base learners that are not trees, or an ``init``
         estimator that is not constant.
     sklearn.exceptions.NotFittedError
         If it is not fitted.
@@ -105,14 +107,13 @@ def _mean_of_trees(estimator: Any) -> ImportedTrees:
     """The model of a tree, or of trees whose predictions are averaged."""
     members = [estimator] if isinstance(estimator, _TREES) else list(estimator.estimators_)
     features = getattr(estimator, "estimators_features_", [None] * len(members))
-    for member in members:
-        same = not is_classifier(estimator) or np.array_equal(
-            member.n_classes_, estimator.n_classes_
-        )
-        if not isinstance(member, _TREES) or not same:
+    for number, member in enumerate(members):
+        _check_member(estimator, member)
+        if is_classifier(estimator) and not np.array_equal(member.n_classes_, estimator.n_classes_):
             raise ValueError(
-                f"{type(estimator).__name__} of {member!r:.60}: only trees that know all classes "
-                "can be imported"
+                f"tree {number} of this {type(estimator).__name__} saw only {member.n_classes_} of "
+                f"{estimator.n_classes_} classes, and its probabilities cannot be averaged with "
+                "those of the others; fit with larger samples"
             )
     trees = [_tree(m.tree_, 1.0, own) for m, own in zip(members, features, strict=True)]
     base = np.zeros(trees[0].value.shape[1])
@@ -122,12 +123,20 @@ def _mean_of_trees(estimator: Any) -> ImportedTrees:
     return _model(estimator, ensemble, columns, rule, "identity")
 
 
+def _check_member(estimator: Any, member: Any) -> None:
+    """Check that a base learner is a tree."""
+    if not isinstance(member, _TREES):
+        raise ValueError(
+            f"only {type(estimator).__name__} of decision trees can be imported, got one of "
+            f"{type(member).__name__}"
+        )
+
+
 def _adaboost(estimator: Any) -> ImportedTrees:
     """The model of AdaBoost, of whose trees not all may have been fitted."""
     members = estimator.estimators_
     for member in members:
-        if not isinstance(member, _TREES):
-            raise ValueError(f"AdaBoost of {member!r:.60}: only trees can be imported")
+        _check_member(estimator, member)
     weights = np.asarray(estimator.estimator_weights_, dtype=np.float64)
     trees = [_tree(member.tree_, 1.0) for member in members]
     if not is_classifier(estimator):
@@ -145,7 +154,8 @@ def _adaboost(estimator: Any) -> ImportedTrees:
     link = PredictionLink("sigmoid")
     if width > 1:
         link = PredictionLink("softmax", divisor=len(classes) - 1.0)
-    return _model(estimator, ensemble, columns, rule, link)
+    decision = ABOVE_ZERO if len(classes) > 1 else BY_PROBABILITY
+    return replace(_model(estimator, ensemble, columns, rule, link), decision=decision)
 
 
 def _votes(
@@ -202,7 +212,8 @@ def _boosting(estimator: Any) -> ImportedTrees:
     link = _link(estimator, stages.shape[1])
     if estimator.loss == "exponential":
         link = replace(link, scale=2.0)
-    return _model(estimator, ensemble, columns, LeafSum(column, base), link)
+    model = _model(estimator, ensemble, columns, LeafSum(column, base), link)
+    return replace(model, decision=FROM_ZERO) if is_classifier(estimator) else model
 
 
 def _link(estimator: Any, n_columns: int) -> PredictionLink:
@@ -246,7 +257,8 @@ def _histogram_boosting(estimator: Any) -> ImportedTrees:
     base = np.asarray(estimator._baseline_prediction, dtype=np.float64).reshape(-1)
     rule = LeafSum(column, np.broadcast_to(base, (n_columns,)).copy())
     model = _model(estimator, ensemble, columns, rule, _link(estimator, n_columns))
-    return replace(model, schema=_with_categories(model.schema, known))
+    decision = ABOVE_ZERO if is_classifier(estimator) else BY_PROBABILITY
+    return replace(model, schema=with_categories(model.schema, known), decision=decision)
 
 
 def _histogram_tree(predictor: Any, sources: np.ndarray) -> SourceTree:
@@ -271,10 +283,3 @@ def _histogram_tree(predictor: Any, sources: np.ndarray) -> SourceTree:
         gain=np.maximum(nodes["gain"], 0.0),
         count=nodes["count"].astype(np.int64),
     )
-
-
-def _with_categories(schema: FeatureSchema, known: dict[int, dict[Any, int]]) -> FeatureSchema:
-    codes, is_categorical = list(schema.codes), schema.is_categorical.copy()
-    for feature, own in known.items():
-        codes[feature], is_categorical[feature] = own, True
-    return replace(schema, codes=tuple(codes), is_categorical=is_categorical)

@@ -6,10 +6,12 @@ the type of the leaves, in the order of the trees; base scores come last.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 
+from gpuboost.data.frames import FeatureSchema
 from gpuboost.estimators.imported.columns import SET
 from gpuboost.estimators.imported.estimators import (
     ImportedClassifier,
@@ -22,7 +24,7 @@ from gpuboost.estimators.imported.model import (
     LeafSum,
     PredictionLink,
 )
-from gpuboost.interchange.fields import no_schema
+from gpuboost.interchange.fields import no_schema, with_categories
 from gpuboost.interchange.trees import LEAF_CHILD, CategorySplit, SourceTree, ensemble_of
 
 TREELITE_NAME = "treelite"
@@ -49,6 +51,9 @@ def from_treelite(model: Any) -> ImportedEstimator:
     treelite does not keep everything of other libraries: a model of LightGBM with
     ``zero_as_missing`` predicts something else there, so read such a model by `from_lightgbm`.
 
+    A model that `to_treelite` made has the names of the features and, where these are not integers
+    from 0, the categories. Class labels are lost.
+
     Parameters
     ----------
     model : treelite.Model
@@ -62,10 +67,10 @@ def from_treelite(model: Any) -> ImportedEstimator:
     Raises
     ------
     TypeError
-        If it is no such model.
+        If it is not such a model.
     ValueError
         If it has something that cannot be kept: an unknown postprocessor, tests for
-        equality, or trees of some of several outputs of classes.
+        equality, or leaves with the probabilities of only some classes.
     """
     if not hasattr(model, "get_tree_accessor"):
         raise TypeError(f"from_treelite takes a treelite.Model of version 4, got {model!r:.80}")
@@ -73,9 +78,9 @@ def from_treelite(model: Any) -> ImportedEstimator:
     task = int(_field(head, "task_type")[0])
     if task not in (_BINARY, _REGRESSION, _MULTICLASS, _RANKING):
         raise ValueError(f"treelite's task type {task} is unknown; isolation forests are not kept")
-    single = model.input_type == "float32"
-    trees = [_tree(model.get_tree_accessor(t), single) for t in range(model.num_tree)]
-    ensemble, columns = ensemble_of(trees, model.num_feature, single, SET)
+    float32 = model.input_type == "float32"
+    trees = [_tree(model.get_tree_accessor(t), float32) for t in range(model.num_tree)]
+    ensemble, columns = ensemble_of(trees, model.num_feature, float32, SET)
     rule = _leaf_sum(head, ensemble.n_values, len(trees), model.output_type == "float32")
     name = str(_field(head, "postprocessor"))
     if name not in _LINK_OF_POSTPROCESSOR:
@@ -84,7 +89,7 @@ def from_treelite(model: Any) -> ImportedEstimator:
             f"{', '.join(_LINK_OF_POSTPROCESSOR)}"
         )
     link = PredictionLink(_LINK_OF_POSTPROCESSOR[name], float(_field(head, "sigmoid_alpha")[0]))
-    schema = no_schema(model.num_feature)
+    schema = _schema(head, model.num_feature)
     found = ImportedTrees(ensemble, columns, rule, link, schema, TREELITE_NAME)
     n_classes = _field(head, "num_class").tolist()
     several = len(n_classes) > 1
@@ -92,7 +97,9 @@ def from_treelite(model: Any) -> ImportedEstimator:
     if task in (_REGRESSION, _RANKING) or (several and max(n_classes) == 1):
         return ImportedRegressor.of(found)
     if several and link.name != "identity":
-        raise ValueError(f"treelite's postprocessor {name!r} is of one output of classes")
+        raise ValueError(
+            f"treelite's postprocessor {name!r} is for one output, but this model has several"
+        )
     classes = [np.arange(max(2, own)) for own in n_classes]
     return ImportedClassifier.of(found, classes_=classes if several else classes[0])
 
@@ -103,7 +110,31 @@ def _field(accessor: Any, name: str) -> Any:
     return found if isinstance(found, str) else np.asarray(found)
 
 
-def _leaf_sum(head: Any, width: int, n_trees: int, single: bool) -> LeafSum:
+def _schema(head: Any, n_features: int) -> FeatureSchema:
+    """Names and categories that gpuboost has written into the attributes, if it made the model.
+
+    Categories with the numbers 0, 1, 2 and so on are known; others are these numbers themselves.
+    """
+    try:
+        facts = json.loads(_field(head, "attributes") or "{}").get("gpuboost", {})
+        schema = no_schema(n_features, facts.get("feature_names"))
+        pairs = {int(feature): dict(own) for feature, own in facts.get("categories", {}).items()}
+    except (AttributeError, RecursionError, TypeError, ValueError) as error:
+        raise ValueError(f"the attributes of this model are damaged: {error}") from error
+    known = {
+        feature: {category: int(number) for category, number in own.items()}
+        for feature, own in pairs.items()
+        if list(own.values()) == list(range(len(own)))
+    }
+    if not all(
+        0 <= feature < n_features and all(isinstance(each, (str, int, float)) for each in own)
+        for feature, own in known.items()
+    ):
+        raise ValueError("the categories in the attributes of this model are damaged")
+    return with_categories(schema, known)
+
+
+def _leaf_sum(head: Any, width: int, n_trees: int, float32: bool) -> LeafSum:
     """The columns that trees add to, and the base scores."""
     n_targets, n_classes = int(_field(head, "num_target")[0]), _field(head, "num_class")
     n_columns = int(n_targets * n_classes.max())
@@ -124,15 +155,19 @@ def _leaf_sum(head: Any, width: int, n_trees: int, single: bool) -> LeafSum:
     if _field(head, "average_tree_output")[0]:
         counts = np.bincount(column, minlength=n_columns) if width == 1 else np.array([n_trees])
         if len(np.unique(counts)) > 1:
-            raise ValueError("the trees of this model are not averaged over equally many")
+            raise ValueError(
+                "the outputs of this model are averages over different numbers of trees"
+            )
         divisor = float(counts[0])
     base = _field(head, "base_scores").astype(np.float64)
     if len(base) != n_columns:
-        raise ValueError("the base scores of this model are not one for each class or output")
-    return LeafSum(column, base, base_first=False, divisor=divisor, single=single)
+        raise ValueError(
+            "the number of base scores of this model is not that of its classes or outputs"
+        )
+    return LeafSum(column, base, base_first=False, divisor=divisor, float32=float32)
 
 
-def _tree(accessor: Any, single: bool) -> SourceTree:
+def _tree(accessor: Any, float32: bool) -> SourceTree:
     """A tree with ``x <= threshold`` to the left, whatever its comparisons are."""
     left, right = _field(accessor, "cleft").astype(int), _field(accessor, "cright").astype(int)
     missing_left = _field(accessor, "default_left").astype(bool)
@@ -146,7 +181,7 @@ def _tree(accessor: Any, single: bool) -> SourceTree:
     swapped = np.isin(compare, (_GREATER, _AT_LEAST))
     left, right = np.where(swapped, right, left), np.where(swapped, left, right)
     missing_left = np.where(swapped, ~missing_left, missing_left)
-    threshold = _field(accessor, "threshold").astype(np.float32 if single else np.float64)
+    threshold = _field(accessor, "threshold").astype(np.float32 if float32 else np.float64)
     with np.errstate(over="ignore"):
         below = np.nextafter(threshold, threshold.dtype.type(-np.inf))
     strict = np.isin(compare, (_LESS, _AT_LEAST)) & is_number
@@ -176,12 +211,12 @@ def _values(accessor: Any, inner: np.ndarray) -> np.ndarray:
         return _field(accessor, "leaf_value").astype(np.float64)[:, None]
     if len(widths) != 1:
         raise ValueError("the leaves of a tree of this model have values of several lengths")
-    place = np.where(inner, 0, starts).astype(int)[:, None] + np.arange(int(widths[0]))
-    return vector.astype(np.float64)[place]
+    index = np.where(inner, 0, starts).astype(int)[:, None] + np.arange(int(widths[0]))
+    return vector.astype(np.float64)[index]
 
 
 def _category_splits(accessor: Any, inner: np.ndarray) -> dict[int, CategorySplit]:
-    """The splits by category."""
+    """The categorical splits."""
     names = ("category_list", "category_list_begin", "category_list_end")
     categories, starts, stops = (_field(accessor, name) for name in names)
     to_right = _field(accessor, "category_list_right_child").astype(bool)

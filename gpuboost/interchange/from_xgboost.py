@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import NotFittedError
 
 from gpuboost.data.frames import FeatureSchema
 from gpuboost.data.parameters import integer_between
@@ -30,7 +33,7 @@ from gpuboost.estimators.imported.model import (
     LeafSum,
     PredictionLink,
 )
-from gpuboost.interchange.fields import Source, no_schema
+from gpuboost.interchange.fields import Source, no_schema, numbered, with_categories
 from gpuboost.interchange.logarithm import log_of_float32
 from gpuboost.interchange.trees import LEAF_CHILD, CategorySplit, SourceTree, ensemble_of
 from gpuboost.interchange.ubjson import UbjsonReader
@@ -70,8 +73,9 @@ def from_xgboost(model: Any, *, n_rounds: int | str | None = None) -> ImportedEs
     Parameters
     ----------
     model : str, path-like, bytes, Booster or XGBModel
-        A file that XGBoost saved as JSON or UBJSON, its content, or a fitted object. XGBoost need
-        not be installed to read a file.
+        A file that XGBoost saved as JSON or UBJSON, its text or bytes, or a fitted object. XGBoost
+        need not be installed to read a file. The ``missing`` of an XGBModel is kept; files and
+        Boosters do not have it.
     n_rounds : int, "best" or None
         Number of rounds to use; "best" means all up to the one that early stopping chose. None
         means what XGBoost's ``predict`` uses: "best" for scikit-learn's wrappers (XGBModel) that
@@ -86,12 +90,15 @@ def from_xgboost(model: Any, *, n_rounds: int | str | None = None) -> ImportedEs
     Raises
     ------
     ValueError
-        If the model is damaged, or has something that cannot be kept: a linear booster, or an
-        unknown objective.
+        If the model is damaged, or has something that cannot be kept: a linear booster, an unknown
+        objective, or a ``missing`` that is the code of a category in a data frame.
+    sklearn.exceptions.NotFittedError
+        If an object is not fitted.
     OSError
         If the file cannot be read.
     """
     content, is_wrapper = _content_of(model)
+    missing = getattr(model, "missing", None) if is_wrapper else None
     learner = Source(_parsed(content), XGBOOST_NAME).part("learner")
     booster = learner.part("gradient_booster")
     kind = booster.text("name")
@@ -100,7 +107,7 @@ def from_xgboost(model: Any, *, n_rounds: int | str | None = None) -> ImportedEs
     holder = booster.part("gbtree") if kind == "dart" else booster
     trees_of = holder.part("model")
     n_all = len(trees_of.parts("trees"))
-    weights = booster.singles("weight_drop", n_all) if kind == "dart" else None
+    weights = booster.float32_numbers("weight_drop", n_all) if kind == "dart" else None
     n_trees = _n_trees(learner, trees_of, n_rounds, is_wrapper)
     parameters = learner.part("learner_model_param")
     n_features = parameters.integer("num_feature", low=1, high=MAX_SOURCE_FEATURES)
@@ -111,19 +118,16 @@ def from_xgboost(model: Any, *, n_rounds: int | str | None = None) -> ImportedEs
     if not trees:
         raise ValueError("the XGBoost model has no trees")
     ensemble, columns = ensemble_of(trees, n_features, True, SET)
-    objective = learner.part("objective").text("name")
-    if objective not in OBJECTIVES:
-        raise ValueError(
-            f"XGBoost's objective {objective!r} is unknown; known are {', '.join(OBJECTIVES)}"
-        )
-    link, is_classifier = OBJECTIVES[objective]
+    link, is_classifier = _objective(learner)
     base = _base(parameters, link)
     width = ensemble.n_values
     column = trees_of.integers("tree_info", n_all)[:n_trees].astype(np.int32)
     if width > 1:
         column[:] = ALL_COLUMNS
-    leaf_sum = LeafSum(column, _as_columns(base, column, width, parameters), single=True)
+    leaf_sum = LeafSum(column, _as_columns(base, column, width, parameters), float32=True)
     schema = _schema(learner, trees_of, n_features)
+    if missing is not None and not math.isnan(missing):
+        columns = replace(columns, missing_value=_missing_value(float(missing), schema))
     found = ImportedTrees(ensemble, columns, leaf_sum, PredictionLink(link), schema, XGBOOST_NAME)
     if not is_classifier or parameters.integer("num_target", 1, low=1, high=MAX_COLUMNS) > 1:
         return ImportedRegressor.of(found)
@@ -131,28 +135,43 @@ def from_xgboost(model: Any, *, n_rounds: int | str | None = None) -> ImportedEs
     return ImportedClassifier.of(found, classes_=np.arange(n_classes))
 
 
+def _objective(learner: Source) -> tuple[str, bool]:
+    """The link, and whether predictions are probabilities of classes."""
+    name = learner.part("objective").text("name")
+    if name not in OBJECTIVES:
+        raise ValueError(
+            f"XGBoost's objective {name!r} is unknown; known are {', '.join(OBJECTIVES)}"
+        )
+    return OBJECTIVES[name]
+
+
 def _content_of(model: Any) -> tuple[bytes, bool]:
     """The content of a file, and whether the model is one of scikit-learn's wrappers."""
     if isinstance(model, (bytes, bytearray)):
         return bytes(model), False
+    if isinstance(model, str) and model.lstrip()[:1] == "{" and '"learner"' in model:
+        return model.strip().encode(), False
     if isinstance(model, (str, os.PathLike)):
         return Path(model).read_bytes(), False
     is_wrapper = hasattr(model, "get_booster")
     booster = model.get_booster() if is_wrapper else model
     if not hasattr(booster, "save_raw"):
         raise TypeError(
-            "from_xgboost takes a path, the bytes of a file, a Booster or an XGBModel, got "
+            "from_xgboost takes a path, the text or bytes of a file, a Booster or an XGBModel, got "
             f"{model!r:.80}"
         )
-    return bytes(booster.save_raw("ubj")), is_wrapper
+    try:
+        return bytes(booster.save_raw("ubj")), is_wrapper
+    except ValueError as error:  # with a stack trace of C++
+        raise NotFittedError("this Booster is neither trained nor loaded from a file") from error
 
 
 def _parsed(content: bytes) -> Any:
     """The value of JSON or UBJSON; in JSON, a quote or a space follows the first brace."""
     if content[:1] != b"{":
         raise ValueError(
-            "this is no JSON or UBJSON of XGBoost; save the model again with a name that ends "
-            "with .json or .ubj"
+            "this is not an XGBoost JSON or UBJSON file; save the model again with a name that "
+            "ends with .json or .ubj"
         )
     if content[1:2] in b'"} \n\r\t':
         try:
@@ -178,15 +197,28 @@ def _n_trees(learner: Source, trees_of: Source, n_rounds: Any, is_wrapper: bool)
             )
         attributes = Source({"best_iteration": best}, XGBOOST_NAME)
         n_rounds = attributes.integer("best_iteration", low=0, high=n_all - 1) + 1
-    stops = trees_of.integers("iteration_indptr", high=n_all)
+    stops = _ends_of_rounds(trees_of, n_all)
     return int(stops[integer_between("n_rounds", n_rounds, 1, len(stops) - 1)])
+
+
+def _ends_of_rounds(trees_of: Source, n_all: int) -> np.ndarray:
+    """Number of trees of the first 0, 1, 2 and so on rounds; old files lack them."""
+    if "iteration_indptr" in trees_of:
+        return trees_of.integers("iteration_indptr", high=n_all)
+    parameters = trees_of.part("gbtree_model_param")
+    n_parallel = parameters.integer("num_parallel_tree", 1, low=0, high=n_all)
+    n_columns = int(trees_of.integers("tree_info", n_all, high=MAX_COLUMNS).max(initial=0)) + 1
+    size = max(1, n_parallel) * n_columns
+    if n_all % size:
+        raise ValueError(f"the XGBoost model has {n_all} trees, but {size} in each round")
+    return np.arange(0, n_all + 1, size)
 
 
 def _tree(fields: Source, weight: np.float32 | None) -> SourceTree:
     left = fields.integers("left_children", low=LEAF_CHILD)
     m = len(left)
     right = fields.integers("right_children", m, low=LEAF_CHILD)
-    condition = fields.singles("split_conditions", m)
+    condition = fields.float32_numbers("split_conditions", m)
     width = fields.part("tree_param").integer("size_leaf_vector", low=0, high=MAX_COLUMNS)
     value = condition[:, None] if width <= 1 else _vectors(fields, left, right, width)
     with np.errstate(over="ignore"):
@@ -210,20 +242,20 @@ def _vectors(fields: Source, left: np.ndarray, right: np.ndarray, width: int) ->
     """Values of the leaves of a tree of several outputs: float32 (m, width).
 
     Since version 3.2, XGBoost stores them apart from the nodes, and the right child of a leaf is
-    its place there.
+    its index there.
     """
     m = len(left)
     if "leaf_weights" not in fields:
-        return fields.singles("base_weights", m * width).reshape(m, width)
-    vectors = fields.singles("leaf_weights")
-    place = np.where(left == LEAF_CHILD, right, 0)
-    if len(vectors) % width or not 0 <= place.min() <= place.max() < len(vectors) // width:
+        return fields.float32_numbers("base_weights", m * width).reshape(m, width)
+    vectors = fields.float32_numbers("leaf_weights")
+    index = np.where(left == LEAF_CHILD, right, 0)
+    if len(vectors) % width or not 0 <= index.min() <= index.max() < len(vectors) // width:
         raise ValueError("the values of the leaves of an XGBoost tree are out of range")
-    return vectors.reshape(-1, width)[place]
+    return vectors.reshape(-1, width)[index]
 
 
 def _category_splits(fields: Source, m: int) -> dict[int, CategorySplit]:
-    """The splits by category: the categories of the set go right, all others left."""
+    """The categorical splits: the categories of the set go right, all others left."""
     if "split_type" not in fields:  # before version 1.3
         return {}
     nodes = fields.integers("categories_nodes", high=m - 1)
@@ -232,7 +264,9 @@ def _category_splits(fields: Source, m: int) -> dict[int, CategorySplit]:
     sizes = fields.integers("categories_sizes", len(nodes)).tolist()
     by_category = np.flatnonzero(fields.integers("split_type", m, high=1))
     if len(np.unique(nodes)) < len(nodes) or not np.isin(by_category, nodes).all():
-        raise ValueError("a split by category of an XGBoost tree has not one set of categories")
+        raise ValueError(
+            "a categorical split of an XGBoost tree does not have exactly one category set"
+        )
     found = {}
     for node, start, size in zip(nodes.tolist(), starts, sizes, strict=True):
         if start + size > len(categories):
@@ -246,13 +280,27 @@ def _category_splits(fields: Source, m: int) -> dict[int, CategorySplit]:
 def _base(parameters: Source, link: str) -> np.ndarray:
     """The base score as raw predictions: float32 (1,) or (n_columns,)."""
     given, one = parameters.text("base_score"), np.float32(1.0)
-    scores = Source({"base_score": _list_of(given)}, XGBOOST_NAME).singles("base_score")
+    scores = Source({"base_score": _list_of(given)}, XGBOOST_NAME).float32_numbers("base_score")
     if link == "sigmoid":
         scores = np.clip(scores, SMALLEST_SCORE, one - SMALLEST_SCORE)
         return -log_of_float32(one / scores - one)
     if link == "exp" and not (len(scores) and scores.min() > 0.0):
         raise ValueError(f"the base score {given!r:.60} of the XGBoost model is not positive")
     return log_of_float32(scores) if link == "exp" else scores
+
+
+def _missing_value(missing: float, schema: FeatureSchema) -> float:
+    """The parameter ``missing``; an error if it could be the code of a category.
+
+    XGBoost compares it with the codes of the frame that it predicts on, which can be in another
+    order than those of the model.
+    """
+    if 0.0 <= missing < np.inf and missing == np.floor(missing) and schema.is_categorical.any():
+        raise ValueError(
+            f"missing={missing} is also the code of a category, which cannot be kept; fit with "
+            "missing=np.nan or a negative number"
+        )
+    return missing
 
 
 def _list_of(text: str) -> list[Any]:
@@ -283,13 +331,9 @@ def _schema(learner: Source, trees_of: Source, n_features: int) -> FeatureSchema
     if not trees_of.get("cats"):
         return schema
     encoded = trees_of.part("cats")
-    codes = list(schema.codes)
-    for feature, own in enumerate(encoded.parts("enc")[:n_features] if "enc" in encoded else ()):
-        categories = _categories_of(own)
-        if categories:
-            codes[feature] = {category: code for code, category in enumerate(categories)}
-    is_categorical = np.array([known is not None for known in codes])
-    return FeatureSchema(schema.names, n_features, is_categorical, tuple(codes), True)
+    parts = encoded.parts("enc")[:n_features] if "enc" in encoded else []
+    known = {feature: numbered(_categories_of(own)) for feature, own in enumerate(parts)}
+    return with_categories(schema, {feature: own for feature, own in known.items() if own})
 
 
 def _categories_of(encoded: Source) -> list[Any]:

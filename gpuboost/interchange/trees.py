@@ -24,7 +24,7 @@ _MAX_COUNT = 2.0**62
 
 @dataclass(frozen=True, eq=False)
 class CategorySplit:
-    """A split by category: those of a set go to one child, all others to the other child."""
+    """A categorical split: those of a set go to one child, all others to the other child."""
 
     categories: frozenset[int]
     go_left: bool
@@ -49,7 +49,7 @@ class SourceTree:
     missing : str or list of str (m,)
         A rule of missing values (see `SplitColumn`) for all nodes, or one for each.
     by_category : dict of int to CategorySplit
-        The splits by category.
+        The categorical splits.
     gain, weight, count : float64 (m,) or None
         Gain of splits, sum of hessians or weights, number of rows, if the source has them.
     """
@@ -67,8 +67,8 @@ class SourceTree:
     count: np.ndarray | None = None
 
     @property
-    def splits_by_category(self) -> np.ndarray:
-        """Mask of the splits by category: bool (m,)."""
+    def is_categorical(self) -> np.ndarray:
+        """Mask of the categorical splits: bool (m,)."""
         found = np.zeros(len(self.left), dtype=bool)
         found[list(self.by_category)] = True
         return found
@@ -77,7 +77,7 @@ class SourceTree:
 def ensemble_of(
     trees: Sequence[SourceTree],
     n_features: int,
-    single: bool,
+    float32: bool,
     category_rule: str,
     known: dict[int, np.ndarray] | None = None,
 ) -> tuple[Ensemble, SplitColumns]:
@@ -88,7 +88,7 @@ def ensemble_of(
     trees : sequence of SourceTree
     n_features : int
         Number of columns of X.
-    single, category_rule : bool, str
+    float32, category_rule : bool, str
         See `SplitColumns`.
     known : dict of int to int64 (k,), optional
         All categories of a column of X, if others are missing values.
@@ -103,10 +103,10 @@ def ensemble_of(
         raise ValueError("the model has no trees")
     orders = [_breadth_first(tree) for tree in trees]
     columns = _Columns(n_features, known or {})
-    places = [_places_of(t, o, columns) for t, o in zip(trees, orders, strict=True)]
+    features = [_column_indices(t, o, columns) for t, o in zip(trees, orders, strict=True)]
     made = columns.final()
-    built = [_tree(*each, made) for each in zip(trees, orders, places, strict=True)]
-    return Ensemble.of(built), SplitColumns(made, n_features, single, category_rule)
+    built = [_tree(*each, made) for each in zip(trees, orders, features, strict=True)]
+    return Ensemble.of(built), SplitColumns(made, n_features, float32, category_rule)
 
 
 def _breadth_first(tree: SourceTree) -> np.ndarray:
@@ -127,19 +127,19 @@ def _breadth_first(tree: SourceTree) -> np.ndarray:
 
 
 class _Columns:
-    """The columns that splits need; splits by category share a column while there are few."""
+    """The columns that splits need; categorical splits share a column while there are few."""
 
     def __init__(self, n_features: int, known: dict[int, np.ndarray]) -> None:
         self._n_features, self._known = n_features, known
         self._numeric: dict[tuple[int, str], int] = {}
-        self._sets: dict[int, set[int]] = {}  # by place
+        self._sets: dict[int, set[int]] = {}  # by index
         self._by_feature: dict[int, list[int]] = {}
-        self._codes: dict[int, dict[int, int]] = {}  # by place, where categories share codes
+        self._codes: dict[int, dict[int, int]] = {}  # by index, where categories share codes
         self._shared_by_feature: dict[int, list[int]] = {}
         self._columns: list[tuple[int, str]] = []
 
     def numeric(self, feature: int, missing: str) -> int:
-        """Place of the column of numbers of a feature with a rule of missing values."""
+        """Index of the column of numbers of a feature with a rule of missing values."""
         if not 0 <= feature < self._n_features:
             raise ValueError(f"a split is on feature {feature} of {self._n_features}")
         if (feature, missing) not in self._numeric:
@@ -147,44 +147,44 @@ class _Columns:
         return self._numeric[feature, missing]
 
     def categorical(self, feature: int, categories: frozenset[int]) -> int:
-        """Place of a column of categories of a feature that has those of a split."""
+        """Index of a column of categories of a feature that has those of a split."""
         if not 0 <= feature < self._n_features:
             raise ValueError(f"a split is on feature {feature} of {self._n_features}")
         wanted = set(self._known.get(feature, np.zeros(0, int)).tolist()) | categories
         if len(wanted) > MAX_CATEGORIES:
             return self._shared(feature, categories)
-        places = self._by_feature.setdefault(feature, [])
-        for place in places:
-            if len(self._sets[place] | wanted) <= MAX_CATEGORIES:
-                self._sets[place] |= wanted
-                return place
-        places.append(self._add(feature, NAN_IS_MISSING))
-        self._sets[places[-1]] = wanted
-        return places[-1]
+        indices = self._by_feature.setdefault(feature, [])
+        for index in indices:
+            if len(self._sets[index] | wanted) <= MAX_CATEGORIES:
+                self._sets[index] |= wanted
+                return index
+        indices.append(self._add(feature, NAN_IS_MISSING))
+        self._sets[indices[-1]] = wanted
+        return indices[-1]
 
     def _shared(self, feature: int, categories: frozenset[int]) -> int:
-        """Place of a column whose categories share a code if no split tells them apart."""
-        places = self._shared_by_feature.setdefault(feature, [])
-        for place in places:
-            refined = _refined(self._codes[place], categories)
+        """Index of a column whose categories share a code if no split tells them apart."""
+        indices = self._shared_by_feature.setdefault(feature, [])
+        for index in indices:
+            refined = _refined(self._codes[index], categories)
             if len(set(refined.values())) <= MAX_CATEGORIES:
-                self._codes[place] = refined
-                return place
-        places.append(self._add(feature, NAN_IS_MISSING))
-        self._codes[places[-1]] = dict.fromkeys(categories, 0)
-        return places[-1]
+                self._codes[index] = refined
+                return index
+        indices.append(self._add(feature, NAN_IS_MISSING))
+        self._codes[indices[-1]] = dict.fromkeys(categories, 0)
+        return indices[-1]
 
     def _add(self, feature: int, missing: str) -> int:
         self._columns.append((feature, missing))
         return len(self._columns) - 1
 
-    def column(self, place: int) -> SplitColumn:
+    def column(self, index: int) -> SplitColumn:
         """A column, with its categories and their codes if it has some."""
-        feature, missing = self._columns[place]
-        codes = self._codes.get(place)
-        if codes is None and place not in self._sets:
+        feature, missing = self._columns[index]
+        codes = self._codes.get(index)
+        if codes is None and index not in self._sets:
             return SplitColumn(feature, missing)
-        categories = np.array(sorted(self._sets[place] if codes is None else codes), np.int64)
+        categories = np.array(sorted(self._sets[index] if codes is None else codes), np.int64)
         if codes is None:
             return SplitColumn(feature, missing, categories)
         own = np.array([codes[category] for category in categories.tolist()], dtype=np.uint8)
@@ -194,7 +194,7 @@ class _Columns:
         """All columns; one if no tree has a split."""
         if not self._columns:
             return (SplitColumn(0),)
-        return tuple(self.column(place) for place in range(len(self._columns)))
+        return tuple(self.column(index) for index in range(len(self._columns)))
 
 
 def _refined(codes: dict[int, int], categories: frozenset[int]) -> dict[int, int]:
@@ -207,49 +207,49 @@ def _refined(codes: dict[int, int], categories: frozenset[int]) -> dict[int, int
     return found
 
 
-def _places_of(tree: SourceTree, order: np.ndarray, columns: _Columns) -> np.ndarray:
+def _column_indices(tree: SourceTree, order: np.ndarray, columns: _Columns) -> np.ndarray:
     """The column of each split, and -1 for leaves, in the given order: int32 (m,)."""
     found = np.full(len(tree.left), -1, dtype=np.int32)
-    is_split, by_category = tree.left != LEAF_CHILD, tree.splits_by_category
+    is_split, is_categorical = tree.left != LEAF_CHILD, tree.is_categorical
     used = np.zeros(len(found), dtype=bool)
     used[order] = True
-    for node in np.flatnonzero(used & is_split & by_category).tolist():
+    for node in np.flatnonzero(used & is_split & is_categorical).tolist():
         split = tree.by_category[node]
         found[node] = columns.categorical(int(tree.feature[node]), split.categories)
-    numeric = np.flatnonzero(used & is_split & ~by_category)
+    numeric = np.flatnonzero(used & is_split & ~is_categorical)
     if np.isnan(tree.threshold[numeric]).any():
         raise ValueError("the threshold of a split is NaN")
     rules = np.broadcast_to(np.asarray(tree.missing), len(found))[numeric]
     for rule in np.unique(rules).tolist():
         own = numeric[rules == rule]
-        features, place = np.unique(tree.feature[own], return_inverse=True)
+        features, index = np.unique(tree.feature[own], return_inverse=True)
         known = [columns.numeric(int(feature), rule) for feature in features.tolist()]
-        found[own] = np.array(known, dtype=np.int32)[place]
+        found[own] = np.array(known, dtype=np.int32)[index]
     return found[order]
 
 
 def _tree(
-    tree: SourceTree, order: np.ndarray, place: np.ndarray, columns: tuple[SplitColumn, ...]
+    tree: SourceTree, order: np.ndarray, feature: np.ndarray, columns: tuple[SplitColumn, ...]
 ) -> Tree:
     """The finished tree of the nodes in the given order."""
-    m, is_leaf = len(order), place < 0
+    m, is_leaf = len(order), feature < 0
     value = np.where(is_leaf[:, None], tree.value[order], 0.0)
     if not np.isfinite(value).all():
         raise ValueError("the value of a leaf is not finite")
-    by_category = tree.splits_by_category[order] & ~is_leaf
-    category = np.where(by_category, np.cumsum(by_category) - 1, -1).astype(np.int32)
+    is_categorical = tree.is_categorical[order] & ~is_leaf
+    category = np.where(is_categorical, np.cumsum(is_categorical) - 1, -1).astype(np.int32)
     masks = [
-        _mask(tree.by_category[int(order[k])], columns[place[k]])
-        for k in np.flatnonzero(by_category).tolist()
+        _mask(tree.by_category[int(order[k])], columns[feature[k]])
+        for k in np.flatnonzero(is_categorical).tolist()
     ]
-    is_number = ~is_leaf & ~by_category
+    is_number = ~is_leaf & ~is_categorical
     gain, weight, count = (_known(own, order) for own in (tree.gain, tree.weight, tree.count))
     return Tree(
-        feature=place,
+        feature=feature,
         threshold=np.where(is_number, tree.threshold[order], np.nan),
         code=np.zeros(m, np.int16),
         missing_left=tree.missing_left[order].astype(bool) & ~is_leaf,
-        left=left_children(place, offsets([m])),
+        left=left_children(feature, offsets([m])),
         category=category,
         masks=np.array(masks, dtype=np.uint32).reshape(-1, 8),
         value=value,

@@ -81,7 +81,7 @@ class UbjsonReader:
     def _length(self) -> int:
         marker = self._take(1)
         if marker not in _NUMBER_TYPES or marker in (b"d", b"D"):
-            raise ValueError("a length in the UBJSON is no integer")
+            raise ValueError("a length in the UBJSON is not an integer")
         length = self._number(marker)
         if not 0 <= length <= len(self._data):
             raise ValueError("a length in the UBJSON is out of range")

@@ -114,6 +114,6 @@ def _check_splits(found: dict[str, np.ndarray], mapper: BinMapper) -> None:
     require((code < limit).all(), "the code of a threshold is out of range")
     require((found["missing_left"] <= 1).all(), "a direction of missing values is neither 0 nor 1")
     category = found.get("category", np.full(1, -1, np.int32))
-    require(((category >= 0) == by_category).all(), "a split by category is not on a category")
+    require(((category >= 0) == by_category).all(), "a categorical split is not on a category")
     n_masks = np.repeat(found["n_masks"], found["n_nodes"])
     require((category < np.maximum(n_masks, 1)).all(), "a split has a mask that does not exist")

@@ -241,6 +241,12 @@ def test_imported_models(folder: Path, run: Any, run_json: Any) -> None:
         assert found["estimator"] == f"Imported{kind}" and found["trees"]["count"] == 3
         assert run("inspect", "m")[0] == 0 and run("predict", "m", "X.npy", "--raw")[0] == 0
         assert "an imported model" in run("convert", "m", "o", "--to", "json")[2]
+        for target in ("treelite", "onnx", "sklearn"):
+            status, out, err = run("convert", "m", "o", "--to", target)
+            assert (status, out, len(err.splitlines())) == (2, "", 1) and not Path("o").exists()
+            assert "export the model with scikit-learn" in err
+        with pytest.raises(TypeError, match="a model of scikit-learn, for which there is no comp"):
+            gpuboost.load("m").compile_predictor()
 
 
 # ---- convert -----------------------------------------------------------------------------------
@@ -326,8 +332,8 @@ def test_other_forms_are_methods_of_the_model(trained: Path, run: Any, monkeypat
 
 
 def test_conversions_that_cannot_be(trained: Path, run: Any, monkeypatch: Any) -> None:
-    monkeypatch.setitem(sys.modules, "treelite", None)
-    monkeypatch.setitem(sys.modules, "onnx", None)
+    for name in ("treelite", "treelite.model_builder", "onnx"):
+        monkeypatch.setitem(sys.modules, name, None)
     for name in ("treelite", "onnx"):
         status, out, err = run("convert", "c", "--to", name, "m")
         assert (status, out) == (2, "") and f"pip install 'gpuboost[{name}]'" in err

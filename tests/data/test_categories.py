@@ -148,9 +148,10 @@ def test_partial_dependence_on_categories(model):
     np.testing.assert_allclose(found["average"], brute["average"], rtol=1e-12)
 
 
-def test_exported_text_has_nan_where_categories_split():
+def test_text_of_categorical_splits_is_an_error():
     model = tree(max_depth=1).fit(FRAME, Y)
-    assert "nan" in sklearn.tree.export_text(model)
+    with pytest.raises(TypeError, match="node 0 splits on categories and has no threshold"):
+        sklearn.tree.export_text(model)
     assert "categories_left" in type(model).__doc__ and model.tree_.categories_left(0).size
 
 

@@ -165,7 +165,7 @@ def test_a_lightgbm_model_without_a_line_is_refused() -> None:
         gpuboost.from_lightgbm(text.replace("\n\n\nTree=1\n", "\n"))
     with pytest.raises(ValueError, match="cut short"):
         gpuboost.from_lightgbm(text[: len(text) // 3])
-    with pytest.raises(ValueError, match="no text of a LightGBM model"):
+    with pytest.raises(ValueError, match="not the text of a LightGBM model"):
         gpuboost.from_lightgbm("a\nb\n")
 
 

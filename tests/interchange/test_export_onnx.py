@@ -165,6 +165,19 @@ def test_a_category_matches_its_nearest_float32() -> None:
     np.testing.assert_array_equal(found, model.predict(single).astype(np.float32))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("distance", [1.0, 0.125])
+def test_categories_that_are_equal_in_float32(distance: float, dtype: str) -> None:
+    numbers = (2.0**24 + np.array([0, 1, 2, 5, 7, 9, 11])) * distance
+    X = np.repeat(numbers, 20)[:, None]
+    y = np.repeat(np.arange(7.0) ** 2, 20)
+    model = gpuboost.DecisionTreeRegressor(categorical_features=[0], device="numpy")
+    model.fit(X, y)
+    rows = np.append(numbers, numbers.astype(np.float32))[:, None].astype(dtype)
+    found = run(model.to_onnx(dtype=dtype), rows)["prediction"]
+    np.testing.assert_array_equal(found, model.predict(rows))
+
+
 @pytest.mark.parametrize(
     "labels",
     [np.array([True, False]), np.array([1.0, 2.0]), np.array([3, 2**40]), np.array(["ä", "b"])],

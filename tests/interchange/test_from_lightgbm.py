@@ -6,7 +6,9 @@ import re
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.exceptions import NotFittedError
 
 import gpuboost
 from tests.interchange.cases import assert_bits, hard_rows
@@ -101,3 +103,43 @@ def test_raw_predictions_are_lightgbms(seed: int) -> None:
         )
     else:
         np.testing.assert_allclose(imported.predict(X), probable, rtol=1e-6, atol=1e-6)
+
+
+def small_model(frame: Any, **options: Any) -> Any:
+    rng = np.random.default_rng(0)
+    model = lgb.LGBMRegressor(n_estimators=4, min_child_samples=3, verbose=-1, n_jobs=1)
+    return model.fit(frame, frame.iloc[:, 0] + rng.normal(size=len(frame)), **options)
+
+
+def test_names_with_spaces_are_those_of_the_frame() -> None:
+    X = np.random.default_rng(1).normal(size=(N, 3))
+    frame = pd.DataFrame(X, columns=["a b", "c\td", "e\u00a0 f"])
+    model = small_model(frame)
+    imported = gpuboost.from_lightgbm(model).set_params(device="numpy")
+    assert imported.feature_names_in_.tolist() == ["a_b", "c\td", "e\u00a0_f"]
+    for own in (frame, frame.set_axis(model.booster_.feature_name(), axis=1)):
+        np.testing.assert_array_equal(imported.predict(own), model.predict(own))
+    with pytest.raises(ValueError, match="feature names should match"):
+        imported.predict(frame.set_axis(["a-b", "c\td", "e\u00a0 f"], axis=1))
+
+
+def test_categories_that_the_model_does_not_hold() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=N), "c": rng.integers(0, 5, N)})
+    model = small_model(frame, categorical_feature=["c"])
+    imported = gpuboost.from_lightgbm(model).set_params(device="numpy")
+    np.testing.assert_array_equal(imported.predict(frame), model.predict(frame))
+    with pytest.raises(
+        ValueError, match=r"'c'\) has categories that are numbers .* the model of LightGBM"
+    ):
+        imported.predict(frame.astype({"c": "category"}))
+
+
+def test_text_and_bytes_of_a_file_and_objects_that_are_not_fitted() -> None:
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(N, 2)))
+    model = small_model(frame)
+    wanted, text = gpuboost.from_lightgbm(model).fingerprint(), model.booster_.model_to_string()
+    for given in (text, text.encode()):
+        assert gpuboost.from_lightgbm(given).fingerprint() == wanted
+    with pytest.raises(NotFittedError):
+        gpuboost.from_lightgbm(lgb.LGBMRegressor())

@@ -13,7 +13,7 @@ import sklearn.ensemble as ensemble
 import sklearn.tree
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import gpuboost
 from tests.interchange.cases import assert_bits, hard_rows
@@ -196,13 +196,20 @@ def test_a_single_class(kind: str) -> None:
     np.testing.assert_array_equal(imported.predict(X), estimator.predict(X))
 
 
+class TreeOfItsRows(sklearn.tree.DecisionTreeClassifier):
+    """A tree that bagging fits on some rows, not on all rows with weights."""
+
+    def fit(self, X: Any, y: Any) -> Any:
+        return super().fit(X, y)
+
+
 def test_what_cannot_be_kept_is_refused() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(50, 2)), rng.normal(size=50)
     with pytest.raises(TypeError, match="from_sklearn takes decision trees"):
         gpuboost.from_sklearn(LinearRegression().fit(X, y))
     adaboost = ensemble.AdaBoostRegressor(LinearRegression(), n_estimators=2)
-    with pytest.raises(ValueError, match="AdaBoost of LinearRegression"):
+    with pytest.raises(ValueError, match=r"only AdaBoostRegressor of decision trees .* Lin"):
         gpuboost.from_sklearn(adaboost.fit(X, y))
     with pytest.raises(TypeError, match=r"of scikit-learn, got DecisionTreeRegressor"):
         gpuboost.from_sklearn(gpuboost.DecisionTreeRegressor(device="numpy").fit(X, y))
@@ -212,8 +219,16 @@ def test_what_cannot_be_kept_is_refused() -> None:
     with pytest.raises(TypeError, match="IsolationForest"):
         gpuboost.from_sklearn(ensemble.IsolationForest(n_estimators=2).fit(X))
     bagging = ensemble.BaggingRegressor(LinearRegression(), n_estimators=2).fit(X, y)
-    with pytest.raises(ValueError, match="only trees"):
+    with pytest.raises(ValueError, match="of decision trees can be imported, got one of LinearReg"):
         gpuboost.from_sklearn(bagging)
+    for base in (LogisticRegression(), ensemble.RandomForestClassifier(2)):
+        bagging = ensemble.BaggingClassifier(base, n_estimators=2).fit(X, y > 0.0)
+        message = f"only BaggingClassifier of decision trees .* got one of {type(base).__name__}$"
+        with pytest.raises(ValueError, match=message):
+            gpuboost.from_sklearn(bagging)
+    few = ensemble.BaggingClassifier(TreeOfItsRows(), max_samples=2, random_state=0)
+    with pytest.raises(ValueError, match=r"tree \d of this BaggingClassifier saw only 1 of 2 cla"):
+        gpuboost.from_sklearn(few.fit(X, y > 0.0))
 
 
 @pytest.mark.parametrize("seed", [2, 5, 9, 10])
@@ -226,3 +241,41 @@ def test_imported_models_are_saved_and_pickled(seed: int, tmp_path: Path) -> Non
         assert_bits(other.predict_raw(X), raw_of(estimator, X))
         np.testing.assert_array_equal(other.predict(X), imported.predict(X))
         assert other.source_ == "scikit-learn"
+
+
+def of_two_classes(raw: float) -> Any:
+    """A fitted boosting of scikit-learn with this raw prediction for all rows."""
+    X, y = np.zeros((20, 1)), np.arange(20) % 2
+    model = ensemble.GradientBoostingClassifier(n_estimators=1, init="zero").fit(X, y)
+    model.estimators_[0, 0].tree_.value[:] = raw / model.learning_rate
+    return model
+
+
+@pytest.mark.parametrize("raw", [0.0, 1e-18, -1e-18])
+def test_boosting_chooses_a_class_by_the_raw_prediction(raw: float, tmp_path: Path) -> None:
+    X, source = np.zeros((5, 1)), of_two_classes(raw)
+    gpuboost.from_sklearn(source).save(tmp_path / "model")
+    imported = gpuboost.load(tmp_path / "model")
+    assert imported.predict_raw(X)[0] == raw
+    np.testing.assert_array_equal(imported.predict(X), source.predict(X))
+    assert imported.fingerprint() == gpuboost.from_sklearn(source).fingerprint()
+
+
+@pytest.mark.parametrize("raw", [0.0, 1e-18, -1e-18])
+def test_histogram_boosting_chooses_a_class_by_the_raw_prediction(raw: float) -> None:
+    X, y = np.zeros((40, 1)), np.arange(40) % 2
+    source = ensemble.HistGradientBoostingClassifier(max_iter=1).fit(X, y)
+    source._baseline_prediction[:] = raw
+    imported = gpuboost.from_sklearn(source)
+    assert imported.predict_raw(X)[0] == raw
+    np.testing.assert_array_equal(imported.predict(X), source.predict(X))
+
+
+def test_classes_whose_probabilities_are_equal() -> None:
+    """Raw predictions of three classes whose differences the softmax loses."""
+    X, y = np.arange(30.0)[:, None], np.arange(30) % 3
+    source = ensemble.GradientBoostingClassifier(n_estimators=1, init="zero").fit(X, y)
+    for k, tree in enumerate(source.estimators_[0]):
+        tree.tree_.value[:] = k * 1e-17
+    np.testing.assert_array_equal(gpuboost.from_sklearn(source).predict(X), source.predict(X))
+    assert source.predict(X)[0] == 2

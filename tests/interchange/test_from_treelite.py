@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn.ensemble
 
@@ -129,3 +132,46 @@ def test_what_cannot_be_kept_is_refused() -> None:
     forest = sklearn.ensemble.IsolationForest(n_estimators=2).fit(np.arange(20.0)[:, None])
     with pytest.raises(ValueError, match="isolation forests"):
         gpuboost.from_treelite(treelite.sklearn.import_model(forest))
+
+
+def exported_model() -> tuple[Any, Any, pd.DataFrame]:
+    """A model of gpuboost, its copy in treelite, and rows with names and categories."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=200), "b": rng.normal(size=200)})
+    frame["word"] = pd.Categorical(rng.choice(["x", "y", "z"], 200))
+    frame["number"] = pd.Categorical(rng.choice([3, 7, 9], 200))
+    y = frame["a"] + (frame["word"] == "y") + 2.0 * (frame["number"] == 7)
+    model = gpuboost.RandomForestRegressor(n_estimators=4, device="numpy").fit(frame, y)
+    return model, model.to_treelite(), frame
+
+
+def test_a_model_that_gpuboost_exported_keeps_names_and_categories(tmp_path: Path) -> None:
+    model, exported, frame = exported_model()
+    gpuboost.from_treelite(exported).save(tmp_path / "model")
+    imported = gpuboost.load(tmp_path / "model").set_params(device="numpy")
+    rows = frame.astype({"number": float})
+    np.testing.assert_allclose(imported.predict(rows), model.predict(frame), rtol=1e-12)
+    unknown = rows.assign(word=["?", *frame["word"][1:]])
+    wanted = model.predict(frame.assign(word=unknown["word"]))
+    np.testing.assert_allclose(imported.predict(unknown), wanted, rtol=1e-12)
+    with pytest.raises(ValueError, match="must be in the same order"):
+        imported.predict(rows[["b", "a", "word", "number"]])
+    with pytest.raises(ValueError, match="the model of treelite does not hold the categories"):
+        imported.predict(frame)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        *([], {"feature_names": 3}, {"feature_names": ["a"]}, {"feature_names": list("aabc")}),
+        *({"categories": []}, {"categories": {"x": []}}, {"categories": {"2": [1]}}),
+        *({"categories": {"9": [["x", 0]]}}, {"categories": {"2": [[[], 0]]}}),
+        *({"categories": {"2": [[None, 0]]}}, {"categories": {"-1": [["x", 0]]}}),
+    ],
+    ids=str,
+)
+def test_damaged_attributes_are_refused(facts: Any) -> None:
+    exported = exported_model()[1]
+    exported.get_header_accessor().set_field("attributes", json.dumps({"gpuboost": facts}))
+    with pytest.raises(ValueError, match="attributes of this model are damaged"):
+        gpuboost.from_treelite(exported)

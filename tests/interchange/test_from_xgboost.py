@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.exceptions import NotFittedError
 
 import gpuboost
 from tests.interchange.cases import assert_bits, hard_rows
@@ -227,3 +228,90 @@ def test_what_cannot_be_kept_is_refused() -> None:
         gpuboost.from_xgboost(json.dumps(content).encode())
     with pytest.raises(TypeError, match="from_xgboost takes a path"):
         gpuboost.from_xgboost(3)
+
+
+@pytest.mark.parametrize("missing", [-999.0, 0.0, 0.1, np.inf, np.nan])
+def test_the_missing_value_of_a_wrapper_is_kept(missing: float, tmp_path: Path) -> None:
+    X, y = table()
+    X[np.random.default_rng(1).random(X.shape) < 0.3] = missing
+    model = xgb.XGBRegressor(n_estimators=10, max_depth=3, missing=missing).fit(X, y)
+    X[::7] = np.nan
+    wanted, imported = model.predict(X, output_margin=True), gpuboost.from_xgboost(model)
+    imported.save(tmp_path / "model")
+    for own in (imported, gpuboost.load(tmp_path / "model")):
+        for device in ("numpy", "numba"):
+            assert_bits(own.set_params(device=device).predict_raw(X), wanted)
+        assert own.fingerprint() == imported.fingerprint()
+    without = gpuboost.from_xgboost(model.get_booster())
+    assert (without.fingerprint() == imported.fingerprint()) == np.isnan(missing)
+
+
+@pytest.mark.parametrize("n_classes", [1, 3])
+@pytest.mark.parametrize("n_parallel", [1, 2])
+def test_old_files_do_not_say_where_rounds_end(n_classes: int, n_parallel: int) -> None:
+    X, y = table()
+    parameters: dict[str, Any] = {"num_parallel_tree": n_parallel, "max_depth": 2}
+    if n_classes > 1:
+        parameters |= {"objective": "multi:softprob", "num_class": n_classes}
+        y = np.digitize(y, [-0.5, 0.7])
+    booster = xgb.train(parameters, xgb.DMatrix(X, y), 4)
+    content = json.loads(booster.save_raw("json"))
+    del content["learner"]["gradient_booster"]["model"]["iteration_indptr"]
+    content["learner"]["attributes"]["best_iteration"] = "2"
+    given = json.dumps(content)
+    for n_rounds, stop in ((None, 4), (2, 2), ("best", 3)):
+        imported = gpuboost.from_xgboost(given, n_rounds=n_rounds).set_params(device="numpy")
+        options: dict[str, Any] = {"output_margin": True, "iteration_range": (0, stop)}
+        assert_bits(imported.predict_raw(X), booster.predict(xgb.DMatrix(X), **options))
+    content["learner"]["gradient_booster"]["model"]["gbtree_model_param"]["num_parallel_tree"] = "3"
+    with pytest.raises(ValueError, match=r"\d+ trees, but \d+ in each round"):
+        gpuboost.from_xgboost(json.dumps(content), n_rounds=1)
+
+
+def test_a_field_that_is_lacking_is_named() -> None:
+    X, y = table()
+    content = json.loads(xgb.train({}, xgb.DMatrix(X, y), 1).save_raw("json"))
+    del content["learner"]["gradient_booster"]["model"]["tree_info"]
+    with pytest.raises(ValueError, match="has no field 'tree_info'"):
+        gpuboost.from_xgboost(json.dumps(content))
+
+
+def test_text_and_bytes_of_a_file_and_objects_that_are_not_fitted() -> None:
+    X, y = table()
+    booster = xgb.train({}, xgb.DMatrix(X, y), 1)
+    wanted = gpuboost.from_xgboost(booster).fingerprint()
+    content = bytes(booster.save_raw("json"))
+    for given in (content, content.decode(), json.dumps(json.loads(content), indent=1)):
+        assert gpuboost.from_xgboost(given).fingerprint() == wanted
+    for unfitted in (xgb.Booster(), xgb.XGBRegressor()):
+        with pytest.raises(NotFittedError) as caught:
+            gpuboost.from_xgboost(unfitted)
+        assert "Stack trace" not in str(caught.value)
+
+
+def test_categories_that_the_model_does_not_hold() -> None:
+    X, y = table()
+    frame = pd.DataFrame({"x": X[:, 0], "c": pd.Categorical(["rot", "grün", "blau"] * (N // 3))})
+    model = xgb.XGBRegressor(n_estimators=2, enable_categorical=True).fit(frame, y)
+    imported = gpuboost.from_xgboost(model).set_params(device="numpy")
+    with pytest.raises(ValueError, match=r"'c'\) has cat.*but the model of XGBoost does not hold"):
+        imported.predict(frame)
+    coded = frame.assign(c=frame["c"].cat.codes)
+    np.testing.assert_array_equal(imported.predict(coded), model.predict(frame))
+
+
+def test_a_missing_value_that_is_a_category_is_refused() -> None:
+    rng, (X, y) = np.random.default_rng(0), table()
+    X = np.where(rng.random(X.shape) < 0.2, -1.0, X.round(1))
+    frame = pd.DataFrame({"x": X[:, 0], "c": pd.Categorical(rng.choice(["a", "b", "c"], N))})
+    for missing in (-1.0, 0.0):
+        options: dict[str, Any] = {"missing": missing, "enable_categorical": True}
+        model = xgb.XGBRegressor(n_estimators=5, max_depth=3, **options).fit(frame, y)
+        if missing == 0.0:
+            with pytest.raises(ValueError, match=r"missing=0\.0 is also the code of a category"):
+                gpuboost.from_xgboost(model)
+            continue
+        imported = gpuboost.from_xgboost(model).set_params(device="numpy")
+        other = frame.assign(c=frame["c"].cat.set_categories(["c", "b", "a"]))
+        for own in (frame, other):
+            assert_bits(imported.predict_raw(own), model.predict(own, output_margin=True))

@@ -65,3 +65,12 @@ def test_an_array_on_a_gpu_gives_predictions_there(machine: Any, source: str, se
             else:
                 assert name == "predict" and hasattr(model, "classes_"), name
             np.testing.assert_array_equal(found, wanted)
+
+
+def test_a_missing_value_on_a_gpu(machine: Any) -> None:
+    cupy: Any = sys.modules["cupy"]
+    xgb = pytest.importorskip("xgboost")
+    X = np.random.default_rng(0).integers(0, 4, (200, 3)).astype(np.float32)
+    source = xgb.XGBRegressor(n_estimators=3, max_depth=3, missing=0.0).fit(X, X.sum(axis=1))
+    found = gpuboost.from_xgboost(source).predict_raw(cupy.asarray(X))
+    assert_bits(cupy.asnumpy(found), source.predict(X, output_margin=True))

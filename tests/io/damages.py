@@ -405,6 +405,16 @@ def more_columns_than_trees(header: Header, arrays: Arrays) -> None:
     arrays["model/column"] = np.append(arrays["model/column"], 0).astype(np.int32)
 
 
+@damage(imported_classifier)
+def missing_value_that_is_nan(header: Header, arrays: Arrays) -> None:
+    header["model"]["missing_value"] = {"float": "nan"}
+
+
+@damage(imported_adaboost)
+def choice_without_classes(header: Header, arrays: Arrays) -> None:
+    header["model"]["decision"] = "raw > 0"
+
+
 @damage(imported_adaboost)
 def trees_without_weight(header: Header, arrays: Arrays) -> None:
     arrays["model/median_weights"][:] = 0.0

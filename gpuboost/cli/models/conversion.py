@@ -27,6 +27,8 @@ def convert(path: str, kind: str, out: str) -> None:
     ------
     ValueError
         If it is no model file, or the model cannot be converted.
+    TypeError
+        If the model was imported; its own library can export it.
     ImportError
         If a library that is needed is not installed.
     OSError

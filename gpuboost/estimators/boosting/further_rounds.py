@@ -76,4 +76,5 @@ def _description(loss: Loss) -> tuple[Any, ...]:
 def _text(loss: Loss) -> str:
     name, columns, given, own = _description(loss)
     parameter = "" if given is None else f" ({getattr(loss, 'parameter', '')}={given})"
-    return f"loss={name if own is None else own!r:.60}{parameter} of {columns} columns"
+    width = f" of {columns} columns" if columns > 1 else ""
+    return f"loss={name if own is None else own!r:.60}{parameter}{width}"

@@ -19,6 +19,8 @@ from gpuboost.estimators.imported.columns import (
 )
 from gpuboost.estimators.imported.model import (
     ALL_COLUMNS,
+    BY_PROBABILITY,
+    DECISIONS,
     LINKS,
     ImportedTrees,
     LeafSum,
@@ -27,7 +29,7 @@ from gpuboost.estimators.imported.model import (
 )
 from gpuboost.io.checks import Arrays, Fields, require
 from gpuboost.io.features import category_to_json, names_from_file
-from gpuboost.io.json_values import from_json
+from gpuboost.io.json_values import from_json, to_json
 from gpuboost.io.trees import trees_from_file, trees_to_file
 
 
@@ -47,14 +49,18 @@ def imported_to_parts(model: ImportedTrees) -> Parts:
             [c.source, c.missing, _list_of(c.categories), *_codes_to_json(c.codes)]
             for c in columns.columns
         ],
-        "single": columns.single,
+        "single": columns.float32,
         "category_rule": columns.category_rule,
         "tiny_is_zero": columns.tiny_is_zero,
         "base_first": rule.base_first,
         "divisor": rule.divisor,
-        "single_sums": rule.single,
+        "single_sums": rule.float32,
         "link": [model.link.name, model.link.scale, model.link.divisor],
     }
+    if columns.missing_value is not None:
+        header["missing_value"] = to_json(columns.missing_value)
+    if model.decision != BY_PROBABILITY:
+        header["decision"] = model.decision
     arrays = prefixed("trees", trees_to_file(model.ensemble))
     if rule.median_weights is not None:
         arrays["median_weights"] = rule.median_weights
@@ -87,8 +93,11 @@ def imported_from_parts(fields: Fields, arrays: Arrays, n_classes: list[int]) ->
     rule = LeafSum(column, base, *flags, _median_weights(arrays, column, len(base), n_classes))
     link = _link(fields)
     schema = _schema(fields, n_features)
+    decision = fields.one_of("decision", DECISIONS) if "decision" in fields else BY_PROBABILITY
     fields.end()
-    model = ImportedTrees(ensemble, columns, rule, link, schema, source)
+    is_choice = decision == BY_PROBABILITY or (len(n_classes) == 1 and n_classes[0] > 1)
+    require(is_choice, "raw predictions choose among fewer than two classes")
+    model = ImportedTrees(ensemble, columns, rule, link, schema, source, decision)
     if n_classes:
         _check_classes(model, n_classes)
     return model
@@ -117,9 +126,18 @@ def _columns(fields: Fields, n_features: int) -> SplitColumns:
         require(inside, "a column is of a feature that does not exist")
         require(missing in MISSING_RULES, "a column has an unknown rule of missing values")
         found.append(SplitColumn(source, missing, *_set_of(categories, *codes)))
-    single, rule = fields.flag("single"), fields.one_of("category_rule", CATEGORY_RULES)
+    float32, rule = fields.flag("single"), fields.one_of("category_rule", CATEGORY_RULES)
     tiny = fields.flag("tiny_is_zero")
-    return SplitColumns(tuple(found), n_features, single, rule, tiny)
+    return SplitColumns(tuple(found), n_features, float32, rule, tiny, _missing_value(fields))
+
+
+def _missing_value(fields: Fields) -> float | None:
+    """The number that is missing; files without one have no such field."""
+    if "missing_value" not in fields:
+        return None
+    value = from_json(fields.take("missing_value"))
+    require(type(value) is float and value == value, "the missing value is not a number")
+    return value
 
 
 def _set_of(categories: Any, codes: Any = None) -> tuple[np.ndarray | None, np.ndarray | None]:
@@ -139,7 +157,9 @@ def _set_of(categories: Any, codes: Any = None) -> tuple[np.ndarray | None, np.n
         and len(codes) == len(found)
         and all(type(each) is int and 0 <= each < MAX_CATEGORIES for each in codes)
     )
-    require(is_codes, f"the categories of a column have not one code each, below {MAX_CATEGORIES}")
+    require(
+        is_codes, f"the categories of a column do not have one code each, below {MAX_CATEGORIES}"
+    )
     return found, np.array(codes, dtype=np.uint8)
 
 
@@ -182,7 +202,7 @@ def _check_classes(model: ImportedTrees, n_classes: list[int]) -> None:
         fits = n_columns == (1 if width <= 2 and n_columns == 1 else width)
     else:
         fits = n_columns == width * len(n_classes) and model.link.name == "identity"
-    require(fits, "an imported model has not the columns of its classes")
+    require(fits, "an imported model does not have the columns of its classes")
     if model.link.name == "identity":
         value = model.ensemble.value
         per_column = np.bincount(np.maximum(rule.column, 0)).max() if len(rule.column) else 1

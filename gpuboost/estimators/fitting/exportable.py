@@ -71,7 +71,7 @@ def to_treelite(self: Any) -> Any:
 
     Raw predictions of treelite's predictor GTIL are within 1e-12 of those of this estimator,
     and probabilities within 1e-6. In the input of treelite, a category is itself if all
-    categories of its feature are integers from 0 to 2**24; otherwise it is its place among the
+    categories of its feature are integers from 0 to 2**24; otherwise it is its index among the
     categories. The model's ``attributes`` list the categories with their numbers. All other
     numbers and NaN go where unknown categories go, but treelite rounds numbers with a fraction
     down. In `AdaBoostClassifier` with K > 2 classes, raw predictions are those of
@@ -100,7 +100,7 @@ def to_onnx(self: Any, path: str | PathLike[str] | None = None, dtype: str = "fl
     Its trees are the operator `TreeEnsemble` (ai.onnx.ml, opset 5). onnxruntime has it from
     version 1.21 on, without errors in categorical splits from 1.23 on. The input ``X`` is a
     tensor of shape (n_samples, n_features) of type ``dtype``. A category is itself if all
-    categories of its feature are numbers; otherwise it is its place among the categories. The
+    categories of its feature are numbers; otherwise it is its index among the categories. The
     entry ``categories`` of the model's metadata lists the categories with their numbers; all
     other numbers and NaN are unknown categories.
 

@@ -75,19 +75,22 @@ class SplitColumns:
     columns : tuple of SplitColumn
     n_features : int
         Number of columns of X.
-    single : bool
+    float32 : bool
         Whether values are rounded to float32 first.
     category_rule : {SET, ROUNDED, KNOWN}
         Which numbers are categories.
     tiny_is_zero : bool
         Whether values up to `ZERO_THRESHOLD` count as zero, as in the predictions of LightGBM.
+    missing_value : float or None
+        A number that is missing in all columns, as NaN is: the ``missing`` of XGBoost's wrappers.
     """
 
     columns: tuple[SplitColumn, ...]
     n_features: int
-    single: bool
+    float32: bool
     category_rule: str = SET
     tiny_is_zero: bool = False
+    missing_value: float | None = None
 
     @property
     def is_categorical(self) -> np.ndarray:
@@ -104,16 +107,19 @@ class SplitColumns:
 
     def of(self, X: Any) -> Any:
         """The columns for rows of X, on its device: (n, n_columns)."""
-        dtype = np.float32 if self.single else np.float64
+        dtype = np.float32 if self.float32 else np.float64
         with working_on(X):
             xp = array_module(X)
             with np.errstate(over="ignore"):
                 X = X.astype(dtype, copy=False)
+                if self.missing_value is not None:
+                    missing = dtype(self.missing_value)
+                    X = xp.where(missing == X, np.nan, X)
             if self._is_all_of_x:
                 return X
             found = xp.empty((len(X), len(self.columns)), dtype)
-            for place, column in enumerate(self.columns):
-                found[:, place] = self._column(X[:, column.source], column, xp)
+            for index, column in enumerate(self.columns):
+                found[:, index] = self._column(X[:, column.source], column, xp)
             return found
 
     def _column(self, x: Any, column: SplitColumn, xp: Any) -> Any:
@@ -132,24 +138,26 @@ class SplitColumns:
         lowest = x > -1 if self.category_rule == ROUNDED else x >= 0
         inside = is_number & lowest & (x < LARGEST_CATEGORY)
         category = xp.where(inside, x, -1.0).astype(np.int64)
-        place = xp.searchsorted(categories, category)
+        index = xp.searchsorted(categories, category)
         if len(categories):
-            near = categories[xp.minimum(place, len(categories) - 1)]
+            near = categories[xp.minimum(index, len(categories) - 1)]
             inside &= near == category
         else:
             inside &= False
         if column.codes is not None:
             known = xp.asarray(column.codes)
-            place = known[xp.minimum(place, len(known) - 1)]
-        codes = xp.where(inside, place, others).astype(x.dtype)
+            index = known[xp.minimum(index, len(known) - 1)]
+        codes = xp.where(inside, index, others).astype(x.dtype)
         if self.category_rule == KNOWN:
             return xp.where(codes < others, codes, np.nan)
         return codes if self.category_rule == ROUNDED else xp.where(is_number, codes, np.nan)
 
     def update_hash(self, sha: Any) -> None:
         """Update a `hashlib` object with all rules."""
-        rules = f"{self.n_features} {self.single} {self.category_rule} {self.tiny_is_zero}"
+        rules = f"{self.n_features} {self.float32} {self.category_rule} {self.tiny_is_zero}"
         sha.update(rules.encode())
+        if self.missing_value is not None:
+            sha.update(f"missing {self.missing_value!r}".encode())
         for column in self.columns:
             sha.update(f"{column.source} {column.missing}".encode())
             if column.categories is not None:

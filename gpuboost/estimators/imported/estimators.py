@@ -26,14 +26,19 @@ from gpuboost.estimators.fitting.sklearn_bases import (
     RegressorMixin,
 )
 from gpuboost.estimators.imported.columns import KNOWN
-from gpuboost.estimators.imported.model import ImportedTrees, predictions_of
+from gpuboost.estimators.imported.model import (
+    BY_PROBABILITY,
+    LIGHTGBM_NAME,
+    ImportedTrees,
+    predictions_of,
+)
 from gpuboost.estimators.inputs.dataset import Dataset
 from gpuboost.estimators.inputs.features import where_they_are
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ImportedEstimator(BaseEstimator):
-    """A fitted model of another library, which `gpuboost.from_xgboost` and its like return.
+    """A fitted model of another library, which the ``from_*`` functions of gpuboost return.
 
     It predicts as the library does: with the same type of X, the same comparisons, and sums of the
     same type in the same order. Raw predictions are equal bit for bit, on every device. It cannot
@@ -41,7 +46,7 @@ class ImportedEstimator(BaseEstimator):
 
     X is a dense array, in which categories are the numbers that the library uses, or a data frame.
     Columns of categories or strings in a data frame are converted if the model knows the
-    categories. Values that the library refuses, such as infinities in XGBoost, are numbers here.
+    categories. Infinities, which XGBoost refuses, are accepted.
 
     Parameters
     ----------
@@ -75,6 +80,9 @@ class ImportedEstimator(BaseEstimator):
     _metric: ClassVar[Any]
 
     save = exportable.save
+    # Errors that name the library, with which the model can be exported.
+    to_sklearn, to_treelite = exportable.to_sklearn, exportable.to_treelite
+    to_onnx = exportable.to_onnx
 
     @classmethod
     def of(cls, model: ImportedTrees, **facts: Any) -> Any:
@@ -97,6 +105,18 @@ class ImportedEstimator(BaseEstimator):
             f"{type(self).__name__} holds a model of {self.source_} and cannot be fitted; fit "
             "an estimator of gpuboost, to which sklearn.frozen.FrozenEstimator of this model can "
             "be the init of gradient boosting"
+        )
+
+    def compile_predictor(self) -> NoReturn:
+        """An imported model has no `Predictor`.
+
+        Raises
+        ------
+        TypeError
+        """
+        raise TypeError(
+            f"{type(self).__name__} holds a model of {self.source_}, for which there is no "
+            "compiled predictor; use predict, with device='cpu' and n_jobs=1 for few rows"
         )
 
     def __sklearn_clone__(self) -> Self:
@@ -187,13 +207,19 @@ class ImportedEstimator(BaseEstimator):
 
     def _read(self, X: Any) -> Any:
         """X as a matrix; categories become the numbers that the source gives them."""
-        schema = self._model.schema
-        given_as_numbers = self._model.columns.category_rule != KNOWN
-        if given_as_numbers and not isinstance(read_table(X), FrameTable):
-            numeric = np.zeros(schema.n_features, dtype=bool)
-            codes = (None,) * schema.n_features
-            schema = replace(schema, is_categorical=numeric, codes=codes)
-        return apply_schema(X, schema, type(self).__name__)
+        schema, source = self._model.schema, self._model.source
+        if self._model.columns.category_rule != KNOWN:
+            table = read_table(X)
+            if not isinstance(table, FrameTable):
+                numeric = np.zeros(schema.n_features, dtype=bool)
+                codes = (None,) * schema.n_features
+                schema = replace(schema, is_categorical=numeric, codes=codes)
+            elif source == LIGHTGBM_NAME and table.names is not None:
+                # LightGBM stores the names with underscores instead of spaces.
+                stored = [name.replace(" ", "_") for name in table.names]
+                if schema.names is not None and stored == schema.names.tolist():
+                    schema = replace(schema, names=table.names)
+        return apply_schema(X, schema, type(self).__name__, source)
 
 
 class ImportedRegressor(RegressorMixin, ImportedEstimator):
@@ -255,17 +281,22 @@ class ImportedClassifier(ClassifierMixin, ImportedEstimator):
         return self.predict_raw(X)
 
     def predict(self, X: Any) -> np.ndarray:
-        """Most probable class of each row; ties go to the first class.
+        """Class of each row: the most probable one, or the first of those that tie.
+
+        Boosting and AdaBoost of scikit-learn choose by raw predictions. If it has two classes,
+        `GradientBoostingClassifier` chooses the second one where the raw prediction is 0.
 
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_outputs)
             On the host.
         """
+        if self._model.decision != BY_PROBABILITY:
+            return self.classes_[self._model.class_indices(self._raw(X))]
         found = self.predict_proba(X)
         if not isinstance(self.classes_, list):
             return self.classes_[copy_to_host(found.argmax(axis=1))]
-        places = [copy_to_host(own.argmax(axis=1)) for own in found]
-        labels = [own[place] for own, place in zip(self.classes_, places, strict=True)]
+        indices = [copy_to_host(own.argmax(axis=1)) for own in found]
+        labels = [own[index] for own, index in zip(self.classes_, indices, strict=True)]
         same = len({own.dtype.kind for own in labels}) == 1
         return np.stack(labels if same else [own.astype(object) for own in labels], axis=1)

@@ -18,7 +18,12 @@ from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.numerics import exp, log
 from gpuboost.estimators.imported.columns import SplitColumns
 
+LIGHTGBM_NAME = "LightGBM"
 ALL_COLUMNS = -1  # of raw predictions
+# How a classifier chooses a class: the most probable one, or the one of the largest raw prediction.
+# If there is one raw prediction for two classes, the second one is chosen from 0 on, or above 0.
+BY_PROBABILITY, FROM_ZERO, ABOVE_ZERO = "probability", "raw >= 0", "raw > 0"
+DECISIONS = (BY_PROBABILITY, FROM_ZERO, ABOVE_ZERO)
 SOFTPLUS_IS_LINEAR = 40.0  # log(1 + exp(x)) rounds to x from here on
 LEAVES_OF_A_BLOCK = 2**24  # rows times trees, or rows times columns that trees split on
 
@@ -38,7 +43,7 @@ class LeafSum:
         Whether the base is added before the first tree.
     divisor : float
         The sum of the trees is divided by this number before a base that comes last is added.
-    single : bool
+    float32 : bool
         Whether sums are float32, not float64.
     median_weights : float64 (n_trees,) or None
         If given, the raw prediction is not a sum, but the weighted median of the trees' values, as
@@ -49,17 +54,17 @@ class LeafSum:
     base: np.ndarray
     base_first: bool = True
     divisor: float = 1.0
-    single: bool = False
+    float32: bool = False
     median_weights: np.ndarray | None = None
 
     @property
     def dtype(self) -> type:
         """Type of the sums."""
-        return np.float32 if self.single else np.float64
+        return np.float32 if self.float32 else np.float64
 
     def update_hash(self, sha: Any) -> None:
         """Update a `hashlib` object with all rules."""
-        sha.update(f"{self.base_first} {self.divisor!r} {self.single}".encode())
+        sha.update(f"{self.base_first} {self.divisor!r} {self.float32}".encode())
         sha.update(self.column.astype("<i4").tobytes() + self.base.astype("<f8").tobytes())
         if self.median_weights is not None:
             sha.update(b"median" + self.median_weights.astype("<f8").tobytes())
@@ -102,6 +107,8 @@ class ImportedTrees:
         The columns of X; categories, if the source knows their names.
     source : str
         Name of the library.
+    decision : {BY_PROBABILITY, FROM_ZERO, ABOVE_ZERO}
+        How a classifier of one output chooses a class.
     """
 
     ensemble: Ensemble
@@ -110,6 +117,7 @@ class ImportedTrees:
     link: PredictionLink
     schema: FeatureSchema
     source: str
+    decision: str = BY_PROBABILITY
 
     @cached_property
     def mapper(self) -> BinMapper:
@@ -164,6 +172,14 @@ class ImportedTrees:
         with working_on(leaves):
             return to_module_of(weighted_median(by_tree.T, weights)[:, None], leaves)
 
+    def class_indices(self, raw: Any) -> np.ndarray:
+        """Indices of the classes that raw predictions choose, on the host: int64 (n,)."""
+        raw = copy_to_host(raw)
+        if raw.shape[1] > 1:
+            return raw.argmax(axis=1)
+        is_second = raw >= 0.0 if self.decision == FROM_ZERO else raw > 0.0
+        return is_second[:, 0].astype(np.int64)
+
     def fingerprint(self) -> str:
         """SHA-256 of the trees and of all rules of prediction, in hexadecimal."""
         sha = hashlib.sha256(self.ensemble.fingerprint(self.mapper).encode())
@@ -171,6 +187,8 @@ class ImportedTrees:
         self.leaf_sum.update_hash(sha)
         sha.update(repr(self.link).encode())
         self.schema.update_hash(sha)
+        if self.decision != BY_PROBABILITY:
+            sha.update(self.decision.encode())
         return sha.hexdigest()
 
 
@@ -185,9 +203,9 @@ def weighted_median(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Weighted median of the values (n, n_trees) of each row, as scikit-learn computes it: (n,)."""
     order = np.argsort(values, axis=1)
     so_far = np.cumsum(weights[order], axis=1)
-    place = (so_far >= 0.5 * so_far[:, -1:]).argmax(axis=1)
+    index = (so_far >= 0.5 * so_far[:, -1:]).argmax(axis=1)
     rows = np.arange(len(values))
-    return values[rows, order[rows, place]]
+    return values[rows, order[rows, index]]
 
 
 # ---- from raw predictions to predictions ---------------------------------------------------------

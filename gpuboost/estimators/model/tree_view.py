@@ -31,8 +31,9 @@ UNDEFINED = -2  # scikit-learn's TREE_UNDEFINED
 class ThresholdsByNode:
     """The thresholds of a tree with categorical splits: ``threshold[node]`` is a float.
 
-    They are no array, because programs that read all nodes of scikit-learn's trees as arrays would
-    ignore the categories, and predict something else without an error.
+    They are not an array, and categorical splits have none, because programs that read
+    scikit-learn's trees would ignore the categories, and show or predict something else without an
+    error.
     """
 
     def __init__(self, threshold: np.ndarray) -> None:
@@ -46,7 +47,14 @@ class ThresholdsByNode:
             place = index(node)
         except TypeError:
             raise _not_an_array() from None
-        return self._threshold[place]
+        found = self._threshold[place]
+        if np.isnan(found):
+            raise TypeError(
+                f"node {place} splits on categories and has no threshold; categories_left({place}) "
+                "of tree_ has the codes that go left, and is_categorical says which nodes are such "
+                "splits. scikit-learn's export_text, export_graphviz and plot_tree cannot show them"
+            )
+        return found
 
     @property
     def dtype(self) -> Any:
@@ -60,20 +68,19 @@ class ThresholdsByNode:
 def _not_an_array() -> TypeError:
     return TypeError(
         "this tree splits on categories, so its thresholds cannot be read as an array: other "
-        "programs would ignore the categories. Read them node by node (threshold[node] is NaN in "
-        "categorical splits, and categories_left(node) has the categories); to convert the model, "
-        "use its to_treelite or to_onnx"
+        "programs would ignore the categories. Read them node by node (a categorical split has "
+        "categories_left(node) instead); to convert the model, use its to_treelite or to_onnx"
     )
 
 
 class TreeView:
     """One tree, read-only, with the attributes of scikit-learn's ``tree_``.
 
-    Nodes are numbered breadth-first (scikit-learn: depth-first). Categorical splits have a NaN
-    threshold, which scikit-learn's `export_text` and `plot_tree` print as nan;
-    ``categories_left(node)`` returns the codes that a split sends left. In a tree with such splits,
-    ``threshold`` can only be read node by node (see `ThresholdsByNode`). Methods take an X as
-    `predict` of the estimator does, but not a `Dataset`, and match columns by position.
+    Nodes are numbered breadth-first (scikit-learn: depth-first). Categorical splits have no
+    threshold; ``categories_left(node)`` returns the codes that a split sends left. In a tree with
+    such splits, ``threshold`` can only be read node by node (see `ThresholdsByNode`), so
+    scikit-learn's `export_text` and `plot_tree` raise an error. Methods take an X as `predict` of
+    the estimator does, but not a `Dataset`, and match columns by position.
 
     Attributes
     ----------
@@ -87,8 +94,10 @@ class TreeView:
     feature : ndarray of int64 of shape (node_count,)
         Split feature; -2 in leaves.
     threshold : ndarray of float64 of shape (node_count,), or ThresholdsByNode
-        ``x <= threshold`` goes left; +inf if only missing values go right, -2 in leaves, NaN in
-        categorical splits.
+        ``x <= threshold`` goes left; +inf if only missing values go right, -2 in leaves. To read
+        that of a categorical split is an error.
+    is_categorical : ndarray of bool of shape (node_count,)
+        Mask of the categorical splits.
     missing_go_to_left : ndarray of uint8 of shape (node_count,)
         1 where missing values go left.
     impurity, weighted_n_node_samples : ndarray of float64 of shape (node_count,)
@@ -120,7 +129,8 @@ class TreeView:
         self.children_right = np.where(leaf, NO_CHILD, tree.left + 1).astype(np.int64)
         self.feature = np.where(leaf, UNDEFINED, tree.feature).astype(np.int64)
         threshold = np.where(leaf, float(UNDEFINED), tree.threshold)
-        has_sets = bool((tree.category >= 0).any())
+        self.is_categorical = tree.category >= 0
+        has_sets = bool(self.is_categorical.any())
         self.threshold: Any = ThresholdsByNode(threshold) if has_sets else threshold
         self.missing_go_to_left = (tree.missing_left & ~leaf).astype(np.uint8)
 
@@ -140,7 +150,7 @@ class TreeView:
         """
         if self._tree.category[node] < 0:
             raise ValueError(
-                f"node {node} is not a categorical split; those have a threshold of NaN"
+                f"node {node} is not a categorical split; is_categorical says which nodes are"
             )
         mask = self._tree.masks[self._tree.category[node]]
         return np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little"))

@@ -80,8 +80,8 @@ class SingleTree(TreeModel):
     Attributes
     ----------
     tree_ : TreeView
-        The nodes, as arrays with scikit-learn's names. Categorical splits have a NaN threshold
-        (`export_text` prints nan); ``tree_.categories_left(node)`` returns the codes of the
+        The nodes, as arrays with scikit-learn's names. Categorical splits have no threshold, so
+        `export_text` raises an error; ``tree_.categories_left(node)`` returns the codes of the
         categories that go left.
     max_features_ : int
         Number of candidate features at each node.

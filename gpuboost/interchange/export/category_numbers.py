@@ -50,10 +50,10 @@ class CategoryNumbers:
         return bool(np.all(inside & (numbers == np.floor(numbers))))
 
     @property
-    def as_places(self) -> CategoryNumbers:
+    def as_ordinal_codes(self) -> CategoryNumbers:
         """The same with the numbers 0, 1, 2 and so on."""
-        places = np.arange(len(self.categories), dtype=np.float64)
-        return CategoryNumbers(self.categories, places, self.codes)
+        ordinal = np.arange(len(self.categories), dtype=np.float64)
+        return CategoryNumbers(self.categories, ordinal, self.codes)
 
     def pairs(self) -> list[list[Any]]:
         """Pairs of a category and its number, for JSON; other types than JSON's become text."""

@@ -103,9 +103,10 @@ def own_estimator(estimator: Any, target: str) -> TreeModel:
     if isinstance(estimator, HistGradientBoosting):
         return estimator._fitted()
     if not isinstance(estimator, TreeModel) or estimator._model is None:
+        maker = getattr(estimator, "source_", "the library that has made it")
         raise TypeError(
             f"only models with trees that gpuboost has grown can be exported to {target}, got "
-            f"{estimator!r:.80}; export it with the library that has made it"
+            f"{estimator!r:.80}; export the model with {maker}"
         )
     return estimator
 

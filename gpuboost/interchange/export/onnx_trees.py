@@ -78,20 +78,20 @@ def tree_attributes(
     is_leaf = trees.left == 0
     rows, unused = np.flatnonzero(~is_leaf), np.zeros(UNUSED_LEAVES, dtype=np.int64)
     # Number of each of the ensemble's nodes among the nodes or leaves of the operator.
-    place = np.where(is_leaf, np.cumsum(is_leaf) - 1 + UNUSED_LEAVES, np.cumsum(~is_leaf) - 1)
+    index = np.where(is_leaf, np.cumsum(is_leaf) - 1 + UNUSED_LEAVES, np.cumsum(~is_leaf) - 1)
     left = (np.repeat(trees.offset[:-1], np.diff(trees.offset)) + trees.left)[rows]
     mask = mask_rows(trees)[rows]
     sets, swap = _member_sets(trees, rows, mask, inputs)
     if_true, if_false = left + swap, left + ~swap
     tracks = trees.missing_left[rows] & (mask < 0)
     attributes: dict[str, Any] = {
-        "tree_roots": place[trees.offset[:-1]].tolist(),
+        "tree_roots": index[trees.offset[:-1]].tolist(),
         "nodes_modes": np.where(mask >= 0, BRANCH_MEMBER, BRANCH_LEQ).astype(np.uint8),
         "nodes_splits": _thresholds(trees.threshold[rows], inputs.dtype),
         "nodes_featureids": inputs.column[trees.feature[rows]].tolist(),
-        "nodes_truenodeids": place[if_true].tolist(),
+        "nodes_truenodeids": index[if_true].tolist(),
         "nodes_trueleafs": is_leaf[if_true].astype(int).tolist(),
-        "nodes_falsenodeids": place[if_false].tolist(),
+        "nodes_falsenodeids": index[if_false].tolist(),
         "nodes_falseleafs": is_leaf[if_false].astype(int).tolist(),
         "nodes_missing_value_tracks_true": tracks.astype(int).tolist(),
         "leaf_targetids": np.append(unused, leaf_targets).tolist(),
@@ -121,11 +121,11 @@ def _member_sets(
     """
     to_left, swap = bits_of_masks(trees.masks), np.zeros(len(rows), dtype=bool)
     sets = []
-    for place in np.flatnonzero(mask >= 0).tolist():
-        codes = np.append(inputs.codes[int(trees.feature[rows[place]])], MISSING_CODE)
-        goes_left = to_left[mask[place]][codes]
-        goes_left[-1] = trees.missing_left[rows[place]]
+    for index in np.flatnonzero(mask >= 0).tolist():
+        codes = np.append(inputs.codes[int(trees.feature[rows[index]])], MISSING_CODE)
+        goes_left = to_left[mask[index]][codes]
+        goes_left[-1] = trees.missing_left[rows[index]]
         n_left = int(goes_left.sum())
-        swap[place] = n_left == 0 or 0 < len(codes) - n_left < n_left
-        sets.append(codes[goes_left != swap[place]])
+        swap[index] = n_left == 0 or 0 < len(codes) - n_left < n_left
+        sets.append(codes[goes_left != swap[index]])
     return sets, swap

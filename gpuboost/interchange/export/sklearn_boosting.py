@@ -99,8 +99,8 @@ def _gradient_boosting(own: Any) -> Any:
     made._loss = made._get_loss(sample_weight=None)
     rounds = _rounds(model)
     made.estimators_ = np.empty((len(rounds), model.loss.columns), dtype=object)
-    for place in np.ndindex(made.estimators_.shape):
-        made.estimators_[place] = _tree_of_round(own, rounds[place[0]][place[1]])
+    for index in np.ndindex(made.estimators_.shape):
+        made.estimators_[index] = _tree_of_round(own, rounds[index[0]][index[1]])
     if not _set_start(made, model):
         made.init = made.init_ = "zero"
         for k, (tree, constant) in enumerate(zip(rounds[0], model.baseline, strict=True)):

@@ -13,7 +13,7 @@ from sklearn.tree._tree import Tree as SklearnTree
 from gpuboost.engine.growth.tree import Tree, levels
 
 
-def depth_first_places(left: np.ndarray) -> np.ndarray:
+def depth_first_numbers(left: np.ndarray) -> np.ndarray:
     """Depth-first number of each node of a tree whose nodes are numbered breadth-first: int64 (m,).
 
     Parameters
@@ -21,16 +21,16 @@ def depth_first_places(left: np.ndarray) -> np.ndarray:
     left : int32 (m,)
         Left child of each node, which the right child follows; 0 in leaves.
     """
-    size, place = np.ones(len(left), dtype=np.int64), np.zeros(len(left), dtype=np.int64)
+    size, number = np.ones(len(left), dtype=np.int64), np.zeros(len(left), dtype=np.int64)
     depths = levels(left)
     for nodes in reversed(depths):
         inner = np.flatnonzero(left[nodes]) + nodes.start
         size[inner] += size[left[inner]] + size[left[inner] + 1]
     for nodes in depths:
         inner = np.flatnonzero(left[nodes]) + nodes.start
-        place[left[inner]] = place[inner] + 1
-        place[left[inner] + 1] = place[inner] + 1 + size[left[inner]]
-    return place
+        number[left[inner]] = number[inner] + 1
+        number[left[inner] + 1] = number[inner] + 1 + size[left[inner]]
+    return number
 
 
 def sklearn_tree(tree: Tree, n_features: int, n_classes: np.ndarray) -> Any:
@@ -44,19 +44,19 @@ def sklearn_tree(tree: Tree, n_features: int, n_classes: np.ndarray) -> Any:
     n_classes : ndarray of int of shape (n_outputs,)
         Number of classes of each output; 1 in a regression.
     """
-    place, inner = depth_first_places(tree.left), tree.left > 0
+    number, inner = depth_first_numbers(tree.left), tree.left > 0
     nodes = np.zeros(tree.node_count, dtype=NODE_DTYPE)
-    children = {"left_child": place[tree.left], "right_child": place[tree.left + inner]}
+    children = {"left_child": number[tree.left], "right_child": number[tree.left + inner]}
     for name, child in children.items():
-        nodes[name][place] = np.where(inner, child, TREE_LEAF)
-    nodes["feature"][place] = np.where(inner, tree.feature, TREE_UNDEFINED)
-    nodes["threshold"][place] = np.where(inner, tree.threshold, TREE_UNDEFINED)
-    nodes["missing_go_to_left"][place] = tree.missing_left & inner
-    nodes["impurity"][place] = impurities(tree)
-    nodes["n_node_samples"][place] = tree.count
-    nodes["weighted_n_node_samples"][place] = tree.weight
+        nodes[name][number] = np.where(inner, child, TREE_LEAF)
+    nodes["feature"][number] = np.where(inner, tree.feature, TREE_UNDEFINED)
+    nodes["threshold"][number] = np.where(inner, tree.threshold, TREE_UNDEFINED)
+    nodes["missing_go_to_left"][number] = tree.missing_left & inner
+    nodes["impurity"][number] = impurities(tree)
+    nodes["n_node_samples"][number] = tree.count
+    nodes["weighted_n_node_samples"][number] = tree.weight
     values = np.empty_like(tree.value, dtype=np.float64)
-    values[place] = tree.value
+    values[number] = tree.value
     made = SklearnTree(n_features, np.asarray(n_classes, dtype=np.intp), len(n_classes))
     made.__setstate__(
         {
@@ -87,7 +87,7 @@ def impurities(tree: Tree) -> np.ndarray:
 
 def tree_predictor(tree: Tree) -> Any:
     """A tree of scikit-learn's histogram boosting, from one with a value per leaf."""
-    place, inner = depth_first_places(tree.left), tree.left > 0
+    number, inner = depth_first_numbers(tree.left), tree.left > 0
     nodes = np.zeros(tree.node_count, dtype=PREDICTOR_RECORD_DTYPE)
     fields = {
         "value": tree.value[:, 0],
@@ -95,14 +95,14 @@ def tree_predictor(tree: Tree) -> Any:
         "feature_idx": np.where(inner, tree.feature, 0),
         "num_threshold": np.where(inner, tree.threshold, 0.0),
         "missing_go_to_left": tree.missing_left & inner,
-        "left": np.where(inner, place[tree.left], 0),
-        "right": np.where(inner, place[tree.left + inner], 0),
+        "left": np.where(inner, number[tree.left], 0),
+        "right": np.where(inner, number[tree.left + inner], 0),
         "gain": tree.impurity_decrease,
         "depth": tree.depths(),
         "is_leaf": ~inner,
         "bin_threshold": tree.code,
     }
     for name, values in fields.items():
-        nodes[name][place] = values
+        nodes[name][number] = values
     no_sets = np.zeros((0, 8), dtype=np.uint32)
     return TreePredictor(nodes, no_sets, no_sets)

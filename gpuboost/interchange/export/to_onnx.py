@@ -104,19 +104,17 @@ def _split_inputs(
 def _keys(own: CategoryNumbers, kind: Any) -> tuple[np.ndarray, np.ndarray]:
     """Numbers that a categorical feature can have, and the code of each.
 
-    A number also matches its nearest float32, unless several have the same, as in `apply_schema`.
+    A float also matches its nearest float32, unless that is a category or the nearest float32 of
+    several, as in `apply_schema`.
     """
     with np.errstate(over="ignore", under="ignore"):
-        near, first, count = np.unique(
-            own.numbers.astype(np.float32), return_index=True, return_counts=True
-        )
-    near, first = near[count == 1].astype(np.float64), first[count == 1]
-    if kind == np.float32:
-        keys, codes = near, own.codes[first]
-    else:
-        is_new = ~np.isin(near, own.numbers)
-        keys = np.append(own.numbers, near[is_new])
-        codes = np.append(own.codes, own.codes[first[is_new]])
+        nearest = own.numbers.astype(np.float32).astype(np.float64)
+    is_key = (nearest == own.numbers) | (kind == np.float64)
+    floats = np.flatnonzero([isinstance(each, float) for each in own.categories])
+    near, first, count = np.unique(nearest[floats], return_index=True, return_counts=True)
+    is_new = (count == 1) & ~np.isin(near, own.numbers)
+    keys = np.append(own.numbers[is_key], near[is_new])
+    codes = np.append(own.codes[is_key], own.codes[floats[first[is_new]]])
     if not len(keys):  # the operator needs a key
         return np.zeros(1, kind), np.full(1, MISSING_CODE)
     return keys.astype(kind), codes
@@ -187,8 +185,8 @@ def _leaf_values(graph: OnnxGraph, contents: ModelContents, given: tuple[str, Sp
         **tree_attributes(trees, inputs, numbers, tree),
     )
     own = graph.add("Cast", own, to=graph.type_of(np.int64))
-    places = graph.add("Add", own, graph.constant(first[None], np.int64))
-    return graph.add("Gather", graph.constant(trees.value[is_leaf]), places, axis=0)
+    indices = graph.add("Add", own, graph.constant(first[None], np.int64))
+    return graph.add("Gather", graph.constant(trees.value[is_leaf]), indices, axis=0)
 
 
 def _median(graph: OnnxGraph, contents: ModelContents, values: str) -> str:
@@ -202,8 +200,8 @@ def _median(graph: OnnxGraph, contents: ModelContents, values: str) -> str:
     twice = graph.add("Add", reached, reached)
     is_half = graph.add("GreaterOrEqual", twice, graph.constant(votes.sum(), np.int64))
     as_number = graph.add("Cast", is_half, to=graph.type_of(np.int32))
-    place = graph.add("ArgMax", as_number, axis=1, keepdims=1)
-    return graph.add("GatherElements", ascending, place, axis=1)
+    index = graph.add("ArgMax", as_number, axis=1, keepdims=1)
+    return graph.add("GatherElements", ascending, index, axis=1)
 
 
 # ---- outputs -------------------------------------------------------------------------------------
@@ -241,11 +239,11 @@ def _write_classes(graph: OnnxGraph, contents: ModelContents, raw: str, kind: An
         own = raw if contents.n_outputs == 1 else _columns(graph, raw, k * width, len(classes))
         probabilities = _probabilities(graph, contents, own)
         if contents.votes is None:
-            place = graph.add("ArgMax", probabilities, axis=1, keepdims=0)
+            index = graph.add("ArgMax", probabilities, axis=1, keepdims=0)
         else:
-            place = _voted_class(graph, own, len(classes))
+            index = _voted_class(graph, own, len(classes))
         labels = class_labels(classes)
-        label = graph.add("Gather", graph.constant(labels), place, axis=0)
+        label = graph.add("Gather", graph.constant(labels), index, axis=0)
         graph.output(f"label{end}", label, "U" if labels.dtype == object else labels.dtype, [None])
         graph.output(f"probabilities{end}", probabilities, kind, [None, len(classes)])
     if contents.has_decisions:

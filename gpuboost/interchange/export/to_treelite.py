@@ -32,15 +32,15 @@ POSTPROCESSORS = {  # name, and the factor in the sigmoid
 
 def to_treelite(estimator: Any) -> Any:
     """Convert a fitted estimator to a treelite.Model; see the method of estimators."""
-    builders = optional_module("treelite.model_builder", "treelite")
     contents = contents_of(estimator, "treelite")
+    builders = optional_module("treelite.model_builder", "treelite")
     if contents.aggregation == MEDIAN:
         raise ValueError(
             f"{contents.name} predicts the weighted median of its trees, which treelite does not "
             "have; use to_onnx or to_sklearn"
         )
     categories = {
-        feature: own if own.are_small_integers else own.as_places
+        feature: own if own.are_small_integers else own.as_ordinal_codes
         for feature, own in numbers_of_categories(contents.schema).items()
     }
     builder = _builder(builders, contents, categories)
@@ -77,18 +77,18 @@ class TreeliteShape:
     def of(cls, contents: ModelContents) -> TreeliteShape:
         """The shape of a model."""
         n_trees, columns = contents.trees.n_trees, contents.columns
-        place = (np.arange(n_trees) % contents.trees_per_round).tolist()
+        column = (np.arange(n_trees) % contents.trees_per_round).tolist()
         all_of_them, first = [-1] * n_trees, [0] * n_trees
         has_vectors = contents.trees.n_values > 1
         if not contents.is_classifier:
-            target = all_of_them if has_vectors else place
+            target = all_of_them if has_vectors else column
             shape = (columns, 1) if has_vectors else (1, 1)
             return cls("kRegressor", [1] * columns, shape, target, first)
         if contents.link in (LOGIT, HALF_LOGIT):
             return cls("kBinaryClf", [1], (1, 1), first, first)
         n_classes = [len(own) for own in contents.classes]
         if not has_vectors:
-            return cls("kMultiClf", n_classes, (1, 1), first, place)
+            return cls("kMultiClf", n_classes, (1, 1), first, column)
         shape = (contents.n_outputs, max(n_classes))
         target = first if contents.n_outputs == 1 else all_of_them
         return cls("kMultiClf", n_classes, shape, target, all_of_them)

@@ -95,7 +95,7 @@ def test_what_does_not_fit_is_refused_and_changes_nothing() -> None:
     refused: list[tuple[Any, Any, str]] = [
         (regressor(), other, "init_model of a GradientBoostingRegressor must be a fitted"),
         (regressor(init="zero"), first, "both say where boosting starts"),
-        (regressor(loss="absolute_error"), first, "loss='squared_error' of 1 columns, and rounds"),
+        (regressor(loss="absolute_error"), first, "loss='squared_error', and rounds"),
         (regressor(n_estimators=0), first, "n_estimators must be"),
         (model.set_params(loss="huber"), first, "choose the same loss"),
         (regressor(), regressor(), "is not fitted"),
@@ -105,7 +105,7 @@ def test_what_does_not_fit_is_refused_and_changes_nothing() -> None:
         with pytest.raises((TypeError, ValueError), match=message):
             estimator.fit(X, y, init_model=init_model)
     huber = regressor(loss="huber", n_estimators=2).fit(X, y)
-    with pytest.raises(ValueError, match=r"\(alpha=\[0.9\]\) of 1 columns, and"):
+    with pytest.raises(ValueError, match=r"\(alpha=\[0.9\]\), and"):
         regressor(loss="huber", alpha=0.8).fit(X, y, init_model=huber)
     with pytest.raises(ValueError, match="expecting 4 features"):
         regressor().fit(X[:, :3], y, init_model=first)

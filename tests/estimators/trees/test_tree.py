@@ -267,7 +267,7 @@ def test_tree_has_the_categories_of_a_split():
     y = np.isin(X[:, 0], [1, 5, 7, 11]) * 1.0
     model = DecisionTreeRegressor(categorical_features=[0], device="numpy", max_depth=1).fit(X, y)
     tree = model.tree_
-    assert np.isnan(tree.threshold[0]) and tree.feature[0] == 0
+    assert tree.is_categorical.tolist() == [True, False, False] and tree.feature[0] == 0
     left = set(tree.categories_left(0).tolist()) & set(range(12))  # others go with missing values
     assert left in ({1, 5, 7, 11}, set(range(12)) - {1, 5, 7, 11})
     with pytest.raises(ValueError, match="not a categorical split"):
