@@ -32,6 +32,9 @@ from gpuboost.io.features import category_to_json, names_from_file
 from gpuboost.io.json_values import from_json, to_json
 from gpuboost.io.trees import trees_from_file, trees_to_file
 
+_MIN_FACTOR = 1e-30
+_FACTORS = f"from {_MIN_FACTOR} to {1.0 / _MIN_FACTOR}"
+
 
 def imported_to_parts(model: ImportedTrees) -> Parts:
     """The parts of an imported model."""
@@ -166,16 +169,21 @@ def _set_of(categories: Any, codes: Any = None) -> tuple[np.ndarray | None, np.n
 def _number(fields: Fields, key: str) -> float:
     """A field that is a positive float."""
     value = fields.take(key)
-    require(type(value) is float and value > 0.0, f"{key} is not a positive number")
+    require(_is_factor(value), f"{key} is not a number {_FACTORS}")
     return value
+
+
+def _is_factor(value: Any) -> bool:
+    """Whether a value is a positive float that neither makes sums infinite nor 0."""
+    return type(value) is float and _MIN_FACTOR <= value <= 1.0 / _MIN_FACTOR
 
 
 def _link(fields: Fields) -> PredictionLink:
     given = fields.items("link", 3)
     is_name = isinstance(given[0], str) and given[0] in LINKS
     require(is_name, "the link is unknown")
-    is_number = all(type(each) is float and each > 0.0 for each in given[1:])
-    require(is_number, "the link has no positive scale and divisor")
+    is_number = all(map(_is_factor, given[1:]))
+    require(is_number, f"the scale and the divisor of the link are not numbers {_FACTORS}")
     return PredictionLink(*given)
 
 
