@@ -33,7 +33,7 @@ from gpuboost.io.json_values import from_json, to_json
 from gpuboost.io.trees import trees_from_file, trees_to_file
 
 _MIN_FACTOR = 1e-30
-_FACTORS = f"from {_MIN_FACTOR} to {1.0 / _MIN_FACTOR}"
+_FACTOR_RANGE = f"from {_MIN_FACTOR} to {1.0 / _MIN_FACTOR}"
 
 
 def imported_to_parts(model: ImportedTrees) -> Parts:
@@ -169,7 +169,7 @@ def _set_of(categories: Any, codes: Any = None) -> tuple[np.ndarray | None, np.n
 def _number(fields: Fields, key: str) -> float:
     """A field that is a positive float."""
     value = fields.take(key)
-    require(_is_factor(value), f"{key} is not a number {_FACTORS}")
+    require(_is_factor(value), f"{key} is not a number {_FACTOR_RANGE}")
     return value
 
 
@@ -183,7 +183,7 @@ def _link(fields: Fields) -> PredictionLink:
     is_name = isinstance(given[0], str) and given[0] in LINKS
     require(is_name, "the link is unknown")
     is_number = all(map(_is_factor, given[1:]))
-    require(is_number, f"the scale and the divisor of the link are not numbers {_FACTORS}")
+    require(is_number, f"the scale and the divisor of the link are not numbers {_FACTOR_RANGE}")
     return PredictionLink(*given)
 
 
