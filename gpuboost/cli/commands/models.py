@@ -105,7 +105,9 @@ def convert(model: str, out: str, kind: str) -> int:
     """
     from gpuboost.cli.models import conversion
     from gpuboost.cli.output import say
+    from gpuboost.cli.tables.write import check_can_write
 
+    check_can_write(out)
     conversion.convert(model, kind, out)
     say(f"wrote {out}")
     return 0

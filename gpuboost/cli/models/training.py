@@ -8,7 +8,6 @@ import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from gpuboost.cli.output import ProgressBar, progress, say
 from gpuboost.cli.tables.data import DataTable, without
 from gpuboost.cli.tables.read import read_data
 from gpuboost.cli.tables.targets import TableTarget, held_out_rows, target_of
+from gpuboost.cli.tables.write import check_can_write
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,9 @@ def train(options: TrainOptions) -> dict[str, Any]:
     KeyboardInterrupt
         If Ctrl-C is pressed before there is a model.
     """
-    _check_can_write(options.out)
+    check_can_write(options.out)
+    if options.checkpoint is not None:
+        check_can_write(options.checkpoint)
     started = time.perf_counter()
     data = read_training_data(options)
     seconds_to_read = time.perf_counter() - started
@@ -312,14 +314,3 @@ def n_trees_of(model: Any) -> int:
 def trees_of(model: Any) -> Any:
     """The `FittedTrees` of a fitted estimator."""
     return getattr(model, "_boosting", model)._model
-
-
-def _check_can_write(path: str) -> None:
-    """Check before the fit that a file can be written in its folder."""
-    folder = Path(path).absolute().parent
-    if not folder.is_dir():
-        raise ValueError(f"cannot write {path!r}: there is no folder {str(folder)!r}")
-    if Path(path).is_dir():
-        raise ValueError(f"cannot write {path!r}: it is a folder")
-    if not os.access(folder, os.W_OK):
-        raise ValueError(f"cannot write {path!r}: the folder {str(folder)!r} cannot be written")

@@ -11,6 +11,7 @@ from typing import IO, Any
 import numpy as np
 
 from gpuboost.cli.tables.read import STANDARD_STREAM, require_pyarrow
+from gpuboost.io.container import check_writable
 
 NamedColumns = dict[str, np.ndarray]
 _FORMATS = "csv, tsv, csv.gz, tsv.gz, parquet, arrow, feather or npy"
@@ -26,6 +27,21 @@ def check_output(path: str) -> None:
     """
     if path != STANDARD_STREAM and not _ending(path):
         raise ValueError(f"the name of the output must end in {_FORMATS}, got {path!r}")
+
+
+def check_can_write(path: str) -> None:
+    """Check that a model or a checkpoint can be written to a path, without writing it.
+
+    Raises
+    ------
+    ValueError
+        If it is "-", since these files cannot be written to standard output.
+    OSError
+        If there is no such folder, or it cannot be written.
+    """
+    if path == STANDARD_STREAM:
+        raise ValueError("only tables can be written to standard output; name a file instead of -")
+    check_writable(path)
 
 
 def write_columns(columns: NamedColumns, path: str) -> None:
