@@ -247,16 +247,29 @@ def test_imported_models(folder: Path, run: Any, run_json: Any) -> None:
 
 
 def predict_from_json(model: dict[str, Any], rows: list[dict[str, Any]]) -> np.ndarray:
-    """Sums or means of the trees' leaves, by the JSON of a model."""
+    """Sums, means, votes or medians of the trees' leaves, by the JSON of a model."""
     columns = [[predicted_leaf(model, tree, row) for row in rows] for tree in model["trees"]]
     leaves = np.array(columns)  # (trees, rows, values)
     if model["combine"] == "mean":
         return leaves.mean(axis=0)
+    if model["combine"].startswith("weighted"):
+        return np.array([combined(model, leaves[:, row]) for row in range(len(rows))])
     per_round, total = model["trees_per_round"], np.tile(model["baseline"], (len(rows), 1))
     for number, values in enumerate(leaves):
         column = slice(None) if per_round == 1 else [number % per_round]
         total[:, column] += values
     return total
+
+
+def combined(model: dict[str, Any], values: np.ndarray) -> Any:
+    """A class or a value for the leaves of one row, (trees, values)."""
+    weights = np.array(model["tree_weights"])
+    if model["combine"] == "weighted_vote":
+        sums = np.bincount(values.argmax(axis=1), weights, minlength=values.shape[1])
+        return model["classes"][sums.argmax()]
+    order = values[:, 0].argsort()
+    reached = weights[order].cumsum()
+    return values[order[np.argmax(2.0 * reached >= reached[-1])], 0]
 
 
 def predicted_leaf(model: dict[str, Any], tree: list[Any], row: dict[str, Any]) -> list[float]:
@@ -299,6 +312,29 @@ def test_json_of_a_forest(folder: Path, run_json: Any) -> None:
     assert form["combine"] == "mean" and form["baseline"] is None
 
 
+@pytest.mark.parametrize(
+    ("name", "target", "combine"),
+    [
+        ("adaboost", "y", "weighted_vote"),
+        ("adaboost", "count", "weighted_vote"),
+        ("adaboost", "price", "weighted_median"),
+        ("forest", "y", "weighted_vote"),
+    ],
+)
+def test_json_of_models_whose_trees_vote(
+    name: str, target: str, combine: str, folder: Path, run_json: Any
+) -> None:
+    others = drop(*({"y", "price", "count", "w"} - {target}))
+    own = ("--set", "n_estimators=9", "--model", name)
+    hard = ("--set", "voting=hard") if name == "forest" else ("--set", "estimator__max_depth=2")
+    run_json("train", "t.csv", "--target", target, *others, "--out", "m", *FEW, *own, *hard)
+    model = gpuboost.load("m")
+    form = json.loads(json.dumps(model_to_json(model)))
+    found = predict_from_json(form, features().to_pylist())
+    assert form["combine"] == combine and len(set(found.tolist())) > 1
+    assert found.tolist() == model.predict(features()).tolist()
+
+
 def test_scikit_learn_gets_an_estimator(folder: Path, run: Any, run_json: Any) -> None:
     words = ("--target", "price", *drop("y", "city"), "--out", "m", *FEW)
     run_json("train", "v.csv", *words, "--model", "forest")
@@ -335,6 +371,9 @@ def test_conversions_that_cannot_be(trained: Path, run: Any, monkeypatch: Any) -
     status, _, err = run("convert", "c", "--to", "sklearn", "m")
     assert status == 2 and "city" in err
     assert run("convert", "c", "--to", "xml", "m")[0] == 2
+    for out, message in (("-", "name a file instead of -"), ("absent/m", "absent/m: No such file")):
+        status, _, err = run("convert", "absent", "--to", "json", out)
+        assert status == 2 and message in err and not Path("-").exists()
 
 
 def test_help_imports_nothing_heavy() -> None:
