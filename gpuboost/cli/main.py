@@ -6,6 +6,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import click
@@ -43,13 +44,14 @@ def gpuboost() -> None:
 def run_process() -> NoReturn:
     """Run the command of this process, and end it.
 
-    After Ctrl-C it ends at once, without Python's own exit: a thread may still be in Numba's
-    compiler, and ending that thread can abort the process.
+    After errors and Ctrl-C it ends at once, without Python's own exit: a thread may still be in
+    pyarrow's reader or Numba's compiler, and ending that thread can abort the process.
     """
     status = main()
-    if status == INTERRUPTED:
-        sys.stdout.flush()
-        sys.stderr.flush()
+    if status in (FAILED, INTERRUPTED):
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):
+                stream.flush()
         os._exit(status)
     sys.exit(status)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import random
 import subprocess
 import sys
 
@@ -54,6 +56,28 @@ def test_help_lists_the_commands_on_80_columns(capsys):
     assert max(map(len, text.splitlines())) <= 80
     shortened = [line for line in text.splitlines() if line.endswith("...")]
     assert all(line.startswith("Usage: ") for line in shortened)
+
+
+def test_errors_end_the_process_without_waiting_for_threads(monkeypatch):
+    ended = []
+    monkeypatch.setattr("os._exit", lambda status: ended.append(status))
+    monkeypatch.setattr(sys, "argv", ["gpuboost", "inspect", "absent"])
+    with pytest.raises(SystemExit):  # after the substitute for os._exit
+        cli.run_process()
+    assert ended == [2]
+
+
+def test_damaged_tables_never_abort(tmp_path):
+    rows = random.Random(0).randbytes(400_000).hex()
+    text = "a,b\n" + "\n".join(f"{rows[i : i + 9]},{i}" for i in range(0, len(rows), 9))
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(text.encode())[:-300_000])
+    (tmp_path / "t.csv").write_text("a,b\n1\n" + text, encoding="utf-8")
+    for name in ("t.csv.gz", "t.csv") * 4:
+        words = [sys.executable, "-m", "gpuboost", "train", str(tmp_path / name), "--target", "a"]
+        done = subprocess.run(
+            [*words, "--out", str(tmp_path / "m")], capture_output=True, text=True
+        )
+        assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
 
 
 def test_info_names_every_backend_and_why_not(capsys):

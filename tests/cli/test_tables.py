@@ -142,6 +142,15 @@ def test_damaged_gzip_is_an_error_of_one_line(
     assert f"cannot read {shown}: its gzip is damaged" in err
 
 
+def test_gzip_is_checked_before_pyarrow_reads(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(csv, "read_csv", lambda *_, **__: pytest.fail("pyarrow was called"))
+    text = b"a,b\n" + b"1,2\n" * 100_000
+    path = tmp_path / "t.csv.gz"
+    path.write_bytes(gzip.compress(text)[:-20])
+    with pytest.raises(ValueError, match="its gzip is damaged"):
+        read_data(str(path))
+
+
 def test_columns_without_any_value_and_indices_of_pandas(tmp_path: Path) -> None:
     path = str(tmp_path / "t.parquet")
     parquet.write_table(pyarrow.table({"a": [None, None], "__index_level_0__": [0, 1]}), path)

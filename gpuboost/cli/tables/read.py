@@ -8,11 +8,13 @@ from __future__ import annotations
 import gzip
 import io
 import re
+import shutil
 import sys
+import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import numpy as np
 
@@ -20,6 +22,7 @@ from gpuboost.cli.tables.data import ArrayData, ArrowData, DataTable
 
 STANDARD_STREAM = "-"  # standard input or output, in place of a path
 _GZIP, _NPY = b"\x1f\x8b", b"\x93NUMPY"
+_COPIED_BYTES = 2**20  # at a time
 _FORMAT_OF_MAGIC = {
     b"PAR1": "Parquet",
     b"ARROW1": "Arrow",
@@ -70,7 +73,7 @@ def _opened(path: str) -> Iterator[IO[bytes]]:
     Raises
     ------
     ValueError
-        If compressed bytes are damaged, also while they are read.
+        If compressed bytes are damaged.
     """
     try:
         with _uncompressed(path) as file:
@@ -91,9 +94,11 @@ def _uncompressed(path: str) -> Iterator[IO[bytes]]:
         if not is_compressed:
             yield file
             return
-        # Text is decompressed as it is read; the other formats are read from several places.
-        with gzip.open(file, "rb") as content:
-            yield cast(IO[bytes], content)
+        with gzip.open(file, "rb") as content, tempfile.TemporaryFile() as whole:
+            # All of it, since an error in a thread of pyarrow would come from within its reader.
+            shutil.copyfileobj(content, whole, _COPIED_BYTES)
+            whole.seek(0)
+            yield whole
 
 
 def _array(path: str, file: IO[bytes]) -> np.ndarray:
