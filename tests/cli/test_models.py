@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import joblib
 import numpy as np
+import pyarrow
 import pytest
-from pyarrow import csv
+from pyarrow import csv, feather
 from sklearn import ensemble, metrics
 
 import gpuboost
 from gpuboost.cli.models.json_trees import model_to_json
 from gpuboost.cli.models.scores import evaluation_of
+from gpuboost.cli.tables.data import ArrowData
 from gpuboost.cli.tables.read import read_data
 from tests.cli.conftest import FEW, drop, make_table
 
@@ -70,6 +73,60 @@ def test_columns_can_be_kept_and_others_are_ignored(trained: Path, run: Any) -> 
     assert status == 0 and out.splitlines()[0] == "w,prediction" and len(out.splitlines()) == 6
 
 
+KEPT = pyarrow.table(
+    {
+        "day": pyarrow.array([date(2024, 2, 29), None, date(1999, 12, 31)]),
+        "at": pyarrow.array([1, None, 3], pyarrow.timestamp("ns")),
+        "y": ["yes", None, "no"],
+        "n": pyarrow.array([1, None, 2**60 + 1]),
+        "kind": pyarrow.array(["a", None, "b"]).dictionary_encode(),
+        "on": pyarrow.array([True, None, False]),
+    }
+)
+
+
+def test_columns_of_any_type_are_kept_unchanged(trained: Path, run: Any) -> None:
+    table = make_table(3).select(FEATURES)
+    for name in KEPT.column_names:
+        table = table.append_column(name, KEPT[name])
+    feather.write_feather(table, "k.arrow")
+    words = [word for name in KEPT.column_names for word in ("--keep", name)]
+    predicted = gpuboost.load("c").predict(table.select(FEATURES)).tolist()
+    for out in ("p.arrow", "p.parquet"):
+        assert run("predict", "c", "k.arrow", *words, "--out", out) == (0, "", "")
+        found = read_data(out)
+        assert isinstance(found, ArrowData)
+        assert found.table.select(KEPT.column_names).to_pydict() == KEPT.to_pydict()
+        assert found.table["prediction"].to_pylist() == predicted
+    status, out, _ = run("predict", "c", "k.arrow", *words)
+    assert status == 0 and out.splitlines() == [
+        "day,at,y,n,kind,on,prediction",
+        f"2024-02-29,1970-01-01 00:00:00.000000001,yes,1,a,True,{predicted[0]}",
+        f",,,,,,{predicted[1]}",
+        f"1999-12-31,1970-01-01 00:00:00.000000003,no,{2**60 + 1},b,False,{predicted[2]}",
+    ]
+
+
+def test_columns_of_numbers_are_kept_in_arrays(trained: Path, run: Any) -> None:
+    words = ("predict", "r", "v.csv", "--out", "p.npy", "--keep")
+    assert run(*words, "income")[0] == 0
+    assert np.isnan(np.load("p.npy")[:, 0]).any() and np.load("p.npy").shape == (100, 2)
+    status, _, err = run(*words, "city")
+    assert status == 2 and "an npy file has only numbers, unlike column 'city'" in err
+
+
+def test_predictions_do_not_replace_columns_that_are_kept(trained: Path, run: Any) -> None:
+    table = make_table(3).select(FEATURES)
+    for name in ("prediction", "probability_no"):
+        csv.write_csv(table.append_column(name, [["x", "y", "z"]]), "k.csv")
+        status, out, err = run("predict", "c", "k.csv", "--keep", name, "--proba")
+        is_free = name == "prediction"
+        assert status == (0 if is_free else 2) and bool(out) == is_free
+        assert is_free or "--keep probability_no: the predictions have this name" in err
+    csv.write_csv(table.append_column("prediction", [["x", "y", "z"]]), "k.csv")
+    assert run("predict", "c", "k.csv", "--keep", "prediction")[0] == 2
+
+
 def test_strings_that_look_like_numbers(folder: Path, run: Any, run_json: Any) -> None:
     Path("z.csv").write_text("zip,y\n" + "01,a\nX2,b\n" * 30, encoding="utf-8")
     run_json("train", "z.csv", "--target", "y", "--out", "m", *FEW)
@@ -85,6 +142,7 @@ def test_strings_that_look_like_numbers(folder: Path, run: Any, run_json: Any) -
         (("r", "v.csv", "--proba"), "GradientBoostingRegressor has no probabilities"),
         (("c", "v.csv", "--proba", "--raw"), "exclude each other"),
         (("c", "v.csv", "--out", "x.doc"), "must end in"),
+        (("c", "v.csv", "--drop", "agee"), "no column 'agee'; did you mean 'age'"),
         (("c", "v.csv", "--keep", "agee"), "no column 'agee'; did you mean 'age'"),
         (("c", "v.csv", "--device", "gpu"), "device must be"),
         (("c", "small.csv"), "lacks 2 of the model's 3 columns: 'income', 'city'"),

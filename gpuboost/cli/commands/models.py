@@ -44,16 +44,19 @@ def predict(
     import gpuboost
     from gpuboost.cli.models import prediction
     from gpuboost.cli.tables.read import read_data
-    from gpuboost.cli.tables.write import check_output, write_columns
+    from gpuboost.cli.tables.write import check_output, joined_columns, write_columns
 
     check_output(out)
     estimator = gpuboost.load(model, device=given["device"])
     strings = prediction.strings_of_model(estimator)
     data = read_data(table, strings, not given["no_header"])
     kind = prediction.PROBABILITY if proba else prediction.RAW if raw else prediction.CLASS
-    kept = {name: data.values(name) for name in keep}
+    kept = {name: data.column(name) for name in keep}
+    for name in given["drop"]:
+        data.check_name(name)
     omitted = (*keep, *given["drop"])
-    write_columns(kept | prediction.predicted_columns(estimator, data, kind, omitted), out)
+    predicted = prediction.predicted_columns(estimator, data, kind, omitted)
+    write_columns(joined_columns(kept, predicted), out)
     return 0
 
 

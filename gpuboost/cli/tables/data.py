@@ -37,6 +37,10 @@ class DataTable(ABC):
         """
 
     @abstractmethod
+    def column(self, name: str) -> Any:
+        """A column of any type as it is: of pyarrow or NumPy."""
+
+    @abstractmethod
     def features(self, names: Sequence[str]) -> Any:
         """Some columns, as X of an estimator."""
 
@@ -88,8 +92,7 @@ class ArrowData(DataTable):
     def values(self, name: str) -> np.ndarray:
         from pyarrow import types
 
-        self.check_name(name)
-        column = self.table.column(name)
+        column = self.column(name)
         if types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
         _check_no_missing(name, column.null_count)
@@ -103,6 +106,10 @@ class ArrowData(DataTable):
         if values.dtype.kind == "f":
             _check_no_missing(name, int(np.isnan(values).sum()))
         return values
+
+    def column(self, name: str) -> Any:
+        self.check_name(name)
+        return self.table.column(name)
 
     def features(self, names: Sequence[str]) -> Any:
         return self.table.select(list(names))
@@ -133,11 +140,14 @@ class ArrayData(DataTable):
         return len(self.array)
 
     def values(self, name: str) -> np.ndarray:
-        self.check_name(name)
-        values = self.array[:, int(name)]
+        values = self.column(name)
         if values.dtype.kind == "f":
             _check_no_missing(name, int(np.isnan(values).sum()))
         return values
+
+    def column(self, name: str) -> np.ndarray:
+        self.check_name(name)
+        return self.array[:, int(name)]
 
     def features(self, names: Sequence[str]) -> np.ndarray:
         return self.array[:, [int(name) for name in names]]
