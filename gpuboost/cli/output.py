@@ -107,6 +107,11 @@ def shown(value: Any) -> str:
     return f"{value:.4f}" if 1e-3 <= abs(value) < 1e6 or value == 0 else f"{value:.4g}"
 
 
+def counted(number: int, what: str, many: str = "") -> str:
+    """A number of things; the plural is ``many``, or ends in "s"."""
+    return f"{number:,} {what if number == 1 else many or what + 's'}"
+
+
 def shown_seconds(seconds: float) -> str:
     """A duration with three digits."""
     return f"{seconds:.3f} s" if seconds < 1 else f"{seconds:.1f} s"

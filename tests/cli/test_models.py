@@ -226,9 +226,41 @@ def test_unknown_classes_are_an_error(trained: Path, run: Any) -> None:
     other = table.set_column(4, "y", [["yes", "no", "never", "no", "no"]])
     csv.write_csv(other, "other.csv")
     status, _, err = run("evaluate", "c", "other.csv", "--target", "y")
-    assert status == 2 and "has 1 classes that the model does not know, such as 'never'" in err
+    assert status == 2 and "has 1 class that the model does not know, such as 'never'; it" in err
+    np.save("X.npy", np.column_stack([np.arange(200.0), np.arange(200) % 3, np.arange(200) % 2]))
+    words = ("train", "X.npy", "--target", "2", "--out", "m", *FEW)
+    assert run(*words)[0] == 0
+    text = "\n".join(f"{i},{i % 3},{'abc'[i % 3]}" for i in range(200))
+    Path("s.csv").write_text(text, encoding="utf-8")
+    status, _, err = run("evaluate", "m", "s.csv", "--target", "2", "--no-header")
+    assert status == 2 and "has 3 classes that the model does not know, such as 'a'; it" in err
     status, _, err = run("evaluate", "r", "v.csv", "--target", "y")
     assert status == 2 and "the model is a regressor, but the target has strings" in err
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate", "valid"])
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1.0, -2.0, 3.0], "from -2 to 3, but --weight needs finite numbers from 0"),
+        ([1.0, float("inf"), 3.0], "from 1 to inf, but"),
+        ([0.0, 0.0, 0.0], "not all 0"),
+        (["a", "b", "c"], "has strings, but --weight needs numbers"),
+    ],
+)
+def test_weights_are_checked(
+    command: str, weights: Any, message: str, trained: Path, run: Any
+) -> None:
+    table = make_table(60).drop_columns(["w", "count", "price"])
+    csv.write_csv(table.append_column("w", [weights * 20]), "w.csv")
+    csv.write_csv(table.append_column("w", [[1.0] * 60]), "t.csv")
+    words = {
+        "train": ("train", "w.csv", "--out", "m"),
+        "evaluate": ("evaluate", "c", "w.csv"),
+        "valid": ("train", "t.csv", "--valid", "w.csv", "--out", "m"),
+    }
+    status, _, err = run(*words[command], "--target", "y", "--weight", "w")
+    assert status == 2 and message in err and "column 'w'" in err
 
 
 def test_scores_that_do_not_exist_are_none(trained: Path) -> None:

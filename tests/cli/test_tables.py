@@ -13,11 +13,11 @@ import pyarrow
 import pytest
 from pyarrow import csv, feather, ipc, parquet
 
-from gpuboost.cli.tables.data import ArrowData, features_for
+from gpuboost.cli.tables.data import ArrayData, ArrowData, features_for
 from gpuboost.cli.tables.read import read_data
 from gpuboost.cli.tables.targets import held_out_rows, target_of
 from gpuboost.cli.tables.write import check_output, write_columns
-from tests.cli.conftest import make_table, set_input
+from tests.cli.conftest import FEW, drop, make_table, set_input
 
 NAMES = make_table(2).column_names
 
@@ -207,6 +207,24 @@ def test_missing_values_and_other_types_are_no_target() -> None:
     assert table.values("d").tolist() == ["x", "x"]
 
 
+TEXT_TYPES = ["string", "large_string", "string_view", "dictionary"]
+
+
+@pytest.mark.parametrize("kind", TEXT_TYPES)
+@pytest.mark.parametrize("valid", ["v.csv", "0.25"])
+def test_strings_of_every_layout(kind: str, valid: str, folder: Path, run_json: Any) -> None:
+    table = pyarrow.table({"c": ["1", "2"] * 40, "x": range(80), "y": ["1", "2"] * 40})
+    csv.write_csv(table, "v.csv")
+    for place, name in ((0, "c"), (2, "y")):
+        column = table[name]
+        other = column.dictionary_encode() if kind == "dictionary" else column.cast(kind)
+        table = table.set_column(place, name, other)
+    feather.write_feather(table, "t.arrow", compression="uncompressed")
+    words = ("train", "t.arrow", "--target", "y", "--valid", valid, "--out", "m", *FEW)
+    assert run_json(*words)["scores"]["valid"]["accuracy"] == 1.0
+    assert run_json("evaluate", "m", "t.arrow", "--target", "y")["scores"]["accuracy"] == 1.0
+
+
 def target_table(values: Any) -> ArrowData:
     return ArrowData(pyarrow.table({"y": values}))
 
@@ -262,10 +280,24 @@ def test_columns_of_a_model_are_found_by_name() -> None:
     table = ArrowData(pyarrow.table({"a": [1], "y": [2], "b": [3]}))
     assert features_for(Named(), table, ()).column_names == ["b", "a"]
     assert features_for(Unnamed(), table, ["y"]).column_names == ["a", "b"]
-    with pytest.raises(ValueError, match="2 features without names, but the table has 3 columns"):
+    with pytest.raises(ValueError, match="2 features without names, but the table has 3 columns "):
         features_for(Unnamed(), table, ())
     with pytest.raises(ValueError, match="lacks 1 of the model's 2 columns: 'b'"):
         features_for(Named(), ArrowData(table.table.select(["a", "y"])), ())
+    array = ArrayData(np.array([[1.0, 2.0, 3.0]]))
+    with pytest.raises(ValueError, match="2 features, but the table has 3 columns without names"):
+        features_for(Named(), array, ())
+
+
+def test_columns_of_an_array_are_in_the_order_of_the_features(folder: Path, run: Any) -> None:
+    np.save("v.npy", np.array(make_table(9).drop_columns(["city", "y"]).to_pandas()))
+    words = ("train", "t.csv", "--target", "price", *drop("city", "y"), "--out", "m", *FEW)
+    assert run(*words)[0] == 0
+    status, out, err = run("predict", "m", "v.npy", "--drop", "3")
+    assert status == 0 and len(out.splitlines()) == 10
+    assert (
+        err == "note: the table has no names; its columns are taken in the order of the features\n"
+    )
 
 
 # ---- output ------------------------------------------------------------------------------------

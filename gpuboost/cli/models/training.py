@@ -18,7 +18,7 @@ from gpuboost.cli.models.scores import evaluation_of
 from gpuboost.cli.output import ProgressBar, progress, say
 from gpuboost.cli.tables.data import DataTable, without
 from gpuboost.cli.tables.read import read_data
-from gpuboost.cli.tables.targets import TableTarget, held_out_rows, target_of
+from gpuboost.cli.tables.targets import TableTarget, held_out_rows, target_of, weights_of
 from gpuboost.cli.tables.write import check_can_write
 
 
@@ -209,15 +209,8 @@ def _read_valid(options: TrainOptions, table: DataTable, names: list[str]) -> La
 def _labelled(
     table: DataTable, names: list[str], y: np.ndarray, weight: str | None
 ) -> LabelledRows:
-    weights = None if weight is None else _weights(table, weight)
+    weights = None if weight is None else weights_of(table, weight)
     return LabelledRows(table.features(names), y, weights)
-
-
-def _weights(table: DataTable, name: str) -> np.ndarray:
-    values = table.values(name)
-    if values.dtype.kind == "U":
-        raise ValueError(f"column {name!r} has strings, but --weight needs numbers")
-    return values.astype(np.float64)
 
 
 # ---- fit ---------------------------------------------------------------------------------------

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from gpuboost.cli.output import counted, say
 from gpuboost.cli.similar import near
 
 
@@ -84,10 +86,8 @@ class ArrowData(DataTable):
 
     @property
     def string_columns(self) -> list[str]:
-        from pyarrow import types
-
         kinds = zip(self.names, self.table.schema.types, strict=True)
-        return [name for name, kind in kinds if types.is_string(kind)]
+        return [name for name, kind in kinds if is_string_type(kind)]
 
     def values(self, name: str) -> np.ndarray:
         from pyarrow import types
@@ -96,13 +96,16 @@ class ArrowData(DataTable):
         if types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
         _check_no_missing(name, column.null_count)
-        if types.is_string(column.type) or types.is_large_string(column.type):
+        if is_string_type(column.type):
             return np.array(column.to_pylist(), dtype=np.str_)
         if types.is_decimal(column.type):
             column = column.cast("float64")
         values = column.to_numpy()
         if values.dtype.kind not in "biuf":
-            raise ValueError(f"column {name!r} has the type {column.type}, which is no target")
+            raise ValueError(
+                f"column {name!r} has the type {column.type}, but must have numbers, "
+                "bools or strings"
+            )
         if values.dtype.kind == "f":
             _check_no_missing(name, int(np.isnan(values).sum()))
         return values
@@ -156,6 +159,14 @@ class ArrayData(DataTable):
         return ArrayData(self.array[rows])
 
 
+def is_string_type(kind: Any) -> bool:
+    """Whether a type of pyarrow is of strings, in any of its layouts or as a dictionary."""
+    from pyarrow import types
+
+    own = kind.value_type if types.is_dictionary(kind) else kind
+    return str(own) in ("string", "large_string", "string_view")
+
+
 def without(names: Iterable[str], excluded: Iterable[str]) -> list[str]:
     """The names that are not excluded, in their order."""
     omitted = set(excluded)
@@ -181,10 +192,14 @@ def features_for(model: Any, table: DataTable, excluded: Iterable[str]) -> Any:
         return table.features(known)
     names = without(table.names, excluded)
     if len(names) != model.n_features_in_:
+        nameless = [" without names" * missing for missing in (known is None, not table.has_names)]
         raise ValueError(
-            f"the model has {model.n_features_in_} features without names, but the table has "
-            f"{len(names)} columns; name those that are no features with --drop"
+            f"the model has {counted(model.n_features_in_, 'feature')}{nameless[0]}, but the table "
+            f"has {counted(len(names), 'column')}{nameless[1]} besides those left out by --drop"
         )
+    if known is not None:
+        warnings.filterwarnings("ignore", "X does not have valid feature names")  # said here
+        say("note: the table has no names; its columns are taken in the order of the features")
     return table.features(names)
 
 

@@ -125,7 +125,7 @@ def _arrow(path: str, file: IO[bytes], head: bytes, text: tuple[tuple[str, ...],
     if kind is None:
         _check_is_text(path, table)
     names = [name for name in table.column_names if not _INDEX_OF_PANDAS.fullmatch(name)]
-    return _without_nulls(table.select(names) if len(names) < table.num_columns else table)
+    return _with_usual_types(table.select(names) if len(names) < table.num_columns else table)
 
 
 def _read_binary(kind: str, buffer: Any) -> Any:
@@ -174,14 +174,13 @@ def _check_is_text(path: str, table: Any) -> None:
             )
 
 
-def _without_nulls(table: Any) -> Any:
-    """The table with numbers in place of columns that have no value at all."""
-    import pyarrow
-
+def _with_usual_types(table: Any) -> Any:
+    """The table with numbers in columns without any value, and strings whose rows can be taken."""
     for place, kind in enumerate(table.schema.types):
-        if pyarrow.types.is_null(kind):
+        usual = {"null": "float64", "string_view": "large_string"}.get(str(kind))
+        if usual is not None:
             name = table.column_names[place]
-            table = table.set_column(place, name, table.column(place).cast(pyarrow.float64()))
+            table = table.set_column(place, name, table.column(place).cast(usual))
     return table
 
 

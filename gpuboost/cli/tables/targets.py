@@ -1,4 +1,4 @@
-"""The target of a table: whether it is of classes or of values, and rows held out for scores."""
+"""The target of a table, classes or values; the weights of its rows, and rows held out."""
 
 from __future__ import annotations
 
@@ -71,6 +71,26 @@ def _described(values: np.ndarray) -> tuple[str, str]:
     is_few = len(distinct) <= MAX_INFERRED_CLASSES
     is_class = is_few and (len(distinct) <= 2 or len(distinct) * ROWS_PER_CLASS <= len(values))
     return OF_CLASSES if is_class else OF_VALUES, f"{few} whole numbers"
+
+
+def weights_of(table: DataTable, name: str) -> np.ndarray:
+    """The weights in a column: float64 (n_rows,).
+
+    Raises
+    ------
+    ValueError
+        If there is no such column, or it has other values than numbers from 0 that are not all 0.
+    """
+    values = table.values(name)
+    if values.dtype.kind == "U":
+        raise ValueError(f"column {name!r} has strings, but --weight needs numbers")
+    weights = values.astype(np.float64)
+    if not (np.isfinite(weights) & (weights >= 0.0)).all() or not weights.any():
+        raise ValueError(
+            f"column {name!r} has values from {weights.min():g} to {weights.max():g}, but --weight "
+            "needs finite numbers from 0 that are not all 0"
+        )
+    return weights
 
 
 def held_out_rows(target: TableTarget, fraction: float, seed: int) -> np.ndarray:
