@@ -58,6 +58,18 @@ def test_help_lists_the_commands_on_80_columns(capsys):
     assert all(line.startswith("Usage: ") for line in shortened)
 
 
+def test_errors_have_no_control_characters(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "b.csv").write_bytes(b"\x7fELF\x00\x1b[31m\nname,\x00\x07\xff\n")
+    assert cli.main(["train", "b.csv", "--target", "y", "--out", "m"]) == 2
+    expected = "gpuboost: cannot read 'b.csv' as CSV or TSV: CSV parse error: Expected 1 columns, "
+    assert capsys.readouterr().err == f"{expected}got 2\n"
+    assert cli.main(["inspect", "absent\x1b[31m"]) == 2
+    assert capsys.readouterr().err == "gpuboost: absent\\x1b[31m: No such file or directory\n"
+    cli._show_warning("a\x1b\nb \u00e9")
+    assert capsys.readouterr().err == "note: a\\x1b b \u00e9\n"
+
+
 def test_errors_end_the_process_without_waiting_for_threads(monkeypatch):
     ended = []
     monkeypatch.setattr("os._exit", lambda status: ended.append(status))

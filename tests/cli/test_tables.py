@@ -213,6 +213,8 @@ TEXT_TYPES = ["string", "large_string", "string_view", "dictionary"]
 @pytest.mark.parametrize("kind", TEXT_TYPES)
 @pytest.mark.parametrize("valid", ["v.csv", "0.25"])
 def test_strings_of_every_layout(kind: str, valid: str, folder: Path, run_json: Any) -> None:
+    if kind == "string_view" and int(pyarrow.__version__.split(".")[0]) < 18:
+        pytest.skip("this pyarrow cannot cast to or from string_view")
     table = pyarrow.table({"c": ["1", "2"] * 40, "x": range(80), "y": ["1", "2"] * 40})
     csv.write_csv(table, "v.csv")
     for place, name in ((0, "c"), (2, "y")):

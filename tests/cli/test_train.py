@@ -149,6 +149,14 @@ def test_options_of_a_file_are_replaced_by_those_given(folder: Path, run_json: A
         ("set = 3", "only [set] is a table"),
         ("[target]\na = 1", "only [set] is a table"),
         ("model = 'nothing'", "'nothing' is not one of 'boosting'"),
+        ("drop = 'v'", "c.toml: drop must be a list of strings, got 'v'"),
+        ("drop = [3]", "c.toml: drop must be a list of strings, got [3]"),
+        ("valid = true", "c.toml: valid must be a fraction, or a table in quotes, got True"),
+        ("target = 3", "c.toml: target must be a string in quotes, got 3"),
+        ("table = ['t.csv']", "c.toml: table must be a string in quotes, got ['t.csv']"),
+        ("no-header = 'no'", "c.toml: no-header must be true or false, got 'no'. See gpuboost tr"),
+        ("seed = 1.5", "c.toml: seed must be a whole number from 0 to 4294967295, got 1.5"),
+        ("seed = -1", "must be a whole number from 0 to 4294967295, got -1. See gpuboost train"),
     ],
 )
 def test_wrong_files_of_options(text: str, message: str, folder: Path, run: Any) -> None:

@@ -120,12 +120,17 @@ def _arrow(path: str, file: IO[bytes], head: bytes, text: tuple[tuple[str, ...],
             table = _read_binary(kind, pyarrow.BufferReader(file.read()))
     except (pyarrow.ArrowException, UnicodeDecodeError) as error:
         raise ValueError(
-            f"cannot read {_shown(path)} as {kind or 'CSV or TSV'}: {error}"
+            f"cannot read {_shown(path)} as {kind or 'CSV or TSV'}: {_without_row(str(error))}"
         ) from error
     if kind is None:
         _check_is_text(path, table)
     names = [name for name in table.column_names if not _INDEX_OF_PANDAS.fullmatch(name)]
     return _with_usual_types(table.select(names) if len(names) < table.num_columns else table)
+
+
+def _without_row(reason: str) -> str:
+    """An error of pyarrow without the row that it quotes, which may be of any bytes."""
+    return re.sub(r"(Expected \d+ columns, got \d+):.*", r"\1", reason, flags=re.DOTALL)
 
 
 def _read_binary(kind: str, buffer: Any) -> Any:
