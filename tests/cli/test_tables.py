@@ -84,6 +84,16 @@ def test_arrays_of_other_shapes_or_types_are_refused(tmp_path: Path) -> None:
         read_data(path)
 
 
+@pytest.mark.parametrize("rows", ["1;2;3\n", "1,5;2,5;3\n"])
+def test_semicolons_are_named(rows: str, folder: Path, run: Any) -> None:
+    (folder / "s.csv").write_text("a;b;y\n" + rows * 3, encoding="utf-8")
+    status, _, err = run("train", "s.csv", "--target", "y", "--out", "m")
+    assert status == 2 and "seems to be separated by ';', but must be by commas or tabs" in err
+    run("train", "t.csv", "--target", "price", "--out", "m", *FEW)
+    status, _, err = run("predict", "m", "s.csv")
+    assert status == 2 and "seems to be separated by ';'" in err
+
+
 def test_text_without_a_header(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("1,a\n2,b\n", encoding="utf-8")
@@ -200,9 +210,9 @@ def test_missing_values_and_other_types_are_no_target() -> None:
         )
     )
     for name in "ab":
-        with pytest.raises(ValueError, match=f"column '{name}' has 1 missing values"):
+        with pytest.raises(ValueError, match=f"column '{name}' has 1 missing value;"):
             table.values(name)
-    with pytest.raises(ValueError, match="timestamp"):
+    with pytest.raises(ValueError, match=r"timestamp\[s\], but must have numbers, bools or str"):
         table.values("c")
     assert table.values("d").tolist() == ["x", "x"]
 
@@ -235,6 +245,8 @@ def target_table(values: Any) -> ArrowData:
     ("values", "task", "what"),
     [
         (["a", "b", "c"] * 5, "classification", "3 distinct strings"),
+        (["a"] * 5, "classification", "1 distinct string:"),
+        ([4] * 5, "classification", "1 distinct whole number:"),
         ([True, False] * 5, "classification", "2 distinct bools"),
         ([0, 1, 2] * 20, "classification", r"3 distinct whole numbers: classification \(--task"),
         ([0.0, 1.0] * 2, "classification", "2 distinct whole numbers"),
@@ -267,7 +279,7 @@ def test_rows_are_held_out_by_class() -> None:
     assert (mask != held_out_rows(target, 0.25, seed=4)).any()
     values = target_of(target_table(np.linspace(0.1, 1.0, 10)), "y")
     assert held_out_rows(values, 0.3, seed=0).sum() == 3
-    with pytest.raises(ValueError, match="no row"):
+    with pytest.raises(ValueError, match="of 10 rows holds out none"):
         held_out_rows(values, 0.01, seed=0)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
 import pytest
 from pyarrow import csv, parquet
 
@@ -212,13 +213,39 @@ def test_errors_are_one_line_and_leave_no_file(name: str, folder: Path, run: Any
     assert not (folder / "m").exists() and "Traceback" not in err
 
 
+def test_columns_of_dates_are_all_named_before_the_fit(folder: Path, run: Any) -> None:
+    table = make_table(40)
+    for name in ("day", "last seen"):
+        table = table.append_column(name, pyarrow.array([0] * 40, pyarrow.date32()))
+    csv.write_csv(table, "d.csv")
+    status, _, err = run("train", "d.csv", *CLASSES)
+    assert status == 2 and "training" not in err
+    assert err.splitlines()[-1] == (
+        "gpuboost: 2 columns must become numbers or strings, or be left out by --drop day "
+        "--drop 'last seen': 'day' (date32[day]), 'last seen' (date32[day])"
+    )
+    assert run("train", "d.csv", *CLASSES, *drop("day", "last seen"))[0] == 0
+
+
+def test_boosting_needs_two_classes(folder: Path, run: Any) -> None:
+    Path("one.csv").write_text("x,y\n1,a\n", encoding="utf-8")
+    words = ("train", "one.csv", "--target", "y", "--out", "m", "--device", "numpy")
+    for name in ("boosting", "hist"):
+        status, _, err = run(*words, "--model", name)
+        assert status == 2 and "target 'y' has one class, 'a', but boosting needs two" in err
+        assert "one.csv: 1 row x 2 columns\n" in err
+    status, out, err = run(*words, "--model", "tree")
+    assert status == 0 and "1 tree, 1 feature\n" in out
+    assert "training DecisionTreeClassifier: 1 tree, 1 row\n" in err
+
+
 def test_a_table_to_validate_has_the_columns(folder: Path, run: Any) -> None:
     csv.write_csv(make_table(20).drop_columns(["city"]), "small.csv")
     status, _, err = run("train", "t.csv", *CLASSES, "--valid", "small.csv")
     assert status == 2 and "no column 'city'" in err
 
 
-def test_a_checkpoint_is_gone_on_from(folder: Path, run: Any, run_json: Any) -> None:
+def test_training_resumes_from_a_checkpoint(folder: Path, run: Any, run_json: Any) -> None:
     words = ("train", "t.csv", *VALUES, "--checkpoint", "c")
     assert run_json(*words)["trees"] == 5
     more = run_json(*words, "--set", "n_estimators=9")

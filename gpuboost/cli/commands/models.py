@@ -22,7 +22,9 @@ _KINDS = ("treelite", "onnx", "json", "sklearn")
 )
 @click.option("--proba", is_flag=True, help="Write probabilities of the classes.")
 @click.option("--raw", is_flag=True, help="Write raw predictions of boosting.")
-@click.option("--keep", multiple=True, metavar="COL", help="A column of TABLE to write, too.")
+@click.option(
+    "--keep", multiple=True, metavar="COL", help="A column of TABLE to write, too; can be repeated."
+)
 @DROP
 @DEVICE
 @NO_HEADER

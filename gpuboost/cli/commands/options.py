@@ -26,7 +26,9 @@ NO_HEADER = click.option(
     is_flag=True,
     help='Text files have no line of names; columns are called "0", "1" and so on.',
 )
-DROP = click.option("--drop", multiple=True, metavar="COL", help="A column that is no feature.")
+DROP = click.option(
+    "--drop", multiple=True, metavar="COL", help="A column to leave out; can be repeated."
+)
 WEIGHT_COLUMN = click.option("--weight", metavar="COL", help="The column of weights of the rows.")
 
 

@@ -32,7 +32,7 @@ def predicted_columns(
     kind : str
         `CLASS` (or values), `PROBABILITY` or `RAW`.
     omitted : sequence of str
-        Names of columns that are no features, if the model does not know names.
+        Names of columns that are not features, if the model does not know names.
 
     Raises
     ------

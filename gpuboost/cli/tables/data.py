@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpuboost.cli.output import counted, say
-from gpuboost.cli.similar import near
+from gpuboost.cli.similar import near, separator_hint
 
 
 class DataTable(ABC):
@@ -55,6 +56,11 @@ class DataTable(ABC):
         """Names of the columns of strings."""
         return []
 
+    @property
+    def unusable_columns(self) -> dict[str, str]:
+        """Types, by name, of the columns of dates, times, bytes, lists and structs."""
+        return {}
+
     def check_name(self, name: str) -> None:
         """Check that there is a column of this name.
 
@@ -64,7 +70,26 @@ class DataTable(ABC):
             If there is none; the message lists similar names.
         """
         if name not in self.names:
-            raise ValueError(f"the table has no column {name!r}{near(name, self.names)}")
+            hint = separator_hint(self.names[0]) if len(self.names) == 1 else ""
+            raise ValueError(f"the table has no column {name!r}{hint or near(name, self.names)}")
+
+    def check_features(self, names: Sequence[str]) -> None:
+        """Check that these columns can be features.
+
+        Raises
+        ------
+        ValueError
+            If some are `unusable_columns`; the message lists them all.
+        """
+        kinds = self.unusable_columns
+        found = [name for name in names if name in kinds]
+        if found:
+            shown = ", ".join(f"{name!r} ({kinds[name]})" for name in found)
+            options = " ".join(f"--drop {shlex.quote(name)}" for name in found)
+            raise ValueError(
+                f"{counted(len(found), 'column')} must become numbers or strings, or be left out "
+                f"by {options}: {shown}"
+            )
 
 
 class ArrowData(DataTable):
@@ -109,6 +134,17 @@ class ArrowData(DataTable):
         if values.dtype.kind == "f":
             _check_no_missing(name, int(np.isnan(values).sum()))
         return values
+
+    @property
+    def unusable_columns(self) -> dict[str, str]:
+        from pyarrow import types
+
+        kinds = zip(self.names, self.table.schema.types, strict=True)
+        return {
+            name: str(kind)
+            for name, kind in kinds
+            if types.is_temporal(kind) or types.is_nested(kind) or "binary" in str(kind)
+        }
 
     def column(self, name: str) -> Any:
         self.check_name(name)
@@ -186,8 +222,9 @@ def features_for(model: Any, table: DataTable, excluded: Iterable[str]) -> Any:
         missing = without(known, table.names)
         if missing:
             shown = ", ".join(map(repr, missing[:5])) + (", ..." if len(missing) > 5 else "")
+            hint = separator_hint(table.names[0]) if len(table.names) == 1 else ""
             raise ValueError(
-                f"the table lacks {len(missing)} of the model's {len(known)} columns: {shown}"
+                f"the table lacks {len(missing)} of the model's {len(known)} columns: {shown}{hint}"
             )
         return table.features(known)
     names = without(table.names, excluded)
@@ -206,5 +243,5 @@ def features_for(model: Any, table: DataTable, excluded: Iterable[str]) -> Any:
 def _check_no_missing(name: str, n_missing: int) -> None:
     if n_missing:
         raise ValueError(
-            f"column {name!r} has {n_missing:,} missing values; remove these rows first"
+            f"column {name!r} has {counted(n_missing, 'missing value')}; remove such rows first"
         )

@@ -18,6 +18,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from gpuboost.cli.similar import separator_hint
 from gpuboost.cli.tables.data import ArrayData, ArrowData, DataTable
 
 STANDARD_STREAM = "-"  # standard input or output, in place of a path
@@ -119,8 +120,11 @@ def _arrow(path: str, file: IO[bytes], head: bytes, text: tuple[tuple[str, ...],
         else:
             table = _read_binary(kind, pyarrow.BufferReader(file.read()))
     except (pyarrow.ArrowException, UnicodeDecodeError) as error:
+        file.seek(0)
+        hint = separator_hint(file.readline().decode(errors="replace")) if kind is None else ""
         raise ValueError(
-            f"cannot read {_shown(path)} as {kind or 'CSV or TSV'}: {_without_row(str(error))}"
+            f"cannot read {_shown(path)} as {kind or 'CSV or TSV'}: "
+            f"{_without_row(str(error))}{hint}"
         ) from error
     if kind is None:
         _check_is_text(path, table)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gpuboost.cli.output import counted
 from gpuboost.cli.tables.data import DataTable
 
 OF_CLASSES, OF_VALUES = "classification", "regression"
@@ -63,14 +64,14 @@ def target_of(table: DataTable, name: str, task: str | None = None) -> TableTarg
 def _described(values: np.ndarray) -> tuple[str, str]:
     """The task that values look like, and what they are."""
     distinct = np.unique(values)
-    few = f"{len(distinct):,} distinct"
     if values.dtype.kind in "Ub":
-        return OF_CLASSES, f"{few} {'strings' if values.dtype.kind == 'U' else 'bools'}"
+        what = "string" if values.dtype.kind == "U" else "bool"
+        return OF_CLASSES, counted(len(distinct), f"distinct {what}")
     if values.dtype.kind == "f" and (distinct != np.floor(distinct)).any():
         return OF_VALUES, "numbers with fractions"
     is_few = len(distinct) <= MAX_INFERRED_CLASSES
     is_class = is_few and (len(distinct) <= 2 or len(distinct) * ROWS_PER_CLASS <= len(values))
-    return OF_CLASSES if is_class else OF_VALUES, f"{few} whole numbers"
+    return OF_CLASSES if is_class else OF_VALUES, counted(len(distinct), "distinct whole number")
 
 
 def weights_of(table: DataTable, name: str) -> np.ndarray:
@@ -115,5 +116,6 @@ def held_out_rows(target: TableTarget, fraction: float, seed: int) -> np.ndarray
         count = min(round(fraction * len(rows)), len(rows) - 1)
         mask[rng.permutation(rows)[:count]] = True
     if not mask.any():
-        raise ValueError(f"{fraction} of {n_rows} rows is no row; use a larger fraction or a table")
+        whole = counted(n_rows, "row")
+        raise ValueError(f"a share of {fraction} of {whole} holds out none; use more, or a table")
     return mask
