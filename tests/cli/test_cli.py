@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import gzip
+import json
 import random
+import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import gpuboost
 from gpuboost.backends import cache as compiled
 from gpuboost.backends import cost_model as cost
 from gpuboost.backends.select import available_backends
-from gpuboost.cli import calibration, demo, demo_peers, demo_table, information, warm_up
+from gpuboost.cli import calibration, demo, demo_peers, demo_table, information, output, warm_up
 from gpuboost.cli import main as cli
 from gpuboost.cli.demo_table import LIGHTGBM, SCIKIT_LEARN, XGBOOST, FitOutcome, Job, Line
 from gpuboost.cli.programs import WARM_UP_PROGRAMS
@@ -95,19 +98,43 @@ def test_damaged_tables_never_abort(tmp_path):
 def test_info_names_every_backend_and_why_not(capsys):
     assert cli.main(["info"]) == 0
     text = capsys.readouterr().out
-    lines = text[text.index("backends") : text.index("device=")].splitlines()
+    lines = text[: text.index("device=")].splitlines()
     for name, works, reason in available_backends():
-        (line,) = [line for line in lines if line.startswith(f"  {name:6s} ")]
+        (line,) = [line for line in lines if line.startswith(f"{name} ")]
         assert line.split()[1] == ("yes" if works else "no")
-        assert reason in line
+        assert reason in " ".join(text.split())
     assert 'device="auto"' in text and "scikit-learn" in text and "compile cache" in text
+
+
+def test_info_fits_a_terminal(monkeypatch, capsys):
+    monkeypatch.setattr(output, "FILE_COLUMNS", 80)
+    monkeypatch.setattr(information, "compile_cache", lambda: "predict in /" + "folder/" * 30)
+    assert cli.main(["info"]) == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
+    for program in WARM_UP_PROGRAMS:
+        assert re.search(rf"^{program.text} +(yes|no)$", text, flags=re.MULTILINE)
+
+
+def test_info_as_json(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    assert cli.main(["info", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["gpuboost"] == gpuboost.__version__
+    found = [(own["backend"], own["usable"], own["reason"] or "") for own in facts["backends"]]
+    assert found == available_backends()
+    assert facts["threads"] >= 1 and facts["versions"]["numpy"] == np.__version__
+    assert facts["warmup"] == {program.text: False for program in WARM_UP_PROGRAMS}
 
 
 def test_info_shows_gpus(machine, capsys):
     assert cli.main(["info"]) == 0
     text = capsys.readouterr().out
-    assert "  cuda:1  NVIDIA Fake, compute capability 9.0, 0 GiB\n" in text
-    assert "  CuPy 14.2.0, NVRTC 12.9, driver for CUDA 13.0\n" in text
+    assert re.search(r"^cuda:1  NVIDIA Fake +9\.0+ +\d", text, flags=re.MULTILINE)
+    assert "\nCuPy 14.2.0, NVRTC 12.9, driver for CUDA 13.0\n" in text
+    assert cli.main(["info", "--json"]) == 0
+    gpu = json.loads(capsys.readouterr().out)["gpus"][1]
+    assert (gpu["device"], gpu["compute_capability"]) == ("cuda:1", 9.0) and gpu["bytes"] > 0
 
 
 def test_calibration_is_kept_and_shown(monkeypatch, tmp_path, capsys):
@@ -118,7 +145,7 @@ def test_calibration_is_kept_and_shown(monkeypatch, tmp_path, capsys):
         assert cli.main(["info"]) == 0
         assert "default values; --calibrate measures them" in capsys.readouterr().out
         assert cli.main(["info", "--calibrate"]) == 0
-        assert f"measured, in {tmp_path / 'speed.json'}" in capsys.readouterr().out
+        assert f"measured,in{tmp_path / 'speed.json'}" in "".join(capsys.readouterr().out.split())
         assert cost.measured_speed().numba_visit == 1e-9
         monkeypatch.setenv("GPUBOOST_CACHE_DIR", str(tmp_path / "speed.json" / "below"))
         assert cli.main(["info", "--calibrate"]) == 2
@@ -149,7 +176,7 @@ def test_compile_cache_is_counted(tmp_path, monkeypatch):
 
 
 def test_versions_of_missing_packages():
-    assert information.installed("no-such-package-anywhere") == "not installed"
+    assert information.installed("no-such-package-anywhere") is None
     assert information.installed("numpy")[0].isdigit()
 
 
@@ -341,13 +368,13 @@ def test_programs_have_names_of_their_own():
 def test_warmup_does_nothing_if_all_is_compiled(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("GPUBOOST_CACHE_DIR", str(tmp_path))
-    assert {line.split()[-1] for line in information.warmed_up()[2:]} == {"no"}
+    assert set(information.warmed_up().values()) == {False}
     (tmp_path / "grow.nbc").touch()
     for program in WARM_UP_PROGRAMS:
         compiled.mark_compiled(tmp_path, program.name)
     assert cli.main(["warmup"]) == 0
     assert capsys.readouterr().out.startswith("All programs are compiled already")
-    assert {line.split()[-1] for line in information.warmed_up()[2:]} == {"yes"}
+    assert set(information.warmed_up().values()) == {True}
 
 
 ALL_FITS = """
