@@ -230,9 +230,10 @@ def features_for(model: Any, table: DataTable, excluded: Iterable[str]) -> Any:
     names = without(table.names, excluded)
     if len(names) != model.n_features_in_:
         nameless = [" without names" * missing for missing in (known is None, not table.has_names)]
+        advice = "; leave out the others by --drop" if len(names) > model.n_features_in_ else ""
         raise ValueError(
             f"the model has {counted(model.n_features_in_, 'feature')}{nameless[0]}, but the table "
-            f"has {counted(len(names), 'column')}{nameless[1]} besides those left out by --drop"
+            f"has {counted(len(names), 'column')}{nameless[1]} for them{advice}"
         )
     if known is not None:
         warnings.filterwarnings("ignore", "X does not have valid feature names")  # said here

@@ -120,21 +120,13 @@ def _arrow(path: str, file: IO[bytes], head: bytes, text: tuple[tuple[str, ...],
         else:
             table = _read_binary(kind, pyarrow.BufferReader(file.read()))
     except (pyarrow.ArrowException, UnicodeDecodeError) as error:
-        file.seek(0)
-        hint = separator_hint(file.readline().decode(errors="replace")) if kind is None else ""
         raise ValueError(
-            f"cannot read {_shown(path)} as {kind or 'CSV or TSV'}: "
-            f"{_without_row(str(error))}{hint}"
+            f"cannot read {_shown(path)} as {kind or 'CSV or TSV'}: {error}"
         ) from error
     if kind is None:
         _check_is_text(path, table)
     names = [name for name in table.column_names if not _INDEX_OF_PANDAS.fullmatch(name)]
     return _with_usual_types(table.select(names) if len(names) < table.num_columns else table)
-
-
-def _without_row(reason: str) -> str:
-    """An error of pyarrow without the row that it quotes, which may be of any bytes."""
-    return re.sub(r"(Expected \d+ columns, got \d+):.*", r"\1", reason, flags=re.DOTALL)
 
 
 def _read_binary(kind: str, buffer: Any) -> Any:
@@ -158,14 +150,22 @@ def _read_text(path: str, file: IO[bytes], strings: tuple[str, ...], has_header:
     first = file.readline()
     file.seek(0)
     is_tab = re.search(r"\.(tsv|tab)(\.gz)?$", path) or (b"\t" in first and b"," not in first)
-    table = csv.read_csv(
-        file,
-        read_options=csv.ReadOptions(autogenerate_column_names=not has_header),
-        parse_options=csv.ParseOptions(delimiter="\t" if is_tab else ",", newlines_in_values=True),
-        convert_options=csv.ConvertOptions(
+    options = {
+        "read_options": csv.ReadOptions(autogenerate_column_names=not has_header),
+        "parse_options": csv.ParseOptions(
+            delimiter="\t" if is_tab else ",", newlines_in_values=True
+        ),
+        "convert_options": csv.ConvertOptions(
             strings_can_be_null=True, column_types={name: pyarrow.string() for name in strings}
         ),
-    )
+    }
+    try:
+        table = csv.read_csv(file, **options)
+    except pyarrow.ArrowInvalid as error:
+        # The reason ends with the row, which may be of any bytes.
+        reason = re.sub(r"(columns, got \d+):.*", r"\1", str(error), flags=re.DOTALL)
+        hint = separator_hint(first.decode(errors="replace"))
+        raise pyarrow.ArrowInvalid(reason + hint) from error
     if not has_header:
         table = table.rename_columns([str(column) for column in range(table.num_columns)])
     return table
