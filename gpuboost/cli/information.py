@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib.util
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
+from typing import Any
 
 from gpuboost import __version__
+from gpuboost.cli.output import print_facts, print_json, print_table, shown_bytes
 
 PACKAGES = ("numpy", "scikit-learn", "numba", "cupy-cuda12x", "cupy-cuda13x", "pandas", "polars")
 
@@ -30,31 +32,72 @@ def calibrate() -> None:
     print(f"saved in {path}", file=sys.stderr)
 
 
-def info_text() -> str:
-    """The output of ``gpuboost info``.
+def machine_facts() -> dict[str, Any]:
+    """The facts of ``gpuboost info``.
 
-    It lists the backends and GPUs, what device="auto" chooses, whether the speeds for this choice
-    were measured, the number of threads, the compile cache of Numba, and the versions of packages.
+    They are the backends and GPUs, what device="auto" chooses, whether the speeds for this choice
+    were measured, the number of threads, the compiled programs of Numba, and versions of packages.
     """
+    from gpuboost.backends.devices import cuda_devices, cuda_versions
     from gpuboost.backends.select import available_backends
     from gpuboost.data.parameters import thread_count
 
     backends = available_backends()
-    usable = [name for name, works, _ in backends if works]
-    lines = [f"gpuboost {__version__}", "", "backends"]
-    for name, works, reason in backends:
-        lines.append(f"  {name:6s} {'yes' if works else 'no':4s} {reason}".rstrip())
-    lines += [f"  {line}" for line in gpus()]
-    lines += ["", f'device="auto"  {what_auto_does(usable)}', f"speeds         {speeds()}"]
-    lines += [
-        "",
-        f"threads        {thread_count(None)}, where n_jobs=None",
-        f"compile cache  {compile_cache()}",
-        *warmed_up(),
-    ]
-    lines += ["", "versions", f"  {'python':13s} {platform.python_version()}"]
-    lines += [f"  {package:13s} {installed(package)}" for package in PACKAGES]
-    return "\n".join(lines)
+    devices = cuda_devices().devices
+    return {
+        "gpuboost": __version__,
+        "backends": [
+            {"backend": name, "usable": works, "reason": reason or None}
+            for name, works, reason in backends
+        ],
+        "gpus": [
+            {
+                "device": f"cuda:{one.number}",
+                "model": one.model,
+                "compute_capability": one.capability / 10,
+                "bytes": one.memory,
+            }
+            for one in devices
+        ],
+        "cuda": cuda_versions() if devices else None,
+        "auto": what_auto_does([name for name, works, _ in backends if works]),
+        "speeds": speeds(),
+        "threads": thread_count(None),
+        "compile_cache": compile_cache(),
+        "warmup": warmed_up(),
+        "versions": {"python": platform.python_version()}
+        | {package: installed(package) for package in PACKAGES},
+    }
+
+
+def print_machine(facts: Mapping[str, Any], as_json: bool) -> None:
+    """Print the result of ``gpuboost info``."""
+    if as_json:
+        print_json(facts)
+        return
+    print(f"gpuboost {facts['gpuboost']}\n")
+    rows = [(own["backend"], _yes(own["usable"]), own["reason"] or "") for own in facts["backends"]]
+    print_table("", ["backend", "usable", "why not"], rows, n_text=3)
+    if facts["gpus"]:
+        titles = ["GPU", "model", "compute capability", "memory"]
+        found = [[*list(own.values())[:3], shown_bytes(own["bytes"])] for own in facts["gpus"]]
+        print_table(facts["cuda"], titles, found, n_text=2)
+    what = {
+        'device="auto"': facts["auto"],
+        "speeds": facts["speeds"],
+        "threads": f"{facts['threads']}, where n_jobs=None",
+        "compile cache": facts["compile_cache"],
+    }
+    print_facts(what)
+    print()
+    compiled = [(program, _yes(is_compiled)) for program, is_compiled in facts["warmup"].items()]
+    print_table("", ["compiled by gpuboost warmup", ""], compiled, n_text=2)
+    versions = [(package, own or "not installed") for package, own in facts["versions"].items()]
+    print_table("", ["package", "version"], versions, n_text=2)
+
+
+def _yes(is_so: bool) -> str:
+    return "yes" if is_so else "no"
 
 
 def what_auto_does(usable: Sequence[str]) -> str:
@@ -66,19 +109,6 @@ def what_auto_does(usable: Sequence[str]) -> str:
     if len(order) == 1:
         return f"always {order[0]}"
     return f"{order[0]} for much work, {order[-1]} for little; the model is the same"
-
-
-def gpus() -> list[str]:
-    """A line for each CUDA device and a line with the CUDA versions; nothing without a device."""
-    from gpuboost.backends.devices import cuda_devices, cuda_versions
-
-    devices = cuda_devices().devices
-    lines = [
-        f"cuda:{one.number}  {one.model}, compute capability {one.capability / 10:.1f}, "
-        f"{one.memory / 2**30:.0f} GiB"
-        for one in devices
-    ]
-    return [*lines, cuda_versions()] if devices else []
 
 
 def speeds() -> str:
@@ -106,21 +136,18 @@ def compile_cache() -> str:
     return "empty: the first large fit compiles, once; gpuboost warmup compiles everything"
 
 
-def warmed_up() -> list[str]:
-    """Whether ``gpuboost warmup`` has compiled each program, one per line."""
+def warmed_up() -> dict[str, bool]:
+    """Whether ``gpuboost warmup`` has compiled each program, by its text."""
     from gpuboost.backends.cache import compiled_programs
     from gpuboost.cli.programs import WARM_UP_PROGRAMS
 
     names = compiled_programs(program.name for program in WARM_UP_PROGRAMS)
-    lines = [
-        f"  {each.text:28s} {'yes' if each.name in names else 'no'}" for each in WARM_UP_PROGRAMS
-    ]
-    return ["", "compiled by gpuboost warmup", *lines]
+    return {each.text: each.name in names for each in WARM_UP_PROGRAMS}
 
 
-def installed(package: str) -> str:
-    """Version of a package, or "not installed"."""
+def installed(package: str) -> str | None:
+    """Version of a package, or None if it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
-        return "not installed"
+        return None

@@ -6,6 +6,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import click
@@ -16,6 +17,7 @@ from gpuboost.cli.commands.machine import demo, info, warmup
 from gpuboost.cli.commands.models import convert, evaluate, inspect, predict
 from gpuboost.cli.commands.options import CONTEXT
 from gpuboost.cli.commands.train import train
+from gpuboost.cli.output import one_line
 
 COMMANDS = (train, predict, evaluate, inspect, convert, bench, info, warmup, demo)
 OK, FAILED, INTERRUPTED = 0, 2, 130  # exit statuses
@@ -43,13 +45,14 @@ def gpuboost() -> None:
 def run_process() -> NoReturn:
     """Run the command of this process, and end it.
 
-    After Ctrl-C it ends at once, without Python's own exit: a thread may still be in Numba's
-    compiler, and ending that thread can abort the process.
+    After errors and Ctrl-C it ends at once, without Python's own exit: a thread may still be in
+    pyarrow's reader or Numba's compiler, and ending that thread can abort the process.
     """
     status = main()
-    if status == INTERRUPTED:
-        sys.stdout.flush()
-        sys.stderr.flush()
+    if status in (FAILED, INTERRUPTED):
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):
+                stream.flush()
         os._exit(status)
     sys.exit(status)
 
@@ -82,7 +85,8 @@ def _status_of(words: list[str]) -> int:
         return OK
     except click.UsageError as error:
         own = error.ctx.command_path if error.ctx is not None else "gpuboost"
-        return _failed(f"{error.format_message()} See {own} --help.")
+        text = error.format_message()
+        return _failed(f"{text}{'' if text.endswith(('.', '?')) else '.'} See {own} --help.")
     except click.ClickException as error:
         return _failed(error.format_message())
     except _ERRORS as error:
@@ -98,12 +102,12 @@ def _text_of(error: BaseException) -> str:
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     """Print a warning as one line."""
-    print(f"note: {' '.join(str(message).split())}", file=sys.stderr)
+    print(f"note: {one_line(str(message))}", file=sys.stderr)
 
 
 def _failed(text: str, status: int = FAILED) -> int:
     """Print one line to standard error."""
-    print(f"gpuboost: {' '.join(text.split())}", file=sys.stderr)
+    print(f"gpuboost: {one_line(text)}", file=sys.stderr)
     return status
 
 

@@ -33,6 +33,16 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def one_line(text: str) -> str:
+    """A text on one line, with escapes in place of characters that cannot be printed."""
+    line = " ".join(text.split())
+    return line if line.isprintable() else "".join(map(_printable, line))
+
+
+def _printable(character: str) -> str:
+    return character if character.isprintable() else ascii(character)[1:-1]
+
+
 def print_json(found: Any) -> None:
     """Print one JSON object on one line; numbers that are not finite become null."""
     print(json.dumps(_plain(found), ensure_ascii=False, allow_nan=False))
@@ -105,6 +115,11 @@ def shown(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     return f"{value:.4f}" if 1e-3 <= abs(value) < 1e6 or value == 0 else f"{value:.4g}"
+
+
+def counted(number: int, what: str, many: str = "") -> str:
+    """A number of things; the plural is ``many``, or ends in "s"."""
+    return f"{number:,} {what if number == 1 else many or what + 's'}"
 
 
 def shown_seconds(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""Similar names, for messages about names that do not exist."""
+"""The ends of messages about names that do not exist."""
 
 from __future__ import annotations
 
@@ -15,3 +15,10 @@ def near(name: str, names: Iterable[str]) -> str:
     if found:
         return f"; did you mean {' or '.join(map(repr, found))}?"
     return f"; there are {', '.join(map(repr, known))}" if 0 < len(known) <= _FEW_NAMES else ""
+
+
+def separator_hint(header: str) -> str:
+    """The end of a sentence about a text file that seems to be separated by semicolons."""
+    if ";" not in header or "," in header or "\t" in header:
+        return ""
+    return "; it seems to be separated by ';', but must be by commas or tabs"

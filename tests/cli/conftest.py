@@ -83,3 +83,20 @@ NO_TARGETS = ("--drop", "y", "--drop", "price", "--drop", "count")
 def drop(*names: str) -> list[str]:
     """Options that drop columns."""
     return [word for name in names for word in ("--drop", name)]
+
+
+FEATURES = ["age", "income", "city"]
+
+
+@pytest.fixture
+def trained(folder: Path, run: Any) -> Path:
+    """The folder with a classifier ``c`` and a regressor ``r``."""
+    for name, target in (("c", "y"), ("r", "price")):
+        others = drop(*({"y", "price", "count", "w"} - {target}))
+        status, _, err = run("train", "t.csv", "--target", target, "--out", name, *others, *FEW)
+        assert status == 0, err
+    return folder
+
+
+def features(n_rows: int = 100, seed: int = 1) -> Any:
+    return make_table(n_rows, seed).select(FEATURES)

@@ -1,7 +1,9 @@
-"""The command line: demo, info, version."""
+"""The command line: demo, warmup, version, errors."""
 
 from __future__ import annotations
 
+import gzip
+import random
 import subprocess
 import sys
 
@@ -9,9 +11,8 @@ import pytest
 
 import gpuboost
 from gpuboost.backends import cache as compiled
-from gpuboost.backends import cost_model as cost
 from gpuboost.backends.select import available_backends
-from gpuboost.cli import calibration, demo, demo_peers, demo_table, information, warm_up
+from gpuboost.cli import demo, demo_peers, demo_table, information, warm_up
 from gpuboost.cli import main as cli
 from gpuboost.cli.demo_table import LIGHTGBM, SCIKIT_LEARN, XGBOOST, FitOutcome, Job, Line
 from gpuboost.cli.programs import WARM_UP_PROGRAMS
@@ -56,65 +57,38 @@ def test_help_lists_the_commands_on_80_columns(capsys):
     assert all(line.startswith("Usage: ") for line in shortened)
 
 
-def test_info_names_every_backend_and_why_not(capsys):
-    assert cli.main(["info"]) == 0
-    text = capsys.readouterr().out
-    lines = text[text.index("backends") : text.index("device=")].splitlines()
-    for name, works, reason in available_backends():
-        (line,) = [line for line in lines if line.startswith(f"  {name:6s} ")]
-        assert line.split()[1] == ("yes" if works else "no")
-        assert reason in line
-    assert 'device="auto"' in text and "scikit-learn" in text and "compile cache" in text
+def test_errors_have_no_control_characters(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "b.csv").write_bytes(b"\x7fELF\x00\x1b[31m\nname,\x00\x07\xff\n")
+    assert cli.main(["train", "b.csv", "--target", "y", "--out", "m"]) == 2
+    expected = "gpuboost: cannot read 'b.csv' as CSV or TSV: CSV parse error: Expected 1 columns, "
+    assert capsys.readouterr().err == f"{expected}got 2\n"
+    assert cli.main(["inspect", "absent\x1b[31m"]) == 2
+    assert capsys.readouterr().err == "gpuboost: absent\\x1b[31m: No such file or directory\n"
+    cli._show_warning("a\x1b\nb \u00e9")
+    assert capsys.readouterr().err == "note: a\\x1b b \u00e9\n"
 
 
-def test_info_shows_gpus(machine, capsys):
-    assert cli.main(["info"]) == 0
-    text = capsys.readouterr().out
-    assert "  cuda:1  NVIDIA Fake, compute capability 9.0, 0 GiB\n" in text
-    assert "  CuPy 14.2.0, NVRTC 12.9, driver for CUDA 13.0\n" in text
+def test_errors_end_the_process_without_waiting_for_threads(monkeypatch):
+    ended = []
+    monkeypatch.setattr("os._exit", lambda status: ended.append(status))
+    monkeypatch.setattr(sys, "argv", ["gpuboost", "inspect", "absent"])
+    with pytest.raises(SystemExit):  # after the substitute for os._exit
+        cli.run_process()
+    assert ended == [2]
 
 
-def test_calibration_is_kept_and_shown(monkeypatch, tmp_path, capsys):
-    monkeypatch.setenv("GPUBOOST_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(calibration, "measure", lambda usable: cost.Speed(numba_visit=1e-9))
-    cost.measured_speed.cache_clear()
-    try:
-        assert cli.main(["info"]) == 0
-        assert "default values; --calibrate measures them" in capsys.readouterr().out
-        assert cli.main(["info", "--calibrate"]) == 0
-        assert f"measured, in {tmp_path / 'speed.json'}" in capsys.readouterr().out
-        assert cost.measured_speed().numba_visit == 1e-9
-        monkeypatch.setenv("GPUBOOST_CACHE_DIR", str(tmp_path / "speed.json" / "below"))
-        assert cli.main(["info", "--calibrate"]) == 2
-        assert "set GPUBOOST_CACHE_DIR to another folder" in capsys.readouterr().err
-    finally:
-        cost.measured_speed.cache_clear()
-
-
-@pytest.mark.parametrize(
-    ("usable", "expected"),
-    [
-        (["numpy"], "always numpy"),
-        (["numpy", "numba"], "numba for much work, numpy for little"),
-        (["numpy", "numba", "cuda"], "cuda for much work, numpy for little"),
-    ],
-)
-def test_info_shows_what_auto_chooses(usable, expected):
-    assert information.what_auto_does(usable).startswith(expected)
-
-
-def test_compile_cache_is_counted(tmp_path, monkeypatch):
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    assert information.compile_cache().startswith("empty")
-    (tmp_path / "grow.grow-1.py311-0.1.nbc").write_bytes(b"")  # compiled from other sources
-    assert information.compile_cache().startswith("empty")
-    compiled.mark_compiled(tmp_path, compiled.PREDICT)
-    assert information.compile_cache() == f"predict in {tmp_path}"
-
-
-def test_versions_of_missing_packages():
-    assert information.installed("no-such-package-anywhere") == "not installed"
-    assert information.installed("numpy")[0].isdigit()
+def test_damaged_tables_never_abort(tmp_path):
+    rows = random.Random(0).randbytes(400_000).hex()
+    text = "a,b\n" + "\n".join(f"{rows[i : i + 9]},{i}" for i in range(0, len(rows), 9))
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(text.encode())[:-300_000])
+    (tmp_path / "t.csv").write_text("a,b\n1\n" + text, encoding="utf-8")
+    for name in ("t.csv.gz", "t.csv") * 4:
+        words = [sys.executable, "-m", "gpuboost", "train", str(tmp_path / name), "--target", "a"]
+        done = subprocess.run(
+            [*words, "--out", str(tmp_path / "m")], capture_output=True, text=True
+        )
+        assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
 
 
 @pytest.mark.parametrize(
@@ -305,13 +279,13 @@ def test_programs_have_names_of_their_own():
 def test_warmup_does_nothing_if_all_is_compiled(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("GPUBOOST_CACHE_DIR", str(tmp_path))
-    assert {line.split()[-1] for line in information.warmed_up()[2:]} == {"no"}
+    assert set(information.warmed_up().values()) == {False}
     (tmp_path / "grow.nbc").touch()
     for program in WARM_UP_PROGRAMS:
         compiled.mark_compiled(tmp_path, program.name)
     assert cli.main(["warmup"]) == 0
     assert capsys.readouterr().out.startswith("All programs are compiled already")
-    assert {line.split()[-1] for line in information.warmed_up()[2:]} == {"yes"}
+    assert set(information.warmed_up().values()) == {True}
 
 
 ALL_FITS = """

@@ -1,41 +1,24 @@
-"""``gpuboost predict``, ``evaluate``, ``inspect`` and ``convert``."""
+"""``gpuboost predict``, ``evaluate`` and ``inspect``."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 from typing import Any
 
-import joblib
 import numpy as np
+import pyarrow
 import pytest
-from pyarrow import csv
+from pyarrow import csv, feather
 from sklearn import ensemble, metrics
 
 import gpuboost
-from gpuboost.cli.models.json_trees import model_to_json
 from gpuboost.cli.models.scores import evaluation_of
+from gpuboost.cli.tables.data import ArrowData
 from gpuboost.cli.tables.read import read_data
-from tests.cli.conftest import FEW, drop, make_table
-
-FEATURES = ["age", "income", "city"]
-
-
-@pytest.fixture
-def trained(folder: Path, run: Any) -> Path:
-    """The folder with a classifier ``c`` and a regressor ``r``."""
-    for name, target in (("c", "y"), ("r", "price")):
-        others = drop(*({"y", "price", "count", "w"} - {target}))
-        status, _, err = run("train", "t.csv", "--target", target, "--out", name, *others, *FEW)
-        assert status == 0, err
-    return folder
-
-
-def features(n_rows: int = 100, seed: int = 1) -> Any:
-    return make_table(n_rows, seed).select(FEATURES)
-
+from tests.cli.conftest import FEATURES, FEW, drop, features, make_table
 
 # ---- predict -----------------------------------------------------------------------------------
 
@@ -70,6 +53,60 @@ def test_columns_can_be_kept_and_others_are_ignored(trained: Path, run: Any) -> 
     assert status == 0 and out.splitlines()[0] == "w,prediction" and len(out.splitlines()) == 6
 
 
+KEPT = pyarrow.table(
+    {
+        "day": pyarrow.array([date(2024, 2, 29), None, date(1999, 12, 31)]),
+        "at": pyarrow.array([1, None, 3], pyarrow.timestamp("ns")),
+        "y": ["yes", None, "no"],
+        "n": pyarrow.array([1, None, 2**60 + 1]),
+        "kind": pyarrow.array(["a", None, "b"]).dictionary_encode(),
+        "on": pyarrow.array([True, None, False]),
+    }
+)
+
+
+def test_columns_of_any_type_are_kept_unchanged(trained: Path, run: Any) -> None:
+    table = make_table(3).select(FEATURES)
+    for name in KEPT.column_names:
+        table = table.append_column(name, KEPT[name])
+    feather.write_feather(table, "k.arrow")
+    words = [word for name in KEPT.column_names for word in ("--keep", name)]
+    predicted = gpuboost.load("c").predict(table.select(FEATURES)).tolist()
+    for out in ("p.arrow", "p.parquet"):
+        assert run("predict", "c", "k.arrow", *words, "--out", out) == (0, "", "")
+        found = read_data(out)
+        assert isinstance(found, ArrowData)
+        assert found.table.select(KEPT.column_names).to_pydict() == KEPT.to_pydict()
+        assert found.table["prediction"].to_pylist() == predicted
+    status, out, _ = run("predict", "c", "k.arrow", *words)
+    assert status == 0 and out.splitlines() == [
+        "day,at,y,n,kind,on,prediction",
+        f"2024-02-29,1970-01-01 00:00:00.000000001,yes,1,a,True,{predicted[0]}",
+        f",,,,,,{predicted[1]}",
+        f"1999-12-31,1970-01-01 00:00:00.000000003,no,{2**60 + 1},b,False,{predicted[2]}",
+    ]
+
+
+def test_columns_of_numbers_are_kept_in_arrays(trained: Path, run: Any) -> None:
+    words = ("predict", "r", "v.csv", "--out", "p.npy", "--keep")
+    assert run(*words, "income")[0] == 0
+    assert np.isnan(np.load("p.npy")[:, 0]).any() and np.load("p.npy").shape == (100, 2)
+    status, _, err = run(*words, "city")
+    assert status == 2 and "an npy file has only numbers, unlike column 'city'" in err
+
+
+def test_predictions_do_not_replace_columns_that_are_kept(trained: Path, run: Any) -> None:
+    table = make_table(3).select(FEATURES)
+    for name in ("prediction", "probability_no"):
+        csv.write_csv(table.append_column(name, [["x", "y", "z"]]), "k.csv")
+        status, out, err = run("predict", "c", "k.csv", "--keep", name, "--proba")
+        is_free = name == "prediction"
+        assert status == (0 if is_free else 2) and bool(out) == is_free
+        assert is_free or "--keep probability_no: the predictions have this name" in err
+    csv.write_csv(table.append_column("prediction", [["x", "y", "z"]]), "k.csv")
+    assert run("predict", "c", "k.csv", "--keep", "prediction")[0] == 2
+
+
 def test_strings_that_look_like_numbers(folder: Path, run: Any, run_json: Any) -> None:
     Path("z.csv").write_text("zip,y\n" + "01,a\nX2,b\n" * 30, encoding="utf-8")
     run_json("train", "z.csv", "--target", "y", "--out", "m", *FEW)
@@ -85,6 +122,7 @@ def test_strings_that_look_like_numbers(folder: Path, run: Any, run_json: Any) -
         (("r", "v.csv", "--proba"), "GradientBoostingRegressor has no probabilities"),
         (("c", "v.csv", "--proba", "--raw"), "exclude each other"),
         (("c", "v.csv", "--out", "x.doc"), "must end in"),
+        (("c", "v.csv", "--drop", "agee"), "no column 'agee'; did you mean 'age'"),
         (("c", "v.csv", "--keep", "agee"), "no column 'agee'; did you mean 'age'"),
         (("c", "v.csv", "--device", "gpu"), "device must be"),
         (("c", "small.csv"), "lacks 2 of the model's 3 columns: 'income', 'city'"),
@@ -168,9 +206,41 @@ def test_unknown_classes_are_an_error(trained: Path, run: Any) -> None:
     other = table.set_column(4, "y", [["yes", "no", "never", "no", "no"]])
     csv.write_csv(other, "other.csv")
     status, _, err = run("evaluate", "c", "other.csv", "--target", "y")
-    assert status == 2 and "has 1 classes that the model does not know, such as 'never'" in err
+    assert status == 2 and "has 1 class that the model does not know, such as 'never'; it" in err
+    np.save("X.npy", np.column_stack([np.arange(200.0), np.arange(200) % 3, np.arange(200) % 2]))
+    words = ("train", "X.npy", "--target", "2", "--out", "m", *FEW)
+    assert run(*words)[0] == 0
+    text = "\n".join(f"{i},{i % 3},{'abc'[i % 3]}" for i in range(200))
+    Path("s.csv").write_text(text, encoding="utf-8")
+    status, _, err = run("evaluate", "m", "s.csv", "--target", "2", "--no-header")
+    assert status == 2 and "has 3 classes that the model does not know, such as 'a'; it" in err
     status, _, err = run("evaluate", "r", "v.csv", "--target", "y")
     assert status == 2 and "the model is a regressor, but the target has strings" in err
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate", "valid"])
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1.0, -2.0, 3.0], "from -2 to 3, but --weight needs finite numbers from 0"),
+        ([1.0, float("inf"), 3.0], "from 1 to inf, but"),
+        ([0.0, 0.0, 0.0], "not all 0"),
+        (["a", "b", "c"], "has strings, but --weight needs numbers"),
+    ],
+)
+def test_weights_are_checked(
+    command: str, weights: Any, message: str, trained: Path, run: Any
+) -> None:
+    table = make_table(60).drop_columns(["w", "count", "price"])
+    csv.write_csv(table.append_column("w", [weights * 20]), "w.csv")
+    csv.write_csv(table.append_column("w", [[1.0] * 60]), "t.csv")
+    words = {
+        "train": ("train", "w.csv", "--out", "m"),
+        "evaluate": ("evaluate", "c", "w.csv"),
+        "valid": ("train", "t.csv", "--valid", "w.csv", "--out", "m"),
+    }
+    status, _, err = run(*words[command], "--target", "y", "--weight", "w")
+    assert status == 2 and message in err and "column 'w'" in err
 
 
 def test_scores_that_do_not_exist_are_none(trained: Path) -> None:
@@ -247,100 +317,6 @@ def test_imported_models(folder: Path, run: Any, run_json: Any) -> None:
             assert "export the model with scikit-learn" in err
         with pytest.raises(TypeError, match="a model of scikit-learn, for which there is no comp"):
             gpuboost.load("m").compile_predictor()
-
-
-# ---- convert -----------------------------------------------------------------------------------
-
-
-def predict_from_json(model: dict[str, Any], rows: list[dict[str, Any]]) -> np.ndarray:
-    """Sums or means of the trees' leaves, by the JSON of a model."""
-    columns = [[predicted_leaf(model, tree, row) for row in rows] for tree in model["trees"]]
-    leaves = np.array(columns)  # (trees, rows, values)
-    if model["combine"] == "mean":
-        return leaves.mean(axis=0)
-    per_round, total = model["trees_per_round"], np.tile(model["baseline"], (len(rows), 1))
-    for number, values in enumerate(leaves):
-        column = slice(None) if per_round == 1 else [number % per_round]
-        total[:, column] += values
-    return total
-
-
-def predicted_leaf(model: dict[str, Any], tree: list[Any], row: dict[str, Any]) -> list[float]:
-    node = tree[0]
-    while "value" not in node:
-        value = row[model["features"][node["feature"]]["name"]]
-        known = model["features"][node["feature"]]["categories"]
-        if value is None or (known is not None and value not in known):
-            node = tree[node["missing"]]
-        elif known is not None:
-            node = tree[node["left" if value in node["categories"] else "right"]]
-        else:
-            is_left = node["threshold"] is None or value <= node["threshold"]
-            node = tree[node["left" if is_left else "right"]]
-    return node["value"]
-
-
-def test_json_predicts_what_the_model_does(trained: Path, run: Any) -> None:
-    rows = [*features().to_pylist(), {"age": 50, "income": None, "city": "Unknown"}]
-    table = csv.read_csv("v.csv").schema
-    assert table.names[:3] == FEATURES
-    X = features().to_pandas()
-    X.loc[len(X)] = [50, None, "Unknown"]
-    for name, expected in (("c", "decision_function"), ("r", "predict")):
-        assert run("convert", name, "--to", "json", "m.json") == (0, "", "wrote m.json\n")
-        model = json.loads(Path("m.json").read_text(encoding="utf-8"))
-        assert model["fingerprint"] == gpuboost.load(name).fingerprint()
-        found = predict_from_json(model, rows)
-        wanted = getattr(gpuboost.load(name), expected)(X)
-        np.testing.assert_allclose(found.reshape(wanted.shape), wanted, rtol=1e-12)
-
-
-def test_json_of_a_forest(folder: Path, run_json: Any) -> None:
-    run_json("train", "t.csv", "--target", "y", *drop("price", "count", "w"), "--out", "m", *FEW,
-             "--model", "forest")  # fmt: skip
-    model = gpuboost.load("m")
-    form = model_to_json(model)
-    found = predict_from_json(form, features().to_pylist())
-    np.testing.assert_allclose(found, model.predict_proba(features()), rtol=1e-12)
-    assert form["combine"] == "mean" and form["baseline"] is None
-
-
-def test_scikit_learn_gets_an_estimator(folder: Path, run: Any, run_json: Any) -> None:
-    words = ("--target", "price", *drop("y", "city"), "--out", "m", *FEW)
-    run_json("train", "v.csv", *words, "--model", "forest")
-    assert run("convert", "m", "--to", "sklearn", "m.joblib") == (0, "", "wrote m.joblib\n")
-    found, model = joblib.load("m.joblib"), gpuboost.load("m")
-    assert isinstance(found, ensemble.RandomForestRegressor)
-    X = make_table(100, seed=1).select(model.feature_names_in_.tolist()).to_pandas()
-    assert (found.predict(X.astype(np.float32)) == model.predict(X.astype(np.float32))).all()
-
-
-class TreeliteModel:
-    """Stands for a model of treelite."""
-
-    def serialize(self, path: str) -> None:
-        Path(path).write_bytes(b"treelite")
-
-
-def test_other_forms_are_methods_of_the_model(trained: Path, run: Any, monkeypatch: Any) -> None:
-    kind = gpuboost.GradientBoostingClassifier
-    monkeypatch.setattr(kind, "to_treelite", lambda self: TreeliteModel())
-    monkeypatch.setattr(kind, "to_onnx", lambda self, path: Path(path).write_bytes(b"onnx"))
-    for name in ("treelite", "onnx"):
-        assert run("convert", "c", "--to", name, name)[0] == 0
-        assert Path(name).read_bytes() == name.encode()
-
-
-def test_conversions_that_cannot_be(trained: Path, run: Any, monkeypatch: Any) -> None:
-    for name in ("treelite", "treelite.model_builder", "onnx"):
-        monkeypatch.setitem(sys.modules, name, None)
-    for name in ("treelite", "onnx"):
-        status, out, err = run("convert", "c", "--to", name, "m")
-        assert (status, out) == (2, "") and f"pip install 'gpuboost[{name}]'" in err
-        assert len(err.splitlines()) == 1 and not Path("m").exists()
-    status, _, err = run("convert", "c", "--to", "sklearn", "m")
-    assert status == 2 and "city" in err
-    assert run("convert", "c", "--to", "xml", "m")[0] == 2
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -13,11 +13,11 @@ import pyarrow
 import pytest
 from pyarrow import csv, feather, ipc, parquet
 
-from gpuboost.cli.tables.data import ArrowData, features_for
+from gpuboost.cli.tables.data import ArrayData, ArrowData, features_for
 from gpuboost.cli.tables.read import read_data
 from gpuboost.cli.tables.targets import held_out_rows, target_of
 from gpuboost.cli.tables.write import check_output, write_columns
-from tests.cli.conftest import make_table, set_input
+from tests.cli.conftest import FEW, drop, make_table, set_input
 
 NAMES = make_table(2).column_names
 
@@ -84,6 +84,16 @@ def test_arrays_of_other_shapes_or_types_are_refused(tmp_path: Path) -> None:
         read_data(path)
 
 
+@pytest.mark.parametrize("rows", ["1;2;3\n", "1,5;2,5;3\n"])
+def test_semicolons_are_named(rows: str, folder: Path, run: Any) -> None:
+    (folder / "s.csv").write_text("a;b;y\n" + rows * 3, encoding="utf-8")
+    status, _, err = run("train", "s.csv", "--target", "y", "--out", "m")
+    assert status == 2 and "seems to be separated by ';', but must be by commas or tabs" in err
+    run("train", "t.csv", "--target", "price", "--out", "m", *FEW)
+    status, _, err = run("predict", "m", "s.csv")
+    assert status == 2 and "seems to be separated by ';'" in err
+
+
 def test_text_without_a_header(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("1,a\n2,b\n", encoding="utf-8")
@@ -142,6 +152,15 @@ def test_damaged_gzip_is_an_error_of_one_line(
     assert f"cannot read {shown}: its gzip is damaged" in err
 
 
+def test_gzip_is_checked_before_pyarrow_reads(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(csv, "read_csv", lambda *_, **__: pytest.fail("pyarrow was called"))
+    text = b"a,b\n" + b"1,2\n" * 100_000
+    path = tmp_path / "t.csv.gz"
+    path.write_bytes(gzip.compress(text)[:-20])
+    with pytest.raises(ValueError, match="its gzip is damaged"):
+        read_data(str(path))
+
+
 def test_columns_without_any_value_and_indices_of_pandas(tmp_path: Path) -> None:
     path = str(tmp_path / "t.parquet")
     parquet.write_table(pyarrow.table({"a": [None, None], "__index_level_0__": [0, 1]}), path)
@@ -191,11 +210,31 @@ def test_missing_values_and_other_types_are_no_target() -> None:
         )
     )
     for name in "ab":
-        with pytest.raises(ValueError, match=f"column '{name}' has 1 missing values"):
+        with pytest.raises(ValueError, match=f"column '{name}' has 1 missing value;"):
             table.values(name)
-    with pytest.raises(ValueError, match="timestamp"):
+    with pytest.raises(ValueError, match=r"timestamp\[s\], but must have numbers, bools or str"):
         table.values("c")
     assert table.values("d").tolist() == ["x", "x"]
+
+
+TEXT_TYPES = ["string", "large_string", "string_view", "dictionary"]
+
+
+@pytest.mark.parametrize("kind", TEXT_TYPES)
+@pytest.mark.parametrize("valid", ["v.csv", "0.25"])
+def test_strings_of_every_layout(kind: str, valid: str, folder: Path, run_json: Any) -> None:
+    if kind == "string_view" and int(pyarrow.__version__.split(".")[0]) < 18:
+        pytest.skip("this pyarrow cannot cast to or from string_view")
+    table = pyarrow.table({"c": ["1", "2"] * 40, "x": range(80), "y": ["1", "2"] * 40})
+    csv.write_csv(table, "v.csv")
+    for place, name in ((0, "c"), (2, "y")):
+        column = table[name]
+        other = column.dictionary_encode() if kind == "dictionary" else column.cast(kind)
+        table = table.set_column(place, name, other)
+    feather.write_feather(table, "t.arrow", compression="uncompressed")
+    words = ("train", "t.arrow", "--target", "y", "--valid", valid, "--out", "m", *FEW)
+    assert run_json(*words)["scores"]["valid"]["accuracy"] == 1.0
+    assert run_json("evaluate", "m", "t.arrow", "--target", "y")["scores"]["accuracy"] == 1.0
 
 
 def target_table(values: Any) -> ArrowData:
@@ -206,6 +245,8 @@ def target_table(values: Any) -> ArrowData:
     ("values", "task", "what"),
     [
         (["a", "b", "c"] * 5, "classification", "3 distinct strings"),
+        (["a"] * 5, "classification", "1 distinct string:"),
+        ([4] * 5, "classification", "1 distinct whole number:"),
         ([True, False] * 5, "classification", "2 distinct bools"),
         ([0, 1, 2] * 20, "classification", r"3 distinct whole numbers: classification \(--task"),
         ([0.0, 1.0] * 2, "classification", "2 distinct whole numbers"),
@@ -238,7 +279,7 @@ def test_rows_are_held_out_by_class() -> None:
     assert (mask != held_out_rows(target, 0.25, seed=4)).any()
     values = target_of(target_table(np.linspace(0.1, 1.0, 10)), "y")
     assert held_out_rows(values, 0.3, seed=0).sum() == 3
-    with pytest.raises(ValueError, match="no row"):
+    with pytest.raises(ValueError, match="of 10 rows holds out none"):
         held_out_rows(values, 0.01, seed=0)
 
 
@@ -253,10 +294,24 @@ def test_columns_of_a_model_are_found_by_name() -> None:
     table = ArrowData(pyarrow.table({"a": [1], "y": [2], "b": [3]}))
     assert features_for(Named(), table, ()).column_names == ["b", "a"]
     assert features_for(Unnamed(), table, ["y"]).column_names == ["a", "b"]
-    with pytest.raises(ValueError, match="2 features without names, but the table has 3 columns"):
+    with pytest.raises(ValueError, match="2 features without names, but the table has 3 columns "):
         features_for(Unnamed(), table, ())
     with pytest.raises(ValueError, match="lacks 1 of the model's 2 columns: 'b'"):
         features_for(Named(), ArrowData(table.table.select(["a", "y"])), ())
+    array = ArrayData(np.array([[1.0, 2.0, 3.0]]))
+    with pytest.raises(ValueError, match="2 features, but the table has 3 columns without names"):
+        features_for(Named(), array, ())
+
+
+def test_columns_of_an_array_are_in_the_order_of_the_features(folder: Path, run: Any) -> None:
+    np.save("v.npy", np.array(make_table(9).drop_columns(["city", "y"]).to_pandas()))
+    words = ("train", "t.csv", "--target", "price", *drop("city", "y"), "--out", "m", *FEW)
+    assert run(*words)[0] == 0
+    status, out, err = run("predict", "m", "v.npy", "--drop", "3")
+    assert status == 0 and len(out.splitlines()) == 10
+    assert (
+        err == "note: the table has no names; its columns are taken in the order of the features\n"
+    )
 
 
 # ---- output ------------------------------------------------------------------------------------

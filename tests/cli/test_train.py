@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
 import pytest
 from pyarrow import csv, parquet
 
 import gpuboost
 from gpuboost.cli.models import training
-from gpuboost.cli.models.choice import ESTIMATORS, make_estimator, parsed_parameters
+from gpuboost.cli.models.choice import ESTIMATORS
 from gpuboost.cli.models.interruption import interruptible
 from tests.cli.conftest import FEW, drop, make_table, set_input
 
@@ -121,43 +122,6 @@ def test_the_seed_decides_what_is_held_out(folder: Path, run_json: Any) -> None:
     assert first["scores"] == second["scores"] != other["scores"]
 
 
-def test_options_of_a_file_are_replaced_by_those_given(folder: Path, run_json: Any) -> None:
-    Path("c.toml").write_text(
-        """
-        table = "t.csv"
-        target = "price"
-        out = "from_file"
-        drop = ["y", "count", "w"]
-        device = "numpy"
-        valid = 0.2
-        [set]
-        n_estimators = 7
-        max_depth = 2
-        """,
-        encoding="utf-8",
-    )
-    report = run_json("train", "--config", "c.toml", "--out", "m", "--set", "n_estimators=3")
-    assert report["model"] == "m" and report["trees"] == 3 and report["rows_valid"] == 80
-    assert gpuboost.load("m").max_depth == 2
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("tarhet = 'y'", "no option 'tarhet'; did you mean 'target'"),
-        ("target = ", "is not valid TOML"),
-        ("set = 3", "only [set] is a table"),
-        ("[target]\na = 1", "only [set] is a table"),
-        ("model = 'nothing'", "'nothing' is not one of 'boosting'"),
-    ],
-)
-def test_wrong_files_of_options(text: str, message: str, folder: Path, run: Any) -> None:
-    Path("c.toml").write_text(text, encoding="utf-8")
-    status, out, err = run("train", "t.csv", *CLASSES, "--config", "c.toml")
-    assert status == 2 and not out
-    assert message in err and len(err.splitlines()) == 1
-
-
 ERRORS = {
     "no such file": (("absent.csv",), "absent.csv: No such file or directory"),
     "no such column": (("t.csv", "--target", "yy"), "no column 'yy'; did you mean 'y'"),
@@ -176,8 +140,17 @@ ERRORS = {
     "no callbacks": (("t.csv", "--set", "callbacks=1"), "they are Python code"),
     "fraction": (("t.csv", "--valid", "1.5"), "a fraction between 0 and 1, got 1.5"),
     "no such table": (("t.csv", "--valid", "absent.csv"), "absent.csv: No such file"),
-    "no folder": (("t.csv", "--out", "absent/m"), "there is no folder"),
-    "a folder": (("t.csv", "--out", "."), "it is a folder"),
+    "no folder": (("t.csv", "--out", "absent/m"), "absent/m: No such file or directory"),
+    "a folder": (("t.csv", "--out", "."), ".: Is a directory"),
+    "standard output": (("absent.csv", "--out", "-"), "name a file instead of -"),
+    "a checkpoint in no folder": (
+        ("absent.csv", "--checkpoint", "absent/c"),
+        "absent/c: No such file or directory",
+    ),
+    "a checkpoint on standard output": (
+        ("absent.csv", "--checkpoint", "-"),
+        "name a file instead of -",
+    ),
     "device": (("t.csv", "--device", "gpu"), "device must be"),
     "task": (("t.csv", "--task", "regression"), "a regression needs numbers"),
     "option": (("t.csv", "--modle", "tree"), "--modle"),
@@ -195,13 +168,39 @@ def test_errors_are_one_line_and_leave_no_file(name: str, folder: Path, run: Any
     assert not (folder / "m").exists() and "Traceback" not in err
 
 
+def test_columns_of_dates_are_all_named_before_the_fit(folder: Path, run: Any) -> None:
+    table = make_table(40)
+    for name in ("day", "last seen"):
+        table = table.append_column(name, pyarrow.array([0] * 40, pyarrow.date32()))
+    csv.write_csv(table, "d.csv")
+    status, _, err = run("train", "d.csv", *CLASSES)
+    assert status == 2 and "training" not in err
+    assert err.splitlines()[-1] == (
+        "gpuboost: 2 columns must become numbers or strings, or be left out by --drop day "
+        "--drop 'last seen': 'day' (date32[day]), 'last seen' (date32[day])"
+    )
+    assert run("train", "d.csv", *CLASSES, *drop("day", "last seen"))[0] == 0
+
+
+def test_boosting_needs_two_classes(folder: Path, run: Any) -> None:
+    Path("one.csv").write_text("x,y\n1,a\n", encoding="utf-8")
+    words = ("train", "one.csv", "--target", "y", "--out", "m", "--device", "numpy")
+    for name in ("boosting", "hist"):
+        status, _, err = run(*words, "--model", name)
+        assert status == 2 and "target 'y' has one class, 'a', but boosting needs two" in err
+        assert "one.csv: 1 row x 2 columns\n" in err
+    status, out, err = run(*words, "--model", "tree")
+    assert status == 0 and "1 tree, 1 feature\n" in out
+    assert "training DecisionTreeClassifier: 1 tree, 1 row\n" in err
+
+
 def test_a_table_to_validate_has_the_columns(folder: Path, run: Any) -> None:
     csv.write_csv(make_table(20).drop_columns(["city"]), "small.csv")
     status, _, err = run("train", "t.csv", *CLASSES, "--valid", "small.csv")
     assert status == 2 and "no column 'city'" in err
 
 
-def test_a_checkpoint_is_gone_on_from(folder: Path, run: Any, run_json: Any) -> None:
+def test_training_resumes_from_a_checkpoint(folder: Path, run: Any, run_json: Any) -> None:
     words = ("train", "t.csv", *VALUES, "--checkpoint", "c")
     assert run_json(*words)["trees"] == 5
     more = run_json(*words, "--set", "n_estimators=9")
@@ -215,41 +214,6 @@ def test_a_checkpoint_is_gone_on_from(folder: Path, run: Any, run_json: Any) -> 
 def test_checkpoints_need_callbacks(folder: Path, run: Any) -> None:
     status, _, err = run("train", "t.csv", *CLASSES[:-4], "--model", "tree", "--checkpoint", "c")
     assert status == 2 and "which --checkpoint needs" in err
-
-
-# ---- parameters --------------------------------------------------------------------------------
-
-
-def test_values_of_parameters() -> None:
-    texts = {
-        "3": 3,
-        "0.5": 0.5,
-        "1e-3": 1e-3,
-        "null": None,
-        "None": None,
-        "true": True,
-        "False": False,
-        "sqrt": "sqrt",
-        '"3"': "3",
-        "[0.1, 0.9]": [0.1, 0.9],
-        "['a', 'b']": ["a", "b"],
-        '{"age": 1}': {"age": 1},
-        "{age = 1}": {"age": 1},
-    }
-    for text, value in texts.items():
-        found = parsed_parameters([f"name = {text}"])
-        assert found == {"name": value} and type(found["name"]) is type(value)
-    assert parsed_parameters(["a=1", "a=2=3"]) == {"a": "2=3"}
-
-
-def test_parameters_of_the_trees_of_an_ensemble() -> None:
-    for name, depth in (("adaboost", 1), ("bagging", None)):
-        made = make_estimator(name, True, {"estimator__min_samples_leaf": 3})
-        assert made.estimator.min_samples_leaf == 3 and made.estimator.max_depth == depth
-    with pytest.raises(ValueError, match="no parameter 'estimator__max_dept'"):
-        make_estimator("bagging", False, {"estimator__max_dept": 3})
-    with pytest.raises(ValueError, match="no parameter 'estimator__max_depth'"):
-        make_estimator("forest", False, {"estimator__max_depth": 3})
 
 
 # ---- Ctrl-C ------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from gpuboost.cli.commands.options import CONTEXT, DEVICE, SEED, seconds, whole_number
+from gpuboost.cli.commands.options import AS_JSON, CONTEXT, DEVICE, SEED, seconds, whole_number
 
 MAX_DEMO_ROWS = 100_000_000  # limit of --rows; X of the two synthetic tables then takes 13 GB
 
@@ -42,13 +42,14 @@ def demo(device: str, rows: int, duration: float, seed: int) -> int:
     is_flag=True,
     help="Measure the speed of this machine, by which device=auto chooses a backend.",
 )
-def info(calibrate: bool) -> int:
+@AS_JSON
+def info(calibrate: bool, as_json: bool) -> int:
     """Show devices, versions and which backend is used."""
     from gpuboost.cli import information
 
     if calibrate:
         information.calibrate()
-    print(information.info_text())
+    information.print_machine(information.machine_facts(), as_json)
     return 0
 
 

@@ -22,7 +22,9 @@ _KINDS = ("treelite", "onnx", "json", "sklearn")
 )
 @click.option("--proba", is_flag=True, help="Write probabilities of the classes.")
 @click.option("--raw", is_flag=True, help="Write raw predictions of boosting.")
-@click.option("--keep", multiple=True, metavar="COL", help="A column of TABLE to write, too.")
+@click.option(
+    "--keep", multiple=True, metavar="COL", help="A column of TABLE to write, too; can be repeated."
+)
 @DROP
 @DEVICE
 @NO_HEADER
@@ -44,16 +46,19 @@ def predict(
     import gpuboost
     from gpuboost.cli.models import prediction
     from gpuboost.cli.tables.read import read_data
-    from gpuboost.cli.tables.write import check_output, write_columns
+    from gpuboost.cli.tables.write import check_output, joined_columns, write_columns
 
     check_output(out)
     estimator = gpuboost.load(model, device=given["device"])
     strings = prediction.strings_of_model(estimator)
     data = read_data(table, strings, not given["no_header"])
     kind = prediction.PROBABILITY if proba else prediction.RAW if raw else prediction.CLASS
-    kept = {name: data.values(name) for name in keep}
+    kept = {name: data.column(name) for name in keep}
+    for name in given["drop"]:
+        data.check_name(name)
     omitted = (*keep, *given["drop"])
-    write_columns(kept | prediction.predicted_columns(estimator, data, kind, omitted), out)
+    predicted = prediction.predicted_columns(estimator, data, kind, omitted)
+    write_columns(joined_columns(kept, predicted), out)
     return 0
 
 
@@ -105,7 +110,9 @@ def convert(model: str, out: str, kind: str) -> int:
     """
     from gpuboost.cli.models import conversion
     from gpuboost.cli.output import say
+    from gpuboost.cli.tables.write import check_can_write
 
+    check_can_write(out)
     conversion.convert(model, kind, out)
     say(f"wrote {out}")
     return 0

@@ -26,7 +26,9 @@ NO_HEADER = click.option(
     is_flag=True,
     help='Text files have no line of names; columns are called "0", "1" and so on.',
 )
-DROP = click.option("--drop", multiple=True, metavar="COL", help="A column that is no feature.")
+DROP = click.option(
+    "--drop", multiple=True, metavar="COL", help="A column to leave out; can be repeated."
+)
 WEIGHT_COLUMN = click.option("--weight", metavar="COL", help="The column of weights of the rows.")
 
 
@@ -70,20 +72,23 @@ SEED = click.option(
 )
 
 
+FRACTION = "FRACTION"  # ends the placeholder of an option that may be a number
 PARAMETERS = "set"  # the table of parameters in a configuration file
 
 
-def config_option(allowed_names: Callable[[], list[str]]) -> Callable[[Command], Command]:
+def config_option(
+    options_by_name: Callable[[], dict[str, click.Parameter]],
+) -> Callable[[Command], Command]:
     """The option ``--config``, whose file has the options of a command.
 
     The file is TOML. Its names are those of the options and arguments; options on the command line
     replace them. The table ``[set]`` has parameters, which `parameters_of_config` returns.
-    ``allowed_names`` returns the names that the file may have.
+    ``options_by_name`` returns the options that the file may have.
     """
 
     def read(ctx: click.Context, param: click.Parameter, path: str | None) -> None:
         if path is not None:
-            found = _config(path, allowed_names())
+            found = _config(path, options_by_name())
             ctx.meta[PARAMETERS] = found.pop(PARAMETERS, {})
             ctx.default_map = {**(ctx.default_map or {}), **found}
 
@@ -102,7 +107,7 @@ def parameters_of_config() -> dict[str, Any]:
     return click.get_current_context().meta.get(PARAMETERS, {})
 
 
-def _config(path: str, allowed: list[str]) -> dict[str, Any]:
+def _config(path: str, allowed: dict[str, click.Parameter]) -> dict[str, Any]:
     """The options in a file, by the names that click has for them."""
     with open(path, "rb") as file:
         try:
@@ -114,4 +119,23 @@ def _config(path: str, allowed: list[str]) -> dict[str, Any]:
             raise click.UsageError(f"{path}: there is no option {name!r}{near(name, allowed)}")
         if isinstance(value, dict) != (name == PARAMETERS):
             raise click.UsageError(f"{path}: only [{PARAMETERS}] is a table, and has to be one")
+        if name != PARAMETERS:
+            _check_value(f"{path}: {name}", value, allowed[name])
     return {name.replace("-", "_"): value for name, value in found.items()}
+
+
+def _check_value(label: str, value: Any, option: click.Parameter) -> None:
+    """Check the type of a value of TOML, which click would convert or misunderstand."""
+    kinds: tuple[type, ...] = (str,)
+    expected = "a string in quotes"
+    if getattr(option, "multiple", False):
+        kinds, expected = (list,), "a list of strings"
+    elif getattr(option, "is_flag", False):
+        kinds, expected = (bool,), "true or false"
+    elif isinstance(option.type, NumberType):
+        kinds, expected = (int, option.type.kind), option.type.allowed
+    elif str(option.metavar).endswith(FRACTION):
+        kinds, expected = (str, float, int), "a fraction, or a table in quotes"
+    parts = value if isinstance(value, list) else ()
+    if type(value) not in kinds or not all(isinstance(part, str) for part in parts):
+        raise click.UsageError(f"{label} must be {expected}, got {value!r}")

@@ -11,6 +11,7 @@ from gpuboost.cli.commands.options import (
     CONTEXT,
     DEVICE,
     DROP,
+    FRACTION,
     NO_HEADER,
     SEED,
     WEIGHT_COLUMN,
@@ -22,13 +23,10 @@ from gpuboost.cli.models.choice import DEFAULT_MODEL, ESTIMATORS, parsed_paramet
 _NO_OPTION_OF_A_FILE = ("config", "help", "json")
 
 
-def options_of_files() -> list[str]:
-    """Names that a configuration file may have."""
-    names = [
-        max(each.opts, key=len).lstrip("-") if isinstance(each, click.Option) else each.name or ""
-        for each in train.params
-    ]
-    return [name for name in names if name not in _NO_OPTION_OF_A_FILE]
+def options_of_files() -> dict[str, click.Parameter]:
+    """Options that a configuration file may have, by their names there."""
+    found = {max(each.opts, key=len).lstrip("-"): each for each in train.params}
+    return {name: each for name, each in found.items() if name not in _NO_OPTION_OF_A_FILE}
 
 
 @click.command(context_settings=CONTEXT)
@@ -56,14 +54,14 @@ def options_of_files() -> list[str]:
 )
 @click.option(
     "--valid",
-    metavar="TABLE|FRACTION",
+    metavar=f"TABLE|{FRACTION}",
     help="Rows that are only scored, and stop boosting early if n_iter_no_change is set.",
 )
 @WEIGHT_COLUMN
 @DROP
 @config_option(options_of_files)
 @click.option(
-    "--checkpoint", metavar="PATH", help="Save the state here, and go on from it if it exists."
+    "--checkpoint", metavar="PATH", help="Save the state here, and resume from it if it exists."
 )
 @DEVICE
 @SEED

@@ -1,8 +1,10 @@
 """A model as JSON that other programs can read: its features, and the nodes of its trees.
 
     {"estimator": ..., "classes": [...] or null, "features": [{"name", "categories"}, ...],
-     "combine": "sum" or "mean", "baseline": [...], "trees_per_round": ..., "tree_weights": ...,
+     "combine": ..., "baseline": [...], "trees_per_round": ..., "tree_weights": [...],
      "trees": [[node, ...], ...]}
+
+docs/command_line.md says how the values of the leaves are combined.
 
 A tree is a list of nodes, the root first. A leaf is ``{"value": [...]}``. A split has the index of
 its ``feature``, the nodes ``left`` and ``right``, and ``missing``, the one of these where missing
@@ -39,6 +41,7 @@ def model_to_json(model: Any) -> dict[str, Any]:
     if getattr(fitted, "init", None) is not None:
         raise ValueError("a model with the parameter init cannot be converted to JSON")
     boosted = fitted if isinstance(fitted, BoostedRounds) else None
+    combine, weights = combination_of(model, fitted)
     codes = fitted.schema.codes
     return {
         "estimator": type(model).__name__,
@@ -49,13 +52,25 @@ def model_to_json(model: Any) -> dict[str, Any]:
             {name: own[name] for name in ("name", "categories")}
             for own in features_of(model, fitted)
         ],
-        "combine": "mean" if boosted is None else "sum",
+        "combine": combine,
         "loss": boosted and boosted.loss.facts.name,
         "baseline": boosted and boosted.baseline.tolist(),
         "trees_per_round": boosted and boosted.trees_per_round,
-        "tree_weights": fitted.tree_votes.tolist() if isinstance(fitted, AdaBoostTrees) else None,
+        "tree_weights": weights,
         "trees": [nodes_of(tree, codes) for tree in fitted.ensemble.trees],
     }
+
+
+def combination_of(model: Any, fitted: FittedTrees) -> tuple[str, list[float] | None]:
+    """How the leaves of all trees make a prediction, and the weights of the trees, if they vote."""
+    if isinstance(fitted, BoostedRounds):
+        return "sum", None
+    if isinstance(fitted, AdaBoostTrees):
+        is_classifier = hasattr(model, "classes_")
+        return f"weighted_{'vote' if is_classifier else 'median'}", fitted.tree_votes.tolist()
+    if getattr(model, "voting", "soft") == "hard":
+        return "weighted_vote", [1.0] * fitted.ensemble.n_trees
+    return "mean", None
 
 
 def nodes_of(tree: Tree, codes: tuple[dict[Any, int] | None, ...]) -> list[dict[str, Any]]:

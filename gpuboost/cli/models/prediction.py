@@ -12,6 +12,7 @@ from gpuboost.cli.models.scores import evaluation_of
 from gpuboost.cli.models.training import trees_of
 from gpuboost.cli.tables.data import DataTable, features_for
 from gpuboost.cli.tables.read import read_data
+from gpuboost.cli.tables.targets import weights_of
 from gpuboost.engine.losses.links import IDENTITY
 
 CLASS, PROBABILITY, RAW = "prediction", "probability", "raw"
@@ -31,7 +32,7 @@ def predicted_columns(
     kind : str
         `CLASS` (or values), `PROBABILITY` or `RAW`.
     omitted : sequence of str
-        Names of columns that are no features, if the model does not know names.
+        Names of columns that are not features, if the model does not know names.
 
     Raises
     ------
@@ -112,7 +113,7 @@ def evaluate(path: str, given: str, columns: Mapping[str, Any], device: str) -> 
     omitted = [target, *columns["drop"], *([weight] if weight else [])]
     for name in omitted:
         table.check_name(name)
-    weights = None if weight is None else table.values(weight).astype(np.float64)
+    weights = None if weight is None else weights_of(table, weight)
     X = features_for(model, table, omitted)
     found = evaluation_of(model, X, table.values(target), weights)
     report = {

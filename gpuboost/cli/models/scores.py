@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from gpuboost.cli.output import counted
+
 N_GROUPS = 10  # of the calibration: deciles
 
 
@@ -134,10 +136,12 @@ def evaluation_of(
         if y.dtype.kind not in "biuf":
             raise ValueError("the model is a regressor, but the target has strings")
         return Evaluation(y, model.predict(X), None, weight, None)
-    unknown = np.setdiff1d(y, classes) if y.dtype.kind != "U" or classes.dtype.kind in "UO" else y
-    if len(unknown):
+    known = classes.tolist()
+    unknown = [own for own in np.unique(y).tolist() if own not in known]
+    if unknown:
         raise ValueError(
-            f"the target has {len(unknown)} classes that the model does not know, such as "
-            f"{unknown[0].item()!r}; it knows {', '.join(map(repr, classes[:5].tolist()))}"
+            f"the target has {counted(len(unknown), 'class', 'classes')} that the model does not "
+            f"know, such as {unknown[0]!r}; it knows {', '.join(map(repr, known[:5]))}"
+            f"{', ...' if len(known) > 5 else ''}"
         )
     return Evaluation(y, model.predict(X), model.predict_proba(X), weight, classes)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpuboost.cli.output import (
+    counted,
     print_facts,
     print_json,
     print_table,
@@ -35,7 +36,8 @@ def print_training(report: Mapping[str, Any], as_json: bool) -> None:
     trees, rate = report["trees"], report["trees"] / seconds
     facts = {
         "model": f"{report['model']}, {shown_bytes(report['bytes'])}",
-        "estimator": f"{report['estimator']}, {trees:,} trees, {report['features']} features",
+        "estimator": f"{report['estimator']}, {counted(trees, 'tree')}, "
+        f"{counted(report['features'], 'feature')}",
         "device": report["device"],
         "training": f"{shown_seconds(seconds)}, {report['rows_per_second']:,.0f} rows/s, "
         f"{rate:,.1f} trees/s",
@@ -110,7 +112,7 @@ def print_contents(contents: Mapping[str, Any], as_json: bool) -> None:
         "estimator": contents["estimator"],
         "fingerprint": contents["fingerprint"],
         "trees": f"{trees['count']:,}, depth {trees['min_depth']} to {trees['max_depth']}, "
-        f"{trees['leaves']:,} leaves",
+        f"{counted(trees['leaves'], 'leaf', 'leaves')}",
         "trained on": contents["device"] or contents["source"],
     }
     if contents["classes"] is not None:
@@ -132,7 +134,7 @@ def _print_features(features: list[dict[str, Any]]) -> None:
         for own in order
     ]  # fmt: skip
     n = len(features)
-    title = f"{n} features" if n <= 10 else f"the 10 most important of {n:,} features"
+    title = counted(n, "feature") if n <= 10 else f"the 10 most important of {n:,} features"
     print_table(title, ["feature", "values", "importance"], rows, n_text=2)
 
 

@@ -8,7 +8,6 @@ import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,10 +15,11 @@ import numpy as np
 from gpuboost.cli.models.choice import DEFAULT_MODEL, make_estimator, n_planned_trees
 from gpuboost.cli.models.interruption import interruptible
 from gpuboost.cli.models.scores import evaluation_of
-from gpuboost.cli.output import ProgressBar, progress, say
+from gpuboost.cli.output import ProgressBar, counted, progress, say
 from gpuboost.cli.tables.data import DataTable, without
 from gpuboost.cli.tables.read import read_data
-from gpuboost.cli.tables.targets import TableTarget, held_out_rows, target_of
+from gpuboost.cli.tables.targets import TableTarget, held_out_rows, target_of, weights_of
+from gpuboost.cli.tables.write import check_can_write
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,13 @@ class TrainOptions:
     weight : str or None
         Name of the column of weights.
     drop : tuple of str
-        Names of columns that are no features.
+        Names of columns that are not features.
     device : str
         The `device` of the estimator.
     seed : int
         Seed of the estimator and of the rows held out.
     checkpoint : str or None
-        File for the state of the fit, from which a later command goes on.
+        File for the state of the fit, from which a later command resumes.
     has_header : bool
         Whether text files begin with the names of the columns.
     """
@@ -81,7 +81,7 @@ class TrainOptions:
 
     @property
     def omitted(self) -> tuple[str, ...]:
-        """Names of the columns that are no features."""
+        """Names of the columns that are not features."""
         return (self.target, *self.drop, *([self.weight] if self.weight else []))
 
 
@@ -115,7 +115,9 @@ def train(options: TrainOptions) -> dict[str, Any]:
     KeyboardInterrupt
         If Ctrl-C is pressed before there is a model.
     """
-    _check_can_write(options.out)
+    check_can_write(options.out)
+    if options.checkpoint is not None:
+        check_can_write(options.checkpoint)
     started = time.perf_counter()
     data = read_training_data(options)
     seconds_to_read = time.perf_counter() - started
@@ -125,6 +127,7 @@ def train(options: TrainOptions) -> dict[str, Any]:
         {"random_state": options.seed, **options.parameters},
         device=options.device,
     )
+    _check_classes(estimator, data.target, options.target)
     started = time.perf_counter()
     try:
         is_interrupted = fit(estimator, data, options.checkpoint)
@@ -133,7 +136,8 @@ def train(options: TrainOptions) -> dict[str, Any]:
     seconds = time.perf_counter() - started
     estimator.save(options.out)
     if is_interrupted:
-        say(f"interrupted: {options.out} has the {n_trees_of(estimator)} trees so far")
+        trees = counted(n_trees_of(estimator), "tree")
+        say(f"interrupted: {options.out} has the {trees} so far")
     return {
         **_facts(estimator, options, data, is_interrupted),
         "seconds_to_read": seconds_to_read,
@@ -141,6 +145,17 @@ def train(options: TrainOptions) -> dict[str, Any]:
         "rows_per_second": len(data.train.y) / seconds,
         "scores": scores_of(estimator, data),
     }
+
+
+def _check_classes(estimator: Any, target: TableTarget, name: str) -> None:
+    """Check that a classifier by boosting gets several classes; others take a single one."""
+    if target.is_classification and _unit(estimator) == "rounds":
+        found = np.unique(target.values)
+        if len(found) == 1:
+            raise ValueError(
+                f"target {name!r} has one class, {found[0].item()!r}, but boosting needs two or "
+                "more; choose another --target, or a table with rows of every class"
+            )
 
 
 def _facts(
@@ -178,12 +193,14 @@ def read_training_data(options: TrainOptions) -> TrainingData:
     table = read_data(options.table, has_header=options.has_header)
     for name in options.omitted:
         table.check_name(name)
-    say(f"{options.table}: {table.n_rows:,} rows x {len(table.names)} columns")
+    columns = counted(len(table.names), "column")
+    say(f"{options.table}: {counted(table.n_rows, 'row')} x {columns}")
     target = target_of(table, options.target, options.task)
     say(target.reason)
     names = without(table.names, options.omitted)
     if not names:
         raise ValueError(f"{options.table} has no column besides {', '.join(options.omitted)}")
+    table.check_features(names)
     if fraction is not None:
         mask = held_out_rows(target, fraction, options.seed)
         parts = [
@@ -207,15 +224,8 @@ def _read_valid(options: TrainOptions, table: DataTable, names: list[str]) -> La
 def _labelled(
     table: DataTable, names: list[str], y: np.ndarray, weight: str | None
 ) -> LabelledRows:
-    weights = None if weight is None else _weights(table, weight)
+    weights = None if weight is None else weights_of(table, weight)
     return LabelledRows(table.features(names), y, weights)
-
-
-def _weights(table: DataTable, name: str) -> np.ndarray:
-    values = table.values(name)
-    if values.dtype.kind == "U":
-        raise ValueError(f"column {name!r} has strings, but --weight needs numbers")
-    return values.astype(np.float64)
 
 
 # ---- fit ---------------------------------------------------------------------------------------
@@ -235,7 +245,8 @@ def fit(estimator: Any, data: TrainingData, checkpoint: str | None) -> bool:
     has_callbacks = "callbacks" in estimator.get_params(deep=False)
     if checkpoint is not None and not has_callbacks:
         raise ValueError(f"{name} has no callbacks, which --checkpoint needs")
-    say(f"training {name}: {total:,} {_unit(estimator)}, {len(data.train.y):,} rows")
+    planned = counted(total, _unit(estimator).removesuffix("s"))
+    say(f"training {name}: {planned}, {counted(len(data.train.y), 'row')}")
     shown_total = total if has_callbacks else None
     with (
         interruptible() as interruption,
@@ -312,14 +323,3 @@ def n_trees_of(model: Any) -> int:
 def trees_of(model: Any) -> Any:
     """The `FittedTrees` of a fitted estimator."""
     return getattr(model, "_boosting", model)._model
-
-
-def _check_can_write(path: str) -> None:
-    """Check before the fit that a file can be written in its folder."""
-    folder = Path(path).absolute().parent
-    if not folder.is_dir():
-        raise ValueError(f"cannot write {path!r}: there is no folder {str(folder)!r}")
-    if Path(path).is_dir():
-        raise ValueError(f"cannot write {path!r}: it is a folder")
-    if not os.access(folder, os.W_OK):
-        raise ValueError(f"cannot write {path!r}: the folder {str(folder)!r} cannot be written")

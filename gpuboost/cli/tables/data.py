@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from gpuboost.cli.similar import near
+from gpuboost.cli.output import counted, say
+from gpuboost.cli.similar import near, separator_hint
 
 
 class DataTable(ABC):
@@ -37,6 +40,10 @@ class DataTable(ABC):
         """
 
     @abstractmethod
+    def column(self, name: str) -> Any:
+        """A column of any type as it is: of pyarrow or NumPy."""
+
+    @abstractmethod
     def features(self, names: Sequence[str]) -> Any:
         """Some columns, as X of an estimator."""
 
@@ -49,6 +56,11 @@ class DataTable(ABC):
         """Names of the columns of strings."""
         return []
 
+    @property
+    def unusable_columns(self) -> dict[str, str]:
+        """Types, by name, of the columns of dates, times, bytes, lists and structs."""
+        return {}
+
     def check_name(self, name: str) -> None:
         """Check that there is a column of this name.
 
@@ -58,7 +70,26 @@ class DataTable(ABC):
             If there is none; the message lists similar names.
         """
         if name not in self.names:
-            raise ValueError(f"the table has no column {name!r}{near(name, self.names)}")
+            hint = separator_hint(self.names[0]) if len(self.names) == 1 else ""
+            raise ValueError(f"the table has no column {name!r}{hint or near(name, self.names)}")
+
+    def check_features(self, names: Sequence[str]) -> None:
+        """Check that these columns can be features.
+
+        Raises
+        ------
+        ValueError
+            If some are `unusable_columns`; the message lists them all.
+        """
+        kinds = self.unusable_columns
+        found = [name for name in names if name in kinds]
+        if found:
+            shown = ", ".join(f"{name!r} ({kinds[name]})" for name in found)
+            options = " ".join(f"--drop {shlex.quote(name)}" for name in found)
+            raise ValueError(
+                f"{counted(len(found), 'column')} must become numbers or strings, or be left out "
+                f"by {options}: {shown}"
+            )
 
 
 class ArrowData(DataTable):
@@ -80,29 +111,44 @@ class ArrowData(DataTable):
 
     @property
     def string_columns(self) -> list[str]:
-        from pyarrow import types
-
         kinds = zip(self.names, self.table.schema.types, strict=True)
-        return [name for name, kind in kinds if types.is_string(kind)]
+        return [name for name, kind in kinds if is_string_type(kind)]
 
     def values(self, name: str) -> np.ndarray:
         from pyarrow import types
 
-        self.check_name(name)
-        column = self.table.column(name)
+        column = self.column(name)
         if types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
         _check_no_missing(name, column.null_count)
-        if types.is_string(column.type) or types.is_large_string(column.type):
+        if is_string_type(column.type):
             return np.array(column.to_pylist(), dtype=np.str_)
         if types.is_decimal(column.type):
             column = column.cast("float64")
         values = column.to_numpy()
         if values.dtype.kind not in "biuf":
-            raise ValueError(f"column {name!r} has the type {column.type}, which is no target")
+            raise ValueError(
+                f"column {name!r} has the type {column.type}, but must have numbers, "
+                "bools or strings"
+            )
         if values.dtype.kind == "f":
             _check_no_missing(name, int(np.isnan(values).sum()))
         return values
+
+    @property
+    def unusable_columns(self) -> dict[str, str]:
+        from pyarrow import types
+
+        kinds = zip(self.names, self.table.schema.types, strict=True)
+        return {
+            name: str(kind)
+            for name, kind in kinds
+            if types.is_temporal(kind) or types.is_nested(kind) or "binary" in str(kind)
+        }
+
+    def column(self, name: str) -> Any:
+        self.check_name(name)
+        return self.table.column(name)
 
     def features(self, names: Sequence[str]) -> Any:
         return self.table.select(list(names))
@@ -133,17 +179,28 @@ class ArrayData(DataTable):
         return len(self.array)
 
     def values(self, name: str) -> np.ndarray:
-        self.check_name(name)
-        values = self.array[:, int(name)]
+        values = self.column(name)
         if values.dtype.kind == "f":
             _check_no_missing(name, int(np.isnan(values).sum()))
         return values
+
+    def column(self, name: str) -> np.ndarray:
+        self.check_name(name)
+        return self.array[:, int(name)]
 
     def features(self, names: Sequence[str]) -> np.ndarray:
         return self.array[:, [int(name) for name in names]]
 
     def take(self, rows: np.ndarray) -> ArrayData:
         return ArrayData(self.array[rows])
+
+
+def is_string_type(kind: Any) -> bool:
+    """Whether a type of pyarrow is of strings, in any of its layouts or as a dictionary."""
+    from pyarrow import types
+
+    own = kind.value_type if types.is_dictionary(kind) else kind
+    return str(own) in ("string", "large_string", "string_view")
 
 
 def without(names: Iterable[str], excluded: Iterable[str]) -> list[str]:
@@ -165,21 +222,27 @@ def features_for(model: Any, table: DataTable, excluded: Iterable[str]) -> Any:
         missing = without(known, table.names)
         if missing:
             shown = ", ".join(map(repr, missing[:5])) + (", ..." if len(missing) > 5 else "")
+            hint = separator_hint(table.names[0]) if len(table.names) == 1 else ""
             raise ValueError(
-                f"the table lacks {len(missing)} of the model's {len(known)} columns: {shown}"
+                f"the table lacks {len(missing)} of the model's {len(known)} columns: {shown}{hint}"
             )
         return table.features(known)
     names = without(table.names, excluded)
     if len(names) != model.n_features_in_:
+        nameless = [" without names" * missing for missing in (known is None, not table.has_names)]
+        advice = "; leave out the others by --drop" if len(names) > model.n_features_in_ else ""
         raise ValueError(
-            f"the model has {model.n_features_in_} features without names, but the table has "
-            f"{len(names)} columns; name those that are no features with --drop"
+            f"the model has {counted(model.n_features_in_, 'feature')}{nameless[0]}, but the table "
+            f"has {counted(len(names), 'column')}{nameless[1]} for them{advice}"
         )
+    if known is not None:
+        warnings.filterwarnings("ignore", "X does not have valid feature names")  # said here
+        say("note: the table has no names; its columns are taken in the order of the features")
     return table.features(names)
 
 
 def _check_no_missing(name: str, n_missing: int) -> None:
     if n_missing:
         raise ValueError(
-            f"column {name!r} has {n_missing:,} missing values; remove these rows first"
+            f"column {name!r} has {counted(n_missing, 'missing value')}; remove such rows first"
         )

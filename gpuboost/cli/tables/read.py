@@ -8,18 +8,22 @@ from __future__ import annotations
 import gzip
 import io
 import re
+import shutil
 import sys
+import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import numpy as np
 
+from gpuboost.cli.similar import separator_hint
 from gpuboost.cli.tables.data import ArrayData, ArrowData, DataTable
 
 STANDARD_STREAM = "-"  # standard input or output, in place of a path
 _GZIP, _NPY = b"\x1f\x8b", b"\x93NUMPY"
+_COPIED_BYTES = 2**20  # at a time
 _FORMAT_OF_MAGIC = {
     b"PAR1": "Parquet",
     b"ARROW1": "Arrow",
@@ -70,7 +74,7 @@ def _opened(path: str) -> Iterator[IO[bytes]]:
     Raises
     ------
     ValueError
-        If compressed bytes are damaged, also while they are read.
+        If compressed bytes are damaged.
     """
     try:
         with _uncompressed(path) as file:
@@ -91,9 +95,11 @@ def _uncompressed(path: str) -> Iterator[IO[bytes]]:
         if not is_compressed:
             yield file
             return
-        # Text is decompressed as it is read; the other formats are read from several places.
-        with gzip.open(file, "rb") as content:
-            yield cast(IO[bytes], content)
+        with gzip.open(file, "rb") as content, tempfile.TemporaryFile() as whole:
+            # All of it, since an error in a thread of pyarrow would come from within its reader.
+            shutil.copyfileobj(content, whole, _COPIED_BYTES)
+            whole.seek(0)
+            yield whole
 
 
 def _array(path: str, file: IO[bytes]) -> np.ndarray:
@@ -120,7 +126,7 @@ def _arrow(path: str, file: IO[bytes], head: bytes, text: tuple[tuple[str, ...],
     if kind is None:
         _check_is_text(path, table)
     names = [name for name in table.column_names if not _INDEX_OF_PANDAS.fullmatch(name)]
-    return _without_nulls(table.select(names) if len(names) < table.num_columns else table)
+    return _with_usual_types(table.select(names) if len(names) < table.num_columns else table)
 
 
 def _read_binary(kind: str, buffer: Any) -> Any:
@@ -144,14 +150,22 @@ def _read_text(path: str, file: IO[bytes], strings: tuple[str, ...], has_header:
     first = file.readline()
     file.seek(0)
     is_tab = re.search(r"\.(tsv|tab)(\.gz)?$", path) or (b"\t" in first and b"," not in first)
-    table = csv.read_csv(
-        file,
-        read_options=csv.ReadOptions(autogenerate_column_names=not has_header),
-        parse_options=csv.ParseOptions(delimiter="\t" if is_tab else ",", newlines_in_values=True),
-        convert_options=csv.ConvertOptions(
+    options = {
+        "read_options": csv.ReadOptions(autogenerate_column_names=not has_header),
+        "parse_options": csv.ParseOptions(
+            delimiter="\t" if is_tab else ",", newlines_in_values=True
+        ),
+        "convert_options": csv.ConvertOptions(
             strings_can_be_null=True, column_types={name: pyarrow.string() for name in strings}
         ),
-    )
+    }
+    try:
+        table = csv.read_csv(file, **options)
+    except pyarrow.ArrowInvalid as error:
+        # The reason ends with the row, which may be of any bytes.
+        reason = re.sub(r"(columns, got \d+):.*", r"\1", str(error), flags=re.DOTALL)
+        hint = separator_hint(first.decode(errors="replace"))
+        raise pyarrow.ArrowInvalid(reason + hint) from error
     if not has_header:
         table = table.rename_columns([str(column) for column in range(table.num_columns)])
     return table
@@ -169,14 +183,13 @@ def _check_is_text(path: str, table: Any) -> None:
             )
 
 
-def _without_nulls(table: Any) -> Any:
-    """The table with numbers in place of columns that have no value at all."""
-    import pyarrow
-
+def _with_usual_types(table: Any) -> Any:
+    """The table with numbers in columns without any value, and strings whose rows can be taken."""
     for place, kind in enumerate(table.schema.types):
-        if pyarrow.types.is_null(kind):
+        usual = {"null": "float64", "string_view": "large_string"}.get(str(kind))
+        if usual is not None:
             name = table.column_names[place]
-            table = table.set_column(place, name, table.column(place).cast(pyarrow.float64()))
+            table = table.set_column(place, name, table.column(place).cast(usual))
     return table
 
 

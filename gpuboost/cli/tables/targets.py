@@ -1,4 +1,4 @@
-"""The target of a table: whether it is of classes or of values, and rows held out for scores."""
+"""The target of a table, classes or values; the weights of its rows, and rows held out."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gpuboost.cli.output import counted
 from gpuboost.cli.tables.data import DataTable
 
 OF_CLASSES, OF_VALUES = "classification", "regression"
@@ -63,14 +64,34 @@ def target_of(table: DataTable, name: str, task: str | None = None) -> TableTarg
 def _described(values: np.ndarray) -> tuple[str, str]:
     """The task that values look like, and what they are."""
     distinct = np.unique(values)
-    few = f"{len(distinct):,} distinct"
     if values.dtype.kind in "Ub":
-        return OF_CLASSES, f"{few} {'strings' if values.dtype.kind == 'U' else 'bools'}"
+        what = "string" if values.dtype.kind == "U" else "bool"
+        return OF_CLASSES, counted(len(distinct), f"distinct {what}")
     if values.dtype.kind == "f" and (distinct != np.floor(distinct)).any():
         return OF_VALUES, "numbers with fractions"
     is_few = len(distinct) <= MAX_INFERRED_CLASSES
     is_class = is_few and (len(distinct) <= 2 or len(distinct) * ROWS_PER_CLASS <= len(values))
-    return OF_CLASSES if is_class else OF_VALUES, f"{few} whole numbers"
+    return OF_CLASSES if is_class else OF_VALUES, counted(len(distinct), "distinct whole number")
+
+
+def weights_of(table: DataTable, name: str) -> np.ndarray:
+    """The weights in a column: float64 (n_rows,).
+
+    Raises
+    ------
+    ValueError
+        If there is no such column, or it has other values than numbers from 0 that are not all 0.
+    """
+    values = table.values(name)
+    if values.dtype.kind == "U":
+        raise ValueError(f"column {name!r} has strings, but --weight needs numbers")
+    weights = values.astype(np.float64)
+    if not (np.isfinite(weights) & (weights >= 0.0)).all() or not weights.any():
+        raise ValueError(
+            f"column {name!r} has values from {weights.min():g} to {weights.max():g}, but --weight "
+            "needs finite numbers from 0 that are not all 0"
+        )
+    return weights
 
 
 def held_out_rows(target: TableTarget, fraction: float, seed: int) -> np.ndarray:
@@ -95,5 +116,6 @@ def held_out_rows(target: TableTarget, fraction: float, seed: int) -> np.ndarray
         count = min(round(fraction * len(rows)), len(rows) - 1)
         mask[rng.permutation(rows)[:count]] = True
     if not mask.any():
-        raise ValueError(f"{fraction} of {n_rows} rows is no row; use a larger fraction or a table")
+        whole = counted(n_rows, "row")
+        raise ValueError(f"a share of {fraction} of {whole} holds out none; use more, or a table")
     return mask
