@@ -137,7 +137,7 @@ def write_file(path: str | os.PathLike[str], content: bytes) -> None:
     A symbolic link stays one; the file that it names is replaced.
     """
     place = Path(os.path.realpath(path))
-    handle, name = _new_temporary(place)
+    handle, name = _new_temporary(place, path)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -159,7 +159,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     while it wrote left them.
     """
     place = Path(os.path.realpath(path))
-    handle, name = _new_temporary(place)
+    handle, name = _new_temporary(place, path)
     os.close(handle)
     os.unlink(name)
     for old in place.parent.glob(f".{glob.escape(place.name)}.*{_TEMPORARY}"):
@@ -168,19 +168,19 @@ def check_writable(path: str | os.PathLike[str]) -> None:
                 old.unlink()
 
 
-def _new_temporary(place: Path) -> tuple[int, str]:
-    """The handle and the name of a new file in the folder of a path.
+def _new_temporary(place: Path, given: str | os.PathLike[str]) -> tuple[int, str]:
+    """The handle and the name of a new file in the folder of a path; errors name the given path.
 
     A folder, a device or a pipe is an OSError: renaming would replace it.
     """
     if place.is_dir():
-        raise IsADirectoryError(EISDIR, os.strerror(EISDIR), str(place))
+        raise IsADirectoryError(EISDIR, os.strerror(EISDIR), os.fspath(given))
     if place.exists() and not place.is_file():
-        raise OSError(EINVAL, "it is not a regular file", str(place))
+        raise OSError(EINVAL, "it is not a regular file", os.fspath(given))
     try:
         return tempfile.mkstemp(prefix=f".{place.name}.", suffix=_TEMPORARY, dir=place.parent)
-    except OSError as error:  # with the path that the user gave
-        raise OSError(error.errno, error.strerror, str(place)) from error
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, os.fspath(given)) from error
 
 
 def _mode_of(place: Path) -> int:
