@@ -14,6 +14,14 @@ from typing import Any, Protocol
 
 from benchmarks.peers import boosting_peers
 from benchmarks.peers.boosting_peers import HIST, REMARKS, CatBoost, HistGradientBoosting
+from benchmarks.peers.recent_boosting import (
+    BONSAI,
+    HESSBOOST,
+    QUANTISED,
+    Bonsai,
+    Hessboost,
+    QuantisedLightGBM,
+)
 from benchmarks.suite.settings import (
     ADABOOST,
     BOOSTING,
@@ -226,10 +234,11 @@ OURS, REFERENCE, INTELEX = GpuBoost.name, ScikitLearn.name, ScikitLearnIntelex.n
 XGBOOST, LIGHTGBM = XGBoost.name, LightGBM.name
 OTHERS: tuple[Peer, ...] = (
     *(ScikitLearn(), ScikitLearnIntelex(), HistGradientBoosting()),
-    *(XGBoost(), LightGBM(), CatBoost()),
+    *(XGBoost(), LightGBM(), CatBoost(), Hessboost(), Bonsai(), QuantisedLightGBM()),
 )
 PEER_NAMES = (OURS, *(peer.name for peer in OTHERS))
-FAST_BOOSTING = (XGBOOST, LIGHTGBM, HIST)  # the peers of gpuboost's gradient boosting
+FAST_BOOSTING = (XGBOOST, LIGHTGBM, HIST)  # peers with the same losses and scores
+FASTEST_BOOSTING = (*FAST_BOOSTING, HESSBOOST, BONSAI, QUANTISED)
 
 
 def choose_peers(names: Iterable[str], device: str) -> list[Peer]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from benchmarks.peers.peers import OURS
-from benchmarks.report.markdown import Content, caption, markdown
+from benchmarks.report.markdown import Content, caption, markdown, threads_of
 from benchmarks.report.results import read_results, result_path
 
 HIGHLIGHTS = "highlights"  # the name in the table's markers in README
@@ -50,10 +50,10 @@ def highlights_table(contents: Mapping[str, Content] | None = None) -> str:
     known = contents or {name: read_results(result_path(name)) for name in SOURCES}
     rows = [highlight(known[name], case) for name, case in CASES]
     header = ["case", "gpuboost", "strongest peer", "ratio", "score (peer's)"]
-    threads = {record["n_jobs"] for content in known.values() for record in content["records"]}
+    records = [record for content in known.values() for record in content["records"]]
     note = (
-        f"Seconds and scores with {' or '.join(map(str, sorted(threads)))} threads for every "
-        "library; peak memory is counted from the level before the fit. The ratio is the peer's "
+        f"Seconds and scores with {threads_of(records)}; peak memory is counted from the "
+        "level before the fit. The ratio is the peer's "
         "figure divided by gpuboost's: above 1, gpuboost takes less. The strongest peer is the "
         "one with the smallest figure."
     )

@@ -26,3 +26,16 @@ def markdown(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     names = list(header)
     lines = [names, ["---"] + ["---:"] * (len(names) - 1), *[list(row) for row in rows]]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def threads_of(records: Iterable[Content]) -> str:
+    """The numbers of threads in some records of times, for a sentence."""
+    records = list(records)
+    counts = sorted({record["n_jobs"] for record in records})
+    text = f"{' or '.join(map(str, counts))} threads"
+    found = [
+        (each.get("n_jobs"), r["n_jobs"]) for r in records for each in r.get("peers", {}).values()
+    ]
+    if any(own is not None and own < planned for own, planned in found):
+        return f"{text}, or one thread where a peer was faster with it"
+    return f"{text} for every library"

@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.peers.peers import OURS, PEER_NAMES
 from benchmarks.quality.quality import ENSEMBLES
 from benchmarks.report.highlights import HIGHLIGHTS, SOURCES, highlights_table
-from benchmarks.report.markdown import Content, caption, markdown
+from benchmarks.report.markdown import Content, caption, markdown, threads_of
 from benchmarks.report.results import read_results, result_path
 from benchmarks.speed.service import COLUMNS as SERVICE_COLUMNS
 
@@ -121,10 +121,9 @@ def _speed_table(content: Content) -> str:
         ratios = [_number(record["ratios"].get(peer), 3) for peer in others]
         bounds = "; ".join(map(_reached, record["bounds"])) or "–"
         rows.append([record["case"], record["metric"], *cells, " / ".join(ratios), bounds])
-    threads = sorted({record["n_jobs"] for record in records})
     note = (
-        f"Seconds (score) with {' and '.join(map(str, threads))} threads for every library; "
-        "medians of alternating runs, after a warm-up with warm compile caches. The ratios are "
+        f"Seconds (score) with {threads_of(records)}; medians of alternating runs, after a "
+        "warm-up with warm compile caches. The ratios are "
         f"gpuboost's time divided by that of {', '.join(others)}, in this order."
     )
     table = markdown(["case", "score", *peers, "ratio", "reached (allowed)"], rows)

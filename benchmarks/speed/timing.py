@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from benchmarks.suite.tables import Table
 
 WARM_UP_TREES = 2
 WARM_UP_PREDICT_ROWS = 1000
+HOPELESS = 1.3  # one thread is not repeated if it takes this many times the time of all
 
 Say = Callable[[str], None]
 
@@ -43,15 +45,21 @@ class Plan:
 
 @dataclass
 class Runs:
-    """The measurements of one peer."""
+    """The measurements of one peer with one number of threads."""
 
     peer: Peer
+    n_jobs: int
     fit_seconds: list[float] = field(default_factory=list)
     predict_seconds: list[float] = field(default_factory=list)
     score: float | None = None
     left_out: str | None = None
     remarks: list[str] = field(default_factory=list)
     model: Any = None
+
+    @property
+    def total_seconds(self) -> float:
+        """Median time of a fit and a prediction."""
+        return statistics.median(self.fit_seconds) + statistics.median(self.predict_seconds)
 
     def record(self, timed: str) -> dict[str, Any]:
         """The record of the result file; ``timed`` is "fit" or "prediction"."""
@@ -64,6 +72,7 @@ class Runs:
             "fit_seconds": statistics.median(self.fit_seconds),
             "predict_seconds": statistics.median(self.predict_seconds),
             "score": self.score,
+            "n_jobs": self.n_jobs,
             **({"device": self.model.device_} if hasattr(self.model, "device_") else {}),
             **({"remark": "; ".join(self.remarks)} if self.remarks else {}),
         }
@@ -74,6 +83,10 @@ def measure_case(
 ) -> dict[str, Any]:
     """Warm up every peer, then time all of them alternately.
 
+    gpuboost has ``plan.n_jobs`` threads. Each peer is timed with as many and with one, and the
+    better time counts; one thread is given up after a first run that takes `HOPELESS` times the
+    time of all threads.
+
     Returns
     -------
     dict
@@ -81,17 +94,47 @@ def measure_case(
     """
     train, test = tables
     resources = Resources(plan.n_jobs, plan.seed, train.X.shape[1], len(train.y))
-    everyone = [Runs(peer) for peer in peers]
+    everyone = [Runs(peer, n) for peer in peers for n in _thread_counts(peer, plan.n_jobs)]
     for runs in everyone:
-        _warm_up(runs, case, tables, resources, plan)
-        say(f"  warm-up  {runs.peer.name:22s} {runs.left_out or ''}")
+        _warm_up(runs, case, tables, replace(resources, n_jobs=runs.n_jobs), plan)
+        say(f"  warm-up  {_label(runs)} {runs.left_out or ''}")
     for turn in range(max(plan.repeat, case.min_repeat)):
         for runs in everyone:
-            if runs.left_out or _spent(runs, case) > plan.budget:
+            if runs.left_out or _spent(runs, case) > plan.budget or _is_hopeless(runs, everyone):
                 continue
-            _run_once(runs, case, tables, resources, turn)
-            say(f"  run {turn + 1:<4d} {runs.peer.name:22s} {_last(runs, case)}")
-    return _summary(case, everyone, train, test)
+            _run_once(runs, case, tables, replace(resources, n_jobs=runs.n_jobs), turn)
+            say(f"  run {turn + 1:<4d} {_label(runs)} {_last(runs, case)}")
+    return _summary(case, _fastest_of_each(everyone, case), train, test)
+
+
+def _thread_counts(peer: Peer, n_jobs: int) -> tuple[int, ...]:
+    return (n_jobs,) if peer.name == OURS or n_jobs == 1 else (n_jobs, 1)
+
+
+def _label(runs: Runs) -> str:
+    return f"{runs.peer.name:22s} {runs.n_jobs:2d} threads"
+
+
+def _is_hopeless(runs: Runs, everyone: list[Runs]) -> bool:
+    """Whether one thread was much slower than all threads of the same peer."""
+    others = [own for own in everyone if own.peer is runs.peer and own.n_jobs > runs.n_jobs]
+    return bool(
+        runs.predict_seconds
+        and others
+        and others[0].predict_seconds
+        and runs.total_seconds > HOPELESS * others[0].total_seconds
+    )
+
+
+def _fastest_of_each(everyone: list[Runs], case: Case) -> list[Runs]:
+    """The measurements of each peer with the number of threads that was faster."""
+
+    def seconds(runs: Runs) -> float:
+        found = runs.predict_seconds if case.predict_rows else runs.fit_seconds
+        return statistics.median(found) if found and not runs.left_out else math.inf
+
+    names = dict.fromkeys(runs.peer.name for runs in everyone)
+    return [min((own for own in everyone if own.peer.name == n), key=seconds) for n in names]
 
 
 def _warm_up(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from benchmarks.peers.boosting_peers import CATBOOST
-from benchmarks.peers.peers import FAST_BOOSTING, HIST, LIGHTGBM, OURS, REFERENCE, XGBOOST
+from benchmarks.peers.peers import FASTEST_BOOSTING, HIST, LIGHTGBM, OURS, REFERENCE, XGBOOST
+from benchmarks.peers.recent_boosting import BONSAI, HESSBOOST
 from benchmarks.suite.cases import Bound, Case
 from benchmarks.suite.settings import (
     ABSOLUTE_ERROR,
@@ -18,49 +22,59 @@ from benchmarks.suite.tables import CLASSIFICATION, REGRESSION
 
 DEPTH = 6
 UPPER_QUANTILE = 0.9
-_PEERS = (OURS, *FAST_BOOSTING, CATBOOST)
+_PEERS = (OURS, *FASTEST_BOOSTING, CATBOOST)
 _AND_EXACT = (*_PEERS, REFERENCE)  # for cases in which scikit-learn's exact splits take seconds
 
 
-def _rounds(task: str, **options: float | str) -> Setting:
-    """The setting of a case: a hundred rounds of depth `DEPTH`."""
-    chosen = BoostingOptions(**options)  # type: ignore[arg-type]
-    return Setting(BOOSTING, task, 100, max_depth=DEPTH, boosting=chosen)
+def _rounds(task: str, n_rounds: int = 100, depth: int | None = DEPTH, **options: Any) -> Setting:
+    """The setting of a case, with some `BoostingOptions`."""
+    boosting = BoostingOptions(**options)
+    return Setting(BOOSTING, task, n_rounds, max_depth=depth, boosting=boosting)
 
 
 def _of_fastest(ratio: float) -> tuple[Bound, ...]:
-    return (Bound(ratio, FAST_BOOSTING),)
+    return (Bound(ratio, (*FASTEST_BOOSTING, CATBOOST)),)
 
+
+def _binary(
+    rows: int, features: int, ratio: float, n_rounds: int = 100, depth: int = DEPTH, repeat: int = 5
+) -> Case:
+    """A case of two classes, beside all peers that boost fast."""
+    size = f"{_short(rows)} x {features:,}, {n_rounds} trees of depth {depth}"
+    setting = _rounds(CLASSIFICATION, n_rounds, depth)
+    name, bounds = f"GradientBoostingClassifier {size}", _of_fastest(ratio)
+    data = ("binary", rows, features, setting, bounds)
+    return Case(name, *data, peers=_PEERS, min_repeat=repeat)
+
+
+def _short(rows: int) -> str:
+    """A number of rows as in "900k"."""
+    if rows < 1000:
+        return str(rows)
+    return f"{rows // 1000}k" if rows < 1_000_000 else f"{rows // 1_000_000}M"
+
+
+_SMALL = (Bound(1.5, (LIGHTGBM,)), Bound(0.9, (XGBOOST, HIST, HESSBOOST, BONSAI, CATBOOST)))
 
 BOOSTING_SPEED = (
+    _binary(900_000, 28, 0.8),
+    _binary(100_000, 28, 0.85),
+    _binary(100_000, 28, 0.8, depth=10),
+    replace(_binary(10_000, 20, 0.9, repeat=9), peers=_AND_EXACT),
+    replace(_binary(500, 10, 1.0, repeat=15), peers=_AND_EXACT, bounds=_SMALL),
+    _binary(20_000, 1_000, 0.75, n_rounds=20),
+    _binary(5_000, 5_000, 0.9),
+    _binary(3_000_000, 28, 0.75, n_rounds=20),
+    _binary(10_000_000, 28, 0.8, n_rounds=20, depth=8, repeat=3),
     Case(
-        "GradientBoostingClassifier 900k x 28, 100 trees of depth 6",
+        "GradientBoostingClassifier 200k x 28, 100 trees of 31 leaves",
         "binary",
-        900_000,
+        200_000,
         28,
-        _rounds(CLASSIFICATION),
-        _of_fastest(0.7),
-        peers=_PEERS,
-    ),
-    Case(
-        "GradientBoostingClassifier 10k x 20, 100 trees of depth 6",
-        "binary",
-        10_000,
-        20,
-        _rounds(CLASSIFICATION),
-        _of_fastest(1.0),
-        peers=_AND_EXACT,
-        min_repeat=7,
-    ),
-    Case(
-        "GradientBoostingClassifier 500 x 10, 100 trees of depth 6",
-        "binary",
-        500,
-        10,
-        _rounds(CLASSIFICATION),
-        (Bound(1.0, (HIST,)),),
-        peers=_AND_EXACT,
-        min_repeat=15,
+        _rounds(CLASSIFICATION, depth=None, max_leaves=31),
+        (Bound(0.7, (*FASTEST_BOOSTING,)),),
+        peers=(OURS, *FASTEST_BOOSTING),
+        min_repeat=5,
     ),
     Case(
         "GradientBoostingClassifier 7 classes, 100k x 54, 100 rounds of depth 6",
@@ -68,7 +82,7 @@ BOOSTING_SPEED = (
         100_000,
         54,
         _rounds(CLASSIFICATION),
-        _of_fastest(0.7),
+        _of_fastest(0.6),
         peers=_PEERS,
     ),
     Case(
@@ -77,7 +91,7 @@ BOOSTING_SPEED = (
         200_000,
         28,
         _rounds(REGRESSION, loss=QUANTILE, quantile=UPPER_QUANTILE),
-        _of_fastest(0.7),
+        _of_fastest(0.6),
         peers=_PEERS,
     ),
     Case(

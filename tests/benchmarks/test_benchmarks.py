@@ -94,7 +94,8 @@ def test_peers_take_turns_after_a_warm_up():
     peers = [FakePeer(log, OURS), FakePeer(log, "b"), FakePeer(log, "c", "not here")]
     record = timing.measure_case(case, peers, fake_tables(), timing.Plan(repeat=2), log.append)
     fits = [entry.split()[1] for entry in log if entry.startswith("fit ")]
-    assert fits == [OURS, "b", OURS, "b", OURS, "b"]
+    two, one = [OURS, "b"], "b"  # warm-up, then one thread also has its turns
+    assert fits == [*two, one, *two, one, *two, one]
     assert record["peers"]["c"] == {"left_out": "not here"}
     assert len(record["peers"]["b"]["runs"]) == 2
     assert record["peers"][OURS]["score"] == 1.0 and record["metric"] == "AUC"
@@ -121,14 +122,14 @@ def test_prediction_cases_fit_once():
     record = timing.measure_case(
         case, [FakePeer(log, "a")], fake_tables(), timing.Plan(repeat=3), lambda text: None
     )
-    assert log == ["fit a", "fit a"]  # the warm-up and the timed model
+    assert log == ["fit a"] * 4  # the warm-up and the timed model, with two threads and with one
     assert record["timed"] == "prediction" and len(record["peers"]["a"]["runs"]) == 3
 
 
 def test_fallbacks_of_intelex_are_noted_and_its_logger_left_as_it_was():
     logger = logging.getLogger("sklearnex")
     before = logger.handlers, logger.level, logger.propagate
-    runs = timing.Runs(FakePeer([], "a"))
+    runs = timing.Runs(FakePeer([], "a"), 2)
     with timing.fallbacks_noted(runs):
         logger.info("fit: running accelerated version on CPU")
     assert runs.remarks == []
@@ -137,6 +138,27 @@ def test_fallbacks_of_intelex_are_noted_and_its_logger_left_as_it_was():
     assert runs.remarks == ["falls back to scikit-learn"]
     assert (logger.handlers, logger.level, logger.propagate) == before
     assert not logger.isEnabledFor(logging.INFO)
+
+
+def test_one_thread_counts_if_it_is_faster_and_is_given_up_if_it_is_slow(monkeypatch):
+    seconds = {("fast", 2): 3.0, ("fast", 1): 2.0, ("slow", 2): 1.0, ("slow", 1): 2.0}
+    runs_of = []
+
+    def run_once(runs, *_):
+        key = runs.peer.name, runs.n_jobs
+        runs_of.append(key)
+        runs.fit_seconds.append(seconds[key])
+        runs.predict_seconds.append(0.0)
+        runs.score = 0.5
+
+    monkeypatch.setattr(timing, "_run_once", run_once)
+    peers = [FakePeer([], "fast"), FakePeer([], "slow")]
+    case = SPEED[0].sized("full", 40)
+    record = timing.measure_case(case, peers, fake_tables(), timing.Plan(repeat=3), lambda t: None)
+    found = record["peers"]
+    assert (found["fast"]["seconds"], found["fast"]["n_jobs"]) == (2.0, 1)
+    assert (found["slow"]["seconds"], found["slow"]["n_jobs"]) == (1.0, 2)
+    assert runs_of.count(("fast", 1)) == 3 and runs_of.count(("slow", 1)) == 1
 
 
 def test_cheap_cases_are_repeated_more_often():

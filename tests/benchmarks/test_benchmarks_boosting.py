@@ -11,7 +11,16 @@ import pytest
 
 from benchmarks.__main__ import main
 from benchmarks.peers.boosting_peers import HIST, Threaded, adaboost
-from benchmarks.peers.peers import FAST_BOOSTING, LIGHTGBM, OURS, REFERENCE, XGBOOST, choose_peers
+from benchmarks.peers.peers import (
+    FAST_BOOSTING,
+    FASTEST_BOOSTING,
+    LIGHTGBM,
+    OURS,
+    REFERENCE,
+    XGBOOST,
+    choose_peers,
+)
+from benchmarks.peers.recent_boosting import BONSAI, HESSBOOST, QUANTISED
 from benchmarks.quality import boosting_quality, scores
 from benchmarks.report import report
 from benchmarks.report.results import read_results
@@ -75,6 +84,14 @@ NAMES = {
         "min_child_samples",
         "min_child_weight",
     ),
+    HESSBOOST: (
+        "n_estimators",
+        "max_depth",
+        "learning_rate",
+        "reg_lambda",
+        None,
+        "min_child_weight",
+    ),
     HIST: ("max_iter", "max_depth", "learning_rate", "l2_regularization", "min_samples_leaf", None),
     REFERENCE: ("n_estimators", "max_depth", "learning_rate", None, "min_samples_leaf", None),
 }
@@ -91,6 +108,24 @@ def test_boosting_is_set_equally(name):
     assert {given[word] for word in bins} == ({255} if name != REFERENCE else set())
 
 
+def test_bonsai_is_set_equally():
+    given = made(BONSAI).get_params()
+    assert (given["n_iters"], given["max_depth"], given["max_leaves"]) == (30, 5, 2**5)
+    assert given["learning_rate"] == WANTED.learning_rate and given["max_bin"] == 255
+    assert given["grower"] == "depthwise" and given["random_seed"] == 3
+    wanted = {
+        "tree.lambda_l2": WANTED.l2,
+        "tree.min_data_in_leaf": WANTED.min_samples_leaf,
+        "tree.min_child_hess": WANTED.min_hessian,
+    }
+    assert given["params"] == wanted
+
+
+def test_lightgbm_quantises_its_gradients():
+    quantised, plain = made(QUANTISED).get_params(), made(LIGHTGBM).get_params()
+    assert quantised == plain | {"use_quantized_grad": True}
+
+
 def test_trees_have_as_many_leaves_as_their_depth_allows():
     assert made(LIGHTGBM).num_leaves == 2**5
     hist = made(HIST)
@@ -100,7 +135,7 @@ def test_trees_have_as_many_leaves_as_their_depth_allows():
 
 
 @pytest.mark.parametrize("loss", [ABSOLUTE_ERROR, QUANTILE, POISSON])
-@pytest.mark.parametrize("name", [OURS, *FAST_BOOSTING])
+@pytest.mark.parametrize("name", [OURS, *FASTEST_BOOSTING])
 def test_every_loss_means_the_same_to_all_peers(name, loss):
     options = BoostingOptions(loss=loss, quantile=0.8, learning_rate=0.3)
     setting = Setting(BOOSTING, REGRESSION, 40, max_depth=3, boosting=options)

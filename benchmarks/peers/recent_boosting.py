@@ -1,0 +1,117 @@
+"""Gradient boosting of hessboost and bonsai-gbt, and LightGBM with quantised gradients."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.peers import boosting_peers
+from benchmarks.suite.settings import (
+    ABSOLUTE_ERROR,
+    BOOSTING,
+    N_BINS,
+    POISSON,
+    QUANTILE,
+    SQUARED_ERROR,
+    Resources,
+    Setting,
+    missing_package,
+)
+
+HESSBOOST, BONSAI, QUANTISED = "hessboost", "bonsai-gbt", "LightGBM quantised"
+_BONSAI_OBJECTIVES = {
+    SQUARED_ERROR: "mse",
+    ABSOLUTE_ERROR: "mae",
+    QUANTILE: "quantile",
+    POISSON: "poisson",
+}
+_ONLY_BOOSTING = "has boosting alone"
+
+
+@dataclass(frozen=True)
+class Hessboost:
+    """hessboost, whose parameters have the names of XGBoost's."""
+
+    name: str = HESSBOOST
+    warms_up_whole: bool = False
+
+    def refuses(self, setting: Setting) -> str | None:
+        if setting.family != BOOSTING:
+            return _ONLY_BOOSTING
+        return missing_package("hessboost", "hessboost")
+
+    def make(self, setting: Setting, resources: Resources) -> Any:
+        module = importlib.import_module("hessboost.sklearn")
+        classes = setting.is_classification
+        kind = module.HessboostClassifier if classes else module.HessboostRegressor
+        words = boosting_peers.xgboost_words(setting)
+        level = words.pop("quantile_alpha", None)
+        words |= {"n_jobs": resources.n_jobs, "random_state": resources.seed}
+        if level is not None:
+            words["params"] = {"quantile_alpha": level}
+        return kind(n_estimators=setting.n_estimators, **words)
+
+    def remark(self, setting: Setting) -> str | None:
+        return boosting_peers.REMARKS["XGBoost"]
+
+
+@dataclass(frozen=True)
+class Bonsai:
+    """bonsai-gbt; trees grow depth-wise, or best first if the setting limits their leaves."""
+
+    name: str = BONSAI
+    warms_up_whole: bool = False
+
+    def refuses(self, setting: Setting) -> str | None:
+        if setting.family != BOOSTING:
+            return _ONLY_BOOSTING
+        return missing_package("bonsai", "bonsai-gbt")
+
+    def make(self, setting: Setting, resources: Resources) -> Any:
+        module, options = importlib.import_module("bonsai"), setting.boosting
+        by_leaves = options.max_leaves is not None
+        words: dict[str, Any] = {
+            "n_iters": setting.n_estimators,
+            "learning_rate": options.learning_rate,
+            "grower": "leafwise" if by_leaves else "depthwise",
+            "max_leaves": options.max_leaves if by_leaves else 2 ** (setting.max_depth or 16),
+            "max_depth": setting.max_depth or 64,
+            "n_threads": resources.n_jobs,
+            "random_seed": resources.seed,
+            "max_bin": N_BINS,
+            "params": {
+                "tree.lambda_l2": options.l2,
+                "tree.min_data_in_leaf": options.min_samples_leaf,
+                "tree.min_child_hess": options.min_hessian,
+            },
+        }
+        if setting.is_classification:
+            return module.BonsaiClassifier(**words)
+        words["objective"] = _BONSAI_OBJECTIVES[setting.loss]
+        if setting.loss == QUANTILE:
+            words["quantile_alpha"] = options.quantile
+        return module.BonsaiRegressor(**words)
+
+    def remark(self, setting: Setting) -> str | None:
+        return "edges from 200,000 rows"
+
+
+@dataclass(frozen=True)
+class QuantisedLightGBM:
+    """LightGBM with ``use_quantized_grad``, its fastest way to boost on a CPU."""
+
+    name: str = QUANTISED
+    warms_up_whole: bool = False
+
+    def refuses(self, setting: Setting) -> str | None:
+        if setting.family != BOOSTING:
+            return _ONLY_BOOSTING
+        return missing_package("lightgbm", "lightgbm")
+
+    def make(self, setting: Setting, resources: Resources) -> Any:
+        model = boosting_peers.lightgbm(setting, resources)
+        return model.set_params(use_quantized_grad=True)
+
+    def remark(self, setting: Setting) -> str | None:
+        return f"{boosting_peers.REMARKS['LightGBM']}; gradients of 2 bits"
