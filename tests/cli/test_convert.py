@@ -9,6 +9,7 @@ from typing import Any
 
 import joblib
 import numpy as np
+import pandas as pd
 import pytest
 from pyarrow import csv
 from sklearn import ensemble
@@ -63,8 +64,7 @@ def test_json_predicts_what_the_model_does(trained: Path, run: Any) -> None:
     rows = [*features().to_pylist(), {"age": 50, "income": None, "city": "Unknown"}]
     table = csv.read_csv("v.csv").schema
     assert table.names[:3] == FEATURES
-    X = features().to_pandas()
-    X.loc[len(X)] = [50, None, "Unknown"]
+    X = pd.DataFrame(rows)
     for name, expected in (("c", "decision_function"), ("r", "predict")):
         assert run("convert", name, "--to", "json", "m.json") == (0, "", "wrote m.json\n")
         model = json.loads(Path("m.json").read_text(encoding="utf-8"))
