@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.ensemble import AdaBoostRegressor, GradientBoostingClassifier
+from sklearn.ensemble import AdaBoostRegressor, GradientBoostingClassifier, RandomForestClassifier
 
 import gpuboost
 from gpuboost.estimators.files.estimators import model_file_parts
@@ -117,6 +117,12 @@ def imported_classifier() -> Any:
     X, classes, _ = frame()
     boosting = GradientBoostingClassifier(n_estimators=2, max_depth=1, random_state=0)
     return gpuboost.from_sklearn(boosting.fit(X[["b"]], classes == "no"))
+
+
+def imported_forest() -> Any:
+    X, classes, _ = frame()
+    forest = RandomForestClassifier(n_estimators=2, max_depth=1, random_state=0)
+    return gpuboost.from_sklearn(forest.fit(X[["a", "b"]].fillna(0.0), classes))
 
 
 def imported_adaboost() -> Any:
@@ -408,6 +414,11 @@ def more_columns_than_trees(header: Header, arrays: Arrays) -> None:
 @damage(imported_classifier)
 def missing_value_that_is_nan(header: Header, arrays: Arrays) -> None:
     header["model"]["missing_value"] = {"float": "nan"}
+
+
+@damage(imported_forest)
+def divided_probabilities(header: Header, arrays: Arrays) -> None:
+    header["model"]["link"][2] = 0.25
 
 
 @damage(imported_adaboost)

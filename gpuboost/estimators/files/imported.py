@@ -214,8 +214,9 @@ def _check_classes(model: ImportedTrees, n_classes: list[int]) -> None:
     if model.link.name == "identity":
         value = model.ensemble.value
         per_column = np.bincount(np.maximum(rule.column, 0)).max() if len(rule.column) else 1
-        is_mean = value.min() >= 0.0 and value.max() <= 1.0 and rule.divisor >= per_column
-        require(is_mean and not rule.base.any(), "leaves are not probabilities of classes")
+        is_mean = rule.divisor >= per_column and model.link.divisor >= 1.0
+        is_mean = is_mean and value.min() >= 0.0 and value.max() <= 1.0 and not rule.base.any()
+        require(is_mean, "leaves are not probabilities of classes")
         return
     is_probability = model.link.name in ("sigmoid", "softmax", "positive")
     require(is_probability, "the link of a classifier gives no probabilities")
