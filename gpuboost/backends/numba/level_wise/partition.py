@@ -125,7 +125,12 @@ def sum_end(samples, state, leaves, missing_code, capacity, chunk, sums):
         numbers = state.number[tree * capacity + node.left : tree * capacity + node.left + 2]
     else:
         goes_left[:] = 1
-    for i in range(np.uint64(row.size)):
+    of_hessian, n = np.int64(tree if leaves.hessian.shape[0] > 1 else 0), np.uint64(row.size)
+    for i in range(n):
+        later = np.int64(row[min(i + np.uint64(ROWS_AHEAD), n - np.uint64(1))])
+        prefetch(leaves.gradient, np.int64(tree), later)
+        prefetch(leaves.hessian, of_hessian, later)
+        prefetch(leaves.leaf, np.int64(tree), later)
         at, side = np.uint64(row[i]), np.uint64(1) - np.uint64(goes_left[i])
         leaf[at] = numbers[side]
         sums[side, 0] += 1
