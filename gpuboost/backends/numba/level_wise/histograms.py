@@ -46,13 +46,17 @@ def _add_eight(partial, at, codes, word):
 
 @inlined
 def _add_rows(samples, tree, rows, tile, partial, counted):
-    """Add the words of rows, or ones if ``counted``, to the partial sums of a tile."""
+    """Add the words of rows, or ones if ``counted``, to the partial sums of a tile.
+
+    Returns the sums of the magnitudes of the rows' gradients, and of their hessians.
+    """
     by_row, words, n_columns = samples.by_row, samples.word, np.uint64(samples.n_columns)
     first = np.uint64(tile * samples.tile)
     last = min(first + np.uint64(samples.tile), n_columns)
     group, end = first // _EIGHT, last // _EIGHT
     rest = np.uint64(BINS) * (end * _EIGHT - first), last - end * _EIGHT
-    n, word = np.uint64(rows.size), np.int64(1)
+    n, word, bits = np.uint64(rows.size), np.int64(1), np.int64(samples.hessian_bits)
+    mask, gradient, hessian = (np.int64(1) << bits) - np.int64(1), np.int64(0), np.int64(0)
     for i in range(n):
         later = np.int64(rows[min(i + np.uint64(CODES_AHEAD), n - np.uint64(1))])
         row = np.uint64(rows[i])
@@ -60,6 +64,8 @@ def _add_rows(samples, tree, rows, tile, partial, counted):
         if not counted:
             prefetch(words, tree, later)
             word = words[tree, row]
+            gradient += abs(word >> bits)
+            hessian += word & mask
         at = np.uint64(0)
         for g in range(group, end):
             _add_eight(partial, at, by_row[row, g], word)
@@ -70,6 +76,7 @@ def _add_rows(samples, tree, rows, tile, partial, counted):
                 partial[at + (codes & LOW_BYTE)] += word
                 codes >>= _EIGHT
                 at += np.uint64(BINS)
+    return gradient, hessian
 
 
 @inlined
@@ -83,19 +90,6 @@ def _flush_words(partial, bits, totals, is_first):
         hessian[j] = (np.int64(0) if is_first else hessian[j]) + (word & mask)
 
 
-@inlined
-def _field_sums(samples, tree, rows):
-    """Sums of the magnitudes of the rows' gradients, and of their hessians."""
-    gradient, hessian, words = np.int64(0), np.int64(0), samples.word
-    bits = np.int64(samples.hessian_bits)
-    mask = (np.int64(1) << bits) - np.int64(1)
-    for i in range(np.uint64(rows.size)):
-        word = words[tree, np.uint64(rows[i])]
-        gradient += abs(word >> bits)
-        hessian += word & mask
-    return gradient, hessian
-
-
 @helper
 def sum_words(samples, tree, rows, tile, partial, totals):
     """Set ``totals`` (fields, cells of a tile) to the sums of the rows' gradients and hessians."""
@@ -106,8 +100,7 @@ def sum_words(samples, tree, rows, tile, partial, totals):
     start = 0
     while start < rows.size:
         stop = min(start + ROWS_PER_CHECK, rows.size)
-        _add_rows(samples, tree, rows[start:stop], tile, partial, False)
-        added = _field_sums(samples, tree, rows[start:stop])
+        added = _add_rows(samples, tree, rows[start:stop], tile, partial, False)
         gradient, hessian = gradient + added[0], hessian + added[1]
         if (gradient > free_g) | (hessian > free_h) | (stop == rows.size):
             _flush_words(partial, bits, totals, is_first)
