@@ -202,14 +202,26 @@ class Threaded:
 
 
 @dataclass(frozen=True)
-class HistGradientBoosting:
-    """scikit-learn's histogram-based gradient boosting."""
+class BoostingPeer:
+    """Base of the peers that only boost, with the module and the package that they need."""
 
-    name: str = HIST
+    module: str = ""
+    package: str = ""
     warms_up_whole: bool = False
 
     def refuses(self, setting: Setting) -> str | None:
-        return None if setting.family == BOOSTING else "has boosting alone"
+        if setting.family != BOOSTING:
+            return "has boosting alone"
+        return missing_package(self.module, self.package)
+
+
+@dataclass(frozen=True)
+class HistGradientBoosting(BoostingPeer):
+    """scikit-learn's histogram-based gradient boosting."""
+
+    name: str = HIST
+    module: str = "sklearn"
+    package: str = "scikit-learn"
 
     def make(self, setting: Setting, resources: Resources) -> Any:
         ensemble, options = importlib.import_module("sklearn.ensemble"), setting.boosting
@@ -236,18 +248,17 @@ class HistGradientBoosting:
 
 
 @dataclass(frozen=True)
-class CatBoost:
+class CatBoost(BoostingPeer):
     """CatBoost with symmetric trees, without ordered boosting and without randomness."""
 
     name: str = CATBOOST
-    warms_up_whole: bool = False
+    module: str = "catboost"
+    package: str = "catboost"
 
     def refuses(self, setting: Setting) -> str | None:
-        if setting.family != BOOSTING:
-            return "has boosting alone"
-        if setting.boosting.max_leaves is not None:
+        if setting.family == BOOSTING and setting.boosting.max_leaves is not None:
             return "grows symmetric trees"
-        return missing_package("catboost", "catboost")
+        return super().refuses(setting)
 
     def make(self, setting: Setting, resources: Resources) -> Any:
         module, options = importlib.import_module("catboost"), setting.boosting

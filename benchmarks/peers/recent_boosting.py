@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.peers import boosting_peers
+from benchmarks.peers.boosting_peers import BoostingPeer
 from benchmarks.suite.settings import (
     ABSOLUTE_ERROR,
-    BOOSTING,
     N_BINS,
     POISSON,
     QUANTILE,
     SQUARED_ERROR,
     Resources,
     Setting,
-    missing_package,
 )
 
 HESSBOOST, BONSAI, QUANTISED = "hessboost", "bonsai-gbt", "LightGBM quantised"
@@ -26,20 +25,15 @@ _BONSAI_OBJECTIVES = {
     QUANTILE: "quantile",
     POISSON: "poisson",
 }
-_ONLY_BOOSTING = "has boosting alone"
 
 
 @dataclass(frozen=True)
-class Hessboost:
+class Hessboost(BoostingPeer):
     """hessboost, whose parameters have the names of XGBoost's."""
 
     name: str = HESSBOOST
-    warms_up_whole: bool = False
-
-    def refuses(self, setting: Setting) -> str | None:
-        if setting.family != BOOSTING:
-            return _ONLY_BOOSTING
-        return missing_package("hessboost", "hessboost")
+    module: str = "hessboost"
+    package: str = "hessboost"
 
     def make(self, setting: Setting, resources: Resources) -> Any:
         module = importlib.import_module("hessboost.sklearn")
@@ -57,16 +51,12 @@ class Hessboost:
 
 
 @dataclass(frozen=True)
-class Bonsai:
+class Bonsai(BoostingPeer):
     """bonsai-gbt; trees grow depth-wise, or best first if the setting limits their leaves."""
 
     name: str = BONSAI
-    warms_up_whole: bool = False
-
-    def refuses(self, setting: Setting) -> str | None:
-        if setting.family != BOOSTING:
-            return _ONLY_BOOSTING
-        return missing_package("bonsai", "bonsai-gbt")
+    module: str = "bonsai"
+    package: str = "bonsai-gbt"
 
     def make(self, setting: Setting, resources: Resources) -> Any:
         module, options = importlib.import_module("bonsai"), setting.boosting
@@ -98,16 +88,12 @@ class Bonsai:
 
 
 @dataclass(frozen=True)
-class QuantisedLightGBM:
+class QuantisedLightGBM(BoostingPeer):
     """LightGBM with ``use_quantized_grad``, its fastest way to boost on a CPU."""
 
     name: str = QUANTISED
-    warms_up_whole: bool = False
-
-    def refuses(self, setting: Setting) -> str | None:
-        if setting.family != BOOSTING:
-            return _ONLY_BOOSTING
-        return missing_package("lightgbm", "lightgbm")
+    module: str = "lightgbm"
+    package: str = "lightgbm"
 
     def make(self, setting: Setting, resources: Resources) -> Any:
         model = boosting_peers.lightgbm(setting, resources)

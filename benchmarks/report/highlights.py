@@ -52,10 +52,9 @@ def highlights_table(contents: Mapping[str, Content] | None = None) -> str:
     header = ["case", "gpuboost", "strongest peer", "ratio", "score (peer's)"]
     records = [record for content in known.values() for record in content["records"]]
     note = (
-        f"Seconds and scores with {threads_of(records)}; peak memory is counted from the "
-        "level before the fit. The ratio is the peer's "
-        "figure divided by gpuboost's: above 1, gpuboost takes less. The strongest peer is the "
-        "one with the smallest figure."
+        f"Seconds and scores with {threads_of(records)}; peak memory is counted from the level "
+        "before the fit. The ratio is the peer's figure divided by gpuboost's: above 1, gpuboost "
+        "takes less. The strongest peer is the one with the smallest figure."
     )
     captions = list(dict.fromkeys(caption(content) for content in known.values()))
     return "\n\n".join([markdown(header, rows), note, *captions])

@@ -59,6 +59,7 @@ def made(name: str, setting: Setting = SETTING):
 
 # ---- settings ----------------------------------------------------------------------------------
 
+OF_XGBOOST = ("n_estimators", "max_depth", "learning_rate", "reg_lambda", None, "min_child_weight")
 NAMES = {
     OURS: (
         "n_estimators",
@@ -68,28 +69,14 @@ NAMES = {
         "min_samples_leaf",
         "min_hessian_leaf",
     ),
-    XGBOOST: (
-        "n_estimators",
-        "max_depth",
-        "learning_rate",
-        "reg_lambda",
-        None,
-        "min_child_weight",
-    ),
+    XGBOOST: OF_XGBOOST,
+    HESSBOOST: OF_XGBOOST,
     LIGHTGBM: (
         "n_estimators",
         "max_depth",
         "learning_rate",
         "reg_lambda",
         "min_child_samples",
-        "min_child_weight",
-    ),
-    HESSBOOST: (
-        "n_estimators",
-        "max_depth",
-        "learning_rate",
-        "reg_lambda",
-        None,
         "min_child_weight",
     ),
     HIST: ("max_iter", "max_depth", "learning_rate", "l2_regularization", "min_samples_leaf", None),

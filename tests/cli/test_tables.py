@@ -328,6 +328,11 @@ def test_written_columns_can_be_read(name: str, tmp_path: Path) -> None:
     assert (found.values("a") == columns["a"]).all()
 
 
+def test_an_output_in_no_folder_is_an_error_before_the_predictions(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="absent"):
+        check_output(str(tmp_path / "absent" / "o.csv"))
+
+
 def test_written_arrays_can_be_read(tmp_path: Path) -> None:
     path = str(tmp_path / "o.npy")
     write_columns({"a": np.array([1.0, 2.0])}, path)

@@ -14,7 +14,8 @@ import pytest
 
 import gpuboost.estimators
 from tests.io import mutations
-from tests.io.damages import DAMAGES, EDITS, damaged, edited, stump
+from tests.io.damages import DAMAGES, EDITS, damaged, edited
+from tests.io.small_models import stump
 
 PACKAGE = Path(gpuboost.__file__).parent
 FILES = [*PACKAGE.glob("io/*.py"), *PACKAGE.glob("estimators/files/*.py")]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import csv
 import gzip
+import os
 import re
 import sys
+from errno import ENOENT
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -18,15 +21,21 @@ _FORMATS = "csv, tsv, csv.gz, tsv.gz, parquet, arrow, feather or npy"
 
 
 def check_output(path: str) -> None:
-    """Check that the name of a file has the ending of a format that can be written.
+    """Check that a file has a folder, and the ending of a format that can be written.
 
     Raises
     ------
     ValueError
-        If it has not.
+        If the ending is another one.
+    OSError
+        If there is no such folder.
     """
-    if path != STANDARD_STREAM and not _ending(path):
+    if path == STANDARD_STREAM:
+        return
+    if not _ending(path):
         raise ValueError(f"the name of the output must end in {_FORMATS}, got {path!r}")
+    if not Path(path).absolute().parent.is_dir():
+        raise FileNotFoundError(ENOENT, os.strerror(ENOENT), path)
 
 
 def check_can_write(path: str) -> None:

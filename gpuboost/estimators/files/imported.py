@@ -29,7 +29,7 @@ from gpuboost.estimators.imported.model import (
 )
 from gpuboost.io.checks import Arrays, Fields, require
 from gpuboost.io.features import category_to_json, names_from_file
-from gpuboost.io.json_values import from_json, to_json
+from gpuboost.io.json_values import distinct, from_json, to_json
 from gpuboost.io.trees import trees_from_file, trees_to_file
 
 _MIN_FACTOR = 1e-30
@@ -190,17 +190,19 @@ def _link(fields: Fields) -> PredictionLink:
 def _schema(fields: Fields, n_features: int) -> FeatureSchema:
     names, categories = names_from_file(fields, n_features), fields.part("categories")
     is_categorical = np.zeros(n_features, dtype=bool)
-    codes: list[dict[Any, int] | None] = [None] * n_features
+    codes: dict[int, dict[Any, int]] = {}
     for feature in range(n_features if len(categories) else 0):
         if str(feature) not in categories:
             continue
         values = [from_json(value) for value in categories.items(str(feature))]
         is_scalar = all(isinstance(value, (str, bool, int, float)) for value in values)
         require(is_scalar, "a category is neither a string, a number nor a bool")
+        distinct(values, "a feature has the same category twice")
         codes[feature] = {value: code for code, value in enumerate(values)}
         is_categorical[feature] = True
     categories.end()
-    return FeatureSchema(names, n_features, is_categorical, tuple(codes), True)
+    of_feature = tuple(map(codes.get, range(n_features)))
+    return FeatureSchema(names, n_features, is_categorical, of_feature, True)
 
 
 def _check_classes(model: ImportedTrees, n_classes: list[int]) -> None:

@@ -112,8 +112,8 @@ def grow_trees(
     """
     plan, execution = prepared.plan, prepared.execution
     options, batch = plan.options, plan.batch
-    words = {"n_threads": execution.n_threads, "is_watched": watch is not None}
-    task = plan.task_of(prepared.matrix, **words)
+    watched = watch is not None
+    task = plan.task_of(prepared.matrix, n_threads=execution.n_threads, is_watched=watched)
 
     def prune(numbered: tuple[int, Tree]) -> Tree:
         return pruned_by(numbered[1], options)

@@ -31,7 +31,7 @@ SET, ROUNDED, KNOWN = "set", "rounded", "known"
 CATEGORY_RULES = (SET, ROUNDED, KNOWN)
 MAX_CATEGORIES = 255  # that the splits of a column name; all others have one more code
 # So that a damaged number in a file does not take all memory.
-MAX_SOURCE_FEATURES = 2**24
+MAX_SOURCE_FEATURES = 2**22
 LARGEST_CATEGORY = 2**53  # numbers from here on are no category
 
 
