@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from gpuboost.backends.cuda.runtime.source import constant, kernel_folder
-from gpuboost.backends.numba.boosting import gradients as compiled
-from gpuboost.backends.numba.boosting import losses
+from gpuboost.backends.numba.boosting import mean_loss as sums
+from gpuboost.backends.numba.boosting import row_sets
+from gpuboost.backends.numba.boosting.row_sets import VisitedRows
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine.losses import LOSSES, Predicted, formulas, make_loss
 from gpuboost.engine.losses.base import CLASSES, as_columns
@@ -43,8 +44,9 @@ needs_compiler = pytest.mark.skipif(
 def test_numba_finds_the_same_bits(
     kind: str, make: Any, weighted: bool, n_threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiled, "CHUNK", 777)
-    monkeypatch.setattr(compiled, "SHARED_GRADIENTS", 0)
+    monkeypatch.setattr(row_sets, "VISIT_CHUNK", 777)
+    monkeypatch.setattr(row_sets, "SHARED_VISITS", 0)
+    monkeypatch.setattr(sums, "SHARED_SUMS", 0)
     pool = ThreadPool(n_threads)
     loss = MAKERS[kind]()
     y, raw, weights = make(loss, 3000)
@@ -52,16 +54,16 @@ def test_numba_finds_the_same_bits(
     parameter = loss.round_parameter(Predicted(y, raw, w))
     expected = gradients(loss, y, raw, w, parameter)
     for order in ("C", "F"):
-        given = Predicted(y, np.asarray(raw, order=order), w)
-        found = compiled.directions(loss, given, parameter, pool)
+        rows = VisitedRows(loss, Predicted(y, np.asarray(raw, order=order), w), pool)
+        rows.set_parameter(parameter)
+        found = rows.directions()
         hessian = np.broadcast_to(found.hessian, raw.T.shape)
         for own, other in zip((-found.gradient, hessian), expected, strict=True):
             assert_same_bits(own.T, other)
         for own, of_chunks in ((found.gradient, found.sizes[:, :2]), (hessian, found.sizes[:, 2:])):
             assert abs(own).max() == of_chunks[:, 0].max()
-    rows = row_losses(loss, y, raw, parameter)
-    assert_same_bits(losses.row_losses(loss, given, parameter, pool), rows)
-    mean = losses.mean_loss(loss, given, parameter, pool)
+    assert_same_bits(rows.row_losses(), row_losses(loss, y, raw, parameter))
+    mean = rows.mean_loss()
     pool.dismiss()
     assert mean == mean_loss(loss, y, raw, w, parameter)
     assert np.isfinite(expected[0]).all() and np.isfinite(expected[1]).all()
@@ -70,13 +72,18 @@ def test_numba_finds_the_same_bits(
 def test_compiled_mean_of_tiny_and_of_infinite_losses() -> None:
     loss = make_loss("squared_error")
     y = np.array([0.0, 0.0, 1e-160])
+
+    def compiled(raw: np.ndarray) -> float:
+        rows = VisitedRows(loss, Predicted(y, raw), ThreadPool(1), is_trained=False)
+        rows.set_parameter(np.zeros(1))
+        return rows.mean_loss()
+
     for raw in (np.full((3, 1), 1e-155), np.full((3, 1), 1e-140), np.full((3, 1), 1e150)):
-        expected = mean_loss(loss, y, raw)
-        assert losses.mean_loss(loss, Predicted(y, raw), np.zeros(1), ThreadPool(1)) == expected > 0
+        assert compiled(raw) == mean_loss(loss, y, raw) > 0
+    assert compiled(np.zeros((3, 1))) > 0  # 1e-320, a denormal number
     with np.errstate(over="ignore"):
         assert mean_loss(loss, y, np.full((3, 1), 1e200)) == np.inf
-    far = Predicted(y, np.full((3, 1), 1e200))
-    assert losses.mean_loss(loss, far, np.zeros(1), ThreadPool(1)) == np.inf
+    assert compiled(np.full((3, 1), 1e200)) == np.inf
 
 
 KERNELS = """

@@ -311,7 +311,7 @@ def test_one_boosted_model_on_every_device(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("gpuboost.backends.numba.boosting.level_wise_rounds.MIN_LEVEL_WISE_ROWS", 1)
+    monkeypatch.setattr("gpuboost.backends.numba.boosting.level_wise_rounds.ALL_SMALL", 1)
     if device == "cuda":
         request.getfixturevalue("machine")
     X, y = grid(160)

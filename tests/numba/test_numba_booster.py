@@ -43,7 +43,8 @@ def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(level_rounds, "MIN_LEVEL_WISE_ROWS", 1)
+    for module in (level_rounds, level_grow):
+        monkeypatch.setattr(module, "ALL_SMALL", 1)
     monkeypatch.setattr(level_rounds, "MAX_PASSED_OVER", 1000)
     monkeypatch.setattr(level_grow, "MIN_CHUNK_ROWS", 16)
     monkeypatch.setattr(level_grow, "SHARED_CELLS", 0)
@@ -69,11 +70,11 @@ def shapes() -> st.SearchStrategy[tuple[int, int]]:
 
 
 @settings(PROPERTY, max_examples=200)
-@given(boosting_problems(), shapes(), st.integers(1, 3), st.sampled_from((2, 9, 40)))
+@given(boosting_problems(), shapes(), st.integers(1, 3), st.sampled_from((2, 9, 40, 10_000)))
 def test_levels_grow_what_numpy_grows(
     problem: Problem, shape: tuple[int, int], n_threads: int, small: int
 ) -> None:
-    """Trees with all limits; one thread grows nodes of fewer than ``small`` rows."""
+    """Trees with all limits; one thread grows nodes, or trees, of fewer than ``small`` rows."""
     depth, leaves = shape
     options = {"max_depth": depth, "max_leaf_nodes": leaves, "random_thresholds": False}
     problem = replace(problem.with_options(**options), n_trees=1)
@@ -87,6 +88,7 @@ def test_levels_grow_what_numpy_grows(
     means = np.abs(made.gradient).mean(), made.hessian.mean()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(level_grow, "SUBTREE_ROWS", small)
+        patch.setattr(level_grow, "ALL_SMALL", small if small > len(problem.X) else 1)
         found = LevelRounds(task, pool).grow(made, means, scale, range(1))
     pool.dismiss()
     assert_equal_fields(found[0], expected[0])

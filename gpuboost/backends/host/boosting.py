@@ -54,15 +54,16 @@ class HostBooster:
         inside, outside = self._parts(number)
         before = None if outside is None else self.mean_loss(0, outside)
         found = self._fit_trees(number, learning_rate)
-        for column, (tree, leaf) in enumerate(found):
-            self.update(self._raw[0], tree, leaf, column)
-            for rows, raw in zip(self._sets, self._raw, strict=True):
-                if not self._is_train(rows):
-                    self.update(raw, tree, self.leaves(tree, rows.data, None), column)
+        trees = [tree for tree, _ in found]
+        self.add_trees(0, trees, [leaf for _, leaf in found])
+        for place, rows in enumerate(self._sets):
+            if not self._is_train(rows):
+                leaves = [self.leaves(tree, rows.data, None) for tree in trees]
+                self.add_trees(place, trees, leaves)
         after = None if before is None else (before, self.mean_loss(0, outside))
         watched = tuple(self.mean_loss(place) for place in range(1, len(self._sets)))
         losses = RoundLosses(self.mean_loss(0, inside), after, watched)
-        return DoneRound([tree for tree, _ in found], losses)
+        return DoneRound(trees, losses)
 
     def _parts(self, number: int) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Row weights for the mean loss of the rows in a round and for that of the other rows.
@@ -187,9 +188,10 @@ class HostBooster:
         groups, rows = self.order.groups_of(place[leaf], len(leaves)), self._predicted()
         return rule.leaf_values(rows, groups, column, self.parameter)
 
-    def update(self, raw: np.ndarray, tree: Tree, leaf: np.ndarray, column: int) -> None:
-        """Add the value of each row's leaf to the row's raw predictions, in place."""
-        raw[:, column : column + tree.value.shape[1]] += tree.value[leaf]
+    def add_trees(self, rows: int, trees: Sequence[Tree], leaves: Sequence[np.ndarray]) -> None:
+        """Add the values of the leaves of a row set in the trees of a round, in place."""
+        for column, (tree, leaf) in enumerate(zip(trees, leaves, strict=True)):
+            self._raw[rows][:, column : column + tree.value.shape[1]] += tree.value[leaf]
 
 
 def mask_with_weight(

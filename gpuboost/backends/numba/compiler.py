@@ -183,6 +183,8 @@ class _MarkingFile(IndexDataCacheFile):
 # arguments to the program.
 _PROGRAMS: dict[str, Callable[[Any], str | None]] = {
     "grow": lambda arguments: GROW_ONE if types.none in arguments else GROW_MANY,
+    "grow_together": lambda arguments: GROW_ONE,
+    "finish_together": lambda arguments: GROW_ONE,
     "follow_paths": lambda arguments: BIN,
     "predict_rows": lambda arguments: PREDICT,
     "predict_perfect": lambda arguments: PREDICT,

@@ -70,6 +70,36 @@ def raise_by_one(typing_context, words, i):
 
 
 @_instruction
+def add_to(typing_context, array, i, j, k, number):
+    """Atomically add a number to ``array[i, j, k]``, int64."""
+
+    def generate(context, builder, signature, arguments):
+        kind = signature.args[0]
+        view = context.make_array(kind)(context, builder, arguments[0])
+        at = cgutils.get_item_pointer(
+            context, builder, kind, view, list(arguments[1:4]), wraparound=False
+        )
+        builder.atomic_rmw("add", at, arguments[4], "monotonic")
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.int64, types.int64, types.int64), generate
+
+
+@_instruction
+def exchange(typing_context, words, i, number):
+    """Store a number in ``words[i]``, int64, and return its previous value.
+
+    In all threads, what comes before in the program happens before what follows.
+    """
+
+    def generate(context, builder, signature, arguments):
+        at = _word(context, builder, signature, arguments)
+        return builder.atomic_rmw("xchg", at, arguments[2], "seq_cst")
+
+    return types.int64(words, types.int64, types.int64), generate
+
+
+@_instruction
 def load_acquire(typing_context, words, i):
     """The current value of ``words[i]``, int64, with acquire order."""
 

@@ -15,6 +15,7 @@ the compiler may read a field once and keep it; the elements of its arrays may c
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import struct
 from dataclasses import dataclass
@@ -29,9 +30,11 @@ from numba.core.datamodel.models import PrimitiveModel
 from numba.core.datamodel.registry import register_default
 from numba.core.imputils import impl_ret_borrowed, lower_getattr_generic
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
-from numba.extending import NativeValue, unbox
+from numba.extending import NativeValue, intrinsic, unbox
 
 _MACHINE_WORD = ir.IntType(64)
+_BYTE: Any = ctypes.c_char
+_instruction: Any = intrinsic  # typed Any: only compiled code calls the result
 _NUMBERS: dict[Any, types.Type] = {
     bool: types.boolean,
     int: types.int64,
@@ -91,7 +94,7 @@ def by_reference(record: Any) -> Reference:
         if key is np.ndarray:
             assert value.flags.c_contiguous  # compiled code ignores the strides
             key = value.dtype, value.ndim
-            address = value.ctypes.data
+            address = _first_byte(value)
             words += (0, 0, value.size, value.itemsize, address, *value.shape, *value.strides)
         elif value is None:
             words.append(0)
@@ -108,6 +111,32 @@ def by_reference(record: Any) -> Reference:
     own: Any = type(record)
     memory = np.array(words, np.int64)
     return Reference(_kind_of(own, tuple(keys)), memory.ctypes.data, (memory, kept))
+
+
+def _first_byte(array: np.ndarray) -> int:
+    """Address of the first element; ``array.ctypes.data`` takes four times as long."""
+    if array.size and array.flags.writeable:
+        return ctypes.addressof(_BYTE.from_buffer(array))
+    return int(array.ctypes.data)
+
+
+class KeptReference:
+    """The reference to the last of several records, which often have the same fields."""
+
+    def __init__(self) -> None:
+        self._record: Any = ()
+        self._reference: Any = None
+
+    def to(self, record: Any) -> Reference:
+        """`by_reference`, which is called only if a field differs from that of the last record."""
+        if len(self._record) != len(record) or any(map(_differ, self._record, record)):
+            self._record, self._reference = record, by_reference(record)
+        return self._reference
+
+
+def _differ(one: Any, other: Any) -> bool:
+    """Whether two fields are not the same object, nor equal numbers."""
+    return one is not other and (type(one) not in _NUMBERS or one != other)
 
 
 @cache
@@ -160,3 +189,18 @@ def _read_field(context, builder, kind, pointer, name):
     if is_narrow:
         value = builder.trunc(value, own)
     return impl_ret_borrowed(context, builder, field, value)
+
+
+@_instruction
+def reference_at(typing_context, addresses, i, like):
+    """The reference whose address is ``addresses[i]``, int64; its type is that of ``like``."""
+
+    def generate(context, builder, signature, arguments):
+        kind = signature.args[0]
+        view = context.make_array(kind)(context, builder, arguments[0])
+        at = cgutils.get_item_pointer(
+            context, builder, kind, view, [arguments[1]], wraparound=False
+        )
+        return builder.inttoptr(builder.load(at), _MACHINE_WORD.as_pointer())
+
+    return like(addresses, types.int64, like), generate

@@ -10,26 +10,25 @@ update      raw predictions, by the value of each row's leaf
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from gpuboost.backends.host.backend import HostBackend
 from gpuboost.backends.host.boosting import HostBooster
-from gpuboost.backends.numba.boosting import losses
-from gpuboost.backends.numba.boosting.gradients import Directions, class_directions, directions
 from gpuboost.backends.numba.boosting.level_wise_rounds import LevelRounds, grows_by_levels
-from gpuboost.backends.numba.boosting.quantise import SHARED_ROWS, add_values, rows_of_tree
+from gpuboost.backends.numba.boosting.quantise import rows_of_tree
+from gpuboost.backends.numba.boosting.row_sets import Directions, VisitedRows
 from gpuboost.backends.numba.common.order_statistics import CompiledOrder
 from gpuboost.backends.numba.common.row_major import find_leaves, row_major
 from gpuboost.backends.numba.depth_first.tree_grower import DepthFirstGrower
-from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.boosting import Gradients, Scale
 from gpuboost.engine.ensembles.boosting_task import BoostTask
 from gpuboost.engine.ensembles.traversal import used_codes
-from gpuboost.engine.fixed_point import exponent_of
 from gpuboost.engine.growth.tree import Tree
 from gpuboost.engine.task import GrownTree
 from gpuboost.engine.tree_rows import TreeRows
@@ -47,9 +46,8 @@ class NumbaBooster(HostBooster):
         self.grows_by_levels = grows_by_levels(task)  # else depth-first
         self._levels = LevelRounds(task, self._pool) if self.grows_by_levels else None
         self._grower: DepthFirstGrower | None = None  # depth-first grower of the previous round
-        # For several classes: the directions and losses of the training rows at their current raw
-        # predictions; None if they must be computed again.
-        self._made: tuple[Directions, np.ndarray] | None = None
+        self._made: tuple[Any, Any] = (None, None)  # `Directions` and `Gradients` of the last round
+        self._rows = self._visited_rows() if task.loss.has_formula else []
         self._by_row: dict[int, np.ndarray] = {}  # row-major codes of binned row sets
         if self._levels is not None and self._levels.are_features:
             self._by_row[0] = self._levels.by_row
@@ -66,32 +64,51 @@ class NumbaBooster(HostBooster):
         The largest and approximate mean magnitudes of gradients and hessians are kept for `scale`
         and `grow`.
         """
-        loss, rows = self.task.loss, self._predicted()
-        if loss.takes_rows:
-            made = self._of_classes()[0]
+        if self._rows:
+            made = self._visited(0).directions()
         else:
-            made = directions(loss, rows, self.parameter, self._pool)
+            made = Directions.of(*self.task.loss.gradients(self._predicted(), self.parameter))
         self._largest, self._means = made.sizes.max(axis=0)[::2], made.sizes.mean(axis=0)[1::2]
         inside = self.rows_of_round(number)
-        return Gradients(made.gradient.T, made.hessian.T, self._whole, inside)
+        if self._made[0] is not made or self._made[1].inside is not inside:
+            gradients = Gradients(made.gradient.T, made.hessian.T, self._whole, inside)
+            self._made = made, gradients
+        return self._made[1]
 
     def mean_loss(self, rows: int = 0, weights: np.ndarray | None = None) -> float:
         """Mean loss of a row set, with its own weights or with ``weights``."""
-        loss, predicted = self.task.loss, self._predicted(rows, weights)
-        if not loss.takes_rows or rows > 0:
-            return losses.mean_loss(loss, predicted, self.parameter, self._pool)
-        return losses.mean_of(self._of_classes()[1], predicted, self._pool)
+        if not self._rows:
+            return super().mean_loss(rows, weights)
+        own = self._visited(rows)
+        if rows > 0 and self._is_train(self._sets[rows]):
+            own.forget()
+        return own.mean_loss(weights)
 
-    def _of_classes(self) -> tuple[Directions, np.ndarray]:
-        """Directions and losses of the training rows for several classes, computed together."""
-        if self._made is None:
-            own = self._predicted()
-            self._made = class_directions(own, self.parameter, self._pool)
-        return self._made
+    def _visited_rows(self) -> list[VisitedRows]:
+        """All row sets, whose raw predictions get the layout that visits take."""
+        loss, found = self.task.loss, []
+        order: Any = "C" if loss.takes_rows else "F"
+        for place, rows in enumerate(self._sets):
+            shares = place > 0 and self._is_train(rows)
+            self._raw[place] = self._raw[0] if shares else np.asarray(self._raw[place], order=order)
+            found.append(VisitedRows(loss, self._predicted(place), self._pool, place == 0))
+        return found
+
+    def _visited(self, rows: int) -> VisitedRows:
+        """A row set, with the parameter of this round."""
+        self._rows[rows].set_parameter(self.parameter)
+        return self._rows[rows]
+
+    def add_trees(self, rows: int, trees: Sequence[Tree], leaves: Sequence[np.ndarray]) -> None:
+        """Add the values of leaves; for the training rows, the next directions follow."""
+        if self._rows:
+            self._visited(rows).add(trees, leaves)
+        else:
+            super().add_trees(rows, trees, leaves)
 
     def scale(self, made: Gradients) -> Scale:
         """Scale of the round's integers, as exponents of 2."""
-        largest, heaviest = (int(exponent_of(np.array([[x]]))[0]) for x in self._largest)
+        largest, heaviest = (math.frexp(x)[1] if x > 0.0 else 0 for x in self._largest)
         return Scale.of_exponents(largest, heaviest, len(made.gradient), made.whole is not None)
 
     def grow(self, number: int, made: Gradients, scale: Scale) -> Sequence[GrownTree]:
@@ -134,15 +151,3 @@ class NumbaBooster(HostBooster):
             by_row = self._by_row[place]
         find_leaves(tree, by_row, missing_code, rows, leaf, self._pool)
         return leaf
-
-    def update(self, raw: np.ndarray, tree: Tree, leaf: np.ndarray, column: int) -> None:
-        """Add the value of each row's leaf to the row's raw predictions, in place."""
-        self._made = None
-        if tree.value.shape[1] > 1:
-            super().update(raw, tree, leaf, column)
-            return
-        value, own = contiguous(tree.value[:, 0], np.float64), raw[:, column]
-        self._pool.share(
-            lambda _, barrier: add_values(value, leaf, own, barrier),
-            len(raw) > SHARED_ROWS,
-        )

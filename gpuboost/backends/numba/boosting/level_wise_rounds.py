@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import repeat
+from typing import Any
 
 import numpy as np
 
 from gpuboost.backends.numba.boosting.quantise import (
+    PACK_ROWS,
     QUANTISE_CHUNK,
     SHARED_ROWS,
-    pack_words,
-    place_rows,
+    RowWords,
     two_factors,
 )
 from gpuboost.backends.numba.common.arguments import (
@@ -27,11 +28,11 @@ from gpuboost.backends.numba.common.records import Problem
 from gpuboost.backends.numba.common.row_major import row_major
 from gpuboost.backends.numba.level_wise.feature_bundles import bundle_codes, plan_bundles
 from gpuboost.backends.numba.level_wise.feature_sampling import CANDIDATE, EXCLUDED
-from gpuboost.backends.numba.level_wise.grower import LevelGrower, Shape
+from gpuboost.backends.numba.level_wise.grower import ALL_SMALL, LevelGrower, Shape
 from gpuboost.backends.numba.level_wise.histograms import ROWS_PER_CHECK
-from gpuboost.backends.numba.level_wise.partition import Leaves
+from gpuboost.backends.numba.level_wise.leaves import Leaves
 from gpuboost.backends.numba.level_wise.records import Samples
-from gpuboost.backends.numba.references import Reference, by_reference
+from gpuboost.backends.numba.references import KeptReference, Reference, by_reference
 from gpuboost.backends.numba.splits.plugins import NO_PLUGINS
 from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.backends.numba.threads.pool import ThreadPool
@@ -39,15 +40,16 @@ from gpuboost.engine import randomness
 from gpuboost.engine.ensembles.boosting import GRADIENT_BITS, HESSIAN_BITS, Gradients, Scale
 from gpuboost.engine.ensembles.boosting_task import BoostTask
 from gpuboost.engine.quantise import VALUE_BITS
-from gpuboost.engine.sampling import root_key
-from gpuboost.engine.task import GrownTree
+from gpuboost.engine.sampling import root_keys
+from gpuboost.engine.task import NO_LIMIT, GrownTree
 
 # Largest ratio of all features to a node's candidate features, per thread of a tree, at which trees
 # grow level by level. With 60k to 250k rows, both growers are equally fast (measured) at a ratio of
 # 5 to 10 with 100 columns and two threads, at a larger ratio with 28 columns, and at a ratio of 2
 # to 5 on one thread.
 MAX_PASSED_OVER = 3
-MIN_LEVEL_WISE_ROWS = 4_000  # with fewer rows depth-first growth is faster (measured)
+KEYS_AHEAD = 256  # trees whose keys are computed at once
+_NO_ROWS, _NOT_WHOLE = np.zeros(0, np.uint32), np.zeros(0, np.int32)
 
 
 def grows_by_levels(task: BoostTask) -> bool:
@@ -55,10 +57,10 @@ def grows_by_levels(task: BoostTask) -> bool:
 
     Level-wise growth requires one channel, a maximum depth above 0, no random thresholds, the same
     limits for all trees of a round (so with several trees, neither min_weight_fraction_leaf nor
-    min_impurity_decrease), enough candidate features per node, enough memory, enough rows and a
-    dense matrix. All other trees are grown depth-first, each by one thread. In level-wise growth of
-    deep trees, the subtrees of small nodes are also grown depth-first, and all threads share them
-    (`level_wise.subtrees`).
+    min_impurity_decrease), enough candidate features per node, enough memory and a dense matrix;
+    best-first, it also requires enough rows. All other trees are grown depth-first, each by one
+    thread. In level-wise growth of deep trees, the subtrees of small nodes are also grown
+    depth-first, and all threads share them (`level_wise.subtrees`).
 
     A round of 200k x 28 with two threads takes, depth-first and level by level: 120 and 39 ms with
     12 levels; 183 and 57 ms with unlimited depth and 20 rows per leaf. With 6 levels: 32 and 8 ms
@@ -70,7 +72,7 @@ def grows_by_levels(task: BoostTask) -> bool:
     ordinary = options.max_depth > 0 and not options.random_thresholds
     alike = options.min_weight_fraction_leaf == 0.0 and options.min_impurity_decrease == 0.0
     alike |= task.trees_per_round == 1
-    large = task.matrix.n_samples >= MIN_LEVEL_WISE_ROWS
+    large = task.matrix.n_samples >= ALL_SMALL or options.max_leaf_nodes == NO_LIMIT
     large &= not task.matrix.grows_sparse
     if not (one_channel and ordinary and alike and large and _has_enough_features(task)):
         return False
@@ -132,6 +134,14 @@ def hessian_bits(means: tuple[float, float], largest: tuple[int, int]) -> int:
     return int(min(max(round((63 + ratio) / 2), minimum), maximum))
 
 
+def _columns_of(made: Gradients) -> tuple[np.ndarray, ...]:
+    """The first four fields of `RowWords`."""
+    gradient, hessian = (contiguous(x.T, np.float64) for x in (made.gradient, made.hessian))
+    inside = _NO_ROWS if made.inside is None else np.flatnonzero(made.inside).astype(np.uint32)
+    whole = _NOT_WHOLE if made.whole is None else contiguous(made.whole, np.int32)
+    return gradient, hessian, whole, inside
+
+
 class LevelRounds:
     """The buffers and steps of a fit whose trees are grown level by level."""
 
@@ -142,17 +152,28 @@ class LevelRounds:
         self._columns = plan_bundles(self._matrix)
         self.are_features = shape.n_columns == shape.n_features  # no column is a bundle
         self.by_row = row_major(bundle_codes(self._matrix, self._columns), pool)
+        self._codes_by_row = self.by_row.view(np.uint64)
         n, n_trees = shape.n_samples, shape.n_trees
         self._word = np.empty((n_trees, n), np.int64)
         self.leaf = np.zeros((n_trees, n), np.int32)
-        self._sums = np.zeros((self._grower.n_chunks, 2, 3), np.int64)
         self._row_sums = np.zeros((n_trees * -(-n // QUANTISE_CHUNK), 2), np.int64)
+        self._row = self._grower.state.row[0]  # the initial order of the rows
+        self._words, self._bits = KeptReference(), np.zeros(1, np.int64)
+        self._scales, self._wide_scales = np.zeros(4), np.zeros(4)
+        self._rounding_keys, self._keys = (np.zeros(n_trees, np.uint64) for _ in range(2))
+        self._roots = np.zeros((n_trees, 4), np.int64)
         threads = range(task.n_threads)
         self._scratch = [by_reference(make_scratch(0, shape.n_features)) for _ in threads]
         self._given, codes = by_reference(self._matrix), self._grower.local_codes
         self._local = [by_reference(self._matrix._replace(codes=own)) for own in codes]
         self._constraints = by_reference(constraints_of(task.options, shape.n_features))
         self._plugins = NO_PLUGINS
+        # What was computed from the last gradients, for coming trees, and from the last limits.
+        self._made: Gradients | None = None
+        self._columns_of_made: tuple[np.ndarray, ...] = ()
+        self._heaviest = 0
+        self._numbers, self._many_keys = range(0), (self._keys, self._rounding_keys)
+        self._known: Any = None
 
     def grow(
         self, made: Gradients, means: tuple[float, float], scale: Scale, trees: range
@@ -162,44 +183,61 @@ class LevelRounds:
         The leaves of rows outside the trees are not set. ``means`` are the approximate mean
         magnitudes of the gradients and hessians.
         """
-        gradient, hessian = (contiguous(x.T, np.float64) for x in (made.gradient, made.hessian))
-        rows = np.zeros(0, np.uint32)  # all rows
-        if made.inside is not None:
-            rows = np.flatnonzero(made.inside).astype(np.uint32)
-        whole = contiguous(rows[:0] if made.whole is None else made.whole, np.int32)
-        samples = self._pack((gradient, hessian, whole), means, scale, trees)
-        roots = self._load(samples, rows)
-        keys = np.array([root_key(self.task.seed, tree) for tree in trees], np.uint64)
-        scales = np.array((*two_factors(scale.wide_gradient), *two_factors(scale.wide_hessian)))
-        leaves = Leaves(gradient, hessian, scales, self.leaf, self._sums)
+        if made is not self._made:
+            self._made, self._columns_of_made = made, _columns_of(made)
+            self._heaviest = int(self._columns_of_made[2].max(initial=0))
+        gradient, hessian, _, inside = self._columns_of_made
+        scales = (*two_factors(scale.wide_gradient), *two_factors(scale.wide_hessian))
+        self._wide_scales[:] = scales
+        self._set_keys(trees)
+        samples = self._pack(self._columns_of_made, means, scale)
+        sums = self._grower.sums
+        leaves = Leaves(inside, gradient, hessian, self._wide_scales, self.leaf, sums)
         self._allow_features(trees)
-        minimum = [min_category(self.task.options, int(root)) for root in roots[:, 3]]
-        self._grower.state.min_category[: len(minimum)] = minimum
-        are_ones = made.whole is not None and bool(whole.max() <= 1)
-        weights = Weights(int(roots[0, 3]), are_ones, some_are_zero=False)
-        problems = self._problems(scale, weights, samples)
-        return self._grower.grow(self.pool, *problems, samples, roots, keys, leaves)
+        self._set_limits(scale, made.whole is not None and samples.max_hessian <= 1, samples)
+        return self._grower.grow(self.pool, samples, self._roots, self._keys, leaves)
+
+    def _set_keys(self, trees: range) -> None:
+        """Set the keys of the trees' roots and of their rounding, computed for many rounds."""
+        if trees.start not in self._numbers or trees.stop - 1 not in self._numbers:
+            self._numbers = range(trees.start, trees.stop + KEYS_AHEAD)
+            numbers, seed = np.arange(trees.start, trees.stop + KEYS_AHEAD), self.task.seed
+            rounding = randomness.stream_key(seed, randomness.ROUND_GRADIENT, numbers)
+            self._many_keys = root_keys(seed, numbers), rounding
+        own = slice(trees.start - self._numbers.start, trees.stop - self._numbers.start)
+        self._keys[:], self._rounding_keys[:] = (keys[own] for keys in self._many_keys)
 
     def _allow_features(self, trees: range) -> None:
-        """Set the features that each tree may split on."""
-        features_of, space = self.task.features_of, self._grower
-        state = space.state
+        """Set the features that each tree may split on; all trees of a fit have a root."""
+        features_of, space, options = self.task.features_of, self._grower, self.task.options
+        state, every = space.state, np.arange(self.task.matrix.n_features)
+        if space.shape.categorical:
+            minimum = [min_category(options, int(root)) for root in self._roots[:, 3]]
+            state.min_category[: len(minimum)] = minimum
+        if features_of is None and state.n_features.all():
+            return
         for place, tree in enumerate(trees):
-            own = np.arange(self.task.matrix.n_features)
-            if features_of is not None:
-                own = np.unique(features_of(tree))
+            own = every if features_of is None else np.unique(features_of(tree))
             state.features[place, : len(own)], state.n_features[place] = own, len(own)
             if not space.shape.node_sampling:
                 space.work.feature_status[place] = EXCLUDED
                 space.work.feature_status[place, own] = CANDIDATE
 
-    def _problems(
-        self, scale: Scale, weights: Weights, samples: Samples
-    ) -> tuple[list[Reference], list[Reference]]:
-        """The `Problem` of each thread, and those for small nodes; trees set their features."""
-        options = scale.options(self.task.options, self.task.min_hessian)
-        limits = limits_of(options, scale.target(1), weights)
+    def _set_limits(self, scale: Scale, are_ones: bool, samples: Samples) -> None:
+        """Set the `Problem` of each thread, and those for small nodes; trees set their features.
+
+        They depend on the scale and, if limits are fractions of it, on the hessian of the root.
+        """
+        of_user, root_hessian = self.task.options, int(self._roots[0, 3])
+        has_fractions = of_user.min_weight_fraction_leaf > 0 or of_user.min_impurity_decrease > 0
         largest = samples.max_gradient, samples.max_hessian
+        known = scale, are_ones, largest, root_hessian if has_fractions else 0
+        if known == self._known:
+            return
+        self._known = known
+        options = scale.options(of_user, self.task.min_hessian)
+        weights = Weights(root_hessian, are_ones, some_are_zero=False)
+        limits = limits_of(options, scale.target(1), weights)
         packing = choose_gradient_packing(*largest, limits.min_samples_leaf > 1)
         parts = by_reference(limits), self._constraints, by_reference(packing)
         if self._plugins is NO_PLUGINS:
@@ -212,44 +250,32 @@ class LevelRounds:
                 for matrix, scratch in zip(matrices, self._scratch, strict=False)
             ]
 
-        return of_threads(repeat(self._given)), of_threads(self._local)
+        self._grower.set_problems(of_threads(repeat(self._given)), of_threads(self._local))
 
     def _pack(
-        self,
-        columns: tuple[np.ndarray, ...],
-        means: tuple[float, float],
-        scale: Scale,
-        trees: range,
+        self, columns: tuple[np.ndarray, ...], means: tuple[float, float], scale: Scale
     ) -> Samples:
-        """Pack the gradients and hessians of all rows and trees into words.
+        """Pack the gradients and hessians of the rows of all trees into words; set the roots.
 
-        ``columns`` holds the first three arguments of `pack_words`; ``means`` are as in `grow`.
+        ``columns`` holds the first four fields of `RowWords`; ``means`` are as in `grow`.
         """
-        whole, word, seed = columns[2], self._word, self.task.seed
-        scales = np.array((*two_factors(scale.gradient), *two_factors(scale.hessian)))
-        means = tuple(np.ldexp(means, (scale.gradient, scale.hessian)))
+        (gradient, hessian, whole, inside), word, sums = columns, self._word, self._row_sums
+        self._scales[:] = (*two_factors(scale.gradient), *two_factors(scale.hessian))
         largest = (1 << GRADIENT_BITS, 1 << HESSIAN_BITS)
         if whole.size:
-            largest = (1 << VALUE_BITS, int(whole.max()))
-        bits, purpose = hessian_bits(means, largest), randomness.ROUND_GRADIENT
-        keys = np.array([randomness.stream_key(seed, purpose, tree)[0] for tree in trees])
-        given = *columns, scales, keys, bits, word
-        self.pool.share(lambda _, barrier: pack_words(*given, barrier), word.size > SHARED_ROWS)
-        codes, shape = self._matrix.codes, self._grower.shape
-        of_columns = self.by_row.view(np.uint64), shape.n_columns, self._columns
-        return Samples(codes, *of_columns, word, bits, *largest, shape.tile)
-
-    def _load(self, samples: Samples, rows: np.ndarray) -> np.ndarray:
-        """Write the initial order of the rows; return `SharedArrays.roots`."""
-        word, bits, row = samples.word, samples.hessian_bits, self._grower.state.row[0]
-        n, sums = len(rows) or word.shape[1], self._row_sums
-        self.pool.share(
-            lambda _, barrier: place_rows(word, bits, rows, row, sums, barrier),
+            largest = (1 << VALUE_BITS, self._heaviest)
+        in_units = np.ldexp(means, (scale.gradient, scale.hessian))
+        self._bits[0] = hessian_bits((float(in_units[0]), float(in_units[1])), largest)
+        buffers = self._scales, self._rounding_keys, self._bits, word, self._row, sums
+        self.pool.run(
+            PACK_ROWS,
+            self._words.to(RowWords(gradient, hessian, whole, inside, *buffers)),
             word.size > SHARED_ROWS,
         )
-        n_trees = len(word)
+        n, n_trees, roots = len(inside) or word.shape[1], len(word), self._roots
         chunks = -(-n // QUANTISE_CHUNK)
-        roots = np.empty((n_trees, 4), np.int64)
         roots[:, 0], roots[:, 1] = np.arange(n_trees) * n, n
         roots[:, 2:] = sums[: n_trees * chunks].reshape(n_trees, chunks, 2).sum(axis=1)
-        return roots
+        codes, shape = self._matrix.codes, self._grower.shape
+        of_columns = self._codes_by_row, shape.n_columns, self._columns
+        return Samples(codes, *of_columns, word, int(self._bits[0]), *largest, shape.tile)

@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 from math import ldexp
+from typing import NamedTuple
 
 import numpy as np
 
 from gpuboost.backends.numba.common.packed_words import nearest_integer
 from gpuboost.backends.numba.compiler import entry, inlined, randomness
 from gpuboost.backends.numba.threads.barrier import next_task
+from gpuboost.backends.numba.threads.commands import SharedFunction
 from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.engine.ensembles.boosting import Gradients, Scale
 from gpuboost.engine.tree_rows import TreeRows
@@ -19,7 +21,7 @@ from gpuboost.engine.tree_rows import TreeRows
 hash_index = randomness.hash_index
 
 QUANTISE_CHUNK = 1 << 13  # rows of one task
-SHARED_ROWS = 1 << 15  # up to this number of rows of all trees, one thread is faster (measured)
+SHARED_ROWS = 1 << 13  # up to this number of rows of all trees, one thread is faster (measured)
 _S32 = np.uint64(32)
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 _UNIT = 2.0**-32
@@ -34,67 +36,92 @@ def _rounded(gradient, hessian, scales, key, i):
     return g, max(np.int64(np.floor(hessian[i] * scales[2] * scales[3] + down)), np.int64(1))
 
 
-@entry
-def pack_words(gradient, hessian, whole, scales, keys, bits, word, barrier):
-    """Fill ``word`` (T, n) with the packed gradients and hessians of all rows and trees.
+class RowWords(NamedTuple):
+    """The arguments of `pack_rows`: T trees of n rows each.
 
-    ``gradient`` is (T, n), ``hessian`` (T, n), or (1, n) if it is the same for all trees;
-    ``scales`` (4,) holds `two_factors` for gradients, then for hessians. The low ``bits`` bits of a
-    word are the hessian, and ``keys`` (T,) are the keys of the hashes. If hessians are integer
-    weights, they are in ``whole`` (n,), and gradients are rounded to the nearest integer; otherwise
-    ``whole`` is empty.
+    Attributes
+    ----------
+    gradient : float64 (T, n)
+        Gradient of each row in each tree, times -1.
+    hessian : float64 (T, n) or (1, n)
+        One row if the hessian is the same for all trees.
+    whole : int32 (n,) or (0,)
+        Hessians that are integer weights: gradients are then rounded to the nearest integer.
+    inside : uint32 (m,) or (0,)
+        The rows in the trees; none if all are.
+    scales : float64 (4,)
+        `two_factors` for gradients, then for hessians.
+    keys : uint64 (T,)
+        Keys of the hashes by which gradients and hessians are rounded up or down.
+    bits : int64 (1,)
+        Number of low bits of a word, which hold the hessian.
+    word : int64 (T, n)
+        For each tree and row, the packed gradient and hessian.
+    row : uint32 (at least T * m,)
+        Initial order of the rows, tree after tree.
+    sums : int64 (T * chunks, 2)
+        Sums of gradients and of hessians of each chunk of each tree.
     """
-    n = word.shape[1]
-    chunks = (n + QUANTISE_CHUNK - 1) // QUANTISE_CHUNK
-    task = next_task(barrier)
-    while task < chunks * word.shape[0]:
+
+    gradient: np.ndarray
+    hessian: np.ndarray
+    whole: np.ndarray
+    inside: np.ndarray
+    scales: np.ndarray
+    keys: np.ndarray
+    bits: np.ndarray
+    word: np.ndarray
+    row: np.ndarray
+    sums: np.ndarray
+
+
+@inlined
+def _pack_chunk(given, tree, first, last):
+    """Pack the gradients and hessians of some of the rows in a tree."""
+    gradient, word, scales, bits = (
+        given.gradient[tree],
+        given.word[tree],
+        given.scales,
+        given.bits[0],
+    )
+    hessian = given.hessian[tree if given.hessian.shape[0] > 1 else 0]
+    if given.whole.size:
+        for j in range(first, last):
+            i = given.inside[j] if given.inside.size else np.uint32(j)
+            g = nearest_integer(gradient[i], scales[0], scales[1])
+            word[i] = (g << bits) + np.int64(given.whole[i])
+    elif given.inside.size:
+        for j in range(first, last):
+            i = given.inside[j]
+            g, h = _rounded(gradient, hessian, scales, given.keys[tree], i)
+            word[i] = (g << bits) + h
+    else:
+        for i in range(first, last):
+            g, h = _rounded(gradient, hessian, scales, given.keys[tree], i)
+            word[i] = (g << bits) + h
+
+
+def pack_rows(given, thread, barrier):
+    """Fill the words, initial order and sums of the rows, taking chunks until none is left."""
+    n = given.inside.size if given.inside.size else given.word.shape[1]
+    chunks, bits = (n + QUANTISE_CHUNK - 1) // QUANTISE_CHUNK, given.bits[0]
+    mask, task = (np.int64(1) << bits) - np.int64(1), next_task(barrier)
+    while task < chunks * given.word.shape[0]:
         tree, first = task // chunks, task % chunks * QUANTISE_CHUNK
-        own_g, own_h = gradient[tree], hessian[tree if hessian.shape[0] > 1 else 0]
-        last = min(first + QUANTISE_CHUNK, n)
-        if whole.size:
-            for i in range(first, last):
-                g = nearest_integer(own_g[i], scales[0], scales[1])
-                word[tree, i] = (g << bits) + np.int64(whole[i])
-        else:
-            for i in range(first, last):
-                g, h = _rounded(own_g, own_h, scales, keys[tree], i)
-                word[tree, i] = (g << bits) + h
-        task = next_task(barrier)
-
-
-@entry
-def place_rows(word, bits, inside, row, sums, barrier):
-    """Write the initial order of the rows of all trees, and sum the words of each chunk.
-
-    ``inside`` holds the uint32 rows in the trees, or is empty for all rows. They are written to
-    ``row``, tree after tree. ``sums``, int64 (at least T * chunks, 2), gets the sum of gradients
-    and the sum of hessians of each chunk: first of all chunks of the first tree, then of the next.
-    """
-    n = inside.size if inside.size else word.shape[1]
-    chunks, mask = (n + QUANTISE_CHUNK - 1) // QUANTISE_CHUNK, (np.int64(1) << bits) - np.int64(1)
-    task = next_task(barrier)
-    while task < chunks * word.shape[0]:
-        tree, first = task // chunks, task % chunks * QUANTISE_CHUNK
-        gradient, hessian, at = np.int64(0), np.int64(0), tree * n
-        for j in range(first, min(first + QUANTISE_CHUNK, n)):
-            i = inside[j] if inside.size else np.uint32(j)
-            own = word[tree, i]
+        last, word = min(first + QUANTISE_CHUNK, n), given.word[tree]
+        _pack_chunk(given, tree, first, last)
+        gradient, hessian, row = np.int64(0), np.int64(0), given.row[tree * n : (tree + 1) * n]
+        for j in range(np.uint64(first), np.uint64(last)):
+            i = given.inside[j] if given.inside.size else np.uint32(j)
+            own = word[i]
             gradient += own >> bits
             hessian += own & mask
-            row[at + j] = i
-        sums[task, 0], sums[task, 1] = gradient, hessian
+            row[j] = i
+        given.sums[task, 0], given.sums[task, 1] = gradient, hessian
         task = next_task(barrier)
 
 
-@entry
-def add_values(value, leaf, raw, barrier):
-    """Add the value of each row's leaf to a column of raw predictions, (n,)."""
-    n = leaf.size
-    task = next_task(barrier)
-    while task * QUANTISE_CHUNK < n:
-        for i in range(task * QUANTISE_CHUNK, min((task + 1) * QUANTISE_CHUNK, n)):
-            raw[i] += value[leaf[i]]
-        task = next_task(barrier)
+PACK_ROWS = SharedFunction(pack_rows)
 
 
 @entry

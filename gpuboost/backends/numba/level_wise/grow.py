@@ -9,10 +9,10 @@
         rows that go left                      chunks of rows
         children and positions of their rows   one thread
         moves of rows to the children          chunks of rows
-    leaf sums                                  chunks of rows
+    leaves of rows, leaf sums                  chunks of rows
 
 The right column says who runs a step: one thread, or all threads, which take tasks of the given
-kind. In deep trees, `subtrees` splits the small nodes and computes the leaf sums, in a second call.
+kind. In deep trees, `subtrees` splits the small nodes and finds the leaves, in a second call.
 The arrays that connect the passes are in `records`.
 """
 
@@ -21,22 +21,24 @@ The arrays that connect the passes are in `records`.
 
 from __future__ import annotations
 
-from gpuboost.backends.numba.compiler import entry, spliced
+from gpuboost.backends.numba.compiler import spliced
 from gpuboost.backends.numba.level_wise.histograms import sum_chunks
-from gpuboost.backends.numba.level_wise.partition import decide_chunks, move_chunks, sum_ends
+from gpuboost.backends.numba.level_wise.leaves import finish_leaves
+from gpuboost.backends.numba.level_wise.partition import decide_chunks, move_chunks
 from gpuboost.backends.numba.level_wise.policy import (
     CAPACITY,
+    CHUNKS,
+    OPEN,
+    PAIRS,
     accept_splits,
     assign_children,
-    list_ends,
     make_roots,
     plan,
 )
 from gpuboost.backends.numba.level_wise.search import search_tasks
+from gpuboost.backends.numba.references import reference_at
 from gpuboost.backends.numba.threads.barrier import barrier_wait, last_arrives, release
-
-# Indices of ``level``: the numbers of open nodes, sibling pairs and chunks.
-OPEN, PAIRS, CHUNKS = range(3)
+from gpuboost.backends.numba.threads.commands import SharedFunction
 
 
 @spliced
@@ -82,18 +84,16 @@ def grow_levels(problem, samples, state, work, partial, level, capacities, barri
             release(barrier)
 
 
-@entry
-def grow_together(problem, shared, partial, barrier):
-    """Grow all trees, and compute the leaf sums of chunks; set ``level[CHUNKS]`` to their number.
+def grow_together(shared, thread, barrier):
+    """Grow all trees, and fill `leaves.Leaves`; ``shared`` is a `records.SharedArrays`.
 
-    If small nodes are left, they are not split here, and `subtrees.finish_together` computes the
-    leaf sums instead.
-
-    Every thread calls this with the same `records.SharedArrays` as ``shared``, and with its own
-    problem and partial sums.
+    If small nodes are left, they are not split here, and `subtrees.finish_together` finds the
+    leaves instead.
     """
-    samples, state, work, leaves = shared.samples, shared.state, shared.work, shared.leaves
+    samples, state, work = shared.samples, shared.state, shared.work
     roots, keys, level, capacities = shared.roots, shared.keys, shared.level, shared.capacities
+    own = reference_at(shared.threads, thread, shared.first_thread)
+    problem, partial = own.problem, own.partial
     if not barrier_wait(barrier):
         return
     if last_arrives(barrier):
@@ -101,10 +101,8 @@ def grow_together(problem, shared, partial, barrier):
         level[PAIRS], level[CHUNKS] = plan(problem, state, work, level[OPEN], capacities)
         release(barrier)
     grow_levels(problem, samples, state, work, partial, level, capacities, barrier)
-    if state.n_small[0] > 0:
-        return
-    if last_arrives(barrier):
-        level[CHUNKS] = list_ends(problem, state, work, capacities)
-        release(barrier)
-    places = (problem.matrix.missing_code, capacities[CAPACITY])
-    sum_ends(samples, state, work, leaves, places, level[CHUNKS], barrier)
+    if state.n_small[0] == 0:
+        finish_leaves(problem, shared, thread, barrier)
+
+
+GROW_TOGETHER = SharedFunction(grow_together)

@@ -11,9 +11,9 @@ from gpuboost.backends.numba.common.numbering import grown_tree, make_columns
 from gpuboost.backends.numba.common.records import NODE, SPLIT, Limits
 from gpuboost.backends.numba.level_wise.feature_bundles import BINS, FeatureBundles
 from gpuboost.backends.numba.level_wise.feature_sampling import sampling_plugins
-from gpuboost.backends.numba.level_wise.grow import CHUNKS, grow_together
+from gpuboost.backends.numba.level_wise.grow import GROW_TOGETHER
 from gpuboost.backends.numba.level_wise.histograms import TILE
-from gpuboost.backends.numba.level_wise.partition import Leaves
+from gpuboost.backends.numba.level_wise.leaves import Leaves
 from gpuboost.backends.numba.level_wise.policy import collect
 from gpuboost.backends.numba.level_wise.records import (
     NODE_CHUNK,
@@ -22,9 +22,15 @@ from gpuboost.backends.numba.level_wise.records import (
     LevelWork,
     Samples,
     SharedArrays,
+    ThreadArrays,
 )
-from gpuboost.backends.numba.level_wise.subtrees import finish_together, make_local
-from gpuboost.backends.numba.references import Reference, ReferenceType, by_reference
+from gpuboost.backends.numba.level_wise.subtrees import FINISH_TOGETHER, make_local
+from gpuboost.backends.numba.references import (
+    KeptReference,
+    Reference,
+    ReferenceType,
+    by_reference,
+)
 from gpuboost.backends.numba.splits.plugins import plugins_of
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine.task import NO_LIMIT, GrownTree
@@ -38,6 +44,7 @@ SUBTREE_ROWS = 1 << 11  # smallest `Shape.small` other than 0 (1000 to 4000 rows
 # the end is not slower (with 300 to 800 rows, both ways measure alike). Trees of at most SHALLOW
 # levels and best-first trees have no small nodes, so `subtrees` is not compiled for them.
 SMALL_MEAN, SHALLOW = 200, 7
+ALL_SMALL = 4000  # with fewer rows, a root is small, except in best-first growth
 _NODE_BYTES = 300  # approximate bytes of a node in all arrays, until it is part of a grown tree
 _ENDLESS = 40  # levels; no tree has 2**40 leaves
 SHARED_CELLS = 1 << 16  # rows of all trees times columns, for each thread after the first
@@ -109,6 +116,8 @@ class Shape:
         0 if all nodes are split level by level or best-first. The less memory there is for
         histograms, the larger is the number.
         """
+        if self.n_samples < ALL_SMALL and not self.best_first:
+            return self.n_samples + 1
         deepest = 2 ** min(self.depth - 1, _ENDLESS)
         if self.best_first or self.depth <= SHALLOW or self.n_samples >= SMALL_MEAN * deepest:
             return 0
@@ -152,6 +161,12 @@ class Shape:
     @property
     def _histogram_bytes(self) -> int:
         return self.fields * self.n_columns * BINS * 8
+
+    @property
+    def n_tables(self) -> int:
+        """Number of tables of leaf sums: one per thread if they are small next to the rows."""
+        nodes = self.n_trees * self.capacity * self.n_threads
+        return self.n_threads if nodes <= self.n_trees * self.n_samples else 1
 
     @property
     def histogram_bytes(self) -> int:
@@ -230,9 +245,10 @@ class LevelGrower:
 
     def __init__(self, shape: Shape) -> None:
         self.shape, self.state = shape, _make_state(shape)
-        self.n_chunks = shape.n_trees * shape.capacity + shape.n_parts + 1
-        self.work = _make_work(shape, self.n_chunks)
-        self.partial = on_cache_lines(shape.n_threads, shape.tile * BINS)
+        n_chunks = shape.n_trees * shape.capacity + shape.n_parts + 1
+        self.work = _make_work(shape, n_chunks)
+        self.sums = np.zeros((shape.n_tables, shape.n_trees * shape.capacity, 2), np.int64)
+        self._partial = on_cache_lines(shape.n_threads, shape.tile * BINS)
         # For each thread, if there can be small nodes: codes of the rows of one, and its buffers.
         n_rows, threads = (
             min(shape.small, shape.n_samples),
@@ -241,6 +257,10 @@ class LevelGrower:
         self.local_codes = [np.empty((shape.n_features, n_rows), np.uint8) for _ in threads]
         self._local = [make_local(n_rows) for _ in threads]
         self._state, self._work = by_reference(self.state), by_reference(self.work)
+        self._level, self._capacities = np.zeros(3, np.int64), np.zeros(4, np.int64)
+        self._threads: list[Reference] = []
+        self._addresses = np.zeros(shape.n_threads, np.int64)
+        self._samples, self._leaves, self._shared = (KeptReference() for _ in range(3))
 
     def plugins(self, problem: ReferenceType, limits: Limits, columns: FeatureBundles) -> Reference:
         """The `Plugins` of all rounds; ``problem`` is the type of their `Problem`."""
@@ -249,44 +269,47 @@ class LevelGrower:
             own = sampling_plugins(problem, self._state.kind, by_reference(columns).kind)
         return plugins_of(problem, limits, shape.categorical, shape.small > 0, **own)
 
+    def set_problems(self, problems: list[Reference], local_problems: list[Reference]) -> None:
+        """Set the `Problem` of each thread, and those with `local_codes`, for the next rounds."""
+        locals_: list[Reference | None] = [
+            by_reference(local._replace(problem=own))
+            for local, own in zip(self._local, local_problems, strict=True)
+        ]
+        locals_ = locals_ or [None] * len(problems)
+        given = zip(problems, self._partial, locals_, strict=True)
+        self._threads = [by_reference(ThreadArrays(*each)) for each in given]
+        self._addresses[:] = [each.address for each in self._threads]
+
     def grow(
         self,
         pool: ThreadPool,
-        problems: list[Reference],
-        local_problems: list[Reference],
         samples: Samples,
         roots: np.ndarray,
         keys: np.ndarray,
         leaves: Leaves,
     ) -> list[GrownTree]:
-        """Grow the trees of a round on a pool of threads, and fill `Leaves.leaf`.
+        """Grow the trees of a round on a pool of threads, and fill ``leaves``.
 
-        ``problems`` has one `Problem` per thread, and ``local_problems`` those with `local_codes`.
         See `records.SharedArrays` for ``roots`` and ``keys``.
         """
-        shape, state, level = self.shape, self.state, np.zeros(3, np.int64)
-        sums = by_reference(leaves)
+        shape, state = self.shape, self.state
         n_cells = int(roots[:, 1].sum()) * samples.n_columns
         n_threads = min(shape.n_threads, n_cells // max(SHARED_CELLS, 1) + 1)
         pieces = shape.pieces if n_threads > 1 else 1
-        capacities = np.array([shape.capacity, pieces, MIN_CHUNK_ROWS, shape.small], np.int64)
-        arrays = self._state, self._work, sums, roots, keys, level, capacities
-        shared = by_reference(SharedArrays(by_reference(samples), *arrays))
-
-        def grow(thread: int, barrier: np.ndarray) -> None:
-            grow_together(problems[thread], shared, self.partial[thread], barrier)
-
-        def finish(thread: int, barrier: np.ndarray) -> None:
-            local = by_reference(self._local[thread]._replace(problem=local_problems[thread]))
-            finish_together(problems[thread], shared, local, barrier)
-
-        pool.share(grow, n_threads > 1, n_threads)
+        self._capacities[:] = shape.capacity, pieces, MIN_CHUNK_ROWS, shape.small
+        of_leaves = self._leaves.to(leaves)
+        arrays = self._samples.to(samples), self._state, self._work, of_leaves, roots, keys
+        threads = self._level, self._capacities, self._addresses, self._threads[0]
+        shared = self._shared.to(SharedArrays(*arrays, *threads))
+        if shape.small > shape.n_samples:
+            state.n_small[0] = -1
+        else:
+            pool.run(GROW_TOGETHER, shared, n_threads > 1, n_threads)
         if state.n_small[0]:
-            pool.share(finish, n_threads > 1, n_threads)
+            pool.run(FINISH_TOGETHER, shared, n_threads > 1, n_threads)
         trees = []
         for tree in range(shape.n_trees):
-            n_sums, n_nodes = leaves.sums.shape[2] - 1, int(state.n_nodes[tree])
-            columns = make_columns(n_nodes, n_sums, shape.categorical)
-            place = tree, shape.capacity, int(level[CHUNKS])
-            trees.append(grown_tree(columns, collect(*arrays[:3], *place, by_reference(columns))))
+            columns = make_columns(int(state.n_nodes[tree]), 2, shape.categorical)
+            given = self._state, of_leaves, tree, shape.capacity, by_reference(columns)
+            trees.append(grown_tree(columns, collect(*given)))
         return trees

@@ -4,7 +4,7 @@
     plan              open nodes -> sibling pairs and chunks of the histograms
     accept_splits     best splits -> accepted splits, chunks of the partition
     assign_children   numbers of rows that go left -> children, positions of rows, next open nodes
-    list_ends         leaves -> chunks of the leaf sums
+    list_ends         leaves -> chunks of the leaves' rows
     collect           leaf sums -> trees
 
 The steps handle nodes but no rows, so one thread runs them.
@@ -30,6 +30,8 @@ from gpuboost.engine.task import NO_LIMIT
 # rows are in one node, number of rows up to which a node is one chunk, number of rows below which a
 # node is small.
 CAPACITY, PIECES, MIN_PIECE_ROWS, SMALL = range(4)
+# Indices of ``level``: the numbers of open nodes, sibling pairs and chunks.
+OPEN, PAIRS, CHUNKS = range(3)
 
 
 @inlined
@@ -82,6 +84,13 @@ def _may_split(problem, state, at, capacities):
     state.small[state.n_small[0]] = at
     state.n_small[0] += 1
     return False
+
+
+@helper
+def list_roots(problem, state, roots, keys, capacities):
+    """Create the roots, all of which are small, and list those that may be split."""
+    for tree in range(make_roots(problem, state, roots, keys, capacities[CAPACITY])):
+        _may_split(problem, state, tree * capacities[CAPACITY], capacities)
 
 
 @inlined
@@ -327,23 +336,13 @@ def list_ends(problem, state, work, capacities):
 
 
 @entry
-def collect(state, work, leaves, tree, capacity, n_chunks, columns):
-    """Fill the `TreeColumns` of one tree; return the number of masks.
-
-    ``n_chunks`` is the number of chunks of all trees that `list_ends` has listed.
-    """
+def collect(state, leaves, tree, capacity, columns):
+    """Fill the `TreeColumns` of one tree; return the number of masks."""
     first, sums = tree * capacity, columns.sums
-    for c in range(n_chunks):
-        at = work.chunks[c].owner
-        if at // capacity != tree:
-            continue
-        left = np.int64(state.nodes[at].left)
-        for side in range(2 if left > 0 else 1):
-            leaf = first + left + side if left > 0 else at
-            if left > 0:
-                state.nodes[leaf].count += leaves.sums[c, side, 0]
+    for table in range(leaves.sums.shape[0]):
+        for i in range(columns.order.size):
             for column in range(sums.shape[1]):
-                sums[state.number[leaf], column] += leaves.sums[c, side, 1 + column]
+                sums[i, column] += leaves.sums[table, first + i, column]
     n_masks = number_nodes(state.nodes[first : first + capacity], state.masks, columns)
     add_up(columns)
     return n_masks

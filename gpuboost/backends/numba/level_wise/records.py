@@ -188,6 +188,22 @@ class LevelWork(NamedTuple):
     found_mask: np.ndarray
 
 
+class ThreadArrays(NamedTuple):
+    """The arguments of one thread.
+
+    Attributes
+    ----------
+    problem : reference to Problem
+    partial : int64 (tile * 256,)
+        Partial sums of a tile, zero between passes.
+    local : reference to subtrees.Local, or None if no node can be small
+    """
+
+    problem: Reference
+    partial: np.ndarray
+    local: Reference | None
+
+
 class SharedArrays(NamedTuple):
     """The arguments shared by the threads that grow the trees of a round.
 
@@ -199,16 +215,20 @@ class SharedArrays(NamedTuple):
         Nodes, and positions of their rows.
     work : reference to LevelWork
         Work lists of the current level.
-    leaves : reference to Leaves
-        Arrays of the leaf sums.
+    leaves : reference to leaves.Leaves
+        Leaves of the rows, and their sums.
     roots : int64 (T, 4)
         First position, number of rows, gradient and hessian of each root.
     keys : uint64 (T,)
         Keys of the roots.
     level : int64 (3,)
-        Numbers of open nodes, sibling pairs and chunks, see `grow`.
+        Numbers of open nodes, sibling pairs and chunks, see `policy`.
     capacities : int64 (4,)
         Limits of nodes, chunks and rows, see `policy`.
+    threads : int64 (threads,)
+        Addresses of the `ThreadArrays` of all threads.
+    first_thread : reference to ThreadArrays
+        Those of the calling thread.
     """
 
     samples: Reference
@@ -219,3 +239,5 @@ class SharedArrays(NamedTuple):
     keys: np.ndarray
     level: np.ndarray
     capacities: np.ndarray
+    threads: np.ndarray
+    first_thread: Reference

@@ -28,15 +28,16 @@ from gpuboost.backends.numba.common.nodes import keep_mask, make_children
 from gpuboost.backends.numba.common.packed_words import pack
 from gpuboost.backends.numba.common.partition import split_rows
 from gpuboost.backends.numba.common.records import Rows
-from gpuboost.backends.numba.compiler import entry, helper, inlined, spliced
+from gpuboost.backends.numba.compiler import helper, inlined, spliced
 from gpuboost.backends.numba.intrinsics import raise_by_one
 from gpuboost.backends.numba.level_wise.feature_sampling import set_tree
-from gpuboost.backends.numba.level_wise.grow import CHUNKS
 from gpuboost.backends.numba.level_wise.histograms import LOW_BYTE
-from gpuboost.backends.numba.level_wise.partition import sum_ends
-from gpuboost.backends.numba.level_wise.policy import CAPACITY, list_ends
+from gpuboost.backends.numba.level_wise.leaves import finish_leaves
+from gpuboost.backends.numba.level_wise.policy import CAPACITY, list_roots
+from gpuboost.backends.numba.references import reference_at
 from gpuboost.backends.numba.splits.search import evaluate
 from gpuboost.backends.numba.threads.barrier import barrier_wait, last_arrives, next_task, release
+from gpuboost.backends.numba.threads.commands import SharedFunction
 
 
 class Local(NamedTuple):
@@ -151,28 +152,32 @@ def _grow_below(problem, samples, state, local, at, capacity):
         n_waiting += 2
 
 
-@entry
-def finish_together(problem, shared, local, barrier):
-    """After `grow.grow_together`, grow the subtrees of small nodes and compute the leaf sums.
+def finish_together(shared, thread, barrier):
+    """After `grow.grow_together`, grow the subtrees of small nodes and find the leaves.
 
-    Every thread calls this with the same ``shared``, and with its own problem and buffers.
+    If `GrowState.n_small` is negative, `grow.grow_together` was not called, and all roots are
+    small.
     """
-    samples, state, work, leaves = shared.samples, shared.state, shared.work, shared.leaves
-    level, capacities = shared.level, shared.capacities
+    samples, state, capacity = shared.samples, shared.state, shared.capacities[CAPACITY]
+    own = reference_at(shared.threads, thread, shared.first_thread)
+    problem, local = own.problem, own.local
     if not barrier_wait(barrier):
         return
     if last_arrives(barrier):
+        if state.n_small[0] < 0:
+            list_roots(problem, state, shared.roots, shared.keys, shared.capacities)
         for tree in range(state.n_nodes.size):
             state.n_splits[tree] = state.n_nodes[tree] // 2
         release(barrier)
     task = next_task(barrier)
     while task < state.n_small[0]:
-        _grow_below(problem, samples, state, local, state.small[task], capacities[CAPACITY])
+        _grow_below(problem, samples, state, local, state.small[task], capacity)
         task = next_task(barrier)
     if last_arrives(barrier):
         for tree in range(state.n_nodes.size):
             state.n_nodes[tree] = 2 * state.n_splits[tree] + 1
-        level[CHUNKS] = list_ends(problem, state, work, capacities)
         release(barrier)
-    places = (problem.matrix.missing_code, capacities[CAPACITY])
-    sum_ends(samples, state, work, leaves, places, level[CHUNKS], barrier)
+    finish_leaves(problem, shared, thread, barrier)
+
+
+FINISH_TOGETHER = SharedFunction(finish_together)

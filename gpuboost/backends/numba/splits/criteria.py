@@ -19,7 +19,14 @@ from numba import types
 
 from gpuboost.backends.numba.common.constraints import value_limits
 from gpuboost.backends.numba.common.records import GRADIENT, HESSIAN
-from gpuboost.backends.numba.compiler import Plugin, criteria, helper, specialised
+from gpuboost.backends.numba.compiler import (
+    Plugin,
+    bits_of,
+    criteria,
+    helper,
+    inlined,
+    specialised,
+)
 from gpuboost.engine.criteria import CRITERIA
 
 is_monotonic = criteria.is_monotonic
@@ -30,7 +37,7 @@ score: Any = None
 both_classes = False
 
 
-def _by_criterion(function: Any) -> dict[int, Plugin]:
+def _by_criterion(function: Any, returns: types.Type) -> dict[int, Plugin]:
     """A plugin for the number of each criterion.
 
     Trees of medians are grown with VARIANCE, so criteria with ``by_median`` have no plugin.
@@ -42,27 +49,35 @@ def _by_criterion(function: Any) -> dict[int, Plugin]:
                 each: getattr(criteria, getattr(row, each).__name__) for each in ("add", "score")
             }
             copied = specialised(function, str(row.number), both_classes=row.both_classes, **own)
-            made[row.number] = Plugin(copied, types.none)
+            made[row.number] = Plugin(copied, returns)
     return made
 
 
 def scores_of_one(limits, scratch, node, sign, first, last, gradient, hessian):
     """Compute scores of candidates with one channel: an output, or one of two classes.
 
-    The candidates are those from ``first`` to ``last`` - 1. ``sign`` is 1.0 or -1.0 if the feature
-    is monotonic, else 0.0. ``gradient`` and ``hessian`` are those of missing values if these go
-    left, else 0.
+    The candidates are those from ``first`` to ``last`` - 1; those with too little hessian on a side
+    get -1. ``sign`` is 1.0 or -1.0 if the feature is monotonic, else 0.0. ``gradient`` and
+    ``hessian`` are those of missing values if these go left, else 0. Returns the largest score, as
+    `largest_score` does.
     """
-    sums, scores = scratch.sums, scratch.scores
+    sums, scores, largest = scratch.sums, scratch.scores, np.int64(-1)
     g, h, of_node = np.float64(node.gradient), np.float64(node.hessian), value_limits(limits, node)
+    minimum, maximum = limits.min_hessian, node.hessian - limits.min_hessian
     for j in range(np.uint64(first), np.uint64(last)):
-        gl, hl = np.float64(sums[GRADIENT, j] + gradient), np.float64(sums[HESSIAN, j] + hessian)
+        left = sums[HESSIAN, j] + hessian
+        gl, hl = np.float64(sums[GRADIENT, j] + gradient), np.float64(left)
         terms = (0.0, 0.0, 0.0)
         if both_classes:
             terms = add(terms, hl - gl, h - g, hl, h, of_node)
-        scores[j] = score(add(terms, gl, g, hl, h, of_node), hl, h)
+        own = score(add(terms, gl, g, hl, h, of_node), hl, h)
+        own = own if (left >= minimum) & (left <= maximum) else -1.0
+        scores[j] = own
+        largest = max(largest, bits_of(own))
     if sign != 0.0:
         _refuse_not_monotonic(limits, scratch, node, sign, first, last, gradient, hessian)
+        largest = largest_score(scratch.patterns, first, last)
+    return largest
 
 
 @helper
@@ -73,6 +88,15 @@ def _refuse_not_monotonic(limits, scratch, node, sign, first, last, gradient, he
     for j in range(np.uint64(first), np.uint64(last)):
         gl, hl = np.float64(sums[GRADIENT, j] + gradient), np.float64(sums[HESSIAN, j] + hessian)
         scores[j] = scores[j] if is_monotonic(sign, gl, g, hl, h, of_node) else -1.0
+
+
+@inlined
+def largest_score(patterns, first, last):
+    """The largest score in a range, as an int64 bit pattern; negative if no score is valid."""
+    largest = np.int64(-1)
+    for j in range(np.uint64(first), np.uint64(last)):
+        largest = max(largest, patterns[j])
+    return largest
 
 
 def add_terms(limits, scratch, node, row, g, first, last, gradient, hessian):
@@ -97,6 +121,6 @@ def scores_of_terms(scratch, node, first, last, hessian):
         scratch.scores[j] += score((terms[0, j], terms[1, j], terms[2, j]), hl, h)
 
 
-SCORES_OF_ONE = _by_criterion(scores_of_one)
-ADD_TERMS = _by_criterion(add_terms)
-SCORES_OF_TERMS = _by_criterion(scores_of_terms)
+SCORES_OF_ONE = _by_criterion(scores_of_one, types.int64)
+ADD_TERMS = _by_criterion(add_terms, types.none)
+SCORES_OF_TERMS = _by_criterion(scores_of_terms, types.none)

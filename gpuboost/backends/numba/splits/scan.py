@@ -29,13 +29,16 @@ from gpuboost.backends.numba.common.packed_words import gradient_of, hessian_of
 from gpuboost.backends.numba.common.records import COUNT, GRADIENT, HESSIAN, LANES
 from gpuboost.backends.numba.compiler import (
     NAN,
+    call_for_integer,
     call_for_nothing,
     criteria,
+    float_of,
     helper,
     inlined,
     randomness,
 )
 from gpuboost.backends.numba.splits.channels import MOMENTS, field_of
+from gpuboost.backends.numba.splits.criteria import largest_score
 from gpuboost.backends.numba.splits.histograms import n_fields
 from gpuboost.engine.task import MISSING_LEFT, MISSING_RIGHT, MISSING_UNSEEN, ONLY_MISSING_RIGHT
 
@@ -70,13 +73,8 @@ def is_allowed(limits, node, left_hessian, left_count):
 
 
 @inlined
-def first_largest(patterns, m):
-    """Index of the first largest score, given as int64 bit patterns; -1 if all are negative."""
-    largest = np.int64(-1)
-    for j in range(m):
-        largest = max(largest, patterns[j])
-    if largest < 0:
-        return np.int64(-1)
+def place_of(patterns, largest):
+    """Index of the first score that is the largest; both are int64 bit patterns."""
     j = np.uint64(0)
     while patterns[j] != largest:
         j += np.uint64(1)
@@ -144,13 +142,15 @@ def _word_scores(problem, channels, node, m):
 def evaluate_words(problem, channels, node, feature, rank, m):
     """Evaluate a numeric feature from the sums up to each of ``m`` bins in `Scratch.prefix`."""
     scratch, split = problem.scratch, problem.scratch.split[0]
-    j = first_largest(scratch.patterns, _word_scores(problem, channels, node, m))
-    if j < 0:
+    padded = _word_scores(problem, channels, node, m)
+    largest = largest_score(scratch.patterns, np.int64(0), padded)
+    if largest < 0:
         first = np.int64(0)
         while _left_hessian(problem, channels, first) == 0:
             first += 1
         return _left_hessian(problem, channels, first) < node.hessian
-    if is_better(split, scratch.scores[j], rank):
+    if is_better(split, float_of(largest), rank):
+        j = place_of(scratch.patterns, largest)
         hessian, following = _left_hessian(problem, channels, j), j + 1
         gradient = gradient_of(scratch.prefix[j], problem.packing) if channels is None else 0
         set_best(split, scratch.scores[j], rank, feature, gradient, hessian)
@@ -241,19 +241,20 @@ def missing_directions(problem, node, feature, one_value):
 def best_candidate(problem, channels, node, feature, positions, one_value=False):
     """Best position in a range (first, end), its score, and the direction of missing values.
 
-    The position is -1 if no candidate is valid. With random thresholds, ``one_value`` is whether
-    the node has one value of the feature.
+    The position is -1 if no candidate is valid, or all are worse than `Scratch.split`. With random
+    thresholds, ``one_value`` is whether the node has one value of the feature.
     """
     sign = np.float64(sign_of(problem, feature))
     directions = missing_directions(problem, node, feature, one_value)
-    j, score, direction = np.int64(-1), -1.0, MISSING_RIGHT
+    j, score, direction = np.int64(-1), problem.scratch.split[0].score, MISSING_RIGHT
     for side in range(2):
         if directions[side]:
-            score_candidates(problem, channels, node, sign, positions, side)
-            other = first_largest(problem.scratch.patterns, positions[1])
-            found = problem.scratch.scores[other] if other >= 0 else -1.0
-            if (found > score) | ((found == score) & (other < j)):
-                j, score = other, found
+            largest = score_candidates(problem, channels, node, sign, positions, side)
+            if (largest < 0) | (float_of(largest) < score):
+                continue
+            other = place_of(problem.scratch.patterns, largest)
+            if (j < 0) | (float_of(largest) > score) | (other < j):
+                j, score = other, float_of(largest)
                 direction = MISSING_LEFT if side == 1 else MISSING_RIGHT
     return j, score, direction
 
@@ -281,19 +282,19 @@ def score_candidates(problem, channels, node, sign, positions, side):
 
     ``sign`` is 1.0 or -1.0 if the feature is monotonic, else 0.0; features are monotonic only with
     one channel. ``side`` is 1 if missing values go left, else 0. ``positions`` is the range (first,
-    end).
+    end). Returns the largest score, as `largest_score` does.
     """
     scratch, limits, plugins = problem.scratch, problem.limits, problem.plugins
     first, last = positions
     sums, missing, scores = scratch.sums, scratch.missing, scratch.scores
     hessian, count = missing[HESSIAN] * side, missing[COUNT] * side
-    # Hessian of the rows that have a value; 0 if missing values go right, which needs no check.
-    h_values = (node.hessian - hessian) * side
     scores[:first] = -1.0
     if channels is None:
         gradient = missing[GRADIENT] * side
         given = (limits, scratch, node, sign, first, last, gradient, hessian)
-        call_for_nothing(plugins.scores_of_one, given)
+        largest = call_for_integer(plugins.scores_of_one, given)
+        if (side == 0) & (limits.min_samples_leaf <= 1):
+            return largest
     else:
         scores[first:last] = 0.0
         n_channels, size = channels.state[0], limits.scored_together
@@ -301,7 +302,10 @@ def score_candidates(problem, channels, node, sign, positions, side):
             together = p, min(p + size, n_channels)
             _sum_terms(problem, channels, node, positions, side, together)
             call_for_nothing(plugins.scores_of_terms, (scratch, node, first, last, hessian))
+    # Hessian of the rows that have a value; 0 if missing values go right, which needs no check.
+    h_values = (node.hessian - hessian) * side
     for j in range(np.uint64(first), np.uint64(last)):
         valid = is_allowed(limits, node, sums[HESSIAN, j] + hessian, sums[COUNT, j] + count)
         valid &= (h_values == 0) | ((sums[HESSIAN, j] > 0) & (sums[HESSIAN, j] < h_values))
         scores[j] = scores[j] if valid else -1.0
+    return largest_score(scratch.patterns, first, last)

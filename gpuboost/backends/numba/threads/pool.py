@@ -10,9 +10,33 @@ from threading import Thread
 from typing import Any, TypeVar
 
 import numpy as np
+from numba import types
 
 from gpuboost.backends.compiling import cancel_waits_if
-from gpuboost.backends.numba.threads.barrier import call_off, is_called_off, make_barrier
+from gpuboost.backends.numba.references import Reference
+from gpuboost.backends.numba.threads.barrier import (
+    ARRIVED,
+    CALLED_OFF,
+    TASK,
+    THREADS,
+    call_off,
+    is_called_off,
+    make_barrier,
+)
+from gpuboost.backends.numba.threads.commands import (
+    COMMAND,
+    FIRST_THREAD,
+    FUNCTION,
+    LEAVE,
+    MAX_THREADS,
+    N_DONE,
+    WORDS,
+    SharedFunction,
+    follow,
+    lead,
+    post,
+    wait_until_done,
+)
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -29,7 +53,53 @@ class ThreadPool:
     def __init__(self, n_threads: int) -> None:
         self.n_threads = n_threads
         self._others: list[_Other] = []
-        weakref.finalize(self, _dismiss, self._others)
+        self._words = np.zeros(FIRST_THREAD + 8 * n_threads, np.int64)  # see `commands`
+        weakref.finalize(self, _dismiss, self._others, self._words)
+
+    def run(
+        self,
+        function: SharedFunction,
+        record: Reference,
+        together: bool = True,
+        at_most: int | None = None,
+    ) -> None:
+        """Run a function on all or ``at_most`` threads, and wait for all of them.
+
+        If not ``together``, the work is too small to share and runs on the calling thread only.
+        """
+        n = self._start(together, at_most)
+        words = self._words
+        words[FUNCTION : FUNCTION + 2] = function.address(record), record.address
+        words[TASK] = words[ARRIVED] = words[CALLED_OFF] = words[N_DONE] = words[LEAVE] = 0
+        words[THREADS] = n
+        if n == 1:
+            lead(words, 0)
+            return
+        number = (int(words[COMMAND]) // MAX_THREADS + 1) * MAX_THREADS + n
+        try:
+            if post(words, number):
+                self._wake(n)
+            lead(words, n - 1)
+        except BaseException:  # Ctrl-C before `lead`
+            call_off(words)
+            post(words, number)
+            self._wake(n)
+            wait_until_done(words, n - 1)
+            raise
+
+    def _start(self, together: bool, at_most: int | None) -> int:
+        """Start missing threads; return the number of threads, the calling one included."""
+        n = min(self.n_threads, at_most or self.n_threads) if together else 1
+        if len(self._others) < n - 1:
+            follow.compile((WORDS, types.int64))  # so that no thread waits for the compiler
+        while len(self._others) < n - 1:
+            self._others.append(_Other(len(self._others) + 1))
+        return n
+
+    def _wake(self, n: int) -> None:
+        """Send parked threads to `commands.follow`; those that are there will go once more."""
+        for other in self._others[: n - 1]:
+            other.tasks.put(partial(follow, self._words))
 
     def share(
         self,
@@ -40,19 +110,18 @@ class ThreadPool:
         """Run ``work(thread, barrier)`` on all or ``at_most`` threads, and wait for all of them.
 
         ``thread`` is a number, 0 for the calling thread; ``barrier`` is an array of
-        `barrier.make_barrier`. If not ``together``, the work is too small to share and runs on the
-        calling thread only. An error in any thread cancels the call and is raised here.
+        `barrier.make_barrier`. ``together`` is as in `run`. An error in any thread cancels the call
+        and is raised here.
         """
-        n = min(self.n_threads, at_most or self.n_threads) if together else 1
+        n = self._start(together, at_most)
         if n == 1:
             work(0, make_barrier(1))
             return
-        while len(self._others) < n - 1:
-            self._others.append(_Other(len(self._others) + 1))
+        self._words[LEAVE] = 1
         barrier, done, n_started, took_part = make_barrier(n), SimpleQueue[Any](), 0, False
         try:
             for other in self._others[: n - 1]:
-                other.tasks.put((work, barrier, done))
+                other.tasks.put(partial(_take_part, work, barrier, done))
                 n_started += 1
             work(0, barrier)
             took_part = True
@@ -80,11 +149,11 @@ class ThreadPool:
 
     def dismiss(self) -> None:
         """End the other threads; if there is work later, new ones start."""
-        _dismiss(self._others)
+        _dismiss(self._others, self._words)
 
 
 class _Other:
-    """A thread that waits for work."""
+    """A thread that waits for tasks: functions of its number, or None to end."""
 
     def __init__(self, number: int) -> None:
         self.tasks: SimpleQueue[Any] = SimpleQueue()
@@ -94,11 +163,10 @@ class _Other:
 
 
 def _serve(tasks: SimpleQueue[Any], number: int) -> None:
-    """Run queued tasks until None arrives; put the error of each task, or None, into its queue."""
+    """Carry out queued tasks until None arrives."""
     while (task := tasks.get()) is not None:
-        work, barrier, done = task
-        done.put(_take_part(work, number, barrier))
-        del task, work, barrier, done
+        task(number)
+        del task
 
 
 def _errors(n_started: int, barrier: np.ndarray, done: SimpleQueue[Any]) -> list[Any]:
@@ -111,23 +179,29 @@ def _errors(n_started: int, barrier: np.ndarray, done: SimpleQueue[Any]) -> list
 
 
 def _take_part(
-    work: Callable[[int, np.ndarray], Any], number: int, barrier: np.ndarray
-) -> BaseException | None:
-    """Do the work of one thread unless the call is cancelled; return its error, or None.
+    work: Callable[[int, np.ndarray], Any],
+    barrier: np.ndarray,
+    done: SimpleQueue[Any],
+    number: int,
+) -> None:
+    """Do the work of one thread unless the call is cancelled.
 
-    An error cancels the call, which releases the waiting threads.
+    Its error, or None, is put into ``done``. An error cancels the call, which releases the waiting
+    threads.
     """
     cancel_waits_if(partial(is_called_off, barrier))
+    found = None
     try:
         if not is_called_off(barrier):
             work(number, barrier)
     except BaseException as error:
         call_off(barrier)
-        return error
-    return None
+        found = error
+    done.put(found)
 
 
-def _dismiss(others: list[_Other]) -> None:
+def _dismiss(others: list[_Other], words: np.ndarray) -> None:
+    words[LEAVE] = 1
     for other in others:
         other.tasks.put(None)
     for other in others:

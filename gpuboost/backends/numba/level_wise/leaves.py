@@ -1,0 +1,157 @@
+"""The leaf of each row of the grown trees, and the sums of the leaves.
+
+The leaves of rows are set node by node. Then gradients and hessians are added up in the order of
+the rows, so that they are read from memory one after the other.
+"""
+
+# mypy: check-untyped-defs=False
+# Numba infers the types of compiled functions.
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from gpuboost.backends.numba.common.packed_words import nearest_integer
+from gpuboost.backends.numba.compiler import helper, inlined, spliced
+from gpuboost.backends.numba.intrinsics import add_to, prefetch
+from gpuboost.backends.numba.level_wise.partition import ROWS_AHEAD, decide_rows
+from gpuboost.backends.numba.level_wise.policy import CAPACITY, CHUNKS, list_ends
+from gpuboost.backends.numba.threads.barrier import THREADS, last_arrives, next_task, release
+
+LEAF_CHUNK = 1 << 13  # rows of one task of the leaf sums
+
+
+class Leaves(NamedTuple):
+    """The inputs and outputs of leaf sums.
+
+    Attributes
+    ----------
+    inside : uint32 (m,) or (0,)
+        The rows in the trees; none if all are.
+    gradient : float64 (T, n)
+        Gradient of each row in each tree, times -1.
+    hessian : float64 (T, n) or (1, n)
+        One row if the hessian is the same for all trees.
+    scales : float64 (4,)
+        Two factors for gradients and two for hessians: powers of two that scale to wide integers.
+    leaf : int32 (T, n)
+        Leaf of each row in each tree, numbered as in `GrownTree`; rows outside the trees are not
+        set.
+    sums : int64 (tables, T * capacity, 2)
+        Sums of wide gradients and hessians of each leaf, numbered as in `GrownTree`, in one table
+        per thread or one for all.
+    """
+
+    inside: np.ndarray
+
+    gradient: np.ndarray
+    hessian: np.ndarray
+    scales: np.ndarray
+    leaf: np.ndarray
+    sums: np.ndarray
+
+
+@spliced
+def set_leaf(samples, state, leaf, missing_code, capacity, chunk):
+    """Set the leaf of the rows of a chunk of a leaf, or of a node whose rows were not moved.
+
+    Both children of such a node are leaves; ``chunk.n_left`` becomes the left one's number of rows.
+    """
+    node, tree = state.nodes[chunk.owner], chunk.owner // capacity
+    row = state.row[node.depth & 1, chunk.start : chunk.stop]
+    goes_left = state.goes_left[chunk.start : chunk.stop]
+    own, n = np.int64(chunk.owner), np.uint64(row.size)
+    if node.left > 0:
+        chunk.n_left = decide_rows(samples, state, node, missing_code, chunk)
+        own = tree * capacity + np.int64(node.left)
+    else:
+        goes_left[:] = 1
+    numbers = state.number[own : own + 2]
+    for i in range(n):
+        prefetch(leaf, tree, np.int64(row[min(i + np.uint64(ROWS_AHEAD), n - np.uint64(1))]))
+        leaf[tree, row[i]] = numbers[np.uint64(1) - np.uint64(goes_left[i])]
+
+
+@helper
+def set_leaves(samples, state, work, leaves, missing_code, capacity, n_chunks, barrier):
+    """Fill `Leaves.leaf`, taking chunks until none is left."""
+    at = next_task(barrier)
+    while at < n_chunks:
+        set_leaf(samples, state, leaves.leaf, missing_code, capacity, work.chunks[at])
+        at = next_task(barrier)
+
+
+@helper
+def clear_sums(state, work, leaves, capacity, n_chunks):
+    """Zero the sums of all nodes, and count the rows of leaves that were not moved."""
+    for tree in range(state.n_nodes.size):
+        first = tree * capacity
+        leaves.sums[:, first : first + state.n_nodes[tree]] = 0
+    for at in range(n_chunks):
+        chunk = work.chunks[at]
+        left = np.int64(state.nodes[chunk.owner].left)
+        if left > 0:
+            left += chunk.owner // capacity * capacity
+            state.nodes[left].count += chunk.n_left
+            state.nodes[left + 1].count += chunk.stop - chunk.start - chunk.n_left
+
+
+@inlined
+def _add_row(leaves, sums, tree, first, row, table):
+    """Add the wide gradient and hessian of a row to the sums of its leaf."""
+    scales, of_hessian = leaves.scales, tree if leaves.hessian.shape[0] > 1 else np.int64(0)
+    at = first + np.int64(leaves.leaf[tree, row])
+    g = nearest_integer(leaves.gradient[tree, row], scales[0], scales[1])
+    h = nearest_integer(leaves.hessian[of_hessian, row], scales[2], scales[3])
+    if table < 0:
+        add_to(leaves.sums, np.int64(0), at, np.int64(0), g)
+        add_to(leaves.sums, np.int64(0), at, np.int64(1), h)
+    else:
+        sums[at, 0] += g
+        sums[at, 1] += h
+
+
+@helper
+def sum_leaves(state, leaves, capacity, thread, barrier):
+    """Fill `Leaves.sums`, taking chunks of rows until none is left.
+
+    Rows come in their own order, so that gradients and hessians are read one after the other. The
+    threads add to tables of their own, or atomically to the only one.
+    """
+    inside, n_trees = leaves.inside, state.n_nodes.size
+    n = inside.size if inside.size else leaves.leaf.shape[1]
+    chunks = (n + LEAF_CHUNK - 1) // LEAF_CHUNK
+    n_tables, n_threads = leaves.sums.shape[0], barrier[THREADS]
+    table = np.int64(thread) if n_tables >= n_threads else np.int64(-1)
+    sums = leaves.sums[max(table, np.int64(0))]
+    task = next_task(barrier)
+    while task < chunks * n_trees:
+        tree, start = task // chunks, task % chunks * LEAF_CHUNK
+        first, stop = tree * capacity, min(start + LEAF_CHUNK, n)
+        if inside.size:
+            for j in range(start, stop):
+                _add_row(leaves, sums, tree, first, inside[j], table)
+        else:
+            for j in range(np.uint64(start), np.uint64(stop)):
+                _add_row(leaves, sums, tree, first, j, table)
+        task = next_task(barrier)
+
+
+@helper
+def finish_leaves(problem, shared, thread, barrier):
+    """Fill `Leaves` for the grown trees; each thread calls this."""
+    samples, state, work, leaves = shared.samples, shared.state, shared.work, shared.leaves
+    capacity = shared.capacities[CAPACITY]
+    if last_arrives(barrier):
+        shared.level[CHUNKS] = list_ends(problem, state, work, shared.capacities)
+        release(barrier)
+    n_chunks = shared.level[CHUNKS]
+    set_leaves(
+        samples, state, work, leaves, problem.matrix.missing_code, capacity, n_chunks, barrier
+    )
+    if last_arrives(barrier):
+        clear_sums(state, work, leaves, capacity, n_chunks)
+        release(barrier)
+    sum_leaves(state, leaves, capacity, thread, barrier)
