@@ -56,26 +56,33 @@ def _add_parts(work, pair, first, last):
 
 
 @inlined
-def _subtract(work, pair, first, last):
-    """Turn the parent's histogram into the larger sibling's, in place."""
-    for field in range(work.histograms.shape[1]):
-        own = work.histograms[pair.summed_histogram, field, first:last]
-        other = work.histograms[pair.other_histogram, field, first:last]
-        for j in range(other.size):
-            other[j] -= own[j]
+def _subtract(cells, less, column):
+    """Turn the histogram of a column of the parent into that of the larger sibling, in place."""
+    at = column * BINS
+    for field in range(cells.shape[0]):
+        own, other = cells[field, at : at + BINS], less[field, at : at + BINS]
+        for j in range(np.uint64(BINS)):
+            own[j] -= other[j]
 
 
 @inlined
 def _sum_up(scratch, cells, column, width, missing_code):
     """Fill `Scratch.sums` with sums up to each of ``width`` value bins, and `Scratch.missing`."""
     sums, missing, at = scratch.sums, scratch.missing, column * BINS
+    gradients, hessians = cells[0, at : at + BINS], cells[1, at : at + BINS]
+    gradient, hessian, count = np.int64(0), np.int64(0), np.int64(0)
+    for j in range(np.uint64(width)):
+        gradient += gradients[j]
+        hessian += hessians[j]
+        sums[GRADIENT, j], sums[HESSIAN, j] = gradient, hessian
+    missing[GRADIENT], missing[HESSIAN] = gradients[missing_code], hessians[missing_code]
     missing[COUNT] = 0
-    for field in range(cells.shape[0]):
-        running, own, row = np.int64(0), cells[field, at : at + BINS], FIELD_ROWS[field]
+    if cells.shape[0] > 2:
+        counts = cells[2, at : at + BINS]
         for j in range(np.uint64(width)):
-            running += own[j]
-            sums[row, j] = running
-        missing[row] = own[missing_code]
+            count += counts[j]
+            sums[COUNT, j] = count
+        missing[COUNT] = counts[missing_code]
 
 
 @inlined
@@ -98,22 +105,27 @@ def _evaluate_sums(problem, node, feature):
     n_bins, rank = matrix.n_bins[feature], rank_of(problem.limits, node.key, feature)
     if not matrix.has_missing[feature]:
         scratch.missing[:] = 0
-    for j in range(n_bins):
-        scratch.bins[j] = j
     if matrix.is_categorical[feature]:
+        for j in range(n_bins):
+            scratch.bins[j] = j
         given = (problem, None, node, feature, rank, n_bins)
         return call_for_bool(problem.plugins.one_categories, given)
-    return evaluate_number(problem, None, node, feature, rank, n_bins)
+    return evaluate_number(problem, None, node, feature, rank, n_bins, None)
 
 
 @spliced
-def _search_features(problem, columns, node, cells, status, tile, wanted):
-    """Evaluate the features of a tile with ``wanted`` status; return whether any can split."""
+def _search_features(problem, columns, node, cells, less, status, tile, wanted):
+    """Evaluate the features of a tile with ``wanted`` status; return whether any can split.
+
+    ``less`` is what is subtracted from the cells first; it has no fields if nothing is.
+    """
     matrix, scratch = problem.matrix, problem.scratch
     can_split = False
     for column in range(tile[0], tile[1]):
         first, last = columns.first[column], columns.first[column + 1]
         is_bundle = columns.values[columns.order[first]] > 0
+        if less.shape[0]:
+            _subtract(cells, less, column)
         if is_bundle:
             for field in range(cells.shape[0]):
                 for j in range(BINS):
@@ -133,17 +145,18 @@ def _search_features(problem, columns, node, cells, status, tile, wanted):
 
 
 @helper
-def search_node(problem, columns, node, cells, status, node_sampling, tile):
+def search_node(problem, columns, node, cells, less, status, node_sampling, tile):
     """Set `Scratch.split` to the best split by the columns of a tile; see `feature_sampling`.
 
-    ``status`` (F,) has the status of each feature; ``tile`` is the range of its columns. The score
+    ``less`` is as in `_search_features`, ``status`` (F,) has the status of each feature; ``tile`` is the range of its columns. The score
     is -1 if there is no valid split.
     """
     split, feature = problem.scratch.split[0], np.int64(-1)
     split.score, split.rank, split.feature, split.found_at = -1.0, SMALLEST_RANK, LEAF, FOUND
     while True:
         wanted = CANDIDATE if feature < 0 else CURRENT
-        can_split = _search_features(problem, columns, node, cells, status, tile, wanted)
+        can_split = _search_features(problem, columns, node, cells, less, status, tile, wanted)
+        less = less[:0]
         if not node_sampling:
             return
         if can_split or problem.limits.max_features >= problem.matrix.n_bins.size:
@@ -180,13 +193,14 @@ def search_task(problem, samples, state, work, task):
     if pair.is_open:
         node, cells = state.nodes[pair.summed], work.histograms[pair.summed_histogram]
         status = work.feature_status[row_of(work.node_sampling, pair.tree, slot)]
-        search_node(problem, samples.columns, node, cells, status, work.node_sampling, of_tile)
+        given = samples.columns, node, cells, cells[:0], status
+        search_node(problem, *given, work.node_sampling, of_tile)
         _store(problem, work, slot, tile)
     if pair.other >= 0:
-        _subtract(work, pair, first, last)
         node, cells = state.nodes[pair.other], work.histograms[pair.other_histogram]
+        given = samples.columns, node, cells, work.histograms[pair.summed_histogram]
         status = work.feature_status[row_of(work.node_sampling, pair.tree, slot + 1)]
-        search_node(problem, samples.columns, node, cells, status, work.node_sampling, of_tile)
+        search_node(problem, *given, status, work.node_sampling, of_tile)
         _store(problem, work, slot + 1, tile)
 
 

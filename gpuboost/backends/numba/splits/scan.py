@@ -180,10 +180,10 @@ def keep_occupied(scratch, channels, m):
 
 
 @inlined
-def evaluate_number(problem, channels, node, feature, rank, m):
+def evaluate_number(problem, channels, node, feature, rank, m, bins):
     """Evaluate a numeric feature from the sums up to each of ``m`` bins and the missing values.
 
-    A bin without rows has the same sums as the bin before, which wins because it is lower. If only
+    ``bins`` are their codes; None if these are 0, 1, ..., m - 1. A bin without rows has the same sums as the bin before, which wins because it is lower. If only
     missing values go right, `SPLIT.next_bin` is `ONLY_MISSING_RIGHT`.
     """
     scratch, sums = problem.scratch, problem.scratch.sums
@@ -193,8 +193,11 @@ def evaluate_number(problem, channels, node, feature, rank, m):
         following = j + 1
         while following < m and sums[HESSIAN, following] == sums[HESSIAN, j]:
             following += 1
-        split.bin = scratch.bins[j]
-        split.next_bin = scratch.bins[following] if following < m else ONLY_MISSING_RIGHT
+        split.bin, split.next_bin = j, following
+        if bins is not None:
+            split.bin, split.next_bin = bins[j], bins[min(following, m - 1)]
+        if following == m:
+            split.next_bin = ONLY_MISSING_RIGHT
     while first < m and sums[HESSIAN, first] == 0:
         first += 1
     return first < m and sums[HESSIAN, first] < node.hessian

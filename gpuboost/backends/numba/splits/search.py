@@ -77,7 +77,7 @@ def _evaluate_number(problem, channels, members, feature, rank):
     else:
         m = prefix_sums(problem, channels, members, feature)
     m = keep_occupied(scratch, channels, m) if limits.has_weightless else m
-    return evaluate_number(problem, channels, node, feature, rank, m)
+    return evaluate_number(problem, channels, node, feature, rank, m, scratch.bins)
 
 
 @inlined

@@ -186,4 +186,4 @@ def _evaluate_alone(problem, node, feature, m):
     _move_sums(scratch, m, 0)
     m = take_missing(problem, None, feature, m)
     m = keep_occupied(scratch, None, m) if problem.limits.has_weightless else m
-    evaluate_number(problem, None, node, feature, np.int64(feature), m)
+    evaluate_number(problem, None, node, feature, np.int64(feature), m, scratch.bins)
