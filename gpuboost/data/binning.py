@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuboost.backends.compiling import worker_threads
-from gpuboost.data.cell_counters import ColumnCounter, count_cells
+from gpuboost.data.cell_counters import ColumnCounter, ColumnSorter, count_cells
 from gpuboost.data.quantiles import (
     Floats,
+    distinct_sorted,
     distinct_values,
     limit_heavy,
     quantile_cuts,
@@ -109,15 +110,14 @@ def learn_bins(
     rows, counts = (None, None) if rule.weights is None else weighted_rows(rule.weights)
     n_rows = n_samples if rows is None else len(rows)
     is_small, codes = are_distinct(n_rows, counts), None
-    if with_codes and rows is None and not is_small:
+    sorter = counter.sorter if is_small and counts is None else None
+    if with_codes and rows is None and (sorter is not None or not is_small):
         codes = np.empty((n_features, n_samples), dtype=np.uint8)
     starts, size = _blocks(n_features, _BLOCK_BYTES // X.itemsize, n_threads)
     bins = dict[int, ColumnBins]()
-    free = [  # by threads
-        (
-            _ColumnLearner(counts, rule.max_bins, None if is_small else counter(n_rows, counts)),
-            np.empty((size, n_rows), dtype=X.dtype),
-        )
+    parts = rule.max_bins, None if is_small else counter, sorter
+    free = [
+        (_ColumnLearner.of(n_rows, X.dtype, counts, *parts), np.empty((size, n_rows), X.dtype))
         for _ in range(n_threads)
     ]
 
@@ -204,11 +204,29 @@ class _ColumnLearner:
     max_bins : int
     counter : ColumnCounter, or None
         None if the rows are few; then the bins are found from the distinct values.
+    sorter : ColumnSorter, or None
+        Sorts columns of few rows of equal weight; None if NumPy does.
     """
 
     counts: NDArray[np.int64] | None
     max_bins: int
     counter: ColumnCounter | None
+    sorter: ColumnSorter | None
+
+    @classmethod
+    def of(
+        cls,
+        n_rows: int,
+        dtype: np.dtype[Any],
+        counts: NDArray[np.int64] | None,
+        max_bins: int,
+        counter: type[ColumnCounter] | None,
+        sorter: type[ColumnSorter] | None,
+    ) -> _ColumnLearner:
+        """The learner of a thread, with buffers of its own."""
+        own_counter = None if counter is None else counter(n_rows, counts)
+        own_sorter = None if sorter is None else sorter(n_rows, dtype)
+        return cls(counts, max_bins, own_counter, own_sorter)
 
     def learn(
         self, column: Floats, is_categorical: bool, codes: NDArray[np.uint8] | None
@@ -218,8 +236,10 @@ class _ColumnLearner:
             if codes is not None:
                 codes[:] = np.where(np.isnan(column), _MISSING_CODE, column)
             return category_bins(np.fmax.reduce(column, initial=0.0))
+        if self.sorter is not None:
+            return _bins_of_sorted(self.sorter, column, self.max_bins, codes)
         if self.counter is None:
-            return _bins_of_values(column, self.counts, self.max_bins)
+            return _bins_of_values(*distinct_values(column, self.counts), self.max_bins)[0]
         self.counter.start(column)
         found = count_cells(self.counter, self.max_bins)
         if codes is not None:
@@ -227,17 +247,31 @@ class _ColumnLearner:
         return ColumnBins(found.low, found.high) if len(found.low) else category_bins(0.0)
 
 
-def _bins_of_values(column: Floats, counts: NDArray[np.int64] | None, max_bins: int) -> ColumnBins:
-    """Return the bins of a small numeric column; an unweighted column is sorted in place."""
-    values, cumulative = distinct_values(column, counts)
+def _bins_of_sorted(
+    sorter: ColumnSorter, column: Floats, max_bins: int, codes: NDArray[np.uint8] | None
+) -> ColumnBins:
+    """Return the bins of a small numeric column, and write its codes if requested."""
+    ordered, rows = sorter.sort(column)
+    values, n_rows = distinct_sorted(ordered)
+    bins, last = _bins_of_values(values, n_rows, max_bins)
+    if codes is not None:
+        codes[:] = _MISSING_CODE
+        sorter.write_codes(rows, n_rows[last], codes)
+    return bins
+
+
+def _bins_of_values(
+    values: Floats, cumulative: NDArray[np.int64], max_bins: int
+) -> tuple[ColumnBins, NDArray[np.intp]]:
+    """Return the bins of a column, from its distinct values, and the last value of each bin."""
     if len(values) == 0:
-        return category_bins(0.0)
+        return category_bins(0.0), np.zeros(0, dtype=np.intp)
     first = np.arange(len(values))
     if len(values) > max_bins:
         first = np.append(0, quantile_cuts(limit_heavy(cumulative, max_bins), max_bins)[0])
     last = np.append(first[1:], len(values)) - 1
     low, high = values[first].astype(np.float64) + 0.0, values[last].astype(np.float64) + 0.0
-    return ColumnBins(low, high)
+    return ColumnBins(low, high), last
 
 
 # ---- codes --------------------------------------------------------------------------------------

@@ -126,6 +126,20 @@ class CellValues:
     rows: NDArray[np.integer[Any]] | slice
 
 
+class ColumnSorter(Protocol):
+    """Sorts the values of columns in memory, one column at a time."""
+
+    def __init__(self, n_rows: int, dtype: np.dtype[Any]) -> None: ...
+
+    def sort(self, column: Floats) -> tuple[Floats, NDArray[np.uint32]]:
+        """Return the values, ascending with NaN last, and their rows; valid until the next call."""
+
+    def write_codes(
+        self, rows: NDArray[np.uint32], ends: Integers, codes: NDArray[np.uint8]
+    ) -> None:
+        """Write code b to the rows from ``rows[ends[b - 1]]`` to ``rows[ends[b] - 1]``."""
+
+
 class ColumnCounter:
     """A `CellCounter` of columns in memory, one at a time; `start` sets the column.
 
@@ -137,6 +151,7 @@ class ColumnCounter:
         Positive integer weights, 1 each by default. Their sum is below 2**QUANTILE_WEIGHT_BITS.
     """
 
+    sorter: type[ColumnSorter] | None = None  # a faster sort of small columns
     _all: CellValues
     _covered: CellValues  # with all values of the cells that are covered
 

@@ -55,16 +55,19 @@ def distinct_values(
     """
     if counts is None:
         column.sort()  # NaN last
-    else:
-        order = np.argsort(column)
-        column = column[order]
+        return distinct_sorted(column)
+    order = np.argsort(column)
+    values, ends = distinct_sorted(column[order])
+    return values, np.cumsum(counts[order])[ends - 1]
+
+
+def distinct_sorted(column: Floats) -> tuple[Floats, NDArray[np.int64]]:
+    """Distinct values of a sorted column, and the number of rows up to each; NaN is left out."""
     column = column[: np.searchsorted(column, np.nan)]
     last = np.flatnonzero(column[1:] != column[:-1])
     if len(column):
         last = np.append(last, len(column) - 1)
-    if counts is None:
-        return column[last], last + 1
-    return column[last], np.cumsum(counts[order[: len(column)]])[last]
+    return column[last], last + 1
 
 
 def limit_heavy(cumulative: NDArray[np.int64], max_bins: int) -> NDArray[np.int64]:

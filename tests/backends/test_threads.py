@@ -7,11 +7,21 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 from gpuboost import GradientBoostingRegressor, RandomForestClassifier
+from gpuboost.backends.numba.references import by_reference
+from gpuboost.backends.numba.threads import pool as module
+from gpuboost.backends.numba.threads.barrier import (
+    barrier_wait,
+    last_arrives,
+    next_task,
+    release,
+)
+from gpuboost.backends.numba.threads.commands import SharedFunction
 from gpuboost.backends.numba.threads.pool import ThreadPool
 
 DEVICES = ("numpy", "numba")
@@ -78,6 +88,75 @@ def test_an_error_in_a_thread_pool_reaches_the_caller() -> None:
     pool = ThreadPool(2)
     with pytest.raises(ZeroDivisionError):
         pool.results(lambda i: 1 // (i - 5), list(range(8)))
+    pool.dismiss()
+
+
+class Turns(NamedTuple):
+    """Each of some turns adds 1 to all sums."""
+
+    sums: np.ndarray
+    n_turns: int
+
+
+def add_turns(record: Any, thread: Any, barrier: Any) -> None:
+    """Take the sums one by one in each turn; all threads wait for the end of a turn."""
+    if not barrier_wait(barrier):
+        return
+    for _ in range(record.n_turns):
+        task = next_task(barrier)
+        while task < record.sums.size:
+            record.sums[task] += 1
+            task = next_task(barrier)
+        if last_arrives(barrier):
+            release(barrier)
+
+
+ADD_TURNS = SharedFunction(add_turns)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 5])
+def test_threads_run_compiled_functions_together(n_threads: int) -> None:
+    """Threads that wait, that are parked, that run Python functions, or that are new, take part."""
+    pool, sums = ThreadPool(n_threads), np.zeros(23, np.int64)
+    record = by_reference(Turns(sums, 3))
+    for i in range(200):
+        pool.run(ADD_TURNS, record, at_most=i % n_threads + 1)
+    time.sleep(0.05)
+    pool.run(ADD_TURNS, record)
+    seen: list[int] = []
+    pool.share(lambda thread, _: seen.append(thread))
+    pool.run(ADD_TURNS, record)
+    pool.run(ADD_TURNS, record, together=False)
+    pool.dismiss()
+    assert sorted(seen) == list(range(n_threads))
+    assert not any(thread.name.startswith("gpuboost-") for thread in threading.enumerate())
+    pool.run(ADD_TURNS, record)
+    pool.dismiss()
+    assert (sums == 3 * 204).all()
+
+
+@pytest.mark.parametrize("is_posted", [False, True])
+@pytest.mark.parametrize("n_threads", [2, 4])
+def test_an_interrupt_before_a_compiled_function_leaves_no_thread_behind(
+    n_threads: int, is_posted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool, record = ThreadPool(n_threads), by_reference(Turns(np.zeros(9, np.int64), 2))
+    pool.run(ADD_TURNS, record)
+
+    def interrupt(*given: Any) -> None:
+        raise KeyboardInterrupt
+
+    for _ in range(3):
+        with monkeypatch.context() as patch:
+            if is_posted:
+                patch.setattr(module, "lead", interrupt)
+            else:
+                real = module.post
+                calls = iter((interrupt, real))
+                patch.setattr(module, "post", lambda *given, calls=calls: next(calls)(*given))
+            with pytest.raises(KeyboardInterrupt):
+                pool.run(ADD_TURNS, record)
+        pool.run(ADD_TURNS, record)
     pool.dismiss()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpuboost.backends.numba.compiler import bits_of, entry, inlined
+from gpuboost.backends.numba.sorting import CompiledSorter
 from gpuboost.data.cell_counters import CellValues, ColumnCounter
 from gpuboost.data.radix_cells import MISSING_KEY
 
@@ -87,6 +88,8 @@ def take_codes(code_of_cell, cell, codes):
 
 class CompiledColumnCounter(ColumnCounter):
     """A `ColumnCounter` whose passes are compiled."""
+
+    sorter = CompiledSorter
 
     # Memory for rows, values and cells. All columns have one type.
     _found: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None

@@ -148,8 +148,8 @@ def _search_features(problem, columns, node, cells, less, status, tile, wanted):
 def search_node(problem, columns, node, cells, less, status, node_sampling, tile):
     """Set `Scratch.split` to the best split by the columns of a tile; see `feature_sampling`.
 
-    ``less`` is as in `_search_features`, ``status`` (F,) has the status of each feature; ``tile`` is the range of its columns. The score
-    is -1 if there is no valid split.
+    ``less`` is as in `_search_features`; ``status`` (F,) has the status of each feature; ``tile``
+    is the range of its columns. The score is -1 if there is no valid split.
     """
     split, feature = problem.scratch.split[0], np.int64(-1)
     split.score, split.rank, split.feature, split.found_at = -1.0, SMALLEST_RANK, LEAF, FOUND

@@ -183,8 +183,9 @@ def keep_occupied(scratch, channels, m):
 def evaluate_number(problem, channels, node, feature, rank, m, bins):
     """Evaluate a numeric feature from the sums up to each of ``m`` bins and the missing values.
 
-    ``bins`` are their codes; None if these are 0, 1, ..., m - 1. A bin without rows has the same sums as the bin before, which wins because it is lower. If only
-    missing values go right, `SPLIT.next_bin` is `ONLY_MISSING_RIGHT`.
+    ``bins`` are their codes; None if these are 0, 1, ..., m - 1. A bin without rows has the same
+    sums as the bin before, which wins because it is lower. If only missing values go right,
+    `SPLIT.next_bin` is `ONLY_MISSING_RIGHT`.
     """
     scratch, sums = problem.scratch, problem.scratch.sums
     first, best = 0, best_candidate(problem, channels, node, feature, (np.int64(0), m))
