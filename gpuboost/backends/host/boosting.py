@@ -164,7 +164,7 @@ class HostBooster:
             seed=task.seed,
             features_of=task.features_of,
             n_threads=task.n_threads,
-            memory_budget=task.memory_budget,
+            memory_budget=min(task.memory_budget, GrowTask.memory_budget),
         )
 
     def quantised(self, made: Gradients, scale: Scale, columns: slice, key: np.ndarray) -> TreeRows:

@@ -80,7 +80,7 @@ class BoostTask:
     seed: int
     features_of: Callable[[int], np.ndarray] | None = None
     n_threads: int = 1
-    memory_budget: int = 256 * 2**20
+    memory_budget: int = 2**30
 
     @property
     def trees_per_round(self) -> int:

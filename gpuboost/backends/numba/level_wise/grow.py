@@ -37,17 +37,27 @@ from gpuboost.backends.numba.level_wise.policy import (
 )
 from gpuboost.backends.numba.level_wise.search import search_tasks
 from gpuboost.backends.numba.references import reference_at
-from gpuboost.backends.numba.threads.barrier import barrier_wait, last_arrives, release
+from gpuboost.backends.numba.threads.barrier import THREADS, barrier_wait, last_arrives, release
 from gpuboost.backends.numba.threads.commands import SharedFunction
+
+SEARCHES_PER_THREAD = 8  # so many sibling pairs and tiles keep every thread busy to the end
 
 
 @spliced
 def find_splits(problem, samples, state, work, partial, level, barrier):
-    """Compute the histograms and best splits of a level."""
-    n_tiles = work.found.shape[1]
-    sum_chunks(samples, state, work, partial, level[CHUNKS] * n_tiles, barrier)
-    barrier_wait(barrier)
-    search_tasks(problem, samples, state, work, level[PAIRS] * n_tiles, barrier)
+    """Compute the histograms and best splits of a level.
+
+    If the sibling pairs are enough tasks for all threads, each histogram is searched where it was
+    summed, while it is in the L2 cache.
+    """
+    n_tasks, n_tiles = level[PAIRS] * work.found.shape[1], work.found.shape[1]
+    is_summed = level[CHUNKS] > level[PAIRS] or n_tasks < SEARCHES_PER_THREAD * (
+        barrier[THREADS] - 1
+    )
+    if is_summed:
+        sum_chunks(samples, state, work, partial, level[CHUNKS] * n_tiles, barrier)
+        barrier_wait(barrier)
+    search_tasks(problem, samples, state, work, partial, n_tasks, is_summed, barrier)
 
 
 @spliced

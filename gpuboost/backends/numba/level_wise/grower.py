@@ -44,6 +44,10 @@ SUBTREE_ROWS = 1 << 11  # smallest `Shape.small` other than 0 (1000 to 4000 rows
 # the end is not slower (with 300 to 800 rows, both ways measure alike). Trees of at most SHALLOW
 # levels and best-first trees have no small nodes, so `subtrees` is not compiled for them.
 SMALL_MEAN, SHALLOW = 200, 7
+# But the histogram of a node with more than WIDE columns does not fit the L2 cache, so nodes of
+# fewer than WIDE_SUBTREE_ROWS rows are small: without this, a round takes 1.15 (20k x 1,000) and
+# 1.4 times as long (5k x 5,000).
+WIDE, WIDE_SUBTREE_ROWS = 256, 400
 ALL_SMALL = 4000  # with fewer rows, a root is small, except in best-first growth
 _NODE_BYTES = 300  # approximate bytes of a node in all arrays, until it is part of a grown tree
 _ENDLESS = 40  # levels; no tree has 2**40 leaves
@@ -114,15 +118,18 @@ class Shape:
         """Number of rows below which one thread splits a node and all its descendants.
 
         0 if all nodes are split level by level or best-first. The less memory there is for
-        histograms, the larger is the number.
+        histograms, which get half of the budget, the larger is the number.
         """
         if self.n_samples < ALL_SMALL and not self.best_first:
             return self.n_samples + 1
         deepest = 2 ** min(self.depth - 1, _ENDLESS)
-        if self.best_first or self.depth <= SHALLOW or self.n_samples >= SMALL_MEAN * deepest:
-            return 0
+        is_shallow = self.depth <= SHALLOW or self.n_samples >= SMALL_MEAN * deepest
         histograms = self.memory_budget // 2 // self._histogram_bytes
-        return max(SUBTREE_ROWS, 2 * self.n_trees * self.n_samples // max(histograms, 1) + 1)
+        is_narrow = self.n_columns <= WIDE and self.n_trees * deepest <= histograms
+        if self.best_first or (is_shallow and is_narrow):
+            return 0
+        smallest = WIDE_SUBTREE_ROWS if is_shallow else SUBTREE_ROWS
+        return max(smallest, 2 * self.n_trees * self.n_samples // max(histograms, 1) + 1)
 
     @property
     def n_histograms(self) -> int:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuboost.backends.numba.compiler import helper, inlined, spliced
+from gpuboost.backends.numba.compiler import helper, inlined
 from gpuboost.backends.numba.intrinsics import prefetch
 from gpuboost.backends.numba.level_wise.feature_bundles import BINS
 from gpuboost.backends.numba.threads.barrier import next_task
@@ -151,7 +151,7 @@ def histogram_slot_of(work, owner, piece):
     return pair.summed_histogram if pair.n_chunks == 1 else pair.first_part + piece
 
 
-@spliced
+@helper
 def sum_chunk(samples, state, work, partial, at, tile):
     """Compute the histogram of a chunk, for the cells of a tile."""
     chunk = work.chunks[at]

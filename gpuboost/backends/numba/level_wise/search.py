@@ -33,7 +33,7 @@ from gpuboost.backends.numba.level_wise.feature_sampling import (
     row_of,
     set_tree,
 )
-from gpuboost.backends.numba.level_wise.histograms import tile_cells
+from gpuboost.backends.numba.level_wise.histograms import sum_chunk, tile_cells
 from gpuboost.backends.numba.splits.scan import evaluate_number
 from gpuboost.backends.numba.threads.barrier import next_task
 from gpuboost.engine.task import LEAF
@@ -180,7 +180,7 @@ def _store(problem, work, slot, tile):
 
 
 @spliced
-def search_task(problem, samples, state, work, task):
+def search_task(problem, samples, state, work, partial, task, is_summed):
     """Search those nodes of a sibling pair that are to be searched, for the columns of one tile."""
     n_tiles = work.found.shape[1]
     at, tile = task // n_tiles, task % n_tiles
@@ -188,6 +188,8 @@ def search_task(problem, samples, state, work, task):
     first, last = tile_cells(samples, tile)
     of_tile = first // BINS, last // BINS
     set_tree(problem.scratch, state, pair.tree)
+    if not is_summed:
+        sum_chunk(samples, state, work, partial, pair.first_chunk, tile)
     if pair.n_chunks > 1:
         _add_parts(work, pair, first, last)
     if pair.is_open:
@@ -205,9 +207,12 @@ def search_task(problem, samples, state, work, task):
 
 
 @spliced
-def search_tasks(problem, samples, state, work, n_tasks, barrier):
-    """Search sibling pairs and tiles, taking tasks until none is left."""
+def search_tasks(problem, samples, state, work, partial, n_tasks, is_summed, barrier):
+    """Search sibling pairs and tiles, taking tasks until none is left.
+
+    If ``is_summed`` is False, each pair has one chunk, which is summed first.
+    """
     task = next_task(barrier)
     while task < n_tasks:
-        search_task(problem, samples, state, work, task)
+        search_task(problem, samples, state, work, partial, task, is_summed)
         task = next_task(barrier)
