@@ -14,6 +14,7 @@ import pytest
 
 from gpuboost import GradientBoostingRegressor, RandomForestClassifier
 from gpuboost.backends.numba.references import by_reference
+from gpuboost.backends.numba.threads import load
 from gpuboost.backends.numba.threads import pool as module
 from gpuboost.backends.numba.threads.barrier import (
     barrier_wait,
@@ -160,8 +161,51 @@ def test_an_interrupt_before_a_compiled_function_leaves_no_thread_behind(
     pool.dismiss()
 
 
-def test_a_fit_leaves_no_threads() -> None:
+class Clocks:
+    """The clocks that `load` reads: of the wall, of this thread and of the process."""
+
+    def __init__(self) -> None:
+        self.wall = self.own = self.whole = 1.0
+
+    def perf_counter(self) -> float:
+        return self.wall
+
+    def thread_time(self) -> float:
+        return self.own
+
+    def process_time(self) -> float:
+        return self.whole
+
+
+def test_fewer_threads_work_while_others_use_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    clocks = Clocks()
+    monkeypatch.setattr(load, "time", clocks)
+    found = load.MachineLoad(8)
+
+    def work(own: float, others: float, seconds: float = 0.1) -> int:
+        """Work on all threads, each of which gets a fraction of the time."""
+        n = found.threads(8)
+        found.begin()
+        clocks.wall += seconds
+        clocks.own += own * seconds
+        clocks.whole += (own + others * (n - 1)) * seconds
+        found.end(n)
+        return found.threads(8)
+
+    assert work(1.0, 1.0) == 8
+    assert work(0.5, 1.0, seconds=load.WINDOW / 2) == 8  # too short to tell
+    assert work(0.5, 1.0) == 6  # this thread is delayed
+    assert work(1.0, 0.5) == 5  # others are
+    assert [work(0.5, 0.5, seconds=0.006) for _ in range(5)] == [4, 3, 2, 1, 1]
+    assert found.threads(3) == 1
+    clocks.wall += load.LONGEST_PAUSE + 0.1
+    assert found.threads(8) == 8 and found.threads(3) == 3
+    assert work(1.0, 1.0) == 8
+
+
+def test_a_fit_leaves_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """No threads are left, even if the fit raises an error."""
+    monkeypatch.setattr(load, "ENOUGH", 0.0)
     rng = np.random.default_rng(0)
     X, seen = rng.standard_normal((40_000, 3)), []
 

@@ -37,6 +37,7 @@ from gpuboost.backends.numba.threads.commands import (
     post,
     wait_until_done,
 )
+from gpuboost.backends.numba.threads.load import load_of
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -51,7 +52,7 @@ class ThreadPool:
     """
 
     def __init__(self, n_threads: int) -> None:
-        self.n_threads = n_threads
+        self.n_threads, self._load = n_threads, load_of(n_threads)
         self._others: list[_Other] = []
         self._words = np.zeros(FIRST_THREAD + 8 * n_threads, np.int64)  # see `commands`
         weakref.finalize(self, _dismiss, self._others, self._words)
@@ -65,9 +66,11 @@ class ThreadPool:
     ) -> None:
         """Run a function on all or ``at_most`` threads, and wait for all of them.
 
-        If not ``together``, the work is too small to share and runs on the calling thread only.
+        While other processes use the cores, there are fewer threads (`load`). If not ``together``,
+        the work is too small to share and runs on the calling thread only.
         """
-        n = self._start(together, at_most)
+        n = self._load.threads(at_most or self.n_threads) if together else 1
+        self._start(n)
         words = self._words
         words[FUNCTION : FUNCTION + 2] = function.address(record), record.address
         words[TASK] = words[ARRIVED] = words[CALLED_OFF] = words[N_DONE] = words[LEAVE] = 0
@@ -76,10 +79,14 @@ class ThreadPool:
             lead(words, 0)
             return
         number = (int(words[COMMAND]) // MAX_THREADS + 1) * MAX_THREADS + n
+        self._load.begin()
         try:
-            if post(words, number):
+            some_are_parked = post(words, number)
+            if some_are_parked:
                 self._wake(n)
             lead(words, n - 1)
+            if not some_are_parked:
+                self._load.end(n)
         except BaseException:  # Ctrl-C before `lead`
             call_off(words)
             post(words, number)
@@ -87,14 +94,12 @@ class ThreadPool:
             wait_until_done(words, n - 1)
             raise
 
-    def _start(self, together: bool, at_most: int | None) -> int:
-        """Start missing threads; return the number of threads, the calling one included."""
-        n = min(self.n_threads, at_most or self.n_threads) if together else 1
+    def _start(self, n: int) -> None:
+        """Start the threads that are missing for ``n`` threads, the calling one included."""
         if len(self._others) < n - 1:
             follow.compile((WORDS, types.int64))  # so that no thread waits for the compiler
         while len(self._others) < n - 1:
             self._others.append(_Other(len(self._others) + 1))
-        return n
 
     def _wake(self, n: int) -> None:
         """Send parked threads to `commands.follow`; those that are there will go once more."""
@@ -113,7 +118,8 @@ class ThreadPool:
         `barrier.make_barrier`. ``together`` is as in `run`. An error in any thread cancels the call
         and is raised here.
         """
-        n = self._start(together, at_most)
+        n = min(self.n_threads, at_most or self.n_threads) if together else 1
+        self._start(n)
         if n == 1:
             work(0, make_barrier(1))
             return
