@@ -106,8 +106,9 @@ def learn_bins(
     -------
     BinMapper
     BinnedMatrix or None
-        As by `bin_columns`, if the matrix is needed, is large and has no rows of weight 0. Then the
-        cell of each value gives its code, so X is copied only once.
+        As by `bin_columns`, if the matrix is needed and has no rows of weight 0, and if it is large
+        or its columns are sorted by ``counter.sorter``. Then the cell of each value, or its place
+        in the order, gives its code, so X is copied only once.
     """
     n_samples, n_features = X.shape
     rows, counts = (None, None) if rule.weights is None else weighted_rows(rule.weights)
@@ -207,9 +208,10 @@ class _ColumnLearner:
         Integer weights of the rows.
     max_bins : int
     counter : ColumnCounter, or None
-        None if the rows are few; then the bins are found from the distinct values.
+        None if the rows are few; then the bins are found from the distinct values, which
+        ``sorter`` or NumPy sorts.
     sorter : ColumnSorter, or None
-        Sorts columns of few rows of equal weight; None if NumPy does.
+        Sorts columns of few rows of equal weight.
     """
 
     counts: NDArray[np.int64] | None

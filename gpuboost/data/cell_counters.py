@@ -137,7 +137,7 @@ class ColumnSorter(Protocol):
     def write_codes(
         self, rows: NDArray[np.uint32], ends: Integers, codes: NDArray[np.uint8]
     ) -> None:
-        """Write code b to the rows from ``rows[ends[b - 1]]`` to ``rows[ends[b] - 1]``."""
+        """Write code b to ``codes[rows[i]]`` for i from ``ends[b - 1]`` to ``ends[b] - 1``."""
 
 
 class ColumnCounter:

@@ -162,45 +162,46 @@ def test_an_interrupt_before_a_compiled_function_leaves_no_thread_behind(
 
 
 class Clocks:
-    """The clocks that `load` reads: of the wall, of this thread and of the process."""
+    """The clocks that `load` reads: of the wall, and of the process."""
 
-    def __init__(self) -> None:
-        self.wall = self.own = self.whole = 1.0
+    wall = used = 1.0
 
     def perf_counter(self) -> float:
         return self.wall
 
-    def thread_time(self) -> float:
-        return self.own
-
     def process_time(self) -> float:
-        return self.whole
+        return self.used
 
 
 def test_fewer_threads_work_while_others_use_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     clocks = Clocks()
     monkeypatch.setattr(load, "time", clocks)
     found = load.MachineLoad(8)
+    clock, other = load.WorkClock(found), load.WorkClock(found)
 
-    def work(own: float, others: float, seconds: float = 0.1) -> int:
-        """Work on all threads, each of which gets a fraction of the time."""
-        n = found.threads(8)
-        found.begin()
+    def work(share: float, seconds: float = 0.1, at_most: int = 8) -> int:
+        """Work in threads that get a share of the time; return the number of the next work."""
+        n = found.threads(at_most)
+        clock.begin()
         clocks.wall += seconds
-        clocks.own += own * seconds
-        clocks.whole += (own + others * (n - 1)) * seconds
-        found.end(n)
+        clocks.used += share * n * seconds
+        clock.end(n)
         return found.threads(8)
 
-    assert work(1.0, 1.0) == 8
-    assert work(0.5, 1.0, seconds=load.WINDOW / 2) == 8  # too short to tell
-    assert work(0.5, 1.0) == 6  # this thread is delayed
-    assert work(1.0, 0.5) == 5  # others are
-    assert [work(0.5, 0.5, seconds=0.006) for _ in range(5)] == [4, 3, 2, 1, 1]
-    assert found.threads(3) == 1
+    assert work(1.0) == 8
+    assert work(0.5, load.WINDOW / 2) == 8  # too short to tell
+    assert work(0.5) == 6
+    assert work(0.5, at_most=2) == 5
+    other.begin()
+    assert [work(0.5, 0.006) for _ in range(5)] == [4, 3, 2, 1, 1]
+    other.end(1)
+    assert found.threads(8) == 1
     clocks.wall += load.LONGEST_PAUSE + 0.1
     assert found.threads(8) == 8 and found.threads(3) == 3
-    assert work(1.0, 1.0) == 8
+    assert work(1.0) == 8
+    assert work(0.5) == 6
+    clocks.wall += load.FIRST_PAUSE + 0.01  # short again after good work
+    assert found.threads(8) == 8
 
 
 def test_a_fit_leaves_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,7 +121,7 @@ def _first_byte(array: np.ndarray) -> int:
 
 
 class KeptReference:
-    """The reference to the last of several records, which often have the same fields."""
+    """Makes references to records one after another, a new one only if a field has changed."""
 
     def __init__(self) -> None:
         self._record: Any = ()
@@ -136,7 +136,9 @@ class KeptReference:
 
 def _differ(one: Any, other: Any) -> bool:
     """Whether two fields are not the same object, nor equal numbers."""
-    return one is not other and (type(one) not in _NUMBERS or one != other)
+    return one is not other and (
+        type(one) is not type(other) or type(one) not in _NUMBERS or one != other
+    )
 
 
 @cache

@@ -5,7 +5,8 @@ gradients   gradients and hessians; their largest magnitudes, which set the roun
 grow        all trees of the round, level by level (`level_wise_rounds`) or depth-first
 leaves      known from level-wise growth; for other rows and trees, found from the codes or, for
             evaluation rows that are not binned, from the values
-update      raw predictions, by the value of each row's leaf
+add_trees   raw predictions, by the value of each row's leaf; in the same pass (`visits`), losses
+            and the gradients of the next round
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ class NumbaBooster(HostBooster):
         return self._rows[rows]
 
     def add_trees(self, rows: int, trees: Sequence[Tree], leaves: Sequence[np.ndarray]) -> None:
-        """Add the values of leaves; for the training rows, the next directions follow."""
+        """Add the values of leaves, and compute losses and the training rows' next directions."""
         if self._rows:
             self._visited(rows).add(trees, leaves)
         else:

@@ -89,7 +89,7 @@ class VisitedRows:
         """Set the loss's parameter of a round."""
         own = self._arrays.parameter
         if not (own == parameter).all():
-            self._parameter_varies = self._has_losses or self._has_directions
+            self._parameter_varies |= self._has_losses or self._has_directions
             self._has_losses = self._has_directions = False
             own[:] = parameter
 

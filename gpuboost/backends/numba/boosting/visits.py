@@ -100,6 +100,7 @@ class Visit(NamedTuple):
         Leaf of each row, in one tree per column, or in the tree of all columns (L is 1). (0, n) to
         add nothing.
     finds_losses, finds_directions : bool
+        What is computed; softmax always computes losses.
     """
 
     rows: Reference

@@ -5,11 +5,15 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from gpuboost.backends.numba.common.partition import LAST_CODE, goes_left
 from gpuboost.backends.numba.compiler import entry, inlined
+from gpuboost.backends.numba.references import by_reference
 from gpuboost.backends.numba.threads.barrier import next_task
+from gpuboost.backends.numba.threads.commands import SharedFunction
 from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine.growth.tree import Tree
@@ -89,17 +93,50 @@ def _traverse_block(steps, masks, depth, by_row, rows, leaf):
             leaf[row] = step.child + np.int32(not is_left)
 
 
-@entry
-def traverse(columns, masks, missing_code, depth, by_row, rows, leaf, steps, every, barrier):
-    """Fill ``leaf`` (n,) with the leaf of each of ``rows`` (uint32, or empty for all rows).
+class Traversal(NamedTuple):
+    """The arguments of `traverse`.
 
-    Elements of other rows are not changed. ``columns``: feature, code, left, category, missing_left
-    of `engine.growth.tree.Tree`; ``depth`` is the depth of the tree. ``steps`` (`BINNED_NODE`, an
-    element per node) and ``every`` (uint32, `ROW_MAJOR_BLOCK`) are buffers of the thread.
+    Attributes
+    ----------
+    feature, code, left, category, missing_left
+        As in `engine.growth.tree.Tree`.
+    masks : uint32 (c, 8)
+        Masks of categorical splits.
+    missing_code, depth : int
+        Code of missing values, and depth of the tree.
+    by_row : uint8 (n, width)
+        Row-major codes.
+    rows : uint32 (m,) or (0,)
+        The rows whose leaves are found; none for all rows.
+    leaf : int32 (n,)
+        Leaf of each row; elements of other rows are not changed.
+    steps : BINNED_NODE (threads, nodes)
+        Buffer.
+    every : uint32 (threads, `ROW_MAJOR_BLOCK`)
+        Buffer.
     """
-    feature, code, left, category, missing_left = columns
-    _fill_steps(steps, missing_code, feature, code, left, category, missing_left)
-    n = rows.size if rows.size else by_row.shape[0]
+
+    feature: np.ndarray
+    code: np.ndarray
+    left: np.ndarray
+    category: np.ndarray
+    missing_left: np.ndarray
+    masks: np.ndarray
+    missing_code: int
+    depth: int
+    by_row: np.ndarray
+    rows: np.ndarray
+    leaf: np.ndarray
+    steps: np.ndarray
+    every: np.ndarray
+
+
+def traverse(given, thread, barrier):
+    """Find the leaves of rows, taking chunks until none is left."""
+    steps, rows = given.steps[thread], given.rows
+    columns = given.feature, given.code, given.left, given.category, given.missing_left
+    _fill_steps(steps, given.missing_code, *columns)
+    n = rows.size if rows.size else given.by_row.shape[0]
     chunk = next_task(barrier)
     while chunk * ROW_MAJOR_CHUNK < n:
         last = min((chunk + 1) * ROW_MAJOR_CHUNK, n)
@@ -108,11 +145,14 @@ def traverse(columns, masks, missing_code, depth, by_row, rows, leaf, steps, eve
             if rows.size:
                 own = rows[start:stop]
             else:
-                own = every[: stop - start]
+                own = given.every[thread, : stop - start]
                 for i in range(own.size):
                     own[i] = start + i
-            _traverse_block(steps, masks, depth, by_row, own, leaf)
+            _traverse_block(steps, given.masks, given.depth, given.by_row, own, given.leaf)
         chunk = next_task(barrier)
+
+
+TRAVERSE = SharedFunction(traverse)
 
 
 def find_leaves(
@@ -127,18 +167,19 @@ def find_leaves(
 
     ``by_row`` is the result of `row_major` for the codes of features, not of feature bundles.
     """
-    columns = (
-        contiguous(tree.feature, np.int32),
-        contiguous(tree.code, np.int16),
-        contiguous(tree.left, np.int32),
-        contiguous(tree.category, np.int32),
-        contiguous(tree.missing_left, np.bool_),
+    given = Traversal(
+        feature=contiguous(tree.feature, np.int32),
+        code=contiguous(tree.code, np.int16),
+        left=contiguous(tree.left, np.int32),
+        category=contiguous(tree.category, np.int32),
+        missing_left=contiguous(tree.missing_left, np.bool_),
+        masks=contiguous(tree.masks, np.uint32),
+        missing_code=int(missing_code),
+        depth=int(tree.depths()[-1]),
+        by_row=by_row,
+        rows=rows,
+        leaf=leaf,
+        steps=np.empty((pool.n_threads, tree.node_count), BINNED_NODE),
+        every=np.empty((pool.n_threads, ROW_MAJOR_BLOCK), np.uint32),
     )
-    masks, depth = contiguous(tree.masks, np.uint32), int(tree.depths()[-1])
-    given = (columns, masks, missing_code, depth, by_row, rows, leaf)
-
-    def traverse_chunks(_: int, barrier: np.ndarray) -> None:
-        buffers = np.empty(tree.node_count, BINNED_NODE), np.empty(ROW_MAJOR_BLOCK, np.uint32)
-        traverse(*given, *buffers, barrier)
-
-    pool.share(traverse_chunks, (len(rows) or len(by_row)) > ROW_MAJOR_CHUNK)
+    pool.run(TRAVERSE, by_reference(given), (len(rows) or len(by_row)) > ROW_MAJOR_CHUNK)

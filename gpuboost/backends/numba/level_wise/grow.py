@@ -12,7 +12,8 @@
     leaves of rows, leaf sums                  chunks of rows
 
 The right column says who runs a step: one thread, or all threads, which take tasks of the given
-kind. In deep trees, `subtrees` splits the small nodes and finds the leaves, in a second call.
+kind. If there can be small nodes, `subtrees` splits them and finds the leaves, in a second call; in
+small tables, where roots are small, it is the only one.
 The arrays that connect the passes are in `records`.
 """
 

@@ -42,7 +42,8 @@ CHUNKS_PER_THREAD = 4  # chunks of a level per thread, so that threads finish at
 SUBTREE_ROWS = 1 << 11  # smallest `Shape.small` other than 0 (1000 to 4000 rows measure alike)
 # If nodes of the deepest searched level have a mean of SMALL_MEAN rows or more, growth by levels to
 # the end is not slower (with 300 to 800 rows, both ways measure alike). Trees of at most SHALLOW
-# levels and best-first trees have no small nodes, so `subtrees` is not compiled for them.
+# levels and best-first trees have no small nodes, so `subtrees` is not compiled for them, except in
+# small tables, in wide ones, and if the histograms of a level do not fit the memory.
 SMALL_MEAN, SHALLOW = 200, 7
 # But the histogram of a node with more than WIDE columns does not fit the L2 cache, so nodes of
 # fewer than WIDE_SUBTREE_ROWS rows are small: without this, a round takes 1.15 (20k x 1,000) and
@@ -125,8 +126,8 @@ class Shape:
         deepest = 2 ** min(self.depth - 1, _ENDLESS)
         is_shallow = self.depth <= SHALLOW or self.n_samples >= SMALL_MEAN * deepest
         histograms = self.memory_budget // 2 // self._histogram_bytes
-        is_narrow = self.n_columns <= WIDE and self.n_trees * deepest <= histograms
-        if self.best_first or (is_shallow and is_narrow):
+        fits, is_wide = self.n_trees * deepest <= histograms, self.n_columns > WIDE
+        if self.best_first or (is_shallow and fits and not is_wide):
             return 0
         smallest = WIDE_SUBTREE_ROWS if is_shallow else SUBTREE_ROWS
         return max(smallest, 2 * self.n_trees * self.n_samples // max(histograms, 1) + 1)
@@ -186,12 +187,13 @@ class Shape:
 
         Histograms, buffers for small nodes, and node arrays are each compared with the budget, not
         their sum; arrays with an entry per row are not counted. Node arrays take memory only for
-        nodes that are created, usually far fewer than the capacity. So these arrays can be eight
-        times as large as the budget, which allows trees grown to single rows.
+        nodes that are created, usually far fewer than the capacity. So these arrays can be twice
+        as large as the budget, which allows trees grown to single rows.
         """
-        small_nodes = self.n_threads * self.small * (self.n_features + 64)
+        n_rows = min(self.small, self.n_samples)
+        small_nodes = self.n_threads * n_rows * (self.n_features + 64)
         nodes = self.n_trees * self.capacity * _NODE_BYTES
-        return max(self.histogram_bytes, small_nodes, nodes // 8) <= self.memory_budget
+        return max(self.histogram_bytes, small_nodes, nodes // 2) <= self.memory_budget
 
 
 def on_cache_lines(n: int, width: int) -> np.ndarray:
@@ -306,8 +308,8 @@ class LevelGrower:
         self._capacities[:] = shape.capacity, pieces, MIN_CHUNK_ROWS, shape.small
         of_leaves = self._leaves.to(leaves)
         arrays = self._samples.to(samples), self._state, self._work, of_leaves, roots, keys
-        threads = self._level, self._capacities, self._addresses, self._threads[0]
-        shared = self._shared.to(SharedArrays(*arrays, *threads))
+        others = self._level, self._capacities, self._addresses, self._threads[0]
+        shared = self._shared.to(SharedArrays(*arrays, *others))
         if shape.small > shape.n_samples:
             state.n_small[0] = -1
         else:

@@ -45,7 +45,6 @@ class Leaves(NamedTuple):
     """
 
     inside: np.ndarray
-
     gradient: np.ndarray
     hessian: np.ndarray
     scales: np.ndarray

@@ -1,4 +1,4 @@
-"""The subtrees below small nodes of deep trees; one thread grows each subtree, depth-first.
+"""The subtrees below small nodes; one thread grows each subtree, depth-first.
 
 A thread copies the codes of a node's rows to its own matrix, small enough for its caches, grows the
 subtree as `depth_first` does, and writes the rows of its leaves to the positions where level-wise

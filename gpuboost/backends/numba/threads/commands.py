@@ -1,6 +1,6 @@
 """Commands to the threads of a pool, which wait for the next one in compiled code.
 
-To wake a sleeping thread takes 50 to 150 us, as long as a pass over 10,000 rows. So after a command
+Waking a sleeping thread takes 50 to 150 us, as long as a pass over 10,000 rows. So after a command
 a thread checks for the next one for a few milliseconds, and yields its core to others meanwhile.
 Then it *parks*: it returns to Python and sleeps until `pool.ThreadPool` sends it back.
 
@@ -39,7 +39,7 @@ from gpuboost.backends.numba.threads.barrier import MAX_SPINS, N_WORDS
 COMMAND, FUNCTION, N_DONE, LEAVE, FIRST_THREAD = range(N_WORDS, N_WORDS + 40, 8)
 SEEN, STAYS = 0, 1  # of each thread, whose words are at FIRST_THREAD + 8 t
 MAX_THREADS = 1 << 16
-MAX_YIELDS = 1 << 12  # times that a waiting thread yields its core before it parks: 2 to 4 ms
+MAX_YIELDS = 1 << 12  # times that a thread yields its core before it parks: 2 to 4 ms if it is idle
 WORDS = types.Array(types.int64, 1, "C")
 
 _instruction: Any = intrinsic  # typed Any: only compiled code calls the result
@@ -122,8 +122,8 @@ def wait_until_done(words, n_others):
 def _next_command(words, own):
     """Wait for a command that the thread has not seen; return it, or 0 if the thread parks.
 
-    Its words begin at ``own``. The calling thread sees that it is parked, or it sees the command:
-    both write before they read what the other writes.
+    Its words begin at ``own``. Either the calling thread sees that this thread is parked, or this
+    thread sees the command: both write before they read what the other writes.
     """
     spins = 0
     exchange(words, own + STAYS, 1)

@@ -30,6 +30,7 @@ from gpuboost.backends.numba.threads.commands import (
     LEAVE,
     MAX_THREADS,
     N_DONE,
+    STAYS,
     WORDS,
     SharedFunction,
     follow,
@@ -37,7 +38,7 @@ from gpuboost.backends.numba.threads.commands import (
     post,
     wait_until_done,
 )
-from gpuboost.backends.numba.threads.load import load_of
+from gpuboost.backends.numba.threads.load import WorkClock, load_of
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -53,6 +54,7 @@ class ThreadPool:
 
     def __init__(self, n_threads: int) -> None:
         self.n_threads, self._load = n_threads, load_of(n_threads)
+        self._clock = WorkClock(self._load)
         self._others: list[_Other] = []
         self._words = np.zeros(FIRST_THREAD + 8 * n_threads, np.int64)  # see `commands`
         weakref.finalize(self, _dismiss, self._others, self._words)
@@ -79,14 +81,14 @@ class ThreadPool:
             lead(words, 0)
             return
         number = (int(words[COMMAND]) // MAX_THREADS + 1) * MAX_THREADS + n
-        self._load.begin()
+        self._clock.begin()
         try:
             some_are_parked = post(words, number)
             if some_are_parked:
                 self._wake(n)
             lead(words, n - 1)
             if not some_are_parked:
-                self._load.end(n)
+                self._clock.end(n)
         except BaseException:  # Ctrl-C before `lead`
             call_off(words)
             post(words, number)
@@ -102,9 +104,10 @@ class ThreadPool:
             self._others.append(_Other(len(self._others) + 1))
 
     def _wake(self, n: int) -> None:
-        """Send parked threads to `commands.follow`; those that are there will go once more."""
-        for other in self._others[: n - 1]:
-            other.tasks.put(partial(follow, self._words))
+        """Send the parked ones of ``n`` threads to `commands.follow`."""
+        for thread, other in enumerate(self._others[: n - 1], 1):
+            if not self._words[FIRST_THREAD + 8 * thread + STAYS]:
+                other.tasks.put(partial(follow, self._words))
 
     def share(
         self,
@@ -207,7 +210,7 @@ def _take_part(
 
 
 def _dismiss(others: list[_Other], words: np.ndarray) -> None:
-    words[LEAVE] = 1
+    words[LEAVE] = words[CALLED_OFF] = 1
     for other in others:
         other.tasks.put(None)
     for other in others:
