@@ -48,6 +48,7 @@ GUARDED = {
     ("gpuboost.backends.numba.background", "os.register_at_fork"): "only with hasattr(os, ...)",
     ("gpuboost.backends.numba.intrinsics", "import ctypes"): "SwitchToThread of Windows, or "
     "sched_yield, which every POSIX system has",
+    ("gpuboost.backends.numba.references", "import ctypes"): "addresses of arrays only",
     ("gpuboost.interchange.logarithm", "import ctypes"): "logf, which every C library has",
     ("gpuboost.interchange.logarithm", "import ctypes.util"): "to find the C library",
     ("gpuboost.cli.bench.worker", "/proc/"): "OSError elsewhere; then no memory is shown",

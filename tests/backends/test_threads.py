@@ -28,6 +28,13 @@ from gpuboost.backends.numba.threads.pool import ThreadPool
 DEVICES = ("numpy", "numba")
 
 
+@pytest.fixture(autouse=True)
+def idle_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All threads work, whatever else the machine does."""
+    monkeypatch.setattr(load, "ENOUGH", 0.0)
+    load.load_of.cache_clear()
+
+
 def forest(device: str, seed: int) -> str:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((3000, 6))
@@ -176,6 +183,7 @@ class Clocks:
 def test_fewer_threads_work_while_others_use_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     clocks = Clocks()
     monkeypatch.setattr(load, "time", clocks)
+    monkeypatch.setattr(load, "ENOUGH", 0.7)
     found = load.MachineLoad(8)
     clock, other = load.WorkClock(found), load.WorkClock(found)
 
@@ -204,9 +212,8 @@ def test_fewer_threads_work_while_others_use_the_cores(monkeypatch: pytest.Monke
     assert found.threads(8) == 8
 
 
-def test_a_fit_leaves_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fit_leaves_no_threads() -> None:
     """No threads are left, even if the fit raises an error."""
-    monkeypatch.setattr(load, "ENOUGH", 0.0)
     rng = np.random.default_rng(0)
     X, seen = rng.standard_normal((40_000, 3)), []
 
