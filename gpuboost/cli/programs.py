@@ -11,8 +11,9 @@ import numpy as np
 import gpuboost
 
 FIT_FEATURES = 6
-# Boosting grows small tables depth-first and larger ones by levels.
-DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS = 300, 5_000
+# Boosting grows small tables depth-first and larger ones by levels; from SHARED_TABLE_ROWS rows on,
+# threads share the work.
+DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS, SHARED_TABLE_ROWS = 300, 5_000, 20_000
 CELL_ROWS = 140_000  # of a table whose bins are found from radix cells
 REGRESSOR, CLASSIFIER = "GradientBoostingRegressor", "GradientBoostingClassifier"
 TREES = ("DecisionTree", "ExtraTree")
@@ -38,6 +39,10 @@ class ProgramFit:
         Whether the rows have weights.
     dtype : type
         Type of the features.
+    n_jobs : int
+        Number of threads.
+    counted : bool
+        Whether the rows have the weights 1, 2 or 3.
     """
 
     estimator: str
@@ -46,6 +51,8 @@ class ProgramFit:
     n_rows: int = DEPTH_FIRST_ROWS
     weighted: bool = False
     dtype: type = np.float64
+    n_jobs: int = 1
+    counted: bool = False
 
     def run(self) -> None:
         """Fit the estimator with Numba, and predict."""
@@ -60,10 +67,11 @@ class ProgramFit:
             y = np.column_stack([y, X[:, 0]])
         elif self.target != "values":
             y = np.digitize(y, np.quantile(y, SHARES[self.target]))
-        weights = rng.exponential(size=self.n_rows) if self.weighted else None
+        weights: Any = rng.exponential(size=self.n_rows) if self.weighted else None
+        weights = rng.integers(1, 4, self.n_rows) if self.counted else weights
         few = {} if self.estimator.startswith(TREES) else {"n_estimators": 3}
         make = getattr(gpuboost, self.estimator)
-        model = make(device="numba", n_jobs=1, random_state=0, **few | self.words)
+        model = make(device="numba", n_jobs=self.n_jobs, random_state=0, **few | self.words)
         model.fit(X, y, sample_weight=weights)
         model.predict(X)
         if hasattr(model, "apply"):
@@ -147,6 +155,8 @@ _FITS_OF_OPTIONS = [
         for n_rows in (DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS)
     ),
     _boosting(LEVEL_WISE_ROWS, max_leaf_nodes=9, interaction_cst="pairwise"),
+    _boosting(DEPTH_FIRST_ROWS, "two", max_leaf_nodes=9),
+    ProgramFit(REGRESSOR, n_rows=SHARED_TABLE_ROWS, n_jobs=2),
     _boosting(
         LEVEL_WISE_ROWS,
         monotonic_cst=[1, 0, 0, -1, 0, 0],
@@ -181,6 +191,9 @@ _FITS_OF_ADABOOST = [
 _FITS_OF_CELLS = [
     ProgramFit("DecisionTreeRegressor", {"max_depth": 1}, "values", CELL_ROWS, weighted, dtype)
     for weighted, dtype in ((False, np.float64), (True, np.float32))
+] + [
+    ProgramFit("DecisionTreeRegressor", {"max_depth": 1}, dtype=dtype, counted=True)
+    for dtype in (np.float64, np.float32)
 ]
 _FOREST = "RandomForestClassifier"
 
