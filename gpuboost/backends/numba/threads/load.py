@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from functools import cache
 
-ENOUGH = 0.7  # threads that get this fraction of the time are not delayed by others
+ENOUGH = 0.55  # with less than this fraction of the time, threads are delayed by others
 WINDOW = 0.005  # seconds over which the fraction is measured
 # Seconds before the full number of threads is tried again: longer each time that this is too many.
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 2.0
