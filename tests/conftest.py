@@ -15,6 +15,7 @@ from gpuboost.backends import devices
 from gpuboost.backends import select as choice
 from gpuboost.backends.cuda import runtime
 from gpuboost.backends.cuda.growth import grow as cuda
+from gpuboost.backends.numba.threads import load
 from gpuboost.estimators.fitting import pipeline as template
 from tests.fakes import fake_cupy
 from tests.fakes.gpu_arrays import Tensor
@@ -140,6 +141,12 @@ def gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
     yield cupy.cuda.Device()
     gc.collect()
     give_back(cupy, request.node.nodeid)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def all_threads_work() -> None:
+    """Tests of several threads have all of them, whatever else the machine does."""
+    load.ENOUGH = 0.0
 
 
 @pytest.fixture

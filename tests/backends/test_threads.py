@@ -28,13 +28,6 @@ from gpuboost.backends.numba.threads.pool import ThreadPool
 DEVICES = ("numpy", "numba")
 
 
-@pytest.fixture(autouse=True)
-def idle_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All threads work, whatever else the machine does."""
-    monkeypatch.setattr(load, "ENOUGH", 0.0)
-    load.load_of.cache_clear()
-
-
 def forest(device: str, seed: int) -> str:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((3000, 6))
@@ -128,17 +121,17 @@ def test_threads_run_compiled_functions_together(n_threads: int) -> None:
     pool, sums = ThreadPool(n_threads), np.zeros(23, np.int64)
     record = by_reference(Turns(sums, 3))
     for i in range(200):
-        pool.run(ADD_TURNS, record, at_most=i % n_threads + 1)
+        pool.run(ADD_TURNS, record, i % n_threads + 1)
     time.sleep(0.05)
-    pool.run(ADD_TURNS, record)
+    pool.run(ADD_TURNS, record, n_threads)
     seen: list[int] = []
     pool.share(lambda thread, _: seen.append(thread))
-    pool.run(ADD_TURNS, record)
-    pool.run(ADD_TURNS, record, together=False)
+    pool.run(ADD_TURNS, record, n_threads)
+    pool.run(ADD_TURNS, record, 0)
     pool.dismiss()
     assert sorted(seen) == list(range(n_threads))
     assert not any(thread.name.startswith("gpuboost-") for thread in threading.enumerate())
-    pool.run(ADD_TURNS, record)
+    pool.run(ADD_TURNS, record, n_threads)
     pool.dismiss()
     assert (sums == 3 * 204).all()
 
@@ -149,7 +142,7 @@ def test_an_interrupt_before_a_compiled_function_leaves_no_thread_behind(
     n_threads: int, is_posted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool, record = ThreadPool(n_threads), by_reference(Turns(np.zeros(9, np.int64), 2))
-    pool.run(ADD_TURNS, record)
+    pool.run(ADD_TURNS, record, n_threads)
 
     def interrupt(*given: Any) -> None:
         raise KeyboardInterrupt
@@ -163,8 +156,8 @@ def test_an_interrupt_before_a_compiled_function_leaves_no_thread_behind(
                 calls = iter((interrupt, real))
                 patch.setattr(module, "post", lambda *given, calls=calls: next(calls)(*given))
             with pytest.raises(KeyboardInterrupt):
-                pool.run(ADD_TURNS, record)
-        pool.run(ADD_TURNS, record)
+                pool.run(ADD_TURNS, record, n_threads)
+        pool.run(ADD_TURNS, record, n_threads)
     pool.dismiss()
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from gpuboost.backends.cuda.runtime.source import constant, kernel_folder
-from gpuboost.backends.numba.boosting import mean_loss as sums
 from gpuboost.backends.numba.boosting import row_sets
 from gpuboost.backends.numba.boosting.row_sets import VisitedRows
 from gpuboost.backends.numba.threads.pool import ThreadPool
@@ -45,8 +44,6 @@ def test_numba_finds_the_same_bits(
     kind: str, make: Any, weighted: bool, n_threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(row_sets, "VISIT_CHUNK", 777)
-    monkeypatch.setattr(row_sets, "SHARED_VISITS", 0)
-    monkeypatch.setattr(sums, "SHARED_SUMS", 0)
     pool = ThreadPool(n_threads)
     loss = MAKERS[kind]()
     y, raw, weights = make(loss, 3000)

@@ -20,16 +20,18 @@ _instruction: Any = intrinsic  # typed Any: only compiled code calls the result
 _FOR_READING, _KEEP, _DATA = 0, 3, 1
 
 
+def _element(context, builder, kind, array, *indices):
+    """Pointer to an element of an array, without a bounds check."""
+    view = context.make_array(kind)(context, builder, array)
+    return cgutils.get_item_pointer(context, builder, kind, view, indices, wraparound=False)
+
+
 @_instruction
 def prefetch(typing_context, array, row, column):
     """Prefetch the cache line of ``array[row, column]`` without waiting for it."""
 
     def generate(context, builder, signature, arguments):
-        kind = signature.args[0]
-        view = context.make_array(kind)(context, builder, arguments[0])
-        at = cgutils.get_item_pointer(
-            context, builder, kind, view, list(arguments[1:]), wraparound=False
-        )
+        at = _element(context, builder, signature.args[0], *arguments)
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         takes = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
         fetch = cgutils.get_or_insert_function(builder.module, takes, "llvm.prefetch.p0")
@@ -38,6 +40,17 @@ def prefetch(typing_context, array, row, column):
         return context.get_dummy_value()
 
     return types.void(array, types.int64, types.int64), generate
+
+
+@_instruction
+def reference_at(typing_context, addresses, i, like):
+    """The `references.Reference` at address ``addresses[i]``, int64, with the type of ``like``."""
+
+    def generate(context, builder, signature, arguments):
+        at = _element(context, builder, signature.args[0], *arguments[:2])
+        return builder.inttoptr(builder.load(at), ir.IntType(64).as_pointer())
+
+    return like(addresses, types.int64, like), generate
 
 
 def _own_symbol(name: str) -> str:
@@ -51,19 +64,12 @@ def _own_symbol(name: str) -> str:
 let_others_run = types.ExternalFunction(_own_symbol("gpuboost_yield"), types.int32())
 
 
-def _word(context, builder, signature, arguments):
-    """Pointer to ``array[i]``, without a bounds check."""
-    kind = signature.args[0]
-    view = context.make_array(kind)(context, builder, arguments[0])
-    return cgutils.get_item_pointer(context, builder, kind, view, [arguments[1]], wraparound=False)
-
-
 @_instruction
 def raise_by_one(typing_context, words, i):
     """Atomically add 1 to ``words[i]``, int64, and return its previous value."""
 
     def generate(context, builder, signature, arguments):
-        at = _word(context, builder, signature, arguments)
+        at = _element(context, builder, signature.args[0], *arguments[:2])
         return builder.atomic_rmw("add", at, ir.Constant(ir.IntType(64), 1), "acq_rel")
 
     return types.int64(words, types.int64), generate
@@ -74,11 +80,7 @@ def add_to(typing_context, array, i, j, k, number):
     """Atomically add a number to ``array[i, j, k]``, int64."""
 
     def generate(context, builder, signature, arguments):
-        kind = signature.args[0]
-        view = context.make_array(kind)(context, builder, arguments[0])
-        at = cgutils.get_item_pointer(
-            context, builder, kind, view, list(arguments[1:4]), wraparound=False
-        )
+        at = _element(context, builder, signature.args[0], *arguments[:4])
         builder.atomic_rmw("add", at, arguments[4], "monotonic")
         return context.get_dummy_value()
 
@@ -87,13 +89,10 @@ def add_to(typing_context, array, i, j, k, number):
 
 @_instruction
 def exchange(typing_context, words, i, number):
-    """Store a number in ``words[i]``, int64, and return its previous value.
-
-    In all threads, what comes before in the program happens before what follows.
-    """
+    """Store a number in ``words[i]``, int64, and return the old one, before any `load_acquire`."""
 
     def generate(context, builder, signature, arguments):
-        at = _word(context, builder, signature, arguments)
+        at = _element(context, builder, signature.args[0], *arguments[:2])
         return builder.atomic_rmw("xchg", at, arguments[2], "seq_cst")
 
     return types.int64(words, types.int64, types.int64), generate
@@ -101,11 +100,11 @@ def exchange(typing_context, words, i, number):
 
 @_instruction
 def load_acquire(typing_context, words, i):
-    """The current value of ``words[i]``, int64, with acquire order."""
+    """The current value of ``words[i]``, int64, not read before an earlier `exchange`."""
 
     def generate(context, builder, signature, arguments):
-        at = _word(context, builder, signature, arguments)
-        return builder.load_atomic(at, "acquire", align=8)
+        at = _element(context, builder, signature.args[0], *arguments[:2])
+        return builder.load_atomic(at, "seq_cst", align=8)
 
     return types.int64(words, types.int64), generate
 
@@ -115,7 +114,7 @@ def store_release(typing_context, words, i, number):
     """Store a number in ``words[i]``, int64, with release order."""
 
     def generate(context, builder, signature, arguments):
-        at = _word(context, builder, signature, arguments)
+        at = _element(context, builder, signature.args[0], *arguments[:2])
         builder.store_atomic(arguments[2], at, "release", align=8)
         return context.get_dummy_value()
 

@@ -30,11 +30,10 @@ from numba.core.datamodel.models import PrimitiveModel
 from numba.core.datamodel.registry import register_default
 from numba.core.imputils import impl_ret_borrowed, lower_getattr_generic
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
-from numba.extending import NativeValue, intrinsic, unbox
+from numba.extending import NativeValue, unbox
 
 _MACHINE_WORD = ir.IntType(64)
 _BYTE: Any = ctypes.c_char
-_instruction: Any = intrinsic  # typed Any: only compiled code calls the result
 _NUMBERS: dict[Any, types.Type] = {
     bool: types.boolean,
     int: types.int64,
@@ -191,18 +190,3 @@ def _read_field(context, builder, kind, pointer, name):
     if is_narrow:
         value = builder.trunc(value, own)
     return impl_ret_borrowed(context, builder, field, value)
-
-
-@_instruction
-def reference_at(typing_context, addresses, i, like):
-    """The reference whose address is ``addresses[i]``, int64; its type is that of ``like``."""
-
-    def generate(context, builder, signature, arguments):
-        kind = signature.args[0]
-        view = context.make_array(kind)(context, builder, arguments[0])
-        at = cgutils.get_item_pointer(
-            context, builder, kind, view, [arguments[1]], wraparound=False
-        )
-        return builder.inttoptr(builder.load(at), _MACHINE_WORD.as_pointer())
-
-    return like(addresses, types.int64, like), generate

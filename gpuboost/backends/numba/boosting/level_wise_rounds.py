@@ -11,7 +11,6 @@ import numpy as np
 from gpuboost.backends.numba.boosting.quantise import (
     PACK_ROWS,
     QUANTISE_CHUNK,
-    SHARED_ROWS,
     RowWords,
     two_factors,
 )
@@ -267,11 +266,8 @@ class LevelRounds:
         in_units = np.ldexp(means, (scale.gradient, scale.hessian))
         self._bits[0] = hessian_bits((float(in_units[0]), float(in_units[1])), largest)
         buffers = self._scales, self._rounding_keys, self._bits, word, self._row, sums
-        self.pool.run(
-            PACK_ROWS,
-            self._words.to(RowWords(gradient, hessian, whole, inside, *buffers)),
-            word.size > SHARED_ROWS,
-        )
+        words = self._words.to(RowWords(gradient, hessian, whole, inside, *buffers))
+        self.pool.run(PACK_ROWS, words, word.size // QUANTISE_CHUNK)
         n, n_trees, roots = len(inside) or word.shape[1], len(word), self._roots
         chunks = -(-n // QUANTISE_CHUNK)
         roots[:, 0], roots[:, 1] = np.arange(n_trees) * n, n

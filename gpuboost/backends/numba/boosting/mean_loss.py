@@ -17,7 +17,6 @@ from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine.fixed_point import SUM_BITS, planes_to_float, sum_bits
 
 SUM_CHUNK = 1 << 13  # rows of one task
-SHARED_SUMS = 1 << 14  # with fewer rows one thread is faster
 _INFINITE = np.int64(0x7FF0000000000000)  # bit pattern of infinity; that of NaN is larger
 _MANTISSA_BITS, _BIAS = np.int64(52), np.int64(1023)
 _DENORMAL_SHIFT = 64
@@ -151,7 +150,7 @@ class WeightedSum:
         """Sum of value times weight; infinite if any product is not finite."""
         given = self._given
         own = given if weights is None else given._replace(weights=weights)
-        self._pool.run(SUM_VALUES, self._reference.to(own), len(given.values) > SHARED_SUMS)
+        self._pool.run(SUM_VALUES, self._reference.to(own), len(given.values) // SUM_CHUNK)
         if given.largest[0] >= _INFINITE:
             return float("inf")
         sums, high = given.sums.sum(axis=0), int(given.exponent[0])

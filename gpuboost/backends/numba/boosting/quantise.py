@@ -21,7 +21,6 @@ from gpuboost.engine.tree_rows import TreeRows
 hash_index = randomness.hash_index
 
 QUANTISE_CHUNK = 1 << 13  # rows of one task
-SHARED_ROWS = 1 << 13  # up to this number of rows of all trees, one thread is faster (measured)
 _S32 = np.uint64(32)
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 _UNIT = 2.0**-32

@@ -25,7 +25,6 @@ from gpuboost.engine.growth.tree import Tree
 from gpuboost.engine.losses import Loss, Predicted
 
 VISIT_CHUNK = 1 << 13  # rows of one task
-SHARED_VISITS = 1 << 13  # with fewer rows one thread is faster (measured)
 _COLUMN = types.Array(types.float64, 1, "C")
 _NO_VALUES = np.zeros(0), np.zeros(0, np.int64)
 
@@ -162,8 +161,7 @@ class VisitedRows:
     ) -> None:
         finds_losses |= self._loss.takes_rows
         visit = Visit(self._rows, values, first, leaf, finds_losses, finds_directions)
-        n = len(self._arrays.losses)
-        self._pool.run(self._command, by_reference(visit), n > SHARED_VISITS)
+        self._pool.run(self._command, by_reference(visit), len(leaf.T) // VISIT_CHUNK)
         is_same = not len(leaf)
         self._has_losses = finds_losses or (is_same and self._has_losses)
         self._has_directions = finds_directions or (is_same and self._has_directions)

@@ -182,4 +182,4 @@ def find_leaves(
         steps=np.empty((pool.n_threads, tree.node_count), BINNED_NODE),
         every=np.empty((pool.n_threads, ROW_MAJOR_BLOCK), np.uint32),
     )
-    pool.run(TRAVERSE, by_reference(given), (len(rows) or len(by_row)) > ROW_MAJOR_CHUNK)
+    pool.run(TRAVERSE, by_reference(given), (len(rows) or len(by_row)) // ROW_MAJOR_CHUNK)

@@ -23,6 +23,7 @@ The arrays that connect the passes are in `records`.
 from __future__ import annotations
 
 from gpuboost.backends.numba.compiler import spliced
+from gpuboost.backends.numba.intrinsics import reference_at
 from gpuboost.backends.numba.level_wise.histograms import sum_chunks
 from gpuboost.backends.numba.level_wise.leaves import finish_leaves
 from gpuboost.backends.numba.level_wise.partition import decide_chunks, move_chunks
@@ -37,7 +38,6 @@ from gpuboost.backends.numba.level_wise.policy import (
     plan,
 )
 from gpuboost.backends.numba.level_wise.search import search_tasks
-from gpuboost.backends.numba.references import reference_at
 from gpuboost.backends.numba.threads.barrier import THREADS, barrier_wait, last_arrives, release
 from gpuboost.backends.numba.threads.commands import SharedFunction
 

@@ -313,9 +313,9 @@ class LevelGrower:
         if shape.small > shape.n_samples:
             state.n_small[0] = -1
         else:
-            pool.run(GROW_TOGETHER, shared, n_threads > 1, n_threads)
+            pool.run(GROW_TOGETHER, shared, n_threads)
         if state.n_small[0]:
-            pool.run(FINISH_TOGETHER, shared, n_threads > 1, n_threads)
+            pool.run(FINISH_TOGETHER, shared, n_threads)
         trees = []
         for tree in range(shape.n_trees):
             columns = make_columns(int(state.n_nodes[tree]), 2, shape.categorical)

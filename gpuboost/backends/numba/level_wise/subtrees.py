@@ -29,12 +29,11 @@ from gpuboost.backends.numba.common.packed_words import pack
 from gpuboost.backends.numba.common.partition import split_rows
 from gpuboost.backends.numba.common.records import Rows
 from gpuboost.backends.numba.compiler import helper, inlined, spliced
-from gpuboost.backends.numba.intrinsics import raise_by_one
+from gpuboost.backends.numba.intrinsics import raise_by_one, reference_at
 from gpuboost.backends.numba.level_wise.feature_sampling import set_tree
 from gpuboost.backends.numba.level_wise.histograms import LOW_BYTE
 from gpuboost.backends.numba.level_wise.leaves import finish_leaves
 from gpuboost.backends.numba.level_wise.policy import CAPACITY, list_roots
-from gpuboost.backends.numba.references import reference_at
 from gpuboost.backends.numba.splits.search import evaluate
 from gpuboost.backends.numba.threads.barrier import barrier_wait, last_arrives, next_task, release
 from gpuboost.backends.numba.threads.commands import SharedFunction

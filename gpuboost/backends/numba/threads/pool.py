@@ -63,15 +63,14 @@ class ThreadPool:
         self,
         function: SharedFunction,
         record: Reference,
-        together: bool = True,
-        at_most: int | None = None,
+        at_most: int,
     ) -> None:
-        """Run a function on all or ``at_most`` threads, and wait for all of them.
+        """Run a function on all or ``at_most`` threads, at least on this one; wait for all of them.
 
-        While other processes use the cores, there are fewer threads (`load`). If not ``together``,
-        the work is too small to share and runs on the calling thread only.
+        ``at_most`` can be the number of whole tasks, so that none is smaller than the effort to
+        share it. While other processes use the cores, there are fewer threads (`load`).
         """
-        n = self._load.threads(at_most or self.n_threads) if together else 1
+        n = max(self._load.threads(at_most), 1)
         self._start(n)
         words = self._words
         words[FUNCTION : FUNCTION + 2] = function.address(record), record.address
@@ -118,8 +117,8 @@ class ThreadPool:
         """Run ``work(thread, barrier)`` on all or ``at_most`` threads, and wait for all of them.
 
         ``thread`` is a number, 0 for the calling thread; ``barrier`` is an array of
-        `barrier.make_barrier`. ``together`` is as in `run`. An error in any thread cancels the call
-        and is raised here.
+        `barrier.make_barrier`. If not ``together``, the work is too small to share and runs on the
+        calling thread only. An error in any thread cancels the call and is raised here.
         """
         n = min(self.n_threads, at_most or self.n_threads) if together else 1
         self._start(n)
