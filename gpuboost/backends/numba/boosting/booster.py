@@ -46,6 +46,10 @@ class NumbaBooster(HostBooster):
         self.order = CompiledOrder(self._pool)
         self.grows_by_levels = grows_by_levels(task)  # else depth-first
         self._levels = LevelRounds(task, self._pool) if self.grows_by_levels else None
+        # The leaf of each row in each tree of a round, if growth finds it; pruning changes leaves.
+        self._leaf: np.ndarray | None = None
+        if self._levels is not None and not task.options.prunes:
+            self._leaf = self._levels.leaf
         self._grower: DepthFirstGrower | None = None  # depth-first grower of the previous round
         self._made: tuple[Any, Any] = (None, None)  # `Directions` and `Gradients` of the last round
         self._rows = self._visited_rows() if task.loss.has_formula else []
@@ -102,10 +106,13 @@ class NumbaBooster(HostBooster):
 
     def add_trees(self, rows: int, trees: Sequence[Tree], leaves: Sequence[np.ndarray]) -> None:
         """Add the values of leaves, and compute losses and the training rows' next directions."""
-        if self._rows:
-            self._visited(rows).add(trees, leaves)
-        else:
+        if not self._rows:
             super().add_trees(rows, trees, leaves)
+            return
+        leaf = self._leaf if rows == 0 else None
+        if leaf is None:
+            leaf = leaves[0][None] if len(leaves) == 1 else np.stack(leaves)
+        self._visited(rows).add(trees, leaf)
 
     def scale(self, made: Gradients) -> Scale:
         """Scale of the round's integers, as exponents of 2."""
@@ -133,11 +140,10 @@ class NumbaBooster(HostBooster):
             return super().leaves(tree, data, column)
         rows, missing_code = _ALL, data.missing_code
         place = next(i for i, own in enumerate(self._sets) if own.data is data)
-        prunes = self.task.options.prunes  # pruning changes the leaves
-        if self._levels is None or column is None or prunes:
+        if column is None or self._leaf is None:
             leaf = np.empty(data.n_samples, np.int32)
         else:
-            leaf, inside = self._levels.leaf[column], self._drawn[1]
+            leaf, inside = self._leaf[column], self._drawn[1]
             if inside is None:
                 return leaf
             rows = np.flatnonzero(~inside).astype(np.uint32)

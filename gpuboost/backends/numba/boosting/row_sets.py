@@ -92,21 +92,13 @@ class VisitedRows:
             self._has_losses = self._has_directions = False
             own[:] = parameter
 
-    def add(self, trees: Sequence[Tree], leaves: Sequence[np.ndarray]) -> None:
-        """Add the values of the rows' leaves, ``leaves`` int32 (n,), in all trees of a round."""
-        if len(leaves) == 1:
-            leaf = contiguous(leaves[0], np.int32)[None]
-        else:
-            leaf = contiguous(np.stack(leaves), np.int32)
+    def add(self, trees: Sequence[Tree], leaf: np.ndarray) -> None:
+        """Add the values of the rows' leaves, int32 (T, n), in the T trees of a round."""
         columns = [column for tree in trees for column in tree.value.T]
-        first = np.zeros(len(columns), np.int64)
-        if len(columns) > 1:
-            np.cumsum([len(column) for column in columns[:-1]], out=first[1:])
-            values = np.concatenate(columns)
-        else:
-            values = contiguous(columns[0], np.float64)
+        ends = np.cumsum([len(column) for column in columns])
+        first, values = np.append(0, ends[:-1]), np.concatenate(columns)
         ahead = self._is_trained and not self._parameter_varies
-        self._visit(values, first, leaf, True, ahead)
+        self._visit(values, first, contiguous(leaf, np.int32), True, ahead)
 
     def directions(self) -> Directions:
         """Gradients, times -1, and hessians of `Loss.gradients`, bit for bit.
