@@ -46,6 +46,9 @@ constexpr int32 MASK_WORDS = 16;  // of a mask: the codes that go left, and the 
 #ifndef GRADIENTS
 #define GRADIENTS 0  // whether targets are gradients, which are not multiplied by weights
 #endif
+#ifndef BINARY_TARGETS
+#define BINARY_TARGETS 0  // whether targets are 0 or 1
+#endif
 #ifndef CRITERION
 #define CRITERION -1  // number of the only criterion; -1: all criteria that are not compiled apart
 #endif

@@ -9,7 +9,7 @@
 // Input:
 //
 //   row, weight   uint32 (n_rows,)   target int32 (columns, n_rows)   rows of the level, see
-//                                                                     histogram.cu
+//                                                                     histogram_values.cu
 //   small         int32 (nodes,)   roots of the subtrees, sizes[2] of them, from policy.cu
 //   tree, key, start, count        of the nodes of the level, see policy.cu
 //   min_hessian, min_category, root_hessian   int64 (trees,)   see split.cu and select_split.cu

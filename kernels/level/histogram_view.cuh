@@ -9,7 +9,7 @@ struct GlobalHistogram {
 
     __device__ __forceinline__ int64 plane(int32 code, int32 p) const
     {
-        return first[(int64)code * (2 + n_channels) + p];
+        return first[(int64)p * width + code];
     }
     __device__ __forceinline__ int64 hessian(int32 code) const { return plane(code, 0); }
     __device__ __forceinline__ int64 count(int32 code) const { return plane(code, 1); }

@@ -1,7 +1,7 @@
 // Medians of nodes: the sign of each row's deviation from its node's median, and sums of
 // deviations.
 //
-//   row, weight   uint32 (n_rows,)  see histogram.cu
+//   row, weight   uint32 (n_rows,)  see shared_histogram.cuh
 //   rank          int32 (n_outputs, n_rows)   ranks of the rows' targets among the distinct targets
 //                                   of an output, from 0
 //   heavy         int64 (rows of the matrix,)   weights in medians, read only if `has_heavy`;

@@ -4,9 +4,9 @@
 //
 //   undecided   uint8 (nodes,)        whether to try further features, from select_split.cu
 //   last        uint64 (slots,)       largest rank of a listed feature, from select_split.cu
-//   histogram   int64 (slots, width, 2 + n_channels)      scratch, for one feature
+//   histogram   int64 (slots, 2 + n_channels, width)      scratch, for one feature
 //   codes       uint8 (n_features, n_samples)
-//   row, weight, target               see histogram.cu; columns of target are n_rows apart
+//   row, weight, target               see histogram_values.cu; columns of target are n_rows apart
 //   other arrays                      as in split.cu
 //
 // Blocks of SPLIT_THREADS threads loop over nodes with the stride of the grid. A block adds the
@@ -37,15 +37,15 @@ __device__ __forceinline__ void build_histogram(int64* cells, In<uint8> codes, c
     __syncthreads();
     for (int64 i = threadIdx.x; i < rows.count; i += SPLIT_THREADS) {
         const int64 at = rows.start + i, weight = rows.weight[at];
-        int64* cell = cells + codes[rows.row[at]] * planes;
+        int64* cell = cells + codes[rows.row[at]];
         add_to(cell, weight);
-        add_to(cell + 1, 1);
+        add_to(cell + width, 1);
         if (options.by_class && options.n_channels > 1) {
-            add_to(cell + 2 + rows.target[at], weight);
+            add_to(cell + (2 + rows.target[at]) * width, weight);
         } else {
             for (int32 k = 0; k < options.n_channels; ++k) {
                 const int64 value = rows.target[k * rows.n_rows + at];
-                add_to(cell + 2 + k, GRADIENTS ? value : weight * value);
+                add_to(cell + (2 + k) * width, GRADIENTS ? value : weight * value);
             }
         }
     }

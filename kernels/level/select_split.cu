@@ -2,8 +2,8 @@
 // child, and whether the split is accepted.
 //
 //   score, splittable, ...   (slots, n_listed)   from split.cu or next_feature.cu
-//   listed      int32 (slots, n_listed) or (n_listed,)    features of the lists, see histogram.cu
-//   histogram   int64 (slots, n_listed, width, 2 + n_channels)   see split.cu
+//   listed      int32 (slots, n_listed) or (n_listed,)    features of the lists, see shared_histogram.cuh
+//   histogram   int64 (slots, n_listed, 2 + n_channels, width)   see split.cu
 //   size, slot, open                 see policy.cu
 //   key, tree, hessian               uint64, int32, int64 (nodes,)
 //   root_hessian int64 (trees,)      weights of the roots
@@ -160,13 +160,12 @@ __device__ __forceinline__ void write_none(const Splits& splits, int64 node, int
 
 // Sum of one plane of a histogram over the codes that go left: bit j of a lane's `left_codes` is
 // set if code lane + 32 j goes left. Every lane takes part and gets the sum.
-__device__ __forceinline__ int64 sum_left(const int64* cells, uint32 left_codes, int32 planes,
-                                          int32 plane)
+__device__ __forceinline__ int64 sum_left(const int64* plane, uint32 left_codes)
 {
     int64 sum = 0;
     for (int32 j = 0; j < CODE_WORDS; ++j) {
         if ((left_codes >> j & 1) == 0) continue;
-        sum += cells[(int64)((int32)threadIdx.x + j * WARP) * planes + plane];
+        sum += plane[(int32)threadIdx.x + j * WARP];
     }
     return warp_sum(sum);
 }
@@ -212,12 +211,12 @@ __device__ __forceinline__ void write_split(const Splits& splits, int64 node, do
                                             bool categorical, In<int64> histogram, int32 width,
                                             int32 n_channels)
 {
-    const int32 lane = threadIdx.x, planes = 2 + n_channels;
+    const int32 lane = threadIdx.x;
     const uint32 left_codes = codes_left(found, at, categorical, width);
-    const int64* cells = histogram + at * width * planes;
-    const int64 left_hessian = sum_left(cells, left_codes, planes, 0);
+    const int64* cells = histogram + at * (2 + n_channels) * width;
+    const int64 left_hessian = sum_left(cells, left_codes);
     for (int32 k = 0; k < n_channels; ++k) {
-        const int64 sum = sum_left(cells, left_codes, planes, 2 + k);
+        const int64 sum = sum_left(cells + (int64)(2 + k) * width, left_codes);
         if (lane == 0) splits.left_gradient[node * n_channels + k] = sum;
     }
     if (splits.masks && lane < MASK_WORDS) {

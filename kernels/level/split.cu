@@ -1,6 +1,6 @@
 // The best split of every open node by each listed feature; select_split.cu takes the best feature.
 //
-//   histogram   int64 (slots, n_listed, width, 2 + n_channels)   of each code: sum of weights,
+//   histogram   int64 (slots, n_listed, 2 + n_channels, width)   of each code: sum of weights,
 //                                     number of rows (if counted), gradients; the last code is the
 //                                     missing code
 //   previous    histograms of all slots of the level before, with the same features; read only for
@@ -19,7 +19,7 @@
 //   lower, upper   float64 (nodes,)   bounds on values of nodes and their descendants; read only
 //                                     with MONOTONIC
 //   listed      int32 (slots, n_listed) or (n_listed,)    features of the histograms, see
-//                                     histogram.cu
+//                                     shared_histogram.cuh
 //   n_bins, is_categorical, monotonic   int32, uint8, int8 (n_features,)
 //   center      float64 (n_features, width - 1)
 //
@@ -34,11 +34,11 @@
 #include "level/histogram_view.cuh"
 #include "level/split.cuh"
 
+// A thread writes the weight of the code that it reads first; the others need a barrier.
 __device__ __forceinline__ void subtract(int64* own, const int64* parent, const int64* sibling,
                                          int64 n_cells)
 {
     for (int64 i = threadIdx.x; i < n_cells; i += SPLIT_THREADS) own[i] = parent[i] - sibling[i];
-    __syncthreads();
 }
 
 // Write the best split by slot and listed feature: score float64, splittable uint8, bin and

@@ -213,7 +213,7 @@ def test_every_loop_is_stored() -> None:
 @needs_nvrtc
 def test_the_counted_code_is_the_compiled_code() -> None:
     """Line information does not change instructions."""
-    text = kernel_source("level/histogram.cu", {"TILE": 32})
+    text = kernel_source("histogram/histogram_values.cu", {"TILE": 32})
     codes = []
     for options in (OPTIONS, (*OPTIONS, LINE_INFO)):
         made = nvrtc.compile_source(text, hot_loops.ARCHITECTURE, options=options)

@@ -32,7 +32,7 @@ from tests.fakes.signatures import (  # noqa: E402
 )
 
 PRIVATE = frozenset({"machine", "waits_for", "end_by_error"})  # the stand-in's own names
-KERNELS = ("level/histogram.cu", "boosting/gradients.cu")
+KERNELS = ("histogram/histogram_values.cu", "boosting/gradients.cu")
 CAPABILITY = 90
 unknown: list[str] = []
 

@@ -25,9 +25,9 @@ VALUES, CLASSES = "values", "two classes"
 MANY = {"7 classes": 7, "30 classes": 30, "100 classes": 100}
 FEW_LISTED = 5  # of 28 features, in a classification forest
 # 32-bit additions to shared memory for a row and feature: the weight and the two halves of a value.
-# With two classes, half of the rows add to the channel, and only its low half. With more classes,
-# rows add the weight alone.
-ADDITIONS = {VALUES: 3.0, CLASSES: 1.5, **dict.fromkeys(MANY, 1.0)}
+# With two classes, a value is the weight or 0, so it has one word. With more classes, rows add the
+# weight alone.
+ADDITIONS = {VALUES: 3.0, CLASSES: 2.0, **dict.fromkeys(MANY, 1.0)}
 ROW_BYTES = 12  # the number, weight and target of a row
 
 Record = dict[str, Any]
@@ -170,6 +170,7 @@ class _HostRows:
     shape (n_features, n_samples).
     """
 
+    target: str
     codes: np.ndarray
     row: np.ndarray
     value: np.ndarray
@@ -190,6 +191,7 @@ def _draw_rows(case: GpuCase, shape: Shape, seed: int) -> _HostRows:
     place = node.astype(np.uint16)  # NumPy sorts 16-bit integers by radix, which is fast
     place = place * np.uint16(n_classes) + value.astype(np.uint16) if n_classes else place
     return _HostRows(
+        target=shape.target,
         codes=_draw_codes(n, features, seed),
         row=np.argsort(place, kind="stable").astype(np.uint32),
         value=value,
@@ -212,9 +214,10 @@ def _targets(rng: np.random.Generator, target: str, n: int) -> np.ndarray:
 
 def _builder(device: Device, host: _HostRows) -> tuple[Any, Any]:
     """The histogram builder, and the rows on the device."""
-    cuda = importlib.import_module("gpuboost.backends.cuda.level.split_search")
+    cuda = importlib.import_module("gpuboost.backends.cuda.level.histograms")
     matrices = importlib.import_module("gpuboost.backends.cuda.data.matrix")
     rows_of = importlib.import_module("gpuboost.backends.cuda.sampling.rows").DeviceRows
+    flags = importlib.import_module("gpuboost.backends.cuda.runtime.compile_flags").CompileFlags
     runtime, n = device.runtime, host.codes.shape[1]
     by_class, n_channels = host.n_classes > 0, max(host.n_classes, 1)
     capacity = cuda.capacity_for_planes(runtime.shared_memory, by_class)
@@ -233,6 +236,7 @@ def _builder(device: Device, host: _HostRows) -> tuple[Any, Any]:
         counted=False,
         max_weight=1,
         n_listed=host.listed.shape[1],
+        flags=flags(gradients=host.target == VALUES, binary_targets=host.target == CLASSES),
     )
     return builder, rows
 
@@ -252,7 +256,7 @@ def _binned(codes: np.ndarray) -> BinnedMatrix:
 
 def _listed(runtime: Any, features: np.ndarray) -> Any:
     """Feature lists of the nodes, or the one list of all features."""
-    listed = importlib.import_module("gpuboost.backends.cuda.level.split_search").FeatureLists
+    listed = importlib.import_module("gpuboost.backends.cuda.level.histograms").FeatureLists
     lists, count = features.shape
     unused = runtime.asarray(np.zeros(lists, dtype=np.uint64))
     stride = count if lists > 1 else 0
@@ -296,7 +300,7 @@ def _is_exact(histogram: np.ndarray, host: _HostRows) -> bool:
             codes = host.codes[host.listed[node % len(host.listed), place]][rows]
             weight, channels = _sums(codes, host.value[rows], host.n_classes)
             found = histogram[node, place]
-            if (found[:, 0] != weight).any() or (found[:, 2:] != channels).any():
+            if (found[0] != weight).any() or (channels != found[2:].T).any():
                 return False
     return True
 

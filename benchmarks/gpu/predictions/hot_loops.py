@@ -33,8 +33,9 @@ _SCORES = ("natural_log", "entropy_term", "ordering_gradient", "word_of_codes")
 # Functions that splits of numeric features do not call: with searched, and with random thresholds.
 _NUMERIC = (*_CATEGORIES, *_SCORES, "random_numeric_item")
 _RANDOM = (*_CATEGORIES, *_SCORES, "numeric_item")
-_ROWS = "for (int32 at = threadIdx.x / TILE; at < end"
-_CELLS = "for (int32 cell = threadIdx.x; cell < cells; cell += HISTOGRAM_THREADS)"
+_ROWS = "while (next.count > last)"
+_VALUE_CELLS = "for (; code < width; code += HISTOGRAM_THREADS / TILE)"
+_CLASS_CELLS = "for (int32 cell = threadIdx.x; cell < cells; cell += HISTOGRAM_THREADS)"
 _SEGMENT_ROWS = "for (int32 at = first + (int32)threadIdx.x / TILE; at < beyond"
 _SCATTERED_ROWS = "for (int32 at = first + (int32)threadIdx.x / TILE; at < end"
 _PIECES = "for (int64 piece = blockIdx.x; piece < *n_pieces"
@@ -43,6 +44,8 @@ _STACK = "for (int32 height = 1; height > 0;"
 _TILES = "for (int64 tile = chunk.first; tile < chunk.end"
 _ALL_ROWS = "for (int64 row = row_of_thread(); row < n"
 _HALVING = "while (low < high)"
+_VALUES = "histogram/histogram_values.cu"
+_HISTOGRAM_THREADS = ("histogram/shared_histogram.cuh", "HISTOGRAM_THREADS")
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class Hot:
     Attributes
     ----------
     kernel : str
-        File and name: ``"level/histogram.cu histogram_values"``.
+        File and name: ``"histogram/histogram_values.cu histogram_values"``.
     path : LoopPath
     of : str
         What an iteration processes, for example "rows" or "cells of a lane".
@@ -75,20 +78,16 @@ class Hot:
     near: bool = False
 
 
-def _histogram(times: int, **constants: int) -> Hot:
-    """A loop that adds rows to a histogram, with ``times`` additions to shared memory."""
-    path, threads = (
-        LoopPath(_ROWS, opcode_counts={"ATOMS": times}),
-        ("level/histogram.cu", "HISTOGRAM_THREADS"),
-    )
-    return Hot("level/histogram.cu histogram_values", path, "rows", threads, 4, constants)
+def _histogram(words: int, **constants: int) -> Hot:
+    """A loop that adds rows to a histogram, with ``words`` additions to a cell."""
+    items = 16 if constants.get("SIDE_BY_SIDE") else 8  # rows of 32 lanes in an iteration
+    path = LoopPath(_ROWS, opcode_counts={"ATOMS": items * words})
+    return Hot(f"{_VALUES} histogram_values", path, "rows", _HISTOGRAM_THREADS, items, constants)
 
 
-def _flush(kernel: str, path: LoopPath, items: int) -> Hot:
-    threads = ("level/histogram.cu", "HISTOGRAM_THREADS")
-    return Hot(
-        f"level/histogram.cu {kernel}", path, "cells of a lane", threads, items, {"TILE": 32}
-    )
+def _classes(path: LoopPath, of: str) -> Hot:
+    kernel = "histogram/histogram_classes.cu histogram_classes"
+    return Hot(kernel, path, of, _HISTOGRAM_THREADS, 4, {"TILE": 32})
 
 
 def _subtree(name: str, path: LoopPath, of: str) -> Hot:
@@ -123,32 +122,24 @@ def _round(kernel: str, path: LoopPath, items: int = 1, **constants: int) -> Hot
     )
 
 
-# An iteration adds four rows per warp: with gradients, a weight and the two halves of a value per
-# row; with two classes, a weight, and for half of the rows the low half of a value. If few lanes
-# take a row, a warp has several rows, and one of them is nearly always of the second class.
 HOT = {
-    "histogram of gradients": _histogram(12, TILE=32, GRADIENTS=1),
-    "histogram of gradients, 16 lanes": _histogram(12, TILE=16, GRADIENTS=1),
-    "histogram of two classes": _histogram(6, TILE=32),
-    "histogram of two classes, 8 lanes": _histogram(8, TILE=8),
-    "flush of values": _flush("histogram_values", LoopPath(_CELLS, opcode_counts={"REDG": 4}), 2),
-    "rows of a long class": Hot(
-        "level/histogram.cu histogram_classes",
-        LoopPath(_SEGMENT_ROWS, opcode_counts={"ATOMS": 4}),
-        "rows",
-        ("level/histogram.cu", "HISTOGRAM_THREADS"),
-        4,
-        {"TILE": 32},
+    "histogram of gradients": _histogram(3, TILE=32, GRADIENTS=1, SIDE_BY_SIDE=1),
+    "histogram of gradients, 16 lanes": _histogram(3, TILE=16, GRADIENTS=1, SIDE_BY_SIDE=1),
+    "histogram of two classes": _histogram(2, TILE=32, BINARY_TARGETS=1, SIDE_BY_SIDE=1),
+    "histogram of two classes, 8 lanes": _histogram(2, TILE=8, BINARY_TARGETS=1),
+    "flush of values": Hot(
+        f"{_VALUES} histogram_values",
+        LoopPath(_VALUE_CELLS, opcode_counts={"REDG": 4}),
+        "cells of a lane",
+        _HISTOGRAM_THREADS,
+        2,
+        {"TILE": 32, "GRADIENTS": 1},
     ),
-    "rows of short classes": Hot(
-        "level/histogram.cu histogram_classes",
-        LoopPath(_SCATTERED_ROWS, opcode_counts={"REDG": 4}),
-        "rows",
-        ("level/histogram.cu", "HISTOGRAM_THREADS"),
-        4,
-        {"TILE": 32},
+    "rows of a long class": _classes(LoopPath(_SEGMENT_ROWS, opcode_counts={"ATOMS": 4}), "rows"),
+    "rows of short classes": _classes(LoopPath(_SCATTERED_ROWS, opcode_counts={"REDG": 4}), "rows"),
+    "flush of a class": _classes(
+        LoopPath(_CLASS_CELLS, opcode_counts={"REDG": 4}), "cells of a lane"
     ),
-    "flush of a class": _flush("histogram_classes", LoopPath(_CELLS, opcode_counts={"REDG": 4}), 4),
     "split by squares": _split(_NUMERIC),
     "split by gradients": _split(_NUMERIC, CRITERION=NEWTON),
     "random split": _split(_RANDOM),

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from benchmarks.gpu.predictions.hot_loops import Counted, stored
 from benchmarks.gpu.predictions.rates import MULTIPROCESSORS, Kernel, Stage, Work, bare
-from gpuboost.backends.cuda.level.split_search import MIN_TILE, TILES, HistogramBuilder
+from gpuboost.backends.cuda.level.histograms import MIN_TILE, TILES, HistogramBuilder
 from gpuboost.backends.cuda.runtime.source import constant
 
 WIDTH = 256
@@ -32,11 +32,8 @@ FEW_SHARED, SMALL_SHARED = 1 << 10, 16 << 10
 REGISTERS, MAX_WARPS, SHARED_BYTES, RESERVED_BYTES = 65536, 64, 228 << 10, 1 << 10
 
 GRADIENTS, TWO_CLASSES = "histogram of gradients", "histogram of two classes"
-PLANES = 3  # of a block's histogram in shared memory
-ADDITIONS = {
-    GRADIENTS: 3.0,
-    TWO_CLASSES: 1.5,
-}  # per row and feature; see benchmarks.gpu.device.histogram
+# Words of a cell of a block's histogram, and additions per row and feature.
+PLANES = {GRADIENTS: 3, TWO_CLASSES: 2}
 
 
 def resident_warps(one: Counted, shared: float = FEW_SHARED) -> int:
@@ -157,13 +154,17 @@ def histograms(
     """
     lanes = lanes_of(listed)
     loop = kind if lanes == WARP else f"{kind}, {lanes} lanes"
-    blocks = rows / rows_per_block(table.batch, listed) + nodes if rows else 0.0
-    shared = 4.0 * PLANES * WIDTH * lanes
-    threads = constant("level/histogram.cu", "HISTOGRAM_THREADS")
+    # Only the smaller of two siblings is summed, unless all rows of the level are.
+    at_most = table.batch if rows > table.batch / 2 else table.batch / 2
+    blocks = rows / rows_per_block(at_most, listed) + nodes if rows else 0.0
+    planes = PLANES[kind]
+    shared = 4.0 * planes * WIDTH * lanes
+    threads = constant("histogram/shared_histogram.cuh", "HISTOGRAM_THREADS")
     at_once = WARP // lanes * stored()[loop].items  # rows of a warp in an iteration
     # In the last iteration over the rows of a block, half of the warps have no row.
     added = iterations(loop, rows / at_once + blocks * threads / WARP / 2, shared, table.is_far)
-    flushed = iterations("flush of values", blocks * WIDTH * lanes / WARP / 2, shared)
+    flushes = blocks * WIDTH * lanes / WARP / stored()["flush of values"].items
+    flushed = iterations("flush of values", flushes, shared)
     cells = slots * listed * WIDTH * CELL_BYTES
     return Stage.of(
         Work(bytes=cells),
@@ -171,8 +172,8 @@ def histograms(
         + flushed
         + Work(
             bytes=rows * (table.row_bytes(of_tree) + ROW_BYTES) + cells,
-            additions=rows * lanes * ADDITIONS[kind],
-            words=blocks * lanes * WIDTH * PLANES * 2,
+            additions=rows * lanes * planes,
+            words=blocks * lanes * WIDTH * planes * 2,
             reductions=min(rows, blocks * WIDTH) * listed * 2,
         ),
     )

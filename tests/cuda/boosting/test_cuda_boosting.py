@@ -155,6 +155,7 @@ VARIANTS = {
     "outputs": CompileFlags(scored_together=3),
     "poisson": CompileFlags(criterion=POISSON),
     "twoing": CompileFlags(criterion=TWOING, rare_categories=True),
+    "two classes": CompileFlags(binary_targets=True),
 }
 COMPILED = [
     (name, flags)

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from gpuboost.backends.cuda.data.matrix import upload_matrix
 from gpuboost.backends.cuda.growth import subtrees as small
-from gpuboost.backends.cuda.level import policy, split_search
-from gpuboost.backends.cuda.level.records import Search
-from gpuboost.backends.cuda.level.split_search import (
+from gpuboost.backends.cuda.level import histograms, policy
+from gpuboost.backends.cuda.level.histograms import (
     FeatureLists,
     HistogramBuilder,
     capacity_for_planes,
     choose_tile,
     plane_count,
 )
+from gpuboost.backends.cuda.level.records import Search
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.backends.cuda.sampling.rows import DeviceRows
 from gpuboost.backends.numpy.backend import NumpyBackend
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.skipif(
     reason=str(cuda_shim.why_not_available()),
 )
 
-SHORT = constant("level/histogram.cu", "SHORT")
+SHORT = constant("histogram/histogram_classes.cu", "SHORT")
 TURING = 64 << 10  # shared memory of a block on the oldest GPUs
 
 
@@ -70,7 +70,7 @@ class Sums:
         builder = HistogramBuilder(runtime, device, *by_class)
         n_nodes = int(self.node.max()) + 1
         search = self._search(min(self.piece, builder.rows_per_block(len(self.node))))
-        shape = (n_nodes, count, device.width, 2 + self.n_classes)
+        shape = (n_nodes, count, 2 + self.n_classes, device.width)
         histogram = np.full(shape, -7, dtype=np.int64)
         stride = count if lists > 1 else 0
         lists = FeatureLists(self.listed.astype(np.int32), stride, count, np.zeros(1, np.uint64))
@@ -93,7 +93,7 @@ class Sums:
     def expected(self, width: int) -> np.ndarray:
         """Histograms computed by NumPy."""
         out = np.zeros(
-            (int(self.node.max()) + 1, self.listed.shape[1], width, 2 + self.n_classes),
+            (int(self.node.max()) + 1, self.listed.shape[1], 2 + self.n_classes, width),
             dtype=np.int64,
         )
         weight = self.rows.weight.astype(np.int64)
@@ -102,9 +102,9 @@ class Sums:
             inside = feature >= 0
             node, code = self.node[inside], self.codes[feature[inside], self.rows.row[inside]]
             of_class = self.rows.target[0][inside]
-            np.add.at(out[:, place, :, 0], (node, code), weight[inside])
-            np.add.at(out[:, place, :, 1], (node, code), int(self.counted))
-            np.add.at(out[:, place], (node, code, 2 + of_class), weight[inside])
+            np.add.at(out[:, place, 0], (node, code), weight[inside])
+            np.add.at(out[:, place, 1], (node, code), int(self.counted))
+            np.add.at(out[:, place], (node, 2 + of_class, code), weight[inside])
         return out
 
 
@@ -128,7 +128,7 @@ def assert_exact(asked: Sums, runtime: ShimRuntime) -> None:
     """Assert that the kernel's sums equal NumPy's, in memory that was not zero."""
     n_codes = int(asked.codes.max()) + 1
     found = asked.found(runtime, n_codes)
-    expected = asked.expected(found.shape[2])
+    expected = asked.expected(found.shape[3])
     inside = np.broadcast_to(
         (asked.listed >= 0)[np.arange(len(found)) % len(asked.listed)][:, :, None, None],
         found.shape,
@@ -277,7 +277,7 @@ def test_every_option_equals_the_reference(
     changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(policy, "PIECE_ROWS", 64)
-    monkeypatch.setattr(split_search, "MIN_BLOCK_ROWS", 90)
+    monkeypatch.setattr(histograms, "MIN_BLOCK_ROWS", 90)
     weights = np.random.default_rng(0).uniform(0.1, 1, 700)
     for given_weights in (None, weights):
         asked = problem(9, weights=given_weights).with_options(**changes)

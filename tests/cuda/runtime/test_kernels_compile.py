@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from gpuboost.backends.cuda.level.split_search import MIN_TILE, TILES
+from gpuboost.backends.cuda.level.histograms import MIN_TILE, TILES
 from gpuboost.backends.cuda.runtime.signatures import find_kernels
 from gpuboost.backends.cuda.runtime.source import file_text, kernel_source
 from tests import cuda_shim
@@ -108,7 +108,7 @@ def narrow_tiles() -> Iterator[Any]:
 @needs_nvrtc
 @pytest.mark.parametrize(("tile", "architecture"), list(narrow_tiles()))
 def test_histograms_of_narrow_tiles_compile(tile: int, architecture: str) -> None:
-    name = "level/histogram.cu"
+    name = "histogram/histogram_values.cu"
     source = kernel_source(name, {"TILE": tile})
     result = nvrtc.compile_source(source, architecture, file_name=name)
     assert not complaints(result), f"{result.log}\n{SPILL_ADVICE}"

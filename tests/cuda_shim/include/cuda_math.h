@@ -3,6 +3,8 @@
 // whose results differ between libraries, float atomics, and min and max of two different types.
 #pragma once
 
+#include "shim_api.h"
+
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
 inline int __ffs(int x) { return __builtin_ffs(x); }
@@ -33,6 +35,24 @@ inline long long __mul64hi(long long a, long long b) {
 }
 inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
     return static_cast<unsigned long long>(static_cast<unsigned __int128>(a) * b >> 64);
+}
+
+// An address in shared memory as a number.
+inline shim_size __cvta_generic_to_shared(const void* address) {
+    return reinterpret_cast<shim_size>(address);
+}
+inline void* __cvta_shared_to_generic(shim_size address) {
+    return reinterpret_cast<void*>(address);
+}
+
+// Bytes of the 64-bit number y << 32 | x, one for each hexadecimal digit of `selector`.
+inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
+    const unsigned long long both = static_cast<unsigned long long>(y) << 32 | x;
+    unsigned result = 0;
+    for (int i = 0; i < 4; ++i) {
+        result |= static_cast<unsigned>(both >> 8 * (selector >> 4 * i & 7) & 255) << 8 * i;
+    }
+    return result;
 }
 
 template <class T>

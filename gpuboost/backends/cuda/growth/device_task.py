@@ -12,16 +12,16 @@ from gpuboost.backends.cuda.growth.hooks import RowsOfRounds
 from gpuboost.backends.cuda.growth.node_buffer import DEEPEST, check_places
 from gpuboost.backends.cuda.growth.subtrees import SUBTREES_WANTED, small_rows_for
 from gpuboost.backends.cuda.level.constraints import DeviceConstraints
-from gpuboost.backends.cuda.level.medians import MedianKernels
-from gpuboost.backends.cuda.level.policy import Policy
-from gpuboost.backends.cuda.level.row_passes import RowKernels
-from gpuboost.backends.cuda.level.split_search import (
+from gpuboost.backends.cuda.level.histograms import (
     HistogramBuilder,
     capacity_for_planes,
     choose_tile,
     plane_count,
     use_feature_lists,
 )
+from gpuboost.backends.cuda.level.medians import MedianKernels
+from gpuboost.backends.cuda.level.policy import Policy
+from gpuboost.backends.cuda.level.row_passes import RowKernels
 from gpuboost.backends.cuda.runtime.compile_flags import CompileFlags
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant

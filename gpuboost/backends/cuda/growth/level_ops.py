@@ -11,10 +11,11 @@ from gpuboost.backends.cuda.growth.device_task import DeviceTask
 from gpuboost.backends.cuda.growth.hooks import RowsOfRounds
 from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer, NumberedNodes
 from gpuboost.backends.cuda.growth.subtrees import SmallTrees
+from gpuboost.backends.cuda.level.histograms import HistogramBuilder
 from gpuboost.backends.cuda.level.policy import Policy
 from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits, Search
 from gpuboost.backends.cuda.level.slices import Slices
-from gpuboost.backends.cuda.level.split_search import HistogramBuilder, Searched, SplitSearch
+from gpuboost.backends.cuda.level.split_search import Searched, SplitSearch
 from gpuboost.backends.cuda.runtime.arrays import empty
 from gpuboost.backends.cuda.runtime.launch import fill, launch
 from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs, HostInputs
@@ -131,7 +132,9 @@ class CudaLevelOps:
         is_new = self._histogram is None and depth < self._options.deepest
         if depth > 0 and is_new:  # in roots, it already is -1
             fill(self._runtime, frontier.parent, -1)
-        per_piece = self._builder.rows_per_block(len(rows))
+        # By subtraction, only the smaller of two siblings is summed.
+        n_summed = len(rows) if self._histogram is None else len(rows) // 2
+        per_piece = self._builder.rows_per_block(n_summed)
         return self._policy.search(frontier, ranges, depth, per_piece)
 
     def find_splits(
@@ -152,7 +155,7 @@ class CudaLevelOps:
         lengths = {"n_channels": n_channels, "mask_words": matrix.mask_words}
         splits = empty(DeviceSplits, xp, {}, n=capacity, **lengths)
         at_once = min(n_slots, self._slices.at_once)
-        shape = (at_once, self._builder.n_listed, matrix.width, 2 + n_channels)
+        shape = (at_once, self._builder.n_listed, 2 + n_channels, matrix.width)
         histogram = xp.empty(shape, dtype=xp.int64)
         previous = histogram if self._histogram is None else self._histogram
         search = replace(self._search, allowed=allowed)

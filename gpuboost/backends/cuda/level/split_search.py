@@ -1,4 +1,4 @@
-"""Split search: launches of histogram.cu, split.cu, select_split.cu and next_feature.cu."""
+"""Split search: launches of split.cu, select_split.cu and next_feature.cu."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import numpy as np
 
 from gpuboost.backends.cuda.data.matrix import DeviceMatrix
 from gpuboost.backends.cuda.level.constraints import DeviceConstraints
+from gpuboost.backends.cuda.level.histograms import FeatureLists
 from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits, Search
 from gpuboost.backends.cuda.runtime.arrays import column, empty
-from gpuboost.backends.cuda.runtime.compile_flags import FORESTS, CompileFlags
+from gpuboost.backends.cuda.runtime.compile_flags import CompileFlags
 from gpuboost.backends.cuda.runtime.grid import striding_blocks
 from gpuboost.backends.cuda.runtime.launch import fill, launch
 from gpuboost.backends.cuda.runtime.protocol import Runtime
@@ -20,169 +21,7 @@ from gpuboost.backends.cuda.sampling.rows import DeviceRows
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.task import GrowTask
 
-TILES = (32, 16)  # most features of a block; the larger is chosen if it fits in shared memory
-# Smallest tile. With fewer features, lanes stay idle: a smaller tile would add more rows at once,
-# and their atomic additions would collide.
-MIN_TILE = 4
-# Rows that a block sums at a time. With fewer rows, clearing its histogram takes longer than
-# summing them; with more rows, there are too few blocks for all multiprocessors.
-MIN_BLOCK_ROWS, MAX_BLOCK_ROWS = 1024, 16384
-BLOCKS_WANTED = 4  # per multiprocessor, unless there are more than two classes
 _GRID_ROWS = 65535
-
-
-def plane_count(n_channels: int, by_class: bool, counted: bool) -> int:
-    """Number of 32-bit planes of a block's shared histogram."""
-    capacity = "CLASS_PLANES" if by_class and n_channels > 1 else "VALUE_PLANES"
-    return constant("level/histogram.cu", capacity) - (not counted)
-
-
-def capacity_for_planes(shared_memory: int, by_class: bool) -> int:
-    """Number of bytes of a block's shared memory that are available for its planes."""
-    return shared_memory - constant("level/histogram.cu", "CLASS_STATIC_BYTES") * by_class
-
-
-def choose_tile(shared_memory: int, width: int, planes: int) -> int:
-    """Choose the largest tile whose histogram fits in ``shared_memory`` bytes.
-
-    Raises
-    ------
-    MemoryError
-        If no tile fits.
-    """
-    for tile in TILES:
-        if 4 * planes * width * tile <= shared_memory:
-            return tile
-    minimum = 4 * planes * width * TILES[-1]
-    raise MemoryError(
-        f"a histogram of {width} bins needs {minimum} bytes of shared memory and the device has "
-        f"{shared_memory} for a block; lower max_bins"
-    )
-
-
-def use_feature_lists(max_features: int, n_allowed: int) -> bool:
-    """Whether histograms have only each node's listed features instead of all features.
-
-    Histograms of all features are usually summed over at most half of the rows, because those of
-    larger siblings are computed by subtraction. Histograms of listed features are summed over all
-    rows, so lists are used only if they have at most half of the allowed features.
-    """
-    return 2 * max_features <= n_allowed
-
-
-def histogram_bytes(n_features: int, width: int, n_channels: int) -> int:
-    """Bytes of a node's histogram of ``n_features`` features with ``width`` bins each."""
-    return n_features * width * (2 + n_channels) * 8
-
-
-@dataclass(frozen=True)
-class FeatureLists:
-    """The features that the histograms of a level contain.
-
-    Attributes
-    ----------
-    listed : int32 (slots, n_listed), or (n_listed,) if all slots share one list
-        Listed features; unused entries are -1.
-    stride : int
-        Number of entries from one slot's list to the next; 0 if all slots share one list.
-    n_listed : int
-        Number of entries of a list.
-    last : uint64 (slots,)
-        Largest rank of a listed feature (2**64 - 1 if all allowed features are listed); not read if
-        stride is 0.
-    """
-
-    listed: Array
-    stride: int
-    n_listed: int
-    last: Array
-
-
-@dataclass(frozen=True)
-class HistogramBuilder:
-    """Builds the histograms of nodes from their rows.
-
-    Parameters
-    ----------
-    runtime : Runtime
-    matrix : DeviceMatrix
-    n_channels : int
-    by_class : bool
-        Whether there is one channel per class, as with more than two classes.
-    counted : bool
-        Whether rows are counted.
-    max_weight : int
-        Largest weight of a row, or 1 if all rows weigh less than 2**32, the bound on a block's sum.
-    n_listed : int
-        Number of features of a node's histogram.
-    flags : CompileFlags
-    """
-
-    runtime: Runtime
-    matrix: DeviceMatrix
-    n_channels: int
-    by_class: bool
-    counted: bool
-    max_weight: int
-    n_listed: int
-    flags: CompileFlags = FORESTS
-
-    def bytes_per_node(self) -> int:
-        """Bytes of one node's histogram."""
-        return histogram_bytes(self.n_listed, self.matrix.width, self.n_channels)
-
-    @property
-    def tile(self) -> int:
-        """Number of features per block."""
-        wanted = max(MIN_TILE, 1 << (self.n_listed - 1).bit_length())
-        return min(wanted, self.matrix.tile)
-
-    @property
-    def _channel_blocks(self) -> int:
-        """Number of blocks for the same rows and tile: one per channel, or one for all classes."""
-        return 1 if self.by_class else self.n_channels
-
-    def rows_per_block(self, n_rows: int) -> int:
-        """Number of rows that a block sums at a time, to keep all multiprocessors busy."""
-        grid = -(-self.n_listed // self.tile) * self._channel_blocks
-        blocks = (
-            constant("level/histogram.cu", "HISTOGRAM_BLOCKS") if self.by_class else BLOCKS_WANTED
-        )
-        wanted = self.runtime.n_multiprocessors * blocks
-        spread = max(MIN_BLOCK_ROWS, n_rows * grid // wanted)
-        no_wrap = (2**32 - 1) // max(self.max_weight, 1)
-        return max(1, min(spread, no_wrap, MAX_BLOCK_ROWS))
-
-    def build(
-        self, rows: DeviceRows, search: Search, slots: range, lists: FeatureLists, histogram: Array
-    ) -> None:
-        """Sum rows into ``histogram``, int64 (len(slots), n_listed, width, 2 + n_channels)."""
-        work, matrix = search.work, self.matrix
-        given: dict[str, Any] = {
-            "constants": {"TILE": self.tile, **self.flags.constants("level/histogram.cu")},
-            "first_slot": slots.start,
-            "n_slots": len(slots),
-            "histogram": histogram,
-        }
-        threads = constant("level/histogram.cu", "HISTOGRAM_THREADS")
-        n_blocks = striding_blocks(self.runtime, histogram.size // threads + 1)
-        n_cells = histogram.size // len(slots)
-        launch(self.runtime, "zero_histograms", n_blocks, search, n_cells=n_cells, **given)
-        planes = plane_count(self.n_channels, self.by_class, self.counted)
-        given |= {
-            "shared_mem": 4 * planes * matrix.width * self.tile,
-            "codes": matrix.tiles,
-            "counted": self.counted,
-        }
-        grid = (
-            striding_blocks(self.runtime, work.capacity),
-            -(-self.n_listed // self.tile),
-            self._channel_blocks,
-        )
-        name = "histogram_values"
-        if self.by_class:
-            name, given["n_channels"] = "histogram_classes", self.n_channels
-        launch(self.runtime, name, grid, matrix, rows, work, lists, **given)
 
 
 @dataclass(frozen=True)
@@ -335,7 +174,7 @@ class SplitSearch:
         """Find the next feature that can split each undecided node, and the split by it."""
         xp, matrix, slots = self.runtime.xp, self.matrix, level.slots
         frontier, n_channels = level.frontier, self.task.target.n_channels
-        shape = (len(slots), 1, matrix.width, 2 + n_channels)
+        shape = (len(slots), 1, 2 + n_channels, matrix.width)
         histogram = xp.empty(shape, dtype=xp.int64)
         listed = xp.empty((len(slots), 1), dtype=xp.int32)
         found = self._empty(len(slots), 1)
@@ -375,9 +214,9 @@ class Searched:
     search : Search
     slots : range
     lists : FeatureLists
-    histogram : int64 (len(slots), lists.n_listed, width, 2 + n_channels)
+    histogram : int64 (len(slots), lists.n_listed, 2 + n_channels, width)
         Histograms of the slots.
-    previous : int64 (slots of the level before, n_features, width, 2 + n_channels)
+    previous : int64 (slots of the level before, n_features, 2 + n_channels, width)
         All histograms of the level before; not read if they were not kept.
     """
 

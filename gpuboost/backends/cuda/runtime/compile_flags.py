@@ -12,7 +12,7 @@ from gpuboost.engine.task import GrowTask
 # The constants that `CompileFlags` sets in each file. Other files have the defaults of common.cuh,
 # so constraints.cu draws the features of a level in a hashed order even with ``by_number``.
 CONSTANTS_OF = {
-    "level/histogram.cu": ("GRADIENTS",),
+    "histogram/histogram_values.cu": ("GRADIENTS", "BINARY_TARGETS"),
     "level/sums.cu": ("GRADIENTS",),
     "level/split.cu": (
         "CRITERION",
@@ -55,6 +55,8 @@ class CompileFlags:
         Whether nodes consider features in the order of their numbers instead of a hashed order.
     rare_categories : bool
         Whether rare categories count as missing; see `TreeOptions.min_category_fraction`.
+    binary_targets : bool
+        Whether targets are 0 or 1.
     """
 
     gradients: bool = False
@@ -65,6 +67,7 @@ class CompileFlags:
     by_level: bool = False
     by_number: bool = False
     rare_categories: bool = False
+    binary_targets: bool = False
 
     @classmethod
     def of(cls, task: GrowTask) -> CompileFlags:
@@ -80,6 +83,7 @@ class CompileFlags:
             by_level=options.level_features < task.matrix.n_features,
             by_number=not options.hashed_order,
             rare_categories=options.min_category_fraction > 0.0,
+            binary_targets=task.target.purity == "TWO_CLASSES",
         )
 
     def constants(self, file_name: str) -> Mapping[str, int]:
@@ -91,6 +95,7 @@ class CompileFlags:
 def _constants(flags: CompileFlags, file_name: str) -> Mapping[str, int]:
     chosen = {
         "GRADIENTS": 1 if flags.gradients else None,
+        "BINARY_TARGETS": 1 if flags.binary_targets else None,
         "CRITERION": flags.criterion,
         "SCORED_TOGETHER": flags.scored_together,
         "MONOTONIC": 1 if flags.monotonic else None,

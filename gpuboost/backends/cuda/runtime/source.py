@@ -50,7 +50,7 @@ def kernel_source(file_name: str, constants: Mapping[str, int]) -> str:
     Parameters
     ----------
     file_name : str
-        For example ``"level/histogram.cu"``.
+        For example ``"level/split.cu"``.
     constants : mapping of str to int
         Macros that are defined before the first line, in alphabetical order.
     """
