@@ -8,11 +8,12 @@ import sys
 from benchmarks.gpu import run as gpu
 from benchmarks.quality import boosting_quality, parity, quality
 from benchmarks.report import report
-from benchmarks.speed import choice, first_use, imports, memory, service, speed
+from benchmarks.speed import choice, first_use, growth, imports, memory, service, speed
 from benchmarks.stages import stages
 
 COMMANDS = {
     "speed": speed,
+    "growth": growth,
     "quality": quality,
     "quality-boosting": boosting_quality,
     "parity": parity,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchmarks.peers.peers import OURS, PEER_NAMES
 from benchmarks.quality.quality import ENSEMBLES
+from benchmarks.report.growth import draw_growth, growth_table
 from benchmarks.report.highlights import HIGHLIGHTS, SOURCES, highlights_table
 from benchmarks.report.markdown import Content, caption, markdown, threads_of
 from benchmarks.report.results import read_results, result_path
@@ -20,6 +21,7 @@ DEFAULT_NAMES = (
     "speed",
     "speed_boosting",
     "speed_sparse",
+    "growth",
     "quality",
     "quality_boosting",
     "memory",
@@ -66,6 +68,8 @@ def run(args: argparse.Namespace) -> int:
     texts = {path: _with_tables(path, own) for path, own in places if own}
     for path, text in texts.items():
         path.write_text(text, encoding="utf-8")
+    if "growth" in long:
+        draw_growth(read_results(result_path("growth")), args.document.parent / "images")
     print(f"wrote {', '.join(tables)} into {' and '.join(map(str, texts))}")
     return 0
 
@@ -342,6 +346,7 @@ def _stages_table(content: Content) -> str:
 
 _TABLES: dict[str, Callable[[Content], str]] = {
     "speed": _speed_table,
+    "growth": growth_table,
     "quality": _quality_table,
     "quality_boosting": _boosting_quality_table,
     "memory": _memory_table,

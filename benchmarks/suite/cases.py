@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.peers.peers import INTELEX, LIGHTGBM, OURS, REFERENCE, XGBOOST
-from benchmarks.suite.settings import EXTRA_TREES, FOREST, TREE, Setting
+from benchmarks.peers.peers import HIST, INTELEX, LIGHTGBM, OURS, REFERENCE, XGBOOST
+from benchmarks.peers.recent_boosting import BONSAI, HESSBOOST
+from benchmarks.suite.settings import BOOSTING, EXTRA_TREES, FOREST, TREE, Setting
 from benchmarks.suite.tables import (
     CLASSIFICATION,
     REGRESSION,
@@ -238,6 +239,15 @@ MEMORY = (
         1_000_000,
         28,
         Setting(FOREST, REGRESSION, 20, max_depth=16, max_features=0.3),
+    ),
+    Case(
+        "GradientBoostingClassifier 3M x 28, 20 trees of depth 6",
+        "binary",
+        3_000_000,
+        28,
+        Setting(BOOSTING, CLASSIFICATION, 20, max_depth=6),
+        (Bound(1.0, (LIGHTGBM,)),),
+        peers=(OURS, HIST, XGBOOST, LIGHTGBM, HESSBOOST, BONSAI),
     ),
 )
 

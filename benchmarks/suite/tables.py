@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,16 @@ def rare_classes(rows: int, features: int, seed: int = 0) -> Table:
     return Table("rare classes", X, np.searchsorted(cuts, z).astype(np.int64), CLASSIFICATION)
 
 
+def equal_classes(n_classes: int, rows: int, features: int, seed: int = 0) -> Table:
+    """Classes of equal size."""
+    rng = np.random.default_rng([seed, 9, n_classes])
+    X = _features(rng, rows, features)
+    z = _signal(X, rng, 0.3)
+    cuts = np.quantile(z, np.arange(1, n_classes) / n_classes)
+    y = np.searchsorted(cuts, z).astype(np.int64)
+    return Table(f"{n_classes} classes", X, y, CLASSIFICATION)
+
+
 def heavy_tails(rows: int, features: int, seed: int = 0) -> Table:
     """A lognormal target; every third column has heavy tails on both sides."""
     rng = np.random.default_rng([seed, 5])
@@ -146,7 +157,8 @@ MAKERS: dict[str, Callable[[int, int, int], Table]] = {
     "rare classes": rare_classes,
     "heavy tails": heavy_tails,
 }
-SPEED_MAKERS = {**MAKERS, "sparse text": sparse_text}
+_EQUAL_CLASSES = {f"{n} classes": partial(equal_classes, n) for n in (2, 3, 7, 20, 50, 100)}
+SPEED_MAKERS = {**MAKERS, "sparse text": sparse_text, **_EQUAL_CLASSES}
 LARGE_MAKERS = {**MAKERS, "airline": airline}  # for benchmarks on a GPU
 
 

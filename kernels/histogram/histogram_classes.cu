@@ -18,7 +18,7 @@
 
 #include "histogram/shared_histogram.cuh"
 
-constexpr int32 CLASS_PLANES = 3;         // weight of one class; of all classes; rows if counted
+constexpr int32 CLASS_WORDS = 3;         // weight of one class; of all classes; rows if counted
 constexpr int32 CLASS_STATIC_BYTES = 16;  // static shared memory, apart from the planes
 constexpr int32 ROWS_AHEAD = 4;           // rows that a lane reads before it adds them
 constexpr int32 ROW_STRIDE = HISTOGRAM_THREADS / TILE;  // rows that a block takes at once
@@ -34,12 +34,6 @@ struct LaneColumn {
         return __ldg(codes + (uint64)row * CODE_TILE) * TILE + lane;
     }
 };
-
-__device__ __forceinline__ LaneColumn lane_column(const ListedCodes& codes, int32 slot)
-{
-    const int32 lane = (int32)threadIdx.x % TILE;
-    return {codes.column(slot, lane), lane};
-}
 
 // Segments of at least width / SHORT rows are flushed. A 64-bit global atomic is assumed to cost as
 // much as reading SHORT * SHORT * 2 words of shared memory: for each feature, a flush of r rows
@@ -212,7 +206,7 @@ histogram_classes(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> 
     const ListedCodes features = {codes, listed, stride, n_listed, n_samples};
 
     // zero
-    zero(weights, (counted ? CLASS_PLANES : CLASS_PLANES - 1) * cells);
+    zero(weights, (counted ? CLASS_WORDS : CLASS_WORDS - 1) * cells);
     for (; pieces.has(piece); piece += (int32)gridDim.x) {
         const int32 own = slot[piece] - first_slot;
         if (features.column(own, 0) == nullptr) continue;
@@ -225,7 +219,8 @@ histogram_classes(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> 
         __syncthreads();
 
         // accumulate
-        const LaneColumn column = lane_column(features, own);
+        const int32 lane = (int32)threadIdx.x % TILE;
+        const LaneColumn column = {features.column(own, lane), lane};
         add_classes(column, own_rows, planes, output, segment);
         __syncthreads();
 

@@ -6,11 +6,14 @@
 //
 // Shared memory: uint32 [width][words][TILE], so with TILE = 32 a feature has a bank of its own.
 // A warp takes 32 / TILE rows, one feature a lane, or 4 times as many, four features a lane. Then
-// the rows of a warp add their features in different orders, and the banks still differ:
+// the rows of a warp add their features in different orders, and the banks still differ. With TILE
+// = 32:
 //
 //                lanes 0 .. 7, row 0        lanes 8 .. 15, row 1      lanes 16 .. 23, row 2
 //   first        features 0, 4, .. 28       features 1, 5, .. 29      features 2, 6, .. 30
 //   then         features 1, 5, .. 29       features 2, 6, .. 30      features 3, 7, .. 31
+//
+// Features that pad the last tile have code 0 in all rows; their sums are never read.
 
 #include "histogram/shared_histogram.cuh"
 
@@ -20,11 +23,11 @@
 
 constexpr int32 CODES_READ = SIDE_BY_SIDE ? 4 : 1;    // codes of a row that a lane reads at once
 constexpr int32 VALUES_AHEAD = SIDE_BY_SIDE ? 4 : 8;  // rows that a lane reads before it adds them
-constexpr int32 VALUE_WORDS = BINARY_TARGETS ? 1 : 2;  // of a sum of values; classes sum weights only
-constexpr int32 VALUE_PLANES = 4;   // two words of values; weight; number of rows if counted
-constexpr int32 HALF_BITS = 16;     // of a gradient
-constexpr int32 HALVES_ROWS = 65536;  // the sums of the halves of so many gradients have 32 bits
-static_assert(HALVES_ROWS <= 1 << (32 - HALF_BITS), "a sum of halves could overflow");
+constexpr int32 VALUE_WORDS = BINARY_TARGETS ? 1 : 2;  // 32-bit words of a sum of values
+constexpr int32 MAX_WORDS = 4;  // of a cell: two of values, the weight, and the number of rows
+constexpr int32 HALF_BITS = 16;  // of a gradient
+static_assert(VALUE_WORDS + 2 <= MAX_WORDS, "the host leaves no memory for more");
+static_assert(MAX_PIECE_ROWS <= 1 << (32 - HALF_BITS), "a sum of halves could overflow");
 
 constexpr int32 ROW_LANES = TILE / CODES_READ;  // lanes that share a row
 constexpr int32 ROWS_AT_ONCE = HISTOGRAM_THREADS / ROW_LANES;
@@ -53,8 +56,8 @@ struct ValueRows {
 // The features of a lane.
 struct LaneFeatures {
     const uint8* codes;  // of the first feature; null if the lane has none
-    // In the order of addition: the lane of each feature, among TILE, and where its code is.
-    int32 lane[CODES_READ];
+    // In the order of addition: each feature's number in the tile, and the byte with its code.
+    int32 feature[CODES_READ];
     uint32 selector[CODES_READ];
 
     __device__ __forceinline__ uint32 read(uint32 row) const
@@ -77,30 +80,32 @@ __device__ __forceinline__ LaneFeatures lane_features(const ListedCodes& codes, 
     own.codes = codes.column(slot, first);
     for (int32 j = 0; j < CODES_READ; ++j) {
         const int32 place = (j + turn) % CODES_READ;
-        own.lane[j] = first + place;
+        own.feature[j] = first + place;
         own.selector[j] = no_byte | place;
     }
     return own;
 }
 
-// Sums of one channel in shared memory, with OTHERS more words: weights, and numbers of rows.
-template <int32 OTHERS>
+// Sums of one channel in shared memory. EXTRAS is 0 for values alone, 1 for values and weights, and
+// 2 for numbers of rows, too.
+template <int32 EXTRAS>
 struct ValueSums {
-    static constexpr int32 CELL_STRIDE = (VALUE_WORDS + OTHERS) * TILE;
-    // Addresses of code 0 of the lane's features, in the order of addition. With pointers, each
-    // addition would take one more instruction, which adds the address of the block's memory.
-    uint64 lane[CODES_READ];
+    static constexpr int32 CELL_STRIDE = (VALUE_WORDS + EXTRAS) * TILE;
+    // Addresses of the cells of code 0 of the lane's features, in the order of addition. With
+    // pointers, each addition would take one more instruction, which adds the address of the
+    // block's memory.
+    uint64 column[CODES_READ];
 
     __device__ __forceinline__ void add(const LaneFeatures& own, const Entry& entry) const
     {
         #pragma unroll
         for (int32 j = 0; j < CODES_READ; ++j) {
             const uint32 offset = own.code(entry.codes, j) * (4 * CELL_STRIDE);  // bytes
-            uint32* cell = (uint32*)__cvta_shared_to_generic(lane[j] + offset);
+            uint32* cell = (uint32*)__cvta_shared_to_generic(column[j] + offset);
             if (BINARY_TARGETS) {
                 atomicAdd(cell, (uint32)entry.value * entry.weight);
             } else if (GRADIENTS) {
-                atomicAdd(cell, (uint32)entry.value & (1u << HALF_BITS) - 1);
+                atomicAdd(cell, (uint32)entry.value & ((1u << HALF_BITS) - 1));
                 atomicAdd(cell + TILE, (uint32)(entry.value >> HALF_BITS));
             } else {
                 const uint64 product = (uint64)((int64)entry.weight * entry.value);
@@ -108,8 +113,8 @@ struct ValueSums {
                 const uint32 carry = before + part < before ? 1u : 0u;
                 atomicAdd(cell + TILE, (uint32)(product >> 32) + carry);
             }
-            if (OTHERS > 0) atomicAdd(cell + VALUE_WORDS * TILE, entry.weight);
-            if (OTHERS > 1) atomicAdd(cell + (VALUE_WORDS + 1) * TILE, entry.is_row);
+            if (EXTRAS > 0) atomicAdd(cell + VALUE_WORDS * TILE, entry.weight);
+            if (EXTRAS > 1) atomicAdd(cell + (VALUE_WORDS + 1) * TILE, entry.is_row);
         }
     }
 };
@@ -138,10 +143,11 @@ __device__ __forceinline__ void read_entries(const LaneFeatures& own, const Valu
     }
 }
 
-// Add the rows of a piece. The numbers of the rows of the next iteration are read ahead.
-template <int32 OTHERS>
+// Add the rows of a piece. The numbers of the rows of the next iteration are read ahead. The last
+// iteration adds zeros for rows that do not exist; to leave them out would take registers.
+template <int32 EXTRAS>
 __device__ __forceinline__ void add_values(const LaneFeatures& own, const ValueRows& rows,
-                                           const ValueSums<OTHERS>& sums)
+                                           const ValueSums<EXTRAS>& sums)
 {
     constexpr int32 step = VALUES_AHEAD * ROWS_AT_ONCE, last = step - ROWS_AT_ONCE;
     const int32 begin = (int32)threadIdx.x / ROW_LANES;
@@ -177,14 +183,15 @@ __device__ __forceinline__ int64 take_value(uint32* cell)
                      : (int64)((uint64)high << 32 | low);
 }
 
-// Codes of a feature that lanes side by side add to global memory: a sector of 32 bytes.
+// Codes of a feature that neighbouring lanes add to global memory: a sector of 32 bytes. In shared
+// memory, they have one bank.
 constexpr int32 FLUSHED_CODES = 4;
 
 // Add the sums to a slot's histogram, in the given channel, and clear them.
-template <int32 OTHERS>
+template <int32 EXTRAS>
 __device__ __forceinline__ void flush_values(uint32* cells, const Output& output, int32 channel)
 {
-    constexpr int32 stride = ValueSums<OTHERS>::CELL_STRIDE;
+    constexpr int32 stride = ValueSums<EXTRAS>::CELL_STRIDE;
     const int32 width = output.width, t = threadIdx.x, lane = t / FLUSHED_CODES % TILE;
     int64* weights = output.at(0, lane);
     if (weights == nullptr) return;
@@ -194,28 +201,30 @@ __device__ __forceinline__ void flush_values(uint32* cells, const Output& output
     for (; code < width; code += HISTOGRAM_THREADS / TILE) {
         uint32* cell = cells + code * stride + lane;
         add_to(values + code, take_value(cell));
-        if (OTHERS > 0) add_to(weights + code, take(cell + VALUE_WORDS * TILE));
-        if (OTHERS > 1) add_to(counts + code, take(cell + (VALUE_WORDS + 1) * TILE));
+        if (EXTRAS > 0) add_to(weights + code, take(cell + VALUE_WORDS * TILE));
+        if (EXTRAS > 1) add_to(counts + code, take(cell + (VALUE_WORDS + 1) * TILE));
     }
 }
 
 // Sum the pieces of this block, the first of which is `piece`, in shared memory at `cells`.
-template <int32 OTHERS>
+template <int32 EXTRAS>
 __device__ __forceinline__ void sum_pieces(uint32* cells, const PieceList& pieces, int32 piece,
                                            const ListedCodes& codes, ValueRows rows,
                                            Output output, int32 channel)
 {
-    zero(cells, ValueSums<OTHERS>::CELL_STRIDE * output.width);
+    zero(cells, ValueSums<EXTRAS>::CELL_STRIDE * output.width);
     for (; pieces.has(piece); piece += (int32)gridDim.x) {
         __syncthreads();
         output.slot = pieces.slot[piece] - pieces.first_slot;
         const LaneFeatures own = lane_features(codes, output.slot);
-        ValueSums<OTHERS> sums;
-        for (int32 j = 0; j < CODES_READ; ++j) sums.lane[j] = __cvta_generic_to_shared(cells + own.lane[j]);
+        ValueSums<EXTRAS> sums;
+        for (int32 j = 0; j < CODES_READ; ++j) {
+            sums.column[j] = __cvta_generic_to_shared(cells + own.feature[j]);
+        }
         rows.count = own.codes == nullptr ? 0 : pieces.rows[piece];
         add_values(own, rows.from(pieces.first[piece]), sums);
         __syncthreads();
-        flush_values<OTHERS>(cells, output, channel);
+        flush_values<EXTRAS>(cells, output, channel);
     }
 }
 
@@ -235,23 +244,9 @@ histogram_values(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> t
     if (!pieces.has(piece)) return;
     const int32 channel = blockIdx.z;
     const ListedCodes features = {codes, listed, stride, n_listed, n_samples};
-    const ValueRows all = {row, weight, target + (int64)channel * n_rows, 0};
+    const ValueRows of_launch = {row, weight, target + (int64)channel * n_rows, 0};
     const Output output = {histogram, 0, n_listed, width, 2 + (int32)gridDim.z};
-    if (channel != 0) sum_pieces<0>(cells, pieces, piece, features, all, output, channel);
-    else if (!counted) sum_pieces<1>(cells, pieces, piece, features, all, output, channel);
-    else sum_pieces<2>(cells, pieces, piece, features, all, output, channel);
-}
-
-// Zero the histograms of the `n_slots` slots from `first_slot` on, but only of slots that exist:
-// the level has sizes[0] slots, see policy.cu. Each histogram has n_cells int64 numbers.
-// Launch: any number of blocks of HISTOGRAM_THREADS threads.
-extern "C" __global__ void __launch_bounds__(HISTOGRAM_THREADS)
-zero_histograms(In<int32> sizes, int32 first_slot, int32 n_slots, int64 n_cells,
-                Out<int64> histogram)
-{
-    const int64 end = (int64)min(sizes[0] - first_slot, n_slots) * n_cells;
-    const int64 step = (int64)gridDim.x * HISTOGRAM_THREADS;
-    for (int64 i = (int64)blockIdx.x * HISTOGRAM_THREADS + threadIdx.x; i < end; i += step) {
-        histogram[i] = 0;
-    }
+    if (channel != 0) sum_pieces<0>(cells, pieces, piece, features, of_launch, output, channel);
+    else if (!counted) sum_pieces<1>(cells, pieces, piece, features, of_launch, output, channel);
+    else sum_pieces<2>(cells, pieces, piece, features, of_launch, output, channel);
 }

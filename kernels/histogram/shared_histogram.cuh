@@ -3,10 +3,10 @@
 //
 //   codes      uint8 (tiles, n_samples, CODE_TILE)   a row's codes of the features of a tile are
 //                                                side by side, padded with zeros
-//   listed     int32 (slots, n_listed) or (F,)   features whose histograms are built; unused
-//                                                entries at the end are -1. `stride` is the number
-//                                                of entries from the list of a slot to that of the
-//                                                next, 0 if all slots list all features
+//   listed     int32 (slots, n_listed) or (n_listed,)    features whose histograms are built;
+//                                                unused entries at the end are -1. `stride` is the
+//                                                number of entries from the list of a slot to that
+//                                                of the next, 0 if all slots list all features
 //   row        uint32 (n_rows,)                  rows of the matrix; a node's rows are contiguous
 //   weight     uint32 (n_rows,)                  at most 2**31 - 1
 //   n_pieces   int32 (1,)                        number of pieces, at most the length of the
@@ -34,6 +34,7 @@
 
 constexpr int32 HISTOGRAM_THREADS = 512;
 constexpr int32 HISTOGRAM_BLOCKS = 2;  // per multiprocessor; more would spill registers
+constexpr int32 MAX_PIECE_ROWS = 65536;  // the sums of the halves of so many gradients fit 32 bits
 
 // The pieces of rows of a launch, sorted by slot.
 struct PieceList {

@@ -2,7 +2,7 @@
 // child, and whether the split is accepted.
 //
 //   score, splittable, ...   (slots, n_listed)   from split.cu or next_feature.cu
-//   listed      int32 (slots, n_listed) or (n_listed,)    features of the lists, see shared_histogram.cuh
+//   listed      int32 (slots, n_listed) or (n_listed,)    see shared_histogram.cuh
 //   histogram   int64 (slots, n_listed, 2 + n_channels, width)   see split.cu
 //   size, slot, open                 see policy.cu
 //   key, tree, hessian               uint64, int32, int64 (nodes,)

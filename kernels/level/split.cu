@@ -34,7 +34,8 @@
 #include "level/histogram_view.cuh"
 #include "level/split.cuh"
 
-// A thread writes the weight of the code that it reads first; the others need a barrier.
+// Thread t writes the weight of code t: weights come first, and there are at most SPLIT_THREADS
+// codes. Before it reads other numbers, the block must pass a barrier.
 __device__ __forceinline__ void subtract(int64* own, const int64* parent, const int64* sibling,
                                          int64 n_cells)
 {

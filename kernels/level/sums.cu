@@ -1,7 +1,7 @@
 // Sums over the rows of nodes: hessians and gradients of nodes (of the roots only, unless leaf
 // values are medians), ranges of targets, and leaf sums.
 //
-//   row, weight   uint32 (n_rows,)   target int32 (columns, n_rows), see shared_histogram.cuh
+//   row, weight   uint32 (n_rows,)   target int32 (columns, n_rows), see histogram_values.cu
 //   n_pieces      int32 (1,)       number of pieces, at most the length of their arrays
 //   slot, first, rows   int32, int64, int32 (pieces,)    node, position of the piece's first
 //                                                        row, number of rows

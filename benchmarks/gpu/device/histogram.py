@@ -150,8 +150,8 @@ def make_level(case: GpuCase, device: Device, shape: Shape, seed: int) -> Level:
     builder, rows = _builder(device, host)
     runtime = device.runtime
     search = _work(runtime, host.count, builder.rows_per_block(n))
-    listed = _listed(runtime, host.listed)
-    size = (nodes, builder.n_listed, WIDTH, 2 + builder.n_channels)
+    listed = _listed(runtime, host.listed, len(host.codes))
+    size = (nodes, builder.n_listed, 2 + builder.n_channels, WIDTH)
     histogram = device.xp.zeros(size, dtype=device.xp.int64)
     columns = len(builder.matrix.tiles) * builder.matrix.tile
     return Level(
@@ -220,8 +220,9 @@ def _builder(device: Device, host: _HostRows) -> tuple[Any, Any]:
     flags = importlib.import_module("gpuboost.backends.cuda.runtime.compile_flags").CompileFlags
     runtime, n = device.runtime, host.codes.shape[1]
     by_class, n_channels = host.n_classes > 0, max(host.n_classes, 1)
-    capacity = cuda.capacity_for_planes(runtime.shared_memory, by_class)
-    tile = cuda.choose_tile(capacity, WIDTH, cuda.plane_count(n_channels, by_class, False))
+    capacity = cuda.capacity_for_cells(runtime.shared_memory, by_class)
+    words = cuda.cell_words(by_class, host.target == CLASSES, False)
+    tile = cuda.choose_tile(capacity, WIDTH, words)
     matrix = matrices.upload_matrix(runtime, _binned(host.codes), tile)
     rows = rows_of(
         runtime.asarray(host.row),
@@ -254,12 +255,12 @@ def _binned(codes: np.ndarray) -> BinnedMatrix:
     return BinnedMatrix(codes, mapper, n_missing=np.zeros(features, dtype=np.int64))
 
 
-def _listed(runtime: Any, features: np.ndarray) -> Any:
+def _listed(runtime: Any, features: np.ndarray, n_features: int) -> Any:
     """Feature lists of the nodes, or the one list of all features."""
     listed = importlib.import_module("gpuboost.backends.cuda.level.histograms").FeatureLists
     lists, count = features.shape
     unused = runtime.asarray(np.zeros(lists, dtype=np.uint64))
-    stride = count if lists > 1 else 0
+    stride = 0 if count == n_features else count
     return listed(runtime.asarray(features), stride, count, unused)
 
 
@@ -300,17 +301,17 @@ def _is_exact(histogram: np.ndarray, host: _HostRows) -> bool:
             codes = host.codes[host.listed[node % len(host.listed), place]][rows]
             weight, channels = _sums(codes, host.value[rows], host.n_classes)
             found = histogram[node, place]
-            if (found[0] != weight).any() or (channels != found[2:].T).any():
+            if (found[0] != weight).any() or (channels != found[2:]).any():
                 return False
     return True
 
 
 def _sums(codes: np.ndarray, value: np.ndarray, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Weight of each code (256,), and the sums of its channels (256, n_channels)."""
+    """Weight of each code (256,), and the sums of its channels (n_channels, 256)."""
     if n_classes:
         cell = codes * np.int32(n_classes) + value
         count = np.bincount(cell, minlength=WIDTH * n_classes).reshape(WIDTH, n_classes)
-        return count.sum(axis=1), count
+        return count.sum(axis=1), count.T
     # The sums are integers below 2**53, so float64 represents them exactly.
     total = np.bincount(codes, weights=value, minlength=WIDTH)
-    return np.bincount(codes, minlength=WIDTH), total[:, None]
+    return np.bincount(codes, minlength=WIDTH), total[None]

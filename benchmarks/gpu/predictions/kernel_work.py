@@ -33,7 +33,8 @@ REGISTERS, MAX_WARPS, SHARED_BYTES, RESERVED_BYTES = 65536, 64, 228 << 10, 1 << 
 
 GRADIENTS, TWO_CLASSES = "histogram of gradients", "histogram of two classes"
 # Words of a cell of a block's histogram, and additions per row and feature.
-PLANES = {GRADIENTS: 3, TWO_CLASSES: 2}
+WORDS = {GRADIENTS: 3, TWO_CLASSES: 2}
+FLUSH_CONFLICTS = 4  # lanes of a warp that read or clear words of one bank
 
 
 def resident_warps(one: Counted, shared: float = FEW_SHARED) -> int:
@@ -157,8 +158,8 @@ def histograms(
     # Only the smaller of two siblings is summed, unless all rows of the level are.
     at_most = table.batch if rows > table.batch / 2 else table.batch / 2
     blocks = rows / rows_per_block(at_most, listed) + nodes if rows else 0.0
-    planes = PLANES[kind]
-    shared = 4.0 * planes * WIDTH * lanes
+    words = WORDS[kind]
+    shared = 4.0 * words * WIDTH * lanes
     threads = constant("histogram/shared_histogram.cuh", "HISTOGRAM_THREADS")
     at_once = WARP // lanes * stored()[loop].items  # rows of a warp in an iteration
     # In the last iteration over the rows of a block, half of the warps have no row.
@@ -172,8 +173,8 @@ def histograms(
         + flushed
         + Work(
             bytes=rows * (table.row_bytes(of_tree) + ROW_BYTES) + cells,
-            additions=rows * lanes * planes,
-            words=blocks * lanes * WIDTH * planes * 2,
+            additions=rows * lanes * words,
+            words=blocks * lanes * WIDTH * words * 2 * FLUSH_CONFLICTS,
             reductions=min(rows, blocks * WIDTH) * listed * 2,
         ),
     )

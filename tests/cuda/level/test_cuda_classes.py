@@ -17,9 +17,9 @@ from gpuboost.backends.cuda.level import histograms, policy
 from gpuboost.backends.cuda.level.histograms import (
     FeatureLists,
     HistogramBuilder,
-    capacity_for_planes,
+    capacity_for_cells,
+    cell_words,
     choose_tile,
-    plane_count,
 )
 from gpuboost.backends.cuda.level.records import Search
 from gpuboost.backends.cuda.runtime.source import constant
@@ -220,11 +220,11 @@ def test_a_row_is_read_once_whatever_the_number_of_classes() -> None:
 
 
 def test_tiles_fit_the_shared_memory_of_the_oldest_gpus() -> None:
-    planes = plane_count(5, True, False)
-    assert 4 * planes * 256 * 32 == TURING  # no memory is left
-    assert choose_tile(capacity_for_planes(TURING, True), 256, planes) == 16
-    assert choose_tile(capacity_for_planes(TURING, False), 256, planes) == 32
-    assert choose_tile(capacity_for_planes(TURING, True), 256, plane_count(5, True, True)) == 16
+    words = cell_words(True, False, False)
+    assert 4 * words * 256 * 32 == TURING  # no memory is left
+    assert choose_tile(capacity_for_cells(TURING, True), 256, words) == 16
+    assert choose_tile(capacity_for_cells(TURING, False), 256, words) == 32
+    assert choose_tile(capacity_for_cells(TURING, True), 256, cell_words(True, False, True)) == 16
 
 
 # Whole trees ------------------------------------------------------------------------------------

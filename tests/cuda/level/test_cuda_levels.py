@@ -11,17 +11,14 @@ import pytest
 from hypothesis import given, settings
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 
-from gpuboost.backends.cuda.data.matrix import in_tiles, upload_matrix
+from gpuboost.backends.cuda.data.matrix import in_tiles
 from gpuboost.backends.cuda.growth import subtrees as small
 from gpuboost.backends.cuda.level import histograms, policy
-from gpuboost.backends.cuda.level.histograms import FeatureLists, HistogramBuilder, choose_tile
+from gpuboost.backends.cuda.level.histograms import HistogramBuilder, choose_tile
 from gpuboost.backends.cuda.level.records import Search
 from gpuboost.backends.cuda.runtime import grid as chunks
-from gpuboost.backends.cuda.runtime.compile_flags import CompileFlags
-from gpuboost.backends.cuda.runtime.source import constant, file_text
-from gpuboost.backends.cuda.sampling.rows import DeviceRows
+from gpuboost.backends.cuda.runtime.source import file_text
 from gpuboost.backends.numpy.backend import NumpyBackend
-from gpuboost.data.binning import bin_columns, fit_bin_mapper
 from tests import cuda_shim
 from tests.cuda.lock_step import LockStepBackend
 from tests.cuda.shim_runtime import ShimBackend, ShimRuntime, with_text
@@ -279,78 +276,7 @@ def test_real_tables(load: Any, classification: bool) -> None:
     assert assert_equal_trees(asked, ShimRuntime(order_seed=3)) > 20
 
 
-# Histograms ---------------------------------------------------------------------------------
-
-
-def histogram_of(rows: DeviceRows, codes: np.ndarray, width: int, n_channels: int) -> np.ndarray:
-    """Sums over the rows, in Python integers."""
-    out = np.zeros((len(codes), 2 + n_channels, width), dtype=object)
-    for i, (row, weight) in enumerate(zip(rows.row, rows.weight.tolist(), strict=True)):
-        for f in range(len(codes)):
-            cell = out[f, :, codes[f, row]]
-            cell[:2] += weight, 1
-            for k in range(n_channels):
-                cell[2 + k] += weight * int(rows.target[k, i])
-    return out
-
-
-def test_heavy_weights_do_not_wrap_around() -> None:
-    """Sums of weights near 2**31 exceed 32 bits after two rows; targets are the largest."""
-    rng = np.random.default_rng(8)
-    asked = problem("outputs", n=120)
-    matrix = asked.prepare()[1]
-    runtime = ShimRuntime(n_multiprocessors=1)
-    device = upload_matrix(runtime, matrix, 32)
-    rows = DeviceRows(
-        row=np.arange(120, dtype=np.uint32),
-        weight=rng.integers(2**31 - 9, 2**31, 120).astype(np.uint32),
-        target=rng.choice([-(2**28), -1, 0, 1, 2**28], (2, 120)).astype(np.int32),
-    )
-    heaviest, n_features = int(rows.weight.max()), matrix.n_features
-    builder = HistogramBuilder(runtime, device, 2, False, True, heaviest, n_features)
-    per_piece = builder.rows_per_block(120)
-    assert per_piece == 2
-    search = Search.empty(np, 1, 60, depth=0, none=False)
-    search.sizes[:] = 1, 60, 0
-    search.work.slot[:] = 0
-    search.work.first[:] = np.arange(0, 120, per_piece)
-    search.work.rows[:] = per_piece
-    histogram = np.empty((1, matrix.n_features, 4, matrix.width), dtype=np.int64)
-    every = np.arange(n_features, dtype=np.int32)
-    listed = FeatureLists(every, 0, n_features, np.zeros(1, np.uint64))
-    builder.build(rows, search, range(1), listed, histogram)
-    found = histogram[0]
-    expected = histogram_of(rows, matrix.codes, matrix.width, 2)
-    assert (found.astype(object) == expected).all()
-
-
-@pytest.mark.parametrize("value", [-(2**31), 2**31 - 1, -1, 2**16 - 1])
-@pytest.mark.parametrize("stride", [0, 3], ids=["all features", "listed features"])
-def test_the_most_gradients_of_a_piece_do_not_wrap_around(value: int, stride: int) -> None:
-    """As many rows as a piece may have, in one bin, with extreme gradients and weights."""
-    n = constant("histogram/histogram_values.cu", "HALVES_ROWS")
-    heaviest = (2**32 - 1) // n
-    codes = np.zeros((3, n), np.uint8)
-    X = np.repeat([0.0, 1.0], [n // 2, n - n // 2])[:, None].repeat(3, axis=1)
-    matrix = bin_columns(X, fit_bin_mapper(X, np.zeros(3, bool), 2))
-    runtime = ShimRuntime(n_multiprocessors=1)
-    device = upload_matrix(runtime, replace(matrix, stored=codes), 32)
-    rows = DeviceRows(
-        row=np.arange(n, dtype=np.uint32),
-        weight=np.full(n, heaviest, np.uint32),
-        target=np.full((1, n), value, np.int32),
-    )
-    flags = CompileFlags(gradients=True)
-    builder = HistogramBuilder(runtime, device, 1, False, True, heaviest, 3, flags)
-    assert builder.rows_per_block(100 * n) == n
-    search = Search.empty(np, 1, 1, depth=0, none=False)
-    search.sizes[:] = 1, 1, 0
-    search.work.slot[:], search.work.first[:], search.work.rows[:] = 0, 0, n
-    histogram = np.empty((1, 3, 3, device.width), dtype=np.int64)
-    listed = FeatureLists(np.arange(3, dtype=np.int32), stride, 3, np.zeros(1, np.uint64))
-    builder.build(rows, search, range(1), listed, histogram)
-    assert (histogram[0, :, :, 0] == [n * heaviest, n, n * value]).all()
-    assert not histogram[..., 1:].any()
+# Tiles --------------------------------------------------------------------------------------
 
 
 def test_tiles() -> None:

@@ -14,9 +14,9 @@ from gpuboost.backends.cuda.growth.subtrees import SUBTREES_WANTED, small_rows_f
 from gpuboost.backends.cuda.level.constraints import DeviceConstraints
 from gpuboost.backends.cuda.level.histograms import (
     HistogramBuilder,
-    capacity_for_planes,
+    capacity_for_cells,
+    cell_words,
     choose_tile,
-    plane_count,
     use_feature_lists,
 )
 from gpuboost.backends.cuda.level.medians import MedianKernels
@@ -83,9 +83,9 @@ class DeviceTask(Generic[Rounds_co]):
         self.task = task
         target = task.target
         self._by_channel = target.is_multiclass
-        planes = plane_count(target.n_channels, target.by_class, self._counted)
-        capacity = capacity_for_planes(runtime.shared_memory, self._by_channel)
-        tile = choose_tile(capacity, task.matrix.width, planes)
+        words = cell_words(self._by_channel, target.is_binary, self._counted)
+        capacity = capacity_for_cells(runtime.shared_memory, self._by_channel)
+        tile = choose_tile(capacity, task.matrix.width, words)
         self.matrix: DeviceMatrix = upload_matrix(runtime, task.matrix, tile)
         matrix, flags = self.matrix, CompileFlags.of(task)
         self.passes = RowKernels(runtime, matrix, target.n_channels, self._by_channel, flags)

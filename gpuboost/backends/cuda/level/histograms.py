@@ -16,29 +16,38 @@ from gpuboost.backends.cuda.sampling.rows import DeviceRows
 from gpuboost.engine.growth.frontier import Array
 
 TILES = (32, 16)  # most features of a block; the larger is chosen if it fits in shared memory
-# Smallest tile. With fewer features, lanes stay idle: a smaller tile would add more rows at once,
-# and their atomic additions would collide.
+# Smallest tile: with a smaller one, a warp would add more rows at once, and their additions would
+# collide.
 MIN_TILE = 4
 # Fewest rows that a block sums at a time: with fewer, clearing its histogram takes longer than
 # summing them.
 MIN_BLOCK_ROWS = 1024
-_VALUES, _CLASSES = "histogram/histogram_values.cu", "histogram/histogram_classes.cu"
-_SHARED = "histogram/shared_histogram.cuh"
+_VALUES_FILE, _CLASSES_FILE = "histogram/histogram_values.cu", "histogram/histogram_classes.cu"
+_SHARED_FILE = "histogram/shared_histogram.cuh"
 
 
-def plane_count(n_channels: int, by_class: bool, counted: bool) -> int:
-    """Largest number of 32-bit words of a cell of a block's shared histogram."""
-    kind = "CLASS" if by_class and n_channels > 1 else "VALUE"
-    return constant(_VALUES if kind == "VALUE" else _CLASSES, f"{kind}_PLANES") - (not counted)
+def cell_words(is_multiclass: bool, is_binary: bool, counted: bool) -> int:
+    """Number of 32-bit words of a cell of a block's histogram in shared memory.
+
+    Parameters
+    ----------
+    is_multiclass, is_binary : bool
+        Whether targets are more than two classes, or two; neither in a regression.
+    counted : bool
+        Whether rows are counted.
+    """
+    if is_multiclass:
+        return constant(_CLASSES_FILE, "CLASS_WORDS") - (not counted)
+    return constant(_VALUES_FILE, "MAX_WORDS") - is_binary - (not counted)
 
 
-def capacity_for_planes(shared_memory: int, by_class: bool) -> int:
-    """Number of bytes of a block's shared memory that are available for its planes."""
-    return shared_memory - constant(_CLASSES, "CLASS_STATIC_BYTES") * by_class
+def capacity_for_cells(shared_memory: int, is_multiclass: bool) -> int:
+    """Number of bytes of a block's shared memory that are available for its cells."""
+    return shared_memory - constant(_CLASSES_FILE, "CLASS_STATIC_BYTES") * is_multiclass
 
 
-def choose_tile(shared_memory: int, width: int, planes: int) -> int:
-    """Choose the largest tile whose histogram fits in ``shared_memory`` bytes.
+def choose_tile(shared_memory: int, width: int, words: int) -> int:
+    """Choose the largest tile whose cells, of ``words`` words, fit in ``shared_memory`` bytes.
 
     Raises
     ------
@@ -46,9 +55,9 @@ def choose_tile(shared_memory: int, width: int, planes: int) -> int:
         If no tile fits.
     """
     for tile in TILES:
-        if 4 * planes * width * tile <= shared_memory:
+        if 4 * words * width * tile <= shared_memory:
             return tile
-    minimum = 4 * planes * width * TILES[-1]
+    minimum = 4 * words * width * TILES[-1]
     raise MemoryError(
         f"a histogram of {width} bins needs {minimum} bytes of shared memory and the device has "
         f"{shared_memory} for a block; lower max_bins"
@@ -144,34 +153,29 @@ class HistogramBuilder:
         rows as possible. No sum in shared memory may leave 32 bits.
         """
         grid = -(-self.n_listed // self.tile) * self._channel_blocks
-        blocks = self.runtime.n_multiprocessors * constant(_SHARED, "HISTOGRAM_BLOCKS")
-        spread = max(MIN_BLOCK_ROWS, n_rows * grid // blocks)
+        blocks = self.runtime.n_multiprocessors * constant(_SHARED_FILE, "HISTOGRAM_BLOCKS")
+        spread = max(MIN_BLOCK_ROWS, -(-n_rows * grid // blocks))
         no_wrap = (2**32 - 1) // max(self.max_weight, 1)
-        return max(1, min(spread, no_wrap, constant(_VALUES, "HALVES_ROWS")))
+        return max(1, min(spread, no_wrap, constant(_SHARED_FILE, "MAX_PIECE_ROWS")))
 
     def build(
         self, rows: DeviceRows, search: Search, slots: range, lists: FeatureLists, histogram: Array
     ) -> None:
         """Sum rows into ``histogram``, int64 (len(slots), n_listed, 2 + n_channels, width)."""
         work, matrix = search.work, self.matrix
-        own = {"TILE": self.tile, "CODE_TILE": matrix.tile}
-        if lists.stride == 0 and not self.by_class:
-            own["SIDE_BY_SIDE"] = 1
         given: dict[str, Any] = {
-            "constants": {**own, **self.flags.constants(_VALUES)},
             "first_slot": slots.start,
             "n_slots": len(slots),
             "histogram": histogram,
         }
-        threads = constant(_SHARED, "HISTOGRAM_THREADS")
+        threads = constant("histogram/zero_histograms.cu", "ZERO_THREADS")
         n_blocks = striding_blocks(self.runtime, histogram.size // threads + 1)
         n_cells = histogram.size // len(slots)
         launch(self.runtime, "zero_histograms", n_blocks, search, n_cells=n_cells, **given)
-        planes = (
-            plane_count(self.n_channels, self.by_class, self.counted) - self.flags.binary_targets
-        )
+        words = cell_words(self.by_class, self.flags.binary_targets, self.counted)
         given |= {
-            "shared_mem": 4 * planes * matrix.width * self.tile,
+            "constants": self._constants(lists),
+            "shared_mem": 4 * words * matrix.width * self.tile,
             "codes": matrix.tiles,
             "counted": self.counted,
         }
@@ -184,3 +188,12 @@ class HistogramBuilder:
         if self.by_class:
             name, given["n_channels"] = "histogram_classes", self.n_channels
         launch(self.runtime, name, grid, matrix, rows, work, lists, **given)
+
+    def _constants(self, lists: FeatureLists) -> dict[str, int]:
+        """Compile-time constants of the kernel that sums rows."""
+        found = {"TILE": self.tile, "CODE_TILE": self.matrix.tile}
+        if self.by_class:
+            return found
+        if lists.stride == 0 and self.n_listed >= MIN_TILE:
+            found["SIDE_BY_SIDE"] = 1
+        return found | dict(self.flags.constants(_VALUES_FILE))

@@ -18,7 +18,7 @@ from benchmarks.gpu.first import facts
 from benchmarks.gpu.run import Kept
 from benchmarks.peers.peers import OURS
 from tests import cuda_shim
-from tests.benchmarks.gpu_cases import arguments, fake_cuda_device, kept, measured, tiny
+from tests.benchmarks.gpu.gpu_cases import arguments, fake_cuda_device, kept, measured, tiny
 from tests.cuda import nvrtc
 from tests.fakes.fake_errors import CUDARuntimeError
 

@@ -139,8 +139,8 @@ def test_loop_iterations_take_latency_and_issue_time(monkeypatch: pytest.MonkeyP
 
 
 def test_rows_of_a_block_are_those_of_the_package() -> None:
-    assert kernel_work.rows_per_block(1_000_000, 28) == 3787
-    assert kernel_work.rows_per_block(11_000_000, 28) == 41666
+    assert kernel_work.rows_per_block(1_000_000, 28) == 3788
+    assert kernel_work.rows_per_block(11_000_000, 28) == 41667
 
 
 def test_codes_of_many_rows_share_sectors() -> None:
@@ -155,11 +155,11 @@ def test_codes_of_many_rows_share_sectors() -> None:
 
 
 def test_a_pass_over_higgs_takes_the_time_of_its_additions() -> None:
-    """The additions of 11M rows to 3 words in 32 lanes at 8.36e12 per second."""
+    """The additions of 11M rows to 3 words in 32 lanes at 8.36e12 per second, and flushes."""
     table = kernel_work.Table(11_000_000, 28, 11e6)
     stage = kernel_work.histograms(kernel_work.GRADIENTS, table, 11e6, 1, 1, 28, 1)
     times = stage.work.times_of(Rates())
-    assert times["additions"] == pytest.approx(11e6 * 32 * 3 / 8.36e12, rel=0.02)
+    assert times["additions"] == pytest.approx(11e6 * 32 * 3 / 8.36e12, rel=0.05)
     assert max(times, key=times.__getitem__) == "additions"
     text = predicted.DOCUMENT.read_text(encoding="utf-8")
     named = ("instructions", "bytes", "cycles", "additions")

@@ -20,7 +20,7 @@ from benchmarks.gpu.device.device import CudaDevice
 from benchmarks.gpu.first import children, copies
 from benchmarks.report.results import Results
 from tests import cuda_shim
-from tests.benchmarks.gpu_cases import FakePeer, arguments, fake_cuda_device, tiny
+from tests.benchmarks.gpu.gpu_cases import FakePeer, arguments, fake_cuda_device, tiny
 
 pytestmark = pytest.mark.skipif(
     cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),

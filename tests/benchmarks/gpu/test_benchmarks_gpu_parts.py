@@ -140,11 +140,11 @@ def test_every_wrong_sum_is_detected(target: str) -> None:
     shape = histogram.Shape(target, 3, 2)
     host = histogram._draw_rows(replace(case, rows=200, features=5), shape, 0)
     end = np.cumsum(host.count)
-    found = np.zeros((3, 2, histogram.WIDTH, 2 + max(1, host.n_classes)), dtype=np.int64)
+    found = np.zeros((3, 2, 2 + max(1, host.n_classes), histogram.WIDTH), dtype=np.int64)
     for node in range(3):
         for row in host.row[end[node] - host.count[node] : end[node]]:
             for place, feature in enumerate(host.listed[node]):
-                cell = found[node, place, host.codes[feature, row]]
+                cell = found[node, place, :, host.codes[feature, row]]
                 cell[0] += 1
                 cell[2 + (host.value[row] if host.n_classes else 0)] += (
                     1 if host.n_classes else host.value[row]
@@ -152,7 +152,7 @@ def test_every_wrong_sum_is_detected(target: str) -> None:
     assert histogram._is_exact(found, host)
     for channel in (0, 2, -1):
         wrong = found.copy()
-        wrong[2, 1, 17, channel] += 1
+        wrong[2, 1, channel, 17] += 1
         assert not histogram._is_exact(wrong, host)
 
 

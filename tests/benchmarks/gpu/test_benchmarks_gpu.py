@@ -20,7 +20,7 @@ from benchmarks.report.results import Results
 from benchmarks.suite.settings import ADABOOST, BOOSTING
 from benchmarks.suite.tables import CLASSIFICATION
 from tests import cuda_shim
-from tests.benchmarks.gpu_cases import ROWS, FakePeer, ShimDevice, kept, measured, only, tiny
+from tests.benchmarks.gpu.gpu_cases import ROWS, FakePeer, ShimDevice, kept, measured, only, tiny
 
 pytestmark = pytest.mark.skipif(
     cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
