@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.peers.peers import HIST, INTELEX, LIGHTGBM, OURS, REFERENCE, XGBOOST
+from benchmarks.peers.peers import INTELEX, LIGHTGBM, OURS, REFERENCE, XGBOOST
 from benchmarks.peers.recent_boosting import BONSAI, HESSBOOST
 from benchmarks.suite.settings import BOOSTING, EXTRA_TREES, FOREST, TREE, Setting
 from benchmarks.suite.tables import (
@@ -247,7 +247,7 @@ MEMORY = (
         28,
         Setting(BOOSTING, CLASSIFICATION, 20, max_depth=6),
         (Bound(1.0, (LIGHTGBM,)),),
-        peers=(OURS, HIST, XGBOOST, LIGHTGBM, HESSBOOST, BONSAI),
+        peers=(OURS, XGBOOST, LIGHTGBM, HESSBOOST, BONSAI),
     ),
 )
 
