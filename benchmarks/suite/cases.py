@@ -241,7 +241,7 @@ MEMORY = (
         Setting(FOREST, REGRESSION, 20, max_depth=16, max_features=0.3),
     ),
     Case(
-        "GradientBoostingClassifier 3M x 28, 20 trees of depth 6",
+        "GradientBoostingClassifier 3M x 28 float32, 20 trees of depth 6",
         "binary",
         3_000_000,
         28,

@@ -89,7 +89,7 @@ __device__ __forceinline__ LaneFeatures lane_features(const ListedCodes& codes, 
 // Sums of one channel in shared memory. EXTRAS is 0 for values alone, 1 for values and weights, and
 // 2 for numbers of rows, too.
 template <int32 EXTRAS>
-struct ValueSums {
+struct BlockSums {
     static constexpr int32 CELL_STRIDE = (VALUE_WORDS + EXTRAS) * TILE;
     // Addresses of the cells of code 0 of the lane's features, in the order of addition. With
     // pointers, each addition would take one more instruction, which adds the address of the
@@ -146,8 +146,8 @@ __device__ __forceinline__ void read_entries(const LaneFeatures& own, const Valu
 // Add the rows of a piece. The numbers of the rows of the next iteration are read ahead. The last
 // iteration adds zeros for rows that do not exist; to leave them out would take registers.
 template <int32 EXTRAS>
-__device__ __forceinline__ void add_values(const LaneFeatures& own, const ValueRows& rows,
-                                           const ValueSums<EXTRAS>& sums)
+__device__ __forceinline__ void add_piece(const LaneFeatures& own, const ValueRows& rows,
+                                           const BlockSums<EXTRAS>& sums)
 {
     constexpr int32 step = VALUES_AHEAD * ROWS_AT_ONCE, last = step - ROWS_AT_ONCE;
     const int32 begin = (int32)threadIdx.x / ROW_LANES;
@@ -191,7 +191,7 @@ constexpr int32 FLUSHED_CODES = 4;
 template <int32 EXTRAS>
 __device__ __forceinline__ void flush_values(uint32* cells, const Output& output, int32 channel)
 {
-    constexpr int32 stride = ValueSums<EXTRAS>::CELL_STRIDE;
+    constexpr int32 stride = BlockSums<EXTRAS>::CELL_STRIDE;
     const int32 width = output.width, t = threadIdx.x, lane = t / FLUSHED_CODES % TILE;
     int64* weights = output.at(0, lane);
     if (weights == nullptr) return;
@@ -212,17 +212,17 @@ __device__ __forceinline__ void sum_pieces(uint32* cells, const PieceList& piece
                                            const ListedCodes& codes, ValueRows rows,
                                            Output output, int32 channel)
 {
-    zero(cells, ValueSums<EXTRAS>::CELL_STRIDE * output.width);
+    zero(cells, BlockSums<EXTRAS>::CELL_STRIDE * output.width);
     for (; pieces.has(piece); piece += (int32)gridDim.x) {
         __syncthreads();
         output.slot = pieces.slot[piece] - pieces.first_slot;
         const LaneFeatures own = lane_features(codes, output.slot);
-        ValueSums<EXTRAS> sums;
+        BlockSums<EXTRAS> sums;
         for (int32 j = 0; j < CODES_READ; ++j) {
             sums.column[j] = __cvta_generic_to_shared(cells + own.feature[j]);
         }
         rows.count = own.codes == nullptr ? 0 : pieces.rows[piece];
-        add_values(own, rows.from(pieces.first[piece]), sums);
+        add_piece(own, rows.from(pieces.first[piece]), sums);
         __syncthreads();
         flush_values<EXTRAS>(cells, output, channel);
     }
