@@ -25,6 +25,8 @@ PACKAGES = (
     "xgboost-cu12",
     "lightgbm",
     "catboost",
+    "hessboost",
+    "bonsai-gbt",
     "py-boost",
     "pandas",
 )
