@@ -31,12 +31,7 @@ class _InOrder(click.Group):
         return list(self.commands)
 
 
-@click.group(
-    cls=_InOrder,
-    commands=COMMANDS,
-    context_settings=CONTEXT,
-    no_args_is_help=False,
-)
+@click.group(cls=_InOrder, commands=COMMANDS, context_settings=CONTEXT, no_args_is_help=False)
 @click.version_option(__version__, message="gpuboost %(version)s")
 def gpuboost() -> None:
     """Tree ensembles on NVIDIA GPUs and laptops."""

@@ -162,10 +162,7 @@ def bin_sparse(X: SparseFeatures, mapper: BinMapper, n_threads: int = 1) -> Binn
 
 
 def _count_edges_below(
-    values: Floats,
-    edges: NDArray[np.float64],
-    first: NDArray[np.int32],
-    n_edges: NDArray[np.int32],
+    values: Floats, edges: NDArray[np.float64], first: NDArray[np.int32], n_edges: NDArray[np.int32]
 ) -> NDArray[np.uint8]:
     """Number of edges below each value among ``edges[first : first + n_edges]``.
 

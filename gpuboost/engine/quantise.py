@@ -18,12 +18,7 @@ from gpuboost.engine.fixed_point import (
 from gpuboost.engine.multi_output import MultiOutputClassTarget
 from gpuboost.engine.numerics import log, sum_in_order
 from gpuboost.engine.order_statistics import integer_weights
-from gpuboost.engine.targets import (
-    ClassTarget,
-    MedianTarget,
-    RegressionTarget,
-    ValueTarget,
-)
+from gpuboost.engine.targets import ClassTarget, MedianTarget, RegressionTarget, ValueTarget
 
 VALUE_BITS = 28  # bits of a centred target; weight * value and a 17-bit weight fit in 62 bits
 EXACT_BITS = 53  # sums of targets below 2**53 are exact in float64, so equal means have gain 0

@@ -2,8 +2,8 @@
 
 All targets have these attributes and methods, which backends use:
 
-``by_class``, ``is_binary``, ``is_multiclass``
-    Whether targets are classes; whether there are two; whether there are more, each with a channel.
+``by_class``, ``is_multiclass``
+    Whether targets are classes; whether there are more than two classes, each with a channel.
 ``by_median``
     Whether splits use the signs of targets about the medians of the node.
 ``has_gradients``
@@ -86,11 +86,6 @@ class _Target:
         return rows
 
     @property
-    def is_binary(self) -> bool:
-        """No, unless targets are classes."""
-        return False
-
-    @property
     def scored_together(self) -> int:
         """All channels."""
         return int(self.n_channels)
@@ -123,11 +118,6 @@ class ClassTarget(_Target):
     def is_multiclass(self) -> bool:
         """Whether there are more than two classes."""
         return self.n_classes > 2
-
-    @property
-    def is_binary(self) -> bool:
-        """Whether there are two classes."""
-        return not self.is_multiclass
 
     @property
     def n_channels(self) -> int:

@@ -18,12 +18,7 @@ from gpuboost.estimators.imported.estimators import (
     ImportedEstimator,
     ImportedRegressor,
 )
-from gpuboost.estimators.imported.model import (
-    ALL_COLUMNS,
-    ImportedTrees,
-    LeafSum,
-    PredictionLink,
-)
+from gpuboost.estimators.imported.model import ALL_COLUMNS, ImportedTrees, LeafSum, PredictionLink
 from gpuboost.interchange.fields import no_schema, with_categories
 from gpuboost.interchange.trees import LEAF_CHILD, CategorySplit, SourceTree, ensemble_of
 

@@ -27,12 +27,7 @@ from gpuboost.estimators.imported.estimators import (
     ImportedEstimator,
     ImportedRegressor,
 )
-from gpuboost.estimators.imported.model import (
-    ALL_COLUMNS,
-    ImportedTrees,
-    LeafSum,
-    PredictionLink,
-)
+from gpuboost.estimators.imported.model import ALL_COLUMNS, ImportedTrees, LeafSum, PredictionLink
 from gpuboost.interchange.fields import Source, no_schema, numbered, with_categories
 from gpuboost.interchange.logarithm import log_of_float32
 from gpuboost.interchange.trees import LEAF_CHILD, CategorySplit, SourceTree, ensemble_of

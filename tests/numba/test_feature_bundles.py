@@ -106,13 +106,12 @@ def test_no_thread_begins_a_pass_before_all_have_ended_the_one_before(n_threads:
 
 def test_all_threads_of_a_pool_run_at_once() -> None:
     """All threads run, even if a thread gets its next task before it waits for one."""
-    pool = ThreadPool(6)
+    pool, sums = ThreadPool(6), np.zeros((3, 6), np.int64)
     for _ in range(300):
         pool.share(lambda _, barrier: None)
-        pool.share(lambda _, barrier: None, at_most=2)
-    for n in (6, 3, 6):
-        sums = np.zeros((3, n), np.int64)
-        pool.share(lambda _, barrier, sums=sums, n=n: _add_in_turns(barrier, sums, 2, n), at_most=n)
+    for _ in range(3):
+        sums[:] = 0
+        pool.share(lambda _, barrier: _add_in_turns(barrier, sums, 2, 6))
         assert sums[2].sum() > 0
     pool.dismiss()
 

@@ -26,14 +26,7 @@ from numba.core import cgutils
 from numba.core.caching import IndexDataCacheFile
 from numba.extending import intrinsic
 
-from gpuboost.backends.cache import (
-    BIN,
-    GROW_MANY,
-    GROW_ONE,
-    PREDICT,
-    mark_compiled,
-    source_stamp,
-)
+from gpuboost.backends.cache import BIN, GROW_MANY, GROW_ONE, PREDICT, mark_compiled, source_stamp
 from gpuboost.backends.numba.background import compile_in_background
 from gpuboost.backends.numba.pipeline import EntryCompiler, HelperCompiler
 

@@ -29,13 +29,7 @@ _KINDS = ("treelite", "onnx", "json", "sklearn")
 @DEVICE
 @NO_HEADER
 def predict(
-    model: str,
-    table: str,
-    out: str,
-    proba: bool,
-    raw: bool,
-    keep: tuple[str, ...],
-    **given: Any,
+    model: str, table: str, out: str, proba: bool, raw: bool, keep: tuple[str, ...], **given: Any
 ) -> int:
     """Predict the rows of TABLE by the file MODEL.
 

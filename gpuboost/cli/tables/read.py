@@ -24,11 +24,7 @@ from gpuboost.cli.tables.data import ArrayData, ArrowData, DataTable
 STANDARD_STREAM = "-"  # standard input or output, in place of a path
 _GZIP, _NPY = b"\x1f\x8b", b"\x93NUMPY"
 _COPIED_BYTES = 2**20  # at a time
-_FORMAT_OF_MAGIC = {
-    b"PAR1": "Parquet",
-    b"ARROW1": "Arrow",
-    b"\xff\xff\xff\xff": "an Arrow stream",
-}
+_FORMAT_OF_MAGIC = {b"PAR1": "Parquet", b"ARROW1": "Arrow", b"\xff\xff\xff\xff": "an Arrow stream"}
 _INDEX_OF_PANDAS = re.compile(r"__index_level_\d+__")
 
 

@@ -42,14 +42,7 @@ class LevelOps(Protocol[Grown_co]):
         """Leaf sums of nodes that are not split (of all nodes for medians), as in `GrownTree`."""
 
     def partition(
-        self,
-        rows: Any,
-        frontier: Any,
-        candidates: Any,
-        *,
-        splits: Any,
-        accepted: Array,
-        sums: Any,
+        self, rows: Any, frontier: Any, candidates: Any, *, splits: Any, accepted: Array, sums: Any
     ) -> tuple[Any, Any]:
         """Record the level; return the rows of the children of accepted nodes, and the children.
 

@@ -54,13 +54,4 @@ from gpuboost.engine.losses.base import USER, LeafRule, Loss, Predicted
 from gpuboost.engine.losses.custom import UserLoss, user_loss
 from gpuboost.engine.losses.table import LOSSES, make_loss
 
-__all__ = [
-    "LOSSES",
-    "USER",
-    "LeafRule",
-    "Loss",
-    "Predicted",
-    "UserLoss",
-    "make_loss",
-    "user_loss",
-]
+__all__ = ["LOSSES", "USER", "LeafRule", "Loss", "Predicted", "UserLoss", "make_loss", "user_loss"]

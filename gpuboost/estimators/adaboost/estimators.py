@@ -34,11 +34,7 @@ from gpuboost.estimators.adaboost.rounds import (
     weights_after,
 )
 from gpuboost.estimators.docstrings import documented
-from gpuboost.estimators.fitting.callbacks import (
-    FitCallbacks,
-    RoundResult,
-    data_digest,
-)
+from gpuboost.estimators.fitting.callbacks import FitCallbacks, RoundResult, data_digest
 from gpuboost.estimators.fitting.grow_plan import GrowPlan, tree_plan, with_progress
 from gpuboost.estimators.fitting.mixins import Classifier, Regressor, copied_to_host, score_of
 from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared, fitted_copy

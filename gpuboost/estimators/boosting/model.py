@@ -77,11 +77,7 @@ class BoostedRounds(FittedTrees):
         return _sums(self.columns, data, backend, n_threads)
 
     def continued(
-        self,
-        data: np.ndarray | BinnedMatrix,
-        start: np.ndarray,
-        backend: Backend,
-        n_threads: int,
+        self, data: np.ndarray | BinnedMatrix, start: np.ndarray, backend: Backend, n_threads: int
     ) -> np.ndarray:
         """``start`` (n, columns) plus the trees' values, added in the order of a fit.
 

@@ -13,11 +13,7 @@ from gpuboost.backends.cost_model import GrowthSize
 from gpuboost.data.parameters import boolean, integer_at_least
 from gpuboost.engine.growth.tree import Tree
 from gpuboost.engine.sampling import ALL_ROWS, WITHOUT_REPLACEMENT, RowSampler
-from gpuboost.estimators.fitting.callbacks import (
-    FitCallbacks,
-    RoundResult,
-    data_digest,
-)
+from gpuboost.estimators.fitting.callbacks import FitCallbacks, RoundResult, data_digest
 from gpuboost.estimators.fitting.grow_plan import GrowPlan, grow_trees, tree_plan
 from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared, fitted_copy
 from gpuboost.estimators.forest.out_of_bag import (

@@ -20,11 +20,7 @@ from gpuboost.data.validation import check_shape
 from gpuboost.engine.array_modules import array_module, copy_to_host, working_on
 from gpuboost.estimators.fitting import exportable
 from gpuboost.estimators.fitting.mixins import score_of
-from gpuboost.estimators.fitting.sklearn_bases import (
-    BaseEstimator,
-    ClassifierMixin,
-    RegressorMixin,
-)
+from gpuboost.estimators.fitting.sklearn_bases import BaseEstimator, ClassifierMixin, RegressorMixin
 from gpuboost.estimators.imported.columns import KNOWN
 from gpuboost.estimators.imported.model import (
     BY_PROBABILITY,

@@ -18,11 +18,7 @@ from gpuboost.engine.fixed_point import CLASS_WEIGHT_BITS, VALUE_WEIGHT_BITS
 from gpuboost.engine.multi_output import MultiOutputClassTarget
 from gpuboost.engine.quantise import class_target, multi_output_class_target, regression_target
 from gpuboost.engine.sampling import RowSampler
-from gpuboost.engine.targets import (
-    ClassTarget,
-    RegressionTarget,
-    ValueTarget,
-)
+from gpuboost.engine.targets import ClassTarget, RegressionTarget, ValueTarget
 from gpuboost.estimators.inputs.parameters import CLASS_CRITERIA, VALUE_CRITERIA
 
 

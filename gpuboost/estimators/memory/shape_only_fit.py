@@ -18,11 +18,7 @@ from gpuboost.engine.ensembles.adaboost_task import ClassObjective, ReweightTask
 from gpuboost.engine.ensembles.boosting_task import BoostTask
 from gpuboost.engine.fixed_point import WeightFacts
 from gpuboost.engine.multi_output import MultiOutputClassTarget
-from gpuboost.engine.quantise import (
-    class_target,
-    multi_output_class_target,
-    regression_target,
-)
+from gpuboost.engine.quantise import class_target, multi_output_class_target, regression_target
 from gpuboost.engine.sampling import RowSampler
 from gpuboost.engine.targets import AnyTarget, ClassTarget, RegressionTarget, map_rows
 from gpuboost.engine.task import GrowTask

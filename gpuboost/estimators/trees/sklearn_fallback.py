@@ -20,11 +20,7 @@ from sklearn.base import BaseEstimator, is_classifier
 from gpuboost.backends.select import check_device
 from gpuboost.estimators.fitting.base import TreeModel
 from gpuboost.estimators.inputs.dataset import Dataset
-from gpuboost.estimators.trees.base_learners import (
-    changes_methods,
-    classes_of,
-    sklearn_classes_of,
-)
+from gpuboost.estimators.trees.base_learners import changes_methods, classes_of, sklearn_classes_of
 from gpuboost.estimators.trees.tree import SingleTree
 
 SKLEARN_DEVICE = "scikit-learn"  # value of ``device_``

@@ -153,11 +153,7 @@ def _sums(graph: OnnxGraph, contents: ModelContents, given: tuple[str, SplitInpu
     attributes = tree_attributes(trees, inputs, trees.value[is_leaf, 0], of_leaf)
     columns = contents.trees_per_round
     return graph.add(
-        "TreeEnsemble",
-        matrix,
-        n_targets=columns,
-        aggregate_function=SUM_OF_LEAVES,
-        **attributes,
+        "TreeEnsemble", matrix, n_targets=columns, aggregate_function=SUM_OF_LEAVES, **attributes
     )
 
 

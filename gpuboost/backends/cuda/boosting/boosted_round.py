@@ -31,9 +31,7 @@ class BoostedRound(PendingRound[LossesReader]):
 
 
 def read_round(
-    copy: Callable[[], HostCopy],
-    losses: RoundLosses | MeanLosses,
-    error: Callable[[], ValueError],
+    copy: Callable[[], HostCopy], losses: RoundLosses | MeanLosses, error: Callable[[], ValueError]
 ) -> tuple[LossesReader, TreesReader]:
     """Wait for the copy of a round; return functions that return its mean losses and its trees.
 

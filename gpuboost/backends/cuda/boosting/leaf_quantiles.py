@@ -75,12 +75,7 @@ class LeafQuantiles:
         self._of_groups = allocate(xp, columns)
 
     def keep_level(
-        self,
-        row: Array,
-        frontier: DeviceFrontier,
-        accepted: Array,
-        first: Array,
-        trees: Array,
+        self, row: Array, frontier: DeviceFrontier, accepted: Array, first: Array, trees: Array
     ) -> None:
         """Keep the residuals of the rows in the leaves of a level.
 

@@ -48,12 +48,7 @@ class SplitQueue:
 
     @classmethod
     def of(
-        cls,
-        runtime: Runtime,
-        task: GrowTask,
-        store: NodeBuffer,
-        n_trees: int,
-        n_rows: int,
+        cls, runtime: Runtime, task: GrowTask, store: NodeBuffer, n_trees: int, n_rows: int
     ) -> SplitQueue | None:
         """Make the queues of a batch; None if its trees do not grow best first.
 

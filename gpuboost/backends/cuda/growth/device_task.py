@@ -83,13 +83,13 @@ class DeviceTask(Generic[Rounds_co]):
         self.task = task
         target = task.target
         self._by_channel = target.is_multiclass
-        words = cell_words(self._by_channel, target.is_binary, self._counted)
+        self.flags = CompileFlags.of(task)
+        words = cell_words(self._by_channel, self.flags.binary_targets, self._counted)
         capacity = capacity_for_cells(runtime.shared_memory, self._by_channel)
         tile = choose_tile(capacity, task.matrix.width, words)
         self.matrix: DeviceMatrix = upload_matrix(runtime, task.matrix, tile)
-        matrix, flags = self.matrix, CompileFlags.of(task)
+        matrix, flags = self.matrix, self.flags
         self.passes = RowKernels(runtime, matrix, target.n_channels, self._by_channel, flags)
-        self.flags = flags
         self.constraints = DeviceConstraints(runtime, task)
         self.medians = MedianKernels.of(runtime, target)
         self.rounds = maker(runtime, self.matrix.codes)

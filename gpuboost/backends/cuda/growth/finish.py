@@ -171,13 +171,7 @@ class Finisher:
         own = {"left": arrays["left"], "value": arrays["value"], "sign": self._signs}
         own |= {"largest": rule.given[2:3], **bounds, **store.capacities}
         launch(
-            self._runtime,
-            "order_values",
-            store.n_trees,
-            grown.numbers,
-            store.nodes,
-            rule,
-            **own,
+            self._runtime, "order_values", store.n_trees, grown.numbers, store.nodes, rule, **own
         )
 
 

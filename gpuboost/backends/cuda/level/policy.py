@@ -16,11 +16,7 @@ from gpuboost.backends.cuda.level.records import (
     Search,
 )
 from gpuboost.backends.cuda.runtime.arrays import empty
-from gpuboost.backends.cuda.runtime.grid import (
-    blocks_for,
-    chunks_for,
-    shares_for,
-)
+from gpuboost.backends.cuda.runtime.grid import blocks_for, chunks_for, shares_for
 from gpuboost.backends.cuda.runtime.launch import launch
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant

@@ -83,7 +83,7 @@ class CompileFlags:
             by_level=options.level_features < task.matrix.n_features,
             by_number=not options.hashed_order,
             rare_categories=options.min_category_fraction > 0.0,
-            binary_targets=task.target.is_binary,
+            binary_targets=task.target.by_class and not task.target.is_multiclass,
         )
 
     def constants(self, file_name: str) -> Mapping[str, int]:

@@ -160,10 +160,7 @@ def _source(
 
 
 def _check_all_used(
-    kernel: str,
-    sources: list[tuple[int, str]],
-    keywords: tuple[str, ...],
-    owners: tuple[Any, ...],
+    kernel: str, sources: list[tuple[int, str]], keywords: tuple[str, ...], owners: tuple[Any, ...]
 ) -> None:
     """Raise TypeError if a keyword or a record provides no parameter of a kernel."""
     left_over = [name for name in keywords if (-1, name) not in sources]

@@ -83,12 +83,7 @@ class DeviceSampler:
         return first, count
 
     def list_drawn(
-        self,
-        drawn: Array,
-        n_trees: int,
-        order: RowOrder,
-        columns: Array,
-        rows: DeviceRows,
+        self, drawn: Array, n_trees: int, order: RowOrder, columns: Array, rows: DeviceRows
     ) -> Array:
         """Write the drawn rows to ``rows``; return their number in each tree, int64 (trees,).
 

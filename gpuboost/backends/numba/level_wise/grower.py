@@ -25,12 +25,7 @@ from gpuboost.backends.numba.level_wise.records import (
     ThreadArrays,
 )
 from gpuboost.backends.numba.level_wise.subtrees import FINISH_TOGETHER, make_local
-from gpuboost.backends.numba.references import (
-    KeptReference,
-    Reference,
-    ReferenceType,
-    by_reference,
-)
+from gpuboost.backends.numba.references import KeptReference, Reference, ReferenceType, by_reference
 from gpuboost.backends.numba.splits.plugins import plugins_of
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine.task import NO_LIMIT, GrownTree

@@ -19,14 +19,7 @@ from numba import types
 
 from gpuboost.backends.numba.common.constraints import value_limits
 from gpuboost.backends.numba.common.records import GRADIENT, HESSIAN
-from gpuboost.backends.numba.compiler import (
-    Plugin,
-    bits_of,
-    criteria,
-    helper,
-    inlined,
-    specialised,
-)
+from gpuboost.backends.numba.compiler import Plugin, bits_of, criteria, helper, inlined, specialised
 from gpuboost.engine.criteria import CRITERIA
 
 is_monotonic = criteria.is_monotonic

@@ -34,10 +34,7 @@ from gpuboost.backends.numba.splits.histograms import (
     unpack_prefix,
     word_prefix,
 )
-from gpuboost.backends.numba.splits.random_thresholds import (
-    evaluate_two_valued,
-    find_pair_split,
-)
+from gpuboost.backends.numba.splits.random_thresholds import evaluate_two_valued, find_pair_split
 from gpuboost.backends.numba.splits.scan import evaluate_number, evaluate_words, keep_occupied
 from gpuboost.engine.criteria import VARIANCE
 from gpuboost.engine.task import LEAF

@@ -27,12 +27,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from gpuboost.backends.numba.compiler import Plugin, entry, inlined
-from gpuboost.backends.numba.intrinsics import (
-    exchange,
-    let_others_run,
-    load_acquire,
-    raise_by_one,
-)
+from gpuboost.backends.numba.intrinsics import exchange, let_others_run, load_acquire, raise_by_one
 from gpuboost.backends.numba.references import Reference, ReferenceType
 from gpuboost.backends.numba.threads.barrier import MAX_SPINS, N_WORDS
 

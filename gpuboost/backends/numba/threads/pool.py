@@ -59,12 +59,7 @@ class ThreadPool:
         self._words = np.zeros(FIRST_THREAD + 8 * n_threads, np.int64)  # see `commands`
         weakref.finalize(self, _dismiss, self._others, self._words)
 
-    def run(
-        self,
-        function: SharedFunction,
-        record: Reference,
-        at_most: int,
-    ) -> None:
+    def run(self, function: SharedFunction, record: Reference, at_most: int) -> None:
         """Run a function on all or ``at_most`` threads, at least on this one; wait for all of them.
 
         ``at_most`` can be the number of whole tasks, so that none is smaller than the effort to
@@ -108,19 +103,14 @@ class ThreadPool:
             if not self._words[FIRST_THREAD + 8 * thread + STAYS]:
                 other.tasks.put(partial(follow, self._words))
 
-    def share(
-        self,
-        work: Callable[[int, np.ndarray], Any],
-        together: bool = True,
-        at_most: int | None = None,
-    ) -> None:
-        """Run ``work(thread, barrier)`` on all or ``at_most`` threads, and wait for all of them.
+    def share(self, work: Callable[[int, np.ndarray], Any], together: bool = True) -> None:
+        """Run ``work(thread, barrier)`` on all threads, and wait for all of them.
 
         ``thread`` is a number, 0 for the calling thread; ``barrier`` is an array of
         `barrier.make_barrier`. If not ``together``, the work is too small to share and runs on the
         calling thread only. An error in any thread cancels the call and is raised here.
         """
-        n = min(self.n_threads, at_most or self.n_threads) if together else 1
+        n = self.n_threads if together else 1
         self._start(n)
         if n == 1:
             work(0, make_barrier(1))
@@ -187,10 +177,7 @@ def _errors(n_started: int, barrier: np.ndarray, done: SimpleQueue[Any]) -> list
 
 
 def _take_part(
-    work: Callable[[int, np.ndarray], Any],
-    barrier: np.ndarray,
-    done: SimpleQueue[Any],
-    number: int,
+    work: Callable[[int, np.ndarray], Any], barrier: np.ndarray, done: SimpleQueue[Any], number: int
 ) -> None:
     """Do the work of one thread unless the call is cancelled.
 
