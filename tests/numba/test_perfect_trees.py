@@ -12,6 +12,12 @@ from hypothesis import strategies as st
 from gpuboost.backends.numba.backend import NumbaBackend
 from gpuboost.backends.numba.predict import perfect_trees
 from gpuboost.backends.numba.predict import predict as prediction
+from gpuboost.backends.numba.predict.coded_trees import (
+    CodedTrees,
+    coded_buffers,
+    make_coded,
+    predict_coded,
+)
 from gpuboost.backends.numba.predict.perfect_trees import are_perfect_faster, depth_of, make_perfect
 from gpuboost.backends.numpy.backend import NumpyBackend
 from gpuboost.engine.ensembles.ensemble import Ensemble
@@ -90,6 +96,52 @@ def test_equal_to_numpy_s(seed: int, dtype: Any, depth: int, n_rows: int, n_valu
     assert np.array_equal(found, expected[1])
 
 
+@PROPERTY
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    dtype=st.sampled_from((np.float32, np.float64)),
+    depth=st.sampled_from((2, 3, 5, 6)),
+    n_rows=st.sampled_from((1, 255, 256, 257, 600)),
+    n_values=st.integers(1, 2),
+    n_thresholds=st.sampled_from((1, 20, 2000)),
+)
+def test_codes_are_equal_to_numpy_s(
+    seed: int, dtype: Any, depth: int, n_rows: int, n_values: int, n_thresholds: int
+) -> None:
+    """2000 thresholds of three features are more than one group of codes each."""
+    rng = np.random.default_rng(seed)
+    values = rng.standard_normal(n_thresholds).astype(dtype)
+    values = np.concatenate([special_values(dtype), values])
+    trees = [random_tree(rng, depth, n_values, values) for _ in range(80)]
+    ensemble = Ensemble.of(trees)
+    X = rng.choice(values, (n_rows, N_FEATURES)).astype(dtype)
+    made = make_coded(ensemble, X.dtype, 1)
+    assert (made is None) == (depth_of(ensemble) < 2)
+    if made is None:
+        return
+    total, found = np.zeros((n_rows, n_values)), np.empty((n_rows, len(trees)), np.int32)
+    predict_coded(made, X, total, found[:, :0], *coded_buffers(made))
+    predict_coded(made, X, total[:, :0], found, *coded_buffers(made))
+    assert np.array_equal(total, NumpyBackend().predict(ensemble, X, 1))
+    assert np.array_equal(found, NumpyBackend().apply(ensemble, X, 1))
+
+
+def test_few_or_deep_trees_have_no_codes() -> None:
+    rng = np.random.default_rng(5)
+
+    def n_groups(n_trees: int, depth: int, n_thresholds: int = 5) -> int:
+        thresholds = rng.standard_normal(n_thresholds)
+        trees = [random_tree(rng, depth, 1, thresholds) for _ in range(n_trees)]
+        made = make_coded(Ensemble.of(trees), np.dtype(np.float32), 1)
+        return 0 if made is None else len(CodedTrees(*made.kept[1]).feature)
+
+    assert n_groups(5, 4) == N_FEATURES
+    assert n_groups(4, 4) == 0  # 1.5 trees per group
+    assert n_groups(30, 1) == 0
+    assert n_groups(30, 8) == 0
+    assert n_groups(80, 6, n_thresholds=5000) > N_FEATURES
+
+
 def test_the_depth_of_trees_of_many_depths() -> None:
     rng = np.random.default_rng(3)
     trees = [random_tree(rng, depth, 1, np.zeros(1)) for depth in (0, 5, 2)]
@@ -118,13 +170,21 @@ def test_the_backend_predicts_by_them(way: str, monkeypatch: pytest.MonkeyPatch)
     rng = np.random.default_rng(2)
     ensemble = Ensemble.of([random_tree(rng, 4, 2, rng.standard_normal(9)) for _ in range(5)])
     X = rng.standard_normal((300, N_FEATURES)).astype(np.float32)
-    asked: list[int] = []
+    asked: list[str] = []
 
-    def noted(*arguments: Any) -> Any:
-        asked.append(1)
-        return make_perfect(*arguments)
+    def noting(name: str) -> Any:
+        function = getattr(prediction, name)
 
-    monkeypatch.setattr(prediction, "make_perfect", noted)
-    found = getattr(NumbaBackend(), way)(ensemble, X, 2)
-    assert asked
-    assert np.array_equal(found, getattr(NumpyBackend(), way)(ensemble, X, 1))
+        def noted(*arguments: Any) -> Any:
+            asked.append(name)
+            return function(*arguments)
+
+        return noted
+
+    for name in ("predict_perfect", "predict_coded"):
+        monkeypatch.setattr(prediction, name, noting(name))
+    for n_rows, name in ((127, "predict_perfect"), (128, "predict_coded"), (300, "predict_coded")):
+        asked.clear()
+        found = getattr(NumbaBackend(), way)(ensemble, X[:n_rows], 1)
+        assert asked == [name]
+        assert np.array_equal(found, getattr(NumpyBackend(), way)(ensemble, X[:n_rows], 1))

@@ -1,4 +1,4 @@
-"""Binning: branch-free binary searches for numeric features; threads take chunks of rows."""
+"""Binning: a search of the edges for numeric features; threads take chunks of rows."""
 
 # mypy: check-untyped-defs=False
 # Numba infers the types of compiled functions.
@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpuboost.backends.numba.compiler import entry, inlined
+from gpuboost.backends.numba.common.edges import TABLE_WIDTH, count_edges_below
+from gpuboost.backends.numba.compiler import entry
 from gpuboost.backends.numba.references import by_reference
 from gpuboost.backends.numba.threads.map import contiguous, map_in_order, row_chunks
 from gpuboost.engine.bins import BinMapper, BinnedMatrix
 
 BINNING_CHUNK = 1 << 14  # rows of one task
 BINNING_BLOCK = 256  # rows binned feature by feature, so few that they stay in the L1 or L2 cache
-TABLE_WIDTH = 256  # edges per feature, with padding so that a search never leaves the table
 
 
 class Coder(NamedTuple):
@@ -60,30 +60,13 @@ def code_rows(coder, X, start, codes, n_missing, values, found):
                 for i in range(n):
                     found[i] = np.int32(values[i]) if values[i] < n_known else missing_code
             else:
-                _count_edges_below(values, found, n, table[feature], n_bins[feature])
+                count_edges_below(values, found, n, table[feature], n_bins[feature])
             missing = 0
             for i in range(n):
                 code = missing_code if values[i] != values[i] else found[i]
                 missing += code == missing_code
                 codes[feature, start + first + i] = code
             n_missing[feature] += missing
-
-
-@inlined
-def _count_edges_below(values, found, n, edges, n_bins):
-    """Write to ``found`` the number of edges below each value.
-
-    The numbers are found bit by bit: all values take each search step together.
-    """
-    step = np.int32(1)
-    while step < n_bins:
-        step *= np.int32(2)
-    for i in range(n):
-        found[i] = 0
-    while step > 1:
-        step >>= np.int32(1)
-        for i in range(n):
-            found[i] += step if edges[np.uint32(found[i] + step - np.int32(1))] < values[i] else 0
 
 
 def bin_matrix(X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix:

@@ -50,7 +50,7 @@ def _node_type(threshold: type) -> np.dtype:
     return np.dtype([("threshold", threshold), ("column", np.uint32)], align=True)
 
 
-PERFECT_TREE_TYPES = {integer: _node_type(integer) for integer in _INTEGERS.values()}
+PERFECT_TREE_TYPES = {kind: _node_type(kind) for kind in (np.uint8, np.int32, np.int64)}
 
 
 class PerfectTrees(NamedTuple):
@@ -59,9 +59,8 @@ class PerfectTrees(NamedTuple):
     Attributes
     ----------
     nodes : records (T, 2**depth)
-        Threshold as an integer, and start of a column in ``values``; position 0 is not used. T is
-        rounded up to a multiple of `ROWS_PER_STEP` by trees that have no leaves.
-    leaf : uint32 (T, 2**depth)
+        Threshold as an integer, and start of a column in ``values``; see `perfect_nodes`.
+    leaf : uint32 (n_trees, 2**depth)
         Number of each leaf in its original tree.
     value : float64 (n_nodes, n_values)
         Values of the nodes of all original trees.
@@ -122,25 +121,41 @@ def deepest_leaf(left, offset, depth):
 def make_perfect(ensemble: Ensemble, dtype: np.dtype, n_features: int, n_threads: int) -> Reference:
     """Perfect trees for rows of ``dtype``; for float32 rows, thresholds are rounded down."""
     integer = _INTEGERS[dtype]
+    column = PERFECT_BLOCK * (ensemble.feature + n_features * ensemble.missing_left)
+    nodes, leaf = perfect_nodes(
+        ensemble, ordered_integers(ensemble.threshold, dtype), column, n_threads
+    )
+    largest, infinity = integer(np.iinfo(integer).max), np.full(1, np.inf, dtype).view(integer)[0]
+    facts = contiguous(ensemble.offset, np.int64), depth_of(ensemble), largest, infinity
+    return by_reference(PerfectTrees(nodes, leaf, readable(ensemble.value), *facts))
+
+
+def perfect_nodes(
+    ensemble: Ensemble, threshold: np.ndarray, column: np.ndarray, n_threads: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and leaves of perfect trees, from each node's threshold and column.
+
+    Returns
+    -------
+    nodes : records (T, 2**depth)
+        ``threshold``, of the given type, and ``column``, uint32; position 0 is not used. T is
+        rounded up to a multiple of `ROWS_PER_STEP` by trees that have no leaves.
+    leaf : uint32 (n_trees, 2**depth)
+        Number of each leaf in its original tree.
+    """
     depth, offset = depth_of(ensemble), contiguous(ensemble.offset, np.int64)
     n_padded = -(-ensemble.n_trees // ROWS_PER_STEP) * ROWS_PER_STEP
-    nodes = np.zeros((n_padded, 1 << depth), dtype=PERFECT_TREE_TYPES[integer])
+    nodes = np.zeros((n_padded, 1 << depth), dtype=PERFECT_TREE_TYPES[threshold.dtype.type])
     leaf = np.empty((ensemble.n_trees, 1 << depth), dtype=np.uint32)
-    left, feature = contiguous(ensemble.left, np.int32), contiguous(ensemble.feature, np.int32)
-    missing_left = contiguous(ensemble.missing_left, np.bool_)
+    left, column = contiguous(ensemble.left, np.int32), contiguous(column, np.int32)
 
     def fill(tree: int) -> None:
         own = slice(offset[tree], offset[tree + 1])
-        threshold = ordered_integers(ensemble.threshold[own], dtype)
-        column = PERFECT_BLOCK * (feature[own] + n_features * missing_left[own])
-        given = left[own], threshold, contiguous(column, np.int32)
         node_at = np.zeros(2 * nodes.shape[1], np.uint32)
-        fill_tree(nodes[tree], leaf[tree], *given, node_at)
+        fill_tree(nodes[tree], leaf[tree], left[own], threshold[own], column[own], node_at)
 
     list(map_in_order(fill, range(ensemble.n_trees), n_threads))
-    largest, infinity = integer(np.iinfo(integer).max), np.full(1, np.inf, dtype).view(integer)[0]
-    facts = offset, depth, largest, infinity
-    return by_reference(PerfectTrees(nodes, leaf, readable(ensemble.value), *facts))
+    return nodes, leaf
 
 
 def ordered_integers(threshold: np.ndarray, dtype: np.dtype) -> np.ndarray:

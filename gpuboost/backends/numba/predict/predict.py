@@ -26,6 +26,13 @@ import numpy as np
 
 from gpuboost.backends.numba.common.partition import LAST_CODE, in_mask
 from gpuboost.backends.numba.compiler import entry, inlined
+from gpuboost.backends.numba.predict.coded_trees import (
+    MIN_CODED_ROWS,
+    CodedTrees,
+    coded_buffers,
+    make_coded,
+    predict_coded,
+)
 from gpuboost.backends.numba.predict.perfect_trees import (
     PERFECT_BLOCK,
     PerfectTrees,
@@ -220,15 +227,24 @@ def predict_rows(forest, X, total, found, leaf, active):
 _forests: PackedEnsembles[Reference] = PackedEnsembles()
 
 
-def packed(ensemble: Ensemble, dtype: np.dtype, n_features: int, n_threads: int) -> Reference:
-    """`PerfectTrees` or `ForestArrays` for rows of ``dtype``, packed at the first call."""
+def packed(
+    ensemble: Ensemble, dtype: np.dtype, n_features: int, n_threads: int, *, is_large: bool = False
+) -> Reference:
+    """The ensemble for rows of ``dtype``, packed at the first call.
+
+    `PerfectTrees` or `ForestArrays`; or, if there are many rows, `CodedTrees` where it is faster.
+    """
 
     def pack() -> Reference:
-        if are_perfect_faster(ensemble, n_features):
+        is_perfect = are_perfect_faster(ensemble, n_features)
+        if is_large:
+            coded = make_coded(ensemble, dtype, n_threads) if is_perfect else None
+            return coded or packed(ensemble, dtype, n_features, n_threads)
+        if is_perfect:
             return make_perfect(ensemble, dtype, n_features, n_threads)
         return pack_forest(ensemble, dtype, n_threads)
 
-    return _forests.of((ensemble,), (dtype.char, n_features), pack)
+    return _forests.of((ensemble,), (dtype.char, n_features, is_large), pack)
 
 
 def chunks_of(X: np.ndarray, n_threads: int) -> list[slice]:
@@ -257,8 +273,9 @@ def _predict(
     ensemble: Ensemble, X: np.ndarray, n_threads: int, total: np.ndarray, found: np.ndarray
 ) -> None:
     """Fill ``total`` with sums of values, or ``found`` with leaves; the other array is empty."""
-    forest = packed(ensemble, X.dtype, X.shape[1], n_threads)
-    run = _predict_perfect if forest.kind.record is PerfectTrees else _predict_by_levels
+    is_large = len(X) >= MIN_CODED_ROWS
+    forest = packed(ensemble, X.dtype, X.shape[1], n_threads, is_large=is_large)
+    run = _RUNS[forest.kind.record]
     if n_threads == 1 and len(X) <= PREDICTION_BLOCK and X.nbytes <= CHUNK_BYTES:
         run(forest, contiguous(X, X.dtype), total, found)
         return
@@ -280,3 +297,14 @@ def _predict_by_levels(
 ) -> None:
     buffers = np.empty(len(X), np.uint32), np.empty(PREDICTION_BLOCK, np.uint32)
     predict_rows(forest, X, total, found, *buffers)
+
+
+def _predict_coded(trees: Reference, X: np.ndarray, total: np.ndarray, found: np.ndarray) -> None:
+    predict_coded(trees, X, total, found, *coded_buffers(trees))
+
+
+_RUNS = {
+    CodedTrees: _predict_coded,
+    PerfectTrees: _predict_perfect,
+    ForestArrays: _predict_by_levels,
+}
