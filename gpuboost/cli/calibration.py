@@ -5,7 +5,6 @@ All times are measured through the public estimators.
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter
@@ -109,8 +108,3 @@ def fastest(run: Callable[[], Any]) -> float:
         run()
         seconds.append(perf_counter() - began)
     return min(seconds)
-
-
-def machine_name() -> str:
-    """Name of the machine that the constants are measured on."""
-    return f"{platform.node()}, {platform.processor() or platform.machine()}"

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-import gpuboost.estimators
+import gpuboost
 from gpuboost.backends.compiling import omit_notice
 from gpuboost.cli import demo_table
 from gpuboost.cli.demo_peers import installed_peers, make_peer
@@ -28,6 +28,7 @@ from gpuboost.cli.demo_table import (
 )
 from gpuboost.cli.output import ProgressBar, progress, say
 from gpuboost.data.parameters import thread_count
+from gpuboost.estimators import HOMES
 
 REAL_TABLES = ("iris", "wine", "breast_cancer", "digits", "diabetes")
 SYNTHETIC_FEATURES = 16
@@ -70,9 +71,8 @@ def estimator_names(is_classification: bool) -> list[str]:
     HistGradientBoosting* are left out, because they grow the trees of GradientBoosting*.
     """
     suffix = "Classifier" if is_classification else "Regressor"
-    every = gpuboost.estimators.__all__
-    names = [name for name in every if name.endswith(suffix) and not name.startswith("Hist")]
-    return sorted(names, key=lambda name: name in TREE_COST)
+    names = [name for name in HOMES if name.endswith(suffix) and not name.startswith("Hist")]
+    return sorted(names, key=lambda name: (name in TREE_COST, name))
 
 
 def run(options: DemoOptions) -> int:

@@ -10,7 +10,7 @@ from importlib import metadata
 from typing import Any
 
 from gpuboost import __version__
-from gpuboost.cli.output import print_facts, print_json, print_table, shown_bytes
+from gpuboost.cli.output import print_facts, print_table, shown_bytes
 
 PACKAGES = ("numpy", "scikit-learn", "numba", "cupy-cuda12x", "cupy-cuda13x", "pandas", "polars")
 
@@ -19,12 +19,13 @@ def calibrate() -> None:
     """Measure and save the `Speed` of this machine, by which device="auto" chooses a backend."""
     from gpuboost.backends.cost_model import keep_speed
     from gpuboost.backends.select import available_backends
-    from gpuboost.cli.calibration import machine_name, measure
+    from gpuboost.cli.calibration import measure
 
     print("measuring; this takes a minute", file=sys.stderr)
     speed = measure([name for name, works, _ in available_backends() if works])
+    machine = f"{platform.node()}, {platform.processor() or platform.machine()}"
     try:
-        path = keep_speed(speed, machine_name())
+        path = keep_speed(speed, machine)
     except OSError as error:
         raise RuntimeError(
             f"cannot save the measurements ({error}); set GPUBOOST_CACHE_DIR to another folder"
@@ -70,11 +71,8 @@ def machine_facts() -> dict[str, Any]:
     }
 
 
-def print_machine(facts: Mapping[str, Any], as_json: bool) -> None:
+def print_machine(facts: Mapping[str, Any]) -> None:
     """Print the result of ``gpuboost info``."""
-    if as_json:
-        print_json(facts)
-        return
     print(f"gpuboost {facts['gpuboost']}\n")
     rows = [(own["backend"], _yes(own["usable"]), own["reason"] or "") for own in facts["backends"]]
     print_table("", ["backend", "usable", "why not"], rows, n_text=3)

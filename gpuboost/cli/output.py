@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +46,16 @@ def _printable(character: str) -> str:
 def print_json(found: Any) -> None:
     """Print one JSON object on one line; numbers that are not finite become null."""
     print(json.dumps(_plain(found), ensure_ascii=False, allow_nan=False))
+
+
+def print_found(
+    found: Mapping[str, Any], as_json: bool, show: Callable[[Mapping[str, Any]], None]
+) -> None:
+    """Print facts as one JSON object, or by ``show`` for people."""
+    if as_json:
+        print_json(found)
+    else:
+        show(found)
 
 
 def _plain(value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -103,6 +103,11 @@ def _boosting(n_rows: int, target: str = "values", **words: Any) -> ProgramFit:
     return ProgramFit(CLASSIFIER if is_class else REGRESSOR, words, target, n_rows)
 
 
+def _of_both_sizes(target: str = "values", **words: Any) -> list[ProgramFit]:
+    """Boosting of a table that grows depth-first, and of one that grows by levels."""
+    return [_boosting(n_rows, target, **words) for n_rows in (DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS)]
+
+
 _FITS_OF_CRITERIA = [
     *(
         ProgramFit(f"{kind}Classifier", {"criterion": criterion}, target)
@@ -110,21 +115,14 @@ _FITS_OF_CRITERIA = [
         for criterion in ("entropy", "log_loss", "twoing")
         for target in ("two", "three")
     ),
-    *(
-        ProgramFit(f"{kind}Regressor", {"criterion": "poisson"}, "positive") for kind in TREES
-    ),
-]  # fmt: skip
-_POSITIVE = ("poisson", "gamma", "tweedie")
+    *(ProgramFit(f"{kind}Regressor", {"criterion": "poisson"}, "positive") for kind in TREES),
+]
 _FITS_OF_LOSSES = [
-    *(
-        _boosting(n_rows, "positive", loss=loss)
-        for n_rows in (DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS)
-        for loss in ("log_cosh", *_POSITIVE)
-    ),
-    *(
-        _boosting(n_rows, "two", loss="exponential")
-        for n_rows in (DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS)
-    ),
+    *_of_both_sizes("positive", loss="log_cosh"),
+    *_of_both_sizes("positive", loss="poisson"),
+    *_of_both_sizes("positive", loss="gamma"),
+    *_of_both_sizes("positive", loss="tweedie"),
+    *_of_both_sizes("two", loss="exponential"),
 ]
 _FITS_OF_MEDIANS = [
     *_of_both(("DecisionTree",), max_leaf_nodes=7)[2:],
@@ -134,43 +132,32 @@ _FITS_OF_MEDIANS = [
         for target in ("values", "outputs")
         for weighted in (False, True)
     ),
-    *(
-        _boosting(n_rows, loss=loss)
-        for n_rows in (DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS)
-        for loss in ("absolute_error", "huber", "quantile")
-    ),
+    *_of_both_sizes(loss="absolute_error"),
+    *_of_both_sizes(loss="huber"),
+    *_of_both_sizes(loss="quantile"),
     _boosting(LEVEL_WISE_ROWS, loss="quantile", alpha=[0.2, 0.8]),
 ]
 _FITS_OF_CATEGORIES = [
-    *(ProgramFit(fit.estimator, {"categorical_features": [1]}, fit.target, dtype=dtype)
-      for fit in _of_both(TREES) for dtype in (np.float64, np.float32)),
-    *(_boosting(n_rows, target, categorical_features=[1])
-      for n_rows in (DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS) for target in ("values", "two", "three")),
+    *(replace(fit, dtype=dtype)
+      for fit in _of_both(TREES, categorical_features=[1]) for dtype in (np.float64, np.float32)),
+    *(fit for target in ("values", "two", "three")
+      for fit in _of_both_sizes(target, categorical_features=[1])),
 ]  # fmt: skip
+_BOUNDED: dict[str, Any] = {"l1_regularization": 1.0, "max_delta_step": 0.5}
 _FITS_OF_OPTIONS = [
     _boosting(LEVEL_WISE_ROWS, max_depth=None, min_samples_leaf=2),
     _boosting(LEVEL_WISE_ROWS, max_depth=None, max_features=3, min_samples_leaf=2),
-    *(
-        _boosting(n_rows, max_features=3, subsample=0.6)
-        for n_rows in (DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS)
-    ),
+    *_of_both_sizes(max_features=3, subsample=0.6),
     _boosting(LEVEL_WISE_ROWS, max_leaf_nodes=9, interaction_cst="pairwise"),
     _boosting(DEPTH_FIRST_ROWS, "two", max_leaf_nodes=9),
     ProgramFit(REGRESSOR, n_rows=SHARED_TABLE_ROWS, n_jobs=2),
-    _boosting(
-        LEVEL_WISE_ROWS,
-        monotonic_cst=[1, 0, 0, -1, 0, 0],
-        l1_regularization=1.0,
-        max_delta_step=0.5,
-    ),
-    *(_boosting(n_rows, "outputs") for n_rows in (DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS)),
-    *(
-        _boosting(n_rows, "three", multi_strategy="multi_output_tree")
-        for n_rows in (DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS)
-    ),
+    ProgramFit(REGRESSOR, {"n_estimators": 30}),  # enough trees that values are predicted by codes
+    _boosting(LEVEL_WISE_ROWS, monotonic_cst=[1, 0, 0, -1, 0, 0], **_BOUNDED),
+    *_of_both_sizes("outputs"),
+    *_of_both_sizes("three", multi_strategy="multi_output_tree"),
     _boosting(LEVEL_WISE_ROWS, n_iter_no_change=2, ccp_alpha=0.01),
     *(
-        _boosting(DEPTH_FIRST_ROWS, "outputs", l1_regularization=1.0, max_delta_step=0.5, **more)
+        _boosting(DEPTH_FIRST_ROWS, "outputs", **_BOUNDED, **more)
         for more in ({}, {"categorical_features": [1]})
     ),
 ]
@@ -181,7 +168,7 @@ _FITS_OF_FLOAT32 = [
         ("RandomForestRegressor", {"max_depth": 3}, "values"),
         ("RandomForestClassifier", {"max_depth": 3, "categorical_features": [1]}, "two"),
     )
-] + [ProgramFit(REGRESSOR, n_rows=LEVEL_WISE_ROWS, dtype=np.float32)]
+] + [ProgramFit(REGRESSOR, {"n_estimators": 30}, n_rows=LEVEL_WISE_ROWS, dtype=np.float32)]
 _FITS_OF_ADABOOST = [
     ProgramFit(f"AdaBoost{suffix}", {"boosting": boosting}, target)
     for suffix, targets in (("Classifier", ("two", "three")), ("Regressor", ("values",)))
@@ -196,27 +183,17 @@ _FITS_OF_CELLS = [
     for dtype in (np.float64, np.float32)
 ]
 _FOREST = "RandomForestClassifier"
+_FITS_OF_CHANNELS = [
+    *_of_both(("RandomForest",), oob_score=True, n_estimators=9),
+    ProgramFit(_FOREST, {}, "many"),
+]
+_FITS_OF_CLASSES = [*_of_both_sizes("two"), *_of_both_sizes("three")]
 
 WARM_UP_PROGRAMS = (
     Program("boosting", "a default boosting fit", [_boosting(LEVEL_WISE_ROWS)]),
     Program("forest", "a default forest", [ProgramFit(_FOREST, {}, "two")]),
-    Program(
-        "more-channels",
-        "forests of several classes",
-        [
-            *_of_both(("RandomForest",), oob_score=True, n_estimators=9),
-            ProgramFit(_FOREST, {}, "many"),
-        ],
-    ),
-    Program(
-        "boosting-classes",
-        "boosting of several classes",
-        [
-            _boosting(n_rows, target)
-            for n_rows in (DEPTH_FIRST_ROWS, LEVEL_WISE_ROWS)
-            for target in ("two", "three")
-        ],
-    ),
+    Program("more-channels", "forests of several classes", _FITS_OF_CHANNELS),
+    Program("boosting-classes", "boosting of several classes", _FITS_OF_CLASSES),
     Program("cells", "tables of 131,072 rows or more", _FITS_OF_CELLS),
     Program("float32", "features in float32", _FITS_OF_FLOAT32),
     Program("random-thresholds", "extra-trees", _of_both(("ExtraTree", "ExtraTrees"))),

@@ -24,11 +24,7 @@ from gpuboost.estimators.imported.columns import (
     ROUNDED,
     ZERO_IS_MISSING,
 )
-from gpuboost.estimators.imported.estimators import (
-    ImportedClassifier,
-    ImportedEstimator,
-    ImportedRegressor,
-)
+from gpuboost.estimators.imported.estimators import ImportedEstimator
 from gpuboost.estimators.imported.model import LIGHTGBM_NAME, ImportedTrees, LeafSum, PredictionLink
 from gpuboost.interchange.fields import Source, no_schema, numbered, with_categories
 from gpuboost.interchange.trees import CategorySplit, SourceTree, ensemble_of
@@ -101,12 +97,12 @@ def from_lightgbm(model: Any, *, n_rounds: int | str | None = None) -> ImportedE
     link_of = PredictionLink(link, scale, averaged)
     found = ImportedTrees(ensemble, columns, leaf_sum, link_of, schema, LIGHTGBM_NAME)
     if not is_classifier:
-        return ImportedRegressor.of(found)
+        return ImportedEstimator.of(found)
     n_classes = max(2, per_round)
     labels = np.arange(n_classes) if classes is None else np.asarray(classes)
     if len(labels) != n_classes:
         raise ValueError(f"the LightGBM model has {n_classes} classes, but {len(labels)} labels")
-    return ImportedClassifier.of(found, classes_=labels)
+    return ImportedEstimator.of(found, labels)
 
 
 def _content_of(model: Any) -> tuple[str, int | None, Any]:
@@ -218,19 +214,18 @@ def _tree(fields: _Text) -> SourceTree:
     if m == 0:
         none, no_child = np.zeros(1), np.full(1, -1)
         return SourceTree(no_child, no_child, none, none, none.astype(bool), value)
-    children = [
-        _children(fields.integers(f"{side}_child", m, low=-n_leaves, high=m - 1), m)
-        for side in ("left", "right")
-    ]
-    leaves = np.full(n_leaves, -1)
+    leaves, children = np.full(n_leaves, -1), []
+    for side in ("left", "right"):
+        given = fields.integers(f"{side}_child", m, low=-n_leaves, high=m - 1)
+        children.append(np.concatenate([np.where(given < 0, m - 1 - given, given), leaves]))
     decision = fields.integers("decision_type", m, high=15)
     threshold = fields.numbers("threshold", m)
     rules = (decision >> _RULE_SHIFT) & 3
     if (rules > 2).any():
         raise ValueError("a LightGBM tree has an unknown rule of missing values; it is damaged")
     return SourceTree(
-        np.concatenate([children[0], leaves]),
-        np.concatenate([children[1], leaves]),
+        children[0],
+        children[1],
         np.concatenate([fields.integers("split_feature", m), leaves]),
         np.concatenate([threshold, np.zeros(n_leaves)]),
         np.concatenate([(decision & _DEFAULT_LEFT) > 0, np.zeros(n_leaves, bool)]),
@@ -241,11 +236,6 @@ def _tree(fields: _Text) -> SourceTree:
         weight=_of_nodes(fields, "weight", m),
         count=_of_nodes(fields, "count", m),
     )
-
-
-def _children(given: np.ndarray, m: int) -> np.ndarray:
-    """Child nodes, the leaves after all splits."""
-    return np.where(given < 0, m - 1 - given, given)
 
 
 def _of_nodes(fields: _Text, what: str, m: int) -> np.ndarray | None:

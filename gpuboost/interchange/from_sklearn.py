@@ -7,6 +7,7 @@ trees, as scikit-learn computes them in one thread.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,11 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gpuboost.data.arrays import is_missing_label
 from gpuboost.estimators.imported.columns import KNOWN
-from gpuboost.estimators.imported.estimators import (
-    ImportedClassifier,
-    ImportedEstimator,
-    ImportedRegressor,
-)
+from gpuboost.estimators.imported.estimators import ImportedEstimator
 from gpuboost.estimators.imported.model import (
     ABOVE_ZERO,
     ALL_COLUMNS,
@@ -38,20 +35,6 @@ from gpuboost.interchange.trees import LEAF_CHILD, CategorySplit, SourceTree, en
 
 SKLEARN_NAME = "scikit-learn"
 _TREES = sklearn.tree.BaseDecisionTree
-_FORESTS = (
-    *(sklearn.ensemble.RandomForestClassifier, sklearn.ensemble.RandomForestRegressor),
-    *(sklearn.ensemble.ExtraTreesClassifier, sklearn.ensemble.ExtraTreesRegressor),
-)
-_BAGGING = sklearn.ensemble.BaggingClassifier, sklearn.ensemble.BaggingRegressor
-_BOOSTING = (
-    sklearn.ensemble.GradientBoostingClassifier,
-    sklearn.ensemble.GradientBoostingRegressor,
-)
-_ADABOOST = sklearn.ensemble.AdaBoostClassifier, sklearn.ensemble.AdaBoostRegressor
-_HISTOGRAM_BOOSTING = (
-    sklearn.ensemble.HistGradientBoostingClassifier,
-    sklearn.ensemble.HistGradientBoostingRegressor,
-)
 KINDS = (
     "decision trees, extra-trees, random forests, bagging and AdaBoost of trees, "
     "GradientBoosting* and HistGradientBoosting*"
@@ -86,21 +69,13 @@ def from_sklearn(estimator: Any) -> ImportedEstimator:
     if not type(estimator).__module__.startswith("sklearn."):
         raise TypeError(f"from_sklearn takes {KINDS} of scikit-learn, got {estimator!r:.80}")
     check_is_fitted(estimator)
-    if isinstance(estimator, _HISTOGRAM_BOOSTING):
-        model = _histogram_boosting(estimator)
-    elif isinstance(estimator, _BOOSTING):
-        model = _boosting(estimator)
-    elif isinstance(estimator, _ADABOOST):
-        model = _adaboost(estimator)
-    elif isinstance(estimator, (_TREES, *_FORESTS, *_BAGGING)):
-        model = _mean_of_trees(estimator)
-    else:
+    read = next((read for kinds, read in _READERS if isinstance(estimator, kinds)), None)
+    if read is None:
         raise TypeError(f"from_sklearn takes {KINDS}, got {estimator!r:.80}")
-    if is_classifier(estimator):
-        several = isinstance(estimator.classes_, list)
-        classes = estimator.classes_ if several else np.asarray(estimator.classes_)
-        return ImportedClassifier.of(model, classes_=classes)
-    return ImportedRegressor.of(model)
+    model = read(estimator)
+    classes = estimator.classes_ if is_classifier(estimator) else None
+    several = classes is None or isinstance(classes, list)
+    return ImportedEstimator.of(model, classes if several else np.asarray(classes))
 
 
 def _mean_of_trees(estimator: Any) -> ImportedTrees:
@@ -118,9 +93,8 @@ def _mean_of_trees(estimator: Any) -> ImportedTrees:
     trees = [_tree(m.tree_, 1.0, own) for m, own in zip(members, features, strict=True)]
     base = np.zeros(trees[0].value.shape[1])
     column = np.full(len(trees), ALL_COLUMNS, dtype=np.int32)
-    ensemble, columns = ensemble_of(trees, estimator.n_features_in_, True, KNOWN)
     rule = LeafSum(column, base, divisor=float(len(trees)))
-    return _model(estimator, ensemble, columns, rule, "identity")
+    return _model(estimator, trees, rule, PredictionLink("identity"))
 
 
 def _check_member(estimator: Any, member: Any) -> None:
@@ -140,22 +114,20 @@ def _adaboost(estimator: Any) -> ImportedTrees:
     weights = np.asarray(estimator.estimator_weights_, dtype=np.float64)
     trees = [_tree(member.tree_, 1.0) for member in members]
     if not is_classifier(estimator):
-        ensemble, columns = ensemble_of(trees, estimator.n_features_in_, True, KNOWN)
         column = np.zeros(len(trees), dtype=np.int32)
         rule = LeafSum(column, np.zeros(1), median_weights=weights[: len(trees)])
-        return _model(estimator, ensemble, columns, rule, "identity")
+        return _model(estimator, trees, rule, PredictionLink("identity"))
     classes = estimator.classes_
     for tree, member, weight in zip(trees, members, weights.tolist(), strict=False):
         tree.value = _votes(tree.value, member.classes_, weight, classes)
-    ensemble, columns = ensemble_of(trees, estimator.n_features_in_, True, KNOWN)
-    width = ensemble.n_values
+    width = len(classes) if len(classes) > 2 else 1
     column = np.full(len(trees), ALL_COLUMNS if width > 1 else 0, dtype=np.int32)
     rule = LeafSum(column, np.zeros(width), divisor=float(weights.sum()))
     link = PredictionLink("sigmoid")
     if width > 1:
         link = PredictionLink("softmax", divisor=len(classes) - 1.0)
     decision = ABOVE_ZERO if len(classes) > 1 else BY_PROBABILITY
-    return replace(_model(estimator, ensemble, columns, rule, link), decision=decision)
+    return replace(_model(estimator, trees, rule, link), decision=decision)
 
 
 def _votes(
@@ -207,12 +179,11 @@ def _boosting(estimator: Any) -> ImportedTrees:
     stages = estimator.estimators_
     base = estimator._raw_predict_init(np.zeros((1, estimator.n_features_in_)))[0]
     trees = [_tree(own.tree_, estimator.learning_rate) for own in stages.ravel()]
-    ensemble, columns = ensemble_of(trees, estimator.n_features_in_, True, KNOWN)
     column = np.arange(len(trees), dtype=np.int32) % stages.shape[1]
     link = _link(estimator, stages.shape[1])
     if estimator.loss == "exponential":
         link = replace(link, scale=2.0)
-    model = _model(estimator, ensemble, columns, LeafSum(column, base), link)
+    model = _model(estimator, trees, LeafSum(column, base), link)
     return replace(model, decision=FROM_ZERO) if is_classifier(estimator) else model
 
 
@@ -223,9 +194,17 @@ def _link(estimator: Any, n_columns: int) -> PredictionLink:
     return PredictionLink("exp" if estimator.loss in ("poisson", "gamma") else "identity")
 
 
-def _model(estimator: Any, ensemble: Any, columns: Any, rule: LeafSum, link: Any) -> ImportedTrees:
-    schema = no_schema(estimator.n_features_in_, getattr(estimator, "feature_names_in_", None))
-    link = PredictionLink(link) if isinstance(link, str) else link
+def _model(
+    estimator: Any,
+    trees: list[SourceTree],
+    rule: LeafSum,
+    link: PredictionLink,
+    codes: dict[int, np.ndarray] | None = None,
+) -> ImportedTrees:
+    """The model of trees; ``codes`` are all categories by feature if it compares float64."""
+    n_features = estimator.n_features_in_
+    ensemble, columns = ensemble_of(trees, n_features, codes is None, KNOWN, codes)
+    schema = no_schema(n_features, getattr(estimator, "feature_names_in_", None))
     return ImportedTrees(ensemble, columns, rule, link, schema, SKLEARN_NAME)
 
 
@@ -248,15 +227,13 @@ def _histogram_boosting(estimator: Any) -> ImportedTrees:
                 if not is_missing_label(category)
             }
     sources = np.concatenate([np.flatnonzero(is_categorical), np.flatnonzero(~is_categorical)])
-    stages = [list(stage) for stage in estimator._predictors]
-    trees = [_histogram_tree(own, sources) for stage in stages for own in stage]
+    trees = [_histogram_tree(own, sources) for stage in estimator._predictors for own in stage]
     codes = {feature: np.array(sorted(own.values())) for feature, own in known.items()}
-    ensemble, columns = ensemble_of(trees, n_features, False, KNOWN, codes)
-    n_columns = len(stages[0])
+    n_columns = estimator.n_trees_per_iteration_
     column = np.arange(len(trees), dtype=np.int32) % n_columns
     base = np.asarray(estimator._baseline_prediction, dtype=np.float64).reshape(-1)
     rule = LeafSum(column, np.broadcast_to(base, (n_columns,)).copy())
-    model = _model(estimator, ensemble, columns, rule, _link(estimator, n_columns))
+    model = _model(estimator, trees, rule, _link(estimator, n_columns), codes)
     decision = ABOVE_ZERO if is_classifier(estimator) else BY_PROBABILITY
     return replace(model, schema=with_categories(model.schema, known), decision=decision)
 
@@ -283,3 +260,17 @@ def _histogram_tree(predictor: Any, sources: np.ndarray) -> SourceTree:
         gain=np.maximum(nodes["gain"], 0.0),
         count=nodes["count"].astype(np.int64),
     )
+
+
+def _classes_of(*kinds: str) -> tuple[type, ...]:
+    """The classifiers and regressors of scikit-learn's ensembles."""
+    endings = ("Classifier", "Regressor")
+    return tuple(getattr(sklearn.ensemble, kind + ending) for kind in kinds for ending in endings)
+
+
+_READERS: tuple[tuple[tuple[type, ...], Callable[[Any], ImportedTrees]], ...] = (
+    (_classes_of("HistGradientBoosting"), _histogram_boosting),
+    (_classes_of("GradientBoosting"), _boosting),
+    (_classes_of("AdaBoost"), _adaboost),
+    ((_TREES, *_classes_of("RandomForest", "ExtraTrees", "Bagging")), _mean_of_trees),
+)

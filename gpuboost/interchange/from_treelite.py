@@ -13,11 +13,7 @@ import numpy as np
 
 from gpuboost.data.frames import FeatureSchema
 from gpuboost.estimators.imported.columns import SET
-from gpuboost.estimators.imported.estimators import (
-    ImportedClassifier,
-    ImportedEstimator,
-    ImportedRegressor,
-)
+from gpuboost.estimators.imported.estimators import ImportedEstimator
 from gpuboost.estimators.imported.model import ALL_COLUMNS, ImportedTrees, LeafSum, PredictionLink
 from gpuboost.interchange.fields import no_schema, with_categories
 from gpuboost.interchange.trees import LEAF_CHILD, CategorySplit, SourceTree, ensemble_of
@@ -90,13 +86,13 @@ def from_treelite(model: Any) -> ImportedEstimator:
     several = len(n_classes) > 1
     # Several outputs of two classes each are values: the probability of each output.
     if task in (_REGRESSION, _RANKING) or (several and max(n_classes) == 1):
-        return ImportedRegressor.of(found)
+        return ImportedEstimator.of(found)
     if several and link.name != "identity":
         raise ValueError(
             f"treelite's postprocessor {name!r} is for one output, but this model has several"
         )
     classes = [np.arange(max(2, own)) for own in n_classes]
-    return ImportedClassifier.of(found, classes_=classes if several else classes[0])
+    return ImportedEstimator.of(found, classes if several else classes[0])
 
 
 def _field(accessor: Any, name: str) -> Any:

@@ -22,11 +22,7 @@ from gpuboost.data.frames import FeatureSchema
 from gpuboost.data.parameters import integer_between
 from gpuboost.estimators.files.models import MAX_COLUMNS
 from gpuboost.estimators.imported.columns import MAX_SOURCE_FEATURES, SET
-from gpuboost.estimators.imported.estimators import (
-    ImportedClassifier,
-    ImportedEstimator,
-    ImportedRegressor,
-)
+from gpuboost.estimators.imported.estimators import ImportedEstimator
 from gpuboost.estimators.imported.model import ALL_COLUMNS, ImportedTrees, LeafSum, PredictionLink
 from gpuboost.interchange.fields import Source, no_schema, numbered, with_categories
 from gpuboost.interchange.logarithm import log_of_float32
@@ -125,9 +121,8 @@ def from_xgboost(model: Any, *, n_rounds: int | str | None = None) -> ImportedEs
         columns = replace(columns, missing_value=_missing_value(float(missing), schema))
     found = ImportedTrees(ensemble, columns, leaf_sum, PredictionLink(link), schema, XGBOOST_NAME)
     if not is_classifier or parameters.integer("num_target", 1, low=1, high=MAX_COLUMNS) > 1:
-        return ImportedRegressor.of(found)
-    n_classes = max(2, len(leaf_sum.base))
-    return ImportedClassifier.of(found, classes_=np.arange(n_classes))
+        return ImportedEstimator.of(found)
+    return ImportedEstimator.of(found, np.arange(max(2, len(leaf_sum.base))))
 
 
 def _objective(learner: Source) -> tuple[str, bool]:

@@ -140,16 +140,12 @@ class _Columns:
 
     def numeric(self, feature: int, missing: str) -> int:
         """Index of the column of numbers of a feature with a rule of missing values."""
-        if not 0 <= feature < self._n_features:
-            raise ValueError(f"a split is on feature {feature} of {self._n_features}")
         if (feature, missing) not in self._numeric:
             self._numeric[feature, missing] = self._add(feature, missing)
         return self._numeric[feature, missing]
 
     def categorical(self, feature: int, categories: frozenset[int]) -> int:
         """Index of a column of categories of a feature that has those of a split."""
-        if not 0 <= feature < self._n_features:
-            raise ValueError(f"a split is on feature {feature} of {self._n_features}")
         wanted = set(self._known.get(feature, np.zeros(0, int)).tolist()) | categories
         if len(wanted) > MAX_CATEGORIES:
             return self._shared(feature, categories)
@@ -175,6 +171,8 @@ class _Columns:
         return indices[-1]
 
     def _add(self, feature: int, missing: str) -> int:
+        if not 0 <= feature < self._n_features:
+            raise ValueError(f"a split is on feature {feature} of {self._n_features}")
         self._columns.append((feature, missing))
         return len(self._columns) - 1
 

@@ -200,8 +200,3 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
-
-
-def read_file(path: str | os.PathLike[str]) -> bytes:
-    """The content of a file; a folder or a missing file is an OSError."""
-    return Path(path).read_bytes()

@@ -62,7 +62,9 @@ def features_from_file(fields: Fields, arrays: Arrays) -> tuple[FeatureSchema, B
     names = names_from_file(fields, n_features)
     is_categorical = np.zeros(n_features, dtype=bool)
     for feature in fields.items("categorical"):
-        is_categorical[_feature(feature, n_features)] = True
+        inside = type(feature) is int and 0 <= feature < n_features
+        require(inside, "a feature is out of range")
+        is_categorical[feature] = True
     codes = _categories(fields.part("categories"), is_categorical)
     schema = FeatureSchema(names, n_features, is_categorical, codes, fields.flag("from_dtype"))
     fields.end()
@@ -81,12 +83,6 @@ def names_from_file(fields: Fields, n_features: int) -> np.ndarray | None:
     return np.array(names, dtype=object)
 
 
-def _feature(given: Any, n_features: int) -> int:
-    """The index of a feature."""
-    require(type(given) is int and 0 <= given < n_features, "a feature is out of range")
-    return given
-
-
 def _categories(fields: Fields, is_categorical: np.ndarray) -> tuple[dict[Any, int] | None, ...]:
     """The codes of the categories of each feature."""
     found: list[dict[Any, int] | None] = [None] * len(is_categorical)
@@ -100,6 +96,14 @@ def _categories(fields: Fields, is_categorical: np.ndarray) -> tuple[dict[Any, i
     return tuple(found)
 
 
+def categories_from_json(values: list[Any]) -> list[Any]:
+    """The categories in JSON made by `category_to_json`, which may repeat."""
+    categories = [from_json(value) for value in values]
+    is_scalar = all(isinstance(value, (str, bool, int, float)) for value in categories)
+    require(is_scalar, "a category is neither a string, a number nor a bool")
+    return categories
+
+
 def _codes(values: Any, codes: Any) -> dict[Any, int]:
     is_lists = isinstance(values, list) and isinstance(codes, list) and len(values) == len(codes)
     require(is_lists, "there is not one code for each category")
@@ -107,9 +111,7 @@ def _codes(values: Any, codes: Any) -> dict[Any, int]:
         all(type(code) is int and 0 <= code < MAX_BINS for code in codes),
         f"the code of a category is not from 0 to {MAX_BINS - 1}",
     )
-    categories = [from_json(value) for value in values]
-    is_scalar = all(isinstance(value, (str, bool, int, float)) for value in categories)
-    require(is_scalar, "a category is neither a string, a number nor a bool")
+    categories = categories_from_json(values)
     require(not any(map(is_missing_label, categories)), "a category is NaN")
     return dict(
         zip(distinct(categories, "a feature has the same category twice"), codes, strict=True)

@@ -13,11 +13,32 @@ TREE, FOREST, EXTRA_TREES = "decision tree", "forest", "extra-trees"
 ADABOOST, BOOSTED = "AdaBoost", "boosting"
 TREES_OF = {TREE: 1, FOREST: 20, EXTRA_TREES: 20, ADABOOST: 20, BOOSTED: 50}
 DEPTH_OF = {TREE: 10, FOREST: 10, EXTRA_TREES: 10, ADABOOST: 2, BOOSTED: 6}
-_MODELS_OF = {
-    SCIKIT: tuple(TREES_OF),
-    XGB: (TREE, FOREST, BOOSTED),
-    LGBM: (TREE, FOREST, EXTRA_TREES, BOOSTED),
-    CATBOOST: (BOOSTED,),
+_TREES_OF_SKLEARN: dict[str, tuple[str, dict[str, Any]]] = {
+    TREE: ("DecisionTree", {}),
+    FOREST: ("RandomForest", {"n_jobs": -1}),
+    EXTRA_TREES: ("ExtraTrees", {"n_jobs": -1}),
+    ADABOOST: ("AdaBoost", {}),
+}
+_HIST_BY_DEPTH = {"early_stopping": False, "max_leaf_nodes": None}
+_WITHOUT_PENALTY = {"reg_lambda": 0.0, "min_child_weight": 0.0, "tree_method": "hist"}
+_BAGGED = {"boosting_type": "rf", "subsample": 0.632, "subsample_freq": 1, "min_child_samples": 1,
+           "feature_fraction_bynode": 0.3}  # fmt: skip
+# The classes of each library without their endings, and parameters besides `_common_parameters`.
+_MODELS_OF: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
+    GPUBOOST: {**_TREES_OF_SKLEARN, BOOSTED: ("GradientBoosting", {})},
+    SCIKIT: {**_TREES_OF_SKLEARN, BOOSTED: ("HistGradientBoosting", _HIST_BY_DEPTH)},
+    XGB: {
+        TREE: ("XGB", {"learning_rate": 1.0, **_WITHOUT_PENALTY}),
+        FOREST: ("XGBRF", {"subsample": 0.632, "colsample_bynode": 0.3, **_WITHOUT_PENALTY}),
+        BOOSTED: ("XGB", {"learning_rate": 0.1, "tree_method": "hist"}),
+    },
+    LGBM: {
+        TREE: ("LGBM", {"learning_rate": 1.0, "min_child_samples": 1}),
+        FOREST: ("LGBM", {"extra_trees": False, **_BAGGED}),
+        EXTRA_TREES: ("LGBM", {"extra_trees": True, **_BAGGED}),
+        BOOSTED: ("LGBM", {"learning_rate": 0.1}),
+    },
+    CATBOOST: {BOOSTED: ("CatBoost", {"learning_rate": 0.1, "allow_writing_files": False})},
 }
 CPU = "cpu"
 
@@ -82,7 +103,7 @@ def planned_cells(sizes: tuple[int, ...]) -> list[BenchCell]:
         for rows in sizes
         for model in TREES_OF
         for library, device in places
-        if library == GPUBOOST or model in _MODELS_OF[library]
+        if model in _MODELS_OF[library]
     ]
 
 
@@ -111,90 +132,33 @@ def _xgboost_has_cuda() -> bool:
 def make_cell_model(cell: BenchCell, is_classification: bool, n_trees: int, seed: int) -> Any:
     """The unfitted estimator of a cell; peers use all cores, as gpuboost does."""
     kind = "Classifier" if is_classification else "Regressor"
-    make = {GPUBOOST: _gpuboost, SCIKIT: _scikit_learn, XGB: _xgboost, LGBM: _lightgbm,
-            CATBOOST: _catboost}[cell.library]  # fmt: skip
-    return make(cell, kind, n_trees, seed)
+    name, words = _MODELS_OF[cell.library][cell.model]
+    words = words | _common_parameters(cell, n_trees, seed)
+    if cell.model == ADABOOST:
+        tree = _class_of(cell.library, f"DecisionTree{kind}")
+        words["estimator"] = tree(max_depth=words.pop("max_depth"))
+    return _class_of(cell.library, name + kind)(**words)
 
 
-def _gpuboost(cell: BenchCell, kind: str, n_trees: int, seed: int) -> Any:
-    import gpuboost
-
-    words = {"random_state": seed, "device": cell.device}
-    return _of_sklearn_api(gpuboost, cell.model, kind, n_trees, words, "GradientBoosting")
-
-
-def _scikit_learn(cell: BenchCell, kind: str, n_trees: int, seed: int) -> Any:
-    from types import SimpleNamespace
-
-    from sklearn import ensemble, tree
-
-    both = SimpleNamespace(**vars(tree) | vars(ensemble))
-    words = {"random_state": seed}
-    if cell.model == BOOSTED:
-        depth = {"max_depth": DEPTH_OF[BOOSTED], "max_leaf_nodes": None}
-        make = getattr(both, f"HistGradientBoosting{kind}")
-        return make(max_iter=n_trees, early_stopping=False, **depth, **words)
-    return _of_sklearn_api(both, cell.model, kind, n_trees, words, "")
-
-
-def _of_sklearn_api(
-    module: Any, model: str, kind: str, n_trees: int, words: dict[str, Any], boosting: str
-) -> Any:
-    """An estimator of a module with scikit-learn's names."""
-    depth = DEPTH_OF[model]
-    if model == TREE:
-        return getattr(module, f"DecisionTree{kind}")(max_depth=depth, **words)
-    words["n_estimators"] = n_trees
-    if model == ADABOOST:
-        tree = getattr(module, f"DecisionTree{kind}")(max_depth=depth)
-        return getattr(module, f"AdaBoost{kind}")(tree, **words)
-    name = {FOREST: "RandomForest", EXTRA_TREES: "ExtraTrees"}.get(model, boosting)
-    made = getattr(module, name + kind)(max_depth=depth, **words)
-    return made.set_params(n_jobs=-1) if name != boosting else made
-
-
-def _xgboost(cell: BenchCell, kind: str, n_trees: int, seed: int) -> Any:
-    import xgboost
-
-    words: dict[str, Any] = {
-        "n_estimators": n_trees,
-        "max_depth": DEPTH_OF[cell.model],
-        "random_state": seed,
-        "device": cell.device,
-        "tree_method": "hist",
-    }
-    if cell.model == BOOSTED:
-        return getattr(xgboost, f"XGB{kind}")(learning_rate=0.1, **words)
-    words |= {"reg_lambda": 0.0, "min_child_weight": 0.0}
-    if cell.model == TREE:
-        return getattr(xgboost, f"XGB{kind}")(learning_rate=1.0, **words)
-    return getattr(xgboost, f"XGBRF{kind}")(subsample=0.632, colsample_bynode=0.3, **words)
-
-
-def _lightgbm(cell: BenchCell, kind: str, n_trees: int, seed: int) -> Any:
-    import lightgbm
-
+def _common_parameters(cell: BenchCell, n_trees: int, seed: int) -> dict[str, Any]:
+    """Number and depth of trees, seed and device by the library's names."""
     depth = DEPTH_OF[cell.model]
-    words: dict[str, Any] = {
-        "n_estimators": n_trees,
-        "max_depth": depth,
-        "num_leaves": 2**depth,
-        "random_state": seed,
-        "verbose": -1,
-    }
-    if cell.model == BOOSTED:
-        return getattr(lightgbm, f"LGBM{kind}")(learning_rate=0.1, **words)
-    words["min_child_samples"] = 1
-    if cell.model == TREE:
-        return getattr(lightgbm, f"LGBM{kind}")(learning_rate=1.0, **words)
-    words |= {"boosting_type": "rf", "subsample": 0.632, "subsample_freq": 1}
-    words |= {"feature_fraction_bynode": 0.3, "extra_trees": cell.model == EXTRA_TREES}
-    return getattr(lightgbm, f"LGBM{kind}")(**words)
+    words: dict[str, Any] = {"max_depth": depth, "random_state": seed}
+    if cell.library == SCIKIT and cell.model == BOOSTED:
+        words["max_iter"] = n_trees
+    elif cell.library not in (GPUBOOST, SCIKIT) or cell.model != TREE:
+        words["n_estimators"] = n_trees
+    if cell.library in (GPUBOOST, XGB):
+        words["device"] = cell.device
+    elif cell.library == LGBM:
+        words |= {"num_leaves": 2**depth, "verbose": -1}
+    elif cell.library == CATBOOST:
+        words["verbose"] = False
+    return words
 
 
-def _catboost(cell: BenchCell, kind: str, n_trees: int, seed: int) -> Any:
-    import catboost
-
-    words = {"depth": DEPTH_OF[BOOSTED], "learning_rate": 0.1, "random_seed": seed}
-    make = getattr(catboost, f"CatBoost{kind}")
-    return make(iterations=n_trees, verbose=False, allow_writing_files=False, **words)
+def _class_of(library: str, name: str) -> Any:
+    if library == SCIKIT:
+        home = "sklearn.tree" if name.startswith("DecisionTree") else "sklearn.ensemble"
+        return getattr(importlib.import_module(home), name)
+    return getattr(importlib.import_module(_MODULE_OF.get(library, library)), name)

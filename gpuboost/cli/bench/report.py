@@ -39,16 +39,14 @@ class BenchReport:
     source: str
     is_classification: bool
 
-    def fastest(self, rows: int, model: str, is_gpu: bool | None = None) -> BenchCell | None:
-        """The fastest cell of a model and a size, on GPUs, on CPUs or (None) on any."""
+    def ranked(self, rows: int, model: str) -> list[tuple[float, BenchCell]]:
+        """The cells of a model and a size with the seconds that they took, the fastest first."""
         own = [
             (outcome.seconds, cell)
             for cell, outcome in self.found.items()
-            if (cell.rows, cell.model) == (rows, model)
-            and outcome.seconds is not None
-            and is_gpu in (None, cell.is_gpu)
+            if (cell.rows, cell.model) == (rows, model) and outcome.seconds is not None
         ]
-        return min(own, key=lambda pair: pair[0])[1] if own else None
+        return sorted(own, key=lambda pair: pair[0])
 
     def gpu_wins_from(self) -> dict[str, int | None]:
         """The size from which gpuboost on a GPU is faster than all CPUs, by model.
@@ -58,29 +56,15 @@ class BenchReport:
         """
         wins: dict[str, int | None] = {}
         for model in TREES_OF:
-            first: int | None = None
-            is_measured = False
             for rows in sorted({cell.rows for cell in self.found}):
-                on_gpu, on_cpu = self._gpu_and_cpu(rows, model)
-                if on_gpu is None or on_cpu is None:
-                    continue
-                is_measured = True
-                first = (first or rows) if on_gpu < on_cpu else None
-            if is_measured:
-                wins[model] = first
+                ranked = self.ranked(rows, model)
+                on_cpu = [seconds for seconds, cell in ranked if not cell.is_gpu]
+                on_gpu = [
+                    seconds for seconds, cell in ranked if cell.is_gpu and cell.library == GPUBOOST
+                ]
+                if on_gpu and on_cpu:
+                    wins[model] = (wins.get(model) or rows) if on_gpu[0] < on_cpu[0] else None
         return wins
-
-    def _gpu_and_cpu(self, rows: int, model: str) -> tuple[float | None, float | None]:
-        """Seconds of gpuboost's fastest GPU, and of the fastest CPU of any library."""
-        on_gpu = [
-            outcome.seconds
-            for cell, outcome in self.found.items()
-            if (cell.rows, cell.model, cell.library) == (rows, model, GPUBOOST)
-            and cell.is_gpu
-            and outcome.seconds is not None
-        ]
-        best = self.fastest(rows, model, is_gpu=False)
-        return min(on_gpu, default=None), None if best is None else self.found[best].seconds
 
     def sentences(self) -> Iterator[str]:
         """What the tables do not show."""
@@ -127,7 +111,7 @@ def _line(report: BenchReport, cell: BenchCell) -> tuple[Any, ...] | None:
     outcome = report.found[cell]
     if outcome.seconds is None:
         return None
-    star = "*" if report.fastest(cell.rows, cell.model) == cell else " "
+    star = "*" if report.ranked(cell.rows, cell.model)[0][1] == cell else " "
     memory = None if outcome.peak_bytes is None else shown_bytes(outcome.peak_bytes)
     text = (cell.model, cell.library, cell.device)
     return (*text, f"{outcome.seconds:.3f}{star}", outcome.score, memory)

@@ -46,10 +46,11 @@ def demo(device: str, rows: int, duration: float, seed: int) -> int:
 def info(calibrate: bool, as_json: bool) -> int:
     """Show devices, versions and which backend is used."""
     from gpuboost.cli import information
+    from gpuboost.cli.output import print_found
 
     if calibrate:
         information.calibrate()
-    information.print_machine(information.machine_facts(), as_json)
+    print_found(information.machine_facts(), as_json, information.print_machine)
     return 0
 
 

@@ -72,9 +72,11 @@ def evaluate(model: str, table: str, device: str, as_json: bool, **given: Any) -
     Classifiers have accuracy, log loss and AUC, regressors R2, RMSE and MAE.
     """
     from gpuboost.cli.models import prediction, summary
+    from gpuboost.cli.output import print_found
 
     columns = {**given, "has_header": not given["no_header"]}
-    summary.print_evaluation(prediction.evaluate(model, table, columns, device), as_json)
+    found = prediction.evaluate(model, table, columns, device)
+    print_found(found, as_json, summary.print_evaluation)
     return 0
 
 
@@ -87,8 +89,9 @@ def inspect(model: str, as_json: bool) -> int:
     That is its trees, features, categories, classes, parameters and importances.
     """
     from gpuboost.cli.models import contents, summary
+    from gpuboost.cli.output import print_found
 
-    summary.print_contents(contents.contents_of(model), as_json)
+    print_found(contents.contents_of(model), as_json, summary.print_contents)
     return 0
 
 

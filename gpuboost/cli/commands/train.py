@@ -6,18 +6,7 @@ from typing import Any
 
 import click
 
-from gpuboost.cli.commands.options import (
-    AS_JSON,
-    CONTEXT,
-    DEVICE,
-    DROP,
-    FRACTION,
-    NO_HEADER,
-    SEED,
-    WEIGHT_COLUMN,
-    config_option,
-    parameters_of_config,
-)
+from gpuboost.cli.commands import options
 from gpuboost.cli.models.choice import DEFAULT_MODEL, ESTIMATORS, parsed_parameters
 
 _NO_OPTION_OF_A_FILE = ("config", "help", "json")
@@ -29,7 +18,7 @@ def options_of_files() -> dict[str, click.Parameter]:
     return {name: each for name, each in found.items() if name not in _NO_OPTION_OF_A_FILE}
 
 
-@click.command(context_settings=CONTEXT)
+@click.command(context_settings=options.CONTEXT)
 @click.argument("table")
 @click.option("--target", required=True, metavar="COL", help="The column to predict.")
 @click.option("--out", required=True, metavar="MODEL", help="The model file to write.")
@@ -54,19 +43,19 @@ def options_of_files() -> dict[str, click.Parameter]:
 )
 @click.option(
     "--valid",
-    metavar=f"TABLE|{FRACTION}",
+    metavar=f"TABLE|{options.FRACTION}",
     help="Rows that are only scored, and stop boosting early if n_iter_no_change is set.",
 )
-@WEIGHT_COLUMN
-@DROP
-@config_option(options_of_files)
+@options.WEIGHT_COLUMN
+@options.DROP
+@options.config_option(options_of_files)
 @click.option(
     "--checkpoint", metavar="PATH", help="Save the state here, and resume from it if it exists."
 )
-@DEVICE
-@SEED
-@NO_HEADER
-@AS_JSON
+@options.DEVICE
+@options.SEED
+@options.NO_HEADER
+@options.AS_JSON
 def train(as_json: bool, no_header: bool, parameters: tuple[str, ...], **given: Any) -> int:
     """Train a model on TABLE and save it.
 
@@ -76,9 +65,10 @@ def train(as_json: bool, no_header: bool, parameters: tuple[str, ...], **given: 
     Ctrl-C ends the training and saves the trees so far.
     """
     from gpuboost.cli.models import summary, training
+    from gpuboost.cli.output import print_found
 
-    found = parameters_of_config() | parsed_parameters(parameters)
-    options = training.TrainOptions(**given, parameters=found, has_header=not no_header)
-    report = training.train(options)
-    summary.print_training(report, as_json)
+    found = options.parameters_of_config() | parsed_parameters(parameters)
+    wanted = training.TrainOptions(**given, parameters=found, has_header=not no_header)
+    report = training.train(wanted)
+    print_found(report, as_json, summary.print_training)
     return 130 if report["interrupted"] else 0

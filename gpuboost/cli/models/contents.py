@@ -6,11 +6,8 @@ import inspect
 import json
 from typing import Any
 
-import numpy as np
-
 import gpuboost
 from gpuboost.cli.models.training import trees_of
-from gpuboost.engine.growth.tree import Tree
 
 
 def contents_of(path: str) -> dict[str, Any]:
@@ -41,7 +38,7 @@ def contents_of(path: str) -> dict[str, Any]:
 def facts_of_model(model: Any) -> dict[str, Any]:
     """The facts of a fitted estimator, without those of its file."""
     fitted = trees_of(model)
-    depths = [depth_of(tree) for tree in fitted.ensemble.trees]
+    depths = [int(tree.depths().max()) for tree in fitted.ensemble.trees]
     return {
         "estimator": type(model).__name__,
         "fingerprint": model.fingerprint(),
@@ -59,14 +56,6 @@ def facts_of_model(model: Any) -> dict[str, Any]:
         },
         "features": features_of(model, fitted),
     }
-
-
-def depth_of(tree: Tree) -> int:
-    """Number of splits on the longest path of a tree."""
-    depth = np.zeros(tree.node_count, dtype=np.int64)
-    for node in np.flatnonzero(tree.feature >= 0):  # parents come before children
-        depth[tree.left[node] : tree.left[node] + 2] = depth[node] + 1
-    return int(depth.max())
 
 
 def changed_parameters(model: Any) -> dict[str, Any]:

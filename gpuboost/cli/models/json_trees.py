@@ -17,14 +17,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from gpuboost.cli.models.contents import classes_of, features_of
 from gpuboost.cli.models.training import trees_of
 from gpuboost.engine.growth.tree import Tree
 from gpuboost.estimators.adaboost.model import AdaBoostTrees
 from gpuboost.estimators.boosting.model import BoostedRounds
 from gpuboost.estimators.model.fitted import FittedTrees
+from gpuboost.interchange.export.category_numbers import bits_of_masks
 
 
 def model_to_json(model: Any) -> dict[str, Any]:
@@ -87,15 +86,10 @@ def _split(tree: Tree, node: int, codes: dict[Any, int] | None) -> dict[str, Any
     left = int(tree.left[node])
     split: dict[str, Any] = {"feature": int(tree.feature[node])}
     if tree.category[node] >= 0:
-        mask = tree.masks[tree.category[node]]
-        split["categories"] = [name for name, code in (codes or {}).items() if _has(mask, code)]
+        is_left = bits_of_masks(tree.masks[[tree.category[node]]])[0]
+        split["categories"] = [name for name, code in (codes or {}).items() if is_left[code]]
     else:
         threshold = float(tree.threshold[node])
         split["threshold"] = threshold if math.isfinite(threshold) else None
     missing = left if tree.missing_left[node] else left + 1
     return {**split, "left": left, "right": left + 1, "missing": missing}
-
-
-def _has(mask: np.ndarray, code: int) -> bool:
-    """Whether the bit of a code is set."""
-    return bool(int(mask[code // 32]) >> (code % 32) & 1)

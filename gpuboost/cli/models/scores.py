@@ -26,15 +26,15 @@ class Evaluation:
         Probabilities of a classifier.
     weight : ndarray of shape (n_rows,), or None
         Weights of the rows.
-    classes : ndarray of shape (n_classes,), or None
-        Classes of a classifier.
+    classes : ndarray of shape (n_classes,)
+        Classes of a classifier; empty for a regressor.
     """
 
     y: np.ndarray
     predicted: np.ndarray
     probability: np.ndarray | None
     weight: np.ndarray | None
-    classes: np.ndarray | None
+    classes: np.ndarray
 
     @property
     def weights(self) -> np.ndarray:
@@ -60,26 +60,22 @@ class Evaluation:
             "accuracy": float(metrics.accuracy_score(self.y, self.predicted, **weight)),
             "log_loss": float(
                 metrics.log_loss(self.y, self.probability, labels=self.classes, **weight)
-            ) if len(self._classes) > 1 else 0.0,
+            ) if len(self.classes) > 1 else 0.0,
             "auc": self._auc(),
         }  # fmt: skip
-
-    @property
-    def _classes(self) -> np.ndarray:
-        return np.empty(0) if self.classes is None else self.classes
 
     def _auc(self) -> float | None:
         from sklearn.metrics import roc_auc_score
 
         probability: Any = self.probability
-        if len(np.unique(self.y)) < max(len(self._classes), 2):
+        if len(np.unique(self.y)) < max(len(self.classes), 2):
             return None
-        if len(self._classes) == 2:
-            is_second = self.y == self._classes[1]
+        if len(self.classes) == 2:
+            is_second = self.y == self.classes[1]
             return float(roc_auc_score(is_second, probability[:, 1], sample_weight=self.weight))
         parts = [
             roc_auc_score(self.y == own, probability[:, column], sample_weight=self.weight)
-            for column, own in enumerate(self._classes)
+            for column, own in enumerate(self.classes)
         ]
         return float(np.mean(parts))
 
@@ -88,7 +84,7 @@ class Evaluation:
         from sklearn.metrics import confusion_matrix
 
         return confusion_matrix(
-            self.y, self.predicted, labels=self._classes, sample_weight=self.weight
+            self.y, self.predicted, labels=self.classes, sample_weight=self.weight
         )
 
     def calibration(self) -> list[dict[str, float]]:
@@ -105,8 +101,8 @@ class Evaluation:
     def _events(self) -> tuple[np.ndarray, np.ndarray]:
         if self.probability is None:
             return self.predicted, self.y.astype(np.float64)
-        if len(self._classes) == 2:
-            return self.probability[:, 1], (self.y == self._classes[1]).astype(np.float64)
+        if len(self.classes) == 2:
+            return self.probability[:, 1], (self.y == self.classes[1]).astype(np.float64)
         return self.probability.max(axis=1), (self.y == self.predicted).astype(np.float64)
 
     @staticmethod
@@ -135,7 +131,7 @@ def evaluation_of(
     if classes is None:
         if y.dtype.kind not in "biuf":
             raise ValueError("the model is a regressor, but the target has strings")
-        return Evaluation(y, model.predict(X), None, weight, None)
+        return Evaluation(y, model.predict(X), None, weight, np.empty(0))
     known = classes.tolist()
     unknown = [own for own in np.unique(y).tolist() if own not in known]
     if unknown:

@@ -8,7 +8,6 @@ from typing import Any
 from gpuboost.cli.output import (
     counted,
     print_facts,
-    print_json,
     print_table,
     shown,
     shown_bytes,
@@ -26,11 +25,8 @@ SCORE_NAMES = {
 CONFUSION_COLUMNS, COUNT_COLUMNS = 68, 6  # of a table beside the classes, and of a count
 
 
-def print_training(report: Mapping[str, Any], as_json: bool) -> None:
+def print_training(report: Mapping[str, Any]) -> None:
     """Print the summary of ``gpuboost train``."""
-    if as_json:
-        print_json(report)
-        return
     _print_scores(report["scores"])
     seconds = report["seconds"]
     trees, rate = report["trees"], report["trees"] / seconds
@@ -55,11 +51,8 @@ def _print_scores(scores: Mapping[str, Mapping[str, float | None]]) -> None:
     print_table("", titles, [[rows, *own.values()] for rows, own in scores.items()])
 
 
-def print_evaluation(report: Mapping[str, Any], as_json: bool) -> None:
+def print_evaluation(report: Mapping[str, Any]) -> None:
     """Print the result of ``gpuboost evaluate``."""
-    if as_json:
-        print_json(report)
-        return
     _print_scores({f"{report['rows']:,} of {report['table']}": report["scores"]})
     if "confusion" in report:
         _print_confusion(report["classes"], report["confusion"])
@@ -99,11 +92,8 @@ def shown_count(count: float) -> str:
     return f"{int(count):,}" if float(count).is_integer() else f"{count:,.1f}"
 
 
-def print_contents(contents: Mapping[str, Any], as_json: bool) -> None:
+def print_contents(contents: Mapping[str, Any]) -> None:
     """Print the result of ``gpuboost inspect``."""
-    if as_json:
-        print_json(contents)
-        return
     trees = contents["trees"]
     facts = {
         "file": f"{contents['file']}, {shown_bytes(contents['bytes'])}, version "

@@ -73,29 +73,23 @@ def _opened(path: str) -> Iterator[IO[bytes]]:
         If compressed bytes are damaged.
     """
     try:
-        with _uncompressed(path) as file:
-            yield file
+        if path == STANDARD_STREAM:
+            data = sys.stdin.buffer.read()
+            yield io.BytesIO(gzip.decompress(data) if data.startswith(_GZIP) else data)
+            return
+        with open(path, "rb") as file:
+            is_compressed = file.read(2) == _GZIP
+            file.seek(0)
+            if not is_compressed:
+                yield file
+                return
+            with gzip.open(file, "rb") as content, tempfile.TemporaryFile() as whole:
+                # All of it, since an error in a thread of pyarrow would come from its reader.
+                shutil.copyfileobj(content, whole, _COPIED_BYTES)
+                whole.seek(0)
+                yield whole
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(f"cannot read {_shown(path)}: its gzip is damaged: {error}") from error
-
-
-@contextmanager
-def _uncompressed(path: str) -> Iterator[IO[bytes]]:
-    if path == STANDARD_STREAM:
-        data = sys.stdin.buffer.read()
-        yield io.BytesIO(gzip.decompress(data) if data.startswith(_GZIP) else data)
-        return
-    with open(path, "rb") as file:
-        is_compressed = file.read(2) == _GZIP
-        file.seek(0)
-        if not is_compressed:
-            yield file
-            return
-        with gzip.open(file, "rb") as content, tempfile.TemporaryFile() as whole:
-            # All of it, since an error in a thread of pyarrow would come from within its reader.
-            shutil.copyfileobj(content, whole, _COPIED_BYTES)
-            whole.seek(0)
-            yield whole
 
 
 def _array(path: str, file: IO[bytes]) -> np.ndarray:

@@ -4,35 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from importlib import metadata
+from importlib import import_module, metadata
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from gpuboost import estimators as public
 from gpuboost.backends.select import check_device
 from gpuboost.data.parameters import thread_count
+from gpuboost.estimators import HOMES
 from gpuboost.estimators.adaboost.estimators import AdaBoost
 from gpuboost.estimators.boosting.base import GradientBoosting
 from gpuboost.estimators.boosting.hist_gradient_boosting import HistGradientBoosting, facts_of
 from gpuboost.estimators.boosting.model import model_facts
+from gpuboost.estimators.files import models, parameters
 from gpuboost.estimators.files.imported import imported_from_parts, imported_to_parts
-from gpuboost.estimators.files.models import (
-    EstimatorCoder,
-    TargetShape,
-    adaboost_from_parts,
-    boosting_from_parts,
-    forest_from_parts,
-    model_to_parts,
-)
-from gpuboost.estimators.files.parameters import (
-    estimator_from_json,
-    estimator_to_json,
-    known_parameters,
-    unfitted,
-    warn_of_lost_parameters,
-)
 from gpuboost.estimators.files.reports import reports_from_parts, reports_to_parts
 from gpuboost.estimators.files.trees import Parts, prefixed
 from gpuboost.estimators.fitting.base import TreeModel
@@ -44,19 +31,21 @@ from gpuboost.estimators.imported.estimators import (
 )
 from gpuboost.estimators.trees.many_trees import ManyTrees
 from gpuboost.io.checks import Arrays, Fields, require
-from gpuboost.io.container import from_bytes, read_file, to_bytes, write_file
+from gpuboost.io.container import from_bytes, to_bytes, write_file
 from gpuboost.io.json_values import NotStorable, distinct, from_json, to_json
 
 FILE_VERSION = 1
 MAX_OUTPUTS = 2**20
-IMPORTED = {kind.__name__: kind for kind in (ImportedClassifier, ImportedRegressor)}
-CLASS_OF_NAME: dict[str, Any] = {name: getattr(public, name) for name in public.__all__} | IMPORTED
+CLASS_OF_NAME: dict[str, Any] = {
+    **{name: getattr(import_module(module), name) for name, module in HOMES.items()},
+    **{kind.__name__: kind for kind in (ImportedClassifier, ImportedRegressor)},
+}
 
 
 def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     """Write a fitted estimator to a file; see `TreeModel.save`."""
     check_is_fitted(estimator)
-    warn_of_lost_parameters(estimator)
+    parameters.warn_of_lost_parameters(estimator)
     content = to_bytes(*model_file_parts(estimator))
     estimator_of(content)  # a file that cannot be loaded is never written
     write_file(path, content)
@@ -93,7 +82,7 @@ def load(path: str | os.PathLike[str], *, device: str = "auto", n_jobs: int | No
     check_device(device)
     thread_count(n_jobs)
     try:
-        return estimator_of(read_file(path), device, n_jobs)
+        return estimator_of(Path(path).read_bytes(), device, n_jobs)
     except ValueError as error:
         raise ValueError(f"cannot load a model from {os.fspath(path)!r}: {error}") from error
 
@@ -113,7 +102,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> tuple[Any, str]:
         If the file is damaged or is no checkpoint.
     """
     try:
-        estimator, identity = _content_of(read_file(path), "auto", None)
+        estimator, identity = _content_of(Path(path).read_bytes(), "auto", None)
     except ValueError as error:
         raise ValueError(f"cannot load a checkpoint from {os.fspath(path)!r}: {error}") from error
     if identity is None:
@@ -180,32 +169,31 @@ def estimator_to_parts(estimator: Any) -> Parts:
     reports, scores = reports_to_parts(estimator)
     header: dict[str, Any] = {
         "estimator": name,
-        "parameters": known_parameters(estimator),
+        "parameters": parameters.known_parameters(estimator),
         "reports": reports,
     }
     arrays = prefixed("reports", scores)
     if isinstance(estimator, HistGradientBoosting):
         header["boosting"], own = estimator_to_parts(estimator._boosting)
         return header, arrays | prefixed("boosting", own)
-    if isinstance(estimator, ImportedEstimator):
-        if isinstance(estimator, ImportedClassifier):
-            labels = estimator.classes_
-            header["classes"] = to_json(labels if isinstance(labels, list) else [labels])
-        header["model"], own = imported_to_parts(estimator._model)
-        return header, arrays | prefixed("model", own)
-    if isinstance(estimator, Classifier):
+    is_imported = isinstance(estimator, ImportedEstimator)
+    if isinstance(estimator, (Classifier, ImportedClassifier)):
         classes: Any = estimator.classes_
         header["classes"] = to_json(classes if isinstance(classes, list) else [classes])
-    else:
+    elif not is_imported:
         header["n_outputs"] = int(estimator.n_outputs_)
-    header["model"], own = model_to_parts(estimator._model, _CODER)
-    return header, arrays | prefixed("model", own)
+    model = estimator._model
+    parts = imported_to_parts(model) if is_imported else models.model_to_parts(model, _CODER)
+    header["model"] = parts[0]
+    return header, arrays | prefixed("model", parts[1])
 
 
 def estimator_from_parts(fields: Fields, arrays: Arrays, machine: dict[str, Any]) -> Any:
     """Check and read a fitted estimator; ``machine`` are its parameters of the machine."""
     kind = CLASS_OF_NAME[fields.one_of("estimator", sorted(CLASS_OF_NAME))]
-    estimator = _checked(lambda: unfitted(kind, fields.take("parameters"), CLASS_OF_NAME))
+    estimator = _checked(
+        lambda: parameters.unfitted(kind, fields.take("parameters"), CLASS_OF_NAME)
+    )
     estimator.set_params(**machine)
     reports = reports_from_parts(fields.part("reports"), arrays.part("reports"))
     if issubclass(kind, HistGradientBoosting):
@@ -235,19 +223,18 @@ def _checked(make: Callable[[], Any]) -> Any:
 
 def _imported(kind: Any, fields: Fields, arrays: Arrays) -> ImportedEstimator:
     """Check and read an imported estimator."""
-    facts: dict[str, Any] = {}
-    classes = _classes(fields) if issubclass(kind, ImportedClassifier) else []
-    if classes:
-        facts["classes_"] = classes if len(classes) > 1 else classes[0]
-    n_classes = [len(own) for own in classes]
-    return kind.of(imported_from_parts(fields.part("model"), arrays, n_classes), **facts)
+    if not issubclass(kind, ImportedClassifier):
+        return ImportedEstimator.of(imported_from_parts(fields.part("model"), arrays, []))
+    classes = _classes(fields)
+    model = imported_from_parts(fields.part("model"), arrays, [len(own) for own in classes])
+    return ImportedEstimator.of(model, classes if len(classes) > 1 else classes[0])
 
 
-def _coder(machine: dict[str, Any]) -> EstimatorCoder:
+def _coder(machine: dict[str, Any]) -> models.EstimatorCoder:
     """The coder of the estimators that are part of a model."""
-    return EstimatorCoder(
-        estimator_to_json,
-        lambda name, content: estimator_from_json(name, content, CLASS_OF_NAME),
+    return models.EstimatorCoder(
+        parameters.estimator_to_json,
+        lambda name, content: parameters.estimator_from_json(name, content, CLASS_OF_NAME),
         estimator_to_parts,
         lambda fields, arrays: estimator_from_parts(fields, arrays, machine),
     )
@@ -259,22 +246,26 @@ _CODER = _coder({})
 def _model_reader(estimator: Any) -> Any:
     """The function that reads the model of an estimator."""
     if isinstance(estimator, GradientBoosting):
-        return boosting_from_parts
-    return adaboost_from_parts if isinstance(estimator, AdaBoost) else forest_from_parts
+        return models.boosting_from_parts
+    if isinstance(estimator, AdaBoost):
+        return models.adaboost_from_parts
+    return models.forest_from_parts
 
 
-def _facts_of_target(fields: Fields, kind: type[TreeModel]) -> tuple[dict[str, Any], TargetShape]:
+def _facts_of_target(
+    fields: Fields, kind: type[TreeModel]
+) -> tuple[dict[str, Any], models.TargetShape]:
     """The fitted attributes that describe y, and the target."""
     if not issubclass(kind, Classifier):
         n_outputs = fields.integer("n_outputs", 1, MAX_OUTPUTS)
         _check_outputs(kind, n_outputs)
-        return {"n_outputs_": n_outputs}, TargetShape((), n_outputs)
+        return {"n_outputs_": n_outputs}, models.TargetShape((), n_outputs)
     several = _classes(fields)
     n_outputs, sizes = len(several), [len(own) for own in several]
     _check_outputs(kind, n_outputs)
     classes, counts = (several[0], sizes[0]) if n_outputs == 1 else (several, sizes)
     facts = {"n_outputs_": n_outputs, "classes_": classes, "n_classes_": counts}
-    return facts, TargetShape(tuple(sizes), n_outputs)
+    return facts, models.TargetShape(tuple(sizes), n_outputs)
 
 
 def _classes(fields: Fields) -> list[np.ndarray]:

@@ -28,7 +28,7 @@ from gpuboost.estimators.imported.model import (
     bins_of,
 )
 from gpuboost.io.checks import Arrays, Fields, require
-from gpuboost.io.features import category_to_json, names_from_file
+from gpuboost.io.features import categories_from_json, category_to_json, names_from_file
 from gpuboost.io.json_values import distinct, from_json, to_json
 from gpuboost.io.trees import trees_from_file, trees_to_file
 
@@ -91,7 +91,8 @@ def imported_from_parts(fields: Fields, arrays: Arrays, n_classes: list[int]) ->
     width = len(base) if whole[0] else 1
     ensemble = trees_from_file(arrays.part("trees"), bins_of(columns), width)
     require(ensemble.n_trees == len(column), "there is not one column for each tree")
-    divisor = _number(fields, "divisor")
+    divisor = fields.take("divisor")
+    require(_is_factor(divisor), f"divisor is not a number {_FACTOR_RANGE}")
     flags = fields.flag("base_first"), divisor, fields.flag("single_sums")
     rule = LeafSum(column, base, *flags, _median_weights(arrays, column, len(base), n_classes))
     link = _link(fields)
@@ -166,13 +167,6 @@ def _set_of(categories: Any, codes: Any = None) -> tuple[np.ndarray | None, np.n
     return found, np.array(codes, dtype=np.uint8)
 
 
-def _number(fields: Fields, key: str) -> float:
-    """A field that is a positive float."""
-    value = fields.take(key)
-    require(_is_factor(value), f"{key} is not a number {_FACTOR_RANGE}")
-    return value
-
-
 def _is_factor(value: Any) -> bool:
     """Whether a value is a positive float that neither makes sums infinite nor 0."""
     return type(value) is float and _MIN_FACTOR <= value <= 1.0 / _MIN_FACTOR
@@ -194,9 +188,7 @@ def _schema(fields: Fields, n_features: int) -> FeatureSchema:
     for feature in range(n_features if len(categories) else 0):
         if str(feature) not in categories:
             continue
-        values = [from_json(value) for value in categories.items(str(feature))]
-        is_scalar = all(isinstance(value, (str, bool, int, float)) for value in values)
-        require(is_scalar, "a category is neither a string, a number nor a bool")
+        values = categories_from_json(categories.items(str(feature)))
         distinct(values, "a feature has the same category twice")
         codes[feature] = {value: code for code, value in enumerate(values)}
         is_categorical[feature] = True

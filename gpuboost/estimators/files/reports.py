@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,53 +10,18 @@ import numpy as np
 from gpuboost.io.checks import Arrays, Fields, require
 from gpuboost.io.json_values import from_json, to_json
 
-FLOAT_ARRAY, NUMBER, INTEGER, FLAG, STRING, SCORES, BINNING = range(7)
-REPORTS = {
-    "train_score_": FLOAT_ARRAY,
-    "validation_score_": FLOAT_ARRAY,
-    "oob_improvement_": FLOAT_ARRAY,
-    "oob_scores_": FLOAT_ARRAY,
-    "oob_decision_function_": FLOAT_ARRAY,
-    "oob_prediction_": FLOAT_ARRAY,
-    "training_error_bound_": FLOAT_ARRAY,
-    "oob_score_": NUMBER,
-    "max_features_": INTEGER,
-    "best_iteration_": INTEGER,
-    "_random_seed": INTEGER,
-    "_had_offset": FLAG,
-    "do_early_stopping_": FLAG,
-    "device_": STRING,
-    "evals_result_": SCORES,
-    "_binning": BINNING,
-}
+FLOAT_ARRAYS = (
+    *("train_score_", "validation_score_", "oob_improvement_", "oob_scores_"),
+    *("oob_decision_function_", "oob_prediction_", "training_error_bound_"),
+)
 
 
-def reports_to_parts(estimator: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The JSON and the arrays of the attributes in `REPORTS` that an estimator has."""
-    header, arrays = {}, {}
-    for name, kind in REPORTS.items():
-        if name not in vars(estimator):
-            continue
-        value = vars(estimator)[name]
-        if kind == FLOAT_ARRAY:
-            arrays[name] = np.ascontiguousarray(value, np.float64)
-        else:
-            header[name] = to_json(value)
-    return header, arrays
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
 
 
-def reports_from_parts(fields: Fields, arrays: Arrays) -> dict[str, Any]:
-    """Check and read the attributes."""
-    found: dict[str, Any] = {}
-    for name, kind in REPORTS.items():
-        if kind == FLOAT_ARRAY and name in arrays:
-            found[name] = arrays.take_any_shape(name, np.float64)
-        elif kind != FLOAT_ARRAY and name in fields:
-            value = from_json(fields.take(name))
-            require(_CHECKS[kind](value), f"{name} has a value of another type")
-            found[name] = value
-    fields.end()
-    return found
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
 
 
 def _is_scores(value: Any) -> bool:
@@ -70,11 +36,36 @@ def _is_scores(value: Any) -> bool:
     )
 
 
-_CHECKS = {
-    NUMBER: lambda value: type(value) in (float, int),
-    INTEGER: lambda value: type(value) is int and value >= 0,
-    FLAG: lambda value: isinstance(value, bool),
-    STRING: lambda value: isinstance(value, str),
-    SCORES: _is_scores,
-    BINNING: lambda value: isinstance(value, tuple) and len(value) == 2,
+# The other attributes, and whether a value is one.
+CHECKS: dict[str, Callable[[Any], bool]] = {
+    "oob_score_": lambda value: type(value) in (float, int),
+    "max_features_": _is_count,
+    "best_iteration_": _is_count,
+    "_random_seed": _is_count,
+    "_had_offset": _is_flag,
+    "do_early_stopping_": _is_flag,
+    "device_": lambda value: isinstance(value, str),
+    "evals_result_": _is_scores,
+    "_binning": lambda value: isinstance(value, tuple) and len(value) == 2,
 }
+
+
+def reports_to_parts(estimator: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The JSON and the arrays of the attributes that an estimator has."""
+    own = vars(estimator)
+    header = {name: to_json(own[name]) for name in CHECKS if name in own}
+    arrays = {n: np.ascontiguousarray(own[n], np.float64) for n in FLOAT_ARRAYS if n in own}
+    return header, arrays
+
+
+def reports_from_parts(fields: Fields, arrays: Arrays) -> dict[str, Any]:
+    """Check and read the attributes."""
+    found: dict[str, Any] = {
+        name: arrays.take_any_shape(name, np.float64) for name in FLOAT_ARRAYS if name in arrays
+    }
+    for name, is_valid in CHECKS.items():
+        if name in fields:
+            found[name] = from_json(fields.take(name))
+            require(is_valid(found[name]), f"{name} has a value of another type")
+    fields.end()
+    return found

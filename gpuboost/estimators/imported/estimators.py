@@ -80,14 +80,14 @@ class ImportedEstimator(BaseEstimator):
     to_sklearn, to_treelite = exportable.to_sklearn, exportable.to_treelite
     to_onnx = exportable.to_onnx
 
-    @classmethod
-    def of(cls, model: ImportedTrees, **facts: Any) -> Any:
-        """The estimator of a model; ``facts`` are further fitted attributes."""
-        estimator = cls()
-        names = {} if model.schema.names is None else {"feature_names_in_": model.schema.names}
-        vars(estimator).update(
-            _model=model, n_features_in_=model.schema.n_features, **names, **facts
-        )
+    @staticmethod
+    def of(model: ImportedTrees, classes: Any = None) -> ImportedEstimator:
+        """The fitted estimator of a model: a classifier if there are classes."""
+        estimator = ImportedRegressor() if classes is None else ImportedClassifier()
+        facts = {"_model": model, "n_features_in_": model.schema.n_features}
+        optional = {"feature_names_in_": model.schema.names, "classes_": classes}
+        known = {name: value for name, value in optional.items() if value is not None}
+        vars(estimator).update(facts | known)
         return estimator
 
     def fit(self, X: Any, y: Any = None) -> NoReturn:

@@ -14,6 +14,7 @@ from gpuboost.data.arrays import to_module_of
 from gpuboost.data.frames import FeatureSchema
 from gpuboost.engine.array_modules import array_module, copy_to_host, working_on
 from gpuboost.engine.bins import BinMapper
+from gpuboost.engine.ensembles.adaboost import weighted_median
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.numerics import exp, log
 from gpuboost.estimators.imported.columns import SplitColumns
@@ -197,15 +198,6 @@ def bins_of(columns: SplitColumns) -> BinMapper:
     is_categorical = columns.is_categorical
     one, zero = np.ones(len(is_categorical), np.int32), np.zeros(len(is_categorical))
     return BinMapper(one, zero, zero, is_categorical)
-
-
-def weighted_median(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Weighted median of the values (n, n_trees) of each row, as scikit-learn computes it: (n,)."""
-    order = np.argsort(values, axis=1)
-    so_far = np.cumsum(weights[order], axis=1)
-    index = (so_far >= 0.5 * so_far[:, -1:]).argmax(axis=1)
-    rows = np.arange(len(values))
-    return values[rows, order[rows, index]]
 
 
 # ---- from raw predictions to predictions ---------------------------------------------------------

@@ -25,6 +25,7 @@ from gpuboost.engine.growth.tree import Tree
 from gpuboost.interchange.export.category_numbers import bits_of_masks, mask_rows
 
 UNUSED_LEAVES = 2
+SUM_OF_LEAVES = 1  # aggregate_function
 BRANCH_LEQ, BRANCH_MEMBER = 0, 6  # of nodes_modes
 MISSING_CODE = MAX_BINS  # stands for missing values and unknown categories
 
@@ -85,6 +86,7 @@ def tree_attributes(
     if_true, if_false = left + swap, left + ~swap
     tracks = trees.missing_left[rows] & (mask < 0)
     attributes: dict[str, Any] = {
+        "aggregate_function": SUM_OF_LEAVES,
         "tree_roots": index[trees.offset[:-1]].tolist(),
         "nodes_modes": np.where(mask >= 0, BRANCH_MEMBER, BRANCH_LEQ).astype(np.uint8),
         "nodes_splits": _thresholds(trees.threshold[rows], inputs.dtype),

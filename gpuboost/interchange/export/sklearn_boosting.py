@@ -83,20 +83,26 @@ def _rounds(model: BoostedRounds) -> list[list[Tree]]:
     return [[replace(tree, value=tree.value[:, [c]]) for c in columns] for tree in trees]
 
 
+def _without_trees(kind: str, estimator: Any, model: BoostedRounds) -> Any:
+    """scikit-learn's boosting with the parameters, the attributes and the loss of ours."""
+    ending = "Classifier" if model.loss.is_classifier else "Regressor"
+    made = with_parameters_of(getattr(sklearn_ensemble, kind + ending), estimator)
+    copy_attributes(made, estimator)
+    made.n_trees_per_iteration_ = model.loss.columns
+    made._loss = made._get_loss(sample_weight=None)
+    return made
+
+
 # ---- GradientBoosting* ---------------------------------------------------------------------------
 
 
 def _gradient_boosting(own: Any) -> Any:
     """`sklearn.ensemble.GradientBoosting*`; leaf values contain the learning rate, which is 1."""
     model: BoostedRounds = own._model
-    ending = "Classifier" if model.loss.is_classifier else "Regressor"
-    made = with_parameters_of(getattr(sklearn_ensemble, f"GradientBoosting{ending}"), own)
+    made = _without_trees("GradientBoosting", own, model)
     made.set_params(learning_rate=1.0, criterion=type(made)().criterion)
-    copy_attributes(made, own)
     if model.loss.is_classifier:
         vars(made).pop("n_outputs_", None)
-    made.n_trees_per_iteration_ = model.loss.columns
-    made._loss = made._get_loss(sample_weight=None)
     rounds = _rounds(model)
     made.estimators_ = np.empty((len(rounds), model.loss.columns), dtype=object)
     for index in np.ndindex(made.estimators_.shape):
@@ -144,17 +150,13 @@ def _tree_of_round(own: Any, tree: Tree) -> Any:
 def _hist_gradient_boosting(estimator: Any, own: Any) -> Any:
     """`sklearn.ensemble.HistGradientBoosting*`."""
     model: BoostedRounds = own._model
-    ending = "Classifier" if model.loss.is_classifier else "Regressor"
-    sklearn_class = getattr(sklearn_ensemble, f"HistGradientBoosting{ending}")
-    made = with_parameters_of(sklearn_class, estimator)
+    made = _without_trees("HistGradientBoosting", estimator, model)
     made.set_params(max_iter=model.n_rounds, categorical_features=None)
-    copy_attributes(made, estimator)
     for name in ("n_classes_", "n_outputs_", "n_estimators_"):
         vars(made).pop(name, None)
     mapper = _BinMapper()
     mapper.is_categorical_ = np.zeros(made.n_features_in_, dtype=np.uint8)
     mapper.bin_thresholds_ = list(model.mapper.edges)
-    made.n_trees_per_iteration_ = model.loss.columns
     made._bin_mapper, made.bin_thresholds_ = mapper, mapper.bin_thresholds_
     made._preprocessor = made.is_categorical_ = made._is_categorical_remapped = None
     made._n_features = made.n_features_in_
@@ -162,5 +164,4 @@ def _hist_gradient_boosting(estimator: Any, own: Any) -> Any:
     made._predictors = [
         [tree_predictor(tree) for tree in own_round] for own_round in _rounds(model)
     ]
-    made._loss = made._get_loss(sample_weight=None)
     return made

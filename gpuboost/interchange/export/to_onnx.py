@@ -34,7 +34,6 @@ from gpuboost.interchange.export.onnx_trees import (
     without_single_leaves,
 )
 
-SUM_OF_LEAVES = 1  # aggregate_function
 TYPES = {"float64": np.float64, "float32": np.float32}
 
 
@@ -152,9 +151,7 @@ def _sums(graph: OnnxGraph, contents: ModelContents, given: tuple[str, SplitInpu
     of_leaf = np.repeat(target, np.diff(trees.offset))[is_leaf]
     attributes = tree_attributes(trees, inputs, trees.value[is_leaf, 0], of_leaf)
     columns = contents.trees_per_round
-    return graph.add(
-        "TreeEnsemble", matrix, n_targets=columns, aggregate_function=SUM_OF_LEAVES, **attributes
-    )
+    return graph.add("TreeEnsemble", matrix, n_targets=columns, **attributes)
 
 
 def _leaf_values(graph: OnnxGraph, contents: ModelContents, given: tuple[str, SplitInputs]) -> str:
@@ -173,13 +170,8 @@ def _leaf_values(graph: OnnxGraph, contents: ModelContents, given: tuple[str, Sp
         )
     first = np.cumsum(n_leaves) - n_leaves
     numbers = np.arange(len(tree)) - first[tree]
-    own = graph.add(
-        "TreeEnsemble",
-        matrix,
-        n_targets=trees.n_trees,
-        aggregate_function=SUM_OF_LEAVES,
-        **tree_attributes(trees, inputs, numbers, tree),
-    )
+    attributes = tree_attributes(trees, inputs, numbers, tree)
+    own = graph.add("TreeEnsemble", matrix, n_targets=trees.n_trees, **attributes)
     own = graph.add("Cast", own, to=graph.type_of(np.int64))
     indices = graph.add("Add", own, graph.constant(first[None], np.int64))
     return graph.add("Gather", graph.constant(trees.value[is_leaf]), indices, axis=0)

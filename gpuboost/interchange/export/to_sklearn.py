@@ -72,14 +72,14 @@ def _many_trees(own: Any) -> Any:
     copy_attributes(made, own)
     views, is_adaboost = own.estimators_, hasattr(own, "estimator_weights_")
     made.n_estimators = len(views)
-    values = _values_of_trees(own, is_adaboost)
-    # AdaBoost's trees have class labels; the others have their numbers.
-    made.estimators_ = [
-        _fitted_tree(
-            own if is_adaboost else view, replace(view._ensemble.trees[0], value=value), view
-        )
-        for view, value in zip(views, values, strict=True)
-    ]
+    votes = hasattr(own, "classes_") and not is_adaboost and own._voting_rule() == "hard"
+    ensemble = own._model.votes if votes else own._model.ensemble
+    made.estimators_ = []
+    for view, tree in zip(views, ensemble.trees, strict=True):
+        # AdaBoost's trees have class labels; the others have their numbers.
+        labelled = own if is_adaboost else view
+        tree_of_view = replace(view._ensemble.trees[0], value=tree.value)
+        made.estimators_.append(_fitted_tree(labelled, tree_of_view, view))
     if is_adaboost:
         made.estimator_weights_ = own.estimator_weights_.copy()
         made.estimator_errors_ = own.estimator_errors_.copy()
@@ -88,13 +88,6 @@ def _many_trees(own: Any) -> Any:
     if isinstance(own, Bagging):
         _set_features_of_bagging(made, own)
     return made
-
-
-def _values_of_trees(own: Any, is_adaboost: bool) -> list[np.ndarray]:
-    """The values of each tree's nodes: votes if a classifier counts these."""
-    hard = hasattr(own, "classes_") and not is_adaboost and own._voting_rule() == "hard"
-    ensemble = own._model.votes if hard else own._model.ensemble
-    return [tree.value for tree in ensemble.trees]
 
 
 def _set_features_of_bagging(made: Any, own: Any) -> None:
