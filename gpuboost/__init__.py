@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from gpuboost.estimators import HOMES as _HOMES_OF_ESTIMATORS
+
 if TYPE_CHECKING:
     from sklearn.ensemble import (
         BaseEnsemble,
@@ -17,27 +19,31 @@ if TYPE_CHECKING:
     )
     from sklearn.tree import BaseDecisionTree, export_graphviz, export_text, plot_tree
 
-    from gpuboost.estimators import (
-        AdaBoostClassifier,
-        AdaBoostRegressor,
-        BaggingClassifier,
-        BaggingRegressor,
+    from gpuboost.estimators.adaboost.estimators import AdaBoostClassifier, AdaBoostRegressor
+    from gpuboost.estimators.boosting.estimators import (
+        GradientBoostingClassifier,
+        GradientBoostingRegressor,
+    )
+    from gpuboost.estimators.boosting.hist_gradient_boosting import (
+        HistGradientBoostingClassifier,
+        HistGradientBoostingRegressor,
+    )
+    from gpuboost.estimators.files.estimators import load
+    from gpuboost.estimators.forest.bagging import BaggingClassifier, BaggingRegressor
+    from gpuboost.estimators.forest.forest import (
+        ExtraTreesClassifier,
+        ExtraTreesRegressor,
+        RandomForestClassifier,
+        RandomForestRegressor,
+    )
+    from gpuboost.estimators.inputs.dataset import Dataset
+    from gpuboost.estimators.memory.estimate import estimate_memory
+    from gpuboost.estimators.trees.tree import (
         DecisionTreeClassifier,
         DecisionTreeRegressor,
         ExtraTreeClassifier,
         ExtraTreeRegressor,
-        ExtraTreesClassifier,
-        ExtraTreesRegressor,
-        GradientBoostingClassifier,
-        GradientBoostingRegressor,
-        HistGradientBoostingClassifier,
-        HistGradientBoostingRegressor,
-        RandomForestClassifier,
-        RandomForestRegressor,
     )
-    from gpuboost.estimators.files.estimators import load
-    from gpuboost.estimators.inputs.dataset import Dataset
-    from gpuboost.estimators.memory.estimate import estimate_memory
     from gpuboost.interchange.from_lightgbm import from_lightgbm
     from gpuboost.interchange.from_sklearn import from_sklearn
     from gpuboost.interchange.from_treelite import from_treelite
@@ -83,31 +89,33 @@ __all__ = [
     "plot_tree",
 ]
 
-# Modules of the public names that are not in `gpuboost.estimators`, and their names. Those of
-# scikit-learn are here so that a script need only change where it imports from.
-_HOMES = {
-    "gpuboost.estimators.files.estimators": ("load",),
-    "gpuboost.estimators.inputs.dataset": ("Dataset",),
-    **{
-        f"gpuboost.interchange.from_{name}": (f"from_{name}",)
-        for name in ("lightgbm", "sklearn", "treelite", "xgboost")
-    },
-    "gpuboost.estimators.memory.estimate": ("estimate_memory",),
+# Names of scikit-learn, so that a script need only change where it imports from.
+_NAMES_OF_SKLEARN = {
     "sklearn.ensemble": (
         *("BaseEnsemble", "IsolationForest", "RandomTreesEmbedding"),
         *("StackingClassifier", "StackingRegressor", "VotingClassifier", "VotingRegressor"),
     ),
     "sklearn.tree": ("BaseDecisionTree", "export_graphviz", "export_text", "plot_tree"),
 }
+# The module of each public name.
+_HOMES = {
+    **_HOMES_OF_ESTIMATORS,
+    "load": "gpuboost.estimators.files.estimators",
+    "Dataset": "gpuboost.estimators.inputs.dataset",
+    "estimate_memory": "gpuboost.estimators.memory.estimate",
+    **{
+        f"from_{library}": f"gpuboost.interchange.from_{library}"
+        for library in ("lightgbm", "sklearn", "treelite", "xgboost")
+    },
+    **{name: module for module, names in _NAMES_OF_SKLEARN.items() for name in names},
+}
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, so that `import gpuboost` is fast."""
-    if name not in __all__:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    homes = (home for home, names in _HOMES.items() if name in names)
-    home = next(homes, "gpuboost.estimators")
-    found = globals()[name] = getattr(import_module(home), name)
+    found = globals()[name] = getattr(import_module(_HOMES[name]), name)
     return found
 
 

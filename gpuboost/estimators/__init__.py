@@ -1,43 +1,18 @@
 """The public estimators, with scikit-learn's names, parameters and methods."""
 
-from gpuboost.estimators.adaboost.estimators import AdaBoostClassifier, AdaBoostRegressor
-from gpuboost.estimators.boosting.estimators import (
-    GradientBoostingClassifier,
-    GradientBoostingRegressor,
-)
-from gpuboost.estimators.boosting.hist_gradient_boosting import (
-    HistGradientBoostingClassifier,
-    HistGradientBoostingRegressor,
-)
-from gpuboost.estimators.forest.bagging import BaggingClassifier, BaggingRegressor
-from gpuboost.estimators.forest.forest import (
-    ExtraTreesClassifier,
-    ExtraTreesRegressor,
-    RandomForestClassifier,
-    RandomForestRegressor,
-)
-from gpuboost.estimators.trees.tree import (
-    DecisionTreeClassifier,
-    DecisionTreeRegressor,
-    ExtraTreeClassifier,
-    ExtraTreeRegressor,
-)
-
-__all__ = [
-    "AdaBoostClassifier",
-    "AdaBoostRegressor",
-    "BaggingClassifier",
-    "BaggingRegressor",
-    "DecisionTreeClassifier",
-    "DecisionTreeRegressor",
-    "ExtraTreeClassifier",
-    "ExtraTreeRegressor",
-    "ExtraTreesClassifier",
-    "ExtraTreesRegressor",
-    "GradientBoostingClassifier",
-    "GradientBoostingRegressor",
-    "HistGradientBoostingClassifier",
-    "HistGradientBoostingRegressor",
-    "RandomForestClassifier",
-    "RandomForestRegressor",
-]
+# The modules of this folder that have estimators, and their names without the endings.
+_KINDS_OF_MODULES = {
+    "adaboost.estimators": ("AdaBoost",),
+    "boosting.estimators": ("GradientBoosting",),
+    "boosting.hist_gradient_boosting": ("HistGradientBoosting",),
+    "forest.bagging": ("Bagging",),
+    "forest.forest": ("ExtraTrees", "RandomForest"),
+    "trees.tree": ("DecisionTree", "ExtraTree"),
+}
+# The module of each estimator, by its name.
+HOMES = {
+    kind + ending: f"gpuboost.estimators.{module}"
+    for module, kinds in _KINDS_OF_MODULES.items()
+    for kind in kinds
+    for ending in ("Classifier", "Regressor")
+}

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
-from typing import Any
+from collections.abc import Iterable, Iterator
 
-from gpuboost.backends.compiling import worker_threads
 from gpuboost.engine.growth.tree import ThresholdFinder, Tree, finish_tree
 from gpuboost.engine.sampling import RowSampler
 from gpuboost.engine.targets import GradientTarget
@@ -27,15 +23,10 @@ def finish_grown(
     sampler, target = task.sampler, task.target
     assert sampler is not None and not isinstance(target, GradientTarget)
     mapper, options = task.matrix.mapper, task.options
-
-    def finish(numbered: tuple[int, GrownTree]) -> tuple[int, Tree]:
-        tree, grown = numbered
+    for tree, grown in grown_trees:
         check_weight(sampler, tree, bool(grown.hessian[0]))
-        return tree, finish_tree(
-            grown, mapper, target, sampler.shared_rows, options, threshold_finder
-        )
-
-    return in_threads(finish, grown_trees, task.n_threads)
+        rows = sampler.shared_rows
+        yield tree, finish_tree(grown, mapper, target, rows, options, threshold_finder)
 
 
 def check_weight(sampler: RowSampler, tree: int, has_weight: bool) -> None:
@@ -46,18 +37,3 @@ def check_weight(sampler: RowSampler, tree: int, has_weight: bool) -> None:
             "class_weight is 0 or negligible; raise max_samples, or leave these rows out of the "
             "data"
         )
-
-
-def in_threads(work: Callable[[Any], Any], items: Iterable[Any], n_threads: int) -> Iterator[Any]:
-    """Apply ``work`` on threads to items as they arrive; yield the results in the items' order."""
-    if n_threads == 1:
-        yield from map(work, items)
-        return
-    waiting: deque[Future[Any]] = deque()
-    with worker_threads(n_threads) as pool:
-        for item in items:
-            waiting.append(pool.submit(work, item))
-            if len(waiting) > n_threads:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()

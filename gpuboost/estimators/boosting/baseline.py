@@ -10,8 +10,8 @@ from sklearn.base import clone
 from gpuboost.backends.device_arrays import adopt_targets
 from gpuboost.data.arrays import to_float64
 from gpuboost.engine.array_modules import array_module, copy_to_host, is_cupy_array
-from gpuboost.engine.averages import weighted_mean
 from gpuboost.engine.losses import Loss, Predicted
+from gpuboost.engine.losses.averages import weighted_mean
 from gpuboost.engine.losses.links import log_probabilities
 
 NEWTON_STEPS = 50  # maximum number of steps to a baseline with offsets; about five are enough

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpuboost.backends.compiling import observed_by
 from gpuboost.backends.cost_model import GrowthSize
-from gpuboost.backends.host.finish import check_weight, in_threads
+from gpuboost.backends.host.finish import check_weight
 from gpuboost.data.frames import FeatureSchema
 from gpuboost.engine.bins import BinMapper
 from gpuboost.engine.ensembles.ensemble import Ensemble
@@ -114,12 +114,8 @@ def grow_trees(
     options, batch = plan.options, plan.batch
     watched = watch is not None
     task = plan.task_of(prepared.matrix, n_threads=execution.n_threads, is_watched=watched)
-
-    def prune(numbered: tuple[int, Tree]) -> Tree:
-        return pruned_by(numbered[1], options)
-
     grown = prepared.backend.grow_finished(task) if batch.trees else ()
-    trees = in_threads(prune, grown, execution.n_threads if options.prunes else 1)
+    trees = (pruned_by(tree, options) for _, tree in grown)
     shown = with_progress(trees, len(batch.trees), execution.verbose)
     bins, n_outputs = (prepared.matrix.mapper, prepared.schema), prepared.labels.n_outputs
     model_of = partial(_model_of, prepared.before, batch, bins, n_outputs)
