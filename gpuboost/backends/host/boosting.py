@@ -182,11 +182,9 @@ class HostBooster:
 
     def leaf_values(self, rule: LeafRule, tree: Tree, leaf: np.ndarray, column: int) -> np.ndarray:
         """Leaf values by the rule of the loss; ``leaf`` (n,) is -1 for rows outside the round."""
-        leaves = np.flatnonzero(tree.left == 0)
-        place = np.full(tree.node_count + 1, -1, dtype=np.int32)  # last element: leaf -1
-        place[leaves] = np.arange(len(leaves))
-        groups, rows = self.order.groups_of(place[leaf], len(leaves)), self._predicted()
-        return rule.leaf_values(rows, groups, column, self.parameter)
+        groups = self.order.groups_of(leaf, tree.node_count)  # inner nodes have no rows
+        values = rule.leaf_values(self._predicted(), groups, column, self.parameter)
+        return values[tree.left == 0]
 
     def add_trees(self, rows: int, trees: Sequence[Tree], leaves: Sequence[np.ndarray]) -> None:
         """Add the values of the leaves of a row set in the trees of a round, in place."""

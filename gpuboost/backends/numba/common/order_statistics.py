@@ -21,9 +21,9 @@ from gpuboost.backends.numba.compiler import entry, helper, inlined
 from gpuboost.backends.numba.threads.map import contiguous, row_chunks
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine import order_statistics as reference
-from gpuboost.engine.averages import plane_scales
 from gpuboost.engine.ensembles.compact import offsets
 from gpuboost.engine.fixed_point import SUM_BITS, planes_to_float, sum_bits
+from gpuboost.engine.losses.averages import plane_scales
 from gpuboost.engine.order_statistics import Groups
 
 TASKS_PER_THREAD = 4
@@ -33,6 +33,7 @@ SAMPLE = 256  # rows of the sample that locates the quantile of a large group
 # absolute_error takes 6% longer.
 MIN_SAMPLED = 8 * SAMPLE
 GAPS = (132, 57, 23, 10, 4, 1)  # gaps of Shell's sort (Ciura, 2001)
+_NO_WEIGHTS, _UNKNOWN = np.empty(0, np.int64), (None, None)
 DEVIATIONS = 3.5  # standard deviations from the sample's quantile to each of the two values
 
 
@@ -130,6 +131,12 @@ def _sort(values, weights, n):
             values[at], weights[at] = value, weight
 
 
+@inlined
+def _weight(weights, row):
+    """Weight of a row; all weights are 1 if there are none."""
+    return weights[row] if weights.size else np.int64(1)
+
+
 @helper
 def _bounds(values, weights, rows, quantile_level, own, own_weights):
     """Two values, possibly infinite, that most likely enclose the quantile of the rows.
@@ -139,7 +146,8 @@ def _bounds(values, weights, rows, quantile_level, own, own_weights):
     step = rows.size // SAMPLE
     total, squares = 0.0, 0.0
     for i in range(SAMPLE):
-        own[i], own_weights[i] = values[rows[i * step]], weights[rows[i * step]]
+        row = rows[i * step]
+        own[i], own_weights[i] = values[row], _weight(weights, row)
         weight = np.float64(own_weights[i])
         total += weight
         squares += weight * weight
@@ -166,7 +174,7 @@ def _copy_between(values, weights, rows, bounds, own, own_weights):
     n = 0
     below, between, total = np.int64(0), np.int64(0), np.int64(0)
     for j in range(rows.size):
-        value, weight = values[rows[j]], weights[rows[j]]
+        value, weight = values[rows[j]], _weight(weights, rows[j])
         is_between = (value >= bounds[0]) & (value <= bounds[1])
         own[n], own_weights[n] = value, weight
         n += 1 if is_between else 0
@@ -224,7 +232,7 @@ def largest_clipped(values, weights, rows, starts, chosen, centres, limit):
     largest = 0.0
     for g in chosen:
         for j in range(starts[g], starts[g + 1]):
-            term = _clipped(values[rows[j]], centres[g], limit, weights[rows[j]])
+            term = _clipped(values[rows[j]], centres[g], limit, _weight(weights, rows[j]))
             largest = max(largest, abs(term))
     return largest
 
@@ -234,7 +242,7 @@ def sums_of_clipped(values, weights, rows, starts, chosen, centres, limit, scale
     """Add both planes of the terms, and the weights, to ``sums`` for each ``chosen`` group."""
     for g in chosen:
         for j in range(starts[g], starts[g + 1]):
-            weight = weights[rows[j]]
+            weight = _weight(weights, rows[j])
             term = _clipped(values[rows[j]], centres[g], limit, weight)
             scaled = term * scales[0] * scales[1]
             high = np.rint(scaled)
@@ -287,7 +295,7 @@ class CompiledOrder:
         counts[1:] = counts[:-1].cumsum(axis=0)
         counts[:1] = 0
         counts += starts[:-1]
-        rows = np.empty(starts[-1], dtype=np.int64)
+        rows = np.empty(starts[-1], dtype=np.uint32)
         self.pool.results(lambda task: place_rows(group, *task, rows), tasks)
         return Groups(rows, starts)
 
@@ -342,10 +350,11 @@ class CompiledOrder:
         self, values: np.ndarray, weights: np.ndarray, groups: Groups
     ) -> tuple[np.ndarray, ...]:
         """Arrays in the layout that compiled code takes."""
+        are_ones = weights is self._known.get(len(weights), _UNKNOWN)[1]
         return (
             contiguous(values, np.float64),
-            contiguous(weights, np.int64),
-            contiguous(groups.rows, np.int64),
+            _NO_WEIGHTS if are_ones else contiguous(weights, np.int64),
+            contiguous(groups.rows, np.uint32),
             contiguous(groups.starts, np.int64),
         )
 
