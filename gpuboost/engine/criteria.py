@@ -3,7 +3,7 @@
 A node with sums ``g[k]`` per channel k and hessian (weight) ``h`` is split into a left part
 ``gl[k]``, ``hl`` and a right part ``gr[k]``, ``hr``. The sums are float64 holding integers; a gain
 is valid only where ``hl > 0`` and ``hr > 0``. ``limits`` is ((l1, l2), (lower, upper)), the
-penalties and the bounds on leaf values at the node, which only NEWTON reads.
+penalties and the bounds on leaf values at the node, which only NEWTON (`engine.newton`) reads.
 
 VARIANCE (gini, squared_error) is the increase of sum_k g_k**2 / h, in centred form:
 
@@ -12,14 +12,6 @@ VARIANCE (gini, squared_error) is the increase of sum_k g_k**2 / h, in centred f
 Equal child means give exactly zero, because equal products round equally. The division by h is
 left to `gain_of`, since it is the same for all candidates of a node. ENTROPY is the increase of
 sum_k f(g_k) - f(h), f(x) = x log x. MISCLASSIFICATION is the increase of max_k g_k.
-
-NEWTON is for boosting with regularisation (Chen and Guestrin, KDD 2016, eq. 5 to 7, with l1 and
-bounds as in XGBoost). A part with sums g, h has the value v that maximises
-
-    sum_k 2 g_k v_k - (h + l2) v_k**2 - 2 l1 abs(v_k),    lower <= v_k <= upper,
-
-and the gain is the increase of this maximum. With l1 = l2 = 0 and no bounds it equals the gain of
-VARIANCE, except for rounding.
 
 POISSON is the decrease of half the Poisson deviance of rows with values y >= 0, whose weighted sum
 is g_k: with m = g_k / h, the increase of sum_k g_k log m. With s the left or the right part, it is
@@ -53,6 +45,12 @@ from typing import Any
 
 import numpy as np
 
+from gpuboost.engine.newton import (
+    add_newton,
+    newton_reaches,
+    newton_score,
+    newton_threshold,
+)
 from gpuboost.engine.numerics import half_deviance, log, log2, select
 
 VARIANCE, ENTROPY, MISCLASSIFICATION, NEWTON, POISSON = 0, 1, 2, 3, 4
@@ -144,83 +142,6 @@ def twoing_score(sums, hl, h):
     return sums[0] * sums[0] / (hl * (h - hl)) / h
 
 
-def newton_value(g, h, l1, l2):
-    """The best value of a part without bounds: the gradient, shrunk by l1, divided by h + l2."""
-    size = np.maximum(np.abs(g) - l1, 0.0)
-    return select(g < 0.0, -size, size) / (h + l2)
-
-
-def bounded(value, lower, upper):
-    """A value clipped to the bounds of a node."""
-    return np.minimum(np.maximum(value, lower), upper)
-
-
-def values_in_bounds(g, h, regular, bounds):
-    """The best values of parts within the bounds of their nodes.
-
-    ``regular`` is (l1, l2), ``bounds`` is (lower, upper).
-    """
-    l1, l2 = regular
-    lower, upper = bounds
-    return bounded(newton_value(g, h, l1, l2), lower, upper)
-
-
-def newton_term(g, h, value, l1, l2):
-    """NEWTON term of a part with the given value, to be summed over channels in order."""
-    return value * (2.0 * g - (h + l2) * value) - 2.0 * l1 * np.abs(value)
-
-
-def newton_gain(left, right, node):
-    """NEWTON gain from the sums of terms of left, right and node."""
-    return (left + right) - node
-
-
-def newton_part(g, h, limits):
-    """NEWTON term of a part that has the best value within the bounds."""
-    (l1, l2), _ = limits
-    return newton_term(g, h, values_in_bounds(g, h, *limits), l1, l2)
-
-
-def add_newton(sums, gl, g, hl, h, limits):
-    """Sums of the terms of left, right and node after adding one channel."""
-    left, right, node = sums
-    left = left + newton_part(gl, hl, limits)
-    right = right + newton_part(g - gl, h - hl, limits)
-    return left, right, node + newton_part(g, h, limits)
-
-
-def newton_score(sums, hl, h):
-    """Score of a split: the NEWTON gain, -1 if it is negative."""
-    left, right, node = sums
-    gain = newton_gain(left, right, node)
-    return select(gain >= 0.0, gain, -1.0)
-
-
-def is_monotonic(sign, gl, g, hl, h, limits):
-    """Whether values do not fall (``sign`` 1) or rise (-1) from left to right; true for sign 0."""
-    left = values_in_bounds(gl, hl, *limits)
-    right = values_in_bounds(g - gl, h - hl, *limits)
-    return sign * left <= sign * right
-
-
-def middle(left, right):
-    """The bound that separates the values of the two children of a monotonic split."""
-    return (left + right) * 0.5
-
-
-def bounds_of_children(sign, left, right, bounds):
-    """Bounds (lower, upper) of the left and right child of a split, from the children's values.
-
-    The children have the node's bounds, except that `middle` separates them if ``sign`` is 1
-    (increasing values) or -1 (decreasing values).
-    """
-    between = middle(left, right)
-    lower, upper = bounds
-    of_left = select(sign < 0, between, lower), select(sign > 0, between, upper)
-    of_right = select(sign > 0, between, lower), select(sign < 0, between, upper)
-    return of_left, of_right
-
-
 def gain_of(criterion, score, h):
     """Gain of a split from its score (see `Criterion.times_hessian`), -1 if there is no split."""
     gain = score / h if criterion in _TIMES_HESSIAN else score
@@ -283,6 +204,16 @@ def misclassification_rate(probability, nodes):
     return 1.0 - nodes.row_max(probability)
 
 
+def no_threshold(best, g, h, limits):
+    """The threshold of `always_reaches`."""
+    return best
+
+
+def always_reaches(gl, g, hl, h, limits, threshold):
+    """Any score is possible, since no bound is known."""
+    return True
+
+
 @dataclass(frozen=True)
 class Criterion:
     """All facts about a criterion: one row of `CRITERIA`.
@@ -295,6 +226,10 @@ class Criterion:
         ``add(sums, gl, g, hl, h, limits)`` adds one channel to three sums, usually of left, right
         and node, which start as zeros; ``score(sums, hl, h)`` is -1 where the criterion does not
         allow the split.
+    threshold, reaches : callable
+        A bound on the scores of one channel that takes less time than they do: a candidate has at
+        most a score below ``best`` unless ``reaches(gl, g, hl, h, limits, threshold)``, where the
+        last is ``threshold(best, g, h, limits)`` and ``best`` is at least 0.
     impurity : callable
         Impurity of nodes from class probabilities, as for `gini`; only classifiers use it.
     class_names, value_names : tuple of str
@@ -322,6 +257,8 @@ class Criterion:
     number: int
     add: Callable[..., Any]
     score: Callable[..., Any]
+    threshold: Callable[..., Any] = no_threshold
+    reaches: Callable[..., Any] = always_reaches
     impurity: Callable[..., np.ndarray] = gini
     class_names: tuple[str, ...] = ()
     value_names: tuple[str, ...] = ()
@@ -349,7 +286,7 @@ _ROWS = (
         ENTROPY,
         add_entropy,
         entropy_score,
-        entropy,
+        impurity=entropy,
         class_names=("entropy", "log_loss"),
         class_unit=1.4426950408889634,  # 1 / ln 2: nats to bits
     ),
@@ -357,7 +294,7 @@ _ROWS = (
         MISCLASSIFICATION,
         add_misclassification,
         misclassification_score,
-        misclassification_rate,
+        impurity=misclassification_rate,
         class_names=("misclassification",),
     ),
     Criterion(
@@ -369,7 +306,15 @@ _ROWS = (
         class_unit=0.5,  # the gain is twice the gini decrease of the two sets of classes
         compiled_apart=True,
     ),
-    Criterion(NEWTON, add_newton, newton_score, both_classes=False, compiled_apart=True),
+    Criterion(
+        NEWTON,
+        add_newton,
+        newton_score,
+        newton_threshold,
+        newton_reaches,
+        both_classes=False,
+        compiled_apart=True,
+    ),
     Criterion(
         ABSOLUTE,
         add_variance,

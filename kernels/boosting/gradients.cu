@@ -1,6 +1,6 @@
 // Rounds of gradient boosting: gradients and hessians of the loss, the rows of trees with their
 // gradients and hessians as integers, and mean losses; K is the number of raw predictions of a row.
-// The results equal those of gpuboost/engine/ensembles/boosting.py and gpuboost/engine/averages.py.
+// The results equal those of ensembles/boosting.py and losses/averages.py in gpuboost/engine.
 //
 //   y           float64 (Y, n)      targets, Y is K or 1; for classifiers, class codes, Y is 1
 //   raw         float64 (K, n)      raw predictions

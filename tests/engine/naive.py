@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpuboost.engine import criteria, randomness
+from gpuboost.engine import criteria, newton, randomness
 from gpuboost.engine.task import (
     LEAF,
     MISSING_LEFT,
@@ -208,7 +208,7 @@ class NaiveTree(NaiveSums):
             return node.bounds
         sums = [self.sum(rows) for rows in sides]
         values = [self.value(g[0], h, node.bounds) for h, g, _ in sums]
-        between = float(criteria.middle(*values)[0])
+        between = float(newton.middle(*values)[0])
         above = (side == 1) == (sign > 0)
         return (between, node.bounds[1]) if above else (node.bounds[0], between)
 

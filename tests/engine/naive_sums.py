@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gpuboost.engine import criteria
+from gpuboost.engine import criteria, newton
 from gpuboost.engine.sampling import root_key
 from gpuboost.engine.targets import ValueTarget
 from gpuboost.engine.task import GrowTask
@@ -109,8 +109,8 @@ class NaiveSums:
     def value(self, g: int, h: int, bounds: tuple[float, float]) -> np.ndarray:
         """Value of a node in one channel."""
         l1, l2 = self.options.regularisation.l1, self.options.regularisation.l2
-        value = criteria.newton_value(np.array([float(g)]), np.array([float(h)]), l1, l2)
-        return criteria.bounded(value, *bounds)
+        value = newton.newton_value(np.array([float(g)]), np.array([float(h)]), l1, l2)
+        return newton.bounded(value, *bounds)
 
     def newton_gain(self, left: tuple, node: Node, f: int) -> float:
         """Gain of a split by `criteria.NEWTON`; -1 if it violates a monotonic constraint."""
@@ -125,8 +125,8 @@ class NaiveSums:
                 return -1.0
             for i, ((x, y), v) in enumerate(zip(parts, values, strict=True)):
                 x, y = np.array([float(x)]), np.array([float(y)])
-                sides[i] = sides[i] + criteria.newton_term(x, y, v, regular.l1, regular.l2)
-        score = float(criteria.newton_gain(*sides)[0])
+                sides[i] = sides[i] + newton.newton_term(x, y, v, regular.l1, regular.l2)
+        score = float(newton.newton_gain(*sides)[0])
         return score if score >= 0 else -1.0
 
     def score(self, left: tuple, of: Node, f: int) -> float:

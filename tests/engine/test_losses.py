@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from sklearn._loss import loss as oracles
 
-from gpuboost.engine.averages import weighted_mean
 from gpuboost.engine.losses import Loss, Predicted, formulas, make_loss
+from gpuboost.engine.losses.averages import weighted_mean
 from gpuboost.engine.losses.base import as_columns
 from gpuboost.engine.losses.regression import Quantile, QuantileBaseline
 from tests.engine.loss_cases import (

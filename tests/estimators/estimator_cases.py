@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes, load_iris
 
-import gpuboost.estimators
+import gpuboost
+from gpuboost.estimators import HOMES
 
 ONE_OUTPUT = {"AdaBoostRegressor"}
-NAMES = [name for name in gpuboost.estimators.__all__ if name.endswith(("Classifier", "Regressor"))]
+NAMES = sorted(HOMES)
 # Estimators that show their trees; as in scikit-learn, HistGradientBoosting* do not.
 WITH_TREES = [name for name in NAMES if not name.startswith("Hist")]
 

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuboost.backends.numba.backend import NumbaBackend
-from gpuboost.backends.numba.common.feature_sampling import LEVELS
 from gpuboost.backends.numba.common.packed_words import choose_gradient_packing
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
 from gpuboost.engine import criteria
@@ -81,8 +80,8 @@ def test_any_number_of_groups(n_groups: int) -> None:
     assert_same_trees(boosting_task(2000, 1, 20, interactions=(*groups[:-1], (4,))))
 
 
-def test_more_levels_than_are_remembered() -> None:
-    """Without gains, each split separates one row; each level draws its own features."""
+def test_each_of_many_levels_draws_its_own_features() -> None:
+    """Without gains, each split separates one row, so there are as many levels as rows."""
     n = 150
     X = np.repeat(np.arange(n, dtype=np.float32)[:, None], 4, axis=1)
     gradient, ones = np.zeros((n, 1), np.int32), np.ones(n, np.int32)
@@ -94,7 +93,7 @@ def test_more_levels_than_are_remembered() -> None:
     task = GrowTask(matrix, target, limits, lambda tree: rows, [0, 1, 2], 7)
     assert_same_trees(task)
     _, grown = next(iter(NumbaBackend().grow(task)))
-    assert len(levels(grown.left)) == n > 2 * LEVELS
+    assert len(levels(grown.left)) == n
     assert len(np.unique(grown.feature)) == 5
 
 

@@ -1,9 +1,9 @@
 """Decorators that compile functions, and compiled copies of the engine's formulas.
 
-`gpuboost.engine.numerics`, `randomness`, `criteria` and `losses.formulas` are written for arrays.
-Here each module is loaded a second time with its functions compiled for scalars, so that NumPy and
-Numba share one source. Compiled code needs three functions whose source works only on arrays
-(`select`, `bits_of`, `float_of`), so these are replaced.
+`gpuboost.engine.numerics`, `randomness`, `newton`, `criteria` and `losses.formulas` are written for
+arrays. Here each module is loaded a second time with its functions compiled for scalars, so that
+NumPy and Numba share one source. Compiled code needs three functions whose source works only on
+arrays (`select`, `bits_of`, `float_of`), so these are replaced.
 """
 
 from __future__ import annotations
@@ -180,6 +180,7 @@ _PROGRAMS: dict[str, Callable[[Any], str | None]] = {
     "finish_together": lambda arguments: GROW_ONE,
     "follow_paths": lambda arguments: BIN,
     "predict_rows": lambda arguments: PREDICT,
+    "predict_coded": lambda arguments: PREDICT,
     "predict_perfect": lambda arguments: PREDICT,
 }
 
@@ -262,6 +263,7 @@ def _load_compiled(name: str, known: dict[str, Any]) -> ModuleType:
 _known: dict[str, Any] = dict(_REPLACED)
 numerics = _load_compiled("numerics", _known)
 randomness = _load_compiled("randomness", _known)
+newton = _load_compiled("newton", _known)
 criteria = _load_compiled("criteria", _known)
 formulas = _load_compiled("losses.formulas", _known)
 

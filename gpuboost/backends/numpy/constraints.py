@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.engine import criteria
+from gpuboost.engine import newton
 from gpuboost.engine.growth.constraints import NodeBounds
 from gpuboost.engine.growth.frontier import Frontier
 from gpuboost.engine.task import GrowTask
@@ -48,7 +48,7 @@ class FrontierConstraints:
         if self._directions is not None:
             g = np.stack([gradient, node.gradient - gradient])[:, :, 0].astype(np.float64)
             h = np.stack([hessian, node.hessian - hessian]).astype(np.float64)
-            values = criteria.values_in_bounds(g, h, *self.limits(node.bounds))
+            values = newton.values_in_bounds(g, h, *self.limits(node.bounds))
             bounds = node.bounds.of_children(self._directions[feature], *values)
         return {"bounds": bounds, "groups": groups.repeat(2, axis=0)}
 
@@ -60,11 +60,11 @@ class FrontierConstraints:
         """Restrict the mask ``valid`` to splits whose values are in the order ``feature`` requires.
 
         ``feature`` is the feature of each split. ``parts`` are the arguments of
-        `criteria.is_monotonic` after the sign.
+        `newton.is_monotonic` after the sign.
         """
         if self._directions is None:
             return valid
-        return valid & criteria.is_monotonic(self._directions[feature], *parts)
+        return valid & newton.is_monotonic(self._directions[feature], *parts)
 
     def allow(self, node: Frontier, allowed: np.ndarray) -> np.ndarray:
         """Restrict ``allowed`` features, bool (m, F), to the interaction groups of the nodes."""

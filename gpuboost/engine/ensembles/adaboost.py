@@ -295,8 +295,8 @@ def weighted_median(values: Any, votes: Any, xp: Any = np) -> Any:
     Parameters
     ----------
     values : float64 (n, T)
-    votes : int64 (T,)
-        From `whole_votes`, on the device of the values.
+    votes : int64 or float64 (T,)
+        From `whole_votes`, on the device of the values; imported models have other weights.
     """
     order = xp.argsort(values, axis=1)
     reached = xp.cumsum(votes[order], axis=1)

@@ -24,11 +24,12 @@ import numpy as np
 
 from gpuboost.engine import randomness
 from gpuboost.engine.bins import BinMapper
-from gpuboost.engine.criteria import VARIANCE, bounded, newton_value
+from gpuboost.engine.criteria import VARIANCE
 from gpuboost.engine.fixed_point import SUM_BITS, exponent_of, sum_bits
 from gpuboost.engine.growth.constraints import in_monotonic_order
 from gpuboost.engine.growth.pruning import pruned_by
 from gpuboost.engine.growth.tree import ThresholdFinder, Tree, with_values
+from gpuboost.engine.newton import bounded, newton_value
 from gpuboost.engine.numerics import sum_in_order
 from gpuboost.engine.quantise import EXACT_BITS, VALUE_BITS
 from gpuboost.engine.targets import GradientTarget, NodeValues

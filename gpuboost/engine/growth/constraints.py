@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.engine.criteria import bounded, bounds_of_children
+from gpuboost.engine.newton import bounded, bounds_of_children
 from gpuboost.engine.task import GrownTree, Regularisation
 
 

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from gpuboost.engine import order_statistics
-from gpuboost.engine.averages import weighted_mean
 from gpuboost.engine.losses import formulas
+from gpuboost.engine.losses.averages import weighted_mean
 from gpuboost.engine.losses.links import IDENTITY, Link
 
 USER = -1  # the number of a user-defined loss

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.engine.averages import weighted_mean
+from gpuboost.engine.losses.averages import weighted_mean
 from gpuboost.engine.losses.base import FormulaLoss, Predicted
 from gpuboost.engine.losses.links import row_largest, row_weights
 

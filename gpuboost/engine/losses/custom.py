@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpuboost.engine.array_modules import array_module, copy_to_host, is_cupy_array
-from gpuboost.engine.averages import weighted_mean
+from gpuboost.engine.losses.averages import weighted_mean
 from gpuboost.engine.losses.base import USER, Loss, LossFacts, Predicted
 from gpuboost.engine.losses.links import IDENTITY
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.engine.averages import weighted_mean
+from gpuboost.engine.losses.averages import weighted_mean
 from gpuboost.engine.losses.base import FormulaLoss, LeafRule, LossRow, Predicted, as_columns
 from gpuboost.engine.order_statistics import Groups, one_group
 

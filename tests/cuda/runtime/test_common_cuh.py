@@ -13,7 +13,7 @@ from gpuboost.backends.cuda.runtime.source import (
     kernel_source,
     spliced,
 )
-from gpuboost.engine import criteria, numerics, randomness
+from gpuboost.engine import criteria, newton, numerics, randomness
 from gpuboost.engine import task as spec
 from gpuboost.engine.sparse_rows import DenseRows
 from tests import cuda_shim
@@ -240,16 +240,16 @@ def test_newton_scores(l1: float, l2: float) -> None:
     lower[:5000], upper[2500:7500] = -np.inf, np.inf
     out = np.empty((10, N))
     launch("newton", g, h, lower, upper, np.int32(N), np.float64(l1), np.float64(l2), out)
-    value = criteria.newton_value(g, h, l1, l2)
-    inside = criteria.bounded(value, lower, upper)
+    value = newton.newton_value(g, h, l1, l2)
+    inside = newton.bounded(value, lower, upper)
     with np.errstate(invalid="ignore"):
-        gain = criteria.newton_gain(g, h, lower)
-        rising = criteria.bounds_of_children(np.ones(N), lower, upper, (g, h))
-        falling = criteria.bounds_of_children(-np.ones(N), lower, upper, (g, h))
+        gain = newton.newton_gain(g, h, lower)
+        rising = newton.bounds_of_children(np.ones(N), lower, upper, (g, h))
+        falling = newton.bounds_of_children(-np.ones(N), lower, upper, (g, h))
         expected = (
             value,
             inside,
-            criteria.newton_term(g, h, inside, l1, l2),
+            newton.newton_term(g, h, inside, l1, l2),
             np.where(gain >= 0.0, gain, -1.0),
             *(rising[0][1], rising[1][0], rising[0][0], rising[1][1]),
             *(falling[0][0], falling[1][1]),

@@ -10,7 +10,7 @@ import pytest
 from scipy.sparse import csr_matrix
 from sklearn.naive_bayes import GaussianNB
 
-import gpuboost.estimators
+import gpuboost
 from gpuboost import (
     AdaBoostClassifier,
     BaggingClassifier,
@@ -23,11 +23,12 @@ from gpuboost import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
+from gpuboost.estimators import HOMES
 from tests.estimators.estimator_cases import fitted_facts, make
 
 pd = pytest.importorskip("pandas")
 
-NAMES = [name for name in gpuboost.estimators.__all__ if name.endswith(("Classifier", "Regressor"))]
+NAMES = sorted(HOMES)
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(30, 4))
 Y = np.arange(30) % 3

@@ -103,7 +103,7 @@ def _mean(found: np.ndarray, rows: DeviceRowSet, part: int, drawn: bool) -> floa
 
 
 def _sum(found: np.ndarray, which: int, rows: DeviceRowSet) -> float:
-    """Convert a sum to float64; the result equals the sum of `engine.averages`.
+    """Convert a sum to float64; the result equals the sum of `engine.losses.averages`.
 
     It is infinite if a summand is infinite or NaN.
     """

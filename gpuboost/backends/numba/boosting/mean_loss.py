@@ -1,4 +1,4 @@
-"""Compiled sums of the losses of rows, with the bits of `engine.averages.weighted_mean`."""
+"""Compiled sums of the losses of rows, with the bits of `engine.losses.averages.weighted_mean`."""
 
 # mypy: check-untyped-defs=False
 # Numba infers the types of compiled functions.

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuboost.backends.numba.common.feature_sampling import LEVELS
 from gpuboost.backends.numba.common.records import SLOTS, SPLIT, Limits, Matrix, Rows, Scratch
 from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.engine.bins import BinnedMatrix, SparseCodes
@@ -174,8 +173,6 @@ def make_scratch(
         ranks=np.zeros(n_features, np.int64),
         waiting=np.zeros(n_features, np.int64),
         chosen=np.zeros(n_features, np.int32),
-        level_depth=np.zeros(LEVELS, np.int64),
-        level_last=np.zeros(LEVELS, np.int64),
         features=np.arange(n_features, dtype=np.int32),
         of_tree=np.array([n_features, 0]),
         mask=np.zeros(16, np.uint32),

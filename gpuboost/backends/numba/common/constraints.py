@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpuboost.backends.numba.compiler import criteria, helper, inlined
+from gpuboost.backends.numba.compiler import helper, inlined, newton
 from gpuboost.engine.task import TreeOptions
 
-values_in_bounds, bounds_of_children = criteria.values_in_bounds, criteria.bounds_of_children
+values_in_bounds, bounds_of_children = newton.values_in_bounds, newton.bounds_of_children
 
 BOUNDS = [("lower", np.float64), ("upper", np.float64)]  # bounds of a node's value (NEWTON)
 ALL_OPEN = np.uint64(2**64 - 1)

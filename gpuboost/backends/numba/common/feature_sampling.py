@@ -12,7 +12,6 @@ from gpuboost.backends.numba.compiler import helper, inlined, randomness
 
 feature_rank, level_key = randomness.feature_rank, randomness.level_key
 
-LEVELS = 64  # capacity of the cache of levels; a level replaces one whose depth is equal modulo 64
 SMALLEST_RANK, LAST_RANK = np.int64(-(2**63)), np.int64(2**63 - 1)
 _SIGN = np.uint64(1 << 63)
 
@@ -42,28 +41,14 @@ def kth_smallest(ranks, n, k):
     return low
 
 
-@inlined
-def clear_level_cache(scratch):
-    """Clear the cache of `last_of_level`, which holds levels of the previous tree."""
-    scratch.level_depth[:] = -1
-
-
 @helper
-def last_of_level(problem, key, depth):
-    """Rank of the last feature drawn for the level with this key and depth; cached.
-
-    Overwrites `Scratch.ranks` if the rank is not in the cache.
-    """
-    scratch, slot = problem.scratch, depth % LEVELS
-    if scratch.level_depth[slot] != depth:
-        n_features = scratch.of_tree[0]
-        for p in range(n_features):
-            scratch.ranks[p] = signed_rank(key, scratch.features[p])
-        scratch.level_depth[slot] = depth
-        scratch.level_last[slot] = kth_smallest(
-            scratch.ranks, n_features, problem.limits.level_features
-        )
-    return scratch.level_last[slot]
+def last_of_level(problem, key):
+    """Rank of the last feature drawn for the level with this key; overwrites `Scratch.ranks`."""
+    scratch = problem.scratch
+    n_features = scratch.of_tree[0]
+    for p in range(n_features):
+        scratch.ranks[p] = signed_rank(key, scratch.features[p])
+    return kth_smallest(scratch.ranks, n_features, problem.limits.level_features)
 
 
 @inlined
@@ -80,9 +65,8 @@ def choose_features(problem, nodes, k, open_groups):
     features = scratch.features[: scratch.of_tree[0]]
     key, last = np.uint64(0), LAST_RANK
     if limits.level_features < features.size:
-        depth = np.int64(nodes[k].depth)
-        key = level_key(nodes[0].key, np.uint64(depth))
-        last = last_of_level(problem, key, depth)
+        key = level_key(nodes[0].key, np.uint64(nodes[k].depth))
+        last = last_of_level(problem, key)
     for p in range(features.size):
         feature = features[p]
         allowed = is_open(problem.constraints, feature, open_groups[k])

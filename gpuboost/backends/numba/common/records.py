@@ -211,8 +211,6 @@ class Scratch(NamedTuple):
         Ranks of the candidate features, and the heap of those that are considered next.
     chosen : int32 (F,)
         1 for features that the node may split on, else 0; used only if `has_excluded_features`.
-    level_depth, level_last : int64 (LEVELS,)
-        Depths of cached levels (-1 if none), and the rank of the last feature drawn for each.
     features : int32 (F,)
         Features of the tree, ascending: the first ``of_tree[0]`` entries.
     of_tree : int64 (2,)
@@ -253,8 +251,6 @@ class Scratch(NamedTuple):
     ranks: np.ndarray
     waiting: np.ndarray
     chosen: np.ndarray
-    level_depth: np.ndarray
-    level_last: np.ndarray
     features: np.ndarray
     of_tree: np.ndarray
     mask: np.ndarray

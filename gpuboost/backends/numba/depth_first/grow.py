@@ -20,7 +20,6 @@ from typing import NamedTuple
 import numpy as np
 
 from gpuboost.backends.numba.common.constraints import constrain_root
-from gpuboost.backends.numba.common.feature_sampling import clear_level_cache
 from gpuboost.backends.numba.common.nodes import keep_mask, make_children, set_node
 from gpuboost.backends.numba.common.numbering import leaf_sums, number_nodes
 from gpuboost.backends.numba.common.packed_words import pack
@@ -120,7 +119,6 @@ def start(problem, channels, targets, rows, tree, root_key):
     """Load the rows of the tree, and create its root."""
     packing = row_packing(problem, channels)
     n_rows, gradient, hessian = load_rows(targets, packing, channels is None, rows)
-    clear_level_cache(problem.scratch)
     set_node(tree.nodes[0], 0, n_rows, gradient, hessian, np.uint64(root_key), 0)
     constrain_root(problem.limits, tree.nodes[0], tree.open_groups[0])
     tree.numbers[EVALUATED], tree.numbers[CREATED], tree.numbers[WAITING] = 0, 1, 0

@@ -62,10 +62,7 @@ def row_of(node_sampling, tree, slot):
 
 @plugin(types.none)
 def choose_status(problem, state, status, at, capacity):
-    """Fill ``status`` (F,) with the status of each feature at node ``at``.
-
-    Callers must call `clear_level_cache` between trees.
-    """
+    """Fill ``status`` (F,) with the status of each feature at node ``at``."""
     tree = at // capacity
     set_tree(problem.scratch, state, tree)
     status[:] = EXCLUDED

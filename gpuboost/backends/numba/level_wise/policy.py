@@ -18,7 +18,6 @@ from __future__ import annotations
 import numpy as np
 
 from gpuboost.backends.numba.common.constraints import constrain_root
-from gpuboost.backends.numba.common.feature_sampling import clear_level_cache
 from gpuboost.backends.numba.common.nodes import accept, is_leaf, keep_mask, make_children, set_node
 from gpuboost.backends.numba.common.numbering import add_up, breadth_first, number_nodes
 from gpuboost.backends.numba.common.queue import pop_heap, push_heap
@@ -148,12 +147,8 @@ def plan(problem, state, work, n_open, capacities):
     Also chooses the candidate features of the searched nodes.
     """
     n_pairs, n_chunks, n_rows, i = np.int64(0), np.int64(0), np.int64(0), 0
-    last_tree = np.int64(-1)
     while i < n_open:
         first = second = state.open[i]
-        if first // capacities[CAPACITY] != last_tree:
-            last_tree = first // capacities[CAPACITY]
-            clear_level_cache(problem.scratch)
         if state.nodes[first].depth > 0:
             second = state.open[i + 1]
         i += 1 + np.int64(second != first)

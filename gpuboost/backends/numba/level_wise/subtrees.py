@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpuboost.backends.numba.common.arguments import make_rows
-from gpuboost.backends.numba.common.feature_sampling import clear_level_cache
 from gpuboost.backends.numba.common.nodes import keep_mask, make_children
 from gpuboost.backends.numba.common.packed_words import pack
 from gpuboost.backends.numba.common.partition import split_rows
@@ -128,7 +127,6 @@ def _grow_below(problem, samples, state, local, at, capacity):
     own, waiting, n_waiting = local.problem, local.waiting, 1
     set_tree(problem.scratch, state, tree)
     nodes, groups = state.nodes[first : first + capacity], state.groups[first : first + capacity]
-    clear_level_cache(problem.scratch)
     load(problem, samples, state, local, at, tree)
     waiting[0] = at - first
     while n_waiting > 0:

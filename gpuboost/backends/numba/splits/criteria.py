@@ -19,15 +19,28 @@ from numba import types
 
 from gpuboost.backends.numba.common.constraints import value_limits
 from gpuboost.backends.numba.common.records import GRADIENT, HESSIAN
-from gpuboost.backends.numba.compiler import Plugin, bits_of, criteria, helper, inlined, specialised
+from gpuboost.backends.numba.compiler import (
+    Plugin,
+    bits_of,
+    criteria,
+    float_of,
+    helper,
+    inlined,
+    newton,
+    specialised,
+)
 from gpuboost.engine.criteria import CRITERIA
 
-is_monotonic = criteria.is_monotonic
+is_monotonic = newton.is_monotonic
 
 # The functions and the constant of a criterion, which `_by_criterion` sets.
 add: Any = None
 score: Any = None
+threshold: Any = None
+reaches: Any = None
 both_classes = False
+
+SCORE_BLOCK = 32  # candidates that are scored together, or not at all
 
 
 def _by_criterion(function: Any, returns: types.Type) -> dict[int, Plugin]:
@@ -38,9 +51,8 @@ def _by_criterion(function: Any, returns: types.Type) -> dict[int, Plugin]:
     made = {}
     for row in CRITERIA.values():
         if not row.by_median:
-            own = {
-                each: getattr(criteria, getattr(row, each).__name__) for each in ("add", "score")
-            }
+            used = "add", "score", "threshold", "reaches"
+            own = {each: getattr(criteria, getattr(row, each).__name__) for each in used}
             copied = specialised(function, str(row.number), both_classes=row.both_classes, **own)
             made[row.number] = Plugin(copied, returns)
     return made
@@ -53,20 +65,37 @@ def scores_of_one(limits, scratch, node, sign, first, last, gradient, hessian):
     get -1. ``sign`` is 1.0 or -1.0 if the feature is monotonic, else 0.0. ``gradient`` and
     ``hessian`` are those of missing values if these go left, else 0. Returns the largest score, as
     `largest_score` does.
+
+    Blocks of candidates that are certain to be worse than the best get -1, too. (Otherwise,
+    boosting of 10k x 20 takes 1.26 times as long with NEWTON, on one thread.)
     """
     sums, scores, largest = scratch.sums, scratch.scores, np.int64(-1)
     g, h, of_node = np.float64(node.gradient), np.float64(node.hessian), value_limits(limits, node)
     minimum, maximum = limits.min_hessian, node.hessian - limits.min_hessian
-    for j in range(np.uint64(first), np.uint64(last)):
-        left = sums[HESSIAN, j] + hessian
-        gl, hl = np.float64(sums[GRADIENT, j] + gradient), np.float64(left)
-        terms = (0.0, 0.0, 0.0)
-        if both_classes:
-            terms = add(terms, hl - gl, h - g, hl, h, of_node)
-        own = score(add(terms, gl, g, hl, h, of_node), hl, h)
-        own = own if (left >= minimum) & (left <= maximum) else -1.0
-        scores[j] = own
-        largest = max(largest, bits_of(own))
+    best, are_final = max(scratch.split[0].score, 0.0), (sign == 0.0) & (hessian == 0)
+    are_final &= limits.min_samples_leaf <= 1
+    for start in range(first, last, SCORE_BLOCK):
+        block = start, min(start + SCORE_BLOCK, last)
+        needed, may_reach = threshold(best, g, h, of_node), False
+        for j in range(np.uint64(block[0]), np.uint64(block[1])):
+            left = np.float64(sums[HESSIAN, j] + hessian)
+            gl = np.float64(sums[GRADIENT, j] + gradient)
+            may_reach |= reaches(gl, g, left, h, of_node, needed)
+        if not may_reach:
+            scores[block[0] : block[1]] = -1.0
+            continue
+        for j in range(np.uint64(block[0]), np.uint64(block[1])):
+            left = sums[HESSIAN, j] + hessian
+            gl, hl = np.float64(sums[GRADIENT, j] + gradient), np.float64(left)
+            terms = (0.0, 0.0, 0.0)
+            if both_classes:
+                terms = add(terms, hl - gl, h - g, hl, h, of_node)
+            own = score(add(terms, gl, g, hl, h, of_node), hl, h)
+            own = own if (left >= minimum) & (left <= maximum) else -1.0
+            scores[j] = own
+            largest = max(largest, bits_of(own))
+        if are_final and largest >= 0:
+            best = max(best, float_of(largest))
     if sign != 0.0:
         _refuse_not_monotonic(limits, scratch, node, sign, first, last, gradient, hessian)
         largest = largest_score(scratch.patterns, first, last)
