@@ -227,9 +227,9 @@ class Criterion:
         and node, which start as zeros; ``score(sums, hl, h)`` is -1 where the criterion does not
         allow the split.
     threshold, reaches : callable
-        A bound on the scores of one channel that takes less time than they do: a candidate has at
-        most a score below ``best`` unless ``reaches(gl, g, hl, h, limits, threshold)``, where the
-        last is ``threshold(best, g, h, limits)`` and ``best`` is at least 0.
+        A bound on the scores of one channel, which takes less time to compute than they do. If
+        ``reaches(gl, g, hl, h, limits, threshold(best, g, h, limits))`` is False, the score is
+        below ``best``, which is at least 0.
     impurity : callable
         Impurity of nodes from class probabilities, as for `gini`; only classifiers use it.
     class_names, value_names : tuple of str

@@ -14,7 +14,10 @@ import numpy as np
 
 from gpuboost.engine.numerics import select
 
-BOUND_TOLERANCE = 1e-12  # relative tolerance of a bound on scores, far above rounding errors
+# Relative tolerance of the bound on scores. The errors of the terms are a few 2**-53 of the bound,
+# and a candidate is skipped only if its bound is below the best score plus the node's term.
+BOUND_TOLERANCE = 1e-12
+MAX_BOUNDED_L2 = 2.0**400  # products of two larger denominators would overflow
 
 
 def newton_value(g, h, l1, l2):
@@ -72,7 +75,8 @@ def newton_score(sums, hl, h):
 def newton_threshold(best, g, h, limits):
     """The threshold of `newton_reaches` for the score ``best``."""
     node = newton_part(g, h, limits)
-    return best + node - BOUND_TOLERANCE * (best + np.abs(node))
+    needed = best + node - BOUND_TOLERANCE * (best + np.abs(node))
+    return select(limits[0][1] < MAX_BOUNDED_L2, needed, -np.inf)
 
 
 def newton_reaches(gl, g, hl, h, limits, threshold):

@@ -36,7 +36,7 @@ class Groups:
 
     Attributes
     ----------
-    rows : int64 (m,)
+    rows : int64 or uint32 (m,)
         Rows of the first group, then of the second, and so on; in any order within a group.
     starts : int64 (n_groups + 1,)
         Start of each group in ``rows``, followed by m.

@@ -1,4 +1,4 @@
-"""The public estimators, with scikit-learn's names, parameters and methods."""
+"""The estimators, with scikit-learn's names, parameters and methods; `gpuboost` has their names."""
 
 # The modules of this folder that have estimators, and their names without the endings.
 _KINDS_OF_MODULES = {

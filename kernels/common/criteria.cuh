@@ -1,4 +1,5 @@
-// Criteria of splits: the operations of gpuboost/engine/criteria.py, in the same order.
+// Criteria of splits: the operations of criteria.py and newton.py in gpuboost/engine, in the same
+// order.
 
 // ---- Values ------------------------------------------------------------------------------------
 

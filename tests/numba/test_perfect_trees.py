@@ -100,20 +100,22 @@ def test_equal_to_numpy_s(seed: int, dtype: Any, depth: int, n_rows: int, n_valu
 @given(
     seed=st.integers(0, 2**32 - 1),
     dtype=st.sampled_from((np.float32, np.float64)),
-    depth=st.sampled_from((2, 3, 5, 6)),
+    depth=st.sampled_from((2, 3, 4, 6, 7)),
     n_rows=st.sampled_from((1, 255, 256, 257, 600)),
     n_values=st.integers(1, 2),
-    n_thresholds=st.sampled_from((1, 20, 2000)),
+    n_thresholds=st.sampled_from((1, 254, 255, 508, 2000)),
 )
 def test_codes_are_equal_to_numpy_s(
     seed: int, dtype: Any, depth: int, n_rows: int, n_values: int, n_thresholds: int
 ) -> None:
-    """2000 thresholds of three features are more than one group of codes each."""
+    """Thresholds are float64, also for float32 rows; 2000 of them need several groups of codes."""
     rng = np.random.default_rng(seed)
-    values = rng.standard_normal(n_thresholds).astype(dtype)
-    values = np.concatenate([special_values(dtype), values])
-    trees = [random_tree(rng, depth, n_values, values) for _ in range(80)]
+    thresholds = np.concatenate([special_values(dtype), rng.standard_normal(n_thresholds)])
+    trees = [random_tree(rng, depth, n_values, thresholds) for _ in range(80)]
     ensemble = Ensemble.of(trees)
+    with np.errstate(over="ignore", under="ignore"):
+        nearest = thresholds.astype(dtype)
+        values = np.concatenate([nearest, np.nextafter(nearest, dtype(-np.inf))])
     X = rng.choice(values, (n_rows, N_FEATURES)).astype(dtype)
     made = make_coded(ensemble, X.dtype, 1)
     assert (made is None) == (depth_of(ensemble) < 2)
@@ -163,6 +165,15 @@ def test_shallow_ensembles_become_perfect_trees() -> None:
     columns |= {"left": left.astype(np.int32), "masks": chain.masks}
     assert depth_of(Ensemble.of([Tree(**columns)])) == deep
     assert not are_perfect_faster(Ensemble.of([Tree(**columns)]), 1)
+
+
+def test_chunks_are_whole_blocks() -> None:
+    """A chunk of codes is padded to whole blocks, so threads get no parts of blocks."""
+    X = np.zeros((1000, 3), np.float32)
+    assert [len(X[rows]) for rows in prediction.chunks_of(X, 2)] == [250] * 4
+    lengths = [len(X[rows]) for rows in prediction.chunks_of(X, 3, 256)]
+    assert sum(lengths) == 1000
+    assert set(lengths[:-1]) <= {256}
 
 
 @pytest.mark.parametrize("way", ["predict", "apply"])

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
 
-from gpuboost.engine.criteria import CRITERIA, NEWTON, Criterion
+from gpuboost import GradientBoostingRegressor
+from gpuboost.engine.criteria import CRITERIA, NEWTON, Criterion, always_reaches
 
 N = 10_000
-ROWS = CRITERIA.values()
+BOUNDED = [row for row in CRITERIA.values() if row.reaches is not always_reaches]
 NO_BOUNDS = (-np.inf, np.inf)
 
 
@@ -31,10 +33,14 @@ def score_of(criterion: Criterion, limits: tuple, parts: tuple[np.ndarray, ...])
     return criterion.score(criterion.add((zeros, zeros, zeros), *parts, limits), hl, h)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[str(row.number) for row in ROWS])
+def test_newton_has_a_bound() -> None:
+    assert [row.number for row in BOUNDED] == [NEWTON]
+
+
+@pytest.mark.parametrize("row", BOUNDED, ids=lambda row: str(row.number))
 def test_a_score_reaches_its_own_threshold(row: Criterion) -> None:
     """With penalties and bounds on values that are far from, near or beyond the best values."""
-    penalties = product((0.0, 5.0, 1e6), (0.0, 1.0, 1e9))
+    penalties = product((0.0, 5.0, 1e6), (0.0, 1.0, 1e9, 1e160))
     bounds = NO_BOUNDS, (-0.25, 0.5), (0.7, 0.75), (1e6, 1e7)
     for size, limits in product((3.0, 20.0, 60.0), product(penalties, bounds)):
         gl, g, hl, h = parts = splits(size)
@@ -54,3 +60,28 @@ def test_the_newton_bound_excludes_lower_scores() -> None:
     above = row.threshold(1.001 * score, g, h, limits)
     assert gains.sum() > N // 2
     assert not np.any(row.reaches(gl, g, hl, h, limits, above) & gains)
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "huge l2": {"l2_regularization": 1e200},
+    "large leaves": {"min_samples_leaf": 40},
+    "increasing": {"monotonic_cst": [1, 0, -1, 0]},
+    "bounded": {"l1_regularization": 2.0, "max_delta_step": 0.4},
+}
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_skipped_blocks_change_no_trees(options: dict[str, Any], missing: float) -> None:
+    """NumPy scores all candidates; features of 255 bins have eight blocks."""
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((1500, 4))
+    y = X[:, 0] + np.sin(3.0 * X[:, 1]) + X[:, 2] * X[:, 3]
+    X[rng.random(X.shape) < missing] = np.nan
+    given = {"n_estimators": 5, "max_depth": 5, "l2_regularization": 1.0, "n_jobs": 1} | options
+    found = {
+        GradientBoostingRegressor(device=device, **given).fit(X, y).fingerprint()
+        for device in ("numpy", "numba")
+    }
+    assert len(found) == 1

@@ -1,4 +1,4 @@
-"""The number of edges below each value, by branch-free binary search."""
+"""The number of edges below each value, without branches that depend on the values."""
 
 # mypy: check-untyped-defs=False
 # Numba infers the types of compiled functions.
@@ -27,7 +27,9 @@ def count_edges_below(values, found, n, edges, n_bins):
         edge = edges[k]
         for i in range(n):
             found[i] += STRIDE if edge < values[i] else np.int32(0)
-    step = STRIDE
+    step = np.int32(1)
+    while step < min(n_bins, STRIDE):
+        step *= np.int32(2)
     while step > 1:
         step >>= np.int32(1)
         for i in range(n):

@@ -304,7 +304,10 @@ class CompiledOrder:
         key = n if weights is None else -id(weights)
         if key not in self._known:
             kept = np.zeros(0) if weights is None else weights  # kept alive so its id is not reused
-            self._known[key] = kept, reference.integer_weights(weights, n)
+            found = reference.integer_weights(weights, n)
+            if weights is not None and (found == 1).all():
+                found = self.integer_weights(None, n)
+            self._known[key] = kept, found
         return self._known[key][1]
 
     def weighted_quantiles(

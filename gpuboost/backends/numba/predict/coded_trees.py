@@ -29,7 +29,7 @@ from gpuboost.backends.numba.references import Reference, by_reference
 from gpuboost.engine.bins import round_down_to_float32
 from gpuboost.engine.ensembles.ensemble import Ensemble
 
-CODED_BLOCK = 256  # rows of a block: its codes and results stay in the L1 cache
+CODED_BLOCK = 256  # rows of a block: its codes and results stay in the L1 or L2 cache
 MIN_CODED_ROWS = 128  # blocks are padded, so fewer rows take longer than by `perfect_trees`
 CODED_DEPTHS = range(2, 8)  # the number of nodes doubles with each level
 MIN_TREES_PER_GROUP = 1.5  # with fewer, the codes take as long as they save (measured)
@@ -74,21 +74,24 @@ def make_coded(ensemble: Ensemble, dtype: np.dtype, n_threads: int) -> Reference
     if depth_of(ensemble) not in CODED_DEPTHS:
         return None
     inner = np.flatnonzero(ensemble.left)
+    features = np.unique(ensemble.feature[inner])
+    if not 0 < MIN_TREES_PER_GROUP * len(features) <= ensemble.n_trees:
+        return None
     threshold = ensemble.threshold[inner]
     if dtype == np.float32:
         threshold = round_down_to_float32(threshold)
     code, group = np.zeros(len(ensemble.left), np.uint8), np.zeros(len(ensemble.left), np.int32)
-    features: list[int] = []
+    of_group: list[int] = []
     edges: list[np.ndarray] = []
-    for feature in np.unique(ensemble.feature[inner]):
+    for feature in features:
         own = ensemble.feature[inner] == feature
         distinct, rank = np.unique(threshold[own], return_inverse=True)
         code[inner[own]] = rank % MAX_EDGES
         group[inner[own]] = len(edges) + rank // MAX_EDGES
         for first in range(0, len(distinct), MAX_EDGES):
-            features.append(feature)
+            of_group.append(feature)
             edges.append(distinct[first : first + MAX_EDGES])
-    if not 0 < MIN_TREES_PER_GROUP * len(edges) <= ensemble.n_trees:
+    if MIN_TREES_PER_GROUP * len(edges) > ensemble.n_trees:
         return None
     table = np.full((len(edges), TABLE_WIDTH), np.inf, dtype)
     for row, some in zip(table, edges, strict=True):
@@ -96,8 +99,9 @@ def make_coded(ensemble: Ensemble, dtype: np.dtype, n_threads: int) -> Reference
     column = CODED_BLOCK * (group + len(edges) * ensemble.missing_left)
     nodes, leaf = perfect_nodes(ensemble, code, column, n_threads)
     value = readable(ensemble.value)[leaf + ensemble.offset[:-1, None]]
-    n_bins = np.array([len(some) + 1 for some in edges])
-    return by_reference(CodedTrees(nodes, leaf, value, np.array(features), table, n_bins))
+    n_bins = np.array([len(some) + 1 for some in edges], np.int64)
+    feature_of_group = np.array(of_group, np.int64)
+    return by_reference(CodedTrees(nodes, leaf, value, feature_of_group, table, n_bins))
 
 
 @inlined

@@ -27,6 +27,7 @@ import numpy as np
 from gpuboost.backends.numba.common.partition import LAST_CODE, in_mask
 from gpuboost.backends.numba.compiler import entry, inlined
 from gpuboost.backends.numba.predict.coded_trees import (
+    CODED_BLOCK,
     MIN_CODED_ROWS,
     CodedTrees,
     coded_buffers,
@@ -247,12 +248,12 @@ def packed(
     return _forests.of((ensemble,), (dtype.char, n_features, is_large), pack)
 
 
-def chunks_of(X: np.ndarray, n_threads: int) -> list[slice]:
-    """Chunks of rows, at least two per thread if there are several threads and enough rows."""
+def chunks_of(X: np.ndarray, n_threads: int, block: int = 1) -> list[slice]:
+    """Chunks of whole blocks; with several threads, at least two per thread of enough rows."""
     largest = max(1, min(PREDICTION_CHUNK, CHUNK_BYTES // (X.shape[1] * X.itemsize)))
-    if n_threads == 1:
-        return row_chunks(len(X), largest)
-    return row_chunks(len(X), max(1, min(largest, -(-len(X) // (2 * n_threads)))))
+    if n_threads > 1:
+        largest = max(1, min(largest, -(-len(X) // (2 * n_threads))))
+    return row_chunks(len(X), -(-largest // block) * block)
 
 
 def predict(ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
@@ -283,7 +284,8 @@ def _predict(
     def run_chunk(rows: slice) -> None:
         run(forest, contiguous(X[rows], X.dtype), total[rows], found[rows])
 
-    list(map_in_order(run_chunk, chunks_of(X, n_threads), n_threads))
+    block = CODED_BLOCK if forest.kind.record is CodedTrees else 1
+    list(map_in_order(run_chunk, chunks_of(X, n_threads, block), n_threads))
 
 
 def _predict_perfect(trees: Reference, X: np.ndarray, total: np.ndarray, found: np.ndarray) -> None:
