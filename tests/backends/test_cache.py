@@ -82,7 +82,7 @@ def test_a_folder_of_another_user_is_not_used(kept, level, monkeypatch):
 @needs_modes
 def test_a_folder_of_root_is_used(kept, monkeypatch):
     if os.geteuid() != 0:
-        pytest.skip("needs root")
+        pytest.skip("the folder must belong to root: run the tests as root")
     monkeypatch.setattr(os, "geteuid", lambda: 1234)
     assert recall_without_warnings(kept) == b"code"
 

@@ -138,7 +138,7 @@ def test_unknown_devices(device):
 @pytest.mark.parametrize("device", ["cuda", "cuda:1"])
 def test_a_gpu_that_cannot_be_used_says_why(device):
     if not why_no_cuda(device):
-        pytest.skip("there is a GPU")
+        pytest.skip("the error appears without a GPU, and this machine has one")
     with pytest.raises(RuntimeError, match=f"device='{device}' cannot be used: "):
         choose_backend(device, LITTLE)
     estimator = DecisionTreeClassifier(device=device)

@@ -117,7 +117,7 @@ def test_an_unknown_device_is_an_error_before_any_training(capsys, monkeypatch):
 
 def test_unusable_device_is_one_line(capsys):
     if {name: works for name, works, _ in available_backends()}["cuda"]:
-        pytest.skip("there is a GPU")
+        pytest.skip("the error appears without a GPU, and this machine has one")
     assert cli.main(["demo", "--rows", "200", "--device", "cuda"]) == 2
     assert capsys.readouterr().err.startswith("gpuboost: device='cuda' cannot be used")
 

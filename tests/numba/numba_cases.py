@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from gpuboost.backends.numba.backend import NumbaBackend
 from gpuboost.backends.numpy.backend import NumpyBackend
@@ -16,6 +17,24 @@ from gpuboost.engine.quantise import class_target, value_target
 from gpuboost.engine.sampling import RowSampler
 from gpuboost.engine.task import GrowTask, TreeOptions
 from tests.engine.exact import assert_same_fields
+
+
+def noted_calls(monkeypatch: pytest.MonkeyPatch, module: Any, *names: str) -> list[str]:
+    """A list to which each call of the named functions of a module appends the name."""
+    calls: list[str] = []
+
+    def noting(name: str) -> Any:
+        function = getattr(module, name)
+
+        def noted(*arguments: Any) -> Any:
+            calls.append(name)
+            return function(*arguments)
+
+        return noted
+
+    for name in names:
+        monkeypatch.setattr(module, name, noting(name))
+    return calls
 
 
 def synth(n: int, n_features: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -14,6 +14,7 @@ from sklearn.base import clone
 from gpuboost import Dataset
 from gpuboost.backends.numba.predict import predict as prediction
 from tests.estimators.estimator_cases import data_for, make
+from tests.numba.numba_cases import noted_calls
 
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "perfect trees": ("GradientBoostingRegressor", {}),
@@ -33,20 +34,7 @@ def fitted(kind: str) -> tuple[Any, np.ndarray]:
 @pytest.fixture
 def packings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The functions that packed an ensemble, in the order of the calls."""
-    calls: list[str] = []
-
-    def noting(name: str) -> Any:
-        function = getattr(prediction, name)
-
-        def noted(*arguments: Any) -> Any:
-            calls.append(name)
-            return function(*arguments)
-
-        return noted
-
-    for name in ("make_perfect", "pack_forest"):
-        monkeypatch.setattr(prediction, name, noting(name))
-    return calls
+    return noted_calls(monkeypatch, prediction, "make_perfect", "pack_forest")
 
 
 @pytest.mark.parametrize("kind", KINDS)

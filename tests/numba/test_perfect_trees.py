@@ -22,6 +22,7 @@ from gpuboost.backends.numba.predict.perfect_trees import are_perfect_faster, de
 from gpuboost.backends.numpy.backend import NumpyBackend
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.tree import Tree
+from tests.numba.numba_cases import noted_calls
 
 N_FEATURES = 3
 PROPERTY = settings(
@@ -181,21 +182,11 @@ def test_the_backend_predicts_by_them(way: str, monkeypatch: pytest.MonkeyPatch)
     rng = np.random.default_rng(2)
     ensemble = Ensemble.of([random_tree(rng, 4, 2, rng.standard_normal(9)) for _ in range(5)])
     X = rng.standard_normal((300, N_FEATURES)).astype(np.float32)
-    asked: list[str] = []
-
-    def noting(name: str) -> Any:
-        function = getattr(prediction, name)
-
-        def noted(*arguments: Any) -> Any:
-            asked.append(name)
-            return function(*arguments)
-
-        return noted
-
-    for name in ("predict_perfect", "predict_coded"):
-        monkeypatch.setattr(prediction, name, noting(name))
+    names = "predict_perfect", "predict_coded", "make_coded"
+    asked = noted_calls(monkeypatch, prediction, *names)
     for n_rows, name in ((127, "predict_perfect"), (128, "predict_coded"), (300, "predict_coded")):
         asked.clear()
         found = getattr(NumbaBackend(), way)(ensemble, X[:n_rows], 1)
-        assert asked == [name]
+        assert [each for each in asked if each != "make_coded"] == [name]
+        assert asked.count("make_coded") == (n_rows == 128)  # packed at the first of such calls
         assert np.array_equal(found, getattr(NumpyBackend(), way)(ensemble, X[:n_rows], 1))

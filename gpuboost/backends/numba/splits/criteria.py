@@ -80,9 +80,8 @@ def scores_of_one(limits, scratch, node, sign, first, last, gradient, hessian):
         block = start, min(start + SCORE_BLOCK, last)
         needed, may_reach = threshold(best, g, h, of_node), False
         for j in range(np.uint64(block[0]), np.uint64(block[1])):
-            left = np.float64(sums[HESSIAN, j] + hessian)
-            gl = np.float64(sums[GRADIENT, j] + gradient)
-            may_reach |= reaches(gl, g, left, h, of_node, needed)
+            gl, left = sums[GRADIENT, j] + gradient, sums[HESSIAN, j] + hessian
+            may_reach |= reaches(np.float64(gl), g, np.float64(left), h, of_node, needed)
         if not may_reach:
             scores[block[0] : block[1]] = -1.0
             continue
