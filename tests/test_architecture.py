@@ -26,7 +26,7 @@ from tests.sizes import (
 # no files yet.
 _FLOORS = """
     backends.compiling
-    engine  engine.losses  engine.growth  engine.ensembles
+    engine  engine.losses  engine.growth  engine.ensembles  engine.explanations
     data
     backends  backends.host
     backends.numpy
@@ -35,10 +35,10 @@ _FLOORS = """
     backends.numba.background  backends.numba.compiler
     backends.numba.threads  backends.numba.common  backends.numba.splits
     backends.numba.depth_first  backends.numba.level_wise
-    backends.numba.boosting  backends.numba.predict  backends.numba
+    backends.numba.boosting  backends.numba.predict  backends.numba.explain  backends.numba
     backends.cuda.runtime  backends.cuda.data  backends.cuda.sampling  backends.cuda.level
     backends.cuda.growth  backends.cuda.predict  backends.cuda.boosting  backends.cuda.adaboost
-    backends.cuda
+    backends.cuda.explain  backends.cuda
     blocks  distributed
     backends.select  backends.device_arrays
     io  ranking

@@ -73,7 +73,20 @@ def gpuboost(setting: Setting, resources: Resources, device: str) -> Any:
 def scikit_learn(setting: Setting, resources: Resources) -> Any:
     """scikit-learn's GradientBoosting, which splits at values instead of bins."""
     ensemble = importlib.import_module("sklearn.ensemble")
-    return getattr(ensemble, setting.estimator)(**_of_scikit_learn(setting, resources))
+    model = getattr(ensemble, setting.estimator)(**_of_scikit_learn(setting, resources))
+    return of_each_output(model, setting)
+
+
+def of_each_output(model: Any, setting: Setting) -> Any:
+    """The model of a library with one output, or copies of it for several outputs."""
+    if setting.boosting.n_outputs == 1:
+        return model
+    return importlib.import_module("sklearn.multioutput").MultiOutputRegressor(model)
+
+
+def remark_on_outputs(setting: Setting) -> str:
+    """What to add to the remark on a library with one output."""
+    return "" if setting.boosting.n_outputs == 1 else "; a model for each output"
 
 
 def _of_scikit_learn(setting: Setting, resources: Resources) -> dict[str, Any]:
@@ -122,8 +135,8 @@ def xgboost_words(setting: Setting) -> dict[str, Any]:
     return words
 
 
-def lightgbm(setting: Setting, resources: Resources) -> Any:
-    """LightGBM's gradient boosting."""
+def lightgbm(setting: Setting, resources: Resources, **more: Any) -> Any:
+    """LightGBM's gradient boosting; ``more`` are further parameters."""
     module, options = importlib.import_module("lightgbm"), setting.boosting
     kind = module.LGBMClassifier if setting.is_classification else module.LGBMRegressor
     depth = setting.max_depth
@@ -141,14 +154,14 @@ def lightgbm(setting: Setting, resources: Resources) -> Any:
         "n_jobs": resources.n_jobs,
         "random_state": resources.seed,
         "verbose": -1,
-    }
+    } | more
     if setting.loss != LOG_LOSS:
         words["objective"] = _LIGHTGBM_OBJECTIVES[setting.loss]
     if setting.loss == QUANTILE:
         words["alpha"] = options.quantile
     if setting.loss == POISSON:
         words["poisson_max_delta_step"] = SMALLEST_POISSON_STEP
-    return kind(**words)
+    return of_each_output(kind(**words), setting)
 
 
 # ---- AdaBoost ----------------------------------------------------------------------------------
@@ -239,12 +252,12 @@ class HistGradientBoosting(BoostingPeer):
         }
         words |= {"quantile": options.quantile} if setting.loss == QUANTILE else {}
         model = getattr(ensemble, f"Hist{setting.estimator}")(**words)
-        return Threaded(model, resources.n_jobs)
+        return Threaded(of_each_output(model, setting), resources.n_jobs)
 
     def remark(self, setting: Setting) -> str | None:
         least = BoostingOptions().min_hessian
         own = "" if setting.boosting.min_hessian == least else f"; minimum hessian {least}"
-        return f"{REMARKS[HIST]}{own}"
+        return f"{REMARKS[HIST]}{own}{remark_on_outputs(setting)}"
 
 
 @dataclass(frozen=True)
@@ -280,6 +293,8 @@ class CatBoost(BoostingPeer):
         }
         if not classes:
             words["loss_function"] = _CATBOOST_LOSSES[setting.loss].format(options.quantile)
+        if options.n_outputs > 1:
+            words["loss_function"] = "MultiRMSE"
         return (module.CatBoostClassifier if classes else module.CatBoostRegressor)(**words)
 
     def remark(self, setting: Setting) -> str | None:

@@ -110,7 +110,7 @@ class ScikitLearn:
 
     def remark(self, setting: Setting) -> str | None:
         if setting.family == BOOSTING:
-            return REMARKS[self.name]
+            return f"{REMARKS[self.name]}{boosting_peers.remark_on_outputs(setting)}"
         return "one thread (no n_jobs)" if setting.family in (TREE, ADABOOST) else None
 
 
@@ -222,7 +222,7 @@ class LightGBM:
 
     def remark(self, setting: Setting) -> str | None:
         if setting.family == BOOSTING:
-            return REMARKS[self.name]
+            return f"{REMARKS[self.name]}{boosting_peers.remark_on_outputs(setting)}"
         if setting.family == TREE:
             return "255 bins"
         share = "99.9%" if setting.family == EXTRA_TREES else f"{BOOTSTRAP_SHARE:.1%}"

@@ -81,10 +81,10 @@ class Bonsai(BoostingPeer):
         words["objective"] = _BONSAI_OBJECTIVES[setting.loss]
         if setting.loss == QUANTILE:
             words["quantile_alpha"] = options.quantile
-        return module.BonsaiRegressor(**words)
+        return boosting_peers.of_each_output(module.BonsaiRegressor(**words), setting)
 
     def remark(self, setting: Setting) -> str | None:
-        return "edges from 200,000 rows"
+        return f"edges from 200,000 rows{boosting_peers.remark_on_outputs(setting)}"
 
 
 @dataclass(frozen=True)
@@ -96,8 +96,8 @@ class QuantisedLightGBM(BoostingPeer):
     package: str = "lightgbm"
 
     def make(self, setting: Setting, resources: Resources) -> Any:
-        model = boosting_peers.lightgbm(setting, resources)
-        return model.set_params(use_quantized_grad=True)
+        return boosting_peers.lightgbm(setting, resources, use_quantized_grad=True)
 
     def remark(self, setting: Setting) -> str | None:
-        return f"{boosting_peers.REMARKS['LightGBM']}; gradients of 2 bits"
+        own = boosting_peers.remark_on_outputs(setting)
+        return f"{boosting_peers.REMARKS['LightGBM']}; gradients of 2 bits{own}"

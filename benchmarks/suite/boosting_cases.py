@@ -54,6 +54,23 @@ def _short(rows: int) -> str:
     return f"{rows // 1000}k" if rows < 1_000_000 else f"{rows // 1_000_000}M"
 
 
+def _stumps(rows: int, n_rounds: int) -> Case:
+    """AdaBoost beside scikit-learn."""
+    setting = Setting(ADABOOST, CLASSIFICATION, n_rounds, max_depth=1)
+    name = f"AdaBoostClassifier {_short(rows)} x 28, {n_rounds} stumps"
+    bounds = (Bound(0.05, (REFERENCE,)),)
+    return Case(name, "binary", rows, 28, setting, bounds, peers=(OURS, REFERENCE))
+
+
+def _prediction(rows: int) -> Case:
+    """Predictions of a boosted ensemble, beside all peers that boost fast."""
+    name = (
+        f"Prediction of {_short(rows)} rows x 28, GradientBoostingClassifier, 100 trees of depth 6"
+    )
+    data = ("binary", 100_000, 28, _rounds(CLASSIFICATION), _of_fastest(0.8), rows)
+    return Case(name, *data, peers=_PEERS, min_repeat=5)
+
+
 _SMALL = (Bound(1.5, (LIGHTGBM,)), Bound(0.9, (XGBOOST, HIST, HESSBOOST, BONSAI, CATBOOST)))
 
 BOOSTING_SPEED = (
@@ -104,14 +121,16 @@ BOOSTING_SPEED = (
         peers=_PEERS,
     ),
     Case(
-        "AdaBoostClassifier 100k x 28, 100 stumps",
-        "binary",
+        "GradientBoostingRegressor 8 outputs, 100k x 28, 100 rounds of depth 6",
+        "8 outputs",
         100_000,
         28,
-        Setting(ADABOOST, CLASSIFICATION, 100, max_depth=1),
-        (Bound(0.05, (REFERENCE,)),),
-        peers=(OURS, REFERENCE),
+        _rounds(REGRESSION, n_outputs=8),
+        _of_fastest(0.6),
+        peers=_PEERS,
     ),
+    _stumps(100_000, 100),
+    _stumps(3_000_000, 20),
     Case(
         "NumPy backend, GradientBoostingClassifier 100k x 28, 100 trees of depth 6",
         "binary",
@@ -122,16 +141,8 @@ BOOSTING_SPEED = (
         device="numpy",
         peers=(OURS, XGBOOST),
     ),
-    Case(
-        "Prediction of 1M rows x 28, GradientBoostingClassifier, 100 trees of depth 6",
-        "binary",
-        100_000,
-        28,
-        _rounds(CLASSIFICATION),
-        _of_fastest(0.8),
-        predict_rows=1_000_000,
-        peers=_PEERS,
-    ),
+    _prediction(1_000_000),
+    _prediction(50_000),
 )
 
 SPARSE_SPEED = (

@@ -149,7 +149,7 @@ SPEED = (
         Setting(FOREST, CLASSIFICATION, 100),
         (
             Bound(0.1, (REFERENCE,)),
-            Bound(0.5, (INTELEX,), is_required=False),
+            Bound(0.2, (INTELEX,), is_required=False),
         ),
     ),
     Case(
@@ -160,7 +160,7 @@ SPEED = (
         Setting(FOREST, REGRESSION, 20),
         (
             Bound(0.1, (REFERENCE,)),
-            Bound(0.5, (INTELEX,), is_required=False),
+            Bound(0.2, (INTELEX,), is_required=False),
         ),
     ),
     Case(
@@ -177,7 +177,7 @@ SPEED = (
         86_000,
         0,
         Setting(FOREST, CLASSIFICATION, 100),
-        (Bound(0.3, (REFERENCE,)),),
+        (Bound(0.2, (REFERENCE,)),),
     ),
     Case(
         "ExtraTreesClassifier 100k x 28, 100 trees to purity",
@@ -185,7 +185,23 @@ SPEED = (
         100_000,
         28,
         Setting(EXTRA_TREES, CLASSIFICATION, 100),
-        (Bound(0.4, (REFERENCE,)),),
+        (Bound(0.25, (REFERENCE,)),),
+    ),
+    Case(
+        "RandomForestClassifier 3M x 28, 10 trees of depth 12",
+        "binary",
+        3_000_000,
+        28,
+        Setting(FOREST, CLASSIFICATION, 10, max_depth=12),
+        (Bound(0.1, (REFERENCE,)),),
+    ),
+    Case(
+        "ExtraTreesClassifier 3M x 28, 10 trees of depth 12",
+        "binary",
+        3_000_000,
+        28,
+        Setting(EXTRA_TREES, CLASSIFICATION, 10, max_depth=12),
+        (Bound(0.25, (REFERENCE,)),),
     ),
     Case(
         "NumPy backend, RandomForestClassifier 10k x 20, 100 trees to purity",
@@ -219,7 +235,7 @@ SPEED = (
         100_000,
         28,
         Setting(FOREST, CLASSIFICATION, 100),
-        (Bound(0.3, (REFERENCE,)),),
+        (Bound(0.2, (REFERENCE,)),),
         predict_rows=1_000_000,
         peers=(OURS, REFERENCE, INTELEX),
     ),

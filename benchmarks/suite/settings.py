@@ -40,6 +40,8 @@ class BoostingOptions:
         HistGradientBoosting.
     max_leaves : int or None
         Maximal number of leaves of a tree, which then grows best first.
+    n_outputs : int
+        Number of targets of a regression.
     """
 
     loss: str | None = None
@@ -49,6 +51,7 @@ class BoostingOptions:
     min_samples_leaf: int = 1
     min_hessian: float = 1e-3
     max_leaves: int | None = None
+    n_outputs: int = 1
 
 
 @dataclass(frozen=True)

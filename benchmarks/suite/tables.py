@@ -23,7 +23,7 @@ class Table:
     name : str
     X : ndarray or sparse matrix of float32 of shape (n_samples, n_features)
         Only numbers: categories are one-hot or ordinal encoded, and NaN means missing.
-    y : ndarray of shape (n_samples,)
+    y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
         int64 class codes, or float64 targets.
     task : {"classification", "regression"}
     frame : pandas.DataFrame or None
@@ -84,6 +84,15 @@ def continuous(rows: int, features: int, seed: int = 0) -> Table:
     rng = np.random.default_rng([seed, 2])
     X = _features(rng, rows, features)
     return Table("continuous", X, _signal(X, rng, 0.8), REGRESSION)
+
+
+def several_outputs(n_outputs: int, rows: int, features: int, seed: int = 0) -> Table:
+    """Regression targets, each a mixture of the signal and of one column, with Gaussian noise."""
+    rng = np.random.default_rng([seed, 10, n_outputs])
+    X = _features(rng, rows, features)
+    columns = [X[:, k % features] for k in range(n_outputs)]
+    y = [(k + 1) / n_outputs * _signal(X, rng, 0.8) + own for k, own in enumerate(columns)]
+    return Table(f"{n_outputs} outputs", X, np.stack(y, axis=1), REGRESSION)
 
 
 def seven_classes(rows: int, features: int, seed: int = 0) -> Table:
@@ -158,7 +167,12 @@ MAKERS: dict[str, Callable[[int, int, int], Table]] = {
     "heavy tails": heavy_tails,
 }
 _EQUAL_CLASSES = {f"{n} classes": partial(equal_classes, n) for n in (2, 3, 7, 20, 50, 100)}
-SPEED_MAKERS = {**MAKERS, "sparse text": sparse_text, **_EQUAL_CLASSES}
+SPEED_MAKERS = {
+    **MAKERS,
+    "sparse text": sparse_text,
+    "8 outputs": partial(several_outputs, 8),
+    **_EQUAL_CLASSES,
+}
 LARGE_MAKERS = {**MAKERS, "airline": airline}  # for benchmarks on a GPU
 
 

@@ -114,6 +114,7 @@ from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
 from gpuboost.engine.ensembles.adaboost_task import ReweightTask, Round
 from gpuboost.engine.ensembles.boosting_task import BoostTask, DoneRound
 from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.explanations.additive import AdditiveModel
 from gpuboost.engine.growth.tree import ThresholdFinder, Tree
 from gpuboost.engine.sampling import RowSampler
 from gpuboost.engine.task import GrownTree, GrowTask
@@ -189,6 +190,22 @@ class Backend(Protocol):
         count : int64 (n,), on the host
             Number of trees that did not draw the row.
         """
+
+    def shap_values(self, model: AdditiveModel, X: np.ndarray, n_threads: int) -> np.ndarray:
+        """Path-dependent SHAP values: int64 (n, n_features, n_outputs), on the host.
+
+        `engine.explanations.path_trees` defines them, `backends.numpy.explain` is the reference.
+        ``X`` has the columns that the trees split on. Results are integers: values times
+        `AdditiveModel.scale`.
+        """
+
+    def shap_interactions(self, model: AdditiveModel, X: np.ndarray, n_threads: int) -> np.ndarray:
+        """Path-dependent SHAP interaction values: int64 (n, n_features, n_features, n_outputs)."""
+
+    def shap_against(
+        self, model: AdditiveModel, X: np.ndarray, background: np.ndarray, n_threads: int
+    ) -> np.ndarray:
+        """Interventional SHAP values, summed over the rows of ``background``: see `shap_values`."""
 
     def booster(self, task: BoostTask) -> Booster:
         """Start a fit of gradient boosting."""

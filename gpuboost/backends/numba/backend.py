@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from gpuboost.backends.host.backend import HostBackend
 from gpuboost.backends.numba.binning import bin_matrix
 from gpuboost.backends.numba.boosting.booster import NumbaBooster
@@ -13,6 +15,7 @@ from gpuboost.backends.numba.depth_first.tree_grower import DepthFirstGrower
 from gpuboost.backends.numba.predict import predict as prediction
 from gpuboost.backends.protocol import Booster
 from gpuboost.engine.ensembles.boosting_task import BoostTask
+from gpuboost.engine.explanations.additive import AdditiveModel
 from gpuboost.engine.task import GrownTree, GrowTask
 
 
@@ -25,6 +28,26 @@ class NumbaBackend(HostBackend):
     bin_dense = staticmethod(bin_matrix)
     predict = staticmethod(prediction.predict)
     apply = staticmethod(prediction.apply)
+
+    def shap_values(self, model: AdditiveModel, X: np.ndarray, n_threads: int) -> np.ndarray:
+        """Path-dependent SHAP values."""
+        from gpuboost.backends.numba.explain import explain
+
+        return explain.shap_values(model, X, n_threads)
+
+    def shap_interactions(self, model: AdditiveModel, X: np.ndarray, n_threads: int) -> np.ndarray:
+        """Path-dependent SHAP interaction values."""
+        from gpuboost.backends.numba.explain import explain
+
+        return explain.shap_interactions(model, X, n_threads)
+
+    def shap_against(
+        self, model: AdditiveModel, X: np.ndarray, background: np.ndarray, n_threads: int
+    ) -> np.ndarray:
+        """Interventional SHAP values."""
+        from gpuboost.backends.numba.explain import explain
+
+        return explain.shap_against(model, X, background, n_threads)
 
     def booster(self, task: BoostTask) -> Booster:
         """Start a fit of gradient boosting."""

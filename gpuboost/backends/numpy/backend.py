@@ -13,11 +13,13 @@ from itertools import chain
 import numpy as np
 
 from gpuboost.backends.host.backend import HostBackend
+from gpuboost.backends.numpy import explain
 from gpuboost.backends.numpy import predict as prediction
 from gpuboost.backends.numpy.batches import in_batches
 from gpuboost.backends.protocol import Booster
 from gpuboost.engine.ensembles.boosting_task import BoostTask
 from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.explanations.additive import AdditiveModel
 from gpuboost.engine.growth.level_loop import grow_levels
 from gpuboost.engine.task import GrownTree, GrowTask
 
@@ -50,3 +52,17 @@ class NumpyBackend(HostBackend):
     def apply(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
         """Leaf of each row in each tree."""
         return prediction.apply(ensemble, X)
+
+    def shap_values(self, model: AdditiveModel, X: np.ndarray, n_threads: int) -> np.ndarray:
+        """Path-dependent SHAP values."""
+        return explain.shap_values(model, X)
+
+    def shap_interactions(self, model: AdditiveModel, X: np.ndarray, n_threads: int) -> np.ndarray:
+        """Path-dependent SHAP interaction values."""
+        return explain.shap_interactions(model, X)
+
+    def shap_against(
+        self, model: AdditiveModel, X: np.ndarray, background: np.ndarray, n_threads: int
+    ) -> np.ndarray:
+        """Interventional SHAP values."""
+        return explain.shap_against(model, X, background)

@@ -1,0 +1,1 @@
+"""Exact SHAP values on the device."""

@@ -1,0 +1,197 @@
+"""Blocks of `LANES` rows on the paths of trees; see `engine.explanations.path_trees`.
+
+A block takes the edges of a tree in order. Each loop over its rows has no branch, so that LLVM
+makes vectors of it. What depends on the path is stored by depth, so that it stays in the cache.
+"""
+
+# mypy: check-untyped-defs=False
+# Numba infers the types of compiled functions.
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from gpuboost.backends.numba.common.partition import LAST_CODE, in_mask
+from gpuboost.backends.numba.compiler import inlined
+
+LANES = 64  # rows of a block (measured: loops over fewer rows take longer, and more leave the L1)
+
+
+class PathArrays(NamedTuple):
+    """The fields of a `PathTree`, and `shapley_weights` for its depth."""
+
+    column: np.ndarray
+    feature: np.ndarray
+    threshold: np.ndarray
+    missing_left: np.ndarray
+    category: np.ndarray
+    masks: np.ndarray
+    is_left: np.ndarray
+    depth: np.ndarray
+    previous: np.ndarray
+    n_closed: np.ndarray
+    stop: np.ndarray
+    value: np.ndarray
+    ratio: np.ndarray
+    step: np.ndarray
+    marginal: np.ndarray
+    first_output: int
+    weights: np.ndarray
+
+
+class PathState(NamedTuple):
+    """Work memory for the path of a block, by depth; depth 0 is the root.
+
+    Attributes
+    ----------
+    edge, other_left : int64 (depths,)
+        The edges of the path; whether a background row goes left at the split above.
+    left, passed, code : int64 (depths, LANES)
+        Whether rows go left at the split above; whether they pass all splits on the edge's feature;
+        the code of `engine.explanations.path_trees`.
+    product : float64 (depths, n_points, LANES)
+        C, the product of the features' factors.
+    sums : float64 (depths, n_values, n_points, LANES)
+        S, the sums over the leaves below.
+    found : float64 (n_points, LANES)
+    n_last : int64 (depths,)
+    last : int64 (depths, depths)
+        The depths at which the path has the last edge of each of its features, and their number.
+    source, n_row, n_other, reached : int64 (depths, LANES)
+    leaf_sums : int64 (depths, 2, n_values, LANES)
+        Of interventional values; see `against`.
+    """
+
+    edge: np.ndarray
+    other_left: np.ndarray
+    left: np.ndarray
+    passed: np.ndarray
+    code: np.ndarray
+    product: np.ndarray
+    sums: np.ndarray
+    found: np.ndarray
+    n_last: np.ndarray
+    last: np.ndarray
+    source: np.ndarray
+    n_row: np.ndarray
+    n_other: np.ndarray
+    reached: np.ndarray
+    leaf_sums: np.ndarray
+
+
+def path_state(max_depth: int, n_points: int, n_values: int) -> PathState:
+    """Work memory for trees up to these sizes, with the state of the root."""
+    depths = max_depth + 1
+    ones, zeros = ([f((depths, LANES), np.int64) for _ in range(4)] for f in (np.ones, np.zeros))
+    return PathState(
+        edge=np.zeros(depths, np.int64),
+        other_left=np.zeros(depths, np.int64),
+        left=ones[0],
+        passed=ones[1],
+        code=ones[2],
+        product=np.ones((depths, n_points, LANES)),
+        sums=np.zeros((depths, n_values, n_points, LANES)),
+        found=np.zeros((n_points, LANES)),
+        n_last=np.zeros(depths, np.int64),
+        last=np.zeros((depths, depths), np.int64),
+        source=zeros[0],
+        n_row=zeros[1],
+        n_other=zeros[2],
+        reached=ones[3],
+        leaf_sums=np.zeros((depths, 2, n_values, LANES), np.int64),
+    )
+
+
+@inlined
+def goes_left(tree, edge, x):
+    """Whether the split above an edge sends a value left: int64."""
+    missing_left, category = np.int64(tree.missing_left[edge]), tree.category[edge]
+    if x != x:
+        return missing_left
+    if category < 0:
+        return np.int64(x <= tree.threshold[edge])
+    return np.int64(in_mask(tree.masks[category], np.uint32(min(np.int64(x), LAST_CODE))))
+
+
+@inlined
+def enter(tree, edge, columns, state):
+    """Go down an edge, after all earlier ones, with the rows of ``columns`` (n_columns, `LANES`).
+
+    Returns the depth of the edge.
+    """
+    depth, is_left = tree.depth[edge], np.int64(tree.is_left[edge])
+    left, before = state.left[depth], state.passed[tree.previous[edge]]
+    passed, code = state.passed[depth], state.code[depth]
+    state.edge[depth] = edge
+    if is_left == 1:
+        x = columns[tree.column[edge]]
+        if tree.category[edge] < 0:  # without branches in the loop
+            threshold, missing_left = tree.threshold[edge], np.int64(tree.missing_left[edge])
+            for i in range(LANES):
+                left[i] = missing_left if x[i] != x[i] else np.int64(x[i] <= threshold)
+        else:
+            for i in range(LANES):
+                left[i] = goes_left(tree, edge, x[i])
+    for i in range(LANES):
+        now = before[i] & np.int64(left[i] == is_left)
+        code[i], passed[i] = before[i] + now, now
+    return depth
+
+
+@inlined
+def _of_code(table, code):
+    """The element of a code, without a branch."""
+    found = table[1] if code == 1 else table[0]
+    return table[2] if code == 2 else found
+
+
+@inlined
+def multiply(tree, edge, depth, state):
+    """Set C of an edge."""
+    code = state.code[depth]
+    for q in range(tree.ratio.shape[1]):
+        own, above, table = (
+            state.product[depth, q],
+            state.product[depth - 1, q],
+            tree.ratio[edge, q],
+        )
+        for i in range(LANES):
+            own[i] = above[i] * _of_code(table, code[i])
+
+
+@inlined
+def set_leaf(tree, edge, depth, state):
+    """Set S of a leaf."""
+    for v in range(tree.value.shape[1]):
+        value = tree.value[edge, v]
+        for q in range(tree.ratio.shape[1]):
+            own, product = state.sums[depth, v, q], state.product[depth, q]
+            for i in range(LANES):
+                own[i] = product[i] * value
+
+
+@inlined
+def find_steps(tree, edge, depth, v, state):
+    """Set ``state.found`` to S times the steps of an edge, at each point."""
+    code = state.code[depth]
+    for q in range(tree.step.shape[1]):
+        own, sums, table = state.found[q], state.sums[depth, v, q], tree.step[edge, q]
+        for i in range(LANES):
+            own[i] = sums[i] * _of_code(table, code[i])
+
+
+@inlined
+def add_to_parent(tree, edge, depth, state):
+    """Add S of a closed edge to that of its parent."""
+    is_first = tree.is_left[edge]
+    for v in range(tree.value.shape[1]):
+        for q in range(tree.ratio.shape[1]):
+            own, above = state.sums[depth, v, q], state.sums[depth - 1, v, q]
+            if is_first:
+                for i in range(LANES):
+                    above[i] = own[i]
+            else:
+                for i in range(LANES):
+                    above[i] += own[i]

@@ -1,0 +1,114 @@
+"""What exact SHAP values explain: the sum of trees that an output of a model is made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.explanations.path_trees import PathTree, bytes_per_edge, path_tree
+from gpuboost.engine.growth.tree import levels
+
+KEPT_BYTES = 2**27  # of the edges that are kept for the next call
+_SUM_BITS = 60  # sums of contributions are below 2**(_SUM_BITS + 1)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AdditiveModel:
+    """Outputs of a model: ``base`` plus the sum of trees divided by ``divisor``.
+
+    Backends add up the contributions of the trees to features as integers: each is multiplied by
+    `scale`, a power of two, and rounded toward zero. So sums do not depend on their order.
+
+    Attributes
+    ----------
+    ensemble : Ensemble
+        The trees.
+    cover : float64 (n_nodes,)
+        Weight of the training rows in each node; positive where a node is split.
+    first_output : int32 (n_trees,)
+        Output that the first value of each tree is added to; the next values follow.
+    base : float64 (n_outputs,)
+    divisor : float
+    feature_of_column : int32 (n_columns,)
+        Feature of X that each column is made from, which the trees split on.
+    n_features : int
+        Number of columns of X.
+    """
+
+    ensemble: Ensemble
+    cover: np.ndarray
+    first_output: np.ndarray
+    base: np.ndarray
+    divisor: float
+    feature_of_column: np.ndarray
+    n_features: int
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of outputs."""
+        return len(self.base)
+
+    @cached_property
+    def scale_bits(self) -> int:
+        """Power of two for which all sums of contributions fit an int64.
+
+        The value of a set of features is at most the largest leaf of each tree, so contributions
+        and their sums are at most twice the sum of these.
+        """
+        ensemble = self.ensemble
+        largest = np.abs(ensemble.value).max(axis=1, initial=0.0)
+        _, exponent = np.frexp(np.maximum.reduceat(largest, ensemble.offset[:-1]).sum())
+        return int(np.clip(_SUM_BITS - exponent, -1000, 1000))
+
+    def scale(self, n_background: int = 1) -> float:
+        """Factor of contributions, if they are summed over this number of background rows."""
+        return float(np.ldexp(1.0, self.scale_bits - (n_background - 1).bit_length()))
+
+    @cached_property
+    def expected(self) -> np.ndarray:
+        """Outputs when no feature is known: float64 (n_outputs,)."""
+        total = np.zeros(self.n_outputs)
+        for number, tree in enumerate(self.ensemble.trees):
+            mean, cover = tree.value.copy(), self.cover[self._nodes(number)]
+            first = self.first_output[number]
+            for level in reversed(levels(tree.left)):
+                inner = np.flatnonzero(tree.left[level]) + level.start
+                left = tree.left[inner]
+                shares = [(cover[child] / cover[inner])[:, None] for child in (left, left + 1)]
+                mean[inner] = shares[0] * mean[left] + shares[1] * mean[left + 1]
+            total[first : first + mean.shape[1]] += mean[0]
+        return self.base + total / self.divisor
+
+    def path_tree(self, number: int) -> PathTree:
+        """The edges of a tree. Some trees are kept for the next call."""
+        found = self._kept.get(number)
+        if found is None:
+            tree = self.ensemble.trees[number]
+            feature = np.where(tree.feature < 0, -1, self.feature_of_column[tree.feature])
+            found = path_tree(
+                tree, self.cover[self._nodes(number)], feature, int(self.first_output[number])
+            )
+            if self._keeps_trees:
+                self._kept[number] = found
+        return found
+
+    def _nodes(self, number: int) -> slice:
+        return slice(*self.ensemble.offset[number : number + 2].tolist())
+
+    @cached_property
+    def _kept(self) -> dict[int, PathTree]:
+        return {}
+
+    @cached_property
+    def _keeps_trees(self) -> bool:
+        ensemble = self.ensemble
+        n_levels = max(len(levels(tree.left)) for tree in ensemble.trees)
+        return len(ensemble.feature) * bytes_per_edge(n_levels - 1, ensemble.n_values) <= KEPT_BYTES
+
+    @cached_property
+    def on_codes(self) -> AdditiveModel:
+        """The model for binned rows, with codes as thresholds."""
+        return replace(self, ensemble=self.ensemble.on_codes)
