@@ -25,8 +25,8 @@ from importlib import metadata
 from pathlib import Path
 
 GROW_ONE, GROW_MANY, PREDICT = "grow-one-channel", "grow-many-channels", "predict"
-BIN = "bin"
-PROGRAMS = (GROW_ONE, GROW_MANY, PREDICT, BIN)
+BIN, EXPLAIN = "bin", "explain"
+PROGRAMS = (GROW_ONE, GROW_MANY, PREDICT, BIN, EXPLAIN)
 SUFFIX = ".compiled"
 
 _DIGEST_BYTES = hashlib.sha256().digest_size
@@ -36,7 +36,7 @@ _ENGINE = Path(__file__).parents[1] / "engine"
 ENGINE_MODULES = (
     *("numerics", "randomness", "criteria", "task", "fixed_point", "targets", "order_statistics"),
     *("losses/formulas", "losses/base", "losses/table", "losses/links", "ensembles/boosting"),
-    "quantise",
+    *("newton", "quantise"),
 )
 
 

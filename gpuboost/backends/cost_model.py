@@ -19,7 +19,15 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
-from gpuboost.backends.cache import BIN, GROW_MANY, GROW_ONE, PREDICT, cache_folder, replace_file
+from gpuboost.backends.cache import (
+    BIN,
+    EXPLAIN,
+    GROW_MANY,
+    GROW_ONE,
+    PREDICT,
+    cache_folder,
+    replace_file,
+)
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.task import NO_LIMIT, DepthLimits
 
@@ -36,6 +44,8 @@ NUMPY_TREE, NUMPY_LEVEL, NUMPY_CALL, NUMPY_CELL = 5e-4, 9e-4, 1.7e-5, 8.5e-9
 NUMPY_VISIT, SORTED_VISIT, RANDOM_LEVEL, RANDOM_VISIT = 1e-9, 1.35e-7, 2.7e-3, 1.7e-8
 NUMPY_ROUND_ROW, NUMPY_STEP, NUMPY_PASS = 1.1e-7, 20e-9, 1.2e-5
 NUMPY_PATHS = 1 << 15  # rows times trees that they go through together
+# SHAP values, per edge of a tree and, in addition, per edge and row.
+NUMPY_EDGE, NUMPY_EDGE_ROW = 2.5e-5, 4e-8
 
 # Costs in Numba visits. NODE: search of one feature of a node. ALONE: factor if only one tree grows
 # at a time: one thread then does all the work (in rounds, the factor applies to searches only).
@@ -78,6 +88,9 @@ REPLAY_LAUNCHES, KERNEL_LAUNCHES = 1.5, 0.075
 # STEP, per row and level of a tree, in prediction.
 ROW_TRAFFIC, VISIT_TRAFFIC, NODE_TRAFFIC = 32 + 12 + (4 + 32) + 24, 2.5, 3 * 24 * 256
 STEP_TRAFFIC = 10
+# SHAP values: Numba visits and traffic (with the time of the arithmetic, converted to bytes) per
+# edge and row, and bytes of an edge that are copied.
+EDGE_VISITS, EDGE_TRAFFIC, EDGE_BYTES = 10, 100, 300
 
 
 @dataclass(frozen=True)
@@ -322,6 +335,24 @@ def prediction_work(n_samples: int, row_bytes: int, ensemble: Ensemble) -> WorkT
         numpy=slowness() * (2e-5 + NUMPY_PASS * passes + NUMPY_STEP * steps),
         numba=1e-5 + speed.numba_visit * amount.visits,
         cuda=0.001 + speed.on_cuda(amount),
+    )
+
+
+def explanation_work(
+    n_samples: int, row_bytes: int, ensemble: Ensemble, n_background: int
+) -> WorkTimes:
+    """Estimated seconds of SHAP values in each backend, against so many background rows.
+
+    ``n_background`` is 1 for path-dependent values.
+    """
+    edges, rows = float(len(ensemble.left)), float(n_samples * n_background)
+    copied = float(n_samples) * row_bytes + EDGE_BYTES * edges
+    traffic = EDGE_TRAFFIC * edges * rows
+    return WorkTimes(
+        EXPLAIN,
+        numpy=slowness() * edges * (NUMPY_EDGE * n_background + NUMPY_EDGE_ROW * rows),
+        numba=measured_speed().numba_visit * EDGE_VISITS * edges * rows,
+        cuda=0.001 + measured_speed().on_cuda(Amount(0.0, traffic, PREDICTION_LAUNCHES, copied)),
     )
 
 

@@ -26,7 +26,15 @@ from numba.core import cgutils
 from numba.core.caching import IndexDataCacheFile
 from numba.extending import intrinsic
 
-from gpuboost.backends.cache import BIN, GROW_MANY, GROW_ONE, PREDICT, mark_compiled, source_stamp
+from gpuboost.backends.cache import (
+    BIN,
+    EXPLAIN,
+    GROW_MANY,
+    GROW_ONE,
+    PREDICT,
+    mark_compiled,
+    source_stamp,
+)
 from gpuboost.backends.numba.background import compile_in_background
 from gpuboost.backends.numba.pipeline import EntryCompiler, HelperCompiler
 
@@ -182,6 +190,7 @@ _PROGRAMS: dict[str, Callable[[Any], str | None]] = {
     "predict_rows": lambda arguments: PREDICT,
     "predict_coded": lambda arguments: PREDICT,
     "predict_perfect": lambda arguments: PREDICT,
+    "add_shap_values": lambda arguments: EXPLAIN,
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import sklearn.ensemble
@@ -361,6 +361,13 @@ class AdaBoostRegressor(Regressor, AdaBoost):
         leaves = self._leaves(X)
         for n_trees in range(1, self._ensemble.n_trees + 1):
             yield self._median(leaves, n_trees)
+
+    def _additive_model(self) -> NoReturn:
+        raise ValueError(
+            "AdaBoostRegressor predicts the weighted median of its trees, which is no sum of "
+            "trees, so it has no exact SHAP values; explain model.predict with shap.Explainer, or "
+            "fit a GradientBoostingRegressor"
+        )
 
     def _median(self, leaves: np.ndarray, n_trees: int) -> np.ndarray:
         """Weighted median of the leaf values of the first ``n_trees`` trees, in blocks of rows."""

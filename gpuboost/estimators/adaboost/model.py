@@ -18,6 +18,7 @@ from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles import adaboost
 from gpuboost.engine.ensembles.adaboost_task import Round
 from gpuboost.engine.ensembles.ensemble import Ensemble, impurity_decrease_per_feature
+from gpuboost.engine.explanations.additive import AdditiveModel
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler
 from gpuboost.estimators.fitting.grow_plan import GrowPlan
 from gpuboost.estimators.fitting.pipeline import Prepared
@@ -58,6 +59,10 @@ class AdaBoostTrees(FittedTrees):
         """A classifier's trees, whose leaves hold contributions to the sum of the votes."""
         vote = np.repeat(self.tree_votes, np.diff(self.ensemble.offset))
         return replace(self.ensemble, value=adaboost.votes_of(self.ensemble.value, vote))
+
+    def _additive(self, voting: str) -> AdditiveModel:
+        votes = self.votes
+        return self._sum_of_trees(votes, np.zeros(votes.n_values), np.cumsum(self.tree_votes)[-1])
 
     def decision(
         self, data: Features | BinnedMatrix, backend: Backend, n_threads: int

@@ -32,6 +32,7 @@ from gpuboost.estimators.boosting.hist_scores import (
 )
 from gpuboost.estimators.docstrings import documented
 from gpuboost.estimators.fitting import exportable
+from gpuboost.estimators.fitting.explanations import ShapExplained
 from gpuboost.estimators.fitting.mixins import copied_to_host
 from gpuboost.estimators.fitting.sklearn_bases import BaseEstimator, ClassifierMixin, RegressorMixin
 from gpuboost.estimators.trees.tree import DecisionTreeRegressor, SingleTree
@@ -45,7 +46,7 @@ SAME = (  # parameters of the same name and meaning in `GradientBoosting`
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class HistGradientBoosting(BaseEstimator, ABC):
+class HistGradientBoosting(ShapExplained, BaseEstimator, ABC):
     """Base of `HistGradientBoostingClassifier` and `HistGradientBoostingRegressor`.
 
     Parameters
@@ -263,8 +264,7 @@ class HistGradientBoosting(BaseEstimator, ABC):
     def fingerprint(self) -> str:
         """SHA-256 of the trees, the bin edges, the codes of categories and the baseline.
 
-        The fingerprint is equal for equal data, parameters and seed, on any device and with any
-        number of threads.
+        It is equal for equal data, parameters and seed, on any device, with any number of threads.
 
         Returns
         -------

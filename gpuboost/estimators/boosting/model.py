@@ -17,6 +17,7 @@ from gpuboost.data.sparse_features import Features, SparseFeatures
 from gpuboost.engine.array_modules import array_module, copy_to_host, working_on
 from gpuboost.engine.bins import BinnedMatrix, SparseCodes
 from gpuboost.engine.ensembles.ensemble import Ensemble, impurity_decrease_per_feature
+from gpuboost.engine.explanations.additive import AdditiveModel
 from gpuboost.engine.growth.tree import Tree
 from gpuboost.engine.losses import Loss
 from gpuboost.estimators.model.fitted import FittedTrees, run_in_blocks
@@ -75,6 +76,15 @@ class BoostedRounds(FittedTrees):
     def raw(self, data: Features | BinnedMatrix, backend: Backend, n_threads: int) -> np.ndarray:
         """Sum of the trees' values, without the baseline: float64 (n, columns)."""
         return _sums(self.columns, data, backend, n_threads)
+
+    def _additive(self, voting: str) -> AdditiveModel:
+        if self.init is not None:
+            raise ValueError(
+                f"the raw predictions start from those of init={type(self.init).__name__}(), which "
+                "SHAP values of trees do not explain; fit without init, or explain "
+                "model.predict with shap.Explainer"
+            )
+        return self._sum_of_trees(self.ensemble, self.baseline, 1.0, self.trees_per_round)
 
     def continued(
         self, data: np.ndarray | BinnedMatrix, start: np.ndarray, backend: Backend, n_threads: int

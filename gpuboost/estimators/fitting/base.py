@@ -16,17 +16,20 @@ from gpuboost.data.parameters import one_of, thread_count
 from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.explanations.additive import AdditiveModel
 from gpuboost.estimators.fitting import exportable
+from gpuboost.estimators.fitting.explanations import ShapExplained
 from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared, memory_advice, run_fit
 from gpuboost.estimators.fitting.sklearn_bases import BaseEstimator
 from gpuboost.estimators.inputs.features import read_prediction
 from gpuboost.estimators.model.cached_view import VIEWS
+from gpuboost.estimators.model.explained import Explanation, as_explained
 from gpuboost.estimators.model.fitted import FittedTrees
 from gpuboost.estimators.model.predictor import CheckedRows
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class TreeModel(BaseEstimator, ABC):
+class TreeModel(ShapExplained, BaseEstimator, ABC):
     """Base of all estimators.
 
     A fitted estimator keeps its trees and bins in ``_model``, but not X or y. Its state changes
@@ -151,8 +154,11 @@ class TreeModel(BaseEstimator, ABC):
     def __sklearn_is_fitted__(self) -> bool:
         return self._model is not None
 
-    def _run(self, X: Any, work: Any) -> Any:
-        """Read X, choose a device, and return ``work(model, data, backend, n_threads)``."""
+    def _run(self, X: Any, work: Any, times_of: Any = prediction_work) -> Any:
+        """Read X, choose a device, and return ``work(model, data, backend, n_threads)``.
+
+        ``times_of(n_samples, row_bytes, ensemble)`` estimates the seconds in each backend.
+        """
         if type(X) is CheckedRows:
             return work(self._model, X.rows, X.backend, 1)
         check_is_fitted(self)
@@ -163,7 +169,7 @@ class TreeModel(BaseEstimator, ABC):
             size = data.n_samples, data.n_features
         else:
             size = len(data), data.shape[1] * data.itemsize
-        times = prediction_work(*size, model.ensemble)
+        times = times_of(*size, model.ensemble)
         n_threads = thread_count(self.n_jobs, at_most=threads_that_pay(times))
         return work(model, data, choose_backend(device, times), n_threads)
 
@@ -171,6 +177,22 @@ class TreeModel(BaseEstimator, ABC):
         """Mean over the trees of each row's leaf values or votes: float64 (n, n_values)."""
         voting = self._voting_rule()
         return self._run(X, lambda model, *rest: model.predict(*rest, voting))
+
+    def _additive_model(self) -> AdditiveModel:
+        """The sum of trees that SHAP values explain."""
+        return self._model.additive(self._voting_rule())
+
+    def _explanation(self, X: Any, background: Any, times_of: Any) -> Explanation:
+        """The `Explanation` of the rows of X."""
+        model, other = self._additive_model(), None
+        if background is not None:
+            other = self._run(background, lambda model, data, *rest: data)
+
+        def explain(trees: FittedTrees, data: Any, backend: Any, n_threads: int) -> Explanation:
+            rows = None if other is None else as_explained(other, data, trees.mapper, backend)
+            return Explanation(model, data, backend, n_threads, rows)
+
+        return self._run(X, explain, times_of)
 
     def _leaves(self, X: Any) -> np.ndarray:
         """Leaf of each row in each tree: int64 (n, n_trees)."""

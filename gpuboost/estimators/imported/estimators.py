@@ -18,7 +18,9 @@ from gpuboost.data.parameters import thread_count
 from gpuboost.data.tables import FrameTable, read_table
 from gpuboost.data.validation import check_shape
 from gpuboost.engine.array_modules import array_module, copy_to_host, working_on
+from gpuboost.engine.explanations.additive import AdditiveModel
 from gpuboost.estimators.fitting import exportable
+from gpuboost.estimators.fitting.explanations import ShapExplained
 from gpuboost.estimators.fitting.mixins import score_of
 from gpuboost.estimators.fitting.sklearn_bases import BaseEstimator, ClassifierMixin, RegressorMixin
 from gpuboost.estimators.imported.columns import KNOWN
@@ -30,10 +32,11 @@ from gpuboost.estimators.imported.model import (
 )
 from gpuboost.estimators.inputs.dataset import Dataset
 from gpuboost.estimators.inputs.features import where_they_are
+from gpuboost.estimators.model.explained import Explanation
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ImportedEstimator(BaseEstimator):
+class ImportedEstimator(ShapExplained, BaseEstimator):
     """A fitted model of another library, which the ``from_*`` functions of gpuboost return.
 
     It predicts as the library does: with the same type of X, the same comparisons, and sums of the
@@ -186,8 +189,25 @@ class ImportedEstimator(BaseEstimator):
     def _predictions(self, X: Any) -> Any:
         return predictions_of(self._model, self._raw(X))
 
-    def _run(self, X: Any, work: Any) -> Any:
-        """Read X, choose a device, and return ``work(columns, backend, n_threads)``."""
+    def _explanation(self, X: Any, background: Any, times_of: Any) -> Explanation:
+        """The `Explanation` of the rows of X."""
+        columns, model = self._model.columns, self._model.additive(background is not None)
+        other = None if background is None else copy_to_host(columns.of(self._read(background)))
+
+        def explain(rows: Any, backend: Any, n_threads: int) -> Explanation:
+            return Explanation(model, columns.of(rows), backend, n_threads, other)
+
+        return self._run(X, explain, times_of)
+
+    def _additive_model(self) -> AdditiveModel:
+        """The sum of trees that SHAP values explain."""
+        return self._model.additive(has_background=False)
+
+    def _run(self, X: Any, work: Any, times_of: Any = prediction_work) -> Any:
+        """Read X, choose a device, and return ``work(columns, backend, n_threads)``.
+
+        ``times_of(n_samples, row_bytes, ensemble)`` estimates the seconds in each backend.
+        """
         if isinstance(X, Dataset) or is_sparse(X):
             raise TypeError(
                 f"a model of {self._model.source} predicts on dense arrays and data frames, got a "
@@ -198,7 +218,7 @@ class ImportedEstimator(BaseEstimator):
             columns = self._read(X)
             check_shape(columns)
         size = len(columns), columns.shape[1] * columns.itemsize
-        backend = choose_backend(device, prediction_work(*size, self._model.ensemble))
+        backend = choose_backend(device, times_of(*size, self._model.ensemble))
         return work(columns, backend, thread_count(self.n_jobs))
 
     def _read(self, X: Any) -> Any:

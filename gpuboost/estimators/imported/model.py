@@ -16,6 +16,7 @@ from gpuboost.engine.array_modules import array_module, copy_to_host, working_on
 from gpuboost.engine.bins import BinMapper
 from gpuboost.engine.ensembles.adaboost import weighted_median
 from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.explanations.additive import AdditiveModel
 from gpuboost.engine.numerics import exp, log
 from gpuboost.estimators.imported.columns import SplitColumns
 
@@ -133,6 +134,35 @@ class ImportedTrees:
     def __getstate__(self) -> dict[str, Any]:
         """The fields, without cached properties."""
         return {name: vars(self)[name] for name in self.__dataclass_fields__}
+
+    def additive(self, has_background: bool) -> AdditiveModel:
+        """The sum of trees that raw predictions are, for explanations; always the same object."""
+        if self.leaf_sum.median_weights is not None:
+            raise ValueError(
+                "this model predicts the weighted median of its trees, which is no sum of trees, "
+                "so it has no exact SHAP values; explain model.predict with shap.Explainer"
+            )
+        inner = self.ensemble.left != 0
+        if not has_background and not (self._additive_model.cover[inner] > 0.0).all():
+            raise ValueError(
+                f"this model of {self.source} does not have the weight of the training rows in "
+                "each node; pass background rows: shap_values(X, background=X_train[:100])"
+            )
+        return self._additive_model
+
+    @cached_property
+    def _additive_model(self) -> AdditiveModel:
+        rule, ensemble = self.leaf_sum, self.ensemble
+        has_counts = self.source == LIGHTGBM_NAME  # its values use counts in place of hessians
+        return AdditiveModel(
+            ensemble=ensemble,
+            cover=ensemble.count.astype(np.float64) if has_counts else ensemble.weight,
+            first_output=np.where(rule.column == ALL_COLUMNS, 0, rule.column).astype(np.int32),
+            base=rule.base,
+            divisor=float(rule.divisor),
+            feature_of_column=np.array([each.source for each in self.columns.columns], dtype=int),
+            n_features=self.schema.n_features,
+        )
 
     def apply(self, X: Any, backend: Backend, n_threads: int) -> Any:
         """Leaf of each row in each tree, numbered breadth-first: int32 (n, n_trees)."""

@@ -21,6 +21,7 @@ from gpuboost.data.sparse_features import Features, SparseFeatures
 from gpuboost.engine.array_modules import array_module, working_on
 from gpuboost.engine.bins import BinMapper, BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.explanations.additive import AdditiveModel
 from gpuboost.engine.sampling import RowSampler, draw_features
 
 
@@ -121,6 +122,33 @@ class FittedTrees:
         with working_on(total):
             total /= ensemble.n_trees
         return total
+
+    def additive(self, voting: str) -> AdditiveModel:
+        """The sum of trees that `predict` is, for explanations; always the same object."""
+        return self._additive_models.setdefault(voting, self._additive(voting))
+
+    def _additive(self, voting: str) -> AdditiveModel:
+        ensemble = self.votes if voting == "hard" else self.ensemble
+        return self._sum_of_trees(ensemble, np.zeros(ensemble.n_values), ensemble.n_trees)
+
+    def _sum_of_trees(
+        self, ensemble: Ensemble, base: np.ndarray, divisor: float, n_columns: int = 1
+    ) -> AdditiveModel:
+        """``base`` plus a sum of trees over ``divisor``; trees add to ``n_columns`` in turn."""
+        n_features = self.schema.n_features
+        return AdditiveModel(
+            ensemble=ensemble,
+            cover=ensemble.weight,
+            first_output=np.arange(ensemble.n_trees, dtype=np.int32) % n_columns,
+            base=base,
+            divisor=float(divisor),
+            feature_of_column=np.arange(n_features),
+            n_features=n_features,
+        )
+
+    @cached_property
+    def _additive_models(self) -> dict[str, AdditiveModel]:
+        return {}
 
     def apply(self, data: Features | BinnedMatrix, backend: Backend, n_threads: int) -> np.ndarray:
         """Leaf of each row in each tree: int32 (n, n_trees)."""

@@ -1,0 +1,157 @@
+"""Methods of all estimators that explain predictions by exact SHAP values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from gpuboost.backends.cost_model import explanation_work
+from gpuboost.engine.explanations.additive import AdditiveModel
+from gpuboost.estimators.model.explained import Explanation
+
+
+class ShapExplained:
+    """Mixin with exact SHAP values of the trees of a fitted estimator."""
+
+    def shap_values(self: Any, X: Any, *, background: Any = None) -> Any:
+        """Exact SHAP values: how much each feature adds to the prediction of each row.
+
+        They explain what the trees add up to. In trees, forests and bagging, this is `predict` or
+        ``predict_proba``; in gradient boosting, the raw prediction (of classes, the log-odds); in
+        `AdaBoostClassifier`, the decision function. This output is the sum of the row's values and
+        of `shap_expected_value`.
+
+        Without ``background``, a split on an unknown feature goes both ways, by the weights of the
+        training rows in the children (path-dependent values). With ``background``, unknown features
+        have the values of a background row, and results are means over all background rows
+        (interventional values); the time is proportional to their number.
+
+        Values are sums of integers, so they are equal bit for bit on every device, for every number
+        of threads and in any batches of rows.
+
+        Parameters
+        ----------
+        X : table or Dataset of shape (n_samples, n_features)
+            As in `predict`. The rows of a Dataset are explained by their codes.
+        background : table or Dataset of shape (n_background, n_features), optional
+            Rows that unknown features are taken from; 100 to 1,000 are usual.
+
+        Returns
+        -------
+        ndarray of float64 of shape (n_samples, n_features) or (n_samples, n_features, n_outputs)
+            The last dimension has the columns of the explained output, if there are several; the
+            probabilities of two classes have two. Classifiers with several outputs return a list
+            with an array for each.
+
+        Raises
+        ------
+        ValueError
+            The prediction is no sum of trees (the median of `AdaBoostRegressor`), or starts from an
+            ``init`` estimator; or an imported model lacks the weights of its nodes, and
+            ``background`` is not given.
+
+        References
+        ----------
+        Lundberg et al. 2020, "From local explanations to global understanding with explainable AI
+        for trees", Nature Machine Intelligence 2. Owen 1972, "Multilinear extensions of games", for
+        the integral that is evaluated here by Gauss-Legendre quadrature.
+        """
+        explanation = explanation_of(self, X, background)
+        return shaped(self, _joined(explanation.values(), explanation.n_rows))
+
+    def shap_interaction_values(self: Any, X: Any) -> Any:
+        """Exact SHAP interaction values of pairs of features, path-dependent; see `shap_values`.
+
+        Each row of X has a symmetric matrix. The elements of its row i add up to the SHAP value of
+        feature i. An interaction is divided equally between its two elements; the diagonal has the
+        main effects.
+
+        Parameters
+        ----------
+        X : table or Dataset of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of float64 of shape (n_samples, n_features, n_features[, n_outputs]), or a list
+            See `shap_values`.
+
+        Raises
+        ------
+        ValueError
+            See `shap_values`.
+        """
+        explanation = explanation_of(self, X, None)
+        return shaped(self, _joined(explanation.interactions(), explanation.n_rows))
+
+    def shap_expected_value(self: Any, *, background: Any = None) -> Any:
+        """The output that SHAP values are relative to: the prediction when no feature is known.
+
+        Parameters
+        ----------
+        background : table of shape (n_background, n_features), optional
+            As in `shap_values`; the result is then the mean output of these rows.
+
+        Returns
+        -------
+        float, or ndarray of float64 of shape (n_outputs,), or a list of these
+            See `shap_values`.
+
+        Raises
+        ------
+        ValueError
+            See `shap_values`.
+        """
+        if background is None:
+            found = additive_model(self).expected
+        else:
+            found = explanation_of(self, background, background).expected()
+        return shaped(self, found)
+
+
+def additive_model(estimator: Any) -> AdditiveModel:
+    """The sum of trees that SHAP values of a fitted estimator explain."""
+    return _with_trees(estimator)._additive_model()
+
+
+def explanation_of(estimator: Any, X: Any, background: Any = None) -> Explanation:
+    """The `Explanation` of the rows of X."""
+    n_background = 1
+    if background is not None:
+        n_background = background.shape[0] if hasattr(background, "shape") else len(background)
+    times_of = partial(explanation_work, n_background=n_background)
+    return _with_trees(estimator)._explanation(X, background, times_of)
+
+
+def _with_trees(estimator: Any) -> Any:
+    """The fitted estimator that has the trees."""
+    check_is_fitted(estimator)
+    return getattr(estimator, "_boosting", None) or estimator
+
+
+def shaped(estimator: Any, found: np.ndarray) -> Any:
+    """Values with the outputs last, as users get them: without these if there is only one."""
+    if found.shape[-1] == 1:
+        return found[..., 0] if found.ndim > 1 else float(found[0])
+    classes = getattr(estimator, "classes_", None)
+    if not isinstance(classes, list):
+        return found
+    width = found.shape[-1] // len(classes)
+    return [found[..., k * width : k * width + len(own)] for k, own in enumerate(classes)]
+
+
+def _joined(blocks: Iterable[np.ndarray], n_rows: int) -> np.ndarray:
+    """All blocks of rows in one array."""
+    whole, at = None, 0
+    for block in blocks:
+        if len(block) == n_rows:
+            return block
+        if whole is None:
+            whole = np.empty((n_rows, *block.shape[1:]))
+        whole[at : at + len(block)] = block
+        at += len(block)
+    assert whole is not None
+    return whole
