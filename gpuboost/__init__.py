@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gpuboost.estimators import HOMES as _HOMES_OF_ESTIMATORS
+from gpuboost.explain.import_hook import after_import as _after_import
 
 if TYPE_CHECKING:
     from sklearn.ensemble import (
@@ -121,3 +122,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+_after_import("shap", lambda shap: import_module("gpuboost.explain.shap_explainer").register(shap))

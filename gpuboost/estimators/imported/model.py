@@ -142,21 +142,25 @@ class ImportedTrees:
                 "this model predicts the weighted median of its trees, which is no sum of trees, "
                 "so it has no exact SHAP values; explain model.predict with shap.Explainer"
             )
-        inner = self.ensemble.left != 0
-        if not has_background and not (self._additive_model.cover[inner] > 0.0).all():
+        if not has_background and not self._covers(self._additive_model.cover):
             raise ValueError(
                 f"this model of {self.source} does not have the weight of the training rows in "
                 "each node; pass background rows: shap_values(X, background=X_train[:100])"
             )
         return self._additive_model
 
+    def _covers(self, cover: np.ndarray) -> bool:
+        """Whether all nodes with a split have weights or counts."""
+        return bool((cover[self.ensemble.left != 0] > 0).all())
+
     @cached_property
     def _additive_model(self) -> AdditiveModel:
         rule, ensemble = self.leaf_sum, self.ensemble
-        has_counts = self.source == LIGHTGBM_NAME  # its values use counts in place of hessians
+        # LightGBM's own SHAP values use counts in place of hessians.
+        has_weights = self.source != LIGHTGBM_NAME and self._covers(ensemble.weight)
         return AdditiveModel(
             ensemble=ensemble,
-            cover=ensemble.count.astype(np.float64) if has_counts else ensemble.weight,
+            cover=ensemble.weight if has_weights else ensemble.count.astype(np.float64),
             first_output=np.where(rule.column == ALL_COLUMNS, 0, rule.column).astype(np.int32),
             base=rule.base,
             divisor=float(rule.divisor),

@@ -1,0 +1,53 @@
+"""A function that runs once another library has been imported, whether that is before or later."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+
+def after_import(name: str, run: Callable[[ModuleType], None]) -> None:
+    """Call ``run(module)`` when the library of this name has been imported; at once if it has."""
+    if name in sys.modules:
+        run(sys.modules[name])
+    else:
+        sys.meta_path.insert(0, _Finder(name, run))
+
+
+class _Finder(MetaPathFinder):
+    """Finds one library as Python does, with a loader that calls a function in the end."""
+
+    def __init__(self, name: str, run: Callable[[ModuleType], None]) -> None:
+        self._name, self._run = name, run
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The library's own spec, with `_Loader`."""
+        if fullname != self._name or self not in sys.meta_path:
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader, self._run)
+        return spec
+
+
+class _Loader(Loader):
+    def __init__(self, loader: Any, run: Callable[[ModuleType], None]) -> None:
+        self._loader, self._run = loader, run
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._loader.exec_module(module)
+        self._run(module)

@@ -1,0 +1,174 @@
+"""SHAP values of many rows, of which only a block exists at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpuboost.data.parameters import integer_at_least
+from gpuboost.estimators.fitting.explanations import additive_model, explanation_of, shaped
+
+
+def shap_batches(
+    model: Any, X: Any, *, background: Any = None, interactions: bool = False
+) -> Iterator[tuple[slice, Any]]:
+    """SHAP values of some rows after another.
+
+    Parameters
+    ----------
+    model : fitted estimator
+    X : table or Dataset of shape (n_samples, n_features)
+    background : table of shape (n_background, n_features), optional
+        See `shap_values`; not with ``interactions``.
+    interactions : bool
+        Whether to compute interaction values.
+
+    Yields
+    ------
+    rows : slice
+        Rows of X; blocks take about 64 MB.
+    values : ndarray, or list of ndarray
+        The result of `shap_values` or `shap_interaction_values` for these rows.
+
+    Raises
+    ------
+    ValueError
+        ``background`` is given with ``interactions``; or see `shap_values`.
+    """
+    if interactions and background is not None:
+        raise ValueError(
+            "background was given with interactions=True, but interaction values are path-"
+            "dependent; leave background out"
+        )
+    explanation, start = explanation_of(model, X, background), 0
+    for block in explanation.interactions() if interactions else explanation.values():
+        yield slice(start, start + len(block)), shaped(model, block)
+        start += len(block)
+
+
+def mean_absolute_shap(model: Any, X: Any, *, background: Any = None) -> Any:
+    """Mean absolute SHAP value of each feature over the rows: a global importance.
+
+    Parameters
+    ----------
+    model, X, background
+        As in `shap_batches`.
+
+    Returns
+    -------
+    ndarray of float64 of shape (n_features,) or (n_features, n_outputs), or a list of these
+    """
+    explanation = explanation_of(model, X, background)
+    total = sum(np.abs(block).sum(axis=0) for block in explanation.values())
+    found = shaped(model, (total / explanation.n_rows)[None])
+    return [each[0] for each in found] if isinstance(found, list) else found[0]
+
+
+def top_shap(model: Any, X: Any, k: int, *, background: Any = None) -> tuple[Any, Any]:
+    """The ``k`` features of each row with the largest absolute SHAP values.
+
+    Parameters
+    ----------
+    model, X, background
+        As in `shap_batches`.
+    k : int
+        At least 1; at most n_features are returned.
+
+    Returns
+    -------
+    features : ndarray of int32 of shape (n_samples, k) or (n_samples, k, n_outputs)
+        Indices of features, those with the largest values first; of equal values, the first
+        feature. A list of such arrays for classifiers with several outputs.
+    values : ndarray of float64 of the same shape, or a list
+        Their SHAP values.
+    """
+    k = integer_at_least("k", k, 1)
+    features, values = [], []
+    for block in explanation_of(model, X, background).values():
+        order = np.argsort(-np.abs(block), axis=1, kind="stable")[:, :k]
+        features.append(order.astype(np.int32))
+        values.append(np.take_along_axis(block, order, axis=1))
+    return shaped(model, np.concatenate(features)), shaped(model, np.concatenate(values))
+
+
+def write_shap_values(
+    model: Any, X: Any, path: str | PathLike[str], *, background: Any = None
+) -> None:
+    """Write SHAP values to a Parquet file, one row group for each block of rows.
+
+    A column has the name of its feature; with several outputs, "feature: class", or
+    "feature: number" in regressions. The metadata ``shap_expected_value`` of the file's schema has
+    the expected values as JSON.
+
+    Parameters
+    ----------
+    model, X, background
+        As in `shap_batches`.
+    path : str or path-like
+        The file. It is replaced when it is complete.
+
+    Raises
+    ------
+    ImportError
+        pyarrow is not installed.
+    OSError
+        The file cannot be written.
+    """
+    pyarrow = require_pyarrow()
+    explanation = explanation_of(model, X, background)
+    names, place = _column_names(model, explanation.model.n_features), Path(path)
+    expected = {"shap_expected_value": json.dumps(explanation.expected().tolist())}
+    schema = pyarrow.schema([(name, pyarrow.float64()) for name in names], metadata=expected)
+    handle, written = tempfile.mkstemp(dir=place.absolute().parent, prefix=place.name)
+    os.close(handle)
+    try:
+        with pyarrow.parquet.ParquetWriter(written, schema) as file:
+            for block in explanation.values():
+                columns = block.reshape(len(block), -1).T
+                file.write_table(pyarrow.table(list(columns), schema=schema))
+        os.replace(written, place)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(written)
+        raise
+
+
+def require_pyarrow() -> Any:
+    """The module pyarrow, with its part for Parquet files."""
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ImportError(
+            "pyarrow is needed to write Parquet files; pip install pyarrow"
+        ) from error
+    return pyarrow
+
+
+def _column_names(model: Any, n_features: int) -> list[str]:
+    """Names of the columns of all features and outputs, in the order of the values."""
+    names = getattr(model, "feature_names_in_", [f"x{i}" for i in range(n_features)])
+    outputs = _output_names(model)
+    return [f"{name}: {output}" if output else name for name in names for output in outputs]
+
+
+def _output_names(model: Any) -> list[str]:
+    """Names of the outputs; one empty name if there is only one."""
+    n_outputs = additive_model(model).n_outputs
+    if n_outputs == 1:
+        return [""]
+    classes = getattr(model, "classes_", np.arange(n_outputs))
+    if not isinstance(classes, list):
+        return [str(each) for each in classes]
+    width = n_outputs // len(classes)
+    found = [f"{k}" for k in range(n_outputs)]
+    for number, own in enumerate(classes):
+        found[number * width : number * width + len(own)] = [f"{number}: {each}" for each in own]
+    return found
