@@ -19,16 +19,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
-from gpuboost.backends.cache import (
-    BIN,
-    EXPLAIN,
-    GROW_MANY,
-    GROW_ONE,
-    PREDICT,
-    cache_folder,
-    replace_file,
-)
-from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.backends.cache import BIN, GROW_MANY, GROW_ONE, cache_folder, replace_file
 from gpuboost.engine.task import NO_LIMIT, DepthLimits
 
 # Seconds of NumPy on a machine that has the default `Speed`. TREE: per tree. LEVEL: per level of a
@@ -42,24 +33,18 @@ UNSORTED_ROWS = 16  # nodes with fewer rows than this on average are assumed to 
 N_CELLS = 256  # of a feature's histogram
 NUMPY_TREE, NUMPY_LEVEL, NUMPY_CALL, NUMPY_CELL = 5e-4, 9e-4, 1.7e-5, 8.5e-9
 NUMPY_VISIT, SORTED_VISIT, RANDOM_LEVEL, RANDOM_VISIT = 1e-9, 1.35e-7, 2.7e-3, 1.7e-8
-NUMPY_ROUND_ROW, NUMPY_STEP, NUMPY_PASS = 1.1e-7, 20e-9, 1.2e-5
-NUMPY_PATHS = 1 << 15  # rows times trees that they go through together
-# SHAP values, per edge of a tree and, in addition, per edge and row.
-NUMPY_EDGE, NUMPY_EDGE_ROW = 2.5e-5, 4e-8
+NUMPY_ROUND_ROW = 1.1e-7
 
 # Costs in Numba visits. NODE: search of one feature of a node. ALONE: factor if only one tree grows
 # at a time: one thread then does all the work (in rounds, the factor applies to searches only).
 # ROUND: one row, feature and level of a round, which sums only half of the rows. ROUND_ROW:
 # gradient, weight and leaf of one row in a round. STEP: one row and level in prediction.
-NODE_VISITS, ALONE, ROUND_VISIT, ROUND_ROW_VISITS, STEP_VISITS = 125, 2, 0.2, 45, 2
+NODE_VISITS, ALONE, ROUND_VISIT, ROUND_ROW_VISITS = 125, 2, 0.2, 45
 # Time of each further channel as a share of that of the first, in NumPy and in Numba (forests of
 # 5,000 x 10 with 2, 10, 100 and 1,000 classes take 1, 1.7, 11 and 180 times as long in NumPy, and
 # 1, 2.3, 10 and 90 in Numba).
 CHANNEL_SHARE = 0.1
 TREE_SECONDS = 3e-4  # per tree, in Numba
-# Work for which it is worth to start a thread (two threads start in 0.3 ms, and 3,000 rows and 100
-# trees of depth 6 take 1.4 ms with one thread and 1.2 with two).
-SECONDS_OF_A_THREAD = 1e-3
 # Per value that is binned: with NumPy, and with Numba in tables of so many rows that they are not
 # sorted. Smaller tables are sorted with either.
 NUMPY_BIN_SECONDS, BIN_SECONDS, UNSORTED_TABLE_ROWS = 2e-8, 1e-8, 1 << 17
@@ -77,7 +62,7 @@ SYNC_FREE_DEPTH, SYNC_FREE_LEAVES = 32, 64
 # BINNING: launches and waits to bin a table, in launches. PREDICTION: launches to predict. REPLAY:
 # cost of replaying a round as one graph, in launches. KERNEL: cost of each kernel of that graph, in
 # launches; this is idle time of the device, without work of the host.
-BINNING_LAUNCHES, PREDICTION_LAUNCHES = 60, 4
+BINNING_LAUNCHES = 60
 REPLAY_LAUNCHES, KERNEL_LAUNCHES = 1.5, 0.075
 
 # Bytes that kernels read and write. A memory access transfers at least one sector, 32 bytes. ROW,
@@ -87,10 +72,6 @@ REPLAY_LAUNCHES, KERNEL_LAUNCHES = 1.5, 0.075
 # converted to bytes. NODE, per node and feature: cells that are cleared, added to and searched.
 # STEP, per row and level of a tree, in prediction.
 ROW_TRAFFIC, VISIT_TRAFFIC, NODE_TRAFFIC = 32 + 12 + (4 + 32) + 24, 2.5, 3 * 24 * 256
-STEP_TRAFFIC = 10
-# SHAP values: Numba visits and traffic (with the time of the arithmetic, converted to bytes) per
-# edge and row, and bytes of an edge that are copied.
-EDGE_VISITS, EDGE_TRAFFIC, EDGE_BYTES = 10, 100, 300
 
 
 @dataclass(frozen=True)
@@ -312,53 +293,6 @@ def _numpy_seconds(growth: GrowthSize) -> float:
     searches = n_trees * n_candidates * (n * visit + NUMPY_CELL * cells) * growth.channel_factor
     rounds = NUMPY_ROUND_ROW * n_trees * n if growth.n_rounds > 1 else 0.0
     return NUMPY_TREE * n_trees + calls + searches + rounds
-
-
-def prediction_amount(n_samples: int, row_bytes: int, ensemble: Ensemble) -> Amount:
-    """Amount of work to predict: every row takes one step per level of every tree.
-
-    A tree is assumed to have 1.5 log2(leaves) levels; ``row_bytes`` is the size of a row of X.
-    """
-    leaves = max(2.0, len(ensemble.left) / max(1, ensemble.n_trees) / 2)
-    steps = float(n_samples) * ensemble.n_trees * 1.5 * math.log2(leaves)
-    copied = float(n_samples) * (row_bytes + 8 * ensemble.n_values) + 16.0 * len(ensemble.left)
-    return Amount(STEP_VISITS * steps, STEP_TRAFFIC * steps, PREDICTION_LAUNCHES, copied)
-
-
-def prediction_work(n_samples: int, row_bytes: int, ensemble: Ensemble) -> WorkTimes:
-    """Estimated seconds to predict in each backend; a row has ``row_bytes`` bytes."""
-    amount, speed = prediction_amount(n_samples, row_bytes, ensemble), measured_speed()
-    steps, paths = amount.visits / STEP_VISITS, float(n_samples) * ensemble.n_trees
-    passes = steps / paths * math.ceil(paths / NUMPY_PATHS)
-    return WorkTimes(
-        PREDICT,
-        numpy=slowness() * (2e-5 + NUMPY_PASS * passes + NUMPY_STEP * steps),
-        numba=1e-5 + speed.numba_visit * amount.visits,
-        cuda=0.001 + speed.on_cuda(amount),
-    )
-
-
-def explanation_work(
-    n_samples: int, row_bytes: int, ensemble: Ensemble, n_background: int
-) -> WorkTimes:
-    """Estimated seconds of SHAP values in each backend, against so many background rows.
-
-    ``n_background`` is 1 for path-dependent values.
-    """
-    edges, rows = float(len(ensemble.left)), float(n_samples * n_background)
-    copied = float(n_samples) * row_bytes + EDGE_BYTES * edges
-    traffic = EDGE_TRAFFIC * edges * rows
-    return WorkTimes(
-        EXPLAIN,
-        numpy=slowness() * edges * (NUMPY_EDGE * n_background + NUMPY_EDGE_ROW * rows),
-        numba=measured_speed().numba_visit * EDGE_VISITS * edges * rows,
-        cuda=0.001 + measured_speed().on_cuda(Amount(0.0, traffic, PREDICTION_LAUNCHES, copied)),
-    )
-
-
-def threads_that_pay(work: WorkTimes) -> int:
-    """Largest number of threads that make a prediction on the CPU faster."""
-    return max(1, int(work.numba / SECONDS_OF_A_THREAD))
 
 
 # ---- measured constants --------------------------------------------------------------------------

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.backends.cost_model import Amount, GrowthSize, Speed, growth_amount, prediction_amount
+from gpuboost.backends.cost_model import Amount, GrowthSize, Speed, growth_amount
+from gpuboost.backends.prediction_cost import prediction_amount
 from gpuboost.engine.task import NO_LIMIT
 from gpuboost.estimators.forest.forest import RandomForestClassifier
 from gpuboost.estimators.inputs.dataset import Dataset

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gpuboost.data.parameters import integer_at_least
-from gpuboost.estimators.fitting.explanations import additive_model, explanation_of, shaped
+from gpuboost.estimators.fitting.explanations import explanation_of, shaped
 
 
 def shap_batches(
@@ -104,9 +104,10 @@ def write_shap_values(
 ) -> None:
     """Write SHAP values to a Parquet file, one row group for each block of rows.
 
-    A column has the name of its feature; with several outputs, "feature: class", or
-    "feature: number" in regressions. The metadata ``shap_expected_value`` of the file's schema has
-    the expected values as JSON.
+    A column has the name of its feature ("x0" if it has none); with several outputs, "feature:
+    class", or "feature: number" in regressions, and "feature: output: class" in classifiers with
+    several outputs. The metadata ``shap_expected_value`` of the file's schema has the expected
+    values as JSON: a list with the list of the outputs, or with one for each output of classes.
 
     Parameters
     ----------
@@ -124,16 +125,16 @@ def write_shap_values(
     """
     pyarrow = require_pyarrow()
     explanation = explanation_of(model, X, background)
-    names, place = _column_names(model, explanation.model.n_features), Path(path)
-    expected = {"shap_expected_value": json.dumps(explanation.expected().tolist())}
+    names, place = _column_names(model, explanation.model.n_outputs), Path(path)
+    expected = {"shap_expected_value": json.dumps(_as_list(shaped(model, explanation.expected())))}
     schema = pyarrow.schema([(name, pyarrow.float64()) for name in names], metadata=expected)
     handle, written = tempfile.mkstemp(dir=place.absolute().parent, prefix=place.name)
     os.close(handle)
     try:
         with pyarrow.parquet.ParquetWriter(written, schema) as file:
             for block in explanation.values():
-                columns = block.reshape(len(block), -1).T
-                file.write_table(pyarrow.table(list(columns), schema=schema))
+                columns = _columns(shaped(model, block))
+                file.write_table(pyarrow.table(columns, schema=schema))
         os.replace(written, place)
     except BaseException:
         with suppress(OSError):
@@ -152,23 +153,25 @@ def require_pyarrow() -> Any:
     return pyarrow
 
 
-def _column_names(model: Any, n_features: int) -> list[str]:
-    """Names of the columns of all features and outputs, in the order of the values."""
-    names = getattr(model, "feature_names_in_", [f"x{i}" for i in range(n_features)])
-    outputs = _output_names(model)
-    return [f"{name}: {output}" if output else name for name in names for output in outputs]
+def _as_list(expected: Any) -> Any:
+    parts = expected if isinstance(expected, list) else [expected]
+    return [np.ravel(part).tolist() for part in parts]
 
 
-def _output_names(model: Any) -> list[str]:
-    """Names of the outputs; one empty name if there is only one."""
-    n_outputs = additive_model(model).n_outputs
+def _columns(values: Any) -> list[np.ndarray]:
+    """Columns of values of some rows: of each feature, its outputs in turn."""
+    parts = values if isinstance(values, list) else [values]
+    return [column for part in parts for column in part.reshape(len(part), -1).T]
+
+
+def _column_names(model: Any, n_outputs: int) -> list[str]:
+    """Names of `_columns`."""
+    default = [f"x{i}" for i in range(model.n_features_in_)]
+    names, classes = getattr(model, "feature_names_in_", default), getattr(model, "classes_", None)
     if n_outputs == 1:
-        return [""]
-    classes = getattr(model, "classes_", np.arange(n_outputs))
-    if not isinstance(classes, list):
-        return [str(each) for each in classes]
-    width = n_outputs // len(classes)
-    found = [f"{k}" for k in range(n_outputs)]
-    for number, own in enumerate(classes):
-        found[number * width : number * width + len(own)] = [f"{number}: {each}" for each in own]
-    return found
+        return [str(name) for name in names]
+    if isinstance(classes, list):
+        parts = [[f"{k}: {each}" for each in own] for k, own in enumerate(classes)]
+    else:
+        parts = [[str(each) for each in (np.arange(n_outputs) if classes is None else classes)]]
+    return [f"{name}: {own}" for part in parts for name in names for own in part]

@@ -29,12 +29,12 @@ from gpuboost.backends.cost_model import (
     WorkTimes,
     growth_amount,
     growth_work,
-    prediction_amount,
 )
 from gpuboost.backends.cuda.adaboost.booster import CudaReweighter
 from gpuboost.backends.cuda.boosting.booster import CudaBooster
 from gpuboost.backends.cuda.growth.memory_plan import dry_run, nodes_at
 from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape, ShapeRuntime
+from gpuboost.backends.prediction_cost import prediction_amount
 from gpuboost.backends.select import choose_backend
 from gpuboost.cli import calibration
 from gpuboost.cli.calibration import measure, seconds_of_a_byte, seconds_of_a_launch, slope

@@ -27,8 +27,9 @@ from gpuboost import (
 from gpuboost.backends import cache as compiled
 from gpuboost.backends import select as choice
 from gpuboost.backends.cache import GROW_MANY, GROW_ONE, PREDICT
-from gpuboost.backends.cost_model import GrowthSize, WorkTimes, growth_work, prediction_work
+from gpuboost.backends.cost_model import GrowthSize, WorkTimes, growth_work
 from gpuboost.backends.devices import why_no_cuda
+from gpuboost.backends.prediction_cost import prediction_work
 from gpuboost.backends.select import (
     COMPILE_SECONDS,
     LOAD_SECONDS,

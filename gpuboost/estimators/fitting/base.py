@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from gpuboost.backends.cost_model import GrowthSize, prediction_work, threads_that_pay
+from gpuboost.backends.cost_model import GrowthSize
 from gpuboost.backends.device_arrays import adopt_features
+from gpuboost.backends.prediction_cost import prediction_work, threads_that_pay
 from gpuboost.backends.select import choose_backend
 from gpuboost.data.parameters import one_of, thread_count
 from gpuboost.engine.array_modules import working_on

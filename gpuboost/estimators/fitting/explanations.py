@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from gpuboost.backends.cost_model import explanation_work
+from gpuboost.backends.prediction_cost import explanation_work
 from gpuboost.engine.explanations.additive import AdditiveModel
 from gpuboost.estimators.model.explained import Explanation
 

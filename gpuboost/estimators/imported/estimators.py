@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 import numpy as np
 from sklearn.metrics import accuracy_score, r2_score
 
-from gpuboost.backends.cost_model import prediction_work
 from gpuboost.backends.device_arrays import adopt_features
+from gpuboost.backends.prediction_cost import prediction_work
 from gpuboost.backends.select import choose_backend
 from gpuboost.data.arrays import is_sparse
 from gpuboost.data.frames import apply_schema

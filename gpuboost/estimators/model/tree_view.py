@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuboost.backends.cost_model import prediction_work
 from gpuboost.backends.device_arrays import matrix_of_ones
+from gpuboost.backends.prediction_cost import prediction_work
 from gpuboost.backends.select import choose_backend
 from gpuboost.data.arrays import as_host_array, is_sparse
 from gpuboost.data.frames import FeatureSchema, apply_schema
