@@ -8,7 +8,7 @@ import sys
 from benchmarks.gpu import run as gpu
 from benchmarks.quality import boosting_quality, parity, quality
 from benchmarks.report import report
-from benchmarks.speed import choice, first_use, growth, imports, memory, service, speed
+from benchmarks.speed import choice, explain, first_use, growth, imports, memory, service, speed
 from benchmarks.stages import stages
 
 COMMANDS = {
@@ -22,6 +22,7 @@ COMMANDS = {
     "first-use": first_use,
     "choice": choice,
     "service": service,
+    "explain": explain,
     "stages": stages,
     "gpu": gpu,
     "table": report,

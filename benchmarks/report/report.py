@@ -13,6 +13,7 @@ from benchmarks.report.growth import draw_growth, growth_table
 from benchmarks.report.highlights import HIGHLIGHTS, SOURCES, highlights_table
 from benchmarks.report.markdown import Content, caption, markdown, threads_of
 from benchmarks.report.results import read_results, result_path
+from benchmarks.speed.explain import explain_table
 from benchmarks.speed.service import COLUMNS as SERVICE_COLUMNS
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +29,7 @@ DEFAULT_NAMES = (
     "import",
     "first_use",
     "service",
+    "explain",
 )
 
 _FIRST_METRICS = ("AUC", "R2", "accuracy", "D2 Poisson")
@@ -353,5 +355,6 @@ _TABLES: dict[str, Callable[[Content], str]] = {
     "import": _import_table,
     "first_use": _first_use_table,
     "service": _service_table,
+    "explain": explain_table,
     "stages": _stages_table,
 }
