@@ -43,6 +43,8 @@ class ProgramFit:
         Number of threads.
     counted : bool
         Whether the rows have the weights 1, 2 or 3.
+    explained : bool
+        Whether to compute SHAP values, too.
     """
 
     estimator: str
@@ -53,6 +55,7 @@ class ProgramFit:
     dtype: type = np.float64
     n_jobs: int = 1
     counted: bool = False
+    explained: bool = False
 
     def run(self) -> None:
         """Fit the estimator with Numba, and predict."""
@@ -76,6 +79,10 @@ class ProgramFit:
         model.predict(X)
         if hasattr(model, "apply"):
             model.apply(X)
+        if self.explained:
+            model.shap_values(X)
+            model.shap_values(X, background=X[:2])
+            model.shap_interaction_values(X)
 
 
 @dataclass(frozen=True)
@@ -203,4 +210,5 @@ WARM_UP_PROGRAMS = (
     Program("categories", "categorical features", _FITS_OF_CATEGORIES),
     Program("more-boosting", "options of boosting", _FITS_OF_OPTIONS),
     Program("adaboost", "AdaBoost", _FITS_OF_ADABOOST),
+    Program("shap", "SHAP values", [ProgramFit(REGRESSOR, explained=True)]),
 )

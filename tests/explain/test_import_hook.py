@@ -1,0 +1,48 @@
+"""A function runs once after the import of a library, and the import is as without it."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from gpuboost.explain.import_hook import after_import
+
+
+@pytest.fixture
+def library(tmp_path, monkeypatch):
+    """The name of a library that can be imported, with a part and a flaw if asked for."""
+    folder = tmp_path / "library_to_wait_for"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(
+        "import os\nvalue = 3\nif 'BROKEN' in os.environ: raise OSError\n"
+    )
+    (folder / "part.py").write_text("value = 4\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield folder.name
+    for name in (folder.name, f"{folder.name}.part"):
+        sys.modules.pop(name, None)
+
+
+def test_runs_once_after_the_import(library):
+    seen, finders = [], list(sys.meta_path)
+    after_import(library, lambda module: seen.append(module.value))
+    assert seen == []
+    part = __import__(f"{library}.part").part
+    assert (seen, part.value, sys.meta_path) == ([3], 4, finders)
+    module = sys.modules[library]
+    assert module.__spec__.name == library and module.__path__ and module.__file__
+    after_import(library, lambda module: seen.append(module.value + 1))  # at once
+    assert seen == [3, 4]
+
+
+def test_errors_of_the_import_are_its_own(library, monkeypatch):
+    finders = list(sys.meta_path)
+    after_import("a_library_that_does_not_exist", pytest.fail)
+    with pytest.raises(ModuleNotFoundError, match="a_library_that_does_not_exist"):
+        __import__("a_library_that_does_not_exist")
+    monkeypatch.setenv("BROKEN", "1")
+    after_import(library, pytest.fail)
+    with pytest.raises(OSError):
+        __import__(library)
+    assert sys.meta_path == finders
