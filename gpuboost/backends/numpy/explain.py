@@ -11,14 +11,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from gpuboost.engine.explanations.additive import AdditiveModel
-from gpuboost.engine.explanations.path_trees import PathTree
+from gpuboost.engine.explanations.path_trees import EITHER, OTHER, ROW, PathTree
 from gpuboost.engine.explanations.quadrature import shapley_weights
 from gpuboost.engine.growth.tree import goes_left
 
-ROWS_OF_A_BLOCK = 2**12
-# Where the value of a feature comes from in rows that pass the splits above: from the explained row
-# or the background row, or both pass.
-EITHER, ROW, OTHER = range(3)
+EXPLAINED_ROWS = 2**12
 
 
 class _Path:
@@ -192,5 +189,5 @@ def _trees_and_rows(model: AdditiveModel, X: np.ndarray) -> Iterator[tuple[PathT
     """Each tree with some rows after another."""
     for number in range(model.ensemble.n_trees):
         tree = model.path_tree(number)
-        for start in range(0, len(X), ROWS_OF_A_BLOCK):
-            yield tree, slice(start, start + ROWS_OF_A_BLOCK)
+        for start in range(0, len(X), EXPLAINED_ROWS):
+            yield tree, slice(start, start + EXPLAINED_ROWS)

@@ -45,7 +45,10 @@ import numpy as np
 from gpuboost.engine.explanations.quadrature import gauss_legendre
 from gpuboost.engine.growth.tree import Tree, levels
 
-N_CODES = 3
+PATH_CODES = 3
+# In interventional values: where the value of a feature must come from to pass the splits above,
+# from either row, the explained row or the background row.
+EITHER, ROW, OTHER = range(3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +76,7 @@ class PathTree:
         Number of the first later edge that is not below this one.
     value : float64 (E, n_values)
         Values of the leaf; unspecified for inner nodes.
-    ratio, step : float64 (E, n_points, N_CODES)
+    ratio, step : float64 (E, n_points, PATH_CODES)
     marginal : float64 (E, n_points, 2)
         g for o = 0 and o = 1.
     first_output : int
@@ -116,7 +119,7 @@ class PathTree:
 def bytes_per_edge(max_depth: int, n_values: int) -> int:
     """Largest memory that an edge of a tree takes."""
     n_points = max(1, -(-max_depth // 2))
-    return 46 + 8 * n_values + 8 * n_points * (2 * N_CODES + 2)
+    return 46 + 8 * n_values + 8 * n_points * (2 * PATH_CODES + 2)
 
 
 def path_tree(tree: Tree, cover: np.ndarray, feature: np.ndarray, first_output: int) -> PathTree:

@@ -14,11 +14,9 @@ from __future__ import annotations
 import numpy as np
 
 from gpuboost.backends.numba.compiler import entry, inlined
-from gpuboost.backends.numba.explain.paths import LANES, enter, goes_left
+from gpuboost.backends.numba.explain.paths import PATH_ROWS, enter, goes_left
 from gpuboost.backends.numba.intrinsics import reference_at
-
-# Where a feature's value must come from: either row, the explained row, the background row.
-EITHER, ROW, OTHER = range(3)
+from gpuboost.engine.explanations.path_trees import EITHER, OTHER, ROW
 
 
 @inlined
@@ -29,7 +27,7 @@ def _find_sources(tree, edge, depth, other, state):
     if is_left == 1:
         state.other_left[depth] = goes_left(tree, edge, other[tree.column[edge]])
     other_passes = np.int64(state.other_left[depth] == is_left)
-    for i in range(LANES):
+    for i in range(PATH_ROWS):
         passes, is_new = np.int64(left[i] == is_left), np.int64(before[i] == EITHER)
         first = (EITHER if other_passes == 1 else ROW) if passes == 1 else OTHER
         now = first if is_new == 1 else before[i]
@@ -49,7 +47,7 @@ def _set_leaf(tree, edge, depth, scale, state):
     n_row, n_other, reached = state.n_row[depth], state.n_other[depth], state.reached[depth]
     for v in range(tree.value.shape[1]):
         value, own = tree.value[edge, v], state.leaf_sums[depth]
-        for i in range(LANES):
+        for i in range(PATH_ROWS):
             of_row, of_other = (
                 tree.weights[n_row[i], n_other[i]],
                 tree.weights[n_other[i], n_row[i]],
@@ -65,7 +63,7 @@ def _close(tree, edge, depth, state, total):
     own, above, is_first = state.leaf_sums[depth], state.leaf_sums[depth - 1], tree.is_left[edge]
     for v in range(tree.value.shape[1]):
         to = total[tree.feature[edge], tree.first_output + v]
-        for i in range(LANES):
+        for i in range(PATH_ROWS):
             added = own[0, v, i] if source[i] == ROW else 0
             added = -own[1, v, i] if source[i] == OTHER else added
             to[i] += added if before[i] == EITHER else 0

@@ -9,14 +9,14 @@ import numpy as np
 
 from gpuboost.backends.numba.explain.against import add_against
 from gpuboost.backends.numba.explain.path_dependent import add_interactions, add_shap_values
-from gpuboost.backends.numba.explain.paths import LANES, PathArrays, path_state
+from gpuboost.backends.numba.explain.paths import PATH_ROWS, PathArrays, path_state
 from gpuboost.backends.numba.references import Reference, by_reference
 from gpuboost.backends.numba.threads.map import contiguous, map_in_order, row_chunks
 from gpuboost.engine.explanations.additive import AdditiveModel
 from gpuboost.engine.explanations.path_trees import PathTree
 from gpuboost.engine.explanations.quadrature import shapley_weights
 
-EDGES_OF_A_GROUP = 2**18  # edges of trees that the blocks of a task take together
+EDGES_OF_A_GROUP = 2**16  # edges of trees that the blocks of a task take together
 BLOCKS_OF_A_TASK = 64
 
 
@@ -59,7 +59,7 @@ def _run(
     """Totals of all rows, of the given shape for each row: int64 (n, *shape)."""
     scale = model.scale(n_background)
     columns = _blocks(X)
-    total = np.zeros((len(columns), *shape, LANES), dtype=np.int64)
+    total = np.zeros((len(columns), *shape, PATH_ROWS), dtype=np.int64)
     size = max(1, min(BLOCKS_OF_A_TASK, -(-len(columns) // (2 * n_threads))))
     for trees in _groups(model):
         references = [_reference(tree) for tree in trees]
@@ -76,11 +76,11 @@ def _run(
 
 
 def _blocks(X: np.ndarray) -> np.ndarray:
-    """Blocks of rows, the last one filled up with zeros: float64 (blocks, n_columns, `LANES`)."""
-    n_blocks = -(-len(X) // LANES)
-    found = np.zeros((n_blocks * LANES, X.shape[1]))
+    """Blocks of rows, the last one padded with 0: float64 (blocks, n_columns, `PATH_ROWS`)."""
+    n_blocks = -(-len(X) // PATH_ROWS)
+    found = np.zeros((n_blocks * PATH_ROWS, X.shape[1]))
     found[: len(X)] = X
-    return np.ascontiguousarray(found.reshape(n_blocks, LANES, -1).transpose(0, 2, 1))
+    return np.ascontiguousarray(found.reshape(n_blocks, PATH_ROWS, -1).transpose(0, 2, 1))
 
 
 def _groups(model: AdditiveModel) -> Iterator[list[PathTree]]:

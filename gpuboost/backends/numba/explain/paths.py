@@ -1,4 +1,4 @@
-"""Blocks of `LANES` rows on the paths of trees; see `engine.explanations.path_trees`.
+"""Blocks of `PATH_ROWS` rows on the paths of trees; see `engine.explanations.path_trees`.
 
 A block takes the edges of a tree in order. Each loop over its rows has no branch, so that LLVM
 makes vectors of it. What depends on the path is stored by depth, so that it stays in the cache.
@@ -16,7 +16,9 @@ import numpy as np
 from gpuboost.backends.numba.common.partition import LAST_CODE, in_mask
 from gpuboost.backends.numba.compiler import inlined
 
-LANES = 64  # rows of a block (measured: loops over fewer rows take longer, and more leave the L1)
+PATH_ROWS = (
+    64  # rows of a block (measured: loops over fewer rows take longer, and more leave the L1)
+)
 
 
 class PathArrays(NamedTuple):
@@ -48,19 +50,19 @@ class PathState(NamedTuple):
     ----------
     edge, other_left : int64 (depths,)
         The edges of the path; whether a background row goes left at the split above.
-    left, passed, code : int64 (depths, LANES)
+    left, passed, code : int64 (depths, PATH_ROWS)
         Whether rows go left at the split above; whether they pass all splits on the edge's feature;
         the code of `engine.explanations.path_trees`.
-    product : float64 (depths, n_points, LANES)
+    product : float64 (depths, n_points, PATH_ROWS)
         C, the product of the features' factors.
-    sums : float64 (depths, n_values, n_points, LANES)
+    sums : float64 (depths, n_values, n_points, PATH_ROWS)
         S, the sums over the leaves below.
-    found : float64 (n_points, LANES)
+    found : float64 (n_points, PATH_ROWS)
     n_last : int64 (depths,)
     last : int64 (depths, depths)
         The depths at which the path has the last edge of each of its features, and their number.
-    source, n_row, n_other, reached : int64 (depths, LANES)
-    leaf_sums : int64 (depths, 2, n_values, LANES)
+    source, n_row, n_other, reached : int64 (depths, PATH_ROWS)
+    leaf_sums : int64 (depths, 2, n_values, PATH_ROWS)
         Of interventional values; see `against`.
     """
 
@@ -84,23 +86,25 @@ class PathState(NamedTuple):
 def path_state(max_depth: int, n_points: int, n_values: int) -> PathState:
     """Work memory for trees up to these sizes, with the state of the root."""
     depths = max_depth + 1
-    ones, zeros = ([f((depths, LANES), np.int64) for _ in range(4)] for f in (np.ones, np.zeros))
+    ones, zeros = (
+        [f((depths, PATH_ROWS), np.int64) for _ in range(4)] for f in (np.ones, np.zeros)
+    )
     return PathState(
         edge=np.zeros(depths, np.int64),
         other_left=np.zeros(depths, np.int64),
         left=ones[0],
         passed=ones[1],
         code=ones[2],
-        product=np.ones((depths, n_points, LANES)),
-        sums=np.zeros((depths, n_values, n_points, LANES)),
-        found=np.zeros((n_points, LANES)),
+        product=np.ones((depths, n_points, PATH_ROWS)),
+        sums=np.zeros((depths, n_values, n_points, PATH_ROWS)),
+        found=np.zeros((n_points, PATH_ROWS)),
         n_last=np.zeros(depths, np.int64),
         last=np.zeros((depths, depths), np.int64),
         source=zeros[0],
         n_row=zeros[1],
         n_other=zeros[2],
         reached=ones[3],
-        leaf_sums=np.zeros((depths, 2, n_values, LANES), np.int64),
+        leaf_sums=np.zeros((depths, 2, n_values, PATH_ROWS), np.int64),
     )
 
 
@@ -117,9 +121,9 @@ def goes_left(tree, edge, x):
 
 @inlined
 def enter(tree, edge, columns, state):
-    """Go down an edge, after all earlier ones, with the rows of ``columns`` (n_columns, `LANES`).
+    """Go down an edge, after all earlier ones; return its depth.
 
-    Returns the depth of the edge.
+    ``columns`` is (n_columns, `PATH_ROWS`).
     """
     depth, is_left = tree.depth[edge], np.int64(tree.is_left[edge])
     left, before = state.left[depth], state.passed[tree.previous[edge]]
@@ -129,12 +133,12 @@ def enter(tree, edge, columns, state):
         x = columns[tree.column[edge]]
         if tree.category[edge] < 0:  # without branches in the loop
             threshold, missing_left = tree.threshold[edge], np.int64(tree.missing_left[edge])
-            for i in range(LANES):
+            for i in range(PATH_ROWS):
                 left[i] = missing_left if x[i] != x[i] else np.int64(x[i] <= threshold)
         else:
-            for i in range(LANES):
+            for i in range(PATH_ROWS):
                 left[i] = goes_left(tree, edge, x[i])
-    for i in range(LANES):
+    for i in range(PATH_ROWS):
         now = before[i] & np.int64(left[i] == is_left)
         code[i], passed[i] = before[i] + now, now
     return depth
@@ -157,7 +161,7 @@ def multiply(tree, edge, depth, state):
             state.product[depth - 1, q],
             tree.ratio[edge, q],
         )
-        for i in range(LANES):
+        for i in range(PATH_ROWS):
             own[i] = above[i] * _of_code(table, code[i])
 
 
@@ -168,7 +172,7 @@ def set_leaf(tree, edge, depth, state):
         value = tree.value[edge, v]
         for q in range(tree.ratio.shape[1]):
             own, product = state.sums[depth, v, q], state.product[depth, q]
-            for i in range(LANES):
+            for i in range(PATH_ROWS):
                 own[i] = product[i] * value
 
 
@@ -178,7 +182,7 @@ def find_steps(tree, edge, depth, v, state):
     code = state.code[depth]
     for q in range(tree.step.shape[1]):
         own, sums, table = state.found[q], state.sums[depth, v, q], tree.step[edge, q]
-        for i in range(LANES):
+        for i in range(PATH_ROWS):
             own[i] = sums[i] * _of_code(table, code[i])
 
 
@@ -190,8 +194,8 @@ def add_to_parent(tree, edge, depth, state):
         for q in range(tree.ratio.shape[1]):
             own, above = state.sums[depth, v, q], state.sums[depth - 1, v, q]
             if is_first:
-                for i in range(LANES):
+                for i in range(PATH_ROWS):
                     above[i] = own[i]
             else:
-                for i in range(LANES):
+                for i in range(PATH_ROWS):
                     above[i] += own[i]
