@@ -18,12 +18,12 @@ __all__ = ["mean_absolute_shap", "shap_batches", "top_shap", "write_shap_values"
 _NAMES = {
     "shap_summaries": ("mean_absolute_shap", "shap_batches", "top_shap", "write_shap_values"),
 }
-_MODULE_OF = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names}
+_PUBLIC = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, so that `import gpuboost` is fast."""
-    if name not in _MODULE_OF:
+    if name not in _PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
+    found = globals()[name] = getattr(import_module(_PUBLIC[name]), name)
     return found

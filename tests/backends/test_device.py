@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -306,6 +307,13 @@ def test_compiled_constants_are_in_the_stamp():
                 place = compiled._ENGINE / module.split(".", 2)[2].replace(".", "/")
                 found = {place.with_suffix(".py"), place / "base.py"}
                 assert found & stamped, f"{path.name} imports constants of {module}"
+
+
+def test_compiled_formulas_are_in_the_stamp():
+    text = (compiled._NUMBA_SOURCES / "compiler.py").read_text(encoding="utf-8")
+    names = re.findall(r'_load_compiled\("([\w.]+)"', text)
+    assert "newton" in names
+    assert {name.replace(".", "/") for name in names} <= set(compiled.ENGINE_MODULES)
 
 
 def test_many_features_cost_numpy_time_even_with_few_rows():

@@ -17,14 +17,12 @@ from gpuboost.data.parameters import one_of, thread_count
 from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble
-from gpuboost.engine.explanations.additive import AdditiveModel
 from gpuboost.estimators.fitting import exportable
 from gpuboost.estimators.fitting.explanations import ShapExplained
 from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared, memory_advice, run_fit
 from gpuboost.estimators.fitting.sklearn_bases import BaseEstimator
 from gpuboost.estimators.inputs.features import read_prediction
 from gpuboost.estimators.model.cached_view import VIEWS
-from gpuboost.estimators.model.explained import Explanation, as_explained
 from gpuboost.estimators.model.fitted import FittedTrees
 from gpuboost.estimators.model.predictor import CheckedRows
 
@@ -178,22 +176,6 @@ class TreeModel(ShapExplained, BaseEstimator, ABC):
         """Mean over the trees of each row's leaf values or votes: float64 (n, n_values)."""
         voting = self._voting_rule()
         return self._run(X, lambda model, *rest: model.predict(*rest, voting))
-
-    def _additive_model(self) -> AdditiveModel:
-        """The sum of trees that SHAP values explain."""
-        return self._model.additive(self._voting_rule())
-
-    def _explanation(self, X: Any, background: Any, times_of: Any) -> Explanation:
-        """The `Explanation` of the rows of X."""
-        model, other = self._additive_model(), None
-        if background is not None:
-            other = self._run(background, lambda model, data, *rest: data)
-
-        def explain(trees: FittedTrees, data: Any, backend: Any, n_threads: int) -> Explanation:
-            rows = None if other is None else as_explained(other, data, trees.mapper, backend)
-            return Explanation(model, data, backend, n_threads, rows)
-
-        return self._run(X, explain, times_of)
 
     def _leaves(self, X: Any) -> np.ndarray:
         """Leaf of each row in each tree: int64 (n, n_trees)."""

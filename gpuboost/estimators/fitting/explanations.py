@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gpuboost.backends.prediction_cost import explanation_work
 from gpuboost.engine.explanations.additive import AdditiveModel
-from gpuboost.estimators.model.explained import Explanation
+from gpuboost.estimators.model.explained import Explanation, as_explained
 
 
 class ShapExplained:
@@ -110,6 +110,22 @@ class ShapExplained:
         else:
             found = explanation_of(self, background, background).expected()
         return shaped(self, found)
+
+    def _additive_model(self: Any) -> AdditiveModel:
+        """The sum of trees that SHAP values explain."""
+        return self._model.additive(self._voting_rule())
+
+    def _explanation(self: Any, X: Any, background: Any, times_of: Any) -> Explanation:
+        """The `Explanation` of the rows of X."""
+        model, other = self._additive_model(), None
+        if background is not None:
+            other = self._run(background, lambda model, data, *rest: data)
+
+        def explain(trees: Any, data: Any, backend: Any, n_threads: int) -> Explanation:
+            rows = None if other is None else as_explained(other, data, trees.mapper, backend)
+            return Explanation(model, data, backend, n_threads, rows)
+
+        return self._run(X, explain, times_of)
 
 
 def additive_model(estimator: Any) -> AdditiveModel:
