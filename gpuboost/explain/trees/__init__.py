@@ -1,0 +1,1 @@
+"""Trees as text, rules, graphs and tables, with the names of features, categories and classes."""
