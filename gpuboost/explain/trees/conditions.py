@@ -174,6 +174,11 @@ class Condition:
         return found + (" or missing" if self.missing and show_missing else "")
 
     @property
+    def is_trivial(self) -> bool:
+        """Whether all values pass, missing ones too."""
+        return self.missing and self._is_everything
+
+    @property
     def _is_everything(self) -> bool:
         """Whether all values that are not missing pass."""
         if self.categories is not None:

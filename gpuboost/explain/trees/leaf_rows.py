@@ -1,0 +1,205 @@
+"""Support, precision and spread of leaves: of the training rows, or of other rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypedDict
+
+import numpy as np
+
+from gpuboost.data.arrays import copy_device_array_to_host, is_on_device
+from gpuboost.data.validation import check_same_length, check_targets, check_weights, read_target
+from gpuboost.explain.trees.shown_model import PREDICTIONS, PROBABILITIES, ShownModel
+
+Leaf = tuple[int, int]  # number of the tree, and of the node
+STANDARD_DEVIATION, ROOT_MEAN_VARIANCE = "standard deviation", "root mean variance of outputs"
+# Names of the impurities of regression trees whose square root is not the spread.
+SPREAD_NAMES = {
+    "absolute_error": "mean absolute deviation",
+    "poisson": "half Poisson deviance",
+}
+
+
+class RowFacts(TypedDict):
+    """The fields of a `Rule` that describe its rows."""
+
+    count: int | None
+    weight: float
+    coverage: float
+    precision: float | None
+    majority: Any
+    spread: float | None
+    spread_name: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingRows:
+    """The training rows, as the trees have counted them."""
+
+    shown: ShownModel
+
+    @cached_property
+    def _sizes(self) -> np.ndarray:
+        """Number of rows of each node, or total weight if the numbers are not known."""
+        trees = self.shown.trees
+        return trees.count.astype(np.float64) if self.shown.has_counts else trees.weight
+
+    def _places(self, leaves: Sequence[Leaf]) -> np.ndarray:
+        offset = self.shown.trees.offset
+        return np.array([offset[tree] + node for tree, node in leaves])
+
+    def coverage(self, leaves: Sequence[Leaf]) -> float:
+        """Mean fraction of the rows of a tree that reach its leaf."""
+        roots = self.shown.trees.offset[[tree for tree, _ in leaves]]
+        whole = self._sizes[roots]
+        shares = self._sizes[self._places(leaves)] / np.where(whole > 0.0, whole, 1.0)
+        return float(shares.sum() / len(leaves))
+
+    def facts(self, leaves: Sequence[Leaf], value: np.ndarray) -> RowFacts:
+        """What is known of the rows of leaves that are one rule with the given value."""
+        shown, trees, at = self.shown, self.shown.trees, self._places(leaves)
+        is_single = shown.kind == PROBABILITIES and len(shown.classes) == 1
+        count = round(float(trees.count[at].sum() / len(at))) if shown.has_counts else None
+        spread, name = None, None
+        if shown.kind == PREDICTIONS and shown.criterion is not None:
+            spread = float(trees.impurity[at].sum() / len(at))
+            name = SPREAD_NAMES.get(shown.criterion)
+            if name is None:
+                spread, name = float(np.sqrt(spread)), name_of_spread(trees.n_values)
+        return RowFacts(
+            count=count,
+            weight=float(trees.weight[at].sum() / len(at)),
+            coverage=self.coverage(leaves),
+            precision=float(value.max()) if is_single else None,
+            majority=None,
+            spread=spread,
+            spread_name=name,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredRows:
+    """Rows of a user.
+
+    Attributes
+    ----------
+    shown : ShownModel
+    leaves : int64 (n, n_trees)
+        Leaf of each row in each tree.
+    weights : float64 (n,)
+        Weights of the rows.
+    y : int64 or float64 (n, n_outputs), or None
+        Classes as indices of the labels, or values.
+    """
+
+    shown: ShownModel
+    leaves: np.ndarray
+    weights: np.ndarray
+    y: np.ndarray | None
+
+    def _inside(self, leaves: Sequence[Leaf]) -> np.ndarray:
+        """The rows of leaves that are one rule, which are the same in all trees."""
+        tree, node = leaves[0]
+        return np.flatnonzero(self.leaves[:, tree] == node)
+
+    def coverage(self, leaves: Sequence[Leaf]) -> float:
+        """Fraction of the rows that reach the leaves."""
+        tree, node = leaves[0]
+        return float(self._counts[tree][node] / len(self.leaves))
+
+    @cached_property
+    def _counts(self) -> list[np.ndarray]:
+        """Number of rows of each node, by tree."""
+        sizes = np.diff(self.shown.trees.offset).tolist()
+        return [
+            np.bincount(own, minlength=size) for own, size in zip(self.leaves.T, sizes, strict=True)
+        ]
+
+    def facts(self, leaves: Sequence[Leaf], value: np.ndarray) -> RowFacts:
+        """What is known of the rows of leaves that are one rule with the given value."""
+        inside = self._inside(leaves)
+        weights = self.weights[inside]
+        found = RowFacts(
+            count=len(inside),
+            weight=float(weights.sum()),
+            coverage=self.coverage(leaves),
+            precision=None,
+            majority=None,
+            spread=None,
+            spread_name=None,
+        )
+        if self.y is not None and found["weight"] > 0.0:
+            y, share = self.y[inside], weights / found["weight"]
+            if self.shown.classes:
+                self._add_precision(found, y, share, value)
+            else:
+                deviation = y - (share[:, None] * y).sum(axis=0)
+                variance = (share[:, None] * deviation * deviation).sum(axis=0)
+                found["spread"] = float(np.sqrt(variance.sum() / y.shape[1]))
+                found["spread_name"] = name_of_spread(y.shape[1])
+        return found
+
+    def _add_precision(
+        self, found: RowFacts, y: np.ndarray, share: np.ndarray, value: np.ndarray
+    ) -> None:
+        """Add the share of the rows of the predicted classes, or of the most frequent class."""
+        shown = self.shown
+        if shown.kind == PROBABILITIES:
+            predicted = [own.argmax() for own in shown.by_output(value)]
+        else:
+            predicted = [np.bincount(y[:, 0], share, len(shown.classes[0])).argmax()]
+            found["majority"] = shown.classes[0][int(predicted[0])]
+        found["precision"] = float(share[(y == predicted).all(axis=1)].sum())
+
+
+def name_of_spread(n_outputs: int) -> str:
+    """The name of the square root of the variance, or of its mean over several outputs."""
+    return STANDARD_DEVIATION if n_outputs == 1 else ROOT_MEAN_VARIANCE
+
+
+def measured_rows(shown: ShownModel, X: Any, y: Any, sample_weight: Any) -> MeasuredRows:
+    """Read the rows of a user.
+
+    Raises
+    ------
+    TypeError, ValueError
+        They do not fit the model, or each other.
+    """
+    leaves = shown.leaves(X)
+    weights = check_weights(_on_host(sample_weight), len(leaves))
+    if weights is None:
+        weights = np.ones(len(leaves))
+    if y is None:
+        return MeasuredRows(shown, leaves, weights, None)
+    targets = _class_indices(shown, _on_host(y)) if shown.classes else check_targets(_on_host(y))
+    targets = targets.reshape(len(targets), -1)
+    check_same_length(leaves, targets)
+    return MeasuredRows(shown, leaves, weights, targets)
+
+
+def _on_host(values: Any) -> Any:
+    return copy_device_array_to_host(values) if is_on_device(values) else values
+
+
+def _class_indices(shown: ShownModel, y: Any) -> np.ndarray:
+    """Class labels as indices: int64 (n, n_outputs)."""
+    given = read_target(y, of_classes=True)
+    given = given.reshape(len(given), -1)
+    if given.shape[1] != len(shown.labels):
+        raise ValueError(
+            f"y has {given.shape[1]} columns, but the model has {len(shown.labels)} outputs"
+        )
+    found = np.empty(given.shape, dtype=np.int64)
+    for output, labels in enumerate(shown.labels):
+        place = {label: index for index, label in enumerate(labels.tolist())}
+        values, inverse = np.unique(given[:, output], return_inverse=True)
+        unknown = [value for value in values.tolist() if value not in place]
+        if unknown:
+            raise ValueError(
+                f"y has the class {unknown[0]!r}, which the model does not know; its classes are "
+                f"{list(place)!r:.200}"
+            )
+        found[:, output] = np.array([place[value] for value in values.tolist()])[inverse]
+    return found
