@@ -149,6 +149,7 @@ class Condition:
         max_categories: int = MAX_SHOWN,
         show_missing: bool = True,
         gap: str = " ",
+        at_most: str = "<=",
     ) -> str:
         """The condition in words.
 
@@ -162,13 +163,15 @@ class Condition:
             Whether "or missing" is written where missing values pass.
         gap : str
             Written after ``>``.
+        at_most : str
+            The sign for "less than or equal".
         """
         if self._is_empty:
             return f"{self.name} is missing" if self.missing else f"{self.name} in {{}}"
         if self._is_everything:
             return f"{self.name} is {'anything' if self.missing else 'not missing'}"
         if self.categories is None:
-            found = self._interval(number, gap)
+            found = self._interval(number, gap, at_most)
         else:
             found = self._set(max_categories)
         return found + (" or missing" if self.missing and show_missing else "")
@@ -177,6 +180,11 @@ class Condition:
     def is_trivial(self) -> bool:
         """Whether all values pass, missing ones too."""
         return self.missing and self._is_everything
+
+    @property
+    def is_on_missing(self) -> bool:
+        """Whether values only pass, or do not pass, because they are missing."""
+        return self._is_everything or self._is_empty
 
     @property
     def _is_everything(self) -> bool:
@@ -199,9 +207,9 @@ class Condition:
     def _is_empty_interval(self) -> bool:
         return self.low is not None and self.low >= (np.inf if self.high is None else self.high)
 
-    def _interval(self, number: Callable[[float], str], gap: str) -> str:
+    def _interval(self, number: Callable[[float], str], gap: str, at_most: str) -> str:
         """The bounds, and whether 0 is an exception to them."""
-        above, up_to, ends = (">", "<=", "(]") if self.strict is None else (">=", "<", "[)")
+        above, up_to, ends = (">", at_most, "(]") if self.strict is None else (">=", "<", "[)")
         high = None if self.high is None or self.high == np.inf else number(self._shown(self.high))
         low = None if self.low is None else number(self._shown(self.low))
         if self._is_empty_interval:

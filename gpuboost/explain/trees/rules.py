@@ -182,7 +182,7 @@ def export_rules(
     if max_rules is not None:
         limit = integer_at_least("max_rules", max_rules, 1)
     if X is not None:
-        rows = measured_rows(shown, X, y, sample_weight)
+        rows: TrainingRows | MeasuredRows = measured_rows(shown, X, y, sample_weight)
     elif y is None and sample_weight is None:
         rows = TrainingRows(shown)
     else:
@@ -247,7 +247,7 @@ def _rule(
 
 
 def _joint_value(shown: ShownModel, leaves: list[Leaf]) -> np.ndarray:
-    """The sum of the values of some leaves, or their mean, weighted by the weights of the leaves."""
+    """The sum of the values of some leaves, or their mean by the weights of the leaves."""
     trees = [shown.trees.trees[tree] for tree, _ in leaves]
     values = np.array([own.value[node] for own, (_, node) in zip(trees, leaves, strict=True)])
     if shown.kind == TERMS:

@@ -171,7 +171,7 @@ class ShownModel:
             return self._sides_of_categories(of_feature, own, bits, missing_left)
         threshold = float(tree.threshold[node])
         if own.missing == NAN_IS_ZERO:
-            missing_left = 0.0 <= threshold
+            missing_left = threshold >= 0.0
         zeros = (missing_left, not missing_left) if own.missing == ZERO_IS_MISSING else (None, None)
         return (
             replace(of_feature, high=threshold, missing=missing_left, zero=zeros[0]),
@@ -198,7 +198,9 @@ class ShownModel:
                 others_left = missing_left
         left, has_others = bits[codes], known.others is not None
         return (
-            replace(of_feature, **known.side(left, has_others and others_left), missing=missing_left),
+            replace(
+                of_feature, **known.side(left, has_others and others_left), missing=missing_left
+            ),
             replace(
                 of_feature,
                 **known.side(~left, has_others and not others_left),
@@ -325,7 +327,9 @@ def _of_imported(held: ImportedTrees, labels: tuple[np.ndarray, ...]) -> dict[st
     is_mean = is_mean and not rule.base.any() and held.link.name == "identity"
     kind = PREDICTIONS if is_mean else TERMS
     if labels and is_mean:
-        of_classes = held.decision == BY_PROBABILITY and width == len(labels) * max(map(len, labels))
+        of_classes = held.decision == BY_PROBABILITY and width == len(labels) * max(
+            map(len, labels)
+        )
         kind = PROBABILITIES if of_classes else TERMS
     column = np.full_like(rule.column, ALL_COLUMNS) if kind != TERMS else rule.column
     return {"kind": kind, "column": column, "criterion": None}
