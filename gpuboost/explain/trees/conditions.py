@@ -148,7 +148,7 @@ class Condition:
         number: Callable[[float], str],
         max_categories: int = MAX_SHOWN,
         show_missing: bool = True,
-        gap: str = " ",
+        aligned: bool = False,
         at_most: str = "<=",
     ) -> str:
         """The condition in words.
@@ -161,19 +161,20 @@ class Condition:
             Number of categories to list.
         show_missing : bool
             Whether "or missing" is written where missing values pass.
-        gap : str
-            Written after ``>``.
+        aligned : bool
+            Whether one sign is as wide as two, as in scikit-learn's text of a tree.
         at_most : str
             The sign for "less than or equal".
         """
+        name = one_line(self.name)
         if self._is_empty:
-            return f"{self.name} is missing" if self.missing else f"{self.name} in {{}}"
+            return f"{name} is missing" if self.missing else f"{name} in {{}}"
         if self._is_everything:
-            return f"{self.name} is {'anything' if self.missing else 'not missing'}"
+            return f"{name} is {'anything' if self.missing else 'not missing'}"
         if self.categories is None:
-            found = self._interval(number, gap, at_most)
+            found = f"{name} {self._interval(number, aligned, at_most)}"
         else:
-            found = self._set(max_categories)
+            found = f"{name} {self._set(max_categories)}"
         return found + (" or missing" if self.missing and show_missing else "")
 
     @property
@@ -207,21 +208,23 @@ class Condition:
     def _is_empty_interval(self) -> bool:
         return self.low is not None and self.low >= (np.inf if self.high is None else self.high)
 
-    def _interval(self, number: Callable[[float], str], gap: str, at_most: str) -> str:
+    def _interval(self, number: Callable[[float], str], aligned: bool, at_most: str) -> str:
         """The bounds, and whether 0 is an exception to them."""
         above, up_to, ends = (">", at_most, "(]") if self.strict is None else (">=", "<", "[)")
         high = None if self.high is None or self.high == np.inf else number(self._shown(self.high))
         low = None if self.low is None else number(self._shown(self.low))
         if self._is_empty_interval:
-            return f"{self.name} = 0"
+            return "= 0"
         if low is None and high is None:
-            return f"{self.name} not 0"
+            return "not 0"
+        if aligned:
+            above, up_to = above.ljust(2), up_to.ljust(2)
         if low is None:
-            found = f"{self.name} {up_to} {high}"
+            found = f"{up_to} {high}"
         elif high is None:
-            found = f"{self.name} {above}{gap}{low}"
+            found = f"{above} {low}"
         else:
-            found = f"{self.name} in {ends[0]}{low}, {high}{ends[1]}"
+            found = f"in {ends[0]}{low}, {high}{ends[1]}"
         if self.zero is None or self.zero == self._has_zero:
             return found
         return f"{found} or 0" if self.zero else f"{found} and not 0"
@@ -231,7 +234,7 @@ class Condition:
         if self.strict is None:
             return bound
         with np.errstate(over="ignore"):
-            return float(np.nextafter(self.strict(bound), self.strict(np.inf)))
+            return float(np.nextafter(self.strict(bound), self.strict(np.inf))) + 0.0
 
     def _set(self, max_categories: int) -> str:
         """The categories that pass or, if others pass or these are many, those that do not."""
@@ -241,8 +244,8 @@ class Condition:
         outside = tuple(name for name in names if name not in passing)
         negated = self.others or len(outside) <= max_categories < len(inside)
         if not negated or not outside:
-            return f"{self.name} in {in_braces(inside, max_categories)}"
-        return f"{self.name} not in {in_braces(outside, max_categories)}"
+            return f"in {in_braces(inside, max_categories)}"
+        return f"not in {in_braces(outside, max_categories)}"
 
     def _passing_codes(self) -> np.ndarray:
         """Whether each code of a category passes: bool (n_codes,)."""
@@ -280,6 +283,11 @@ def category_text(category: Any) -> str:
         value = float(category)
         return str(int(category)) if value.is_integer() else repr(value)
     return str(category)
+
+
+def one_line(name: str) -> str:
+    """A name without line breaks and other characters that cannot be printed, which are escaped."""
+    return name if name.isprintable() else repr(name)[1:-1]
 
 
 def shortest(bound: float) -> str:

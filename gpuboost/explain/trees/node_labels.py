@@ -12,7 +12,7 @@ import numpy as np
 
 from gpuboost.data.parameters import boolean, integer_at_least, one_of
 from gpuboost.engine.growth.tree import Tree
-from gpuboost.explain.trees.conditions import category_text
+from gpuboost.explain.trees.conditions import one_line
 from gpuboost.explain.trees.shown_model import PROBABILITIES, TERMS, ShownModel
 
 LINE_WIDTH = 36  # characters
@@ -120,8 +120,7 @@ class NodeLabels:
             for part, names in zip(parts, shown.classes, strict=True):
                 yield from self._list(part * weight, names)
             if self.options.show_classes:
-                pairs = zip(parts, shown.classes, strict=True)
-                yield "class", ", ".join(category_text(own[part.argmax()]) for part, own in pairs)
+                yield "class", shown.predicted(value)
             return
         names = shown.classes[0] if shown.classes else tuple(map(str, range(len(value))))
         if len(value) > 1:
@@ -129,7 +128,10 @@ class NodeLabels:
             return
         term = shown.term_name(self.number) if shown.kind == TERMS else None
         is_shown = term is not None and self.options.show_classes
-        yield f"value ({term})" if is_shown else "value", self.options.number(value[0])
+        yield (
+            f"value ({one_line(str(term))})" if is_shown else "value",
+            self.options.number(value[0]),
+        )
 
     def _list(self, values: np.ndarray, names: Sequence[str]) -> Iterator[tuple[str, str]]:
         """Values in brackets; of many, the largest with their names, without a name of the line."""
@@ -142,6 +144,6 @@ class NodeLabels:
         order = np.argsort(-values, kind="stable")
         largest = order[values[order] > 0.0].tolist()
         for k in largest[:_LARGEST]:
-            yield "", f"{category_text(names[k])}: {texts[k]}"
+            yield "", f"{one_line(names[k])}: {texts[k]}"
         if len(largest) > _LARGEST:
             yield "", f"... {len(largest) - _LARGEST} more"

@@ -10,7 +10,14 @@ import numpy as np
 
 from gpuboost.data.parameters import integer_at_least
 from gpuboost.engine.growth.tree import Tree
-from gpuboost.explain.trees.conditions import MAX_SHOWN, Condition, Path, extended, shortest
+from gpuboost.explain.trees.conditions import (
+    MAX_SHOWN,
+    Condition,
+    Path,
+    extended,
+    one_line,
+    shortest,
+)
 from gpuboost.explain.trees.leaf_rows import Leaf, MeasuredRows, TrainingRows, measured_rows
 from gpuboost.explain.trees.shown_model import PROBABILITIES, TERMS, ShownModel
 
@@ -102,7 +109,7 @@ class Rule:
             texts = [f"({text})" if _has_or(text) else text for text in texts]
         facts = [f"support {self.coverage:.1%}" if self.count is None else f"support {self.count}"]
         if self.precision is not None:
-            of_what = "" if self.majority is None else f" for {self.majority}"
+            of_what = "" if self.majority is None else f" for {one_line(self.majority)}"
             facts.append(f"precision {self.precision:.2f}{of_what}")
         if self.spread is not None:
             facts.append(f"{self.spread_name} {shortest(self.spread)}")
@@ -110,13 +117,12 @@ class Rule:
 
     def _prediction(self) -> str:
         """The prediction in words."""
-        kind, classes = self._model.kind, self._model.classes
+        kind = self._model.kind
         if kind == PROBABILITIES:
-            parts = self._model.by_output(np.array(self.value))
-            return ", ".join(own[part.argmax()] for own, part in zip(classes, parts, strict=True))
+            return self._model.predicted(np.array(self.value))
         if kind != TERMS:
             return ", ".join(map(shortest, self.value))
-        of_what = "" if self.output is None else f" of {self.output}"
+        of_what = "" if self.output is None else f" of {one_line(self.output)}"
         return f"raw prediction{of_what} {', '.join(f'{part:+.6g}' for part in self.value)}"
 
 

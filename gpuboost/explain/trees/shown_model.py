@@ -31,8 +31,11 @@ from gpuboost.estimators.imported.columns import (
 from gpuboost.estimators.imported.estimators import ImportedEstimator
 from gpuboost.estimators.imported.model import ALL_COLUMNS, BY_PROBABILITY, ImportedTrees
 from gpuboost.estimators.inputs.dataset import Dataset
-from gpuboost.explain.trees.conditions import Categories, Condition
+from gpuboost.explain.trees.conditions import Categories, Condition, one_line
+from gpuboost.interchange.from_treelite import TREELITE_NAME
+from gpuboost.interchange.from_xgboost import XGBOOST_NAME
 
+DIGITS_SAVED = 2  # per threshold of a model of treelite, if it is shown as ``x < t``
 # What the values of leaves are: probabilities of classes, predictions, or terms of a sum.
 PROBABILITIES, PREDICTIONS, TERMS = "probabilities", "predictions", "terms"
 
@@ -158,6 +161,11 @@ class ShownModel:
         parts = value.reshape(len(self.classes), -1)
         return [own[: len(names)] for own, names in zip(parts, self.classes, strict=True)]
 
+    def predicted(self, value: np.ndarray) -> str:
+        """Names of the most probable class of each output, given the probabilities of a node."""
+        pairs = zip(self.classes, self.by_output(value), strict=True)
+        return ", ".join(one_line(names[own.argmax()]) for names, own in pairs)
+
     # ---- splits --------------------------------------------------------------------------------
 
     def split(self, tree: Tree, node: int) -> tuple[Condition, Condition]:
@@ -212,18 +220,19 @@ class ShownModel:
     def _strict(self) -> Any:
         """The type of thresholds that are shown as ``x < t``; None if they are ``x <= t``.
 
-        Thresholds of XGBoost are stored here as the next smaller float32. They are recognised by
-        the number of digits.
+        Thresholds of XGBoost are stored as the next smaller float32. treelite does not say where a
+        model is from; there, such thresholds are recognised by the number of digits.
         """
         if self.columns is None:
             return None
         kind: Any = np.float32 if self.columns.float32 else np.float64
-        finite = self.trees.threshold[np.isfinite(self.trees.threshold)].astype(kind)
-        n_digits = [
-            sum(len(repr(each)) for each in own.tolist())
-            for own in (finite.astype(str), np.nextafter(finite, kind(np.inf)).astype(str))
-        ]
-        return kind if n_digits[1] < n_digits[0] else None
+        source = self.estimator.source_
+        if source == TREELITE_NAME:
+            finite = self.trees.threshold[np.isfinite(self.trees.threshold)].astype(kind)
+            above = np.nextafter(finite, kind(np.inf))
+            saved = sum(map(len, finite.astype(str))) - sum(map(len, above.astype(str)))
+            return kind if saved > DIGITS_SAVED * len(finite) else None
+        return kind if source == XGBOOST_NAME else None
 
     @cached_property
     def _numbers(self) -> dict[int, np.ndarray]:

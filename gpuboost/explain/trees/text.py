@@ -8,7 +8,7 @@ import numpy as np
 
 from gpuboost.data.parameters import boolean, integer_at_least
 from gpuboost.engine.growth.tree import Tree
-from gpuboost.explain.trees.conditions import MAX_SHOWN, Path, extended
+from gpuboost.explain.trees.conditions import MAX_SHOWN, Path, extended, one_line
 from gpuboost.explain.trees.shown_model import PROBABILITIES, TERMS, ShownModel
 
 
@@ -95,7 +95,7 @@ def export_text(
         else:
             for child, side in zip((1, 0), shown.split(own, node)[::-1], strict=True):
                 text = side.among(path).text(
-                    lambda x: f"{x:.{digits}f}", n_shown, show_missing, gap="  "
+                    lambda x: f"{x:.{digits}f}", n_shown, show_missing, aligned=True
                 )
                 todo.append((int(own.left[node]) + child, depth + 1, text, extended(path, side)))
     return "\n".join(lines) + "\n"
@@ -108,7 +108,9 @@ def leaf_text(
     own = shown.trees.trees[number]
     parts = shown.by_output(own.value[node])
     if shown.kind == PROBABILITIES:
-        best = [names[part.argmax()] for names, part in zip(shown.classes, parts, strict=True)]
+        best = [
+            one_line(names[part.argmax()]) for names, part in zip(shown.classes, parts, strict=True)
+        ]
         text = f"class: {', '.join(best)}"
         if show_weights:
             weights = [in_brackets(part * own.weight[node], decimals) for part in parts]
@@ -116,7 +118,7 @@ def leaf_text(
         return text
     several = shown.kind == TERMS and own.value.shape[1] == 1
     name = shown.term_name(number) if several else None
-    of_what = "" if name is None else f" ({name})"
+    of_what = "" if name is None else f" ({one_line(name)})"
     return f"value{of_what}: {in_brackets(parts[0], decimals)}"
 
 
