@@ -167,9 +167,9 @@ class Condition:
             The sign for "less than or equal".
         """
         name = one_line(self.name)
-        if self._is_empty:
+        if self.is_empty:
             return f"{name} is missing" if self.missing else f"{name} in {{}}"
-        if self._is_everything:
+        if self.is_everything:
             return f"{name} is {'anything' if self.missing else 'not missing'}"
         if self.categories is None:
             found = f"{name} {self._interval(number, aligned, at_most)}"
@@ -178,17 +178,12 @@ class Condition:
         return found + (" or missing" if self.missing and show_missing else "")
 
     @property
-    def is_trivial(self) -> bool:
-        """Whether all values pass, missing ones too."""
-        return self.missing and self._is_everything
-
-    @property
     def is_on_missing(self) -> bool:
         """Whether values only pass, or do not pass, because they are missing."""
-        return self._is_everything or self._is_empty
+        return self.is_everything or self.is_empty
 
     @property
-    def _is_everything(self) -> bool:
+    def is_everything(self) -> bool:
         """Whether all values that are not missing pass."""
         if self.categories is not None:
             known = self.known
@@ -198,7 +193,7 @@ class Condition:
         return not bounded and self.zero is not False
 
     @property
-    def _is_empty(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether no value that is not missing passes."""
         if self.categories is not None:
             return not self.categories and not self.others

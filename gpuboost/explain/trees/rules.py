@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from gpuboost.data.parameters import integer_at_least
+from gpuboost.data.parameters import boolean, integer_at_least
 from gpuboost.engine.growth.tree import Tree
 from gpuboost.explain.trees.conditions import (
     MAX_SHOWN,
@@ -102,9 +102,9 @@ class Rule:
     def __str__(self) -> str:
         return self.text()
 
-    def text(self, max_categories: int = MAX_SHOWN, show_missing: bool = True) -> str:
+    def text(self, max_categories: int = MAX_SHOWN) -> str:
         """The rule in words, with up to ``max_categories`` categories of each set."""
-        texts = [each.text(shortest, max_categories, show_missing) for each in self.conditions]
+        texts = [each.text(shortest, max_categories) for each in self.conditions]
         if len(texts) > 1:
             texts = [f"({text})" if _has_or(text) else text for text in texts]
         facts = [f"support {self.coverage:.1%}" if self.count is None else f"support {self.count}"]
@@ -138,6 +138,7 @@ def export_rules(
     sample_weight: Any = None,
     tree: int | None = None,
     max_rules: int | None = None,
+    show_missing: bool = True,
     feature_names: Any = None,
     class_names: Any = None,
 ) -> list[Rule]:
@@ -166,6 +167,9 @@ def export_rules(
         Number of the tree, from 0. None means all trees.
     max_rules : int, optional
         Maximum number of rules. None means all of a single tree, and 20 of several trees.
+    show_missing : bool
+        Whether conditions say if missing values pass. If not, missing values match no condition,
+        leaves that only they reach have no rule, and rules that differ in nothing else are one.
     feature_names, class_names : array-like of str, optional
         As in `export_text`.
 
@@ -193,20 +197,29 @@ def export_rules(
         rows = TrainingRows(shown)
     else:
         raise ValueError("y and sample_weight are those of the rows of X; pass X, too")
-    found = _distinct_rules(shown, numbers)
+    found = _distinct_rules(shown, numbers, boolean("show_missing", show_missing))
     found.sort(key=lambda rule: -rows.coverage(rule[1]))
     return [_rule(shown, rows, *each) for each in found[:limit]]
 
 
 def _distinct_rules(
-    shown: ShownModel, numbers: range
+    shown: ShownModel, numbers: range, show_missing: bool
 ) -> list[tuple[tuple[Condition, ...], list[Leaf]]]:
     """The conditions of the paths of some trees, and the leaves that each leads to."""
     found: dict[Any, tuple[tuple[Condition, ...], list[Leaf]]] = {}
     for number in numbers:
         column = int(shown.column[number])
         for node, path in _paths(shown, shown.trees.trees[number]):
-            conditions = tuple(each for each in path.values() if not each.is_trivial)
+            conditions = tuple(path.values())
+            if not show_missing:
+                conditions = tuple(replace(each, missing=False) for each in conditions)
+                if any(each.is_empty for each in conditions):
+                    continue
+            conditions = tuple(
+                each
+                for each in conditions
+                if not (each.is_everything and (each.missing or not show_missing))
+            )
             key = column, frozenset(conditions)
             found.setdefault(key, (conditions, []))[1].append((number, node))
     return list(found.values())

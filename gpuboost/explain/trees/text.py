@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -69,57 +71,63 @@ def export_text(
         It is no such model, or a parameter is invalid.
     """
     shown = ShownModel.of(model, feature_names, class_names)
-    own = shown.tree(tree)
+    shown.tree(tree)  # an error if there is none
     limit = np.inf if max_depth is None else integer_at_least("max_depth", max_depth, 0)
     width = integer_at_least("spacing", spacing, 1)
     digits = integer_at_least("decimals", decimals, 0)
+    words = {
+        "number": lambda bound: f"{bound:.{digits}f}",
+        "max_categories": integer_at_least("max_categories", max_categories, 1),
+        "show_missing": boolean("show_missing", show_missing),
+    }
     boolean("show_weights", show_weights)
-    boolean("show_missing", show_missing)
-    n_shown = integer_at_least("max_categories", max_categories, 1)
-    heights = _heights(own)
-    lines: list[str] = []
+    leaf = partial(_leaf_text, shown, tree, decimals=digits, show_weights=show_weights)
+    lines = _lines(shown, tree, limit, words, leaf)
+    bars = "|" + " " * width
+    return "".join(f"{bars * depth}|{'-' * width} {text}\n" for depth, text in lines)
 
-    def add(text: str, depth: int) -> None:
-        lines.append(f"{('|' + ' ' * width) * depth}|{'-' * width} {text}")
 
+def _lines(
+    shown: ShownModel,
+    number: int,
+    limit: float,
+    words: dict[str, Any],
+    leaf: Callable[[int], str],
+) -> Iterator[tuple[int, str]]:
+    """Depth and text of each line: conditions, leaves, and branches below the depth ``limit``."""
+    tree = shown.trees.trees[number]
+    heights = _heights(tree)
     # Nodes still to be written, the next one last; with each, the condition that leads to it.
     todo: list[tuple[int, int, str, Path]] = [(0, 0, "", {})]
     while todo:
         node, depth, before, path = todo.pop()
         if before:
-            add(before, depth - 1)
+            yield depth - 1, before
+        left = int(tree.left[node])
         if depth > limit and heights[node] > 1:
-            add(f"truncated branch of depth {heights[node]}", depth)
-        elif not own.left[node]:
-            add(leaf_text(shown, tree, node, digits, show_weights), depth)
+            yield depth, f"truncated branch of depth {heights[node]}"
+        elif not left:
+            yield depth, leaf(node)
         else:
-            for child, side in zip((1, 0), shown.split(own, node)[::-1], strict=True):
-                text = side.among(path).text(
-                    lambda x: f"{x:.{digits}f}", n_shown, show_missing, aligned=True
-                )
-                todo.append((int(own.left[node]) + child, depth + 1, text, extended(path, side)))
-    return "\n".join(lines) + "\n"
+            sides = shown.split(tree, node)
+            for child in (1, 0):
+                text = sides[child].among(path).text(**words, aligned=True)
+                todo.append((left + child, depth + 1, text, extended(path, sides[child])))
 
 
-def leaf_text(
-    shown: ShownModel, number: int, node: int, decimals: int, show_weights: bool = False
-) -> str:
-    """The class or the value of a node."""
-    own = shown.trees.trees[number]
-    parts = shown.by_output(own.value[node])
+def _leaf_text(shown: ShownModel, number: int, node: int, decimals: int, show_weights: bool) -> str:
+    """The class or the value of a leaf."""
+    tree = shown.trees.trees[number]
+    value = tree.value[node]
     if shown.kind == PROBABILITIES:
-        best = [
-            one_line(names[part.argmax()]) for names, part in zip(shown.classes, parts, strict=True)
-        ]
-        text = f"class: {', '.join(best)}"
-        if show_weights:
-            weights = [in_brackets(part * own.weight[node], decimals) for part in parts]
-            text = f"weights: {', '.join(weights)} {text}"
-        return text
-    several = shown.kind == TERMS and own.value.shape[1] == 1
-    name = shown.term_name(number) if several else None
+        text = f"class: {shown.predicted(value)}"
+        if not show_weights:
+            return text
+        parts = shown.by_output(value * tree.weight[node])
+        return f"weights: {', '.join(in_brackets(part, decimals) for part in parts)} {text}"
+    name = shown.term_name(number) if shown.kind == TERMS and len(value) == 1 else None
     of_what = "" if name is None else f" ({one_line(name)})"
-    return f"value{of_what}: {in_brackets(parts[0], decimals)}"
+    return f"value{of_what}: {in_brackets(value, decimals)}"
 
 
 def in_brackets(values: np.ndarray, decimals: int) -> str:
