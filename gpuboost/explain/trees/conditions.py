@@ -282,7 +282,7 @@ def category_text(category: Any) -> str:
 
 def one_line(name: str) -> str:
     """A name without line breaks and other characters that cannot be printed, which are escaped."""
-    return name if name.isprintable() else repr(name)[1:-1]
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in name)
 
 
 def shortest(bound: float) -> str:

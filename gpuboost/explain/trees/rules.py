@@ -210,18 +210,13 @@ def _distinct_rules(
     for number in numbers:
         column = int(shown.column[number])
         for node, path in _paths(shown, shown.trees.trees[number]):
-            conditions = tuple(path.values())
+            conditions = [c for c in path.values() if not (c.is_everything and c.missing)]
             if not show_missing:
-                conditions = tuple(replace(each, missing=False) for each in conditions)
+                conditions = [replace(each, missing=False) for each in conditions]
                 if any(each.is_empty for each in conditions):
                     continue
-            conditions = tuple(
-                each
-                for each in conditions
-                if not (each.is_everything and (each.missing or not show_missing))
-            )
             key = column, frozenset(conditions)
-            found.setdefault(key, (conditions, []))[1].append((number, node))
+            found.setdefault(key, (tuple(conditions), []))[1].append((number, node))
     return list(found.values())
 
 
