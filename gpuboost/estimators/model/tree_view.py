@@ -52,7 +52,8 @@ class ThresholdsByNode:
             raise TypeError(
                 f"node {place} splits on categories and has no threshold; categories_left({place}) "
                 "of tree_ has the codes that go left, and is_categorical says which nodes are such "
-                "splits. scikit-learn's export_text, export_graphviz and plot_tree cannot show them"
+                "splits. scikit-learn's export_text, export_graphviz and plot_tree cannot show them; "
+                "those of gpuboost.explain can"
             )
         return found
 
@@ -79,7 +80,8 @@ class TreeView:
     Nodes are numbered breadth-first (scikit-learn: depth-first). Categorical splits have no
     threshold; ``categories_left(node)`` returns the codes that a split sends left. In a tree with
     such splits, ``threshold`` can only be read node by node (see `ThresholdsByNode`), so
-    scikit-learn's `export_text` and `plot_tree` raise an error. Methods take an X as `predict` of
+    scikit-learn's `export_text` and `plot_tree` raise an error; the functions of
+    `gpuboost.explain` show it. Methods take an X as `predict` of
     the estimator does, but not a `Dataset`, and match columns by position.
 
     Attributes

@@ -81,8 +81,8 @@ class SingleTree(TreeModel):
     ----------
     tree_ : TreeView
         The nodes, as arrays with scikit-learn's names. Categorical splits have no threshold, so
-        `export_text` raises an error; ``tree_.categories_left(node)`` returns the codes of the
-        categories that go left.
+        scikit-learn's `export_text` raises an error, but not that of `gpuboost.explain`;
+        ``tree_.categories_left(node)`` returns the codes of the categories that go left.
     max_features_ : int
         Number of candidate features at each node.
     """

@@ -39,10 +39,10 @@ class Categories:
     codes: np.ndarray
     others: int | None = None
 
-    def side(self, passes: np.ndarray, others: bool) -> dict[str, Any]:
+    def side(self, passes: np.ndarray, others: bool, missing: bool) -> dict[str, Any]:
         """The fields of a `Condition` that lets some categories pass: bool (n_categories,)."""
         inside = tuple(name for name, own in zip(self.names, passes, strict=True) if own)
-        return {"categories": inside, "others": others, "known": self}
+        return {"categories": inside, "others": others, "missing": missing, "known": self}
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,8 @@ class Condition:
         if self.zero is not None or other.zero is not None:
             zero = self._zero_passes and other._zero_passes
         low, high = max(lows, default=None), min(highs, default=None)
-        return replace(self, low=low, high=high, missing=missing, zero=zero)
+        bounds: dict[str, Any] = {"low": low, "high": high, "missing": missing, "zero": zero}
+        return Condition(self.feature, self.name, **bounds, strict=self.strict)
 
     def among(self, path: Path) -> Condition:
         """The condition for the rows that have passed those of a path, without what these exclude.

@@ -41,21 +41,20 @@ class TrainingRows:
     shown: ShownModel
 
     @cached_property
-    def _sizes(self) -> np.ndarray:
-        """Number of rows of each node, or total weight if the numbers are not known."""
+    def _shares(self) -> np.ndarray:
+        """Fraction of the rows of a tree in each node: float64 (n_nodes,)."""
         trees = self.shown.trees
-        return trees.count.astype(np.float64) if self.shown.has_counts else trees.weight
+        sizes = trees.count if self.shown.has_counts else trees.weight
+        whole = np.repeat(sizes[trees.offset[:-1]], np.diff(trees.offset))
+        return sizes / np.where(whole > 0, whole, 1)
 
-    def _places(self, leaves: Sequence[Leaf]) -> np.ndarray:
+    def _places(self, leaves: Sequence[Leaf]) -> list[int]:
         offset = self.shown.trees.offset
-        return np.array([offset[tree] + node for tree, node in leaves])
+        return [int(offset[tree]) + node for tree, node in leaves]
 
     def coverage(self, leaves: Sequence[Leaf]) -> float:
         """Mean fraction of the rows of a tree that reach its leaf."""
-        roots = self.shown.trees.offset[[tree for tree, _ in leaves]]
-        whole = self._sizes[roots]
-        shares = self._sizes[self._places(leaves)] / np.where(whole > 0.0, whole, 1.0)
-        return float(shares.sum() / len(leaves))
+        return float(self._shares[self._places(leaves)].sum() / len(leaves))
 
     def facts(self, leaves: Sequence[Leaf], value: np.ndarray) -> RowFacts:
         """What is known of the rows of leaves that are one rule with the given value."""

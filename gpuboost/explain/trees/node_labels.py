@@ -59,7 +59,7 @@ class GraphOptions:
     def quoted(self, lines: Sequence[str]) -> str:
         """Lines as a string of the DOT language, or as HTML."""
         shown = ["".join(c if c.isprintable() else " " for c in line) for line in lines]
-        # Graphviz replaces \\N and the like, also in HTML, and entities such as &lt;, also in strings.
+        # Graphviz replaces \\N and the like also in HTML, and entities (&lt;) also in strings.
         shown = [line.replace("\\", "\\\\") for line in shown]
         if self.special_characters:
             return f"<{'<br/>'.join(map(escape, shown))}>"

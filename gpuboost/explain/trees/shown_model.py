@@ -172,28 +172,25 @@ class ShownModel:
         """The conditions for the left and for the right child of a node."""
         column, missing_left = int(tree.feature[node]), bool(tree.missing_left[node])
         own = SplitColumn(column) if self.columns is None else self.columns.columns[column]
-        of_feature = self._condition(own.source)
+        name = self.features[own.source]
         if tree.category[node] >= 0:
             mask = tree.masks[tree.category[node]].astype("<u4")
             bits = np.unpackbits(mask.view(np.uint8), bitorder="little").astype(bool)
-            return self._sides_of_categories(of_feature, own, bits, missing_left)
-        threshold = float(tree.threshold[node])
+            sides = self._sides_of_categories(own, bits, missing_left)
+            return Condition(own.source, name, **sides[0]), Condition(own.source, name, **sides[1])
+        threshold, strict = float(tree.threshold[node]), self._strict
         if own.missing == NAN_IS_ZERO:
             missing_left = threshold >= 0.0
-        zeros = (missing_left, not missing_left) if own.missing == ZERO_IS_MISSING else (None, None)
-        return (
-            replace(of_feature, high=threshold, missing=missing_left, zero=zeros[0]),
-            replace(of_feature, low=threshold, missing=not missing_left, zero=zeros[1]),
-        )
-
-    def _condition(self, feature: int) -> Condition:
-        """A condition on a feature without bounds."""
-        return Condition(feature, self.features[feature], strict=self._strict)
+        is_exception = own.missing == ZERO_IS_MISSING
+        zeros = (missing_left, not missing_left) if is_exception else (None, None)
+        left = {"high": threshold, "missing": missing_left, "zero": zeros[0], "strict": strict}
+        right = {"low": threshold, "missing": not missing_left, "zero": zeros[1], "strict": strict}
+        return Condition(own.source, name, **left), Condition(own.source, name, **right)
 
     def _sides_of_categories(
-        self, of_feature: Condition, column: SplitColumn, bits: np.ndarray, missing_left: bool
-    ) -> tuple[Condition, Condition]:
-        """The two sides of a categorical split whose left codes are given: bool (256,)."""
+        self, column: SplitColumn, bits: np.ndarray, missing_left: bool
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Fields of the two sides of a categorical split; ``bits`` (256,) are its left codes."""
         known, others_left = self.categories[column.source], False
         codes = known.codes
         if self.columns is not None:
@@ -202,18 +199,10 @@ class ShownModel:
             codes = _codes_in_column(self._numbers[column.source], column)
             if rule == ROUNDED:
                 missing_left = others_left
-            if rule == KNOWN:
-                others_left = missing_left
         left, has_others = bits[codes], known.others is not None
         return (
-            replace(
-                of_feature, **known.side(left, has_others and others_left), missing=missing_left
-            ),
-            replace(
-                of_feature,
-                **known.side(~left, has_others and not others_left),
-                missing=not missing_left,
-            ),
+            known.side(left, has_others and others_left, missing_left),
+            known.side(~left, has_others and not others_left, not missing_left),
         )
 
     @cached_property

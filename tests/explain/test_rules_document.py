@@ -1,0 +1,21 @@
+"""docs/rules.md shows what its examples print."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "rules.md"
+
+
+def test_the_document_shows_the_printed_text_and_rules(capsys: pytest.CaptureFixture[str]) -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    examples = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    shown = re.findall(r"^```\n([^`]+)^```", text, flags=re.MULTILINE)
+    shown = [each for each in shown if "|---" in each or "->" in each]
+    assert len(shown) == 2
+    for code, wanted in zip(examples, shown, strict=False):
+        exec(compile(code, str(DOCUMENT), "exec"), {})
+        assert capsys.readouterr().out.startswith(wanted)
