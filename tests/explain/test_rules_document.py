@@ -12,9 +12,9 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "rules.md"
 
 def test_the_document_shows_the_printed_text_and_rules(capsys: pytest.CaptureFixture[str]) -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
-    examples = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
-    shown = re.findall(r"^```\n([^`]+)^```", text, flags=re.MULTILINE)
-    shown = [each for each in shown if "|---" in each or "->" in each]
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    examples = [own for language, own in blocks if language == "python"]
+    shown = [own for language, own in blocks if not language]
     assert len(shown) == 2
     for code, wanted in zip(examples, shown, strict=False):
         exec(compile(code, str(DOCUMENT), "exec"), {})

@@ -147,6 +147,7 @@ def test_deep_trees_need_no_recursion() -> None:
         ({"tree": 1}, ValueError, "tree must be an integer from 0 to 0, got 1"),
         ({"feature_names": ["a"]}, ValueError, "feature_names must contain 5 elements, got 1"),
         ({"class_names": ["a"]}, ValueError, "as many elements as there are classes"),
+        ({"class_names": ["a", "b", "a"]}, ValueError, "class_names must be distinct"),
         ({"max_depth": -1}, ValueError, "max_depth"),
         ({"decimals": 1.5}, TypeError, "decimals"),
         ({"show_missing": 1}, TypeError, "show_missing"),

@@ -52,8 +52,8 @@ class ThresholdsByNode:
             raise TypeError(
                 f"node {place} splits on categories and has no threshold; categories_left({place}) "
                 "of tree_ has the codes that go left, and is_categorical says which nodes are such "
-                "splits. scikit-learn's export_text, export_graphviz and plot_tree cannot show them; "
-                "those of gpuboost.explain can"
+                "splits. scikit-learn's export_text, export_graphviz and plot_tree cannot show "
+                "them; gpuboost.explain can"
             )
         return found
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpuboost.engine.growth.tree import Tree
-from gpuboost.explain.trees.shown_model import PROBABILITIES, TERMS, ShownModel
+from gpuboost.explain.trees.shown_model import CLASS_PROBABILITIES, TERMS, ShownModel
 
 WHITE, GREY = "#ffffff", "#c0c0c0"
 _DARK = 0.45  # luminance below which text is white
@@ -44,7 +44,7 @@ def fill_of_nodes(shown: ShownModel, tree: Tree) -> Callable[[int], str]:
     width = tree.value.shape[1]
     has_value = np.ones(tree.node_count, bool) if shown.has_inner_values else tree.left == 0
     strength: Any
-    if shown.kind == PROBABILITIES and len(shown.classes) == 1:
+    if shown.kind == CLASS_PROBABILITIES and len(shown.classes) == 1:
         share = np.sort(tree.value, axis=1)
         second = share[:, -2] if width > 1 else np.ones(len(share))
         strength = (share[:, -1] - second) / np.where(second < 1.0, 1.0 - second, 1.0)

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpuboost.data.arrays import copy_device_array_to_host, is_on_device
 from gpuboost.data.validation import check_same_length, check_targets, check_weights, read_target
-from gpuboost.explain.trees.shown_model import PREDICTIONS, PROBABILITIES, ShownModel
+from gpuboost.explain.trees.shown_model import CLASS_PROBABILITIES, PREDICTIONS, ShownModel
 
 Leaf = tuple[int, int]  # number of the tree, and of the node
 STANDARD_DEVIATION, ROOT_MEAN_VARIANCE = "standard deviation", "root mean variance of outputs"
@@ -59,7 +59,7 @@ class TrainingRows:
     def facts(self, leaves: Sequence[Leaf], value: np.ndarray) -> RowFacts:
         """What is known of the rows of leaves that are one rule with the given value."""
         shown, trees, at = self.shown, self.shown.trees, self._places(leaves)
-        is_single = shown.kind == PROBABILITIES and len(shown.classes) == 1
+        is_single = shown.kind == CLASS_PROBABILITIES and len(shown.classes) == 1
         count = round(float(trees.count[at].sum() / len(at))) if shown.has_counts else None
         spread, name = None, None
         if shown.kind == PREDICTIONS and shown.criterion is not None:
@@ -145,7 +145,7 @@ class MeasuredRows:
     ) -> None:
         """Add the share of the rows of the predicted classes, or of the most frequent class."""
         shown = self.shown
-        if shown.kind == PROBABILITIES:
+        if shown.kind == CLASS_PROBABILITIES:
             predicted = [own.argmax() for own in shown.by_output(value)]
         else:
             predicted = [np.bincount(y[:, 0], share, len(shown.classes[0])).argmax()]

@@ -13,11 +13,11 @@ import numpy as np
 from gpuboost.data.parameters import boolean, integer_at_least, one_of
 from gpuboost.engine.growth.tree import Tree
 from gpuboost.explain.trees.conditions import one_line
-from gpuboost.explain.trees.shown_model import PROBABILITIES, TERMS, ShownModel
+from gpuboost.explain.trees.shown_model import CLASS_PROBABILITIES, TERMS, ShownModel
 
 LINE_WIDTH = 36  # characters
 MAX_VALUES = 10  # of a node with more classes, only the largest ones are shown
-_LARGEST = 3
+_N_LARGEST = 3
 _ROUNDING = 1e-12  # of weights that are probabilities times the weight of the node
 _COMPARISON = re.compile(r"(<=?|>=?|\N{LESS-THAN OR EQUAL TO}) (\S+)$")
 
@@ -116,7 +116,7 @@ class NodeLabels:
         """Names and texts of the values, and of the class; an empty name is not shown."""
         shown, value = self.shown, self.tree.value[node]
         parts = shown.by_output(value)
-        if shown.kind == PROBABILITIES:
+        if shown.kind == CLASS_PROBABILITIES:
             weight = 1.0 if self.options.proportion else self.tree.weight[node]
             for part, names in zip(parts, shown.classes, strict=True):
                 yield from self._list(part * weight, names)
@@ -144,7 +144,7 @@ class NodeLabels:
             return
         order = np.argsort(-values, kind="stable")
         largest = order[values[order] > 0.0].tolist()
-        for k in largest[:_LARGEST]:
+        for k in largest[:_N_LARGEST]:
             yield "", f"{one_line(names[k])}: {texts[k]}"
-        if len(largest) > _LARGEST:
-            yield "", f"... {len(largest) - _LARGEST} more"
+        if len(largest) > _N_LARGEST:
+            yield "", f"... {len(largest) - _N_LARGEST} more"

@@ -19,7 +19,7 @@ from gpuboost.explain.trees.conditions import (
     shortest,
 )
 from gpuboost.explain.trees.leaf_rows import Leaf, MeasuredRows, TrainingRows, measured_rows
-from gpuboost.explain.trees.shown_model import PROBABILITIES, TERMS, ShownModel
+from gpuboost.explain.trees.shown_model import CLASS_PROBABILITIES, TERMS, ShownModel
 
 TOP_RULES = 20  # of an ensemble
 
@@ -118,7 +118,7 @@ class Rule:
     def _prediction(self) -> str:
         """The prediction in words."""
         kind = self._model.kind
-        if kind == PROBABILITIES:
+        if kind == CLASS_PROBABILITIES:
             return self._model.predicted(np.array(self.value))
         if kind != TERMS:
             return ", ".join(map(shortest, self.value))
@@ -240,9 +240,9 @@ def _rule(
     leaves: list[Leaf],
 ) -> Rule:
     """The rule of leaves with the same conditions."""
-    value = _joint_value(shown, leaves)
+    value = _value_of_leaves(shown, leaves)
     output = None
-    if shown.kind == PROBABILITIES:
+    if shown.kind == CLASS_PROBABILITIES:
         best = [int(own.argmax()) for own in shown.by_output(value)]
         prediction = tuple(own.tolist()[k] for own, k in zip(shown.labels, best, strict=True))
     else:
@@ -260,7 +260,7 @@ def _rule(
     )
 
 
-def _joint_value(shown: ShownModel, leaves: list[Leaf]) -> np.ndarray:
+def _value_of_leaves(shown: ShownModel, leaves: list[Leaf]) -> np.ndarray:
     """The sum of the values of some leaves, or their mean by the weights of the leaves."""
     trees = [shown.trees.trees[tree] for tree, _ in leaves]
     values = np.array([own.value[node] for own, (_, node) in zip(trees, leaves, strict=True)])

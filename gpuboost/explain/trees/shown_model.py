@@ -37,7 +37,7 @@ from gpuboost.interchange.from_xgboost import XGBOOST_NAME
 
 DIGITS_SAVED = 2  # per threshold of a model of treelite, if it is shown as ``x < t``
 # What the values of leaves are: probabilities of classes, predictions, or terms of a sum.
-PROBABILITIES, PREDICTIONS, TERMS = "probabilities", "predictions", "terms"
+CLASS_PROBABILITIES, PREDICTIONS, TERMS = "probabilities", "predictions", "terms"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -56,7 +56,7 @@ class ShownModel:
         Names of the features.
     columns : SplitColumns or None
         The columns that the trees of an imported model split on; None if these are those of X.
-    kind : {PROBABILITIES, PREDICTIONS, TERMS}
+    kind : {CLASS_PROBABILITIES, PREDICTIONS, TERMS}
         What the values of leaves are.
     labels : tuple of ndarray
         Class labels of each output; empty for a regression.
@@ -135,7 +135,10 @@ class ShownModel:
     @cached_property
     def has_counts(self) -> bool:
         """Whether the numbers of rows are known; XGBoost stores sums of hessians only."""
-        return bool((self.trees.count[self.trees.offset[:-1]] > 0).all())
+        roots = self.trees.offset[:-1]
+        known = self.trees.count[roots] > 0
+        # LightGBM does not store them for trees without a split.
+        return bool(known.any() and (known | (self.trees.left[roots] == 0)).all())
 
     @property
     def has_inner_values(self) -> bool:
@@ -156,7 +159,7 @@ class ShownModel:
 
     def by_output(self, value: np.ndarray) -> list[np.ndarray]:
         """The values of a node by output, without those of classes that an output lacks."""
-        if self.kind != PROBABILITIES:
+        if self.kind != CLASS_PROBABILITIES:
             return [value]
         parts = value.reshape(len(self.classes), -1)
         return [own[: len(names)] for own, names in zip(parts, self.classes, strict=True)]
@@ -311,7 +314,7 @@ def _of_own(own: TreeModel) -> dict[str, Any]:
         if k == 1 and held.ensemble.n_values > 1:
             column[:] = ALL_COLUMNS
         return {"kind": TERMS, "column": column, "criterion": None}
-    kind = PROBABILITIES if hasattr(own, "classes_") else PREDICTIONS
+    kind = CLASS_PROBABILITIES if hasattr(own, "classes_") else PREDICTIONS
     column = np.full(n_trees, ALL_COLUMNS, np.int32)
     template = held.batches[0].template or own._tree
     criterion = getattr(template, "criterion", None)
@@ -328,7 +331,7 @@ def _of_imported(held: ImportedTrees, labels: tuple[np.ndarray, ...]) -> dict[st
         of_classes = held.decision == BY_PROBABILITY and width == len(labels) * max(
             map(len, labels)
         )
-        kind = PROBABILITIES if of_classes else TERMS
+        kind = CLASS_PROBABILITIES if of_classes else TERMS
     column = np.full_like(rule.column, ALL_COLUMNS) if kind != TERMS else rule.column
     return {"kind": kind, "column": column, "criterion": None}
 
@@ -365,4 +368,6 @@ def _class_names(labels: tuple[np.ndarray, ...], given: Any) -> tuple[tuple[str,
         raise ValueError(
             f"class_names must contain as many elements as there are classes, {wanted}, got {sizes}"
         )
+    if any(len(set(own)) < len(own) for own in found):
+        raise ValueError(f"class_names must be distinct, got {given!r:.80}")
     return found

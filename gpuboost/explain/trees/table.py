@@ -9,15 +9,21 @@ import numpy as np
 
 from gpuboost.data.parameters import one_of
 from gpuboost.explain.trees.conditions import category_text
-from gpuboost.explain.trees.shown_model import PROBABILITIES, TERMS, ShownModel
+from gpuboost.explain.trees.shown_model import CLASS_PROBABILITIES, TERMS, ShownModel
 
 # Types of columns: in pandas and polars, and of the function of pyarrow that makes the type.
-_INTEGER, _NUMBER, _TRUTH, _TEXT, _TEXTS = "Int64", "Float64", "Boolean", "String", "List"
-_PANDAS = {_INTEGER: "Int64", _NUMBER: "float64", _TRUTH: "boolean", _TEXT: "str", _TEXTS: "object"}
-_ARROW = {_INTEGER: "int64", _NUMBER: "float64", _TRUTH: "bool_", _TEXT: "string"}
+_INT64, _FLOAT64, _BOOLEAN, _STRING, _STRINGS = "Int64", "Float64", "Boolean", "String", "List"
+_PANDAS = {
+    _INT64: "Int64",
+    _FLOAT64: "float64",
+    _BOOLEAN: "boolean",
+    _STRING: "str",
+    _STRINGS: "object",
+}
+_ARROW = {_INT64: "int64", _FLOAT64: "float64", _BOOLEAN: "bool_", _STRING: "string"}
 _INSTALL = {"pandas": "pandas", "polars": "polars", "arrow": "pyarrow"}
 
-Columns = dict[str, tuple[str, list[Any]]]  # type and values of each column, None where empty
+NodeColumns = dict[str, tuple[str, list[Any]]]  # type and values of each column, None where empty
 
 
 def trees_to_dataframe(
@@ -85,35 +91,35 @@ def trees_to_dataframe(
     return _MAKERS[kind](library, columns)
 
 
-def _columns(shown: ShownModel) -> Columns:
+def _columns(shown: ShownModel) -> NodeColumns:
     """The columns of the table."""
     trees, sizes = shown.trees, np.diff(shown.trees.offset)
     is_split, is_set = trees.left > 0, trees.category >= 0
     left = np.where(is_split, trees.left, 0)
     feature, categories, others, missing = _splits(shown)
     has_values = np.ones(len(left), bool) if shown.has_inner_values else ~is_split
-    found: Columns = {
-        "tree": (_INTEGER, np.repeat(np.arange(len(sizes)), sizes).tolist()),
-        "node": (_INTEGER, np.concatenate([np.arange(size) for size in sizes]).tolist()),
-        "depth": (_INTEGER, np.concatenate([own.depths() for own in trees.trees]).tolist()),
-        "feature": (_TEXT, feature),
-        "threshold": (_NUMBER, _where(is_split & ~is_set, trees.threshold)),
-        "categories": (_TEXTS, categories),
-        "others_left": (_TRUTH, others),
-        "missing_left": (_TRUTH, missing),
-        "left": (_INTEGER, _where(is_split, left)),
-        "right": (_INTEGER, _where(is_split, left + 1)),
+    found: NodeColumns = {
+        "tree": (_INT64, np.repeat(np.arange(len(sizes)), sizes).tolist()),
+        "node": (_INT64, np.concatenate([np.arange(size) for size in sizes]).tolist()),
+        "depth": (_INT64, np.concatenate([own.depths() for own in trees.trees]).tolist()),
+        "feature": (_STRING, feature),
+        "threshold": (_FLOAT64, _where(is_split & ~is_set, trees.threshold)),
+        "categories": (_STRINGS, categories),
+        "others_left": (_BOOLEAN, others),
+        "missing_left": (_BOOLEAN, missing),
+        "left": (_INT64, _where(is_split, left)),
+        "right": (_INT64, _where(is_split, left + 1)),
     }
     for name, values in _values(shown):
-        found[name] = _NUMBER, _where(has_values, values)
+        found[name] = _FLOAT64, _where(has_values, values)
     if shown.kind == TERMS and trees.n_values == 1 and shown.n_columns > 1:
         names = [shown.term_name(t) for t in range(trees.n_trees)]
-        found["output"] = _TEXT, np.repeat(np.array(names, dtype=object), sizes).tolist()
+        found["output"] = _STRING, np.repeat(np.array(names, dtype=object), sizes).tolist()
     counts = np.repeat(trees.count[trees.offset[:-1]] > 0, sizes)
-    found["gain"] = _NUMBER, _where(is_split, trees.impurity_decrease)
-    found["cover"] = _NUMBER, trees.weight.tolist()
-    found["count"] = _INTEGER, _where(counts, trees.count)
-    found["impurity"] = _NUMBER, _where(~np.isnan(trees.impurity), trees.impurity)
+    found["gain"] = _FLOAT64, _where(is_split, trees.impurity_decrease)
+    found["cover"] = _FLOAT64, trees.weight.tolist()
+    found["count"] = _INT64, _where(counts, trees.count)
+    found["impurity"] = _FLOAT64, _where(~np.isnan(trees.impurity), trees.impurity)
     return found
 
 
@@ -140,7 +146,7 @@ def _values(shown: ShownModel) -> list[tuple[str, np.ndarray]]:
     trees = shown.trees
     if trees.n_values == 1:
         return [("value", trees.value[:, 0])]
-    if shown.kind == PROBABILITIES:
+    if shown.kind == CLASS_PROBABILITIES:
         parts = trees.value.reshape(len(trees.value), len(shown.classes), -1)
         return [
             (f"value_{name}" if len(shown.classes) == 1 else f"value_{output}_{name}", own[:, k])
@@ -157,7 +163,7 @@ def _where(mask: np.ndarray, values: np.ndarray) -> list[Any]:
     return [value if own else None for own, value in zip(mask, values.tolist(), strict=True)]
 
 
-def _to_pandas(pandas: Any, columns: Columns) -> Any:
+def _to_pandas(pandas: Any, columns: NodeColumns) -> Any:
     return pandas.DataFrame(
         {
             name: pandas.Series(values, dtype=_PANDAS[kind])
@@ -166,16 +172,18 @@ def _to_pandas(pandas: Any, columns: Columns) -> Any:
     )
 
 
-def _to_polars(polars: Any, columns: Columns) -> Any:
+def _to_polars(polars: Any, columns: NodeColumns) -> Any:
     types = {name: getattr(polars, kind) for name, (kind, _) in columns.items()}
     types["categories"] = polars.List(polars.String)
     return polars.DataFrame({name: values for name, (_, values) in columns.items()}, schema=types)
 
 
-def _to_arrow(pyarrow: Any, columns: Columns) -> Any:
+def _to_arrow(pyarrow: Any, columns: NodeColumns) -> Any:
     def made(kind: str) -> Any:
         return (
-            pyarrow.list_(pyarrow.string()) if kind == _TEXTS else getattr(pyarrow, _ARROW[kind])()
+            pyarrow.list_(pyarrow.string())
+            if kind == _STRINGS
+            else getattr(pyarrow, _ARROW[kind])()
         )
 
     return pyarrow.table(

@@ -11,7 +11,7 @@ import numpy as np
 from gpuboost.data.parameters import boolean, integer_at_least
 from gpuboost.engine.growth.tree import Tree
 from gpuboost.explain.trees.conditions import MAX_SHOWN, Path, extended, one_line
-from gpuboost.explain.trees.shown_model import PROBABILITIES, TERMS, ShownModel
+from gpuboost.explain.trees.shown_model import CLASS_PROBABILITIES, TERMS, ShownModel
 
 
 def export_text(
@@ -119,7 +119,7 @@ def _leaf_text(shown: ShownModel, number: int, node: int, decimals: int, show_we
     """The class or the value of a leaf."""
     tree = shown.trees.trees[number]
     value = tree.value[node]
-    if shown.kind == PROBABILITIES:
+    if shown.kind == CLASS_PROBABILITIES:
         text = f"class: {shown.predicted(value)}"
         if not show_weights:
             return text
