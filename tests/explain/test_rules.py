@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any
+import re
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -190,6 +191,28 @@ def test_models_without_counts_have_a_support_by_weight() -> None:
     assert 0.0 < rule.coverage <= 1.0 and export_rules(model, X)[0].count
 
 
+def test_missing_categories_of_lightgbm_are_other_categories() -> None:
+    """Also if the bit of a split by which missing numbers would go left is set."""
+    lightgbm = pytest.importorskip("lightgbm")
+    given = {"num_leaves": 6, "verbose": -1, "min_data_per_group": 5, "num_threads": 1}
+    data = lightgbm.Dataset(numbers(), classes(), categorical_feature=[3])
+    text = lightgbm.train(given, data, 3).model_to_string()
+
+    def with_bit(line: re.Match[str]) -> str:
+        kinds = [int(kind) | (int(kind) & 1) << 1 for kind in line[1].split()]
+        return f"decision_type={' '.join(map(str, kinds))}"
+
+    changed = re.sub(r"decision_type=([\d ]+)", with_bit, text)
+    assert changed != text
+    model, X = gpuboost.from_lightgbm(changed), numbers()
+    assert np.isnan(X[:, 3]).any()
+    for rule in export_rules(model):
+        tree, node = rule.leaves[0]
+        np.testing.assert_array_equal(rule.matches(X), model.apply(X)[:, tree] == node)
+        of_city = [each for each in rule.conditions if each.feature == 3]
+        assert all(each.missing == each.others for each in of_city)
+
+
 def test_several_outputs_of_classes() -> None:
     model, X = case_of("tree-outputs")
     y, leaves = target_of("tree-outputs"), leaves_of(model, X)[:, 0]
@@ -212,6 +235,18 @@ def test_rules_match_frames_and_sparse_matrices() -> None:
     for rule in export_rules(model):
         sparse = rule.matches(scipy.sparse.csr_array(filled))
         np.testing.assert_array_equal(sparse, rule.matches(filled))
+
+
+def test_rows_on_a_gpu_are_copied_to_the_host() -> None:
+    class OnGpu:
+        __cuda_array_interface__: ClassVar[dict[str, Any]] = {}
+
+        def get(self) -> np.ndarray:
+            return X
+
+    model, X = case_of("tree-classifier")
+    for rule in export_rules(model):
+        np.testing.assert_array_equal(rule.matches(OnGpu()), rule.matches(X))
 
 
 @pytest.mark.parametrize(
