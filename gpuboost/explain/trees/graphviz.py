@@ -10,7 +10,7 @@ import numpy as np
 
 from gpuboost.explain.trees.colours import GREY, fill_of_nodes, text_colour
 from gpuboost.explain.trees.conditions import MAX_SHOWN, Condition, Path, extended
-from gpuboost.explain.trees.node_labels import GraphOptions, NodeLabels
+from gpuboost.explain.trees.node_labels import AT_MOST, GraphOptions, NodeLabels
 from gpuboost.explain.trees.shown_model import ShownModel
 
 
@@ -166,7 +166,7 @@ def _styles(options: GraphOptions) -> Iterator[str]:
 
 def _question(left: Condition, options: GraphOptions) -> str:
     """The condition of the left side, without missing values."""
-    at_most = "\N{LESS-THAN OR EQUAL TO}" if options.special_characters else "<="
+    at_most = AT_MOST if options.special_characters else "<="
     return left.text(options.number, options.max_categories, show_missing=False, at_most=at_most)
 
 

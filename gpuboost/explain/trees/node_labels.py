@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from html import escape
+from html import escape, unescape
 from textwrap import wrap
 
 import numpy as np
@@ -19,7 +19,9 @@ LINE_WIDTH = 36  # characters
 MAX_VALUES = 10  # of a node with more classes, only the largest ones are shown
 _N_LARGEST = 3
 _ROUNDING = 1e-12  # of weights that are probabilities times the weight of the node
-_COMPARISON = re.compile(r"(<=?|>=?|\N{LESS-THAN OR EQUAL TO}) (\S+)$")
+# Characters that are not ASCII: the sign, and a space at which no line is broken.
+AT_MOST, _NO_BREAK = unescape("&le;"), unescape("&nbsp;")
+_COMPARISON = re.compile(rf"(<=?|>=?|{AT_MOST}) (\S+)$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,8 +94,8 @@ class NodeLabels:
         if options.node_ids:
             found.append(f"{'node ' if is_labelled else ''}#{node}")
         if question is not None:
-            # A comparison and its number stay in one line, by a space that is not a place to break.
-            found += wrap(_COMPARISON.sub("\\1\u00a0\\2", question), LINE_WIDTH)
+            # A comparison and its number stay in one line.
+            found += wrap(_COMPARISON.sub(rf"\1{_NO_BREAK}\2", question), LINE_WIDTH)
         if options.impurity and self.shown.criterion is not None:
             found.append(labelled(self.shown.criterion, options.number(tree.impurity[node])))
         found.append(labelled(*self._size(node)))
