@@ -12,11 +12,28 @@ if TYPE_CHECKING:
         top_shap,
         write_shap_values,
     )
+    from gpuboost.explain.trees.graphviz import export_graphviz
+    from gpuboost.explain.trees.rules import export_rules
+    from gpuboost.explain.trees.table import trees_to_dataframe
+    from gpuboost.explain.trees.text import export_text
 
-__all__ = ["mean_absolute_shap", "shap_batches", "top_shap", "write_shap_values"]
+__all__ = [
+    "export_graphviz",
+    "export_rules",
+    "export_text",
+    "mean_absolute_shap",
+    "shap_batches",
+    "top_shap",
+    "trees_to_dataframe",
+    "write_shap_values",
+]
 
 _NAMES = {
     "shap_summaries": ("mean_absolute_shap", "shap_batches", "top_shap", "write_shap_values"),
+    "trees.graphviz": ("export_graphviz",),
+    "trees.rules": ("export_rules",),
+    "trees.table": ("trees_to_dataframe",),
+    "trees.text": ("export_text",),
 }
 _PUBLIC = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names}
 
