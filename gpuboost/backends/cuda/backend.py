@@ -19,6 +19,7 @@ from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
 from gpuboost.engine.ensembles.adaboost_task import ReweightTask
 from gpuboost.engine.ensembles.boosting_task import BoostTask
 from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.explanations.additive import AdditiveModel
 from gpuboost.engine.growth.tree import ThresholdFinder, Tree
 from gpuboost.engine.losses.links import Link
 from gpuboost.engine.sampling import RowSampler
@@ -133,3 +134,26 @@ class CudaBackend:
 
         with self.runtime.active():
             return sum_out_of_bag(self.runtime, ensemble, matrix, draws)
+
+    def shap_values(self, model: AdditiveModel, X: np.ndarray, n_threads: int) -> np.ndarray:
+        """Compute path-dependent SHAP values."""
+        from gpuboost.backends.cuda.explain.explain import shap_values
+
+        with self.runtime.active():
+            return shap_values(self.runtime, model, X)
+
+    def shap_interactions(self, model: AdditiveModel, X: np.ndarray, n_threads: int) -> np.ndarray:
+        """Compute path-dependent SHAP interaction values."""
+        from gpuboost.backends.cuda.explain.explain import shap_interactions
+
+        with self.runtime.active():
+            return shap_interactions(self.runtime, model, X)
+
+    def shap_against(
+        self, model: AdditiveModel, X: np.ndarray, background: np.ndarray, n_threads: int
+    ) -> np.ndarray:
+        """Compute interventional SHAP values, summed over background rows."""
+        from gpuboost.backends.cuda.explain.explain import shap_against
+
+        with self.runtime.active():
+            return shap_against(self.runtime, model, X, background)

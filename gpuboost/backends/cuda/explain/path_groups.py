@@ -1,0 +1,222 @@
+"""Edges of trees on the device, as the kernels of explain/ read them: groups of `PathTree`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpuboost.backends.cuda.runtime.protocol import Runtime
+from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.engine.explanations.additive import AdditiveModel
+from gpuboost.engine.explanations.path_trees import N_CODES, PathTree, bytes_per_edge
+from gpuboost.engine.explanations.quadrature import shapley_weights
+from gpuboost.engine.growth.frontier import Array
+
+GROUP_BYTES = 1 << 26  # of the edges that are on the device together, unless one tree has more
+_LEFT, _MISSING_LEFT, _CATEGORICAL = 1, 2, 4  # flags of an edge: paths.cuh
+
+
+@dataclass(frozen=True, eq=False)
+class PathGroup:
+    """The E edges of T trees, which are consecutive.
+
+    Attributes
+    ----------
+    offset : int32 (T + 1,)
+        First edge of each tree, then the end of the last tree.
+    first_output : int32 (T,)
+    edges : uint32 (E, 8)
+        Records; see paths.cuh.
+    masks : uint32 (c, 8)
+        Sets of codes that go left; one unused row if no split is categorical.
+    value : float64 (E, n_values)
+    max_depth : int
+    """
+
+    offset: Array
+    first_output: Array
+    edges: Array
+    masks: Array
+    value: Array
+    max_depth: int
+
+    @property
+    def n_trees(self) -> int:
+        """Number of trees."""
+        return len(self.first_output)
+
+    @property
+    def n_values(self) -> int:
+        """Number of values of a leaf."""
+        return self.value.shape[1]
+
+    @classmethod
+    def of(cls, runtime: Runtime, trees: list[PathTree]) -> PathGroup:
+        """Copy trees to the device."""
+        masks = _join(trees, "masks")
+        return cls(
+            offset=runtime.asarray(_starts([tree.n_edges for tree in trees]).astype(np.int32)),
+            first_output=runtime.asarray(np.array([t.first_output for t in trees], np.int32)),
+            edges=runtime.asarray(_records(trees)),
+            masks=runtime.asarray(masks if len(masks) else np.zeros((1, 8), np.uint32)),
+            value=runtime.asarray(_join(trees, "value")),
+            max_depth=max(tree.max_depth for tree in trees),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class PathFactors:
+    """`PathTree.ratio` and `PathTree.step` of a group: float64 (E, N_CODES, n_points)."""
+
+    ratio: Array
+    step: Array
+
+    @classmethod
+    def of(cls, runtime: Runtime, trees: list[PathTree], n_points: int) -> PathFactors:
+        """Copy to the device, filled up with zeros to ``n_points`` points."""
+        found = (_points_last(trees, name, n_points) for name in ("ratio", "step"))
+        return cls(*map(runtime.asarray, found))
+
+
+@dataclass(frozen=True, eq=False)
+class PathPairs:
+    """What interactions need of a group.
+
+    Attributes
+    ----------
+    marginal : float64 (E, 2, n_points)
+    last : int32 (E, n_last)
+        The last edges of each feature on the path to an edge, and the edge itself; then -1.
+    """
+
+    marginal: Array
+    last: Array
+
+    @property
+    def n_last(self) -> int:
+        """Largest number of features on a path."""
+        return self.last.shape[1]
+
+    @classmethod
+    def of(cls, runtime: Runtime, trees: list[PathTree], n_points: int) -> PathPairs:
+        """Copy to the device, filled up with zeros to ``n_points`` points."""
+        marginal = _points_last(trees, "marginal", n_points)
+        return cls(runtime.asarray(marginal), runtime.asarray(_last_edges(trees)))
+
+
+@dataclass(frozen=True, eq=False)
+class PathWeights:
+    """What interventional values need of a group: `PathTree.stop`, `shapley_weights`."""
+
+    stop: Array
+    weights: Array
+
+    @classmethod
+    def of(cls, runtime: Runtime, trees: list[PathTree]) -> PathWeights:
+        """Copy to the device."""
+        weights = shapley_weights(max(tree.max_depth for tree in trees))
+        return cls(runtime.asarray(_stops(trees)), runtime.asarray(weights))
+
+
+def tree_groups(model: AdditiveModel, by_points: bool) -> Iterator[tuple[list[PathTree], int]]:
+    """Yield groups of trees, and the number of points that kernels use for them.
+
+    Trees without edges are left out. If ``by_points`` is False, the number of points is not used,
+    and trees of any number are in a group. Otherwise, all trees of a group have about as many.
+    """
+    groups: dict[int, list[PathTree]] = {}
+    n_bytes: dict[int, int] = {}
+    for number in range(model.ensemble.n_trees):
+        tree = model.path_tree(number)
+        if tree.n_edges == 0:
+            continue
+        n_points = _rounded_up(tree.n_points) if by_points else 0
+        groups.setdefault(n_points, []).append(tree)
+        n_bytes[n_points] = n_bytes.get(n_points, 0) + _bytes_of(tree)
+        if n_bytes[n_points] >= GROUP_BYTES:
+            yield groups.pop(n_points), n_points
+            del n_bytes[n_points]
+    for n_points, group in groups.items():
+        yield group, n_points
+
+
+def _rounded_up(n_points: int) -> int:
+    """A number of points that kernels are compiled for: 1, 2, 3, 4, 6, 8, 12, 16, 24, ..."""
+    unit = 1 << max(0, n_points.bit_length() - 2)
+    return -(-n_points // unit) * unit
+
+
+def _bytes_of(tree: PathTree) -> int:
+    return tree.n_edges * bytes_per_edge(2 * tree.n_points, tree.value.shape[1])
+
+
+def _join(trees: list[PathTree], name: str) -> np.ndarray:
+    return np.concatenate([getattr(tree, name) for tree in trees])
+
+
+def _starts(lengths: list[int]) -> np.ndarray:
+    """Sums of the lengths before each item, and of all."""
+    return np.cumsum([0, *lengths])
+
+
+def _stops(trees: list[PathTree]) -> np.ndarray:
+    """`PathTree.stop`, numbered in the group: int32 (E,)."""
+    starts = _starts([tree.n_edges for tree in trees])
+    return np.concatenate([t.stop + s for t, s in zip(trees, starts, strict=False)]).astype(np.int32)
+
+
+def _edges_above(trees: list[PathTree]) -> np.ndarray:
+    """The edge to the parent of each edge, numbered in the group; unspecified at depth 1: (E,)."""
+    left = np.flatnonzero(_join(trees, "is_left"))
+    above = np.empty(sum(tree.n_edges for tree in trees), dtype=np.int32)
+    above[left] = above[_stops(trees)[left]] = left - 1  # a right child follows its sibling's edges
+    return above
+
+
+def _records(trees: list[PathTree]) -> np.ndarray:
+    """Records of all edges: uint32 (E, 8)."""
+    names = ("column", "depth", "previous", "feature", "n_closed", "category", "threshold")
+    joined = {name: _join(trees, name) for name in names}
+    found = np.empty((len(joined["column"]), constant("explain/paths.cuh", "EDGE_WORDS")), np.uint32)
+    found[:, :2] = np.ascontiguousarray(joined["threshold"]).view(np.uint32).reshape(-1, 2)
+    categorical = joined["category"] >= 0
+    first_mask = np.repeat(
+        _starts([len(tree.masks) for tree in trees])[:-1], [tree.n_edges for tree in trees]
+    )
+    found[categorical, 0] = (first_mask + joined["category"])[categorical]
+    found[:, 2], found[:, 3], found[:, 4] = (joined[name] for name in names[:3])
+    flags = np.where(_join(trees, "is_left"), _LEFT, 0)
+    flags |= np.where(_join(trees, "missing_left"), _MISSING_LEFT, 0)
+    flags |= np.where(categorical, _CATEGORICAL, 0)
+    flag_bits = constant("explain/paths.cuh", "EDGE_FLAG_BITS")
+    found[:, 5] = flags | joined["n_closed"] << flag_bits
+    found[:, 6], found[:, 7] = joined["feature"], _edges_above(trees).view(np.uint32)
+    return found
+
+
+def _points_last(trees: list[PathTree], name: str, n_points: int) -> np.ndarray:
+    """A table of trees with the points as its last axis, filled up with zeros."""
+    n_codes = {"marginal": 2}.get(name, N_CODES)
+    found = np.zeros((sum(tree.n_edges for tree in trees), n_codes, n_points))
+    start = 0
+    for tree in trees:
+        found[start : start + tree.n_edges, :, : tree.n_points] = getattr(tree, name).swapaxes(1, 2)
+        start += tree.n_edges
+    return found
+
+
+def _last_edges(trees: list[PathTree]) -> np.ndarray:
+    """`PathPairs.last`, made level by level."""
+    depth, previous, above = _join(trees, "depth"), _join(trees, "previous"), _edges_above(trees)
+    width = min(int(depth.max()), 2 * max(tree.n_points for tree in trees))
+    last = np.full((len(depth), width), -1, dtype=np.int32)
+    for level in range(1, int(depth.max()) + 1):
+        own = np.flatnonzero(depth == level)
+        if level > 1:
+            last[own] = last[above[own]]
+        is_replaced = (depth[last[own]] == previous[own, None]) & (last[own] >= 0)
+        place = np.where(previous[own] > 0, is_replaced.argmax(axis=1), (last[own] >= 0).sum(axis=1))
+        last[own, place] = own
+    return last

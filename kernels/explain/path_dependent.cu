@@ -1,0 +1,194 @@
+// Path-dependent SHAP values and interactions; gpuboost/engine/explanations/path_trees.py has the
+// method, gpuboost/backends/numpy/explain.py the reference.
+//
+// Estimated time: 1M rows, 128 features and 100 trees of depth 6 are 1.26e10 edges. With 3 points,
+// an edge takes about 85 instructions of a warp, of which 13 are of float64 (2 cycles each, and 8
+// for the conversion): on an H200 with 132 multiprocessors at 1.75 GHz, issuing takes 36 ms and the
+// float64 units 15 ms. Shared memory and L1 serve about 24 passes of 128 bytes per edge: 12 for the
+// stored products and sums, 6 to 10 for ratios and steps, 3 for the record, 1 for X, 2 for atomics;
+// that takes 41 ms. The L2 adds 1e11 bytes to `total` by atomics, 40 ms if it takes 32 bytes every
+// other cycle in each of 96 slices; device memory reads and writes the 50 features of a tree, 20
+// ms. These overlap in part: 50 to 140 ms. (bonsai-gbt states 0.57 s.)
+//
+//   value         float64 (E, V)                  of the leaf that an edge leads to
+//   ratio, step   float64 (E, N_CODES, POINTS)    filled up with 0 beyond the tree's points
+//   marginal      float64 (E, 2, POINTS)          for o = 0 and o = 1
+//   last          int32 (E, n_last)               the last edges of each feature on the path to
+//                                                 an edge, and the edge itself; then -1
+//   first_output  int32 (T,)                      output that a tree's first value is added to
+//   total         int64 (features, outputs, n), for interactions (features, features, outputs, n)
+//
+// Along a path, `own` is C after entering an edge, and S when it is closed. What a later edge needs
+// is stored by the depth of an inner node: C, until its right child is entered; from then on, S of
+// its left child.
+//
+// Launch: one thread per row, or fewer, which then take several rows; axis y of the grid divides
+// the trees, axis z the values. Memory of a path: n_longs = max_depth * POINTS, n_words = max_depth
+// + 1: for each depth, the code of `path_trees`, plus WENT_LEFT if the row goes left at the split.
+
+#include "explain/paths.cuh"
+
+#ifndef POINTS
+#define POINTS 3  // points of the quadrature
+#endif
+
+constexpr int32 N_CODES = 3;
+constexpr int32 PASSED = 2;  // the code of rows that pass all splits on the feature
+constexpr int32 WENT_LEFT = 4, CODE_BITS = 3;
+
+// Some trees, and the row of a thread.
+struct PathTrees {
+    const int32* offset;
+    const uint32* edges;
+    const uint32* masks;
+    const double* value;
+    const double* ratio;
+    int32 n_values;
+    const double* x;  // of the row; the next column is n later
+    int64 n;
+};
+
+// Go down an edge, after all earlier ones; return the row's code.
+__device__ __forceinline__ int32 enter(const PathTrees& trees, const Edge& edge,
+                                       const PathMemory& path)
+{
+    int32* own = path.words + edge.depth * path.stride;
+    bool left = false;
+    if (edge.is_left()) {
+        left = goes_left(SplitAbove{edge, trees.masks}, __ldg(trees.x + edge.column * trees.n));
+    } else {
+        left = (*own & WENT_LEFT) != 0;
+    }
+    const int32 before = (path.words[edge.previous * path.stride] & CODE_BITS) == PASSED ? 1 : 0;
+    const int32 code = before + (before && left == edge.is_left() ? 1 : 0);
+    *own = code + (left ? WENT_LEFT : 0);
+    return code;
+}
+
+// Sum of products over the points, from the first to the last.
+__device__ __forceinline__ double sum_over_points(const double (&sums)[POINTS],
+                                                  const double* factors)
+{
+    double total = sums[0] * __ldg(factors);
+    #pragma unroll
+    for (int32 q = 1; q < POINTS; ++q) total = total + sums[q] * __ldg(factors + q);
+    return total;
+}
+
+// Take the edges of a tree. When an edge is closed, close(edge, its number, code, S) is called.
+template <typename Close>
+__device__ __forceinline__ void take_edges(const PathTrees& trees, int32 tree, int32 v,
+                                           const PathMemory& path, const Close& close)
+{
+    double own[POINTS];
+    #pragma unroll
+    for (int32 q = 0; q < POINTS; ++q) path.longs[q * path.stride] = own[q] = 1.0;
+    path.words[0] = PASSED;
+    const int32 end = __ldg(trees.offset + tree + 1);
+    for (int32 at = __ldg(trees.offset + tree); at < end; ++at) {
+        const Edge edge = Edge::load(trees.edges, at);
+        const int32 code = enter(trees, edge, path), n_closed = edge.n_closed();
+        const double* ratio = trees.ratio + ((int64)at * N_CODES + code) * POINTS;
+        double* parent = path.longs + (int64)(edge.depth - 1) * POINTS * path.stride;
+        #pragma unroll
+        for (int32 q = 0; q < POINTS; ++q) {
+            double product = own[q];
+            if (!edge.is_left()) {
+                product = parent[q * path.stride];
+                parent[q * path.stride] = own[q];  // S of the left child
+            }
+            own[q] = product * __ldg(ratio + q);
+            if (n_closed == 0) parent[(POINTS + q) * path.stride] = own[q];
+        }
+        if (n_closed == 0) continue;
+
+        const double value = __ldg(trees.value + (int64)at * trees.n_values + v);
+        #pragma unroll
+        for (int32 q = 0; q < POINTS; ++q) own[q] *= value;
+        int32 number = at;
+        for (int32 k = 0; k < n_closed; ++k, parent -= POINTS * path.stride) {
+            const Edge closed = Edge::load(trees.edges, number);
+            const int32 own_code = path.words[closed.depth * path.stride] & CODE_BITS;
+            close(closed, number, own_code, own);
+            if (!closed.is_left()) {
+                #pragma unroll
+                for (int32 q = 0; q < POINTS; ++q) own[q] = parent[q * path.stride] + own[q];
+            }
+            number = closed.above;
+        }
+    }
+}
+
+// Call run(row, v, tree) for the rows, values and trees of a thread.
+template <typename Run>
+__device__ __forceinline__ void take_trees(int64 n, int32 n_values, int32 n_trees, const Run& run)
+{
+    const int64 rows = (int64)gridDim.x * blockDim.x;
+    for (int64 row = (int64)blockIdx.x * blockDim.x + threadIdx.x; row < n; row += rows) {
+        for (int32 v = blockIdx.z; v < n_values; v += gridDim.z) {
+            for (int32 tree = blockIdx.y; tree < n_trees; tree += gridDim.y) run(row, v, tree);
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(PATH_THREADS)
+shap_values(In<int32> offset, In<int32> first_output, In<uint32> edges, In<uint32> masks,
+            In<double> value, In<double> ratio, In<double> step, In<double> X, int64 n,
+            int32 n_trees, int32 n_values, int32 n_outputs, int32 max_depth, double scale,
+            int32 in_shared, Out<double> scratch, Out<int64> total)
+{
+    DYNAMIC_SHARED(double, shared);
+    const PathMemory path(shared, scratch, in_shared, max_depth * POINTS);
+    take_trees(n, n_values, n_trees, [&](int64 row, int32 v, int32 tree) {
+        const PathTrees trees = {offset, edges, masks, value, ratio, n_values, X + row, n};
+        int64* own_total = total + (__ldg(first_output + tree) + v) * n + row;
+        const auto close = [&](const Edge& edge, int32 at, int32 code,
+                               const double (&sums)[POINTS]) {
+            const double* steps = step + ((int64)at * N_CODES + code) * POINTS;
+            const double found = sum_over_points(sums, steps);
+            add_to(own_total + (int64)edge.feature * n_outputs * n, in_units(found, scale));
+        };
+        take_edges(trees, tree, v, path, close);
+    });
+}
+
+// The diagonal of `total` becomes the SHAP values; each interaction is divided between the two
+// elements of its pair.
+extern "C" __global__ void __launch_bounds__(PATH_THREADS)
+shap_interactions(In<int32> offset, In<int32> first_output, In<uint32> edges, In<uint32> masks,
+                  In<double> value, In<double> ratio, In<double> step, In<double> marginal,
+                  In<int32> last, In<double> X, int64 n, int32 n_trees, int32 n_values,
+                  int32 n_outputs, int32 n_features, int32 n_last, int32 max_depth, double scale,
+                  int32 in_shared, Out<double> scratch, Out<int64> total)
+{
+    DYNAMIC_SHARED(double, shared);
+    const PathMemory path(shared, scratch, in_shared, max_depth * POINTS);
+    take_trees(n, n_values, n_trees, [&](int64 row, int32 v, int32 tree) {
+        const PathTrees trees = {offset, edges, masks, value, ratio, n_values, X + row, n};
+        int64* own_total = total + (__ldg(first_output + tree) + v) * n + row;
+        const auto close = [&](const Edge& edge, int32 at, int32 code,
+                               const double (&sums)[POINTS]) {
+            const double* steps = step + ((int64)at * N_CODES + code) * POINTS;
+            double found[POINTS];
+            #pragma unroll
+            for (int32 q = 0; q < POINTS; ++q) found[q] = sums[q] * __ldg(steps + q);
+            double sum = found[0];
+            #pragma unroll
+            for (int32 q = 1; q < POINTS; ++q) sum = sum + found[q];
+            int64* pairs = own_total + (int64)edge.feature * n_features * n_outputs * n;
+            add_to(pairs + (int64)edge.feature * n_outputs * n, in_units(sum, scale));
+            for (int32 k = 0; k < n_last; ++k) {
+                const int32 other = __ldg(last + (int64)at * n_last + k);
+                if (other < 0) break;
+                if (other == at) continue;
+                const Edge above = Edge::load(edges, other);
+                const int32 passed
+                    = (path.words[above.depth * path.stride] & CODE_BITS) == PASSED ? 1 : 0;
+                const double* factors = marginal + ((int64)other * 2 + passed) * POINTS;
+                const double pair = 0.5 * sum_over_points(found, factors);
+                add_to(pairs + (int64)above.feature * n_outputs * n, in_units(pair, scale));
+            }
+        };
+        take_edges(trees, tree, v, path, close);
+    });
+}
