@@ -18,8 +18,8 @@
 //   total         int64 (features, outputs, n)
 //
 // Launch: one thread per row, or fewer, which then take several rows; axis y of the grid divides
-// the trees, axis z the background rows. Memory of a path: n_longs = 2 * max_depth: the two sums of
-// the left child, by the depth of the parent; n_words = max_depth + 1: by depth,
+// the trees, axis z the background rows. Memory of a path: the two sums of the
+// left child, for each of max_depth depths of a parent; max_depth + 1 words:
 //
 //   | n_other 13 | n_row 13 | other row goes left 1 | row goes left 1 | reached 1 | source 2 |
 //
@@ -38,27 +38,32 @@ struct RowPair {
     const uint32* edges;
     const uint32* masks;
     const double* x;  // of the row; the next column is n later
-    int64 n;
+    int32 n;
     const double* other;  // of the background row
+};
+
+// Contributions of leaves: of features with the row's values, and with the background row's.
+struct __align__(16) LeafSums {
+    int64 of_row, of_other;
 };
 
 // Go down an edge, after all earlier ones; return the word of its depth.
 __device__ __forceinline__ int32 enter_both(const RowPair& rows, const Edge& edge,
                                             const PathMemory& path)
 {
-    int32* own = path.words + edge.depth * path.stride;
-    const int32 parent = *(own - path.stride);
-    const int32 before = path.words[edge.previous * path.stride] & SOURCE_BITS;
+    int32* own = path.words + edge.depth * path.next_word;
+    const int32 parent = *(own - path.next_word);
+    const int32 before = path.words[edge.previous * path.next_word] & SOURCE_BITS;
     int32 word = 0;
     if (edge.is_left()) {
         const SplitAbove split = {edge, rows.masks};
-        word += goes_left(split, __ldg(rows.x + edge.column * rows.n)) ? ROW_LEFT : 0;
+        word += goes_left(split, __ldg(rows.x + (int64)edge.column * rows.n)) ? ROW_LEFT : 0;
         word += goes_left(split, __ldg(rows.other + edge.column)) ? OTHER_LEFT : 0;
     } else {
         word = *own & (ROW_LEFT | OTHER_LEFT);
     }
-    const bool row_passes = ((word & ROW_LEFT) != 0) == edge.is_left();
-    const bool other_passes = ((word & OTHER_LEFT) != 0) == edge.is_left();
+    const bool row_passes = word / ROW_LEFT % 2 == edge.is_left();
+    const bool other_passes = word / OTHER_LEFT % 2 == edge.is_left();
     int32 source = before, can = before == OWN_ROW ? row_passes : other_passes;
     if (before == EITHER) {
         source = row_passes ? (other_passes ? EITHER : OWN_ROW) : OTHER_ROW;
@@ -81,25 +86,24 @@ __device__ __forceinline__ int32 closed_by_skipping(const uint32* edges, const E
 // Add the contributions of a leaf to the n_closed edges from edge `at` upwards, which end here.
 // `own_total` is the element of the row's first feature.
 __device__ __forceinline__ void close_edges(const RowPair& rows, const PathMemory& path, int32 at,
-                                            int32 n_closed, int64 of_row, int64 of_other,
-                                            int32 n_outputs, int64* own_total)
+                                            int32 n_closed, LeafSums sums,
+                                            int32 feature_stride, int64* own_total)
 {
     for (int32 k = 0; k < n_closed; ++k) {
         const Edge edge = Edge::load(rows.edges, at);
-        const int32 before = path.words[edge.previous * path.stride] & SOURCE_BITS;
-        const int32 source = path.words[edge.depth * path.stride] & SOURCE_BITS;
+        const int32 before = path.words[edge.previous * path.next_word] & SOURCE_BITS;
+        const int32 source = path.words[edge.depth * path.next_word] & SOURCE_BITS;
         if (before == EITHER && source != EITHER) {
-            int64* to = own_total + (int64)edge.feature * n_outputs * rows.n;
-            add_to(to, source == OWN_ROW ? of_row : -of_other);
+            int64* to = own_total + (int64)edge.feature * feature_stride;
+            add_to(to, source == OWN_ROW ? sums.of_row : -sums.of_other);
         }
-        double* stored = path.longs + (int64)(edge.depth - 1) * 2 * path.stride;
-        int64* left = reinterpret_cast<int64*>(stored);
+        double* stored = path.longs + (edge.depth - 1) * path.next_long;
+        LeafSums* left = reinterpret_cast<LeafSums*>(stored);
         if (edge.is_left()) {
-            left[0] = of_row;
-            left[path.stride] = of_other;
+            *left = sums;
         } else {
-            of_row += left[0];
-            of_other += left[path.stride];
+            sums.of_row += left->of_row;
+            sums.of_other += left->of_other;
         }
         at = edge.above;
     }
@@ -108,16 +112,16 @@ __device__ __forceinline__ void close_edges(const RowPair& rows, const PathMemor
 extern "C" __global__ void __launch_bounds__(PATH_THREADS)
 shap_against(In<int32> offset, In<int32> first_output, In<uint32> edges, In<uint32> masks,
              In<double> value, In<int32> stop, In<double> weights, In<double> X,
-             In<double> background, int64 n, int64 n_background, int32 n_columns, int32 n_trees,
+             In<double> background, int32 n, int32 n_background, int32 n_columns, int32 n_trees,
              int32 n_values, int32 n_outputs, int32 max_depth, double scale, int32 in_shared,
              Out<double> scratch, Out<int64> total)
 {
     DYNAMIC_SHARED(double, shared);
-    const PathMemory path(shared, scratch, in_shared, 2 * max_depth);
+    const PathMemory path(shared, scratch, in_shared, max_depth, 2);
     // The trees and background rows of this block; all of its threads stay together.
-    const auto take_row = [&](int64 row, bool is_row, int32 v, int32 tree, int64 k) {
-        const RowPair rows = {edges, masks, X + row, n, background + k * n_columns};
-        int64* own_total = total + (__ldg(first_output + tree) + v) * n + row;
+    const auto take_row = [&](int32 row, bool is_row, int32 v, int32 tree, int32 k) {
+        const RowPair rows = {edges, masks, X + row, n, background + (int64)k * n_columns};
+        int64* own_total = total + (int64)(__ldg(first_output + tree) + v) * n + row;
         path.words[0] = EITHER + (is_row ? REACHED : 0);
         const int32 end = __ldg(offset + tree + 1);
         for (int32 at = __ldg(offset + tree); at < end;) {
@@ -125,30 +129,29 @@ shap_against(In<int32> offset, In<int32> first_output, In<uint32> edges, In<uint
             const int32 word = enter_both(rows, edge, path);
             const bool reached = (word & REACHED) != 0;
             int32 next = at + 1, n_closed = edge.n_closed();
-            int64 of_row = 0, of_other = 0;
+            LeafSums sums = {0, 0};
             if (!__any_sync(FULL_MASK, reached)) {  // no leaf below counts
                 next = __ldg(stop + at);
                 n_closed = closed_by_skipping(edges, edge, next);
             } else if (n_closed > 0 && reached) {
-                const double leaf = __ldg(value + (int64)at * n_values + v);
+                const double leaf = __ldg(value + at * n_values + v);
                 const int32 a = word >> N_ROW_SHIFT & FEATURES_MASK;
                 const int32 b = word >> N_OTHER_SHIFT & FEATURES_MASK;
-                const int64 pitch = max_depth + 1;
-                of_row = in_units(leaf * __ldg(weights + a * pitch + b), scale);
-                of_other = in_units(leaf * __ldg(weights + b * pitch + a), scale);
+                const int32 pitch = max_depth + 1;
+                sums.of_row = in_units(leaf * __ldg(weights + a * pitch + b), scale);
+                sums.of_other = in_units(leaf * __ldg(weights + b * pitch + a), scale);
             }
-            close_edges(rows, path, at, n_closed, of_row, of_other, n_outputs, own_total);
+            close_edges(rows, path, at, n_closed, sums, n_outputs * n, own_total);
             at = next;
         }
     };
-    const int64 step = (int64)gridDim.x * blockDim.x;
-    for (int64 first = (int64)blockIdx.x * blockDim.x; first < n; first += step) {
-        const int64 row = min(first + threadIdx.x, n - 1);
-        const bool is_row = first + threadIdx.x < n;
+    const int32 step = gridDim.x * blockDim.x;
+    for (int32 first = blockIdx.x * blockDim.x; first < n; first += step) {
+        const int32 row = first + threadIdx.x;
         for (int32 v = 0; v < n_values; ++v) {
             for (int32 tree = blockIdx.y; tree < n_trees; tree += gridDim.y) {
-                for (int64 k = blockIdx.z; k < n_background; k += gridDim.z) {
-                    take_row(row, is_row, v, tree, k);
+                for (int32 k = blockIdx.z; k < n_background; k += gridDim.z) {
+                    take_row(min(row, n - 1), row < n, v, tree, k);
                 }
             }
         }

@@ -23,8 +23,8 @@
 // its left child.
 //
 // Launch: one thread per row, or fewer, which then take several rows; axis y of the grid divides
-// the trees, axis z the values. Memory of a path: n_longs = max_depth * POINTS, n_words = max_depth
-// + 1: for each depth, the code of `path_trees`, plus WENT_LEFT if the row goes left at the split.
+// the trees, axis z the values. Memory of a path: PITCH items for each of max_depth depths, max_depth
+// + 1 words: the code of `path_trees`, plus WENT_LEFT if the row goes left at the split above.
 
 #include "explain/paths.cuh"
 
@@ -32,9 +32,14 @@
 #define POINTS 3  // points of the quadrature
 #endif
 
+constexpr int32 BLOCKS = POINTS <= 4 ? 4 : POINTS <= 6 ? 2 : 1;  // of a multiprocessor, at least
+constexpr int32 PITCH = POINTS | 1;
 constexpr int32 N_CODES = 3;
 constexpr int32 PASSED = 2;  // the code of rows that pass all splits on the feature
 constexpr int32 WENT_LEFT = 4, CODE_BITS = 3;
+
+// Whether a row passes all splits on the feature, by the word of its edge.
+__device__ __forceinline__ int32 has_passed(int32 word) { return word / PASSED & 1; }
 
 // Some trees, and the row of a thread.
 struct PathTrees {
@@ -45,23 +50,23 @@ struct PathTrees {
     const double* ratio;
     int32 n_values;
     const double* x;  // of the row; the next column is n later
-    int64 n;
+    int32 n;
 };
 
-// Go down an edge, after all earlier ones; return the row's code.
+// Go down an edge, after all earlier ones; return the row's code. `word` is that of its depth.
 __device__ __forceinline__ int32 enter(const PathTrees& trees, const Edge& edge,
-                                       const PathMemory& path)
+                                       const PathMemory& path, int32* word)
 {
-    int32* own = path.words + edge.depth * path.stride;
-    bool left = false;
+    int32 left = 0;
     if (edge.is_left()) {
-        left = goes_left(SplitAbove{edge, trees.masks}, __ldg(trees.x + edge.column * trees.n));
+        const double x = __ldg(trees.x + (int64)edge.column * trees.n);
+        left = goes_left(SplitAbove{edge, trees.masks}, x) ? 1 : 0;
     } else {
-        left = (*own & WENT_LEFT) != 0;
+        left = *word / WENT_LEFT;
     }
-    const int32 before = (path.words[edge.previous * path.stride] & CODE_BITS) == PASSED ? 1 : 0;
-    const int32 code = before + (before && left == edge.is_left() ? 1 : 0);
-    *own = code + (left ? WENT_LEFT : 0);
+    const int32 before = has_passed(path.words[edge.previous * path.next_word]);
+    const int32 code = before + (left == edge.is_left() ? before : 0);
+    *word = code + left * WENT_LEFT;
     return code;
 }
 
@@ -82,71 +87,80 @@ __device__ __forceinline__ void take_edges(const PathTrees& trees, int32 tree, i
 {
     double own[POINTS];
     #pragma unroll
-    for (int32 q = 0; q < POINTS; ++q) path.longs[q * path.stride] = own[q] = 1.0;
+    for (int32 q = 0; q < POINTS; ++q) path.longs[q] = own[q] = 1.0;
     path.words[0] = PASSED;
     const int32 end = __ldg(trees.offset + tree + 1);
     for (int32 at = __ldg(trees.offset + tree); at < end; ++at) {
         const Edge edge = Edge::load(trees.edges, at);
-        const int32 code = enter(trees, edge, path), n_closed = edge.n_closed();
-        const double* ratio = trees.ratio + ((int64)at * N_CODES + code) * POINTS;
-        double* parent = path.longs + (int64)(edge.depth - 1) * POINTS * path.stride;
-        #pragma unroll
-        for (int32 q = 0; q < POINTS; ++q) {
-            double product = own[q];
-            if (!edge.is_left()) {
-                product = parent[q * path.stride];
-                parent[q * path.stride] = own[q];  // S of the left child
+        int32* word = path.words + edge.depth * path.next_word;
+        double* parent = path.longs + (edge.depth - 1) * path.next_long;
+        const int32 code = enter(trees, edge, path, word), n_closed = edge.n_closed();
+        if (!edge.is_left()) {
+            #pragma unroll
+            for (int32 q = 0; q < POINTS; ++q) {
+                const double product = parent[q];
+                parent[q] = own[q];  // S of the left child
+                own[q] = product;
             }
-            own[q] = product * __ldg(ratio + q);
-            if (n_closed == 0) parent[(POINTS + q) * path.stride] = own[q];
         }
-        if (n_closed == 0) continue;
-
-        const double value = __ldg(trees.value + (int64)at * trees.n_values + v);
+        const double* ratio = trees.ratio + (at * N_CODES + code) * POINTS;
+        #pragma unroll
+        for (int32 q = 0; q < POINTS; ++q) own[q] *= __ldg(ratio + q);
+        if (n_closed == 0) {
+            #pragma unroll
+            for (int32 q = 0; q < POINTS; ++q) parent[path.next_long + q] = own[q];
+            continue;
+        }
+        const double value = __ldg(trees.value + at * trees.n_values + v);
         #pragma unroll
         for (int32 q = 0; q < POINTS; ++q) own[q] *= value;
+        Edge closed = edge;
         int32 number = at;
-        for (int32 k = 0; k < n_closed; ++k, parent -= POINTS * path.stride) {
-            const Edge closed = Edge::load(trees.edges, number);
-            const int32 own_code = path.words[closed.depth * path.stride] & CODE_BITS;
-            close(closed, number, own_code, own);
+        #pragma unroll 1
+        for (int32 k = n_closed;;) {
+            close(closed, number, *word & CODE_BITS, own);
             if (!closed.is_left()) {
                 #pragma unroll
-                for (int32 q = 0; q < POINTS; ++q) own[q] = parent[q * path.stride] + own[q];
+                for (int32 q = 0; q < POINTS; ++q) own[q] = parent[q] + own[q];
             }
+            if (--k == 0) break;
             number = closed.above;
+            closed = Edge::load(trees.edges, number);
+            word -= path.next_word;
+            parent -= path.next_long;
         }
     }
 }
 
 // Call run(row, v, tree) for the rows, values and trees of a thread.
 template <typename Run>
-__device__ __forceinline__ void take_trees(int64 n, int32 n_values, int32 n_trees, const Run& run)
+__device__ __forceinline__ void take_trees(int32 n, int32 n_values, int32 n_trees, const Run& run)
 {
-    const int64 rows = (int64)gridDim.x * blockDim.x;
-    for (int64 row = (int64)blockIdx.x * blockDim.x + threadIdx.x; row < n; row += rows) {
+    const int32 rows = gridDim.x * blockDim.x;
+    for (int32 row = blockIdx.x * blockDim.x + threadIdx.x; row < n; row += rows) {
         for (int32 v = blockIdx.z; v < n_values; v += gridDim.z) {
             for (int32 tree = blockIdx.y; tree < n_trees; tree += gridDim.y) run(row, v, tree);
         }
     }
 }
 
-extern "C" __global__ void __launch_bounds__(PATH_THREADS)
+extern "C" __global__ void __launch_bounds__(PATH_THREADS, BLOCKS)
 shap_values(In<int32> offset, In<int32> first_output, In<uint32> edges, In<uint32> masks,
-            In<double> value, In<double> ratio, In<double> step, In<double> X, int64 n,
+            In<double> value, In<double> ratio, In<double> step, In<double> X, int32 n,
             int32 n_trees, int32 n_values, int32 n_outputs, int32 max_depth, double scale,
             int32 in_shared, Out<double> scratch, Out<int64> total)
 {
     DYNAMIC_SHARED(double, shared);
-    const PathMemory path(shared, scratch, in_shared, max_depth * POINTS);
-    take_trees(n, n_values, n_trees, [&](int64 row, int32 v, int32 tree) {
+    const PathMemory path(shared, scratch, in_shared, max_depth, PITCH);
+    const int32 feature_stride = n_outputs * n;
+    take_trees(n, n_values, n_trees, [&](int32 row, int32 v, int32 tree) {
         const PathTrees trees = {offset, edges, masks, value, ratio, n_values, X + row, n};
-        int64* own_total = total + (__ldg(first_output + tree) + v) * n + row;
+        int64* own_total = total + (int64)(__ldg(first_output + tree) + v) * n + row;
         const auto close = [&](const Edge& edge, int32 at, int32 code,
                                const double (&sums)[POINTS]) {
-            const double* steps = step + ((int64)at * N_CODES + code) * POINTS;
+            const double* steps = step + (at * N_CODES + code) * POINTS;
             const double found = sum_over_points(sums, steps);
-            add_to(own_total + (int64)edge.feature * n_outputs * n, in_units(found, scale));
+            add_to(own_total + (int64)edge.feature * feature_stride, in_units(found, scale));
         };
         take_edges(trees, tree, v, path, close);
     });
@@ -154,39 +168,39 @@ shap_values(In<int32> offset, In<int32> first_output, In<uint32> edges, In<uint3
 
 // The diagonal of `total` becomes the SHAP values; each interaction is divided between the two
 // elements of its pair.
-extern "C" __global__ void __launch_bounds__(PATH_THREADS)
+extern "C" __global__ void __launch_bounds__(PATH_THREADS, BLOCKS)
 shap_interactions(In<int32> offset, In<int32> first_output, In<uint32> edges, In<uint32> masks,
                   In<double> value, In<double> ratio, In<double> step, In<double> marginal,
-                  In<int32> last, In<double> X, int64 n, int32 n_trees, int32 n_values,
+                  In<int32> last, In<double> X, int32 n, int32 n_trees, int32 n_values,
                   int32 n_outputs, int32 n_features, int32 n_last, int32 max_depth, double scale,
                   int32 in_shared, Out<double> scratch, Out<int64> total)
 {
     DYNAMIC_SHARED(double, shared);
-    const PathMemory path(shared, scratch, in_shared, max_depth * POINTS);
-    take_trees(n, n_values, n_trees, [&](int64 row, int32 v, int32 tree) {
+    const PathMemory path(shared, scratch, in_shared, max_depth, PITCH);
+    const int32 feature_stride = n_outputs * n;
+    take_trees(n, n_values, n_trees, [&](int32 row, int32 v, int32 tree) {
         const PathTrees trees = {offset, edges, masks, value, ratio, n_values, X + row, n};
-        int64* own_total = total + (__ldg(first_output + tree) + v) * n + row;
+        int64* own_total = total + (int64)(__ldg(first_output + tree) + v) * n + row;
         const auto close = [&](const Edge& edge, int32 at, int32 code,
                                const double (&sums)[POINTS]) {
-            const double* steps = step + ((int64)at * N_CODES + code) * POINTS;
+            const double* steps = step + (at * N_CODES + code) * POINTS;
             double found[POINTS];
             #pragma unroll
             for (int32 q = 0; q < POINTS; ++q) found[q] = sums[q] * __ldg(steps + q);
             double sum = found[0];
             #pragma unroll
             for (int32 q = 1; q < POINTS; ++q) sum = sum + found[q];
-            int64* pairs = own_total + (int64)edge.feature * n_features * n_outputs * n;
-            add_to(pairs + (int64)edge.feature * n_outputs * n, in_units(sum, scale));
+            int64* pairs = own_total + (int64)(edge.feature * n_features) * feature_stride;
+            add_to(pairs + (int64)edge.feature * feature_stride, in_units(sum, scale));
             for (int32 k = 0; k < n_last; ++k) {
-                const int32 other = __ldg(last + (int64)at * n_last + k);
+                const int32 other = __ldg(last + at * n_last + k);
                 if (other < 0) break;
                 if (other == at) continue;
                 const Edge above = Edge::load(edges, other);
-                const int32 passed
-                    = (path.words[above.depth * path.stride] & CODE_BITS) == PASSED ? 1 : 0;
-                const double* factors = marginal + ((int64)other * 2 + passed) * POINTS;
+                const int32 passed = has_passed(path.words[above.depth * path.next_word]);
+                const double* factors = marginal + (other * 2 + passed) * POINTS;
                 const double pair = 0.5 * sum_over_points(found, factors);
-                add_to(pairs + (int64)above.feature * n_outputs * n, in_units(pair, scale));
+                add_to(pairs + (int64)above.feature * feature_stride, in_units(pair, scale));
             }
         };
         take_edges(trees, tree, v, path, close);

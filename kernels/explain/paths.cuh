@@ -14,8 +14,10 @@
 // child, missing values go left, the split is categorical. A categorical split has the index of a
 // row of masks in place of a threshold. `above` is the edge to the parent; unspecified at depth 1.
 //
-// Memory of a path: n_longs items of 8 bytes and n_words items of 4 bytes per thread, each item
-// [thread], so that accesses of a warp coalesce. It is shared memory if `in_shared`, else `scratch`.
+// Memory of a path: for each depth, `pitch` items of 8 bytes, and one word. An odd pitch, or items
+// that are read 16 bytes at a time, use all banks. It is shared memory if `in_shared`, else
+// `scratch`: longs[depth][thread][item], then words[depth][thread].
+// Numbers of items, of entries of tables and of elements of `total` per feature are below 2^30.
 
 #include "common/goes_left.cuh"
 
@@ -35,7 +37,7 @@ struct Edge {
         const uint4 a = __ldg(record), b = __ldg(record + 1);
         return {a.x, a.y, (int32)a.z, (int32)a.w, (int32)b.x, b.y, (int32)b.z, (int32)b.w};
     }
-    __device__ __forceinline__ bool is_left() const { return (word & TO_LEFT_CHILD) != 0; }
+    __device__ __forceinline__ int32 is_left() const { return word & TO_LEFT_CHILD; }
     __device__ __forceinline__ int32 n_closed() const { return (int32)(word >> EDGE_FLAG_BITS); }
 };
 
@@ -66,20 +68,22 @@ struct SplitAbove {
 
 // Memory of a thread's path.
 struct PathMemory {
-    double* longs;  // item k is longs[k * stride]
+    double* longs;  // of depth 0
     int32* words;
-    int64 stride;
+    int32 next_long, next_word;  // from one depth to the next
 
+    // n_longs: number of depths that have items of 8 bytes.
     __device__ __forceinline__ PathMemory(double* shared, double* scratch, int32 in_shared,
-                                          int32 n_longs)
+                                          int32 n_longs, int32 pitch)
     {
-        const int64 block = ((int64)blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-        const int64 n_blocks = (int64)gridDim.x * gridDim.y * gridDim.z;
+        const int32 block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+        const int32 n_blocks = gridDim.x * gridDim.y * gridDim.z;
+        const int32 thread = threadIdx.x + (in_shared ? 0 : block) * blockDim.x;
         double* begin = in_shared ? shared : scratch;
-        stride = in_shared ? blockDim.x : n_blocks * blockDim.x;
-        const int64 thread = threadIdx.x + (in_shared ? 0 : block * blockDim.x);
-        longs = begin + thread;
-        words = reinterpret_cast<int32*>(begin + n_longs * stride) + thread;
+        next_word = (in_shared ? 1 : n_blocks) * blockDim.x;
+        next_long = next_word * pitch;
+        longs = begin + thread * pitch;
+        words = reinterpret_cast<int32*>(begin + n_longs * next_long) + thread;
     }
 };
 

@@ -29,6 +29,7 @@ from gpuboost.engine.growth.frontier import Array
 
 SCRATCH_BYTES = 1 << 28  # of the paths of all threads, if these do not fit shared memory
 MAX_RESIDENT = 1024  # threads of a multiprocessor; more were not faster by estimate
+MAX_ELEMENTS = 1 << 30  # of a feature's results; see paths.cuh
 _GRID_YZ = 65535
 
 
@@ -71,9 +72,7 @@ def _complete(runtime: Runtime, halves: Array) -> Array:
     return found
 
 
-def shap_against(
-    runtime: Runtime, model: AdditiveModel, X: Array, background: Array
-) -> np.ndarray:
+def shap_against(runtime: Runtime, model: AdditiveModel, X: Array, background: Array) -> np.ndarray:
     """Interventional SHAP values, summed over background rows: int64 (n, n_features, n_outputs)."""
     by_row = runtime.xp.ascontiguousarray(_columns(runtime, background).T)
     others = {"background": by_row, "n_columns": by_row.shape[1]}
@@ -108,7 +107,7 @@ def _run(
     """
     # Four arrays of the size of the results are on the device together, for interactions.
     row_bytes = 8 * (4 * prod(shape) + 3 * X.shape[1])
-    step = max(1, runtime.memory_budget() // row_bytes)
+    step = max(1, min(runtime.memory_budget() // row_bytes, MAX_ELEMENTS // model.n_outputs))
     scale, found = model.scale(n_background), []
     for start in range(0, max(1, len(X)), step):
         columns = _columns(runtime, X[start : start + step])
@@ -153,8 +152,8 @@ class _Part:
 
         ``n_points`` is the number of points of path-dependent values; None for interventional ones.
         """
-        n_longs = group.max_depth * (2 if n_points is None else n_points)
-        thread_bytes = 8 * n_longs + 4 * (group.max_depth + 1)
+        pitch = 2 if n_points is None else n_points | 1
+        thread_bytes = 8 * pitch * group.max_depth + 4 * (group.max_depth + 1)
         n_z = self.n_background if n_points is None else group.n_values
         place = _Placement.choose(self.runtime, self.n, group.n_trees, n_z, thread_bytes)
         launch(

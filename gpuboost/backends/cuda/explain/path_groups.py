@@ -164,7 +164,9 @@ def _starts(lengths: list[int]) -> np.ndarray:
 def _stops(trees: list[PathTree]) -> np.ndarray:
     """`PathTree.stop`, numbered in the group: int32 (E,)."""
     starts = _starts([tree.n_edges for tree in trees])
-    return np.concatenate([t.stop + s for t, s in zip(trees, starts, strict=False)]).astype(np.int32)
+    return np.concatenate([t.stop + s for t, s in zip(trees, starts, strict=False)]).astype(
+        np.int32
+    )
 
 
 def _edges_above(trees: list[PathTree]) -> np.ndarray:
@@ -179,7 +181,9 @@ def _records(trees: list[PathTree]) -> np.ndarray:
     """Records of all edges: uint32 (E, 8)."""
     names = ("column", "depth", "previous", "feature", "n_closed", "category", "threshold")
     joined = {name: _join(trees, name) for name in names}
-    found = np.empty((len(joined["column"]), constant("explain/paths.cuh", "EDGE_WORDS")), np.uint32)
+    found = np.empty(
+        (len(joined["column"]), constant("explain/paths.cuh", "EDGE_WORDS")), np.uint32
+    )
     found[:, :2] = np.ascontiguousarray(joined["threshold"]).view(np.uint32).reshape(-1, 2)
     categorical = joined["category"] >= 0
     first_mask = np.repeat(
@@ -217,6 +221,8 @@ def _last_edges(trees: list[PathTree]) -> np.ndarray:
         if level > 1:
             last[own] = last[above[own]]
         is_replaced = (depth[last[own]] == previous[own, None]) & (last[own] >= 0)
-        place = np.where(previous[own] > 0, is_replaced.argmax(axis=1), (last[own] >= 0).sum(axis=1))
+        place = np.where(
+            previous[own] > 0, is_replaced.argmax(axis=1), (last[own] >= 0).sum(axis=1)
+        )
         last[own, place] = own
     return last
